@@ -1,6 +1,6 @@
 //! The command line of `splinter-bench`.
 //!
-//! Only names what there is to do; what each needs to know stands with it, or in [`crate::options`].
+//! Lists the commands; their options are in the commands' own files or in [`crate::options`].
 
 use clap::{Parser, Subcommand};
 
@@ -20,17 +20,17 @@ use crate::workload::Workload;
 #[derive(Debug, Parser)]
 #[command(name = "splinter-bench", version, max_term_width = 110)]
 pub struct Options {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands of `splinter-bench`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Load the data of a workload, with a progress line.
+    /// Load the data of a workload and show progress.
     Load {
-        /// The workload whose data is loaded.
+        /// Workload that defines the data.
         workload: Workload,
         /// Server and tenant.
         #[command(flatten)]
@@ -39,10 +39,10 @@ pub enum Command {
         #[command(flatten)]
         data: DataSettings,
     },
-    /// Run a workload and print its figures; extensions that it names are installed before, with
+    /// Run a workload and print its figures; the extensions that it names must be installed before, with
     /// `splinter ext install ext/NAME`.
     Run {
-        /// The workload.
+        /// Workload to run.
         workload: Workload,
         /// Server and tenant.
         #[command(flatten)]
@@ -54,24 +54,24 @@ pub enum Command {
         #[command(flatten)]
         run: RunSettings,
     },
-    /// Measure a bare polled UDP echo of the sizes of a get, without a server.
+    /// Measure a bare polled UDP echo with the frame sizes of a get, without a server.
     Echo(EchoSettings),
-    /// Measure what the functions of one tenant do to the latency of another.
+    /// Measure how the functions of one tenant affect the latency of another.
     Neighbour(NeighbourSettings),
-    /// Measure very many tenants with many extensions beside one.
+    /// Measure a great number of tenants with many extensions, beside one tenant.
     Density(DensitySettings),
-    /// Measure what tenants that want more than a core has get of it.
+    /// Measure each tenant's share of a core when tenants demand more than it has.
     Fairness(FairnessSettings),
-    /// Measure the store in this process, without a server, beside maps of the Rust world.
+    /// Measure the store in this process, without a server, beside Rust maps.
     Store(StoreSettings),
     /// Measure scans of an ordered table beside Redis; starts both servers.
     Scan(ScanSettings),
-    /// Measure what clients see while half of a table moves from one server to another, and how fast it does; starts etcd
+    /// Measure how clients fare while half of a table migrates between servers, and how fast it migrates; starts etcd
     /// and both servers.
     Migration(MigrationSettings),
-    /// Measure requests over every way that frames can travel, in turn; starts a server for each.
+    /// Measure requests over every transport in turn; starts a server for each.
     Transports(TransportsSettings),
-    /// The client of one of those ways, in a process of its own.
+    /// The client of one transport, in a separate process.
     #[command(hide = true)]
     TransportsClient(ClientSettings),
 }

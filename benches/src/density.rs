@@ -35,35 +35,35 @@ const P99_RATIO_MAX: f64 = 2.0;
 /// From here on the load thread is said to be the limit, in percent of its time.
 const LOAD_BUSY_PERCENT: f64 = 95.0;
 
-/// How the bench is run.
+/// The options of `splinter-bench density`.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct DensitySettings {
-    /// Server and length.
+    /// Server and duration.
     #[command(flatten)]
     #[serde(flatten)]
     pub operator: OperatorSettings,
-    /// Tenants, each with a table and an extension.
+    /// Number of tenants, each with a table and an extension.
     #[arg(long, default_value_t = 1_000)]
     pub tenants: usize,
-    /// Extensions that differ; the compiler takes its time for each, once for a server's data directory.
+    /// Number of different extensions; each is compiled once per data directory of a server.
     #[arg(long, default_value_t = 500)]
     pub extensions: usize,
-    /// Objects of a tenant.
+    /// Number of objects of a tenant.
     #[arg(long, default_value_t = 10)]
     pub objects: u64,
-    /// Requests of each frame.
+    /// Number of requests per frame.
     #[arg(long, default_value_t = 16)]
     pub frame_requests: usize,
-    /// Requests outstanding in all.
+    /// Total number of outstanding requests.
     #[arg(long, default_value_t = 256)]
     pub outstanding: usize,
-    /// Skew of the skewed choice among tenants: YCSB's theta.
+    /// Skew of the skewed distribution among tenants: YCSB's theta.
     #[arg(long, default_value_t = 0.99)]
     pub zipf: f64,
-    /// Sessions of the one tenant; as many as tenants, or as one tenant may have, if not given.
+    /// Number of sessions of the single tenant; default: the number of tenants, or the maximum of one tenant.
     #[arg(long)]
     pub baseline_sessions: Option<usize>,
-    /// Only make the tenants and install the extensions, so that the server has compiled them.
+    /// Only create the tenants and install the extensions, so that the server has compiled them.
     #[arg(long)]
     pub set_up_only: bool,
 }

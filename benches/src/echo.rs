@@ -21,29 +21,29 @@ use crate::machine;
 use crate::measure::{Figures, Measure};
 use crate::options::TransportOption;
 
-/// What the echo does. The default sizes are those of the frames of one get of a 30-byte key and of its
-/// answer with a 100-byte value.
+/// The options of `splinter-bench echo`. The default sizes are those of the frames of one get with a 30-byte key and of
+/// its reply with a 100-byte value.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct EchoSettings {
-    /// Core of the answering thread.
+    /// Core of the echoing thread.
     #[arg(long, default_value_t = 0)]
     pub server_cpu: usize,
-    /// Core of the asking thread.
+    /// Core of the sending thread.
     #[arg(long, default_value_t = 1)]
     pub cpu: usize,
-    /// How frames travel.
+    /// Transport of frames.
     #[arg(long, value_enum, default_value = "udp")]
     pub transport: TransportOption,
-    /// Bytes of a frame to the server.
+    /// Bytes of a frame to the server side.
     #[arg(long, default_value_t = GET_FRAME_BYTES + 30)]
     pub request_bytes: usize,
     /// Bytes of a frame back.
     #[arg(long, default_value_t = OBJECT_FRAME_BYTES + 100)]
     pub reply_bytes: usize,
-    /// Seconds before measuring.
+    /// Seconds of warm-up.
     #[arg(long, default_value_t = 0.5)]
     pub warmup: f64,
-    /// Seconds measured.
+    /// Seconds to measure.
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
 }

@@ -35,20 +35,20 @@ const OUTSTANDING: usize = 240;
 /// What a tenant's weight is multiplied with for the server, whose default is 100.
 const WEIGHT_UNIT: u64 = 100;
 
-/// How the bench is run.
+/// The options of `splinter-bench fairness`.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct FairnessSettings {
-    /// Server and length.
+    /// Server and duration.
     #[command(flatten)]
     #[serde(flatten)]
     pub operator: OperatorSettings,
-    /// The tenants' weights.
+    /// Weights of the tenants.
     #[arg(long, value_delimiter = ',', default_value = "1,3")]
     pub weights: Vec<u64>,
-    /// What a function costs, in microseconds.
+    /// Cost of a function, in microseconds.
     #[arg(long, default_value_t = 20)]
     pub cost_us: u64,
-    /// What a function of the last tenant costs in the second case, in microseconds.
+    /// Cost of the last tenant's functions in the second case, in microseconds.
     #[arg(long, default_value_t = 200)]
     pub long_cost_us: u64,
 }

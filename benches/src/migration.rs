@@ -18,36 +18,36 @@ use crate::report::Report;
 /// Most that a pull may ask for here, in bytes.
 const PULL_BYTES_MAX: usize = 1 << 20;
 
-/// How the bench is run.
+/// The options of `splinter-bench migration`.
 #[derive(Args, Clone, Debug)]
 pub struct MigrationSettings {
-    /// Measure source and target each by itself, in this process.
+    /// Measure source and target separately, in this process.
     #[arg(long)]
     pub isolated: bool,
-    /// What both need to know.
+    /// Options of both measurements.
     #[command(flatten)]
     pub common: CommonSettings,
-    /// Of the timeline.
+    /// Options of the timeline.
     #[command(flatten)]
     pub timeline: TimelineSettings,
-    /// Of the measurement without servers.
+    /// Options of the measurement without servers.
     #[command(flatten)]
     pub apart: IsolatedSettings,
 }
 
-/// What both measurements need to know.
+/// The options of both measurements.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct CommonSettings {
-    /// Bytes of keys.
+    /// Bytes of a key.
     #[arg(long, default_value_t = 30)]
     pub key_bytes: usize,
-    /// Megabytes of keys and values; of each size, if isolated. 5,120, or 512 if isolated, if nothing is said.
+    /// Megabytes of keys and values; with --isolated, of each size. Default: 5,120, or 512 with --isolated.
     #[arg(long)]
     pub megabytes: Option<usize>,
-    /// Runs; the table shows medians. One, or three if isolated, if nothing is said.
+    /// Number of runs; the table shows medians. Default: one, or three with --isolated.
     #[arg(long)]
     pub runs: Option<usize>,
-    /// Pin the load thread, or the measured one, to this core. Isolated, core 0 if nothing is said.
+    /// Pin the load thread, or with --isolated the measured thread, to this core. Default with --isolated: core 0.
     #[arg(long)]
     pub cpu: Option<usize>,
     /// Folder for lines of JSON and the plot.
@@ -56,32 +56,32 @@ pub struct CommonSettings {
     pub out: Option<PathBuf>,
 }
 
-/// How the timeline is made.
+/// The options of the timeline.
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(next_help_heading = "Options of the timeline")]
 pub struct TimelineSettings {
-    /// Ways of moving, which play in this order.
+    /// Ways to move the tablet, in this order.
     #[arg(long, value_delimiter = ',', default_value = "rocksteady,cooperative,pre-copy,stop-and-copy")]
     pub ways: Vec<MoveWay>,
-    /// Bytes of values.
+    /// Bytes of a value.
     #[arg(long, default_value_t = 100)]
     pub value_bytes: usize,
-    /// The load, as a part of what the source alone can do.
+    /// Load as a share of the source's own capacity.
     #[arg(long, default_value_t = 0.5)]
     pub load: f64,
-    /// The load in requests a second instead.
+    /// Load in requests per second instead.
     #[arg(long)]
     pub rate: Option<f64>,
-    /// Skew of the choice of keys: YCSB's theta, 0 for none.
+    /// Skew of the key distribution: YCSB's theta, 0 for none.
     #[arg(long, default_value_t = 0.99)]
     pub zipf: f64,
-    /// Sessions of the load.
+    /// Number of sessions of the load.
     #[arg(long, default_value_t = 8)]
     pub sessions: usize,
-    /// Requests that each session may have outstanding.
+    /// Maximum number of outstanding requests of each session.
     #[arg(long, default_value_t = 64)]
     pub outstanding: usize,
-    /// A socket for each session; else all share one and their requests share frames.
+    /// Give each session a socket; by default all share one, and their requests share frames.
     #[arg(long)]
     pub sockets: bool,
     /// Seconds before and after each migration.
@@ -93,30 +93,30 @@ pub struct TimelineSettings {
     /// Pin the whole target to this core.
     #[arg(long)]
     pub target_cpu: Option<usize>,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The server's program; the one beside this one if nothing is said.
+    /// The server's program; default: the one in this program's folder.
     #[arg(long)]
     #[serde(skip)]
     pub server: Option<PathBuf>,
-    /// The program of etcd.
+    /// The etcd program.
     #[arg(long, default_value = "etcd")]
     #[serde(skip)]
     pub etcd: String,
 }
 
-/// How the measurement without servers is made.
+/// The options of the measurement without servers.
 #[derive(Args, Clone, Debug, Serialize)]
 #[command(next_help_heading = "Options with --isolated")]
 pub struct IsolatedSettings {
-    /// Bytes of values; 78 are 128 bytes with key and header.
+    /// Bytes of a value; 78 make 128 bytes with key and header.
     #[arg(long, value_delimiter = ',', default_value = "64,78,128,256,512,1024,2048,4096,8192,16384")]
     pub sizes: Vec<usize>,
     /// Bytes of a pull.
     #[arg(long, default_value_t = 20_000)]
     pub pull_bytes: usize,
-    /// Partitions that are pulled in turn.
+    /// Number of partitions, pulled in turn.
     #[arg(long, default_value_t = 8)]
     pub partitions: usize,
 }

@@ -40,29 +40,29 @@ const BUDGET: &str = "invocation_cpu_us";
 /// Bytes of the victim's keys and values.
 const OBJECT_BYTES: (usize, usize) = (30, 100);
 
-/// How the bench is run.
+/// The options of `splinter-bench neighbour`.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct NeighbourSettings {
-    /// Server and length.
+    /// Server and duration.
     #[command(flatten)]
     #[serde(flatten)]
     pub operator: OperatorSettings,
-    /// The victim's gets a second.
+    /// Gets per second of the victim.
     #[arg(long, default_value_t = 10_000.0)]
     pub rate: f64,
-    /// The victim's sessions.
+    /// Number of the victim's sessions.
     #[arg(long, default_value_t = 16)]
     pub sessions: usize,
-    /// A socket for each session of the victim; else they share one.
+    /// Give each session of the victim a socket; by default they share one.
     #[arg(long)]
     pub sockets: bool,
-    /// The victim's objects.
+    /// Number of the victim's objects.
     #[arg(long, default_value_t = 10_000)]
     pub keys: u64,
-    /// Loops of which each is timed from its start to the answer; 0 for none.
+    /// Number of infinite loops to time, each from its start to the reply; 0 for none.
     #[arg(long, default_value_t = 300)]
     pub loops: usize,
-    /// What these loops may use of the processor, in microseconds.
+    /// Processor time limit of these loops, in microseconds.
     #[arg(long, default_value_t = 1_000)]
     pub budget_us: u64,
 }

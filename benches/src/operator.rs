@@ -12,21 +12,21 @@ use serde::Serialize;
 
 use crate::options::{Access, TransportOption, secret};
 
-/// Server, operator and length of a run.
+/// Server, operator and duration of a run.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct OperatorSettings {
-    /// Where the server is: HOST:PORT of its stream port.
+    /// Stream address HOST:PORT of the server.
     #[arg(long, env = "SPLINTER_ADDRESS", default_value = "127.0.0.1:7700")]
     #[serde(skip)]
     pub address: SocketAddr,
-    /// The administrator's secret, or @FILE that holds it.
+    /// The administrator's secret, or @FILE to read it from.
     #[arg(long, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
     #[serde(skip)]
     pub admin_secret: String,
     /// Pin the load thread to this core.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// Process of the server, to report its memory and how long its worker waited for a core.
+    /// Process id of the server, to report its memory and how long its worker waited for a core.
     #[arg(long)]
     #[serde(skip)]
     pub server_process: Option<u32>,
@@ -34,16 +34,16 @@ pub struct OperatorSettings {
     #[arg(long)]
     #[serde(skip)]
     pub out: Option<PathBuf>,
-    /// Seconds that each row of a run measures.
+    /// Seconds of each row in a run.
     #[arg(long, default_value_t = 3.0)]
     pub seconds: f64,
-    /// Seconds before that.
+    /// Seconds of warm-up.
     #[arg(long, default_value_t = 0.3)]
     pub warmup: f64,
-    /// Runs; the rows of each are taken in turn, and the table shows medians.
+    /// Number of runs; each measures all rows in turn, and the table shows medians.
     #[arg(long, default_value_t = 3)]
     pub runs: usize,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

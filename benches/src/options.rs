@@ -1,7 +1,6 @@
-//! What the command line of `splinter-bench` says of server, data and load, checked into plain values.
+//! Server, data and load on the command line of `splinter-bench`, checked into plain values.
 //!
-//! The settings are printed with the figures, secrets apart, so that a line of output says how to get it
-//! again.
+//! The output contains the settings without secrets, so that every line tells how to reproduce it.
 
 use std::net::SocketAddr;
 
@@ -9,30 +8,30 @@ use clap::{Args, ValueEnum};
 use client::{ClientConfig, Transport};
 use serde::Serialize;
 
-/// Where the server is and who is asking.
+/// Address and credentials.
 #[derive(Args, Clone, Debug)]
 pub struct Access {
-    /// Where the server is: HOST:PORT of its stream port.
+    /// Stream address HOST:PORT of the server.
     #[arg(long, env = "SPLINTER_ADDRESS", default_value = "127.0.0.1:7700")]
     pub address: SocketAddr,
-    /// Who is asking.
+    /// Tenant that makes the requests.
     #[arg(long, env = "SPLINTER_TENANT")]
     pub tenant: String,
-    /// The tenant's secret, or @FILE that holds it.
+    /// The tenant's secret, or @FILE to read it from.
     #[arg(long, env = "SPLINTER_SECRET", hide_env_values = true)]
     pub secret: String,
-    /// The table; made if it is missing.
+    /// Name of the table; created if it does not exist.
     #[arg(long, default_value = "bench")]
     pub table: String,
     /// Pin the load thread to this core.
     #[arg(long)]
     pub cpu: Option<usize>,
-    /// How requests travel.
+    /// Transport of requests.
     #[arg(long, value_enum, default_value = "udp")]
     pub transport: TransportOption,
 }
 
-/// How requests travel.
+/// The transport of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransportOption {
@@ -43,7 +42,7 @@ pub enum TransportOption {
 }
 
 impl Access {
-    /// Settings of a client that goes this way.
+    /// Returns the settings of a client that uses this transport.
     pub fn config(&self) -> ClientConfig {
         let transport = match self.transport {
             TransportOption::Udp => Transport::Udp,
@@ -56,7 +55,7 @@ impl Access {
 /// The generated data.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct DataSettings {
-    /// Objects of the data set, or of the graph.
+    /// Number of objects of the data set or graph.
     #[arg(long, default_value_t = 1_000_000)]
     pub keys: u64,
     /// Bytes of a key.
@@ -68,56 +67,56 @@ pub struct DataSettings {
     /// Bytes of the data of a graph's association.
     #[arg(long, default_value_t = 8)]
     pub edge_bytes: usize,
-    /// Objects of one multiget or aggregate.
+    /// Number of objects of one multiget or aggregate.
     #[arg(long, default_value_t = 64)]
     pub records: usize,
 }
 
-/// How the load is made.
+/// The options of the load.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct RunSettings {
-    /// Sessions, each as a client of its own would have.
+    /// Number of sessions, each like that of a separate client.
     #[arg(long, default_value_t = 1)]
     pub sessions: usize,
-    /// Requests that each session keeps outstanding, or may have outstanding in an open loop.
+    /// Requests that each session keeps outstanding; in an open loop, the maximum.
     #[arg(long, default_value_t = 1)]
     pub outstanding: usize,
-    /// A socket for each session; else all share one and their requests share frames.
+    /// Give each session a socket; by default all share one, and their requests share frames.
     #[arg(long)]
     pub sockets: bool,
-    /// Open loop: requests a second of all sessions together, arriving as a Poisson process.
+    /// Open loop: total requests per second of all sessions, arriving as a Poisson process.
     #[arg(long)]
     pub rate: Option<f64>,
-    /// Seconds that are measured.
+    /// Seconds to measure.
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
-    /// Seconds before that.
+    /// Seconds of warm-up.
     #[arg(long, default_value_t = 0.5)]
     pub warmup: f64,
-    /// Skew of the choice of keys: YCSB's theta, 0 for none.
+    /// Skew of the key distribution: YCSB's theta, 0 for none.
     #[arg(long, default_value_t = 0.0)]
     pub zipf: f64,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Load the data first.
     #[arg(long)]
     #[serde(skip)]
     pub load: bool,
-    /// Process of the server, to report its memory for each object that was loaded.
+    /// Process id of the server, to report its memory per loaded object.
     #[arg(long)]
     #[serde(skip)]
     pub server_process: Option<u32>,
 }
 
 impl Access {
-    /// The secret itself, or the first line of the file after `@`.
+    /// Returns the secret itself, or the first line of the file after `@`.
     pub fn secret(&self) -> Result<String, String> {
         secret(&self.secret)
     }
 }
 
-/// A secret as it is given: itself, or the first line of the file after `@`.
+/// Returns a secret as given, or the first line of the file after `@`.
 pub fn secret(given: &str) -> Result<String, String> {
     let Some(path) = given.strip_prefix('@') else { return Ok(given.to_string()) };
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;

@@ -33,10 +33,10 @@ const TARGET_TIMES: f64 = 3.0;
 const NOTE: &str = "times: scans a second of ours by those of Redis; target 3.0. Redis: ZRANGEBYLEX zset [KEY + LIMIT 0 N over \
                     members that are key and value. cpu: time that the server's threads ran for each scan; our worker runs on while it looks for work.";
 
-/// How the bench is run.
+/// The options of `splinter-bench scan`.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct ScanSettings {
-    /// Records of the table, and of the sorted set.
+    /// Number of records of the table and of the sorted set.
     #[arg(long, default_value_t = 1_000_000)]
     pub keys: u64,
     /// Bytes of a key.
@@ -45,28 +45,28 @@ pub struct ScanSettings {
     /// Bytes of a value.
     #[arg(long, default_value_t = 100)]
     pub value_bytes: usize,
-    /// Records of a scan.
+    /// Number of records of a scan.
     #[arg(long, default_value_t = 100)]
     pub records: usize,
-    /// Seconds that each row of a run measures.
+    /// Seconds of each row in a run.
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
-    /// Runs; the two are taken in turn, and the table shows medians.
+    /// Number of runs; each measures both servers in turn, and the table shows medians.
     #[arg(long, default_value_t = 5)]
     pub runs: usize,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The core of both servers.
+    /// Core of both servers.
     #[arg(long, default_value_t = 0)]
     pub server_cpu: usize,
-    /// The core of the load.
+    /// Core of the load.
     #[arg(long, default_value_t = 1)]
     pub cpu: usize,
-    /// Our server's program; that beside this one if it is not given.
+    /// The program of the Splinter server; default: the one in this program's folder.
     #[arg(long)]
     pub server: Option<PathBuf>,
-    /// Redis: a program to start, or HOST:PORT of one that runs.
+    /// Redis: a program to start, or HOST:PORT of a running server.
     #[arg(long, default_value = "redis-server")]
     pub redis: String,
     /// Folder for lines of JSON.

@@ -27,17 +27,17 @@ use crate::workload::{RECORDS_MAX, Workload};
 use seen::ClientSeen;
 pub use way::{Medium, TransportWay};
 
-/// How the bench is run.
+/// The options of `splinter-bench transports`.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct TransportsSettings {
-    /// Ways, measured in this order: udp, shm, memif, virtio-user, veth-udp, af-packet, af-xdp, each also with -packed
-    /// behind. All if nothing is said.
+    /// Transports to measure, in this order: udp, shm, memif, virtio-user, veth-udp, af-packet, af-xdp, each also with
+    /// the suffix -packed; default: all.
     #[arg(long, value_delimiter = ',')]
     pub ways: Vec<TransportWay>,
-    /// What is asked; an extension that it invokes is installed.
+    /// Workload to run; its extension is installed automatically.
     #[arg(long, value_enum, default_value = "get")]
     pub workload: Workload,
-    /// Objects of the data set, or of the graph.
+    /// Number of objects of the data set or graph.
     #[arg(long, default_value_t = 100_000)]
     pub keys: u64,
     /// Bytes of a key.
@@ -46,32 +46,32 @@ pub struct TransportsSettings {
     /// Bytes of a value.
     #[arg(long, default_value_t = 100)]
     pub value_bytes: usize,
-    /// Objects of one multiget or aggregate.
+    /// Number of objects of one multiget or aggregate.
     #[arg(long, default_value_t = 64)]
     pub records: usize,
-    /// Requests outstanding where throughput is measured; of several numbers the one with the highest is shown.
+    /// Outstanding requests for throughput; of several numbers, the table shows the one with the highest throughput.
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1_024])]
     pub outstanding: Vec<usize>,
-    /// Seconds of each measurement of a way in a run.
+    /// Seconds of each measurement of a transport in a run.
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
-    /// Runs; the ways are taken in turn, and the table shows medians.
+    /// Number of runs; each run measures all transports in turn, and the table shows medians.
     #[arg(long, default_value_t = 5)]
     pub runs: usize,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The core of the server.
+    /// Core of the server.
     #[arg(long, default_value_t = 0)]
     pub server_cpu: usize,
-    /// The core of the client.
+    /// Core of the client.
     #[arg(long, default_value_t = 1)]
     pub cpu: usize,
-    /// The server's program; the one beside this one if nothing is said.
+    /// The server's program; default: the one in this program's folder.
     #[arg(long)]
     #[serde(skip)]
     pub server: Option<PathBuf>,
-    /// The program of the client: `splinter-bench`; this one if nothing is said.
+    /// The client's program, a `splinter-bench`; default: this one.
     #[arg(long, hide = true)]
     #[serde(skip)]
     pub client: Option<PathBuf>,

@@ -20,7 +20,7 @@ use crate::popularity::Popularity;
 /// Most objects that one request of a workload touches.
 pub const RECORDS_MAX: usize = 64;
 
-/// What is asked of the server.
+/// The workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
@@ -36,7 +36,7 @@ pub enum Workload {
     YcsbA,
     /// 95 % gets, 5 % puts.
     YcsbB,
-    /// Gets alone.
+    /// Only gets.
     YcsbC,
     /// Invokes a function that does nothing, of the extension noop.
     Noop,
@@ -44,7 +44,7 @@ pub enum Workload {
     InvokeGet,
     /// Invokes a function that sums several objects, of the extension aggregate.
     Aggregate,
-    /// Invokes the read mix of the ATC'13 paper over a graph of as many objects, of the extension tao.
+    /// Invokes the read mix of the ATC'13 paper over a graph with as many objects, of the extension tao.
     Tao,
 }
 

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! CACHE/artefacts/KEY.so     the shared object; KEY = SHA-256 over SDK hash and source
-//! CACHE/artefacts/KEY.json   its own SHA-256, its functions, the warnings, the lints that it was built under
+//! CACHE/artefacts/KEY.json   its own SHA-256, its functions, the warnings, the lints of the build
 //! ```
 //!
-//! Both appear by rename, the description last, so a crash leaves an artefact whole or not at all.
+//! Both appear by rename, the description last, so a crash leaves a complete artefact or none.
 
 use std::fs;
 use std::path::Path;
@@ -22,33 +22,33 @@ use crate::checked::Function;
 /// A built extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artefact {
-    /// The shared object.
+    /// The path of the shared object.
     pub path: PathBuf,
     /// SHA-256 over SDK hash and source, in hex: the artefact's name.
     pub content_hash: String,
-    /// What may be invoked.
+    /// The functions that can be invoked.
     pub functions: Vec<Function>,
-    /// What the compiler warned of when it was built, at most [`DIAGNOSTICS_BYTES_MAX`] bytes and a mark.
+    /// The compiler's warnings of the build, at most [`DIAGNOSTICS_BYTES_MAX`] bytes and a mark.
     ///
     /// [`DIAGNOSTICS_BYTES_MAX`]: crate::limits::DIAGNOSTICS_BYTES_MAX
     pub warnings: String,
-    /// How long the build took, check and link included; 0 when the artefact was there.
+    /// The duration of the build, including check and link; 0 if the artefact existed.
     pub compile_ms: u64,
-    /// Whether the artefact was there.
+    /// Whether the artefact existed.
     pub cached: bool,
 }
 
-/// What becomes of a source in which the compiler finds what installations are refused for.
+/// The treatment of sources with warnings for which installations are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Lints {
-    /// It is refused.
+    /// Refuses the source.
     Refuse,
-    /// It is built and warned of.
+    /// Builds the source with a warning.
     Warn,
 }
 
-/// What a build has made.
+/// The result of a build.
 pub(crate) struct Made {
     pub(crate) object: Vec<u8>,
     pub(crate) functions: Vec<Function>,
@@ -56,7 +56,7 @@ pub(crate) struct Made {
     pub(crate) lints: Lints,
 }
 
-/// What is written beside the shared object.
+/// The description beside the shared object.
 #[derive(Serialize, Deserialize)]
 struct Description {
     sha256: String,
@@ -65,7 +65,7 @@ struct Description {
     lints: Lints,
 }
 
-/// The artefact of a key and the lints that it was built under, when it is there and undamaged.
+/// Returns the artefact of a key and the lints of its build, if it exists undamaged.
 pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints)> {
     let path = folder.join(format!("{key}.so"));
     let description = fs::read(folder.join(format!("{key}.json"))).ok()?;
@@ -91,7 +91,7 @@ pub(crate) fn store(folder: &Path, key: &str, made: Made, compile_ms: u64) -> Re
     Ok(Artefact { path, content_hash: key.into(), functions, warnings, compile_ms, cached: false })
 }
 
-/// Writes a file under another name, makes it durable and renames it.
+/// Writes a file under a temporary name, makes it durable and renames it.
 pub(crate) fn publish(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     let draft = path.with_extension(format!("draft-{}-{}", std::process::id(), unique()));
     let written = fs::write(&draft, bytes)
@@ -104,7 +104,7 @@ pub(crate) fn publish(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     })
 }
 
-/// A number that no other call in this process gets.
+/// Returns a number that is unique in this process.
 pub(crate) fn unique() -> u64 {
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering;
@@ -112,7 +112,7 @@ pub(crate) fn unique() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Bytes in hex.
+/// Encodes bytes in hex.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

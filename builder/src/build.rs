@@ -1,4 +1,4 @@
-//! From package to artefact, step by step.
+//! The steps from package to artefact.
 
 use std::fs;
 use std::time::Instant;
@@ -22,10 +22,10 @@ use crate::toolchain::diagnostics;
 use crate::toolchain::write;
 
 impl Toolchain {
-    /// Builds a package, or finds the artefact of an earlier build of the same source.
+    /// Builds a package, or returns the artefact of an earlier build of the same source.
     ///
-    /// Check, compiler and linker run in the sandbox. Takes 0.2 to 1 s; runs on the caller's thread, and
-    /// several builds may run at once.
+    /// Check, compiler and linker run in the sandbox. Takes 0.2 to 1 s; runs on the caller's thread, and several builds
+    /// may run at once.
     ///
     /// # Errors
     /// See [`BuildError`]; nothing is left behind then.
@@ -33,8 +33,8 @@ impl Toolchain {
         self.build_under(Lints::Refuse, package)
     }
 
-    /// As [`Toolchain::build`], of a package that was installed before, here or at another server: what installations
-    /// are refused for since then is only among the warnings, so that callers do not lose the function.
+    /// Like [`Toolchain::build`] for a package that was installed before, here or at another server. Reasons for which
+    /// installations are refused since then become warnings, so that callers do not lose the function.
     ///
     /// # Errors
     /// As for [`Toolchain::build`].
@@ -59,7 +59,7 @@ impl Toolchain {
         artefact::store(&self.artefacts(), &key, made, compile_ms)
     }
 
-    /// The name of a package's artefact.
+    /// Returns the name of a package's artefact.
     fn key(&self, package: &Package) -> String {
         let mut hasher = Sha256::new();
         hasher.update(self.sdk_hash());
@@ -67,7 +67,7 @@ impl Toolchain {
         hex(&hasher.finalize())
     }
 
-    /// Compiles and links checked sources; answers the bytes of the shared object, and what the compiler warned of.
+    /// Compiles and links checked sources; returns the bytes of the shared object, and the compiler's warnings.
     fn compile(&self, checked: &Checked, lints: Lints) -> Result<(Vec<u8>, String), BuildError> {
         let work = self.work_folder()?;
         let failed = |error| BuildError::io("lay out a build", &error);

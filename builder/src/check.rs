@@ -1,15 +1,15 @@
-//! The allow-list check: what an extension's source may say.
+//! The allow-list check of an extension's source.
 //!
-//! `forbid(unsafe_code)` alone does not contain a hostile author: safe attributes, macros and a few soundness
-//! bugs of the compiler reach beyond it. So the source is parsed, and everything that is not listed as
-//! harmless is refused, with its place and what to write instead. What passes is handed on as the very
-//! tokens that were checked ([`Checked`]).
+//! `forbid(unsafe_code)` alone does not contain a hostile author: safe attributes, macros and a few soundness bugs of
+//! the compiler reach beyond it. So the source is parsed, and everything that is not listed as harmless is refused,
+//! with its place and an alternative. Accepted source is passed on as exactly the tokens that were checked
+//! ([`Checked`]).
 //!
 //! ```text
 //! text -> tokens (limits, words) -> unit tests cut out -> syntax tree (rules) -> tokens -> text
 //! ```
 //!
-//! The parser can be crashed by crafted text, so a server runs this in the sandbox
+//! Crafted text can crash the parser, so a server runs the check in the sandbox
 //! ([`Toolchain::check`](crate::Toolchain::check)).
 
 mod attributes;
@@ -38,8 +38,8 @@ use crate::limits;
 
 /// Checks a package within this process.
 ///
-/// For sources that the user of this process wrote: a crafted source can overflow the parser's stack and
-/// take the process along. A server uses [`Toolchain::check`](crate::Toolchain::check).
+/// For sources written by the user of this process: a crafted source can overflow the parser's stack and crash the
+/// process. A server uses [`Toolchain::check`](crate::Toolchain::check).
 ///
 /// # Errors
 /// The refusals, at most [`limits::REFUSALS_MAX`], in the order of their places.
@@ -56,7 +56,7 @@ pub fn check(package: &Package) -> Result<Checked, Vec<Refusal>> {
 
 pub(crate) use pure::PRIMITIVES;
 
-/// The files of the rules, and their texts: what passed other rules has to pass these before it runs.
+/// The files of the rules with their texts. A package that passed other rules must pass these before it runs.
 pub(crate) const RULES: [(&str, &str); 16] = [
     ("attributes.rs", include_str!("check/attributes.rs")),
     ("crates.rs", include_str!("check/crates.rs")),
@@ -76,12 +76,12 @@ pub(crate) const RULES: [(&str, &str); 16] = [
     ("tokens.rs", include_str!("check/tokens.rs")),
 ];
 
-/// What is known of a crate before its files are read.
+/// The description of a crate before its files are read.
 struct Crate<'p> {
     package: &'p Package,
     /// Its folder in the package: empty, or `deps/NAME/`.
     folder: &'p str,
-    /// The crates that it may name besides `core`, `alloc` and the SDK.
+    /// The crates that it may name in addition to `core`, `alloc` and the SDK.
     uses: &'p [String],
 }
 
@@ -109,7 +109,7 @@ impl Findings {
         }
     }
 
-    /// The refusals in the order of their places; `Ok` when there are none.
+    /// Returns the refusals in the order of their places; `Ok` when there are none.
     fn finish(mut self) -> Result<(), Vec<Refusal>> {
         self.refusals.sort();
         if self.refusals.is_empty() { Ok(()) } else { Err(self.refusals) }

@@ -1,7 +1,7 @@
-//! What the check hands to the compiler: the tokens that it saw, and nothing else.
+//! The input of the compiler: exactly the tokens that were checked.
 //!
-//! Sources are written anew from the checked tokens, at their old lines: comments and unit tests are gone,
-//! and the compiler cannot read a file differently from how the check read it.
+//! Sources are rewritten from the checked tokens, at their old lines. Comments and unit tests are gone, and the
+//! compiler cannot read a file differently from the check.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -10,13 +10,13 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// It reads; it is not recorded for exactly-once execution.
+    /// The function only reads; it is not recorded for exactly-once execution.
     Read,
-    /// Its writes are applied together at its good end.
+    /// The function may write; its writes are applied together when it succeeds.
     Write,
 }
 
-/// A function that callers may invoke.
+/// A function that callers can invoke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     /// Its name.
@@ -28,39 +28,39 @@ pub struct Function {
 }
 
 impl Function {
-    /// FNV-1a (32 bits) of the name: how an invocation names the function on the wire.
+    /// Returns FNV-1a (32 bits) of the name, which identifies the function on the wire.
     pub fn hash(&self) -> u32 {
         self.name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 }
 
-/// What the author wrote behind `Arguments:` at the beginning of a line of a function's doc comment.
+/// Returns the author's text after `Arguments:` at the beginning of a line of a function's doc comment.
 pub fn arguments_of(doc: &str) -> Option<&str> {
     let shape = doc.lines().find_map(|line| line.trim().strip_prefix("Arguments:"))?.trim();
     (!shape.is_empty()).then_some(shape)
 }
 
-/// A guard or an index of a checked source.
+/// A match guard or index expression of a checked source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
-    /// Path within the package.
+    /// The path within the package.
     pub file: String,
-    /// Line and column of its first token in the checked text, each from 1.
+    /// The line and column of its first token in the checked text, each from 1.
     pub from: (usize, usize),
-    /// Where its last token ends.
+    /// The end of its last token.
     pub to: (usize, usize),
 }
 
 /// One crate to compile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The crate's name as the compiler wants it.
+    /// The crate's name as the compiler expects it.
     pub crate_name: String,
-    /// The crates that it uses, the SDK left out; each stands before it in [`Checked::sources`].
+    /// The crates that it uses, without the SDK; each precedes it in [`Checked::sources`].
     pub dependencies: Vec<String>,
-    /// Folder of the crate within the package: empty, or `deps/NAME/`.
+    /// The crate's folder within the package: empty, or `deps/NAME/`.
     pub folder: String,
-    /// Paths within the package, and texts.
+    /// The paths within the package, and the texts.
     pub files: Vec<(String, String)>,
     /// Its match guards and index expressions.
     pub guards: Vec<Guard>,
@@ -69,7 +69,7 @@ pub struct Source {
 /// A package that passed the check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
-    /// The crates in the order to compile them; the extension is the last.
+    /// The crates in the order of compilation; the extension is the last.
     pub sources: Vec<Source>,
     /// The functions of the extension.
     pub functions: Vec<Function>,

@@ -1,8 +1,8 @@
-//! The check as a program of its own, in the sandbox.
+//! The check as a separate program, in the sandbox.
 //!
-//! The server and the `splinter` command are started anew, inside the sandbox, with one hidden argument: the
-//! package comes in on the standard input and the verdict goes out on the standard output, both as JSON. A
-//! crash of the parser is then a refusal, and not the end of a server.
+//! The server and the `splinter` command are started again inside the sandbox with one hidden argument: the package
+//! arrives on standard input and the verdict leaves on standard output, both as JSON. So a crash of the parser is a
+//! refusal and does not end a server.
 
 use std::io::Read;
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::sandbox::Job;
 /// The hidden argument.
 const ARGUMENT: &str = "--splinter-check";
 
-/// Serves as the checker when this process was started as one, and exits then; else returns at once.
+/// Acts as the checker and exits if this process was started as one; otherwise returns at once.
 ///
 /// To be called first in the `main` of every program that calls [`Toolchain::prepare`].
 pub fn child_main() {
@@ -78,7 +78,7 @@ impl Toolchain {
     }
 }
 
-/// The refusal of a source on which the checker itself gave up.
+/// Returns the refusal of a source that crashed the checker.
 fn crashed(errors: &[u8]) -> BuildError {
     let said = String::from_utf8_lossy(errors);
     let said: String = said.trim().chars().take(200).collect();

@@ -1,7 +1,7 @@
-//! A reader of the few parts of a shared object that say what loading it would do.
+//! A reader of the parts of a shared object that determine the effects of loading it.
 //!
-//! Reads 64-bit little-endian ELF for x86-64 through the program headers, as the loader does; section
-//! headers, which the loader ignores, are ignored. Anything out of bounds is an error, never a panic.
+//! Reads 64-bit little-endian ELF for x86-64 through the program headers, as the loader does; section headers, which
+//! the loader ignores, are ignored. Anything out of bounds is an error, never a panic.
 
 /// A part is missing or lies outside the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ const SEGMENT_BYTES: usize = 56;
 const DYNAMIC_BYTES: usize = 16;
 const SYMBOL_BYTES: u64 = 24;
 const RELOCATION_BYTES: u64 = 24;
-/// No artefact has more symbols or relocations; a bound for loops over forged counts.
+/// A bound for loops over forged counts; no artefact has more symbols or relocations.
 const ENTRIES_MAX: u64 = 1 << 20;
 
 /// One program header.
@@ -47,9 +47,9 @@ pub(crate) struct Segment {
 pub(crate) struct Symbol {
     /// Its name.
     pub(crate) name: String,
-    /// Low half of `st_info`: 6 thread-local, 10 resolved by code.
+    /// The low half of `st_info`: 6 thread-local, 10 resolved by code.
     pub(crate) kind: u8,
-    /// Whether another object is to provide it.
+    /// Whether another object must provide it.
     pub(crate) undefined: bool,
 }
 
@@ -81,17 +81,17 @@ impl<'b> Object<'b> {
         Ok(object)
     }
 
-    /// The program headers.
+    /// Returns the program headers.
     pub(crate) fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// The dynamic table: tags and values.
+    /// Returns the dynamic table: tags and values.
     pub(crate) fn dynamic(&self) -> &[(u64, u64)] {
         &self.dynamic
     }
 
-    /// A string of the dynamic string table.
+    /// Returns a string of the dynamic string table.
     pub(crate) fn string(&self, offset: u64) -> Result<String, Malformed> {
         let table = self.part(DT_STRTAB, DT_STRSZ, "string table")?;
         let text = usize::try_from(offset).ok().and_then(|offset| table.get(offset..));
@@ -100,7 +100,7 @@ impl<'b> Object<'b> {
         Ok(String::from_utf8_lossy(&text[..end]).into_owned())
     }
 
-    /// The dynamic symbols, without the empty first one.
+    /// Returns the dynamic symbols, without the empty first one.
     pub(crate) fn symbols(&self) -> Result<Vec<Symbol>, Malformed> {
         let hash = self.at(self.tag(DT_HASH).ok_or(Malformed("no symbol hash table"))?, 8)?;
         let count = number::<4>(hash, 4)?;
@@ -118,7 +118,7 @@ impl<'b> Object<'b> {
             .collect()
     }
 
-    /// The types of all relocations with explicit addends.
+    /// Returns the types of all relocations with explicit addends.
     pub(crate) fn relocation_types(&self) -> Result<Vec<u32>, Malformed> {
         let mut types = Vec::new();
         for (start, bytes) in [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)] {
@@ -131,18 +131,18 @@ impl<'b> Object<'b> {
         Ok(types)
     }
 
-    /// The value of a tag of the dynamic table.
+    /// Returns the value of a tag of the dynamic table.
     fn tag(&self, tag: u64) -> Option<u64> {
         self.dynamic.iter().find(|entry| entry.0 == tag).map(|entry| entry.1)
     }
 
-    /// A part that one tag locates and another measures.
+    /// Returns a part located by one tag and measured by another.
     fn part(&self, start: u64, bytes: u64, what: &'static str) -> Result<&'b [u8], Malformed> {
         let (start, bytes) = self.tag(start).zip(self.tag(bytes)).ok_or(Malformed(what))?;
         self.at(start, bytes)
     }
 
-    /// Loaded bytes by address.
+    /// Returns loaded bytes by address.
     fn at(&self, address: u64, bytes: u64) -> Result<&'b [u8], Malformed> {
         let end = address.checked_add(bytes).ok_or(Malformed("an address beyond the end"))?;
         let segment = self.segments.iter().find(|segment| {
@@ -189,7 +189,7 @@ fn segment(bytes: &[u8], at: usize) -> Result<Segment, Malformed> {
     })
 }
 
-/// A little-endian number of `N` bytes.
+/// Returns a little-endian number of `N` bytes.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Result<u64, Malformed> {
     let end = at.checked_add(N).ok_or(Malformed("a field beyond its table"))?;
     let field = bytes.get(at..end).ok_or(Malformed("a field beyond its table"))?;

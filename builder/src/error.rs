@@ -1,5 +1,5 @@
-//! Why a build fails. Each says whose business it is: the author's (refused, compile failed, crashed, timed
-//! out, import refused) or the operator's (the rest).
+//! The reasons why a build fails. The author is responsible for some (refused, compile failed, crashed, timed out,
+//! import refused), the operator for the rest.
 
 use std::fmt;
 use std::io;
@@ -7,52 +7,52 @@ use std::io;
 use crate::Refusal;
 use crate::refusal::listing;
 
-/// Why there is no artefact.
+/// The reason why there is no artefact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError {
     /// The source does not pass the check.
     Refused(Vec<Refusal>),
     /// The compiler refused the source.
     CompileFailed {
-        /// What it said.
+        /// The compiler's message.
         text: String,
     },
-    /// The compiler itself crashed on the source, and says nothing that helps the author.
+    /// The compiler itself crashed on the source, with no message that helps the author.
     CompilerCrashed {
         /// One line: the step, and how it ended.
         what: String,
     },
     /// The compiler, or the check, took longer than its limit of processor or wall time.
     TimedOut {
-        /// Which step.
+        /// The step.
         step: String,
     },
     /// The artefact needs something that artefacts may not have.
     ImportRefused {
-        /// What.
+        /// The forbidden need.
         what: String,
     },
-    /// There is no working `bwrap` on this machine, and nothing is compiled without it.
+    /// This machine has no working `bwrap`, without which nothing is compiled.
     SandboxMissing {
-        /// Why it does not work.
+        /// The reason why it does not work.
         why: String,
     },
-    /// There is no usable compiler on this machine.
+    /// This machine has no usable compiler.
     ToolchainMissing {
-        /// What was looked for, and what came of it.
+        /// The searched places, and the result.
         why: String,
     },
     /// No space is left on the disk.
     DiskFull,
-    /// Something else of the operating system failed.
+    /// Another operation of the operating system failed.
     Io {
-        /// What was attempted, and the system's text.
+        /// The attempted operation, and the system's text.
         what: String,
     },
 }
 
 impl BuildError {
-    /// The build error of an I/O error while doing `what`.
+    /// Returns the build error of an I/O error during `what`.
     pub(crate) fn io(what: impl fmt::Display, error: &io::Error) -> BuildError {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         if full.contains(&error.kind()) {

@@ -1,16 +1,16 @@
 //! The trusted crate around an extension: entry points, allocator, panic handler.
 //!
-//! One source text per extension, made of the template and a line per function. It is the only code in an
-//! artefact besides the SDK that may use `unsafe`; nothing of the tenant's goes into its text but function
-//! names, which are plain identifiers by the check.
+//! One source text per extension, made of the template and a line per function. Besides the SDK, it is the only code in
+//! an artefact that may use `unsafe`. The only text of the tenant in it is function names, which the check has verified
+//! to be plain identifiers.
 
 use crate::checked::Function;
 use crate::checked::Mode;
 
-/// The text that every glue starts with.
+/// The beginning of every glue's text.
 pub(crate) const TEMPLATE: &str = include_str!("../glue.rs");
 
-/// The glue of an extension.
+/// Returns the glue of an extension.
 pub(crate) fn source(sdk_hash: &[u8; 32], crate_name: &str, functions: &[Function]) -> String {
     let mut text = TEMPLATE.to_string();
     text.push_str(&format!("\nextern crate {crate_name} as tenant;\n\n"));

@@ -1,8 +1,8 @@
-//! The import check: what an artefact may need and do when it is loaded.
+//! The import check: the permitted needs and load effects of an artefact.
 //!
-//! An artefact needs a few memory functions of the C library and nothing else, exports one symbol, and runs
-//! no code when it is loaded or unloaded. No thread-local storage and no code-resolved symbols: then
-//! unloading is sound. Everything here is an allow-list.
+//! An artefact needs only a few memory functions of the C library, exports one symbol, and runs no code when it is
+//! loaded or unloaded. It has no thread-local storage and no code-resolved symbols, which makes unloading sound.
+//! Everything here is an allow-list.
 
 use crate::BuildError;
 use crate::elf::Malformed;
@@ -10,9 +10,9 @@ use crate::elf::Object;
 use crate::elf::PT_LOAD;
 use crate::limits;
 
-/// What an artefact may import.
+/// The permitted imports of an artefact.
 const IMPORTS: [&str; 6] = ["bcmp", "memcmp", "memcpy", "memmove", "memset", "strlen"];
-/// What an artefact exports.
+/// The only export of an artefact.
 const EXPORT: &str = "SPLINTER_ARTEFACT";
 /// The libraries that it may name.
 const LIBRARIES: [&str; 1] = ["libc.so.6"];
@@ -23,9 +23,9 @@ const DT_FLAGS_1: u64 = 0x6fff_fffb;
 /// Tags of the dynamic table without an effect of their own: tables, sizes, hashes, the object's name.
 const PLAIN_TAGS: [u64; 19] =
     [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 20, 23, 35, 36, 37, 0x6fff_fef5, 0x6fff_fff9, 0x6fff_fffa];
-/// Bits of DT_FLAGS that are fine: SYMBOLIC, BIND_NOW.
+/// The permitted bits of DT_FLAGS: SYMBOLIC, BIND_NOW.
 const FLAGS: u64 = 2 | 8;
-/// Bits of DT_FLAGS_1 that are fine: NOW.
+/// The permitted bits of DT_FLAGS_1: NOW.
 const FLAGS_1: u64 = 1;
 /// Relocations that only compute addresses: 64, GLOB_DAT, JUMP_SLOT, RELATIVE.
 const RELOCATIONS: [u32; 4] = [1, 6, 7, 8];
@@ -37,7 +37,7 @@ const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PT_GNU_STACK: u32 = 0x6474_e551;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PT_GNU_PROPERTY: u32 = 0x6474_e553;
-/// Segments without an effect beyond memory: thread-local storage and an interpreter are not among them.
+/// Segments without an effect beyond memory; thread-local storage and an interpreter are not included.
 const SEGMENTS: [u32; 8] =
     [PT_LOAD, PT_DYNAMIC, PT_NOTE, PT_PHDR, PT_GNU_EH_FRAME, PT_GNU_STACK, PT_GNU_RELRO, PT_GNU_PROPERTY];
 const EXECUTE: u32 = 1;
@@ -45,7 +45,7 @@ const WRITE: u32 = 2;
 const SYMBOL_THREAD_LOCAL: u8 = 6;
 const SYMBOL_BY_CODE: u8 = 10;
 
-/// Refuses an artefact that would do or need more than the list.
+/// Refuses an artefact with effects or needs beyond the list.
 ///
 /// # Errors
 /// [`BuildError::ImportRefused`] with the first reason.

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! The server links this crate to install extensions, the `splinter` command to check them without a server.
-//! What it guarantees: an [`Artefact`] was made of sources that the allow-list check passed, by the compiler
-//! and SDK that its hash names, and needs nothing of the process that loads it but a few memory functions.
-//! What it cannot: rule out unknown bugs of the compiler; docs/security.md says what follows from that.
+//! Guaranteed: an [`Artefact`] was made of sources that the allow-list check passed, by the compiler and SDK that its
+//! hash names, and needs only a few memory functions of the process that loads it. Not guaranteed: the absence of
+//! unknown compiler bugs; docs/security.md states the consequences.
 #![forbid(unsafe_code)]
 
 mod artefact;

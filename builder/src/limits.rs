@@ -4,32 +4,32 @@ use std::time::Duration;
 
 /// Bytes of a package's name, and of a function's: both appear in file names and one-line lists.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Files of a package, those of its dependencies included.
+/// Files of a package, including those of its dependencies.
 pub const FILES_MAX: usize = 256;
-/// Bytes of one file: a hundred times what a long source file has.
+/// Bytes of one file: a hundred times a long source file.
 pub const FILE_BYTES_MAX: usize = 256 << 10;
-/// Bytes of a package: it is held in memory a few times over, and kept in the server's metadata.
+/// Bytes of a package: it is held in memory several times, and stored in the server's metadata.
 pub const PACKAGE_BYTES_MAX: usize = 2 << 20;
 /// Bytes of a path within a package.
 pub const PATH_BYTES_MAX: usize = 160;
-/// Packages that an extension may depend on, directly or not: each is one run of the compiler.
+/// Packages that an extension may depend on, directly or indirectly: each is one run of the compiler.
 pub const DEPENDENCIES_MAX: usize = 8;
 /// Functions of an extension.
 pub const FUNCTIONS_MAX: usize = 64;
 
-/// Brackets within brackets. The parser and the compiler recurse on their stacks.
+/// Nesting depth of brackets, because the parser and the compiler recurse on their stacks.
 pub const NESTING_MAX: usize = 64;
-/// Tokens of one statement or item head, nested brackets counted as one: chains of operators nest too.
+/// Tokens of one statement or item head, nested brackets counted as one, because chains of operators nest too.
 pub const STATEMENT_TOKENS_MAX: usize = 2_000;
-/// Refusals that are reported: nobody reads more.
+/// Reported refusals; more would not be read.
 pub const REFUSALS_MAX: usize = 64;
-/// Stack of the thread that parses: what [`NESTING_MAX`] x [`STATEMENT_TOKENS_MAX`] can need, and spare.
+/// Stack of the parsing thread: the maximum for [`NESTING_MAX`] x [`STATEMENT_TOKENS_MAX`], and spare.
 pub const PARSER_STACK_BYTES: usize = 512 << 20;
 
-/// Processor seconds of one compiler run; a constant that never ends evaluating stops here.
+/// Processor seconds of one compiler run; ends the evaluation of an endless constant.
 pub const CPU_SECONDS_MAX: u64 = 10;
 /// Wall time of one run in the sandbox: its processor time on a machine that gives it a twelfth of a core. A run cannot
-/// wait for anything, so this ends none that a processor would have ended before.
+/// wait for anything, so this ends no run that the processor limit would not have ended first.
 pub const WALL_TIME_MAX: Duration = Duration::from_secs(120);
 /// Address space of one run: a compiler maps 700 MB before it reads anything.
 pub const ADDRESS_SPACE_BYTES_MAX: u64 = 3 << 30;
@@ -39,11 +39,11 @@ pub const OUTPUT_FILE_BYTES_MAX: u64 = 32 << 20;
 pub const ARTEFACT_BYTES_MAX: usize = 4 << 20;
 /// Processes and threads of one run.
 pub const PROCESSES_MAX: u64 = 64;
-/// Bytes that are kept of what a run prints.
+/// Kept bytes of a run's output.
 pub const PRINTED_BYTES_MAX: usize = 4 << 20;
-/// Bytes of the compiler's text that a tenant gets to see.
+/// Bytes of the compiler's text that a tenant sees.
 pub const DIAGNOSTICS_BYTES_MAX: usize = 16 << 10;
-/// Characters that a tenant sees of the line with which a compiler crashed: the rest is the compiler's own business.
+/// Characters of a compiler's crash message that a tenant sees; the rest concerns only the compiler.
 pub const CRASH_CHARACTERS_MAX: usize = 200;
 
 const _: () = assert!(FILE_BYTES_MAX <= PACKAGE_BYTES_MAX);

@@ -1,8 +1,8 @@
-//! What the builder takes from a `Cargo.toml`: the name, and the packages it depends on by path.
+//! The parts of a `Cargo.toml` that the builder uses: the name, and the path dependencies.
 //!
-//! The server runs no cargo, so whatever would change what is compiled is refused rather than ignored:
-//! build scripts, procedural macros, features, registry dependencies. What only concerns unit tests and
-//! editors (dev-dependencies, lints, profiles) is left alone.
+//! The server runs no cargo, so anything that would change the compiled code is refused, not ignored: build scripts,
+//! procedural macros, features, registry dependencies. Settings for unit tests and editors only (dev-dependencies,
+//! lints, profiles) are ignored.
 
 use std::ops::Range;
 
@@ -13,9 +13,9 @@ use toml::de::DeValue;
 use crate::Refusal;
 use crate::name::name_is_valid;
 
-/// The name of the SDK, which every package may depend on, and which the builder provides.
+/// The name of the SDK, provided by the builder, on which every package may depend.
 const SDK: &str = "sandstorm";
-/// Keys of `[package]` that change nothing about what is compiled.
+/// Keys of `[package]` that do not affect the compiled code.
 const PACKAGE_KEYS: [&str; 16] = [
     "name",
     "version",
@@ -34,7 +34,7 @@ const PACKAGE_KEYS: [&str; 16] = [
     "publish",
     "metadata",
 ];
-/// Top-level tables that the server has no use for.
+/// Top-level tables that the server ignores.
 const IGNORED_TABLES: [&str; 5] = ["dev-dependencies", "lints", "workspace", "profile", "badges"];
 
 /// A package's manifest.
@@ -42,7 +42,7 @@ const IGNORED_TABLES: [&str; 5] = ["dev-dependencies", "lints", "workspace", "pr
 pub(crate) struct Manifest {
     /// The package's own name.
     pub(crate) name: String,
-    /// What it depends on, without the SDK.
+    /// Its dependencies, without the SDK.
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Manifest {
 pub(crate) struct Dependency {
     /// Name of the package.
     pub(crate) name: String,
-    /// The path as the manifest gives it.
+    /// The path as given in the manifest.
     pub(crate) path: String,
 }
 
@@ -59,7 +59,7 @@ impl Manifest {
     /// Reads a manifest; `file` is its path for refusals.
     ///
     /// # Errors
-    /// Everything in it that the builder does not do.
+    /// Everything in it that the builder does not support.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Manifest, Vec<Refusal>> {
         let mut reading = Reading { file, text, refusals: Vec::new() };
         let manifest = match DeTable::parse(text) {
@@ -77,7 +77,7 @@ impl Manifest {
     }
 }
 
-/// A manifest that is being read.
+/// A manifest being read.
 struct Reading<'t> {
     file: &'t str,
     text: &'t str,
@@ -118,7 +118,7 @@ impl Reading<'_> {
         (!manifest.name.is_empty()).then_some(manifest)
     }
 
-    /// Reads `[package]`; answers the name, empty when there is none that is good.
+    /// Reads `[package]`; returns the name, empty if there is no valid one.
     fn package(&mut self, package: &DeTable<'_>) -> String {
         let mut name = String::new();
         for (key, value) in package {
@@ -200,7 +200,7 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a value is `{ workspace = true }`.
+/// Returns whether a value is `{ workspace = true }`.
 fn inherits(table: &DeTable<'_>) -> bool {
     table.len() == 1
         && table

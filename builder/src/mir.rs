@@ -1,10 +1,10 @@
-//! The check of what the compiler made of a crate: its MIR, printed before any optimization.
+//! The check of the compiler's view of a crate: its MIR, printed before any optimization.
 //!
-//! The check of the source (`check.rs`) refuses function pointers, raw pointers and trait objects where somebody writes
-//! them. The compiler infers them too: of the arms of an `if`, of the elements of an array, of what a library function
-//! returns; and rustc's soundness bugs (#25860, #84366, #107975) do not mind who wrote them. In the MIR of the
-//! tenant's crates every type and every conversion is written out. What it prints of a text constant may be taken for
-//! one of these: then a source is refused that could have been built, never the reverse.
+//! The check of the source (`check.rs`) refuses written function pointers, raw pointers and trait objects. But the
+//! compiler also infers them: from the arms of an `if`, the elements of an array, the result of a library function; and
+//! rustc's soundness bugs (#25860, #84366, #107975) apply to inferred types too. In the MIR of the tenant's crates
+//! every type and every conversion is explicit. The printed text of a constant may be mistaken for one of these: then a
+//! source is refused that could have been built, never the reverse.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -14,8 +14,8 @@ use crate::check::PRIMITIVES;
 use crate::checked::Guard;
 use crate::limits;
 
-/// Conversions of MIR other than between numbers and from arrays to slices, by their names in `CastKind` and
-/// `PointerCoercion`; and what else has no place in the code of an extension.
+/// Refused conversions of MIR, all except those between numbers and from arrays to slices, by their names in `CastKind`
+/// and `PointerCoercion`; and other constructs without a place in the code of an extension.
 const REFUSED: [(&str, &str, &str); 15] = [
     ("ReifyFnPointer", FUNCTION_POINTER, GENERIC),
     ("ClosureFnPointer", FUNCTION_POINTER, GENERIC),
@@ -43,10 +43,10 @@ const CHANGE: &str = "a guard or an index changes or moves something here";
 const TRAIT_OBJECT: &str = "there is a trait object (`dyn`) here";
 const FUNCTION_AS_A_VALUE: &str = "a function whose types bear several lifetimes is a value here";
 
-/// The crates whose functions may be values whatever their types are.
+/// The crates whose functions may be values of any type.
 const LIBRARIES: [&str; 3] = ["core::", "alloc::", "sandstorm::"];
 
-/// The trait objects that `derive` and the formatting macros make.
+/// The trait objects that `derive` and the formatting macros create.
 const TRAIT_OBJECTS: [&str; 2] = ["core::fmt::Debug", "core::fmt::Write"];
 
 /// Checks the MIR of a crate.
@@ -97,12 +97,12 @@ pub(crate) fn check(mir: &str, guards: &[Guard]) -> Result<(), Vec<Refusal>> {
     if refusals.is_empty() { Ok(()) } else { Err(refusals) }
 }
 
-/// Locals of the function at hand, by what their types are.
+/// The locals of the current function, by kind of type.
 #[derive(Default)]
 struct Locals<'m> {
     /// Raw pointers.
     raw: HashSet<&'m str>,
-    /// Something of `core::task`.
+    /// Types of `core::task`.
     wakers: HashSet<&'m str>,
     /// `!`.
     never: HashSet<&'m str>,
@@ -110,16 +110,16 @@ struct Locals<'m> {
     variables: HashSet<&'m str>,
 }
 
-/// Names that parameters have.
+/// Possible names of parameters.
 const PARAMETERS: [&str; 6] = ["_1", "_2", "_3", "_4", "_5", "_6"];
 
-/// The name and the type of `let mut _7: T;`.
+/// Returns the name and the type of `let mut _7: T;`.
 fn local(code: &str) -> Option<(&str, &str)> {
     let (local, kind) = code.strip_prefix("let ")?.split_once(": ")?;
     Some((local.strip_prefix("mut ").unwrap_or(local), kind))
 }
 
-/// What is wrong with a line, and what to write instead.
+/// Returns the fault of a line, and the alternative.
 fn fault(line: &str, code: &str, locals: &Locals<'_>) -> Option<(&'static str, &'static str)> {
     if dereferences_a_box(code) || asks_for_a_length(code) {
         return None;
@@ -152,7 +152,7 @@ fn fault(line: &str, code: &str, locals: &Locals<'_>) -> Option<(&'static str, &
     has_trait_object(line).then_some((TRAIT_OBJECT, "use a generic parameter or an enum"))
 }
 
-/// The local of `let mut _7: *const T;`. What it is assigned decides.
+/// Returns the local of `let mut _7: *const T;`. Its assignment decides.
 fn raw_local(code: &str) -> Option<&str> {
     let (local, kind) = local(code)?;
     let pointee = kind.strip_prefix("*const ").or_else(|| kind.strip_prefix("*mut "))?;
@@ -160,8 +160,8 @@ fn raw_local(code: &str) -> Option<&str> {
     is_plain.then_some(local)
 }
 
-/// `_7 = copy ((_3.0: core::ptr::Unique<T>).0: core::ptr::NonNull<T>) as *const T (Transmute);`: how MIR looks into a
-/// box, whose fields nobody else can name.
+/// Returns whether a line dereferences a box, whose fields no other code can name:
+/// `_7 = copy ((_3.0: core::ptr::Unique<T>).0: core::ptr::NonNull<T>) as *const T (Transmute);`.
 fn dereferences_a_box(code: &str) -> bool {
     let Some((_, value)) = code.split_once(" = ") else { return false };
     let value = value.strip_prefix("copy ((").or_else(|| value.strip_prefix("move (("));
@@ -173,8 +173,8 @@ fn dereferences_a_box(code: &str) -> bool {
     })
 }
 
-/// Whether a line borrows something mutably, or moves it from where the source can see it: a variable, or behind a
-/// reference.
+/// Returns whether a line borrows mutably, or moves a value from a place that the source can see: a variable, or behind
+/// a reference.
 fn changes(code: &str, locals: &Locals<'_>) -> bool {
     let Some((_, value)) = code.split_once(" = ") else { return false };
     let moves = value.strip_prefix("move ").is_some_and(|place| {
@@ -185,8 +185,8 @@ fn changes(code: &str, locals: &Locals<'_>) -> bool {
     moves || value.starts_with("&mut ")
 }
 
-/// The guards and indexes of a crate, by files: where each begins, and where the furthest of those that begin there or
-/// before ends. There may be as many as lines, and each line asks.
+/// The guards and indexes of a crate, by file: the begin of each, and the furthest end of those that begin there or
+/// before. There may be as many as lines, and every line is looked up.
 struct Guarded<'g>(HashMap<&'g str, Vec<(Position, Position)>>);
 
 /// A line and a column.
@@ -209,7 +209,7 @@ impl<'g> Guarded<'g> {
         Guarded(files)
     }
 
-    /// Whether one of them holds a place: `src/lib.rs:3:5: 3:10`.
+    /// Returns whether one of them contains a place: `src/lib.rs:3:5: 3:10`.
     fn holds(&self, place: &str) -> bool {
         let mut parts = place.split(':');
         let Some(places) = parts.next().and_then(|file| self.0.get(file)) else { return false };
@@ -220,20 +220,21 @@ impl<'g> Guarded<'g> {
     }
 }
 
-/// A call behind which nothing is run, unless a macro of core or alloc makes it, as of a panic. Where guards and indexes
-/// return, rustc checks what they changed; where they do not it forgets to (#161578, #161852). No macro stands in them.
+/// Returns whether a line is a call that never returns, unless a macro of core or alloc makes it, as for a panic. rustc
+/// checks the changes by guards and indexes that return, and does not check those that do not (#161578, #161852). They
+/// contain no macros.
 fn never_returns(line: &str, code: &str) -> bool {
     let is_call = code.ends_with(" -> unwind unreachable;") || code.ends_with(" -> unwind continue;");
     is_call && !place_of(line).starts_with("/rustc/")
 }
 
-/// The place that a line's comment names.
+/// Returns the place in a line's comment.
 fn place_of(line: &str) -> &str {
     line.rsplit_once(" at ").map(|(_, place)| place).unwrap_or_default()
 }
 
-/// Whether this names what `core::task` hands to futures: printed, that shows addresses. rustc leaves out the path of a name
-/// that nothing else bears.
+/// Returns whether a text names a type that `core::task` passes to futures, because printing one shows addresses. rustc
+/// omits the path of an unambiguous name.
 fn names_a_waker(text: &str) -> bool {
     ["Context<'", "Waker>", "Waker,", "Waker;", "Waker)", "Waker "].iter().any(|name| {
         text.match_indices(name).any(|(at, _)| {
@@ -243,7 +244,7 @@ fn names_a_waker(text: &str) -> bool {
     })
 }
 
-/// Whether a line hands something of `core::task` to what prints it.
+/// Returns whether a line passes a value of `core::task` to a function that prints it.
 fn prints_a_waker(code: &str, wakers: &HashSet<&str>) -> bool {
     let of_a_generic = code.split_once("::<").is_some_and(|(_, of)| names_a_waker(of));
     let printed = code.split_once(" as &dyn core::fmt::Debug").and_then(|(value, _)| value.split_once(" = "));
@@ -254,8 +255,8 @@ fn prints_a_waker(code: &str, wakers: &HashSet<&str>) -> bool {
     of_a_generic || is_printed || (code.contains("Debug>::fmt") && names_a_waker(code))
 }
 
-/// Whether a type has `!` for a part. A value of it is never had, and what reads one ends a block without a call: a guard
-/// or an index, too (#161578, #161852). Alone it is the type of what panics.
+/// Returns whether a type contains `!`. No value of such a type exists, and reading one ends a block without a call,
+/// also in a guard or an index (#161578, #161852). `!` alone is the type of a panic.
 fn holds_never(line: &str, code: &str) -> bool {
     let types = if line.starts_with("fn ") {
         code.strip_suffix(" {").unwrap_or(code).trim_end_matches("-> !")
@@ -267,10 +268,11 @@ fn holds_never(line: &str, code: &str) -> bool {
     types.contains('!') && types != "!;"
 }
 
-/// Whether a type has a function for a part (`for<'a> fn(&'a T<&[u8]>, &[u8]) -> &'a [u8] {f::<T<&[u8]>, &[u8]>}`) that
-/// was made for several lifetimes. rustc lets each of them vary by itself where such a value is assigned, and asks
-/// nobody whether what the function demands of them (`T: Of<U>`) still holds where the value is called or dropped: then
-/// two lifetimes that were one are two, and #25860 needs no pointer. One alone cannot part; what core demands relates none.
+/// Returns whether a type contains a function (`for<'a> fn(&'a T<&[u8]>, &[u8]) -> &'a [u8] {f::<T<&[u8]>, &[u8]>}`)
+/// that was made for several lifetimes. rustc lets each of them vary independently where such a value is assigned, and
+/// does not check that the function's bounds on them (`T: Of<U>`) still hold where the value is called or dropped. Then
+/// two lifetimes that were one are two, and #25860 needs no pointer. A single lifetime cannot split, and the bounds of
+/// core relate none.
 fn holds_a_function(line: &str, code: &str) -> bool {
     let types = if line.starts_with("fn ") {
         code.strip_suffix(" {").unwrap_or(code)
@@ -286,7 +288,8 @@ fn holds_a_function(line: &str, code: &str) -> bool {
     })
 }
 
-/// Whether a path is made for one lifetime, or one reference to text or numbers, and nothing else: `Row::<'_>::parse`.
+/// Returns whether a path is made for one lifetime, or one reference to text or numbers, and nothing else:
+/// `Row::<'_>::parse`.
 fn is_of_one_lifetime(path: &str) -> bool {
     let mut parts = path.split("::<");
     let (Some(before), Some(made_for), None) = (parts.next(), parts.next(), parts.next()) else {
@@ -299,12 +302,12 @@ fn is_of_one_lifetime(path: &str) -> bool {
     is_one && before.chars().chain(behind.chars()).all(|letter| is_of_a_word(letter) || letter == ':')
 }
 
-/// Whether a letter is of a name.
+/// Returns whether a letter can be part of a name.
 fn is_of_a_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// What stands before the brace that closes.
+/// Returns the text before the closing brace.
 fn braced(text: &str) -> &str {
     let mut depth = 1;
     let end = text.find(|letter| {
@@ -314,7 +317,8 @@ fn braced(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Whether a path is of core, alloc or the SDK, or of a trait of theirs: `<T as core::convert::From<&str>>::from`.
+/// Returns whether a path belongs to core, alloc or the SDK, or to one of their traits: `<T as
+/// core::convert::From<&str>>::from`.
 fn is_of_a_library(path: &str) -> bool {
     let Some(of) = path.strip_prefix('<') else {
         return LIBRARIES.iter().any(|library| path.starts_with(library));
@@ -329,13 +333,13 @@ fn is_of_a_library(path: &str) -> bool {
     })
 }
 
-/// `_6 = &raw const (fake) (*_1);`: how MIR asks for the length of a slice before it indexes it. It is the pointer's
-/// metadata alone that anybody looks at, and only MIR can say so.
+/// Returns whether a line is `_6 = &raw const (fake) (*_1);`, by which MIR reads the length of a slice before indexing.
+/// Only the pointer's metadata is read, and only MIR can express this.
 fn asks_for_a_length(code: &str) -> bool {
     code.split_once(" = ").is_some_and(|(_, value)| value.starts_with("&raw const (fake) ("))
 }
 
-/// Whether a line names a trait object other than those of formatting.
+/// Returns whether a line names a trait object other than those of formatting.
 fn has_trait_object(code: &str) -> bool {
     code.match_indices("dyn ").any(|(at, found)| {
         let is_word = !code[..at].ends_with(|before: char| before.is_ascii_alphanumeric() || before == '_');
@@ -347,7 +351,7 @@ fn has_trait_object(code: &str) -> bool {
     })
 }
 
-/// Whether a line shows bytes of a constant: `0x10 │ 61 62 __ ╾──`.
+/// Returns whether a line shows bytes of a constant: `0x10 │ 61 62 __ ╾──`.
 fn is_dump(code: &str) -> bool {
     let bytes = code.as_bytes();
     let hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
@@ -356,7 +360,7 @@ fn is_dump(code: &str) -> bool {
     pair || code.starts_with("0x") || code.starts_with('╾')
 }
 
-/// The refusal of a line at the place that its comment names: `scope 0 at src/lib.rs:3:5: 3:10`.
+/// Returns the refusal of a line at the place in its comment: `scope 0 at src/lib.rs:3:5: 3:10`.
 fn refusal(comment: &str, what: &str, instead: &str) -> Refusal {
     let mut parts = place_of(comment).split(':');
     let (file, line, column) = (parts.next().unwrap_or_default(), parts.next(), parts.next());

@@ -1,11 +1,11 @@
-//! Which names extensions and packages may have: they become names of crates, files and log lines.
+//! The permitted names of extensions and packages, which become names of crates, files and log lines.
 
 use crate::limits;
 
-/// What to write instead of a bad name.
+/// The advice for a bad name.
 pub(crate) const SHAPE: &str = "use a to z, 0 to 9, - and _, at most 64 of them, a letter first";
 
-/// Names that mean something else to the compiler, or in the glue.
+/// Names with another meaning to the compiler or in the glue.
 const RESERVED: [&str; 59] = [
     "abstract",
     "alloc",
@@ -68,7 +68,7 @@ const RESERVED: [&str; 59] = [
     "yield",
 ];
 
-/// Whether an extension, or a package that it depends on, may have this name: 1 to 64 of `a-z 0-9 - _`, a
+/// Returns whether an extension, or a package that it depends on, may have this name: 1 to 64 of `a-z 0-9 - _`, a
 /// letter first, and neither a keyword nor the name of a crate of the compiler, the SDK or the glue.
 pub fn name_is_valid(name: &str) -> bool {
     let shape = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));

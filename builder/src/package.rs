@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! Cargo.toml                  src/lib.rs                  src/**.rs           the extension
-//! deps/NAME/Cargo.toml        deps/NAME/src/lib.rs        deps/NAME/src/**.rs  what it depends on by path
+//! deps/NAME/Cargo.toml        deps/NAME/src/lib.rs        deps/NAME/src/**.rs  its path dependencies
 //! ```
 //!
-//! A package is valid by construction in its outer shape: names, paths, sizes, UTF-8. What the files say is
-//! for [`crate::check`]. [`Package::from_directory`] collects one from disk, [`Package::new`] from bytes
-//! that came over the network.
+//! A package's outer shape is valid by construction: names, paths, sizes, UTF-8. [`crate::check`] verifies the contents
+//! of the files. [`Package::from_directory`] collects a package from disk, [`Package::new`] from bytes received over
+//! the network.
 
 mod directory;
 mod path;
@@ -34,10 +34,10 @@ pub struct Package {
 }
 
 impl Package {
-    /// A package of files that came from elsewhere.
+    /// Creates a package of received files.
     ///
     /// # Errors
-    /// Everything that is wrong with its outer shape.
+    /// Every fault of its outer shape.
     pub fn new(name: &str, files: Vec<(String, Vec<u8>)>) -> Result<Package, Vec<Refusal>> {
         if !name_is_valid(name) {
             let shown: String = name.chars().take(40).collect();
@@ -73,10 +73,10 @@ impl Package {
         if refusals.is_empty() { Ok(package) } else { Err(refusals) }
     }
 
-    /// The same source under another name.
+    /// Returns the same source under another name.
     ///
     /// # Errors
-    /// When the name is not of the shape that [`name_is_valid`] wants.
+    /// When the name is not of the shape that [`name_is_valid`] requires.
     pub fn renamed(self, name: &str) -> Result<Package, Vec<Refusal>> {
         if name_is_valid(name) {
             return Ok(Package { name: name.into(), ..self });
@@ -84,22 +84,22 @@ impl Package {
         Err(vec![Refusal::of("", "this is no name for an extension", name::SHAPE)])
     }
 
-    /// The name under which the extension is installed.
+    /// Returns the name under which the extension is installed.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Paths and texts, in the order of their paths.
+    /// Returns paths and texts, in the order of their paths.
     pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// The text of one file.
+    /// Returns the text of one file.
     pub fn file(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
 
-    /// SHA-256 over paths and texts. The name is no part of it: identical source is built once.
+    /// Returns SHA-256 over paths and texts. The name is not included: identical source is built once.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for (path, text) in &self.files {
@@ -111,7 +111,7 @@ impl Package {
         hasher.finalize().into()
     }
 
-    /// Takes a file in when its path, size and text are fine.
+    /// Adds a file if its path, size and text are valid.
     fn add(&mut self, path: String, bytes: Vec<u8>) -> Result<(), Refusal> {
         path::check(&path)?;
         if bytes.len() > limits::FILE_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Why a package is refused: the place, what is there, and what to write instead.
+//! The reasons why a package is refused: the place, the fault, and the alternative.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use serde::Serialize;
 /// One reason to refuse a package.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Path within the package; empty when it is about the package as a whole.
+    /// The path within the package; empty if it concerns the whole package.
     pub file: String,
-    /// Line, from 1; 0 when it is about the file as a whole.
+    /// The line, from 1; 0 if it concerns the whole file.
     pub line: usize,
-    /// Column in characters, from 1; 0 when it is about the file as a whole.
+    /// The column in characters, from 1; 0 if it concerns the whole file.
     pub column: usize,
-    /// What was found and why it is refused.
+    /// The finding and the reason for the refusal.
     pub what: String,
-    /// What to write instead.
+    /// The alternative to write.
     pub instead: String,
 }
 
 impl Refusal {
-    /// A refusal of a place in a file.
+    /// Creates a refusal of a place in a file.
     pub fn at(file: &str, line: usize, column: usize, what: impl Into<String>, instead: &str) -> Refusal {
         Refusal { file: file.into(), line, column, what: what.into(), instead: instead.into() }
     }
 
-    /// A refusal of a whole file; an empty name means the package.
+    /// Creates a refusal of a whole file; an empty name means the package.
     pub fn of(file: &str, what: impl Into<String>, instead: &str) -> Refusal {
         Refusal::at(file, 0, 0, what, instead)
     }
@@ -43,7 +43,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// All refusals, one a line.
+/// Formats all refusals, one per line.
 pub fn listing(refusals: &[Refusal]) -> String {
     refusals.iter().map(Refusal::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -1,8 +1,8 @@
-//! Runs one program in a box: no network, a read-only tree of named files, a cleared environment, limits of
+//! Runs one program in a sandbox: no network, a read-only tree of named files, a cleared environment, limits of
 //! processor time, memory, file size, processes and wall time.
 //!
-//! The box is `bwrap` (namespaces) with `prlimit` inside, where the process limit counts the box alone. The
-//! checker and the compiler run in it, since both can be crashed, or worse, by crafted input.
+//! The sandbox is `bwrap` (namespaces) with `prlimit` inside, where the process limit counts only the sandbox. The
+//! checker and the compiler run in it, because crafted input can crash both, or worse.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -25,43 +25,43 @@ use crate::BuildError;
 use crate::limits;
 use crate::usage::processor_ms;
 
-/// Folders of the system's shared libraries; those that exist are visible in the box.
+/// Folders of the system's shared libraries; existing ones are visible in the sandbox.
 const LIBRARY_FOLDERS: [&str; 3] = ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64"];
-/// How often a running program is looked after.
+/// The interval between checks of a running program.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// SIGXCPU, then SIGKILL: how the processor limit ends a program.
+/// SIGXCPU, then SIGKILL: the signals by which the processor limit ends a program.
 const CPU_LIMIT_SIGNALS: [i32; 2] = [24, 9];
 
-/// A program to run in a box.
+/// A program to run in a sandbox.
 pub(crate) struct Job {
-    /// What it does, for messages: "compiling hello".
+    /// The description of its purpose, for messages: "compiling hello".
     pub(crate) step: String,
-    /// Program, as the box sees it.
+    /// The program's path in the sandbox.
     pub(crate) program: String,
     /// Its arguments.
     pub(crate) arguments: Vec<OsString>,
-    /// Files and folders to show: from the machine, in the box.
+    /// Visible files and folders: path on the machine, path in the sandbox.
     pub(crate) shown: Vec<(PathBuf, String)>,
     /// Variables of its environment.
     pub(crate) environment: Vec<(&'static str, &'static str)>,
-    /// The folder of the box that it starts in.
+    /// The working folder in the sandbox.
     pub(crate) folder: String,
     /// A folder of the machine that appears, writable, as `/out`.
     pub(crate) output: Option<PathBuf>,
-    /// What it reads.
+    /// Its standard input.
     pub(crate) input: Vec<u8>,
     /// Its limit of processor time.
     pub(crate) cpu_seconds: u64,
 }
 
-/// What a program did.
+/// The outcome of a program.
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
     pub(crate) printed: Vec<u8>,
     pub(crate) errors: Vec<u8>,
 }
 
-/// A sandbox that was seen to work.
+/// A sandbox that was tested to work.
 #[derive(Clone, Debug)]
 pub(crate) struct Sandbox {
     bwrap: PathBuf,
@@ -94,12 +94,12 @@ impl Sandbox {
         Err(BuildError::SandboxMissing { why: String::from_utf8_lossy(&outcome.errors).trim().into() })
     }
 
-    /// The same sandbox, with a count of its own.
+    /// Returns the same sandbox with a separate count.
     pub(crate) fn counting(&self) -> Sandbox {
         Sandbox { spent_ms: Arc::default(), ..self.clone() }
     }
 
-    /// Processor time that programs have used in it, in milliseconds.
+    /// Returns the processor time used by programs in it, in milliseconds.
     pub(crate) fn spent_ms(&self) -> u64 {
         self.spent_ms.load(Ordering::Relaxed)
     }
@@ -133,7 +133,7 @@ impl Sandbox {
         }
     }
 
-    /// Waits for the end and counts what was used; `None` when the program had to be killed.
+    /// Waits for the end and counts the usage; `None` when the program had to be killed.
     fn wait(&self, child: &mut Child, begun: Instant) -> std::io::Result<Option<ExitStatus>> {
         let mut spent_ms = 0;
         let ended = loop {
@@ -156,7 +156,7 @@ impl Sandbox {
         Ok(ended)
     }
 
-    /// The command line of the box around a job.
+    /// Returns the command line of the sandbox around a job.
     fn command(&self, job: &Job) -> Command {
         let mut command = Command::new(&self.bwrap);
         command.env_clear();
@@ -187,7 +187,7 @@ impl Sandbox {
     }
 }
 
-/// A program of the PATH.
+/// Finds a program of the PATH.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| is_program(program))
@@ -198,7 +198,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Whether the processor limit ended the program; `bwrap` reports a signal as 128 + its number.
+/// Returns whether the processor limit ended the program; `bwrap` reports a signal as 128 + its number.
 fn hit_cpu_limit(status: ExitStatus) -> bool {
     let signal = status.signal().or_else(|| status.code().map(|code| code - 128));
     signal.is_some_and(|signal| CPU_LIMIT_SIGNALS.contains(&signal))

@@ -1,4 +1,4 @@
-//! The SDK's source, carried along: compiled for artefacts, and vendored into new extensions.
+//! The embedded source of the SDK: compiled for artefacts, and vendored into new extensions.
 //!
 //! Server, unit tests and artefacts all use this text; its hash is part of every artefact's name.
 
@@ -21,7 +21,7 @@ pub(crate) const FILES: [(&str, &str); 15] = [
     ("testing/host.rs", include_str!("../../sandstorm/src/testing/host.rs")),
 ];
 
-/// The manifest of the vendored SDK: the crate's own depends on a workspace around it.
+/// The manifest of the vendored SDK, because the crate's own depends on a workspace around it.
 pub(crate) const MANIFEST: &str = "\
 [package]
 name = \"sandstorm\"

@@ -1,7 +1,7 @@
-//! What `splinter ext new` writes: a small extension with a unit test, and the SDK beside it.
+//! The output of `splinter ext new`: a small extension with a unit test, and the SDK beside it.
 //!
-//! The SDK's source is vendored into `sandstorm/`, so that `cargo test` works anywhere and offline. The
-//! server does not read that copy: it compiles its own.
+//! The SDK's source is vendored into `sandstorm/`, so that `cargo test` works anywhere and offline. The server does not
+//! read that copy: it compiles its own.
 
 use std::fs;
 use std::io;
@@ -16,8 +16,7 @@ const SOURCE: &str = include_str!("../template.rs");
 /// Writes a new extension into `directory`, which must not exist yet or be empty.
 ///
 /// # Errors
-/// When the name is no name for an extension ([`name_is_valid`]), the directory has something in it, or
-/// cannot be written.
+/// When the name is not valid for an extension ([`name_is_valid`]), or the directory is not empty or cannot be written.
 pub fn write(directory: &Path, name: &str) -> io::Result<()> {
     if !name_is_valid(name) {
         let what = "an extension is named with a to z, 0 to 9, - and _, a letter first, at most 64 of them";

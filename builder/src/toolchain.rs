@@ -1,7 +1,7 @@
 //! The compiler, its private sysroot and the compiled SDK.
 //!
-//! Every compiler run is a run in the sandbox, where a sysroot is put together from `core`, `alloc` and
-//! `compiler_builtins` of the toolchain and nothing else: there is no `std` and no `proc_macro` to be found.
+//! Every compiler run takes place in the sandbox, with a sysroot that consists only of the toolchain's `core`, `alloc`
+//! and `compiler_builtins`: it has no `std` and no `proc_macro`.
 //!
 //! ```text
 //! /tc/bin/rustc, /tc/bin/ld.lld, /tc/lib     the compiler and the linker
@@ -34,13 +34,13 @@ use crate::sandbox::Outcome;
 use crate::sandbox::Sandbox;
 use crate::sdk;
 
-/// How everything in an artefact is compiled.
+/// The flags for everything in an artefact.
 ///
-/// MIR is not optimized: its passes are where most miscompilations of safe code come from (#158206, and see
-/// `tests/soundness.tsv`), and LLVM does the same. The two `-Z` flags want [`UNSTABLE`]; no feature is allowed by them.
+/// MIR is not optimized: its passes cause most miscompilations of safe code (#158206, and see `tests/soundness.tsv`),
+/// and LLVM does the same optimizations. The two `-Z` flags require [`UNSTABLE`]; they permit no feature.
 ///
-/// LLVM's predication of loops lets a loop end though one within it never does, and with it what stands behind bounds
-/// checks that were left out since they follow from its end (#153222).
+/// LLVM's loop predication may end a loop although one within it never ends, and so reach code after bounds checks that
+/// were removed because they follow from its end (#153222).
 const FLAGS: [&str; 12] = [
     "--sysroot=/sr",
     "--edition=2024",
@@ -55,11 +55,11 @@ const FLAGS: [&str; 12] = [
     "-Zmir-opt-level=0",
     "-Cllvm-args=-indvars-predicate-loops=false",
 ];
-/// Makes a stable compiler take `-Z` flags.
+/// The environment variable by which a stable compiler accepts `-Z` flags.
 pub(crate) const UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
-/// How the SDK is compiled besides: its warnings are not the tenant's to mend.
+/// Additional flags for the SDK, whose warnings a tenant cannot fix.
 const SDK_FLAGS: [&str; 3] = ["--crate-type=rlib", "--crate-name=sandstorm", "-Awarnings"];
-/// How the tenant's crates are compiled besides.
+/// Additional flags for the tenant's crates.
 const TENANT_FLAGS: [&str; 6] = [
     "--crate-type=rlib",
     "--emit=link,mir=/out/crate.mir",
@@ -68,10 +68,10 @@ const TENANT_FLAGS: [&str; 6] = [
     "-Flong_running_const_eval",
     "-Ldependency=/in",
 ];
-/// What is refused when it is installed, and only warned of once it is: a future or a `Result` that is dropped unused
-/// loses a write without a word. It is forbidden, not denied, so that no `#![allow(unused)]` lets it pass.
+/// The lint that refuses an installation and only warns afterwards: a future or a `Result` that is dropped unused
+/// silently loses a write. It is forbidden, not denied, so that no `#![allow(unused)]` disables it.
 const INSTALL_FLAG: &str = "-Funused_must_use";
-/// How the artefact is linked besides.
+/// Additional flags for linking the artefact.
 const GLUE_FLAGS: [&str; 7] = [
     "--crate-type=cdylib",
     "-Awarnings",
@@ -82,7 +82,7 @@ const GLUE_FLAGS: [&str; 7] = [
     "-Ldependency=/in",
 ];
 
-/// What the compiler prints when it crashes: a panic of its own, or a signal.
+/// The compiler's output in a crash: a panic of its own, or a signal.
 const CRASHES: [&str; 3] =
     ["internal compiler error", "the compiler unexpectedly panicked", "rustc interrupted by SIG"];
 
@@ -96,17 +96,17 @@ pub struct Toolchain {
     tools: Vec<(PathBuf, String)>,
 }
 
-/// A folder that goes away with its owner.
+/// A folder that is removed on drop.
 pub(crate) struct WorkFolder(pub(crate) PathBuf);
 
 impl WorkFolder {
-    /// A new folder among the temporary files, for this user alone.
+    /// Creates a temporary folder for this user only.
     fn temporary() -> Result<WorkFolder, BuildError> {
         loop {
             let path = std::env::temp_dir().join(format!("splinter-{}-{}", std::process::id(), unique()));
             match fs::DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(WorkFolder(path)),
-                // What is there is another one's: of a process that had this number before, for instance.
+                // The existing folder has another owner, for example a process that had this number before.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(BuildError::io("make a temporary folder to build in", &error)),
             }
@@ -116,7 +116,7 @@ impl WorkFolder {
 
 impl Drop for WorkFolder {
     fn drop(&mut self) {
-        // What stays behind is removed by the next `prepare`.
+        // The next `prepare` removes any remains.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -124,9 +124,9 @@ impl Drop for WorkFolder {
 impl Toolchain {
     /// Finds sandbox and compiler, and compiles the SDK into the cache if it is not there.
     ///
-    /// The compiler is the one that `SPLINTER_RUSTC` names, else the `rustc` of the PATH or of rustup's
-    /// default folder. The check runs in the program that called this, started anew in the sandbox: its
-    /// `main` must begin with [`crate::child_main`].
+    /// The compiler is the one that `SPLINTER_RUSTC` names, otherwise the `rustc` of the PATH or of rustup's default
+    /// folder. The check runs in the calling program, started again in the sandbox: its `main` must begin with
+    /// [`crate::child_main`].
     ///
     /// # Errors
     /// When there is no working sandbox or compiler, or the cache cannot be written.
@@ -135,7 +135,7 @@ impl Toolchain {
         Toolchain::prepare_with_checker(cache, &checker)
     }
 
-    /// As [`Toolchain::prepare`], with another program whose `main` begins with [`crate::child_main`].
+    /// Like [`Toolchain::prepare`], with another program whose `main` begins with [`crate::child_main`].
     ///
     /// # Errors
     /// As for [`Toolchain::prepare`].
@@ -156,8 +156,8 @@ impl Toolchain {
         Ok(toolchain)
     }
 
-    /// What the compiler warns of when a server of this release installs the package. Takes half a second, and keeps
-    /// nothing.
+    /// Returns the compiler's warnings when a server of this release installs the package. Takes half a second, and
+    /// stores nothing.
     ///
     /// # Errors
     /// As for [`Toolchain::prepare`] and [`Toolchain::build`].
@@ -166,39 +166,40 @@ impl Toolchain {
         Ok(Toolchain::prepare(&folder.0)?.build(package)?.warnings)
     }
 
-    /// The same toolchain, with a count of its own of what builds use.
+    /// Returns the same toolchain with a separate count of the processor time of builds.
     #[must_use]
     pub fn counting(&self) -> Toolchain {
         Toolchain { sandbox: self.sandbox.counting(), ..self.clone() }
     }
 
-    /// Time on the processor that checks and compilers have used, in milliseconds: of this toolchain and those
-    /// cloned from it, not of those of [`Toolchain::counting`].
+    /// Returns the processor time of checks and compilers, in milliseconds: of this toolchain and its clones, without
+    /// those of [`Toolchain::counting`].
     #[must_use]
     pub fn spent_ms(&self) -> u64 {
         self.sandbox.spent_ms()
     }
 
-    /// SHA-256 over compiler, flags, SDK, glue and the rules of the check: what [`sandstorm`'s `Artefact::sdk_hash`] must equal.
+    /// Returns SHA-256 over compiler, flags, SDK, glue and the rules of the check, which [`sandstorm`'s
+    /// `Artefact::sdk_hash`] must equal.
     ///
     /// [`sandstorm`'s `Artefact::sdk_hash`]: ../sandstorm/abi/struct.Artefact.html
     pub fn sdk_hash(&self) -> [u8; 32] {
         self.sdk_hash
     }
 
-    /// Where artefacts lie.
+    /// Returns the folder of the artefacts.
     pub(crate) fn artefacts(&self) -> PathBuf {
         self.cache.join("artefacts")
     }
 
-    /// A new folder to work in.
+    /// Creates a new folder to work in.
     pub(crate) fn work_folder(&self) -> Result<WorkFolder, BuildError> {
         let path = self.cache.join("work").join(format!("{}-{}", std::process::id(), unique()));
         fs::create_dir(&path).map_err(|error| BuildError::io("make a folder to build in", &error))?;
         Ok(WorkFolder(path))
     }
 
-    /// Compiles one of the tenant's crates, and gives what the compiler warned of: `sources` is the package's folder,
+    /// Compiles one of the tenant's crates, and returns the compiler's warnings: `sources` is the package's folder,
     /// `libraries` holds the crates that it uses and receives it.
     pub(crate) fn compile_crate(
         &self,
@@ -240,7 +241,7 @@ impl Toolchain {
         self.run_rustc("linking the artefact", arguments, shown, output).map(drop)
     }
 
-    /// The folder of the compiled SDK.
+    /// Returns the folder of the compiled SDK.
     fn sdk_folder(&self) -> PathBuf {
         self.cache.join("sdk").join(hex(&self.sdk_hash))
     }
@@ -265,7 +266,7 @@ impl Toolchain {
         publish(&library, &fs::read(output.join("libsandstorm.rlib")).map_err(failed)?)
     }
 
-    /// Runs the compiler in the sandbox, in `/src`; gives what it printed besides.
+    /// Runs the compiler in the sandbox, in `/src`; returns its other output.
     fn run_rustc(
         &self,
         step: &str,
@@ -296,7 +297,7 @@ impl Toolchain {
         Ok(String::from_utf8_lossy(&outcome.errors).into_owned())
     }
 
-    /// Removes what builds that were killed left behind.
+    /// Removes remains of builds that were killed.
     fn remove_old_work(&self) {
         let own = format!("{}-", std::process::id());
         let entries = fs::read_dir(self.cache.join("work")).into_iter().flatten().flatten();
@@ -310,13 +311,13 @@ impl Toolchain {
     }
 }
 
-/// Writes a file and the folders above it.
+/// Writes a file and creates the folders above it.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), BuildError> {
     let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
     written.map_err(|error| BuildError::io(format!("write {}", path.display()), &error))
 }
 
-/// The error of a compiler run that failed.
+/// Returns the error of a failed compiler run.
 fn compile_error(step: &str, outcome: &Outcome) -> BuildError {
     let text = String::from_utf8_lossy(&outcome.errors);
     if text.contains("No space left on device") {
@@ -333,7 +334,7 @@ fn compile_error(step: &str, outcome: &Outcome) -> BuildError {
     BuildError::CompileFailed { text }
 }
 
-/// As much of the compiler's text as a tenant gets to see.
+/// Returns the part of the compiler's text that a tenant sees.
 pub(crate) fn diagnostics(text: &str) -> String {
     let text = text.trim();
     if text.len() <= limits::DIAGNOSTICS_BYTES_MAX {
@@ -343,7 +344,7 @@ pub(crate) fn diagnostics(text: &str) -> String {
     format!("{kept}\n...")
 }
 
-/// The hash that names this way of checking and building: what was built in another one is checked and built anew.
+/// Returns the hash of this way of checking and building. Packages built in another way are checked and built again.
 fn sdk_hash(version: &str) -> [u8; 32] {
     let mut hasher = Sha256::new();
     let mut add = |part: &str| {

@@ -1,26 +1,25 @@
-//! The processor time of a box while it runs: of the program that was started and all below it.
+//! The processor time of a running sandbox: of the started program and all its descendants.
 //!
-//! A box does not hand on what its programs used (its first process ends before it has waited for them), so they
-//! are looked at while they live, in `/proc`. What a process uses after the last look is missed; a look each few
-//! milliseconds misses that much of each run.
+//! A sandbox does not report its programs' usage (its first process ends before it has waited for them), so `/proc` is
+//! read while they live. The usage after the last reading is missed: a few milliseconds of each run.
 
 use std::fs;
 
-/// A tick of `/proc`, the same on all of Linux.
+/// The length of a tick in `/proc`, the same on all of Linux.
 const TICK_MS: u64 = 10;
-/// Processes that are looked at: more than a box may have.
+/// The maximum number of processes read: more than a sandbox may have.
 const PROCESSES_MAX: usize = 256;
-/// Where user time stands behind the name of the program; the three behind it are system time, and both of the
+/// The position of user time after the name of the program; the next three are system time, and both times of the
 /// children that were waited for.
 const TIME_FIELD: usize = 11;
 
-/// Processor time of a process and of all its descendants so far, in milliseconds; 0 when it is gone.
+/// Returns the processor time of a process and all its descendants so far, in milliseconds; 0 when it is gone.
 pub(crate) fn processor_ms(root: u32) -> u64 {
     let mut ticks = 0;
     let mut waiting = vec![root];
     for _ in 0..PROCESSES_MAX {
         let Some(process) = waiting.pop() else { break };
-        // Whoever is gone meanwhile has been added to his parent, or is missed.
+        // A process that has ended meanwhile was added to its parent, or is missed.
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         ticks += ticks_of(&stat);
         let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));

@@ -20,8 +20,8 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Connects to the server at `address` (host and TCP port) with the administrator's secret. Several may be named as for
-    /// [`crate::Session::open`], where they have the same secret.
+    /// Connects to the server at `address` (host and TCP port) with the administrator's secret. A list of servers works
+    /// as for [`crate::Session::open`] if they have the same secret.
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
@@ -33,19 +33,19 @@ impl Admin {
         Ok(Admin { lane: ReconnectingStream::new(connection, server, door, config.clone()), config })
     }
 
-    /// Creates a tenant; returns the secret that opens its sessions, which is shown this once.
+    /// Creates a tenant; returns the secret that opens its sessions, only this once.
     ///
     /// # Errors
-    /// `AlreadyExists`, another refusal, or no answer.
+    /// `AlreadyExists`, another refusal, or no reply.
     pub fn tenant_create(&mut self, name: &str) -> Result<String, Error> {
         self.call::<TenantCreated>(&AdminRequest::TenantCreate { name }).map(|created| created.secret)
     }
 
-    /// Gives a tenant a new secret, which is returned this once; the one before opens nothing any more. Sessions
-    /// that are open go on.
+    /// Gives a tenant a new secret, which is returned only this once. The old one opens no more sessions; open sessions
+    /// continue.
     ///
     /// # Errors
-    /// `UnknownTenant`, another refusal, or no answer.
+    /// `UnknownTenant`, another refusal, or no reply.
     pub fn tenant_rotate(&mut self, name: &str) -> Result<String, Error> {
         self.call::<TenantCreated>(&AdminRequest::TenantRotate { name }).map(|created| created.secret)
     }
@@ -53,15 +53,15 @@ impl Admin {
     /// Lists the tenants.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn tenant_list(&mut self) -> Result<Vec<TenantEntry>, Error> {
         self.call(&AdminRequest::TenantList)
     }
 
-    /// Drops a tenant with all it has.
+    /// Drops a tenant with its tables and extensions.
     ///
     /// # Errors
-    /// `UnknownTenant`, another refusal, or no answer.
+    /// `UnknownTenant`, another refusal, or no reply.
     pub fn tenant_drop(&mut self, name: &str) -> Result<(), Error> {
         self.call(&AdminRequest::TenantDrop { name })
     }
@@ -69,16 +69,16 @@ impl Admin {
     /// Reads the limits of a tenant.
     ///
     /// # Errors
-    /// `UnknownTenant`, another refusal, or no answer.
+    /// `UnknownTenant`, another refusal, or no reply.
     pub fn tenant_limits(&mut self, name: &str) -> Result<Vec<TenantLimitEntry>, Error> {
         self.call(&AdminRequest::TenantLimits { name: Some(name) })
     }
 
-    /// Changes limits of a tenant, all of them or none, and returns all as they are then. The next request of
-    /// the tenant meets the new ones; they last over restarts.
+    /// Changes limits of a tenant, all of them or none, and returns all limits afterwards. They apply from the tenant's
+    /// next request on, and survive restarts.
     ///
     /// # Errors
-    /// `UnknownTenant`, `UnknownLimit`, `OutOfRange`, another refusal, or no answer.
+    /// `UnknownTenant`, `UnknownLimit`, `OutOfRange`, another refusal, or no reply.
     pub fn tenant_limits_set(
         &mut self,
         name: &str,
@@ -90,7 +90,7 @@ impl Admin {
     /// Reads the server's counters.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn statistics(&mut self) -> Result<Vec<Statistic>, Error> {
         self.call(&AdminRequest::Statistics { tenant: None })
     }
@@ -98,37 +98,37 @@ impl Admin {
     /// Reads the counters of a tenant.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn tenant_statistics(&mut self, tenant: &str) -> Result<Vec<Statistic>, Error> {
         self.call(&AdminRequest::Statistics { tenant: Some(tenant) })
     }
 
-    /// Lists the servers of the cluster that are there; none when the server is alone.
+    /// Lists the registered servers of the cluster; none if the server is not in a cluster.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn server_list(&mut self) -> Result<Vec<ServerEntry>, Error> {
         self.call(&AdminRequest::ServerList)
     }
 
-    /// Lists the tablets of all tables, by table and hash; none when the server is alone.
+    /// Lists the tablets of all tables, by table and hash; none if the server is not in a cluster.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn tablet_list(&mut self) -> Result<Vec<TabletEntry>, Error> {
         self.call(&AdminRequest::TabletList)
     }
 
-    /// Makes a hash of the table `owner/name` the first one of a tablet; nothing happens where it is one.
+    /// Splits the tablets of the table `owner/name` at a hash; does nothing if a tablet begins there.
     ///
     /// # Errors
-    /// `UnknownTable`, `WrongTablets` where they do not allow it, `Unavailable` when the server is alone, another
-    /// refusal, or no answer.
+    /// `UnknownTable`, `WrongTablets` if the tablets do not allow it, `Unavailable` if the server is not in a cluster,
+    /// another refusal, or no reply.
     pub fn tablet_split(&mut self, table: &str, at: u64) -> Result<(), Error> {
         self.call(&AdminRequest::TabletSplit { table, at })
     }
 
-    /// Makes one tablet of those on both sides of a hash of the table `owner/name`, which one server must own.
+    /// Merges the tablets on both sides of a hash of the table `owner/name`; one server must own both.
     ///
     /// # Errors
     /// As [`Admin::tablet_split`].
@@ -136,24 +136,24 @@ impl Admin {
         self.call(&AdminRequest::TabletMerge { table, at })
     }
 
-    /// Lists the migrations that are not over, or not cleared away.
+    /// Lists the migrations that have not ended, or whose records have not been removed.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn migration_list(&mut self) -> Result<Vec<MigrationEntry>, Error> {
         self.call(&AdminRequest::MigrationList)
     }
 
-    /// How far the migrations are in which the server that is asked has a part, and how the latest ones went that are over.
+    /// Returns the progress of the connected server's migrations, and the outcomes of the latest ones that ended.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn migration_progress(&mut self) -> Result<Vec<MigrationProgress>, Error> {
         self.call(&AdminRequest::MigrationProgress)
     }
 
-    /// Begins to move hashes of the table `owner/name`, which one server must own, to another, in this mode or in the
-    /// table's. They move while this returns.
+    /// Begins to move hashes of the table `owner/name`, which one server must own, to another server, in this mode or
+    /// the table's. Returns while they move.
     ///
     /// # Errors
     /// As [`Admin::tablet_split`].
@@ -169,32 +169,32 @@ impl Admin {
         self.call(&AdminRequest::MigrationBegin { table, first, last, target, mode })
     }
 
-    /// Asks for a migration to be undone, and says how far it is at that moment. One that is over stays as it is.
+    /// Requests that a migration be undone; returns its state at that moment. One that has ended does not change.
     ///
     /// # Errors
-    /// `NotFound` when it was cleared away, another refusal, or no answer.
+    /// `NotFound` if its record was removed, another refusal, or no reply.
     pub fn migration_abort(&mut self, id: u32) -> Result<MigrationEntry, Error> {
         self.call(&AdminRequest::MigrationAbort { id })
     }
 
-    /// The servers of the cluster, there or not, and its plans; none when the server is alone.
+    /// Returns the cluster's servers, registered or not, and its plans; none if the server is not in a cluster.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn cluster_status(&mut self) -> Result<ClusterStatus, Error> {
         self.call(&AdminRequest::ClusterStatus)
     }
 
-    /// Begins to move all that a server owns to others, migration by migration.
+    /// Begins to move everything that a server owns to others by migrations.
     ///
     /// # Errors
-    /// `WrongTablets` when it is not there, no other one is, or another plan runs; `Unavailable` when the server is alone,
-    /// another refusal, or no answer.
+    /// `WrongTablets` if it is not registered, no other server is, or another plan runs; `Unavailable` if the server is
+    /// not in a cluster, another refusal, or no reply.
     pub fn cluster_drain(&mut self, server: u32) -> Result<PlanEntry, Error> {
         self.call(&AdminRequest::ClusterDrain { server })
     }
 
-    /// Begins to move tablets until all servers own the same.
+    /// Begins to move tablets until all servers own the same amount.
     ///
     /// # Errors
     /// As [`Admin::cluster_drain`].
@@ -202,18 +202,18 @@ impl Admin {
         self.call(&AdminRequest::ClusterBalance)
     }
 
-    /// Stops a plan: nothing more is begun, and what is on the move goes on.
+    /// Stops a plan: it begins no more migrations, and running ones continue.
     ///
     /// # Errors
-    /// `NotFound`, another refusal, or no answer.
+    /// `NotFound`, another refusal, or no reply.
     pub fn cluster_stop(&mut self, plan: u32) -> Result<PlanEntry, Error> {
         self.call(&AdminRequest::ClusterStop { plan })
     }
 
-    /// Gives to others, empty, what a server owned that is gone for good.
+    /// Gives other servers, empty, the tablets of a permanently lost server.
     ///
     /// # Errors
-    /// `WrongTablets` when it is there, or no other one is; `Unavailable`, another refusal, or no answer.
+    /// `WrongTablets` if it is registered, or no other server is; `Unavailable`, another refusal, or no reply.
     pub fn cluster_adopt(&mut self, server: u32) -> Result<Adopted, Error> {
         self.call(&AdminRequest::ClusterAdopt { server })
     }
@@ -221,7 +221,7 @@ impl Admin {
     /// Lists the open sessions of all tenants.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn session_list(&mut self) -> Result<Vec<SessionEntry>, Error> {
         self.call(&AdminRequest::SessionList)
     }
@@ -229,16 +229,16 @@ impl Admin {
     /// Ends a session.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn session_revoke(&mut self, client_id: u64) -> Result<(), Error> {
         self.call(&AdminRequest::SessionRevoke { client_id })
     }
 
-    /// Reads the audit log, oldest first: of what is behind entry `after` the oldest, at most `count`; with
+    /// Reads the audit log, oldest entry first. Returns the oldest entries after entry `after`, at most `count`; with
     /// `after` 0 the newest.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn audit(&mut self, after: u64, count: u32) -> Result<Vec<AuditEntry>, Error> {
         self.call(&AdminRequest::AuditRead { after, count })
     }

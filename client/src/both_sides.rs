@@ -1,4 +1,4 @@
-//! A read that asks both servers between which its key is on the move: whom to ask, and what holds of what they say.
+//! A read that asks both servers of a migration: the requests and the verdict.
 //!
 //! ```text
 //!             ┌─▶ target   known ──────────────────────────────▶ that
@@ -6,10 +6,10 @@
 //!             └─▶ source   frozen ──────┴──────────────────────▶ what was frozen
 //!                          gone, silent, or says no more ──────▶ the target alone, by an ordinary get that waits
 //! ```
-//! What one says that owns the key holds by itself, whichever it is. What was frozen holds where the owner, at any time of
-//! this read, has not been given anything newer, and nothing had arrived: both of the same migration. See "Reads of both
-//! sides" in docs/formats.md. There is no I/O here and no clock: sessions route by it, and so do the clients of simulated
-//! clusters.
+//! The reply of the key's owner decides alone, whichever server that is. A frozen object decides if the owner, at any
+//! time of this read, had received nothing newer and the object had not arrived; both replies must concern the same
+//! migration. See "Reads of both sides" in docs/formats.md. This file has no I/O and no clock: sessions use it for
+//! routing, and so do the clients of simulated clusters.
 
 mod moving;
 
@@ -18,46 +18,46 @@ use wire::{CompletionError, Status};
 
 pub use self::moving::{Moving, ReadSource, follow};
 
-/// Requests that have come round so often go to one server alone.
+/// Number of attempts after which a request goes to one server only.
 pub const MOVES_MAX: u16 = 2;
 
-/// What a request came to.
+/// The outcome of a request.
 pub type Outcome = Result<(Status, Vec<u8>), CompletionError>;
 
-/// Which of the two servers.
+/// One of the two servers of a migration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// The one that has the key from now on.
+    /// The server that owns the key from now on.
     Target,
-    /// The one that had it.
+    /// The server that owned it.
     Source,
 }
 
-/// What becomes of a read.
+/// The decision about a read.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is answered so.
+    /// The read has this answer.
     Answer(Outcome),
-    /// The target is to be asked alone.
+    /// The read must ask only the target.
     Alone,
-    /// One has still to say something, or it has been answered.
+    /// A reply is missing, or the read has been answered.
     Open,
 }
 
-/// What a server says.
+/// A decoded reply.
 #[derive(Debug)]
 enum Said {
-    /// What an owner knows: the status of a get, and its body.
+    /// The owner knows the object: status and body of a get.
     Known(Status, Vec<u8>),
-    /// An owner does not know, because of this migration.
+    /// The owner lacks the object, because of this migration.
     NotArrived(u32),
-    /// What it was when this migration took it.
+    /// The object as this migration found it.
     Frozen(u32, Status, Vec<u8>),
-    /// It tells nothing more.
+    /// The server tells nothing more.
     Untold,
-    /// It is not its own.
+    /// The server does not own the key.
     NotOwned,
-    /// Anything else.
+    /// Any other outcome.
     Other(Outcome),
 }
 
@@ -86,7 +86,7 @@ impl Said {
                 Ok(StaleRead { left: Left::Untold, .. }) => Said::Untold,
                 Err(_) => Said::NotOwned,
             },
-            // The session ended under it.
+            // The session ended during the request.
             Status::NotOwned | Status::BadToken => Said::NotOwned,
             status => Said::Other(Ok((status, body))),
         }
@@ -94,7 +94,7 @@ impl Said {
 }
 
 impl Moving {
-    /// Takes from an answer what it tells of the rest.
+    /// Updates the state of the migration from a reply.
     fn learn(&mut self, (now_us, hash): (u64, u64), (side, said): (Side, &Said), arrived: &[(u64, u64)]) {
         if !arrived.is_empty() {
             self.note_arrived(arrived.iter().copied());
@@ -108,28 +108,29 @@ impl Moving {
     }
 }
 
-/// A read on its way to both.
+/// A read under way to both servers.
 #[derive(Debug)]
 pub struct Read {
     migration: u32,
     hash: u64,
-    /// What target and source have said.
+    /// Replies of target and source.
     said: [Option<Said>; 2],
-    /// When the target has said something.
+    /// Time of the target's reply.
     since_us: u64,
-    /// The caller has an answer, or asks the target alone.
+    /// The caller has an answer, or asks only the target.
     is_over: bool,
 }
 
 impl Read {
-    /// Of a key with this hash, which this migration moves. `asks_source`: false where it could not be sent there.
+    /// Begins a read of a key with this hash, which this migration moves. `asks_source`: false if it could not be sent
+    /// to the source.
     #[must_use]
     pub fn new(migration: u32, hash: u64, asks_source: bool) -> Read {
         let said = [None, (!asks_source).then_some(Said::Untold)];
         Read { migration, hash, said, since_us: u64::MAX, is_over: false }
     }
 
-    /// Takes what one of them has said, and notes what it tells of the migration among those that are known.
+    /// Processes a server's reply, and updates the known migration from it.
     pub fn hear(&mut self, now_us: u64, side: Side, outcome: Outcome, known: &mut [Moving]) -> Verdict {
         let arrived = match &outcome {
             Ok((Status::Ok | Status::NotFound | Status::NotArrived, body)) if side == Side::Target => {
@@ -164,15 +165,15 @@ impl Read {
             {
                 Verdict::Answer(Ok((*status, std::mem::take(body))))
             }
-            // Nobody knows more of it than the target: an error of its own, or none at all.
+            // The target's own error decides, or its failure to reply.
             (Some(Said::Other(outcome)), _) => Verdict::Answer(outcome.clone()),
             (Some(_), Some(_)) => Verdict::Alone,
             _ => Verdict::Open,
         }
     }
 
-    /// Whether the source has taken longer than that since the target has said something: then that is to be asked alone, and the
-    /// source is left alone for a while.
+    /// Returns whether the source is later than this after the target's reply. Then the target is to be asked alone,
+    /// and the source is not asked for a while.
     pub fn hurry(&mut self, (now_us, patience_us): (u64, u64), known: &mut [Moving]) -> bool {
         let is_late = !self.is_over && self.since_us.saturating_add(patience_us) <= now_us;
         if is_late {
@@ -182,7 +183,7 @@ impl Read {
         is_late
     }
 
-    /// Whether both have said something: there is nothing more to hear.
+    /// Returns whether both servers have replied.
     #[must_use]
     pub fn has_all(&self) -> bool {
         self.said.iter().all(Option::is_some)

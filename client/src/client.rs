@@ -1,8 +1,8 @@
-//! The simple face: one call, one answer.
+//! The blocking interface: one call, one reply.
 //!
-//! A [`Client`] is a session and what it has looked up: table ids and functions by name. Calls block; a
-//! read that was lost with its session is made again by itself, a write never is. For many requests at a
-//! time use [`Client::session`].
+//! A [`Client`] is a session and a cache of the names it has looked up: table ids and functions. Calls block. The
+//! client automatically repeats a read that was lost with its session, but never a write. Use [`Client::session`] for
+//! many concurrent requests.
 
 mod count;
 mod data;
@@ -28,38 +28,38 @@ use crate::{ClientConfig, Error, Session};
 pub struct Client {
     session: Session,
     functions: HashMap<String, Function>,
-    /// Bytes of the latest answer.
+    /// Bytes of the latest reply.
     body: Vec<u8>,
-    /// Bytes that an object takes in the answer of a multi-get, as the latest answers show.
+    /// Bytes per object in the reply to a multi-get, estimated from the latest replies.
     entry_bytes: usize,
 }
 
-/// An object as it was read.
+/// An object that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its value.
+    /// Value of the object.
     pub value: Vec<u8>,
-    /// Its version, which grows with every write.
+    /// Version of the object, which grows with every write.
     pub version: u64,
-    /// How long it is there yet, in milliseconds; `None` where it stays. A multi-get does not tell.
+    /// Remaining time to live in milliseconds; `None` if the object does not expire. A multi-get never sets it.
     pub ttl_ms: Option<u64>,
 }
 
-/// What an invocation names a function by.
+/// The numbers that identify a function in an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// The extension's id.
+    /// Id of the extension.
     pub extension: u32,
-    /// Which version of it; 0 is the current one at each call.
+    /// Version of the extension; 0 is the current one at each call.
     pub version: u32,
     /// [`wire::function_hash`] of the function's name.
     pub function: u32,
-    /// What it may do.
+    /// Rights of the function: read or write.
     pub mode: FunctionMode,
 }
 
 impl Function {
-    /// The request that invokes it.
+    /// Returns the request that invokes the function.
     #[must_use]
     #[inline]
     pub fn request<'a>(&self, table: u32, key: &'a [u8], arguments: &'a [u8]) -> Request<'a> {
@@ -75,8 +75,8 @@ impl Function {
 }
 
 impl Client {
-    /// Opens a session of a tenant with the server at `address` (host and TCP port); of several with commas between them
-    /// with the first that answers, as [`Session::open`].
+    /// Opens a session of a tenant with the server at `address` (host and TCP port). Given several, separated by
+    /// commas, connects to the first that answers, as [`Session::open`].
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
@@ -84,7 +84,7 @@ impl Client {
         Client::connect_with(address, tenant, secret, ClientConfig::default())
     }
 
-    /// Opens a session with settings of the caller's.
+    /// Opens a session with the caller's settings.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -97,40 +97,40 @@ impl Client {
         Ok(Client::over(Session::open(address, tenant, secret, config)?))
     }
 
-    /// The simple face of an open session.
+    /// Returns a client over an open session.
     #[must_use]
     pub fn over(session: Session) -> Client {
         Client { session, functions: HashMap::new(), body: Vec::new(), entry_bytes: data::ENTRY_BYTES_FIRST }
     }
 
-    /// The server that the session was opened with, as it was named.
+    /// Returns the address of the server that the session was opened with, as the caller gave it.
     #[must_use]
     pub fn address(&self) -> &str {
         self.session.address()
     }
 
-    /// The session, to pipeline requests.
+    /// Returns the session, to pipeline requests.
     pub fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// Gives the session back.
+    /// Returns the session by value.
     #[must_use]
     pub fn into_session(self) -> Session {
         self.session
     }
 
-    /// Asks the server's home core of the tenant for an answer; returns the time that it took.
+    /// Pings the tenant's home core on the server; returns the round-trip time.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no reply.
     pub fn ping(&mut self) -> Result<Duration, Error> {
         let started = std::time::Instant::now();
         self.call(&Request::Ping)?;
         Ok(started.elapsed())
     }
 
-    /// Makes a request and checks that it ended well; its answer is in `self.body` then.
+    /// Makes a request and checks its status; on success `self.body` holds the reply.
     fn call(&mut self, request: &Request<'_>) -> Result<(), Error> {
         match self.session.call(request, &mut self.body)? {
             Status::Ok => Ok(()),
@@ -139,14 +139,14 @@ impl Client {
     }
 }
 
-/// Makes an administrative request of a session and reads its answer.
+/// Makes an administrative request and decodes its reply.
 fn administer<T: Body>(session: &mut Session, request: &wire::AdminRequest<'_>) -> Result<T, Error> {
     let body = request.encode().map_err(|status| Error::Refused { status, text: String::new() })?;
     let repeatable = only_reads(request);
     read_answer(session.administer(request.opcode(), &body, repeatable)?)
 }
 
-/// Reads the answer to an administrative request.
+/// Decodes the reply to an administrative request.
 pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<T, Error> {
     if status != Status::Ok {
         return Err(Error::of_answer(status, &body));
@@ -154,7 +154,7 @@ pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<
     T::decode(&body).map_err(|_| Error::Unintelligible { expected: "an answer to the request" })
 }
 
-/// Whether making the request twice changes nothing.
+/// Returns whether the request only reads, and so may be repeated.
 pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
     use wire::AdminRequest::{
         AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, ExtensionTraces,

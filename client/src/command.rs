@@ -1,8 +1,8 @@
-//! The `splinter` command: reads the command line, does what it says, prints the answer.
+//! The `splinter` command: parses the command line, runs the command, prints the answer.
 //!
-//! Each command is a function from settings and options to an [`Answer`](output::Answer), which is printed
-//! as text or as JSON. What fails becomes a [`Failure`](failure::Failure), printed on standard error with
-//! what to do next, and the exit code.
+//! Each command is a function from settings and options to an [`Answer`](output::Answer), printed as text or as JSON.
+//! An error becomes a [`Failure`](failure::Failure), printed on standard error with a suggestion, and sets the exit
+//! code.
 
 mod audit;
 mod bytes;
@@ -35,7 +35,7 @@ use output::{Answer, print_failure};
 use settings::Settings;
 use std::process::ExitCode;
 
-/// Runs the command that the process was started with.
+/// Runs the command named by the process's arguments.
 pub fn run() -> ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,

@@ -7,41 +7,41 @@ use net::{IdleStrategy, UdpConfig};
 
 use crate::Error;
 
-/// How frames travel to servers.
+/// The transport of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// Over shared memory to a server on the same host that lets the client in, else over UDP.
+    /// Shared memory with a server on the same host if it admits the client, else UDP.
     #[default]
     Auto,
-    /// Over UDP, whoever is on the same host.
+    /// UDP, even with a server on the same host.
     Udp,
-    /// Over shared memory: a session that cannot have it is not opened. One whose server is started anew, or moves its
-    /// tenant's home, goes by UDP until it is let in again.
+    /// Shared memory; a session without it does not open. If its server restarts or moves the tenant's home core, an
+    /// open session uses UDP until it attaches again.
     Shm,
 }
 
 /// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// A request without an answer is given up after this time.
+    /// Time after which a request without a reply fails.
     pub call_timeout: Duration,
-    /// Longest wait for a connection; what opens it is answered within the longer of this and `call_timeout`.
+    /// Maximum time to connect; the opening is answered within the longer of this and `call_timeout`.
     pub connect_timeout: Duration,
-    /// Longest wait for the answer to an administrative request.
+    /// Maximum time to wait for the reply to an administrative request.
     pub admin_timeout: Duration,
-    /// Longest wait for an installation, which compiles.
+    /// Maximum time to wait for an installation, which compiles.
     pub install_timeout: Duration,
-    /// For a key on the move between two servers, both of which are asked: how long the one that it leaves is waited for
-    /// when the other one has said that it does not know. Some round trips; then that one alone is asked, and waited for.
+    /// For a key in migration, when both servers are asked: time to wait for the source after the target has replied
+    /// that it lacks the object. A few round trips; then only the target is asked, and waited for.
     pub source_patience: Duration,
-    /// How frames travel.
+    /// Transport of frames.
     pub transport: Transport,
-    /// The datagram socket.
+    /// Settings of the datagram socket.
     pub udp: UdpConfig,
-    /// What a blocking call does while it waits.
+    /// Strategy of a blocking call while it waits.
     pub idle: IdleStrategy,
-    /// Where the server's cores take datagrams, by index; empty: at the server's address, at the ports that
-    /// it names. For servers behind a translated address, and for tests. Those are reached over UDP.
+    /// Addresses of the server's cores for datagrams, by index; empty: the server's address with the ports that it
+    /// reports. For servers behind address translation and for tests. These are reached over UDP.
     pub core_addresses: Vec<SocketAddr>,
 }
 
@@ -61,17 +61,17 @@ impl Default for ClientConfig {
     }
 }
 
-/// Who opens a session, and where.
+/// The server and the tenant of a session.
 #[derive(Clone)]
 pub(crate) struct Identity {
     pub(crate) server: SocketAddr,
-    /// The same as it was named.
+    /// The server's address as the caller gave it.
     pub(crate) address: String,
     pub(crate) tenant: String,
     pub(crate) secret: String,
 }
 
-/// The first address that a name stands for.
+/// Returns the first address that a name resolves to.
 pub(crate) fn resolve(address: &str) -> Result<SocketAddr, Error> {
     let invalid = |error| Error::AddressInvalid { address: address.to_owned(), error };
     let mut found = address.to_socket_addrs().map_err(invalid)?;

@@ -1,4 +1,4 @@
-//! One TCP stream to a server: opened with a first record, then one request, one answer at a time.
+//! A TCP stream to a server: opened with a first record, then one request and one reply at a time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use wire::{Body, OpenRequest, Opened, RecordHeader, Status, VersionRange};
 
 use crate::{ClientConfig, Error};
 
-/// A connection that was not used for this long is looked at before a request that must not be sent twice.
+/// Idle time after which the connection is checked before a request that must not be sent twice.
 const STALE_AFTER: Duration = Duration::from_millis(500);
-/// Time that a begun record may take to pass.
+/// Maximum time to transfer a record once it has begun.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A stream after its first record.
@@ -22,26 +22,26 @@ pub(crate) struct Connection {
     record: Vec<u8>,
 }
 
-/// What came back.
+/// The reply to a request on the stream.
 pub(crate) struct StreamReply {
     pub(crate) status: Status,
-    /// The server's view, of a data request.
+    /// The server's view, for a data request.
     pub(crate) view: u64,
     pub(crate) body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// Why a call has no reply.
 pub(crate) enum CallFailure {
-    /// Nothing came in time; the stream is closed, since its next answer would be for this request.
+    /// No reply in time; the stream is closed, because its next reply would belong to this request.
     TimedOut,
     /// The stream broke.
     Broken(io::Error),
-    /// What came is no answer.
+    /// The bytes received are not a reply.
     Unintelligible,
 }
 
 impl Connection {
-    /// Connects and sends the first record; returns the connection and what the server answered.
+    /// Connects and sends the first record; returns the connection and the server's reply.
     pub(crate) fn open(
         server: SocketAddr,
         config: &ClientConfig,
@@ -78,7 +78,7 @@ impl Connection {
         Ok((connection, opened_of(&answer)?))
     }
 
-    /// Sends one request and waits for its answer.
+    /// Sends one request and waits for its reply.
     pub(crate) fn call(
         &mut self,
         header: RecordHeader,
@@ -98,14 +98,14 @@ impl Connection {
         Ok(StreamReply { status, view: answer.view, body: body.to_vec() })
     }
 
-    /// Sends one request whose answer nobody waits for: the last one.
+    /// Sends the last request, whose reply nobody reads.
     pub(crate) fn send_last(&mut self, code: u8, body: &[u8]) {
         let header = RecordHeader { body_bytes: body.len() as u32, code, ..RecordHeader::default() };
-        // Whom it does not reach notices by itself that nobody is there.
+        // A server that it does not reach notices on its own that the client is gone.
         let _ = self.stream.write_record(&header.encode(), body);
     }
 
-    /// Whether the server has closed this stream while nobody used it.
+    /// Returns whether the server has closed this stream while it was idle.
     pub(crate) fn is_stale(&mut self) -> bool {
         if self.used_at.elapsed() < STALE_AFTER {
             return false;
@@ -126,7 +126,7 @@ impl CallFailure {
     }
 }
 
-/// The session that an answer to an opening tells of.
+/// Decodes the opened session from the reply to an opening.
 pub(crate) fn opened_of(answer: &[u8]) -> Result<Opened, Error> {
     Opened::decode(answer).map_err(|_| Error::Unintelligible { expected: "an opened session" })
 }

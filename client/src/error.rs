@@ -1,8 +1,8 @@
-//! Why a call failed, and what to do next.
+//! The errors of the client, with a suggestion for each.
 //!
-//! One enum for all faces of the client. What the server answered keeps its [`Status`]; what happened on
-//! the way tells whether the request may have been executed. The text of each is for people, the variants
-//! are for programs; [`text`] has it.
+//! One enum serves all interfaces of the client. A server's reply keeps its [`Status`]; for other failures the variant
+//! tells whether the request may have been executed. Programs use the variants; people read the texts, which are in
+//! [`text`].
 
 mod no_shared_memory;
 mod text;
@@ -17,90 +17,90 @@ use wire::{Completion, CompletionError, Status, reply};
 /// A failed call.
 #[derive(Debug)]
 pub enum Error {
-    /// The server answered, and refused or failed.
+    /// The server replied with a refusal or a failure.
     Refused {
-        /// Its answer.
+        /// Status of the reply.
         status: Status,
-        /// What it said besides; may be empty.
+        /// Further text of the server; may be empty.
         text: String,
     },
     /// The condition of a write does not hold; nothing was written.
     ConditionFailed {
-        /// The object's version now, 0 when there is none.
+        /// Current version of the object, 0 if there is none.
         current: u64,
     },
-    /// A function of an extension ended with an error of its own; nothing was written.
+    /// A function of an extension returned its own error; nothing was written.
     ExtensionFailed {
-        /// The number that the function chose.
+        /// Error code that the function chose.
         code: u32,
-        /// The reply that it had written until then.
+        /// Reply that the function had written so far.
         message: Vec<u8>,
     },
-    /// The address names no machine.
+    /// The address does not resolve.
     AddressInvalid {
-        /// The address as it was given.
+        /// The address as the caller gave it.
         address: String,
-        /// Why.
+        /// Cause.
         error: io::Error,
     },
     /// No connection to the server.
     Unreachable {
-        /// Where it should be.
+        /// Address of the server.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// The request was not sent in time: it was not executed.
+    /// The request was not sent in time and was not executed.
     NotSent,
-    /// No answer in time: the request may have been executed, once.
+    /// No reply in time: the request may have been executed, once.
     TimedOut,
-    /// The server kept putting the request off until its time was up.
+    /// The server kept deferring the request until its time was up.
     Overloaded,
-    /// Limits of the tenant held the request off until its time was up.
+    /// Limits of the tenant deferred the request until its time was up.
     Throttled {
-        /// Which one did last, and after how many microseconds it would have let the request through, if that is known.
+        /// The last limit that did so, and the microseconds after which it would have admitted the request, if known.
         limit: Option<(String, u32)>,
     },
-    /// The session ended, by a restart of the server or by revocation, while a request that may write was
-    /// under way: it may have been executed, once. The session has been opened anew.
+    /// The session ended, by a restart of the server or by revocation, during a request that may write: the request may
+    /// have been executed, once. The session has been reopened.
     SessionLost,
-    /// The stream broke during an administrative request: it may have been executed.
+    /// The stream broke during an administrative request, which may have been executed.
     StreamBroken {
-        /// What the system says.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// There is no way to the server of the cluster that has what the request is for: it was not executed. Requests for
-    /// other servers go on.
+    /// The cluster's server that owns the key is unreachable: the request was not executed. Requests to other servers
+    /// continue.
     ServerAway {
-        /// The server's number; 0 for the one that was named, where its number is not known.
+        /// Number of the server; 0 for the connected one, if its number is unknown.
         server: u32,
     },
-    /// Shared memory alone was asked for, and there is none with this server.
+    /// The client requires shared memory, but has none with this server.
     NoSharedMemory {
-        /// Why.
+        /// Cause.
         reason: NoSharedMemory,
     },
-    /// As many requests are outstanding as the session may have.
+    /// The session has its maximum number of outstanding requests.
     Full,
-    /// The answer makes no sense.
+    /// The reply cannot be decoded.
     Unintelligible {
-        /// What was expected.
+        /// Expected contents.
         expected: &'static str,
     },
-    /// A function is named `extension.function`, or `extension@version.function`.
+    /// The name is neither `extension.function` nor `extension@version.function`.
     FunctionNameInvalid {
-        /// The name as it was given.
+        /// The name as the caller gave it.
         name: String,
     },
     /// The local network port failed.
     Port {
-        /// What the system says.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
 
 impl Error {
-    /// The server's answer, when there was one.
+    /// Returns the status of the server's reply, if there was one.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {
@@ -112,14 +112,14 @@ impl Error {
         }
     }
 
-    /// Whether the request may have been executed although there is no answer. Reading the object, or
-    /// listing, tells.
+    /// Returns whether the request may have been executed although there was no reply. Reading the object, or listing,
+    /// tells.
     #[must_use]
     pub fn outcome_is_unknown(&self) -> bool {
         matches!(self, Error::TimedOut | Error::SessionLost | Error::StreamBroken { .. })
     }
 
-    /// The error of an answer that is not `Ok`.
+    /// Returns the error for a reply that is not `Ok`.
     #[must_use]
     pub fn of_answer(status: Status, body: &[u8]) -> Error {
         match status {
@@ -144,10 +144,10 @@ impl Error {
         }
     }
 
-    /// The body of a completion that ended well.
+    /// Returns the body of a successful completion.
     ///
     /// # Errors
-    /// What the completion reports instead.
+    /// The error that the completion reports instead.
     #[inline]
     pub fn check<'a>(completion: &Completion<'a>) -> Result<&'a [u8], Error> {
         match completion.status {

@@ -1,8 +1,8 @@
 //! Many sessions over one port: a frame carries the requests of all that are ready.
 //!
-//! For a process that speaks for many tenants: a proxy, a load generator, a test of a thousand tenants. A
-//! frame holds a group per session, so fifty sessions with one request each cost two datagrams instead of
-//! fifty. Members are named by the index that [`SessionGroup::open`] gave.
+//! For a process that serves many tenants: a proxy, a load generator, a test of a thousand tenants. A frame holds a
+//! group per session, so fifty sessions with one request each cost two datagrams instead of fifty.
+//! [`SessionGroup::open`] returns the index that identifies a member.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -19,30 +19,30 @@ use crate::transport::{Channels, insist, patience};
 use crate::watch::Watch;
 use crate::{ClientConfig, Error, SessionStatistics};
 
-/// Frames that one poll sends at most before it looks at what has arrived.
+/// Maximum number of frames that one poll sends before it receives.
 const OUTBOX_FRAMES: usize = 64;
-/// How often timers are looked at: the shortest retransmission timeout.
+/// Interval between checks of timers, in microseconds: the shortest retransmission timeout.
 const TIMERS_EVERY_US: u64 = 1_000;
 
 struct Member {
     router: Router,
-    /// Of its session with each server, 0 where there is none.
+    /// Token of its session with each server, 0 for none.
     tokens: Vec<u64>,
-    /// Is among [`SessionGroup::busy`].
+    /// The member is in [`SessionGroup::busy`].
     is_busy: bool,
 }
 
-/// Sessions that share a port. They may be of different tenants and servers.
+/// Sessions that share a port, possibly of different tenants and servers.
 pub struct SessionGroup {
     port: Box<dyn Port>,
     links: Channels,
     config: ClientConfig,
     members: Vec<Member>,
-    /// Member and server of a session.
+    /// Maps a session's token to its member and server.
     by_token: HashMap<u64, (usize, usize)>,
-    /// Members and servers for which they have something to send, in order of submission.
+    /// Members and servers with something to send, in order of submission.
     ready: Vec<(usize, usize)>,
-    /// Members with something under way: only their timers are looked at.
+    /// Members with outstanding work; only their timers are checked.
     busy: Vec<usize>,
     batch: Batch,
     outbox: Outbox,
@@ -51,7 +51,7 @@ pub struct SessionGroup {
     timers_at_us: u64,
 }
 
-/// The frame that a transmission is filling.
+/// The frame that is being filled.
 struct OpenFrame {
     index: usize,
     peer: SocketAddr,
@@ -60,17 +60,17 @@ struct OpenFrame {
 }
 
 impl SessionGroup {
-    /// A group without sessions, over a UDP socket.
+    /// Returns a group without sessions, over a UDP socket.
     ///
     /// # Errors
-    /// When there is no free port.
+    /// If there is no free port.
     pub fn new(config: ClientConfig) -> Result<SessionGroup, Error> {
         let port = resolve("0.0.0.0:0")
             .and_then(|local| HostPort::bind(local, config.udp).map_err(|error| Error::Port { error }))?;
         Ok(SessionGroup::over(Box::new(port), config))
     }
 
-    /// A group without sessions, over any port.
+    /// Returns a group without sessions, over any port.
     #[must_use]
     pub fn over(port: Box<dyn Port>, config: ClientConfig) -> SessionGroup {
         let frame_bytes_max = port.frame_bytes_max();
@@ -90,7 +90,7 @@ impl SessionGroup {
         }
     }
 
-    /// Opens a session and returns its index; of several addresses as [`crate::Session::open`].
+    /// Opens a session and returns its index; accepts several addresses as [`crate::Session::open`].
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
@@ -108,24 +108,23 @@ impl SessionGroup {
         Ok(index)
     }
 
-    /// Number of sessions.
+    /// Returns the number of sessions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there is no session.
+    /// Returns whether there is no session.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Closes the streams of a member, each of which is opened again when something needs it: a server takes many more
-    /// sessions than streams. Without a stream a session ends when nothing is asked for a minute, and is then
-    /// opened anew by itself.
+    /// Closes the streams of a member, which reopen when needed: a server accepts many more sessions than streams.
+    /// Without a stream, a session ends after a minute without requests, and is then reopened automatically.
     ///
     /// # Panics
-    /// When there is no such member.
+    /// If there is no such member.
     pub fn rest_stream(&self, member: usize) {
         self.members[member].router.rest_streams();
     }
@@ -136,7 +135,7 @@ impl SessionGroup {
     /// As [`crate::Session::submit`].
     ///
     /// # Panics
-    /// When there is no such member.
+    /// If there is no such member.
     #[inline]
     pub fn submit(&mut self, member: usize, request: &Request<'_>, tag: u64) -> Result<(), Error> {
         let now_us = self.watch.queue();
@@ -158,24 +157,24 @@ impl SessionGroup {
         Ok(())
     }
 
-    /// Requests of a member whose completion has not been delivered.
+    /// Returns the number of a member's requests without a delivered completion.
     ///
     /// # Panics
-    /// When there is no such member.
+    /// If there is no such member.
     #[must_use]
     pub fn outstanding(&self, member: usize) -> usize {
         self.members[member].router.outstanding()
     }
 
-    /// Sends, receives and completes for all members; `complete` gets the member with each completion.
-    /// Returns the number of completions.
+    /// Sends, receives and completes for all members; passes each completion to `complete` with its member. Returns the
+    /// number of completions.
     ///
     /// # Errors
-    /// The port failed, or a session is lost and cannot be opened again.
+    /// The port failed, or a session is lost and cannot be reopened.
     pub fn poll(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<usize, Error> {
         self.watch.begin_poll();
         if !self.ready.is_empty() {
-            // What was put off or is made again was queued by nobody.
+            // Postponed and repeated requests were not timed by `submit`.
             self.watch.exact();
             self.transmit()?;
         }
@@ -201,7 +200,7 @@ impl SessionGroup {
         Ok(completed)
     }
 
-    /// Sleeps until something arrives, `timeout` at most, and no longer than timers allow.
+    /// Sleeps until a frame arrives, for at most `timeout` and no longer than timers allow.
     ///
     /// # Errors
     /// The port failed.
@@ -212,13 +211,13 @@ impl SessionGroup {
         self.port.wait(timeout).map_err(|error| Error::Port { error })
     }
 
-    /// What all members have moved.
+    /// Returns the sum of all members' counters.
     #[must_use]
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics
     }
 
-    /// Goes on over UDP with servers that have ended their link. Nothing has been received.
+    /// Falls back to UDP for servers that have ended their channel. Returns 0: nothing was received.
     #[cold]
     fn leave_lost_ways(&mut self) -> usize {
         for Member { router, .. } in &mut self.members {
@@ -247,7 +246,7 @@ impl SessionGroup {
         Ok(())
     }
 
-    /// Does for all members what time asks for; leaves alone from then on who has nothing under way any more.
+    /// Does the work that is due for all busy members; removes those without outstanding work from the list.
     fn settle_busy(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<(), Error> {
         let mut next = 0;
         while let Some(&member) = self.busy.get(next) {
@@ -263,7 +262,7 @@ impl SessionGroup {
         Ok(())
     }
 
-    /// Does for one member what time or its answers ask for.
+    /// Does the work of a member that is due by time or by its replies.
     fn settle(
         &mut self,
         member: usize,
@@ -289,7 +288,7 @@ impl SessionGroup {
         settled
     }
 
-    /// Notes for which servers a member has something to send.
+    /// Notes the servers for which a member has something to send.
     fn note_ready(&mut self, member: usize) {
         let router = &mut self.members[member].router;
         for index in 0..router.servers() {
@@ -302,7 +301,7 @@ impl SessionGroup {
         }
     }
 
-    /// Packs what the ready members have to send into as few frames as possible.
+    /// Packs the requests of the ready members into as few frames as possible.
     fn transmit(&mut self) -> Result<(), Error> {
         let mut open: Option<OpenFrame> = None;
         let mut next = 0;
@@ -316,7 +315,7 @@ impl SessionGroup {
                 continue;
             };
             if exchange.wants_way(self.watch.now_us()) {
-                // Without one it stays with UDP.
+                // Without a channel the session stays with UDP.
                 let now = (self.watch.now_us(), Duration::ZERO);
                 let _ = exchange.find_way(&mut self.links, &mut *self.port, now);
             }
@@ -350,8 +349,7 @@ impl SessionGroup {
     }
 }
 
-/// Hands each group of a frame to its member; notes the members that were answered something they have to
-/// act upon.
+/// Passes each group of a frame to its member; notes the members whose replies need a second step.
 fn take_frame(
     now_us: u64,
     frame: &[u8],

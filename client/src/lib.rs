@@ -1,10 +1,10 @@
 //! The client of a Splinter server.
 //!
-//! [`Client`] is the simple face: one call, one answer. Below it, [`Session`] pipelines: submit many
-//! requests, poll their completions; it packs what is ready into frames, sends again what got lost, moves
-//! to the stream what is too large for a datagram, and executes nothing twice. [`SessionGroup`] lets many
-//! sessions of one process share a socket and its frames. [`Local`] runs an extension's function at this
-//! end, over plain gets. [`Admin`] is the operator's.
+//! [`Client`] is the blocking interface: one call, one reply. Below it, [`Session`] pipelines: the caller submits many
+//! requests and polls their completions; the session packs requests into frames, retransmits lost ones, moves messages
+//! too large for a datagram to the stream, and executes nothing twice. [`SessionGroup`] lets many sessions of one
+//! process share a socket and its frames. [`Local`] runs an extension's function in the client over plain gets.
+//! [`Admin`] is the operator's interface.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), client::Error> {
@@ -15,11 +15,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! In a cluster a session is one over all servers: it is opened with any of them, learns which has what, opens sessions
-//! with the others as it needs them, and follows tablets that move (`router`). Administration stays with the first.
+//! In a cluster one session covers all servers: it is opened with any of them, learns which server owns which keys,
+//! opens sessions with the others on demand, and follows tablets that move (`router`). Administrative requests go to
+//! the first server.
 //!
-//! One thread uses a client at a time; nothing here starts threads but a session that needs its stream for data, or
-//! a further server. Every failure is an [`Error`] that says what to do next.
+//! Only one thread uses a client at a time. The client starts a thread only for a session that sends data over its
+//! stream or uses another server. Every failure is an [`Error`] that suggests the next step.
 
 mod admin;
 pub mod both_sides;

@@ -1,20 +1,19 @@
-//! Runs an extension's function at the client: the same code, its reads as plain gets over the session.
+//! Runs an extension's function in the client: the same code, with its reads as plain gets over the session.
 //!
-//! [`Local::spawn`] starts an invocation, [`Local::poll`] advances all of them: a function runs until it
-//! waits for records, its gets join those of the others in shared frames, and it runs on when the replies
-//! are there. What it writes stays in its write set, where it reads it back; when the function ends well the
-//! writes are applied one after another, each on the condition that the object is still as the function read
-//! it.
+//! [`Local::spawn`] starts an invocation, [`Local::poll`] advances all of them. A function runs until it waits for
+//! records, its gets share frames with those of the others, and it continues when the replies are there. Its writes
+//! stay in its write set, where it reads them back. If the function ends without an error, they are applied one after
+//! another, each on the condition that the object is still as the function read it.
 //!
 //! ```text
 //! spawn -> running -> waiting for records -> running .. -> applying writes -> finished
 //!             ^                                                |
 //!             +--------- the first write found a conflict -----+
 //! ```
-//! Scans and enumerations are for functions that only read; one that writes is refused, as its commit cannot hold it to
-//! what it met. Weaker than at the server: several writes are not applied at one moment, and objects that were read but
-//! not written may have changed meanwhile. A conflict at the first write runs the function again; one at a
-//! later write is reported as [`LocalFailure::PartlyApplied`].
+//! Only read-only functions may scan and enumerate; one that writes is refused, because its commit cannot verify the
+//! objects of a page. The guarantees are weaker than at the server: several writes are not applied atomically, and
+//! objects that were read but not written may have changed meanwhile. A conflict at the first write runs the function
+//! again; one at a later write is reported as [`LocalFailure::PartlyApplied`].
 
 mod applying;
 mod arena;
@@ -40,11 +39,11 @@ use crate::client::read_answer;
 use crate::session::Idle;
 use crate::{Error, Session};
 
-/// Tags from here on, up to those of blocking calls, are of local invocations.
+/// Tags from here on, up to those of blocking calls, belong to local invocations.
 const LOCAL_TAGS: u64 = 1 << 62;
 const OPERATION_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 20;
-/// The operation number of a write that is being applied.
+/// Operation number of a write that is being applied.
 const APPLYING: usize = (1 << OPERATION_BITS) - 1;
 
 const _: () = assert!(task::OPERATIONS_MAX < APPLYING);
@@ -52,32 +51,32 @@ const _: () = assert!(task::OPERATIONS_MAX < APPLYING);
 type Run = Pin<Box<dyn Future<Output = Result<(), sandstorm::Error>>>>;
 type Start = Box<dyn Fn(&Rc<Task>) -> Run>;
 
-/// One invocation's place. Kept for the next one when it ends.
+/// The slot of one invocation, reused by the next one.
 struct LocalInvocation {
     task: Rc<Task>,
-    /// Tells late replies for an earlier invocation of this place.
+    /// Distinguishes late replies to an earlier invocation of this slot.
     generation: u64,
     id: u64,
     run: Option<Run>,
-    /// Starts the function again.
+    /// Restarts the function.
     start: Option<Start>,
     runs: u32,
     round_trips: u32,
-    /// The write that is being applied.
+    /// Index of the write that is being applied.
     applying: usize,
 }
 
-/// Invocations at the client, over one session.
+/// An executor of invocations in the client, over one session.
 pub struct Local {
     session: Session,
     places: Vec<LocalInvocation>,
     free: Vec<usize>,
     runnable: VecDeque<usize>,
-    /// Places whose asks found the session's window full.
+    /// Slots whose requests found the session's window full.
     starved: VecDeque<usize>,
-    /// Places whose next write found the session's window full.
+    /// Slots whose next write found the session's window full.
     blocked: VecDeque<usize>,
-    /// Writes that were answered in the batch at hand.
+    /// Writes completed in the current batch.
     ended: Vec<(usize, Result<(), Option<Error>>)>,
     tables: HashMap<String, u32>,
     log: Vec<(Level, String)>,
@@ -85,7 +84,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// An executor over a session.
+    /// Returns an executor over a session.
     #[must_use]
     pub fn new(session: Session) -> Local {
         Local {
@@ -102,19 +101,18 @@ impl Local {
         }
     }
 
-    /// The session, for requests besides; their completions are for [`Session::poll`].
+    /// Returns the session, for other requests; [`Session::poll`] delivers their completions.
     pub fn session(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// Gives the session back; unfinished invocations are dropped, without their writes.
+    /// Returns the session by value; drops unfinished invocations without their writes.
     #[must_use]
     pub fn into_session(self) -> Session {
         self.session
     }
 
-    /// Starts a function that may write, and returns the id of the invocation. It runs at the next
-    /// [`Local::poll`].
+    /// Starts a function that may write; returns the id of the invocation. It runs at the next [`Local::poll`].
     pub fn spawn<F>(&mut self, function: F, table: u32, key: &[u8], arguments: &[u8]) -> u64
     where
         F: AsyncFn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), sandstorm::Error> + Clone + 'static,
@@ -122,7 +120,7 @@ impl Local {
         self.spawn_as(true, function, table, key, arguments)
     }
 
-    /// Starts a function that only reads: a write is [`sandstorm::Error::ReadOnly`].
+    /// Starts a function that only reads: a write fails with [`sandstorm::Error::ReadOnly`].
     pub fn spawn_read<F>(&mut self, function: F, table: u32, key: &[u8], arguments: &[u8]) -> u64
     where
         F: AsyncFn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), sandstorm::Error> + Clone + 'static,
@@ -162,15 +160,14 @@ impl Local {
         self.places.len() - 1
     }
 
-    /// Invocations that have not finished.
+    /// Returns the number of unfinished invocations.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// Runs what can run, sends what it asks for and takes what has arrived; hands each invocation that has
-    /// ended to `finished` and returns their number. Returns at once, but when a function looks a table up
-    /// by a new name.
+    /// Runs the functions that are ready, sends their requests and receives replies; passes each ended invocation to
+    /// `finished` and returns their number. Does not block, except when a function looks up a table by a new name.
     ///
     /// # Errors
     /// As [`Session::poll`].
@@ -181,7 +178,7 @@ impl Local {
         let polled = session.poll_some(LOCAL_TAGS, &mut |completion| {
             let (index, generation, operation) = split_tag(completion.tag);
             let Some(place) = places.get(index) else { return };
-            // The invocation that asked may be over.
+            // The invocation that asked may have ended.
             if place.generation != generation {
                 return;
             }
@@ -204,7 +201,7 @@ impl Local {
         Ok(before - self.outstanding())
     }
 
-    /// Polls until something has finished; 0 when nothing is outstanding.
+    /// Polls until an invocation has finished; returns 0 if none is outstanding.
     ///
     /// # Errors
     /// As [`Session::poll`].
@@ -221,12 +218,12 @@ impl Local {
         }
     }
 
-    /// Takes the lines that functions logged.
+    /// Returns and removes the log lines of the functions.
     pub fn take_log(&mut self) -> Vec<(Level, String)> {
         std::mem::take(&mut self.log)
     }
 
-    /// Runs every invocation that can, once.
+    /// Runs every invocation that is ready, once.
     fn run_all(&mut self, finished: &mut impl FnMut(Finished<'_>)) {
         for _ in 0..self.starved.len() {
             let Some(index) = self.starved.pop_front() else { break };
@@ -265,7 +262,7 @@ impl Local {
         }
     }
 
-    /// Submits what an invocation asks for.
+    /// Submits the requests of an invocation.
     fn send_asks(&mut self, index: usize) {
         let Local { session, places, tables, runnable, starved, .. } = self;
         let LocalInvocation { task, generation, .. } = &places[index];
@@ -295,7 +292,7 @@ impl Local {
         finished: &mut impl FnMut(Finished<'_>),
     ) {
         let place = &mut self.places[index];
-        // The future may hold what the task lent: it goes first.
+        // The future may refer to memory of the task, so it is dropped first.
         place.run = None;
         place.start = None;
         place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
@@ -306,7 +303,7 @@ impl Local {
     }
 }
 
-/// The tag of an operation.
+/// Returns the tag of an operation.
 fn tag_of(index: usize, generation: u64, operation: usize) -> u64 {
     LOCAL_TAGS
         | (index as u64) << (GENERATION_BITS + OPERATION_BITS)
@@ -314,7 +311,7 @@ fn tag_of(index: usize, generation: u64, operation: usize) -> u64 {
         | operation as u64
 }
 
-/// Place, generation and operation of a tag.
+/// Splits a tag into slot, generation and operation.
 fn split_tag(tag: u64) -> (usize, u64, usize) {
     let tag = tag & (LOCAL_TAGS - 1);
     let index = tag >> (GENERATION_BITS + OPERATION_BITS);
@@ -322,7 +319,7 @@ fn split_tag(tag: u64) -> (usize, u64, usize) {
     (index as usize, generation, (tag & ((1 << OPERATION_BITS) - 1)) as usize)
 }
 
-/// Finds a table, asking the server at the first time only.
+/// Looks up a table; asks the server only the first time.
 fn find_table(session: &mut Session, tables: &mut HashMap<String, u32>, name: &[u8]) -> Result<u32, Error> {
     let unknown = || Error::Refused { status: Status::UnknownTable, text: String::new() };
     let name = str::from_utf8(name).map_err(|_| unknown())?;

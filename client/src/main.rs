@@ -1,4 +1,4 @@
-//! `splinter`: the command line of a Splinter server. See `command` for what it can do.
+//! `splinter`: the command line of a Splinter server. See `command` for the commands.
 
 mod command;
 

@@ -1,9 +1,9 @@
-//! Reaching a server of a list: the first that lets the client in.
+//! Connecting to one server of a list: the first that admits the client.
 //!
-//! Addresses stand in a list as `HOST:PORT,HOST:PORT`, the preferred one first. The next one is tried when those before it
-//! have failed, or have not answered for [`NEXT_ADDRESS_AFTER`]: a server whose machine is gone answers nothing for long. Each
-//! is tried by a thread of its own, which nobody waits for once another one was let in; the session that it may have
-//! opened by then it ends. A refusal, of a wrong secret for instance, is an answer: nobody else is asked then.
+//! A list is `HOST:PORT,HOST:PORT`, the preferred address first. The next one is tried when those before it have failed
+//! or have not answered for [`NEXT_ADDRESS_AFTER`]: the server of a dead machine stays silent for long. Each attempt
+//! has a thread; once one succeeds, nobody waits for the others, and each ends the session that it may have opened. A
+//! refusal, of a wrong secret for instance, is an answer: then no further server is tried.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::connection::{Connection, opened_of};
 use crate::limits::{ADDRESSES_MAX, NEXT_ADDRESS_AFTER};
 use crate::{ClientConfig, Error};
 
-/// How a connection is opened.
+/// The way to open a connection.
 #[derive(Clone)]
 pub(crate) enum Opening {
     /// With a session of a tenant.
@@ -27,16 +27,16 @@ pub(crate) enum Opening {
     Admin { secret: String },
 }
 
-/// A connection that was opened.
+/// An open connection.
 pub(crate) struct Reached {
     pub(crate) server: SocketAddr,
-    /// The same as it was named.
+    /// The server's address as the caller gave it.
     pub(crate) address: String,
     pub(crate) connection: Connection,
     pub(crate) answer: Vec<u8>,
 }
 
-/// Who was tried, and what came of it.
+/// The index of an address and the outcome of its attempt.
 type Attempt = (usize, Result<Reached, Error>);
 
 /// Opens a connection to one of these addresses.
@@ -86,16 +86,16 @@ fn reach_any(addresses: &[&str], opening: &Opening, config: &ClientConfig) -> Re
     }
 }
 
-/// The next answer; `None` where none came in time.
+/// Returns the next outcome; `None` if none came in time.
 fn wait(answers: &Receiver<Attempt>, time: Option<Duration>) -> Option<Attempt> {
     match time {
         Some(time) => answers.recv_timeout(time).ok(),
-        // Each thread that was begun answers, within the time of a connection and its opening.
+        // Each started thread reports, within the time of a connection and its opening.
         None => answers.recv().ok(),
     }
 }
 
-/// Has a thread try an address.
+/// Starts a thread that tries an address.
 fn begin(
     (index, address, opening, config): (usize, String, Opening, ClientConfig),
     sender: Sender<Attempt>,
@@ -121,12 +121,12 @@ fn open(address: &str, opening: &Opening, config: &ClientConfig) -> Result<Reach
     Ok(Reached { server, address: address.to_owned(), connection, answer })
 }
 
-/// Whether a server has answered, so that another one would answer alike.
+/// Returns whether the error is a server's answer that another server would give too.
 fn is_answer(error: &Error) -> bool {
     matches!(error, Error::Refused { status, .. } if *status != Status::Unavailable)
 }
 
-/// Why none of them let the client in: a refusal if there was one, else what each came to.
+/// Combines the errors: a refusal if there is one, else the outcome of each attempt.
 fn why(addresses: &[&str], errors: Vec<Option<Error>>) -> Error {
     let mut errors: Vec<Error> = errors.into_iter().flatten().collect();
     if let Some(answer) = errors.iter().position(|error| matches!(error, Error::Refused { .. })) {
@@ -148,7 +148,7 @@ fn why(addresses: &[&str], errors: Vec<Option<Error>>) -> Error {
 }
 
 impl Reached {
-    /// Ends the session that was opened, if one was.
+    /// Ends the session, if one was opened.
     fn leave(mut self) {
         let Ok(opened) = opened_of(&self.answer) else { return };
         let leaving = AdminRequest::SessionRevoke { client_id: opened.client_id };

@@ -1,7 +1,7 @@
-//! A stream to a server that is opened again when it breaks.
+//! A stream to a server that reconnects when it breaks.
 //!
-//! One request at a time. What is `repeatable`, because it only reads or because the server knows it by its
-//! sequence, is sent again over the next stream; anything else is reported as broken off.
+//! Carries one request at a time. A `repeatable` request (it only reads, or the server recognizes its sequence) is sent
+//! again over the next stream; any other is reported as interrupted.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,27 +13,27 @@ use wire::{OpenRequest, RecordHeader, Status, reply};
 use crate::connection::{CallFailure, Connection, StreamReply};
 use crate::{ClientConfig, Error};
 
-/// Pause before a broken stream is opened again.
+/// Pause before a broken stream is reopened.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Pause before a request is made again that the server did not execute for its view.
+/// Pause before repeating a request that the server rejected because of its view.
 const VIEW_PAUSE: Duration = Duration::from_millis(1);
 
-/// How a stream is opened again.
+/// Ways to reopen a stream.
 pub(crate) enum StreamEntrance {
-    /// Attached to the session of this token.
+    /// Attach to the session with this token.
     Session {
-        /// The token.
+        /// Token of the session.
         token: u64,
     },
-    /// As the administrator.
+    /// Open with the administrator's secret.
     Admin {
-        /// The secret.
+        /// The administrator's secret.
         secret: String,
     },
 }
 
-/// The stream.
+/// A stream that reopens when it breaks.
 pub(crate) struct ReconnectingStream {
     connection: Option<Connection>,
     server: SocketAddr,
@@ -55,7 +55,7 @@ impl ReconnectingStream {
         &self.door
     }
 
-    /// Closes the stream; the next call opens it again.
+    /// Closes the stream; the next call reopens it.
     pub(crate) fn close(&mut self) {
         self.connection = None;
     }
@@ -64,7 +64,7 @@ impl ReconnectingStream {
         self.config.call_timeout
     }
 
-    /// Makes an administrative request, over a stream that is known to live.
+    /// Makes an administrative request, over a stream that was checked to be alive.
     pub(crate) fn administer(
         &mut self,
         code: u8,
@@ -79,14 +79,14 @@ impl ReconnectingStream {
         self.call(header, body, repeatable, timeout)
     }
 
-    /// Sends the last request, if the stream lives; nobody waits for the answer.
+    /// Sends the last request if the stream is open; nobody reads the reply.
     pub(crate) fn send_last(&mut self, code: u8, body: &[u8]) {
         if let Some(connection) = &mut self.connection {
             connection.send_last(code, body);
         }
     }
 
-    /// Calls until there is an answer, the time is up, or the stream breaks under what must not be repeated.
+    /// Calls until a reply arrives, the time is up, or the stream breaks under a request that must not be repeated.
     pub(crate) fn call(
         &mut self,
         mut header: RecordHeader,
@@ -149,7 +149,7 @@ impl ReconnectingStream {
         }
     }
 
-    /// The connection, attached to the session again if it broke.
+    /// Returns the connection; attaches to the session again if it broke.
     fn connect(&mut self, deadline: Instant) -> Result<&mut Connection, Error> {
         while self.connection.is_none() {
             let request = match &self.door {

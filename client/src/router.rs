@@ -1,15 +1,15 @@
-//! One session over the servers of a cluster: which of them gets a request, and what becomes of one that is another's.
+//! A session over the servers of a cluster: routes requests, and redirects those refused by a server.
 //!
 //! ```text
 //! submit ─▶ map of the table ─▶ exchange of its server ─▶ frames      a session each, opened when first needed
 //!              ▲      └─ several servers ─▶ parts ─▶ gather           answers of parts make one
 //!              └─ asked for at the first use of a table, and when a server answers `NotOwned`
 //! ```
-//! The way of a request for the table of the one before is known (`sending.rs`): with a single server that is a comparison of
-//! two numbers, with several a hash and a search besides. A request that was refused for its key is made again, under a new
-//! sequence of another session, only where the refusal says that it cannot be executed any more where it was
-//! (`wire/src/requester/receive.rs`). What has no way to its server waits until that is settled, or fails; requests for
-//! others go on. See "Views" in docs/formats.md.
+//! Routing is immediate for a request on the same table as the previous one (`sending.rs`): with a single server it
+//! compares two numbers, with several it also hashes and searches. A request refused for its key is repeated, with a
+//! new sequence in another session, only if the refusal rules out its execution at the first server
+//! (`wire/src/requester/receive.rs`). A request whose server is unreachable waits until that is settled, or fails;
+//! requests to other servers continue. See "Views" in docs/formats.md.
 
 mod asking;
 mod both;
@@ -35,34 +35,34 @@ use crate::ClientConfig;
 use crate::config::Identity;
 use crate::session_state::SessionState;
 
-/// The server that was named.
+/// Index of the server that the session was opened with.
 pub(crate) const HOME: usize = 0;
-/// Tags from here on are of requests that the router makes.
+/// Tags from here on belong to requests of the router.
 pub(crate) const ROUTERS_TAGS: u64 = 3 << 62;
 
-/// See the file's head.
+/// Routes the requests of one session to the servers of a cluster.
 pub(crate) struct Router {
     servers: Vec<Server>,
-    /// Sessions that are over, until what they have on the stream is settled.
+    /// Ended sessions that still have requests on their streams.
     leaving: Vec<SessionState>,
     maps: Vec<TableMap>,
     latest: Latest,
     waiting: VecDeque<Waiting>,
     gathers: Vec<Option<Gather>>,
     boths: Boths,
-    /// Completions of requests that the router has made.
+    /// Completions of the router's own requests.
     inbox: Vec<Arrived>,
-    /// Requests of callers without a completion.
+    /// Number of the callers' requests without a completion.
     owed: usize,
-    /// There is more to do than what exchanges do by themselves.
+    /// The router has work besides that of the sessions.
     is_restless: bool,
-    /// With several servers: when they are looked after next.
+    /// With several servers: time of their next check.
     look_at_us: u64,
-    /// Where the next map is asked for.
+    /// Index of the server for the next map request.
     turn: usize,
     identity: Identity,
     config: ClientConfig,
-    /// That of servers besides the one that was named.
+    /// Settings for all servers but the home.
     others_config: ClientConfig,
     frame_bytes_max: usize,
     waker: Waker,
@@ -73,26 +73,26 @@ pub(crate) struct Router {
     source_patience_us: u64,
 }
 
-/// A request that has no way at present.
+/// A request that cannot be sent at present.
 struct Waiting {
     tag: u64,
     journey: Journey,
     code: u8,
     body: Vec<u8>,
-    /// Not before the map of its table has been asked for so often.
+    /// Number of answered map requests of its table to wait for; 0 for none.
     asked: u64,
-    /// What the latest server answered.
+    /// Status of the latest refusal.
     refusal: Option<Status>,
 }
 
-/// A completion to be dealt with when the batch that brought it is through.
+/// A completion to process after the current batch.
 struct Arrived {
     tag: u64,
     outcome: gather::Outcome,
 }
 
 impl Router {
-    /// Routes over the session that an exchange has opened.
+    /// Returns a router over an opened session.
     pub(crate) fn new(
         exchange: SessionState,
         identity: Identity,
@@ -130,7 +130,7 @@ impl Router {
         }
     }
 
-    /// The index of what is known of a table.
+    /// Returns the index of a table's map; adds the map if it is new.
     fn index_of(&mut self, table: u32) -> usize {
         self.maps.iter().position(|map| map.table == table).unwrap_or_else(|| {
             self.maps.push(TableMap::new(table));
@@ -139,36 +139,36 @@ impl Router {
         })
     }
 
-    /// The number within this session of the server that has a key of a table, as far as is known.
+    /// Returns this session's index of the server that owns a key, as far as known.
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         let index = self.index_of(table);
         self.maps[index].server_of(xxhash_rust::xxh3::xxh3_64(key))
     }
 
-    /// Whether there are several servers.
+    /// Returns whether there are several servers.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.servers.len() > 1
     }
 
-    /// Whether a request would be accepted now, and sent at once where there is one server.
+    /// Returns whether a request would be accepted now; with one server, whether it would be sent at once.
     #[inline]
     pub(crate) fn can_submit(&self) -> bool {
         let has_place = match &self.servers[..] {
             [Server { exchange: Some(exchange), .. }] => exchange.can_submit(),
             _ => true,
         };
-        // Some may wait outside of the window.
+        // Some requests may wait outside of the window.
         has_place && self.owed < self.credits.into()
     }
 
-    /// Requests without a completion.
+    /// Returns the number of requests without a completion.
     #[inline]
     pub(crate) fn outstanding(&self) -> usize {
         self.owed
     }
 
-    /// The exchange with a server, if there is a session.
+    /// Returns a server, with or without a session.
     #[inline]
     pub(crate) fn server(&mut self, server: usize) -> Option<&mut Server> {
         self.servers.get_mut(server)
@@ -179,13 +179,13 @@ impl Router {
         self.servers.iter().filter_map(|server| server.exchange.as_ref()).for_each(SessionState::rest_stream);
     }
 
-    /// Servers, with a session or without.
+    /// Returns the number of servers, with or without a session.
     #[inline]
     pub(crate) fn servers(&self) -> usize {
         self.servers.len()
     }
 
-    /// The exchange with the server that was named, if there is a session.
+    /// Returns the session with the home server, if there is one.
     pub(crate) fn home(&self) -> Option<&SessionState> {
         self.servers[HOME].exchange.as_ref()
     }
@@ -211,7 +211,7 @@ impl Router {
     }
 }
 
-/// The error of what has no way to a server.
+/// Returns the error of a request whose server is unreachable.
 fn away(server: &Server) -> CompletionError {
     CompletionError::Away { server: server.number.unwrap_or_default() }
 }

@@ -1,11 +1,11 @@
-//! A session with a port of its own: many requests outstanding, completions polled.
+//! A session with a separate port: many outstanding requests, polled completions.
 //!
-//! [`Session::submit`] queues, [`Session::poll`] moves: it sends what is queued or due again, as few frames
-//! as it fits in, takes what has arrived and completes it. No thread, no lock, and no allocation per request
+//! [`Session::submit`] queues a request. [`Session::poll`] sends queued requests and due retransmissions in as few
+//! frames as possible, receives frames, and delivers completions. No thread, no lock, and no allocation per request
 //! once the buffers have grown. Requests are not ordered among each other.
 //!
-//! [`Session::call`] waits for one answer. It may be mixed with submitting: what completes meanwhile is
-//! delivered by the next poll.
+//! [`Session::call`] waits for one reply. It may be mixed with `submit`: the next poll delivers the other requests that
+//! complete meanwhile.
 
 mod waiting;
 
@@ -28,7 +28,7 @@ use crate::watch::Watch;
 
 use crate::{ClientConfig, Error, SessionStatistics};
 
-/// Frames that one poll sends at most before it looks at what has arrived.
+/// Maximum number of frames that one poll sends before it receives.
 const OUTBOX_FRAMES: usize = 64;
 
 /// An open session of a tenant.
@@ -39,20 +39,20 @@ pub struct Session {
     batch: Batch,
     outbox: Outbox,
     parked: Vec<Parked>,
-    /// Tags given to blocking calls so far.
+    /// Number of tags given to blocking calls so far.
     own_tags: u64,
-    /// Requests of blocking calls without a completion.
+    /// Number of outstanding requests of blocking calls.
     own_outstanding: usize,
     statistics: SessionStatistics,
     watch: Watch,
-    /// The port speaks with one peer alone: which of the homes of the session that one is; `None` with several servers.
+    /// The session's home that is the port's only peer; `None` with several servers.
     peer: Option<u32>,
 }
 
 impl Session {
-    /// Opens a session of a tenant with the server at `address` (host and TCP port), with a socket of its
-    /// own. Of a cluster several may be named, with commas between them: the session is opened with the first that
-    /// answers, and those behind it are tried after some milliseconds.
+    /// Opens a session of a tenant with the server at `address` (host and TCP port), over a separate socket. `address`
+    /// may list several servers of a cluster, separated by commas: the session opens with the first that answers, and
+    /// each further one is tried after some milliseconds.
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
@@ -110,37 +110,37 @@ impl Session {
         })
     }
 
-    /// Queues a request. Its completion carries `tag`, which may be anything below 2^62. Copies the
-    /// request; nothing is sent before [`Session::poll`] or [`Session::flush`].
+    /// Queues a copy of a request. Its completion carries `tag`, which may be anything below 2^62. Nothing is sent
+    /// before [`Session::poll`] or [`Session::flush`].
     ///
     /// # Errors
-    /// [`Error::Full`] when the window has no place: poll. [`Error::Refused`] for what no server takes.
+    /// [`Error::Full`] if the window is full: poll. [`Error::Refused`] for a request that no server accepts.
     #[inline]
     pub fn submit(&mut self, request: &Request<'_>, tag: u64) -> Result<(), Error> {
         let now_us = self.watch.queue();
         self.router.submit(now_us, tag, request, &mut self.statistics).map(drop)
     }
 
-    /// Whether [`Session::submit`] would find a place.
+    /// Returns whether the window of [`Session::submit`] has room.
     #[must_use]
     #[inline]
     pub fn can_submit(&self) -> bool {
         self.router.can_submit()
     }
 
-    /// Requests whose completion has not been delivered.
+    /// Returns the number of requests without a delivered completion.
     #[must_use]
     #[inline]
     pub fn outstanding(&self) -> usize {
         self.router.outstanding() + self.parked.len()
     }
 
-    /// Sends what is queued or due again, takes what has arrived, hands each completion to `complete` and
-    /// returns their number. Returns at once; only when the server has forgotten the session, it waits until
-    /// that is open again, for the time of a call at most.
+    /// Sends queued requests and due retransmissions, receives, passes each completion to `complete`, and returns their
+    /// number. Does not block, except that it reopens a session that the server has forgotten, for at most the time of
+    /// a call.
     ///
     /// # Errors
-    /// The port failed, or the session is lost and cannot be opened again.
+    /// The port failed, or the session is lost and cannot be reopened.
     #[inline]
     pub fn poll(&mut self, complete: &mut impl FnMut(Completion<'_>)) -> Result<usize, Error> {
         let mut completed = 0;
@@ -151,7 +151,7 @@ impl Session {
         Ok(completed)
     }
 
-    /// Sends what is queued or due again, without looking for answers.
+    /// Sends queued requests and due retransmissions, without receiving.
     ///
     /// # Errors
     /// The port failed.
@@ -160,7 +160,7 @@ impl Session {
         self.transmit(now_us)
     }
 
-    /// Sleeps until something arrives or is due, `timeout` at most. For a loop of its own around
+    /// Sleeps until a frame arrives or a timer is due, for at most `timeout`. For the caller's own loop around
     /// [`Session::poll`].
     ///
     /// # Errors
@@ -175,37 +175,37 @@ impl Session {
         self.port.wait(timeout.min(due)).map_err(|error| Error::Port { error })
     }
 
-    /// The server that the session was opened with, as it was named.
+    /// Returns the address of the server that the session was opened with, as the caller gave it.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.identity().address
     }
 
-    /// What this session has moved.
+    /// Returns the counters of this session.
     #[must_use]
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics
     }
 
-    /// Sizes that the server takes from this session.
+    /// Returns the sizes that the server accepts from this session.
     #[must_use]
     pub fn limits(&self) -> SessionLimits {
         self.router.limits()
     }
 
-    /// Requests that may be outstanding.
+    /// Returns the maximum number of outstanding requests.
     #[must_use]
     pub fn credits(&self) -> u16 {
         self.router.credits()
     }
 
-    /// The client's id, by which the session is listed and revoked.
+    /// Returns the client's id, by which the session is listed and revoked.
     #[must_use]
     pub fn client_id(&self) -> u64 {
         self.router.client_id()
     }
 
-    /// Smoothed time from sending to reply; `None` before the first sample.
+    /// Returns the smoothed time from sending to reply; `None` before the first sample.
     #[must_use]
     pub fn round_trip_us(&self) -> Option<u64> {
         self.router.home().and_then(SessionState::round_trip_us)
@@ -219,12 +219,12 @@ impl Session {
         self.router.config()
     }
 
-    /// Which of the servers has a key of a table, as far as the session knows; numbers mean something in it alone.
+    /// Returns the session's index of the server that owns a key of a table, as far as known.
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         self.router.server_of(table, key)
     }
 
-    /// Datagrams that arrived and were lost in the local queue.
+    /// Returns the number of datagrams that arrived and were lost in the local queue.
     #[must_use]
     pub fn drops(&self) -> u64 {
         self.port.drops()
@@ -256,7 +256,7 @@ impl Session {
         settled
     }
 
-    /// Goes on over UDP with servers that have ended their link. Nothing has been received.
+    /// Falls back to UDP for servers that have ended their channel. Returns 0: nothing was received.
     #[cold]
     fn leave_lost_ways(&mut self) -> usize {
         for index in 0..self.router.servers() {
@@ -266,7 +266,7 @@ impl Session {
         0
     }
 
-    /// Lets the port speak with whom it has to.
+    /// Sets the port's peer to the session's current home, or to none.
     #[inline]
     fn follow_home(&mut self) -> Result<(), Error> {
         let Some(peer) = self.peer else { return Ok(()) };
@@ -293,10 +293,10 @@ impl Session {
                 continue;
             };
             while exchange.wants_transmit(now_us) {
-                // What was put off or is made again was queued by nobody.
+                // Postponed and repeated requests were not timed by `submit`.
                 now_us = watch.exact();
                 if exchange.wants_way(now_us) {
-                    // Without one it stays with UDP.
+                    // Without a channel the session stays with UDP.
                     let _ = exchange.find_way(links, &mut **port, (now_us, Duration::ZERO));
                 }
                 fill_outbox(exchange, now_us, outbox, statistics);

@@ -1,11 +1,11 @@
-//! One session's calls: from a request to its completion, by whichever way it takes.
+//! The requests of one session, from submission to completion.
 //!
 //! ```text
 //! submit --> requester --> frames          answered: completion to the caller
 //!        \-> courier  --> stream           UseStream: the same request and sequence over the stream
-//!                                          BadToken: the session is over; open it anew
+//!                                          BadToken: the session is over; reopen it
 //! ```
-//! No sockets here but the stream: [`crate::Session`] and [`crate::SessionGroup`] move the frames.
+//! The only socket here is the stream: [`crate::Session`] and [`crate::SessionGroup`] move the frames.
 
 mod lost;
 mod second_step;
@@ -32,7 +32,7 @@ use crate::stream_worker::{Job, StreamWorker};
 use crate::transport::{Channels, SessionTransport};
 use crate::{ClientConfig, Error, NoSharedMemory, SessionStatistics};
 
-/// One session.
+/// The state of one session with one server.
 pub(crate) struct SessionState {
     identity: Identity,
     config: ClientConfig,
@@ -41,22 +41,22 @@ pub(crate) struct SessionState {
     home: SocketAddr,
     home_core: u16,
     way: SessionTransport,
-    /// How often the home has changed.
+    /// Number of times that the home has changed.
     homes: u32,
     requester: Requester,
     settings: RequesterConfig,
     courier: StreamWorker,
-    /// Requests under way on the stream.
+    /// Number of requests under way on the stream.
     on_stream: usize,
-    /// How many of them are of earlier sessions.
+    /// Number of them that belong to earlier sessions.
     orphans: usize,
-    /// Answers that ask for a second step, until the batch that brought them is through.
+    /// Replies that need a second step, until the current batch is through.
     troubles: Vec<Trouble>,
     again: VecDeque<Again>,
     /// Requests for another server.
     moved: Vec<Moved>,
     standing: Connectivity,
-    /// A lost session is opened anew here and now, by whoever polls.
+    /// A lost session is reopened synchronously, during the poll.
     is_patient: bool,
 }
 
@@ -72,7 +72,7 @@ impl SessionState {
         Ok(SessionState::over((connection, opened), identity, config, frame_bytes_max, waker))
     }
 
-    /// The exchange of a session that was opened.
+    /// Returns the state of a session that was opened.
     pub(crate) fn over(
         (connection, opened): (Connection, Opened),
         identity: Identity,
@@ -121,7 +121,7 @@ impl SessionState {
             && *bytes_max as usize > LISTING_IN_PARTS_BYTES
             && request.check().is_ok()
         {
-            // Saves the server a page that does not fit parts.
+            // Saves the server the work on a page that does not fit in parts.
             let mut body = vec![0; request.body_bytes()];
             request.encode(&mut body);
             return self.submit_to_stream((tag, journey), request.opcode(), body, statistics);
@@ -172,37 +172,37 @@ impl SessionState {
         self.courier.rest();
     }
 
-    /// Whether a request would be accepted now.
+    /// Returns whether a request would be accepted now.
     #[inline]
     pub(crate) fn can_submit(&self) -> bool {
         self.requester.can_submit()
     }
 
-    /// Requests without a completion.
+    /// Returns the number of requests without a completion.
     #[inline]
     pub(crate) fn outstanding(&self) -> usize {
         self.requester.outstanding() + self.again.len() + self.orphans
     }
 
-    /// Fills one frame; `None` when nothing is to be sent.
+    /// Fills one frame; returns `None` if there is nothing to send.
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now_us: u64, buffer: &mut [u8]) -> Option<usize> {
         self.requester.poll_transmit(now_us, self.view, buffer)
     }
 
-    /// Adds what is to be sent to a frame that others share; whether everything fitted.
+    /// Adds requests to a frame that sessions share; returns whether all fitted.
     #[inline]
     pub(crate) fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
         self.requester.poll_group(now_us, self.view, writer, buffer)
     }
 
-    /// Whether something is to be sent.
+    /// Returns whether there is something to send.
     #[inline]
     pub(crate) fn wants_transmit(&self, now_us: u64) -> bool {
         self.requester.wants_transmit(now_us)
     }
 
-    /// Takes a received frame that is this session's alone.
+    /// Processes a received frame that belongs to this session only.
     #[inline]
     pub(crate) fn on_frame(
         &mut self,
@@ -213,12 +213,12 @@ impl SessionState {
         let SessionState { requester, troubles, view, .. } = self;
         let theirs =
             requester.on_frame(now_us, frame, &mut |completion| sift(troubles, completion, complete))?;
-        // One that was overtaken takes nothing back.
+        // A reply that was overtaken does not set the view back.
         *view = theirs.max(*view);
         Ok(())
     }
 
-    /// Takes this session's group of a received frame.
+    /// Processes this session's group of a received frame.
     #[inline]
     pub(crate) fn on_group(
         &mut self,
@@ -232,13 +232,13 @@ impl SessionState {
         requester.on_group(now_us, view, group, &mut |completion| sift(troubles, completion, complete))
     }
 
-    /// Whether an answer asks for a second step.
+    /// Returns whether a reply needs a second step.
     #[inline]
     pub(crate) fn is_troubled(&self) -> bool {
         !self.troubles.is_empty()
     }
 
-    /// Whether [`SessionState::settle`] has something to do.
+    /// Returns whether [`SessionState::settle`] has something to do.
     #[inline]
     pub(crate) fn is_due(&self, now_us: u64) -> bool {
         self.requester.is_due(now_us)
@@ -247,9 +247,8 @@ impl SessionState {
             || !self.again.is_empty()
     }
 
-    /// Completes what has passed its deadline and takes every second step that is due. To be called after
-    /// each batch, if it is due. Returns at once, unless the session is lost: then it tries to open it anew for as long as
-    /// a call may take.
+    /// Completes requests past their deadline and takes every second step that is due. To be called after each batch,
+    /// if due. Does not block, unless the session is lost: then it tries to reopen it for as long as a call may take.
     #[cold]
     pub(crate) fn settle(
         &mut self,
@@ -261,14 +260,14 @@ impl SessionState {
         self.take_second_steps(statistics, complete)
     }
 
-    /// The address of the tenant's home core, as the latest reply named it.
+    /// Returns the address of the tenant's home core, as the latest reply named it.
     #[inline]
     pub(crate) fn home(&mut self) -> SocketAddr {
         self.follow_home();
         self.home
     }
 
-    /// Looks where the home is by now; returns how often it has changed.
+    /// Updates the home core; returns how often it has changed.
     #[inline]
     pub(crate) fn follow_home(&mut self) -> u32 {
         match self.requester.home_core() {
@@ -288,14 +287,14 @@ impl SessionState {
         }
     }
 
-    /// Whether [`SessionState::find_way`] is to be called before anything is sent.
+    /// Returns whether to call [`SessionState::find_way`] before sending.
     #[inline]
     pub(crate) fn wants_way(&self, now_us: u64) -> bool {
         self.way.is_due(now_us)
     }
 
-    /// Looks for a link over shared memory to the home core, and says whether there is one; without, its address stays that
-    /// of its UDP port. Waits for `patience` at most.
+    /// Attaches to the home core over shared memory; returns whether it succeeded. Otherwise its address remains that
+    /// of its UDP port. Waits for at most `patience`.
     #[cold]
     pub(crate) fn find_way(
         &mut self,
@@ -310,7 +309,7 @@ impl SessionState {
         Ok(true)
     }
 
-    /// The port has lost links: where the home's is among them, that is reached over UDP until there is another.
+    /// Falls back to UDP if the port has lost the channel to the home core, until there is another.
     #[cold]
     pub(crate) fn leave_lost_way(&mut self, port: &dyn Port) {
         if shm::is_link(self.home.ip()) && !port.is_attached(self.home) {
@@ -320,7 +319,7 @@ impl SessionState {
         }
     }
 
-    /// When something is to be done next if nothing arrives.
+    /// Returns the time of the next work if nothing arrives.
     #[inline]
     pub(crate) fn next_deadline_us(&self) -> Option<u64> {
         self.requester.next_deadline_us()
@@ -355,8 +354,7 @@ impl SessionState {
     }
 }
 
-/// A session ends with its client: one that only falls silent would hold a place among its tenant's sessions for as
-/// long as an idle one may.
+/// Ends the session at the server; otherwise it would count among its tenant's sessions until the idle limit.
 impl Drop for SessionState {
     fn drop(&mut self) {
         let leaving = AdminRequest::SessionRevoke { client_id: self.opened.client_id };
@@ -366,7 +364,7 @@ impl Drop for SessionState {
     }
 }
 
-/// Opens a session with one of these addresses (`HOST:PORT`, several with commas between them).
+/// Opens a session with one of these addresses (`HOST:PORT`, several separated by commas).
 pub(crate) fn open_any(
     addresses: &str,
     (tenant, secret): (&str, &str),

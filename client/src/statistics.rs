@@ -1,4 +1,4 @@
-//! What a session has moved so far.
+//! Counters of a session's traffic.
 
 /// Counters of a session, or of a group of sessions; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,12 +13,12 @@ pub struct SessionStatistics {
     pub bytes_sent: u64,
     /// Bytes of the datagrams received, without the headers of IP and UDP.
     pub bytes_received: u64,
-    /// Received datagrams that made no sense.
+    /// Received datagrams that could not be decoded.
     pub frames_refused: u64,
-    /// Requests that went over the stream because they, or their answers, exceed a datagram.
+    /// Requests sent over the stream because they, or their replies, exceed a datagram.
     pub stream_requests: u64,
-    /// Bytes of these requests and their answers.
+    /// Bytes of these requests and replies.
     pub stream_bytes: u64,
-    /// Times that the session was opened anew.
+    /// Number of times that the session was reopened.
     pub reopened: u64,
 }

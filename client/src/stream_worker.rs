@@ -1,9 +1,9 @@
-//! The session's stream: carries what no datagram can, and finds its way back when it breaks.
+//! The session's stream: carries messages too large for datagrams, and reconnects when it breaks.
 //!
-//! Administrative requests use it from the caller's thread. Data requests that are too large go through a
-//! thread of their own, started at the first of them, so that polling never waits for a stream; they keep
-//! their sequence, so sending one again over a new stream executes nothing twice. Administrative requests
-//! have no sequence: one that broke off is reported, never repeated, unless it only reads.
+//! The caller's thread sends administrative requests over it. Large data requests go through a separate thread, started
+//! at the first of them, so that polling never waits for a stream; they keep their sequence, so a retransmission over a
+//! new stream executes nothing twice. Administrative requests have no sequence: an interrupted one is reported and
+//! never repeated, unless it only reads.
 //!
 //! ```text
 //! poll --Job--> thread --stream--> server
@@ -22,19 +22,19 @@ use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
 
 /// A data request for the stream.
 pub(crate) struct Job {
-    /// The session it belongs to; an answer for a session that is over is not taken for the next one.
+    /// The session that sent it; the reply must not go to a later session.
     pub(crate) token: u64,
     pub(crate) tag: u64,
     pub(crate) journey: Journey,
     pub(crate) sequence: u64,
     pub(crate) first_unacknowledged: u64,
-    /// No earlier transmission was under a later one.
+    /// View of the request; no earlier transmission was under a later one.
     pub(crate) view: u64,
     pub(crate) code: u8,
     pub(crate) body: Vec<u8>,
 }
 
-/// How it ended.
+/// The outcome of a job.
 pub(crate) struct Done {
     pub(crate) job: Job,
     pub(crate) answer: Result<(Status, Vec<u8>), Error>,
@@ -58,7 +58,7 @@ impl StreamWorker {
         StreamWorker { shared: Arc::new(Shared { lane, done: Mutex::default(), waker }), jobs: None }
     }
 
-    /// Goes on with the stream of a session that was opened anew.
+    /// Replaces the stream with that of the newly opened session.
     pub(crate) fn replace(&self, lane: ReconnectingStream) {
         *self.shared.lane() = lane;
     }
@@ -68,7 +68,7 @@ impl StreamWorker {
         self.shared.lane().close();
     }
 
-    /// Hands a data request to the thread.
+    /// Sends a data request to the thread.
     pub(crate) fn send(&mut self, job: Job) {
         let jobs = self.jobs.get_or_insert_with(|| {
             let (sender, receiver) = mpsc::channel();
@@ -77,19 +77,19 @@ impl StreamWorker {
             thread::spawn(move || shared.serve(&receiver));
             sender
         });
-        // Nobody receives only when the thread panicked; the job then is as lost as its stream.
+        // The receiver is gone only if the thread panicked; the job is then lost like its stream.
         if let Err(mpsc::SendError(job)) = jobs.send(job) {
             self.jobs = None;
             self.shared.finish(job, Err(Error::SessionLost));
         }
     }
 
-    /// Takes what is done.
+    /// Returns the completed jobs.
     pub(crate) fn take_done(&self) -> Vec<Done> {
         std::mem::take(&mut self.shared.done.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes an administrative request. `repeatable` ones only read.
+    /// Makes an administrative request. `repeatable` requests only read.
     pub(crate) fn administer(
         &self,
         code: u8,
@@ -100,7 +100,7 @@ impl StreamWorker {
         self.shared.lane().administer(code, body, repeatable, timeout)
     }
 
-    /// Sends the last request, unless the thread is in the middle of one.
+    /// Sends the last request, unless the thread is busy with one.
     pub(crate) fn send_last(&self, code: u8, body: &[u8]) {
         if let Ok(mut lane) = self.shared.lane.try_lock() {
             lane.send_last(code, body);
@@ -110,8 +110,8 @@ impl StreamWorker {
 
 impl Shared {
     fn lane(&self) -> MutexGuard<'_, ReconnectingStream> {
-        // A thread that panicked left at worst a connection in the middle of a record, which answers with
-        // nonsense and is then replaced.
+        // A thread that panicked left at worst a connection in the middle of a record, which replies with nonsense and
+        // is then replaced.
         self.lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,12 +1,12 @@
-//! How frames get to a server's cores: over UDP, or over memory that is shared with a server on the same host.
+//! The transport of frames to a server's cores: UDP, or shared memory with a server on the same host.
 //!
-//! A server says over the stream where it lets clients of its own host in. Who is on another one, or does not get in there,
-//! goes on over UDP without a word, unless it has asked for shared memory alone ([`crate::Transport::Shm`]): then a session
-//! that cannot have it is not opened, and says why. A link leads to one core; what shares a port shares its links. A link that
-//! ends is taken up anew, and is UDP until then.
+//! A server announces its shared-memory listener over the stream. A client on another host, or one that fails to
+//! attach, silently uses UDP, unless it requires shared memory ([`crate::Transport::Shm`]): then its session does not
+//! open, and the error states the reason. A channel leads to one core; sessions on one port share its channels. When a
+//! channel ends, the session attaches again, and uses UDP until then.
 //!
-//! Only who opens a session waits for the server's door, and not for long: a session that is open goes by UDP while the door
-//! says nothing, and looks now and then whether it has.
+//! Only the opening of a session waits for the listener, and only briefly. An open session uses UDP until the listener
+//! replies, and checks for the reply from time to time.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -18,22 +18,22 @@ use wire::{Attach, Body, Opened, ShmEndpoint};
 
 use crate::{ClientConfig, Error, NoSharedMemory, Transport};
 
-/// How long who opens a session waits for a door; a server that has nothing else to do answers in some 100 us.
+/// Time that an opening session waits for a listener; one of an idle server replies in some 100 us.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Between two looks whether a door has answered: at first, and at most.
+/// Interval between two checks for the listener's reply, in microseconds: at first, and at most.
 const LOOK_EVERY_US: (u64, u64) = (50, 100_000);
 
-/// The links of a port, by the door and the core to which they lead.
+/// The shared-memory channels of a port, by listener and core.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     known: Vec<(PathBuf, u16, SocketAddr)>,
-    /// Knocks that have not been answered: one for each core, whatever sessions want to go there.
+    /// Pending attach requests: one per core, for all sessions that need that core.
     knocks: Vec<(PathBuf, Attach, PendingAttach)>,
 }
 
 impl Channels {
-    /// The address of a core behind `door`, over a link that there is or a new one; `None` while the door says nothing. Who
-    /// knocks waits for `patience` at most.
+    /// Returns the address of a core, over an existing channel or a new one; `None` while the listener has not replied.
+    /// A new attach request waits for at most `patience`.
     fn reach(
         &mut self,
         port: &mut dyn Port,
@@ -52,12 +52,12 @@ impl Channels {
         if let Some(index) = self.knocks.iter().position(|it| (&it.0, it.1.core) == (&path, knock.core)) {
             let (path, earlier, knocking) = self.knocks.swap_remove(index);
             let entry = port.enter(knocking, Duration::ZERO);
-            // Another session's may have failed for what that session was.
+            // Another session's request may have failed because of that session.
             if entry.is_ok() || earlier.token == knock.token {
                 return self.entered(path, earlier, entry);
             }
         }
-        // Its home has moved since.
+        // The session's home core has changed since then.
         self.knocks.retain(|(_, earlier, _)| earlier.token != knock.token);
         let at = ListenerAddress { path, user: door.user };
         let entry = port.knock(&at, &knock.encode()).and_then(|knocking| port.enter(knocking, patience));
@@ -83,13 +83,13 @@ impl Channels {
     }
 }
 
-/// The way to the home core of one session.
+/// The transport to the home core of one session.
 #[derive(Debug)]
 pub(crate) struct SessionTransport {
     door: Option<ShmEndpoint>,
-    /// When a link is to be looked for before anything is sent; never, where there is one or it was in vain.
+    /// Time of the next attempt to attach before sending; never, if attached or refused.
     due_us: u64,
-    /// Since the last look, where the door says nothing.
+    /// Interval since the last attempt, while the listener has not replied.
     gap_us: u64,
 }
 
@@ -102,19 +102,19 @@ impl SessionTransport {
         way
     }
 
-    /// The home is another one, or its link has ended.
+    /// Schedules an attempt to attach, after the home core changed or its channel ended.
     pub(crate) fn open(&mut self) {
         self.gap_us = 0;
         self.due_us = if self.door.is_some() { 0 } else { u64::MAX };
     }
 
-    /// Whether a link is to be looked for.
+    /// Returns whether an attempt to attach is due.
     #[inline]
     pub(crate) fn is_due(&self, now_us: u64) -> bool {
         self.due_us <= now_us
     }
 
-    /// The address of a core over shared memory; `None` when that may still come, and is to be looked for again.
+    /// Returns the address of a core over shared memory; `None` if it is still pending and must be asked for again.
     pub(crate) fn find(
         &mut self,
         links: &mut Channels,
@@ -133,12 +133,12 @@ impl SessionTransport {
     }
 }
 
-/// How long who opens a session waits for a door; who cannot do without, as long as for the server itself.
+/// Returns how long an opening session waits for a listener; if it requires shared memory, as long as for the server.
 pub(crate) fn patience(config: &ClientConfig) -> Duration {
     if config.transport == Transport::Shm { config.connect_timeout } else { PATIENCE }
 }
 
-/// What is to be done about a session that has just been opened and has found no shared memory, or not yet.
+/// Decides on a newly opened session that has found no shared memory, or has not found it yet.
 pub(crate) fn insist(found: Result<bool, NoSharedMemory>, config: &ClientConfig) -> Result<(), Error> {
     let found = match found {
         Ok(false) => Err(NoSharedMemory::AtTheDoor(AttachError::Unreachable(ErrorKind::TimedOut.into()))),

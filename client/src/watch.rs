@@ -1,28 +1,28 @@
-//! The time of a session, or of sessions that share a port: looked at only where it matters.
+//! The clock of a session, or of sessions that share a port, read only when necessary.
 //!
-//! A look at the clock costs as much as a look into memory that is shared with a server, and whoever waits for an answer
-//! polls all the time. So a poll looks when something is to be sent or has arrived, and after a sleep, else only each fourth:
-//! timers are late by no more than three polls, of whoever polls seldom too.
+//! Reading the clock costs as much as reading memory shared with a server, and a caller that waits for a reply polls
+//! continuously. So a poll reads it when there is something to send or received, after a sleep, and otherwise on every
+//! fourth poll: timers are late by at most three polls, for infrequent pollers too.
 
 use std::time::Instant;
 
-/// Polls without anything to do that share a look.
+/// Idle polls per reading of the clock.
 const POLLS_PER_LOOK: u8 = 4;
-/// How often a port is to look wherever answers may come from.
+/// Interval at which a port checks all sources of replies, in microseconds.
 const EVERYWHERE_EACH_US: u64 = 20;
 
-/// See the file's head.
+/// A clock that caches its latest reading.
 #[derive(Debug)]
 pub(crate) struct Watch {
     started: Instant,
     now_us: u64,
-    /// A request was queued since the latest poll: those behind it share its look.
+    /// A request was queued since the latest poll; later ones reuse its reading.
     is_queued: bool,
-    /// This poll has looked.
+    /// This poll has read the clock.
     has_looked: bool,
-    /// Polls since the latest look.
+    /// Polls since the latest reading.
     polls: u8,
-    /// When the port was last told to look everywhere.
+    /// Time when the port last checked all sources.
     everywhere_us: u64,
 }
 
@@ -32,13 +32,13 @@ impl Watch {
         Watch { started, now_us: 0, is_queued: false, has_looked: false, polls: 0, everywhere_us: 0 }
     }
 
-    /// Microseconds since the start, at the latest look.
+    /// Returns the microseconds from the start to the latest reading.
     #[inline]
     pub(crate) fn now_us(&self) -> u64 {
         self.now_us
     }
 
-    /// The time now.
+    /// Reads the clock and returns the time.
     #[inline]
     pub(crate) fn look(&mut self) -> u64 {
         self.now_us = self.started.elapsed().as_micros() as u64;
@@ -46,7 +46,7 @@ impl Watch {
         self.now_us
     }
 
-    /// The time for a request that is queued.
+    /// Returns the time for a request that is queued.
     #[inline]
     pub(crate) fn queue(&mut self) -> u64 {
         if !self.is_queued {
@@ -56,12 +56,12 @@ impl Watch {
         self.now_us
     }
 
-    /// What is queued has been taken over by somebody who does not poll.
+    /// Forgets queued requests, which a caller that does not poll has taken over.
     pub(crate) fn forget_queued(&mut self) {
         self.is_queued = false;
     }
 
-    /// The time for a poll that begins.
+    /// Returns the time for a poll that begins.
     #[inline]
     pub(crate) fn begin_poll(&mut self) -> u64 {
         self.polls += 1;
@@ -69,7 +69,7 @@ impl Watch {
         if self.has_looked { self.look() } else { self.now_us }
     }
 
-    /// The time for what this poll sends or has received.
+    /// Returns the exact time for a poll that sends or has received something.
     #[inline]
     pub(crate) fn exact(&mut self) -> u64 {
         if self.has_looked {
@@ -79,12 +79,12 @@ impl Watch {
         self.look()
     }
 
-    /// Whoever polls is about to sleep: the next poll looks.
+    /// Makes the next poll read the clock, because the caller is about to sleep.
     pub(crate) fn sleep(&mut self) {
         self.polls = POLLS_PER_LOOK - 1;
     }
 
-    /// Whether the port is to look wherever answers may come from, which it is then told.
+    /// Returns whether the port is due to check all sources of replies, and restarts the interval.
     #[inline]
     pub(crate) fn is_everywhere_due(&mut self) -> bool {
         let is_due = self.now_us >= self.everywhere_us + EVERYWHERE_EACH_US;

@@ -1,32 +1,31 @@
-//! Time of the server: microseconds since start for the data path, milliseconds since the Unix epoch for
-//! extensions and logs.
+//! The server's clock: microseconds since start for the data path, milliseconds since the Unix epoch for extensions and
+//! logs.
 //!
-//! A worker reads the clock once per round and hands the number down; nothing below it asks again. Both
-//! readings come from the kernel's page of shared time and cost some 25 ns, without a system call. Time goes on while the
-//! process is stopped and while the machine is suspended: see "Leases" in docs/notes.md.
+//! A worker reads the clock once per round and passes the value down; no lower layer reads it again. Both readings come
+//! from the kernel's shared page of time and cost some 25 ns, without a system call. Time continues while the process
+//! is stopped and while the machine is suspended: see "Leases" in docs/notes.md.
 
 use std::ops::Add;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment, as the time since the machine was started, suspended or not.
+/// A time since the machine was booted, including suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment {
     ns: u64,
 }
 
 impl Moment {
-    /// Now: `CLOCK_BOOTTIME`.
+    /// Returns the current time, from `CLOCK_BOOTTIME`.
     #[must_use]
     pub fn now() -> Self {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a live timespec of ours, which the call fills; this clock is there on every Linux that
-        // the server runs on.
+        // SAFETY: the pointer is to a live timespec of ours, which the call fills; every supported Linux has this clock.
         let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
         debug_assert_eq!(failed, 0, "the kernel has the clock");
         Self { ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
     }
 
-    /// So long after the machine was started.
+    /// Returns the moment this long after the boot.
     #[must_use]
     pub const fn after_boot(time: Duration) -> Self {
         Self { ns: time.as_nanos() as u64 }
@@ -41,48 +40,48 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// Where the time comes from. Copied freely; all copies of one clock agree.
+/// A clock. Copied freely; all copies of one clock agree.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Moment,
-    /// Time of day when the clock was made, in milliseconds since the Unix epoch.
+    /// The time of day when the clock was created, in milliseconds since the Unix epoch.
     start_ms: u64,
 }
 
 impl Clock {
-    /// A clock that begins at zero now.
+    /// Creates a clock that begins at zero now.
     #[must_use]
     pub fn new() -> Self {
         Self { start: Moment::now(), start_ms: wall_ms() }
     }
 
-    /// Microseconds since the clock was made; never goes back.
+    /// Returns microseconds since the clock was created; never goes back.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         self.us_at(Moment::now())
     }
 
-    /// Microseconds from when the clock was made to a moment; 0 where that is earlier.
+    /// Returns microseconds from the clock's creation to a moment; 0 if that is earlier.
     #[must_use]
     pub const fn us_at(&self, moment: Moment) -> u64 {
         moment.ns.saturating_sub(self.start.ns) / 1_000
     }
 
-    /// Milliseconds since the Unix epoch, as the machine believes; 0 when it believes to be before.
+    /// Returns milliseconds since the Unix epoch by the machine's clock; 0 for a time before it.
     #[must_use]
     pub fn wall_ms(&self) -> u64 {
         wall_ms()
     }
 
-    /// Milliseconds since the Unix epoch by which objects expire, at `now_us` of this clock: the time of day when the
-    /// clock was made and what has passed since. Whoever sets the machine's clock ends no object early.
+    /// Returns milliseconds since the Unix epoch for the expiry of objects, at `now_us` of this clock: the time of day
+    /// at the clock's creation plus the elapsed time. So setting the machine's clock expires no object early.
     #[must_use]
     pub const fn steady_ms(&self, now_us: u64) -> u64 {
         self.start_ms + now_us / 1000
     }
 }
 
-/// The time of day of a round that has looked at the clock anyway: it is read anew when a millisecond has passed.
+/// The time of day for a round that has already read the clock, read again when a millisecond has passed.
 #[derive(Debug, Default)]
 pub struct WallTime {
     wall_ms: u64,
@@ -91,7 +90,7 @@ pub struct WallTime {
 }
 
 impl WallTime {
-    /// [`Clock::wall_ms`] as it was at most 1 ms before `now_us` of `clock`.
+    /// Returns [`Clock::wall_ms`] as it was at most 1 ms before `now_us` of `clock`.
     #[inline]
     pub fn at(&mut self, clock: &Clock, now_us: u64) -> u64 {
         if self.wall_ms == 0 || now_us >= self.read_us + 1_000 {

@@ -1,6 +1,6 @@
-//! What the servers of a cluster agree on: [`metadata`], the rules, over [`records`], where it is kept, and which of
-//! them are there; how what they have goes from one to another ([`migration`]), over streams
-//! that both ends have proved themselves on ([`peer`]). With one server that is a file in its data directory.
+//! The shared state of a cluster: [`metadata`], the rules, over [`records`], the storage; which servers are present;
+//! and the [`migration`] of tablets between servers, over mutually authenticated streams ([`peer`]). A single server
+//! keeps its records in a file in its data directory.
 
 pub mod coordinator;
 mod fields;

@@ -1,7 +1,7 @@
-//! The configuration of a server: read once, checked once, plain values below.
+//! The configuration of a server: read once, checked once, plain values afterwards.
 //!
-//! `main` fills a [`Config`] from the command line, tests fill one by hand; [`Config::check`] refuses what
-//! cannot work and says why. Nobody below boot looks at arguments or the environment.
+//! `main` builds a [`Config`] from the command line, tests build one directly. [`Config::check`] rejects impossible
+//! combinations and states the reason. Code below boot never reads arguments or the environment.
 
 mod dpdk;
 mod metadata_place;
@@ -21,69 +21,70 @@ use crate::limits::{
     STREAMS_RESERVE, TENANT_STREAMS_MAX, THREADS_BESIDE_STREAMS,
 };
 
-/// What a server is started with.
+/// The settings that a server starts with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where streams are accepted. Core `i` listens for frames on the UDP port of the same number plus
-    /// `i`; with port 0 the kernel chooses all of them.
+    /// Address of the stream listener. Core `i` receives frames on the UDP port with the same number plus `i`; with
+    /// port 0 the kernel chooses all ports.
     pub listen: SocketAddr,
-    /// Where others reach that address, if not there; port 0 for its port.
+    /// Address at which others reach the listener, if it differs; port 0 means the listener's port.
     pub advertise: Option<SocketAddr>,
-    /// Where metrics are shown over HTTP, if anywhere.
+    /// Address of the HTTP server for metrics, if any.
     pub metrics: Option<SocketAddr>,
-    /// Worker threads.
+    /// Number of worker threads.
     pub cores: usize,
-    /// CPUs that the workers are pinned to, one each, or none.
+    /// CPUs to pin the workers to, one each; empty for no pinning.
     pub pin: Vec<usize>,
     /// Memory of the store, in bytes.
     pub memory_bytes: usize,
-    /// Bytes of a segment.
+    /// Size of a segment, in bytes.
     pub segment_bytes: usize,
-    /// Whether to ask the kernel for pages of 2 MiB.
+    /// Requests 2 MiB pages from the kernel.
     pub huge_pages: bool,
-    /// Whether memory is backed by the kernel at the start, beside the workers, and not at its first use.
+    /// Has the kernel back the memory at the start, beside the workers, and not at first use.
     pub populate: bool,
-    /// Where the administrator's secret and compiled extensions are kept, and the metadata if it is in a file.
+    /// Directory of the administrator's secret, compiled extensions, and file-based metadata.
     pub data_directory: PathBuf,
-    /// Whether clients of this host get in over shared memory, and where.
+    /// The shared-memory listener for clients on this host.
     pub shm: SharedMemory,
-    /// Where the metadata is.
+    /// Place of the metadata.
     pub metadata: MetadataPlace,
-    /// The device that moves frames, if that is not the kernel.
+    /// The device that moves frames instead of the kernel, if any.
     pub dpdk: Option<DpdkSettings>,
-    /// What a worker does when there is nothing to do.
+    /// An idle worker's strategy.
     pub idle: IdleStrategy,
-    /// How many streams of clients there may be.
+    /// Limits on clients' streams.
     pub streams: StreamLimits,
-    /// Whether invocations are preempted, take turns by share and are accounted for. Only measurements of what
-    /// that costs go without.
+    /// Preempts invocations, schedules them by share and accounts for them. Only measurements of the cost of isolation
+    /// turn this off.
     pub isolation: bool,
 }
 
-/// Where clients of the server's own host get in over shared memory: at a Unix socket. Whoever can reach it may knock there.
+/// The shared-memory listener for clients on the server's host: a Unix socket. Every process that can reach it may try
+/// to attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedMemory {
-    /// Nowhere.
+    /// No listener.
     Off,
-    /// In the data directory, which the server's user alone can reach; nowhere if that cannot be.
+    /// A socket in the data directory, which only the server's user can reach; none if that fails.
     InDataDirectory,
-    /// At this path.
+    /// A socket at this path.
     At(PathBuf),
 }
 
-/// How many streams there may be at a time, and for whom.
+/// Limits on concurrent streams, in total and per tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// All together.
+    /// All streams together.
     pub places: usize,
-    /// Those of one tenant.
+    /// The streams of one tenant.
     pub of_tenant: usize,
-    /// What tenants together leave to operators.
+    /// Streams that tenants together leave to operators.
     pub reserve: usize,
 }
 
 impl SharedMemory {
-    /// Descriptors that a server of so many cores needs for it.
+    /// Returns the number of descriptors that shared memory needs with this many cores.
     #[must_use]
     pub fn descriptors(&self, cores: usize) -> usize {
         if *self == Self::Off { 0 } else { cores * DESCRIPTORS_OF_LINKS }
@@ -97,7 +98,7 @@ impl Default for StreamLimits {
 }
 
 impl StreamLimits {
-    /// Descriptors that a server of so many cores needs for these and for everything else.
+    /// Returns the number of descriptors that a server with this many cores needs, for streams and everything else.
     #[must_use]
     pub const fn descriptors(&self, cores: usize) -> usize {
         DESCRIPTORS_BESIDE_STREAMS
@@ -105,14 +106,14 @@ impl StreamLimits {
             + (self.places + STREAMS_LEAVING_MAX) * DESCRIPTORS_PER_STREAM
     }
 
-    /// Threads that a server of so many cores needs for these and for everything else.
+    /// Returns the number of threads that a server with this many cores needs, for streams and everything else.
     #[must_use]
     pub const fn threads(&self, cores: usize) -> usize {
         THREADS_BESIDE_STREAMS + cores + self.places + STREAMS_LEAVING_MAX
     }
 
-    /// As many of these as a server of so many cores can have with so many descriptors and threads; a tenant gets the
-    /// same part of fewer.
+    /// Reduces the limits to what a server with these descriptors, threads and cores can support; a tenant keeps its
+    /// proportion.
     #[must_use]
     pub fn within(self, descriptors: usize, threads: usize, cores: usize) -> Self {
         let none = Self { places: 0, ..self };
@@ -125,7 +126,7 @@ impl StreamLimits {
         Self { places, of_tenant, reserve: self.reserve.min(places / 4) }
     }
 
-    /// Whether a tenant and an operator get in beside each other.
+    /// Returns whether one tenant and the operators have room at the same time.
     #[must_use]
     pub const fn leave_room(&self) -> bool {
         self.of_tenant > 0 && self.reserve > 0 && self.of_tenant + self.reserve <= self.places
@@ -145,7 +146,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// A server on loopback with one core, 1 GiB, and ports that the kernel chooses.
+    /// Returns a server on loopback with one core, 1 GiB, and ports that the kernel chooses.
     #[must_use]
     pub fn new(data_directory: PathBuf) -> Self {
         Self {
@@ -168,10 +169,10 @@ impl Config {
         }
     }
 
-    /// Whether a server can be started with this.
+    /// Checks that a server can start with this configuration.
     ///
     /// # Errors
-    /// Says what is wrong, for people.
+    /// A description of the problem, for people.
     pub fn check(&self) -> Result<(), ConfigError> {
         let refuse = |text: String| Err(ConfigError(text));
         if !(1..=CORES_MAX).contains(&self.cores) {
@@ -205,7 +206,7 @@ impl Config {
         Ok(())
     }
 
-    /// The store of such a server, which has further cores where it moves tablets.
+    /// Returns the configuration of the store; a server that moves tablets has additional store cores.
     #[must_use]
     pub fn store(&self, moves_tablets: bool) -> store::Config {
         store::Config {
@@ -216,7 +217,7 @@ impl Config {
         }
     }
 
-    /// The UDP address of core `index`.
+    /// Returns the UDP address of core `index`.
     #[must_use]
     pub fn frame_address(&self, index: usize) -> SocketAddr {
         let mut address = self.listen;
@@ -227,10 +228,10 @@ impl Config {
     }
 }
 
-/// A number of bytes as people write it: `4096`, `64KiB`, `512M`, `1GiB`, `2g`.
+/// Parses a number of bytes: `4096`, `64KiB`, `512M`, `1GiB`, `2g`.
 ///
 /// # Errors
-/// Says what is wrong.
+/// A description of the problem.
 pub fn parse_bytes(text: &str) -> Result<usize, ConfigError> {
     let refuse = || ConfigError(format!("`{text}` is not a number of bytes such as 4096, 64KiB or 1GiB"));
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
@@ -246,17 +247,17 @@ pub fn parse_bytes(text: &str) -> Result<usize, ConfigError> {
     number.checked_mul(1 << shift).ok_or_else(refuse)
 }
 
-/// A number of bytes as [`parse_bytes`] reads it.
+/// Formats a number of bytes so that [`parse_bytes`] reads it.
 fn text_of_bytes(bytes: usize) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let whole = units.into_iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
     whole.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
 }
 
-/// A list of CPUs as people write it: `0`, `0,2`, `4-7`.
+/// Parses a list of CPUs: `0`, `0,2`, `4-7`.
 ///
 /// # Errors
-/// Says what is wrong.
+/// A description of the problem.
 pub fn parse_cpus(text: &str) -> Result<Vec<usize>, ConfigError> {
     let refuse = || ConfigError(format!("`{text}` is not a list of CPUs such as 0,2 or 4-7"));
     let mut cpus = Vec::new();

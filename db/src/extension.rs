@@ -1,22 +1,22 @@
-//! Extensions: functions of tenants, compiled from their source, loaded into the server, run beside the data.
+//! Extensions: functions of tenants, compiled from source and run inside the server beside the data.
 //!
 //! ```text
-//!   registry    source -> artefact (crate builder) -> library (native) -> Extension     control threads
-//!   lineup      the versions of an extension, and which of them a request gets          workers
-//!   invocation  start, poll on a stack of its own, commit or forget, answer             workers
-//!     access      what a running invocation may reach: tables, write set, spending
-//!     allowance   what it may use, by the limits of its tenant
-//!     host        the calls that an extension makes into the server
-//!     services    its allocator, and the way out of a panic
-//!     room        its memory
-//!   steadiness  how closely the polls of a version are watched
-//!   measures    how invocations of a version ended, and how long they ran               both
-//!   trace       what happened to single invocations, while somebody reads it             both
+//!   registry            source -> artefact (crate builder) -> library (native) -> Extension    control threads
+//!   active_versions     the versions of an extension, and the choice of one per request        workers
+//!   invocation          start, poll on a stack of its own, commit or discard, reply            workers
+//!     access            the reach of a running invocation: tables, write set, usage
+//!     allowance         its limits, taken from its tenant's account
+//!     host              the calls from an extension into the server
+//!     services          its allocator, and the exit from a panic
+//!     invocation_memory its memory
+//!   preemption_backoff  how closely the polls of a version are watched
+//!   version_metrics     outcomes and run times of a version's invocations                      both
+//!   trace               events of single invocations, recorded while a client reads them       both
 //! ```
 //!
-//! An [`Extension`] is immutable and shared. A new version is another one; invocations that run keep theirs, and
-//! earlier versions stay for as long as they are kept.
-//! The library is unloaded when the last reference goes, which the registry sees to (see [`registry`]).
+//! An [`Extension`] is immutable and shared. A new version is another value; running invocations keep theirs, and
+//! earlier versions stay as long as they are kept. The library is unloaded after the last reference is dropped, which
+//! [`registry`] ensures.
 
 pub mod access;
 pub mod active_versions;
@@ -48,62 +48,62 @@ use native::Library;
 use preemption_backoff::PreemptionBackoff;
 use version_metrics::VersionMetrics;
 
-/// What a function may do.
+/// The access that a function declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallMode {
-    /// Reads alone; is not recorded for exactly-once.
+    /// Only reads; is not recorded for exactly-once.
     Read,
-    /// Reads and writes; its writes are applied together when it ends well.
+    /// Reads and writes; the writes are applied together when the function succeeds.
     Write,
 }
 
 /// A function that can be invoked.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Its name in the source.
+    /// The function's name in the source.
     pub name: Box<str>,
     /// [`wire::function_hash`] of the name.
     pub hash: u32,
-    /// What it may do.
+    /// The access that it declares.
     pub mode: CallMode,
-    /// Its entry in the library.
+    /// The function's entry point in the library.
     pub(crate) run: native::Run,
 }
 
-/// One version of an extension, loaded. What every invocation reads lies on the first cache line.
+/// One loaded version of an extension. The first cache line holds the fields that every invocation reads.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Extension {
-    /// Who pays: the account of the tenant.
+    /// The tenant's account, which is charged.
     pub account: Arc<Account>,
-    /// What its invocations came to.
+    /// The metrics of this version's invocations.
     pub measures: Arc<VersionMetrics>,
     functions: Arc<[Function]>,
     steadiness: PreemptionBackoff,
-    /// Who may invoke it, and whose tables it reaches: the owner, or a tenant to whom it is granted.
+    /// The tenant that may invoke it and whose tables it reaches: the owner, or a tenant with a grant.
     pub tenant: TenantId,
-    /// Number of (tenant, name); all versions share it.
+    /// The number of (tenant, name); all versions share it.
     pub id: u32,
-    /// Counts the installations, from 1.
+    /// The installation count, from 1.
     pub version: u32,
     retired: AtomicBool,
-    /// Where its log lines go: the tenant's.
+    /// The tenant's log, which receives its log lines.
     pub log: Arc<ExtensionLog>,
-    /// Unique among the extensions of the tenant; of a granted one `owner/name`.
+    /// The name, unique among the tenant's extensions; `owner/name` for a granted one.
     pub name: Box<str>,
     library: Arc<Library>,
 }
 
 const _: () = assert!(std::mem::offset_of!(Extension, log) <= 64);
 
-/// Lines of a function's code that are asked for ahead; the processor goes on by itself.
+/// Cache lines of a function's code to prefetch; the processor prefetches the rest.
 const CODE_LINES_AHEAD: usize = 8;
 
-/// How often any extension was retired: a worker that sees it change looks through what it keeps.
+/// Counts retirements of all extensions; a worker that sees a change checks the extensions that it keeps.
 static RETIREMENTS: AtomicU64 = AtomicU64::new(0);
 
 impl Extension {
-    /// A version of an extension over a loaded library.
+    /// Creates a version of an extension over a loaded library.
     #[must_use]
     pub fn new(
         id: u32,
@@ -119,41 +119,41 @@ impl Extension {
         Self { account, measures, functions, steadiness, tenant, id, version, retired, log, name, library }
     }
 
-    /// The same version for another tenant, to whom it is granted: it reaches that tenant's tables and logs to
-    /// it, under a number and a name of its own. What its invocations come to is counted for both together.
+    /// Returns the same version for another tenant that has a grant. It reaches that tenant's tables and writes to that
+    /// tenant's log, under its own number and name. The metrics count both tenants together.
     #[must_use]
     pub fn granted(&self, id: u32, account: Arc<Account>, name: &str, log: Arc<ExtensionLog>) -> Self {
         let measures = Arc::clone(&self.measures);
         Self { measures, ..Self::new(id, account, name, self.version, Arc::clone(&self.library), log) }
     }
 
-    /// The functions in the order of the source.
+    /// Returns the functions in the order of the source.
     #[inline]
     #[must_use]
     pub fn functions(&self) -> &[Function] {
         &self.functions
     }
 
-    /// The line of the function's doc comment that says what it takes, `Arguments: ..`; empty when there is none.
+    /// Returns the `Arguments: ..` line of the function's doc comment, or "" if there is none.
     #[must_use]
     pub fn arguments(&self, function: usize) -> &str {
         self.library.arguments(function)
     }
 
-    /// The index of the function of this [`wire::function_hash`].
+    /// Returns the index of the function with this [`wire::function_hash`].
     #[inline]
     #[must_use]
     pub fn function(&self, hash: u32) -> Option<usize> {
         self.functions().iter().position(|function| function.hash == hash)
     }
 
-    /// Asks for what every invocation reads of it.
+    /// Prefetches the fields that every invocation reads.
     #[inline]
     pub fn prefetch(&self) {
         prefetch_value(&self.account);
     }
 
-    /// Asks for what its pointers lead to; wants itself in the cache.
+    /// Prefetches the targets of its pointers; expects the extension itself in the cache.
     #[inline]
     pub fn prefetch_behind(&self, worker: usize) {
         if let Some(function) = self.functions.first() {
@@ -162,7 +162,7 @@ impl Extension {
         self.measures.prefetch_place(worker);
     }
 
-    /// Asks for what those lead to, and for the code of a function.
+    /// Prefetches the next level of pointers and a function's code.
     #[inline]
     pub fn prefetch_last(&self, worker: usize, function: u32) {
         self.measures.prefetch(worker);
@@ -171,39 +171,38 @@ impl Extension {
         }
     }
 
-    /// How many slices ahead of its polls the preemption timer is to be kept: few until it has shown that they
-    /// are short.
+    /// Returns how many slices ahead of its polls to keep the preemption timer: few until its polls have proved short.
     #[inline]
     #[must_use]
     pub fn slices_ahead(&self) -> u64 {
         if self.steadiness.is_steady() { STEADY_SLICES } else { 1 }
     }
 
-    /// A poll ended within its slice.
+    /// Records a poll that ended within its slice.
     #[inline]
     pub fn note_short_poll(&self, now_us: u64) {
         self.steadiness.note_short_poll(now_us);
     }
 
-    /// A poll used up its slice, and so many in all before it was noticed: the next ones are watched closely.
+    /// Records a poll that used up its slice and ran `slices` slices before detection; watches the next polls closely.
     pub fn note_overrun(&self, now_us: u64, slices: u64) {
         self.steadiness.note_overrun(now_us, slices);
     }
 
-    /// Marks this version as kept no longer: workers let go of what they keep of it.
+    /// Marks this version as no longer kept, so that workers drop their references to it.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
         RETIREMENTS.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether it is kept no longer.
+    /// Returns whether this version was retired.
     #[must_use]
     pub fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
     }
 }
 
-/// How often any extension of the process was retired.
+/// Returns the number of retirements in this process.
 #[inline]
 #[must_use]
 pub fn retirements() -> u64 {

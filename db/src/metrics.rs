@@ -1,9 +1,8 @@
-//! Counters of one worker, each written by that worker alone and read by anybody.
+//! Counters of one worker, each written only by that worker and read by any thread.
 //!
-//! A counter is a relaxed atomic with one writer, so counting is a load, an addition and a store without a
-//! bus lock; the counters of two workers never share a cache line. Sums over the workers may miss what
-//! happens meanwhile, never what happened before. The control plane adds them up for statistics and shows them
-//! on the metrics port.
+//! A counter is a relaxed atomic with one writer, so counting is a load, an addition and a store without a bus lock;
+//! the counters of two workers never share a cache line. Sums over the workers may miss concurrent events, never
+//! earlier ones. The control plane sums them for statistics and shows them on the metrics port.
 
 mod waits;
 
@@ -11,7 +10,7 @@ pub use waits::Waits;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An enum of what is counted, each variant with its name in statistics and its comment as a sentence for people.
+/// Declares an enum of counters, each with its name in statistics and its comment as help text.
 macro_rules! counted {
     (#[doc = $what:literal] $kind:ident: $($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
         #[doc = $what]
@@ -19,16 +18,16 @@ macro_rules! counted {
         pub enum $kind { $($(#[doc = $doc])+ $variant,)* }
 
         impl $kind {
-            /// All of them in the order of their declaration.
+            /// All variants in the order of their declaration.
             pub const ALL: &'static [$kind] = &[$($kind::$variant,)*];
 
-            /// The name under which statistics show it.
+            /// Returns the name in statistics.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $($kind::$variant => $name,)* }
             }
 
-            /// One sentence for people.
+            /// Returns the help text, one sentence.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $($kind::$variant => concat!($($doc),+).trim_ascii(),)* }
@@ -38,34 +37,34 @@ macro_rules! counted {
 }
 pub(crate) use counted;
 
-/// Adds to a counter that this thread alone writes: no bus lock.
+/// Adds to a counter that only this thread writes, without a bus lock.
 #[inline]
 pub fn add_alone(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
 }
 
 counted! {
-    /// What a worker counts.
+    /// A counter of a worker.
     Counter:
     /// Frames that arrived.
     FramesReceived = "frames_received",
-    /// Frames that were taken from the port of another worker.
+    /// Frames taken from the port of another worker.
     FramesStolen = "frames_stolen",
-    /// Frames that the kernel or the port lost before the worker could take them.
+    /// Frames lost by the kernel or the port before the worker could take them.
     FramesDropped = "frames_dropped",
-    /// Frames that were handed to the port.
+    /// Frames passed to the port.
     FramesSent = "frames_sent",
-    /// Frames with a wrong head, or with groups or messages that do not add up.
+    /// Frames with a wrong head, or with inconsistent groups or messages.
     FramesMalformed = "frames_malformed",
-    /// Groups whose token belongs to no session and, as far as is remembered, never did.
+    /// Groups whose token belongs to no session and, as far as remembered, never did.
     GroupsUnauthenticated = "groups_unauthenticated",
-    /// Groups whose token is that of a session which has ended.
+    /// Groups whose token belongs to a session that has ended.
     GroupsOfEndedSessions = "groups_of_ended_sessions",
-    /// Groups of both kinds that got no answer, since their source asked too often.
+    /// Groups of both kinds without a reply, because their source exceeded its rate.
     GroupsUnanswered = "groups_unanswered",
     /// Payload bytes that arrived in frames.
     BytesReceived = "bytes_received",
-    /// Payload bytes that were sent in frames.
+    /// Payload bytes sent in frames.
     BytesSent = "bytes_sent",
     /// Requests of sessions, over frames and streams.
     Requests = "requests",
@@ -89,83 +88,83 @@ counted! {
     Scans = "scans",
     /// Steps of verifications.
     Verifies = "verifies",
-    /// Corrupted objects that enumerations and verifications met.
+    /// Corrupted objects found by enumerations and verifications.
     ObjectsCorrupted = "objects_corrupted",
-    /// Invocations that were started.
+    /// Started invocations.
     Invocations = "invocations",
-    /// Invocations that another worker had accepted and this one ran.
+    /// Invocations accepted by another worker and run by this one.
     InvocationsStolen = "invocations_stolen",
-    /// Invocations that ended well.
+    /// Invocations that succeeded.
     InvocationsSucceeded = "invocations_succeeded",
-    /// Invocations that answered an error of their own.
+    /// Invocations that returned an error of their own.
     InvocationsFailed = "invocations_failed",
     /// Invocations that panicked.
     InvocationsPanicked = "invocations_panicked",
     /// Invocations that used up their memory or their stack.
     InvocationsOutOfMemory = "invocations_out_of_memory",
-    /// Invocations that were ended for another reason.
+    /// Invocations ended for another reason.
     InvocationsKilled = "invocations_killed",
-    /// Times that an invocation had used up its slice and was parked.
+    /// Times that an invocation used up its slice and was parked.
     Preemptions = "preemptions",
-    /// Invocations that used up their time on the processor.
+    /// Invocations that used up their processor time.
     KilledCpu = "killed_cpu",
-    /// Invocations that grew too old.
+    /// Invocations that exceeded their maximum age.
     KilledWall = "killed_wall",
     /// Invocations that yielded too often.
     KilledYields = "killed_yields",
-    /// Invocations that found too many others parked.
+    /// Invocations ended because too many were parked.
     KilledParked = "killed_parked",
-    /// Invocations that would have held more memory while they wait than their tenant may.
+    /// Invocations that would have held more memory than their tenant may while waiting.
     KilledHeld = "killed_held",
-    /// Time of turns of invocations: polls, commits and answers.
+    /// Time of turns of invocations: polls, commits and replies.
     InvocationCycles = "invocation_cycles",
-    /// Commits of invocations that were tried again after a conflict.
+    /// Commits of invocations retried after a conflict.
     CommitConflicts = "commit_conflicts",
-    /// Mutations that were answered from their stored reply.
+    /// Mutations answered from their stored reply.
     Replayed = "replayed",
     /// Duplicates that arrived while their original was executing.
     DuplicatesInFlight = "duplicates_in_flight",
     /// Requests below the exactly-once window.
     Expired = "expired",
-    /// Requests that were refused with a typed status.
+    /// Requests refused with a typed status.
     Refused = "refused",
-    /// Requests that were told to come again.
+    /// Requests answered with a retry.
     Retries = "retries",
-    /// Messages beyond those that a batch may bring of one session or tenant, that were not read.
+    /// Unread messages beyond the number that a batch may bring of one session or tenant.
     MessagesDropped = "messages_dropped",
-    /// Requests that a limit of their tenant held off.
+    /// Requests refused temporarily by a limit of their tenant.
     Throttled = "throttled",
-    /// Requests that had to wait for objects which had still to arrive.
+    /// Requests that waited for objects in transit.
     RequestsParked = "requests_parked",
-    /// Times that an invocation had to wait for an object which had still to arrive.
+    /// Times that an invocation waited for an object in transit.
     InvocationsLacking = "invocations_lacking",
     /// Objects that invocations read at other servers.
     RemoteReads = "remote_reads",
     /// Bytes of the keys and values of those.
     RemoteReadBytes = "remote_read_bytes",
-    /// Reads at other servers that were refused, since the tenant is `local_only` or too many were under way.
+    /// Reads at other servers refused because the tenant is `local_only` or too many were in flight.
     RemoteReadsRefused = "remote_reads_refused",
-    /// Reads at other servers that nobody answered in time.
+    /// Reads at other servers without an answer in time.
     RemoteReadsUnanswered = "remote_reads_unanswered",
-    /// Times that an invocation had to wait for another server.
+    /// Times that an invocation waited for another server.
     InvocationsAsking = "invocations_asking",
-    /// Reads that were answered to invocations of other servers, found or not.
+    /// Reads answered to invocations of other servers, found or not.
     RemoteReadsServed = "remote_reads_served",
     /// Bytes of the values of those.
     RemoteReadBytesServed = "remote_read_bytes_served",
-    /// Requests that were told to come again, since too many wait.
+    /// Requests answered with a retry because too many wait.
     RequestsNotParked = "requests_not_parked",
-    /// Requests that were told to come again, since they had waited for too long.
+    /// Requests answered with a retry because they had waited too long.
     RequestsOverdue = "requests_overdue",
     /// Replies that did not fit a frame.
     UseStream = "use_stream",
-    /// Replies that went in parts, in several datagrams.
+    /// Replies sent in parts, in several datagrams.
     RepliesInParts = "replies_in_parts",
-    /// Changes of the catalog that were applied.
+    /// Applied changes of the catalog.
     Changes = "changes",
-    /// Tenants whose home moved away from the worker. Counted by the housekeeping thread alone.
+    /// Tenants whose home moved away from the worker. Counted by the housekeeping thread only.
     HomesMoved = "homes_moved",
-    /// Time in rounds that had something to do, in microseconds.
+    /// Time in rounds with work, in microseconds.
     BusyUs = "busy_us",
     /// Times that the worker went to sleep.
     Sleeps = "sleeps",
@@ -180,37 +179,37 @@ pub struct WorkerMetrics {
 }
 
 impl WorkerMetrics {
-    /// All counters at zero.
+    /// Creates counters at zero.
     #[must_use]
     pub fn new() -> Self {
         Self { values: [const { AtomicU64::new(0) }; Counter::ALL.len()], waits: Waits::new() }
     }
 
-    /// Adds `amount`. Called by the owning worker alone.
+    /// Adds `amount`. Called by the owning worker only.
     #[inline]
     pub fn add(&self, counter: Counter, amount: u64) {
         add_alone(&self.values[counter as usize], amount);
     }
 
-    /// Adds one. Called by the owning worker alone.
+    /// Adds one. Called by the owning worker only.
     #[inline]
     pub fn count(&self, counter: Counter) {
         self.add(counter, 1);
     }
 
-    /// Sets what is counted elsewhere. Called by the owning worker alone.
+    /// Sets a value that is counted elsewhere. Called by the owning worker only.
     #[inline]
     pub fn set(&self, counter: Counter, value: u64) {
         self.values[counter as usize].store(value, Ordering::Relaxed);
     }
 
-    /// What waits for objects, and for how long.
+    /// Returns the number and durations of waits for objects.
     #[must_use]
     pub fn waits(&self) -> &Waits {
         &self.waits
     }
 
-    /// The value now.
+    /// Returns the current value.
     #[must_use]
     pub fn value(&self, counter: Counter) -> u64 {
         self.values[counter as usize].load(Ordering::Relaxed)
@@ -223,7 +222,7 @@ impl Default for WorkerMetrics {
     }
 }
 
-/// The sum of one counter over several workers.
+/// Returns the sum of one counter over several workers.
 #[must_use]
 pub fn total<'a>(workers: impl IntoIterator<Item = &'a WorkerMetrics>, counter: Counter) -> u64 {
     workers.into_iter().map(|worker| worker.value(counter)).sum()

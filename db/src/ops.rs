@@ -1,8 +1,8 @@
-//! The waist: everything that reads or writes objects for a tenant goes through here.
+//! The operations on objects: every read or write for a tenant goes through here.
 //!
-//! The dispatcher and an extension's host calls use the same operations, so what is checked (whose table it
-//! is; later: quotas, views, durability) is checked in one place, and errors of the store become statuses
-//! in one place. Operations run on the worker's thread under its epoch pin and never block.
+//! The dispatcher and an extension's host calls use the same operations, so each check (today the owner of the table;
+//! later quotas, views, durability) stands in one place, and so does the mapping from errors of the store to statuses.
+//! Operations run on the worker's thread under its epoch pin and never block.
 
 pub mod enumerate;
 pub mod read;
@@ -15,18 +15,18 @@ use crate::metrics::WorkerMetrics;
 use crate::tablet::Tables;
 use remote::RemoteReads;
 
-/// What a worker lends to whatever runs on it, for one round of its loop.
+/// The environment that a worker lends to its code for one round of its loop.
 #[derive(Clone, Copy)]
 pub struct WorkerEnvironment<'w> {
-    /// The worker's handle of the store: to hold and release pins.
+    /// The worker's handle of the store, which holds and releases pins.
     pub core: &'w store::Core,
     /// The pin of this round.
     pub pin: &'w store::Pinned<'w>,
-    /// The tables that this worker knows.
+    /// The tables known to this worker.
     pub tables: &'w Tables,
     /// The worker's counters.
     pub metrics: &'w WorkerMetrics,
-    /// Where to ask for what other servers have; nothing where this server is alone.
+    /// The queue of reads at other servers; `None` if this server is alone.
     pub remote: Option<&'w RemoteReads>,
     /// Monotonic time of this round, in microseconds.
     pub now_us: u64,

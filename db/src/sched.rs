@@ -1,9 +1,9 @@
-//! How a worker runs code that it does not trust: stacks, arenas, and the ways off a stack.
+//! Execution of untrusted code on a worker: stacks, arenas, and the ways to leave a stack.
 //!
-//! A worker has its own stack and lends another one, with a guard below it, to the extension that it
-//! polls. The extension comes back by returning, or it is left: by [`running::leave`] (panic, out of
-//! memory, too little stack for a host call) or by the fault handler (stack overflow). Leaving runs no
-//! destructor and unwinds nothing: what the extension owned lies in an arena that is dropped as a whole.
+//! A worker has its own stack and lends another one, with a guard below it, to the extension that it polls. The
+//! extension returns, or its stack is left: by [`running::leave`] (panic, out of memory, too little stack for a host
+//! call) or by the fault handler (stack overflow). Leaving runs no destructor and unwinds nothing: the extension's data
+//! lies in an arena that is dropped as a whole.
 //!
 //! ```text
 //!   worker's stack          extension's stack (mapped once, pooled)
@@ -13,9 +13,9 @@
 //!   └────────────┘          └──────────────────────────────────────────────┴─────────┘
 //! ```
 //!
-//! Or it is parked: the timer's signal finds its slice over ([`preempt`]) and goes back to the worker with
-//! everything left on the stack, to be resumed on the same thread or forgotten. [`watchdog`] looks whether
-//! workers come back at all. Nothing here knows what an extension is; `extension::invocation` does.
+//! Or the stack is parked: the timer's signal finds the slice over ([`preempt`]) and returns to the worker with
+//! everything left on the stack, which is later resumed on the same thread or discarded. [`watchdog`] checks that
+//! workers return at all. This module is independent of extensions; `extension::invocation` connects the two.
 
 pub mod arena;
 pub mod cycles;

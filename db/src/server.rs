@@ -1,17 +1,23 @@
-//! The server's threads and how requests reach them.
+//! The server's threads, and the path of requests to them.
 //!
-//! Workers, one per core: [`worker`] loops over [`dispatch`], which asks for memory [`ahead`], runs
-//! [`native`] requests and starts [`invocation`]s; replies go into [`outgoing`] frames. Control threads: [`listening`] accepts streams,
-//! as many as [`streams`] has places for, each served by [`connection`], which opens sessions ([`opening`]), administers ([`administration`]) and
-//! hands data requests to workers ([`stream_request`]). What control threads decide reaches the workers as
-//! [`change`]s to their [`catalog`]; what tenants let each other do is a [`grant`], what of its tables the server owns
-//! changes with its [`view`] ([`ownership`]), and until when it may serve that is its [`fence`]. Workers
-//! know of each other by [`neighbours`], help out at each other's [`ports`]
-//! and share invocations ([`sharing`]); tenants' [`homes`] move when the load stays lopsided. [`populate`] backs memory ahead of
-//! its use, [`damage`] tells of memory that fails, [`exposition`] shows metrics over HTTP.
-//! In a cluster its [`membership`] follows what other servers change, tablets move to and from others ([`migrations`]), one
-//! of them plans that ([`coordination`]), invocations read what others have ([`remote`]), and [`interim`] is what it goes
-//! by while the metadata does not answer. [`boot`] puts the parts together; [`joining`] bounds how long they take to end.
+//! Workers, one per core: [`worker`] runs the loop, [`dispatch`] decodes batches, [`prefetch`] requests memory early,
+//! [`native`] executes native requests, [`invocation`] starts invocations, [`outgoing`] collects replies in frames.
+//! Workers see each other's load in [`siblings`], take frames from each other's [`ports`] and share invocations
+//! ([`sharing`]).
+//!
+//! Control threads: [`listening`] accepts streams within the limits of [`streams`]; [`connection`] serves each one: it
+//! opens sessions ([`opening`]), executes administrative requests ([`administration`]) and queues data requests for
+//! workers ([`stream_request`]). A [`change`] carries a decision of a control thread to each worker's [`catalog`]. A
+//! [`grant`] gives another tenant a right. The [`view`] versions the server's [`ownership`] of tables; the [`fence`]
+//! holds the time until which the server may serve them. The [`home_balancer`] moves tenants if the load stays uneven.
+//! [`populate`] backs memory before its use, [`damage`] reports memory that fails, [`metrics_http`] serves metrics
+//! over HTTP.
+//!
+//! In a cluster [`membership`] applies changes of other servers, [`migrations`] moves tablets between servers,
+//! [`coordination`] plans the moves on one server, [`remote`] reads objects of other servers for invocations, and
+//! [`lease_cache`] replaces the metadata while it does not answer.
+//!
+//! [`boot`] assembles the parts; [`joining`] bounds the time that they take to end.
 
 pub mod acts;
 pub mod administration;

@@ -1,11 +1,11 @@
-//! Sessions: who may send requests, and what is remembered so that each runs once.
+//! Sessions: the right to send requests, and the records by which each request runs once.
 //!
-//! A [`Session`] is opened over a stream, known by an unguessable token, and shared by all workers without
-//! a lock: any core may serve any of its requests. Its [`Ring`] holds the records of RAMCloud's RIFL ("Implementing
-//! Linearizability at Large Scale and Low Latency", SOSP'15, section 4), bounded to a window. A session
-//! ends when it is revoked, when its tenant goes, or when neither stream nor frame came for a minute.
+//! A [`Session`] is opened over a stream, identified by an unguessable token, and shared by all workers without a lock:
+//! any core may serve any of its requests. Its [`Ring`] holds the records of RAMCloud's RIFL ("Implementing
+//! Linearizability at Large Scale and Low Latency", SOSP'15, section 4), bounded to a window. A session ends when it is
+//! revoked, when its tenant is removed, or after a minute without a stream or a frame.
 //!
-//! [`Origin`] is the way back of a request that is not answered at once.
+//! [`Origin`] is the return path of a request that is not answered at once.
 
 pub mod origin;
 mod progress_throttle;
@@ -28,34 +28,34 @@ use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::arrivals::Arrivals;
 
-/// An open session of a tenant. What every request reads lies on the first cache line.
+/// An open session of a tenant. The first cache line holds the fields that every request reads.
 #[repr(C, align(64))]
 pub struct Session {
     /// The tenant's limits.
     pub account: Arc<Account>,
-    /// Unguessable; whoever knows it speaks for the session.
+    /// The unguessable token, which authorizes requests of the session.
     pub token: u64,
-    /// Number of the client over all sessions of the server's life; not a secret.
+    /// The number of the client, unique for the server's lifetime; not a secret.
     pub client_id: u64,
     /// Messages in one round of a worker.
     pub arrivals: Arrivals,
     seen_ms: AtomicU64,
     streams: AtomicU32,
-    /// Whose session it is.
+    /// The tenant of the session.
     pub tenant: TenantId,
-    /// What is remembered of mutations and invocations; the first of it on this line.
+    /// The records of mutations and invocations; its first fields lie on this line.
     pub ring: Ring,
     closed: AtomicBool,
-    /// From where it was opened, over a stream: whoever is there has answered.
+    /// The address that opened the session over a stream, and so has proved to be reachable.
     opener: Option<IpAddr>,
-    /// How far a migration is, as far as it was told.
+    /// The migration progress that the client was told last.
     pub told: ProgressThrottle,
 }
 
 const _: () = assert!(offset_of!(Session, ring) + Ring::READ_BYTES <= 64);
 
 impl Session {
-    /// A session without history.
+    /// Creates a session without history.
     #[must_use]
     pub fn new(token: u64, client_id: u64, account: Arc<Account>, now_us: u64) -> Self {
         Self {
@@ -73,34 +73,34 @@ impl Session {
         }
     }
 
-    /// The same, opened over a stream from an address.
+    /// Sets the address from which it was opened over a stream.
     #[must_use]
     pub fn opened_from(self, address: IpAddr) -> Self {
         Self { opener: Some(address.to_canonical()), ..self }
     }
 
-    /// Whether the address is the one that the session was opened from, or of a link over shared memory: an answer much
-    /// longer than its request goes nowhere else, since the address of a datagram can be forged.
+    /// Returns whether the address opened the session or belongs to a shared-memory channel. Replies much longer than
+    /// their request go nowhere else, because the address of a datagram can be forged.
     #[inline]
     #[must_use]
     pub fn is_reached_at(&self, address: IpAddr) -> bool {
         self.opener == Some(address) || self.opener == Some(address.to_canonical()) || is_link(address)
     }
 
-    /// The worker that the client should send to: its tenant's home.
+    /// Returns the worker that the client should send to: its tenant's home core.
     #[inline]
     #[must_use]
     pub fn home_core(&self) -> u16 {
         self.account.home_core()
     }
 
-    /// Asks for what every request reads of it.
+    /// Prefetches the fields that every request reads.
     #[inline]
     pub fn prefetch(&self) {
         prefetch_value(&self.account);
     }
 
-    /// Notes that the client is alive.
+    /// Records that the client is alive.
     #[inline]
     pub fn seen(&self, now_us: u64) {
         let now_ms = now_us / 1000;
@@ -109,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Milliseconds since the last sign of life; 0 while a stream is attached.
+    /// Returns milliseconds since the last activity; 0 while a stream is attached.
     #[must_use]
     pub fn idle_ms(&self, now_us: u64) -> u64 {
         if self.streams.load(Ordering::Relaxed) > 0 {
@@ -118,30 +118,30 @@ impl Session {
         (now_us / 1000).saturating_sub(self.seen_ms.load(Ordering::Relaxed))
     }
 
-    /// A stream was attached.
+    /// Records an attached stream.
     pub fn stream_opened(&self) {
         self.streams.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A stream went away.
+    /// Records a closed stream.
     pub fn stream_closed(&self, now_us: u64) {
         self.seen(now_us);
         self.streams.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Marks the session as over, for its streams to see. True for the first who does.
+    /// Marks the session as ended, for its streams to see. Returns true for the first call.
     pub fn close(&self) -> bool {
         !self.closed.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether the session is over.
+    /// Returns whether the session has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 }
 
-/// The token stays out of logs.
+/// Keeps the token out of logs.
 impl fmt::Debug for Session {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

@@ -1,8 +1,8 @@
-//! The one place of this crate that chooses between the standard library and loom.
+//! The only file of this crate that chooses between the standard library and loom.
 //!
-//! Lock-free code through which one thread finds what another has written takes its atomics and cells from this file, so
-//! that `RUSTFLAGS="--cfg loom_model"` explores the interleavings of the very code that runs. Plain counters and hints,
-//! through which nothing is found, use the standard library's atomics directly.
+//! Lock-free code that publishes data from one thread to another takes its atomics and cells from this file, so that
+//! `RUSTFLAGS="--cfg loom_model"` explores the interleavings of the production code. Plain counters and hints, which
+//! publish no data, use the standard library's atomics directly.
 
 pub mod oneshot;
 
@@ -15,12 +15,12 @@ pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(loom_model))]
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Locks; a thread that panicked meanwhile left nothing half-made, since changes are applied last.
+/// Locks a mutex, even after a panic, which left nothing half-made because changes are applied last.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The standard library's cell with loom's face: pointers for the time of a closure.
+/// The standard library's cell with loom's interface: pointers for the duration of a closure.
 #[cfg(not(loom_model))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);

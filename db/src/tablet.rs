@@ -1,10 +1,9 @@
 //! Tables as a worker sees them: number to entry, name to number, each entry with its tenant.
 //!
-//! Every worker has a [`Tables`] of its own, changed between two batches and never shared, so a lookup
-//! takes no lock. A lookup names the tenant; the table of another tenant is as absent as one that never
-//! was. A table that is granted to another tenant has a second entry, under a number of its own, with the other
-//! tenant and the right: so a lookup is the same for both, and a grant ends with its entry. What of a table is
-//! here, and which of that is served, is told by its [`Parts`].
+//! Every worker has its own [`Tables`], changed between two batches and never shared, so a lookup takes no lock. A
+//! lookup names the tenant; another tenant's table looks like one that never existed. A table granted to another tenant
+//! has a second entry under its own number, with the other tenant and the right: so a lookup is the same for both, and
+//! a grant ends with its entry. [`Parts`] says which parts of a table are here, and which hashes are served.
 
 mod copier;
 mod made;
@@ -26,29 +25,29 @@ use wire::{Body, ServerPlace, TabletMap};
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
-/// A table as one tenant knows it. Shared by all workers and replaced as a whole; the objects are in the store. What a
-/// look-up reads lies on the first cache line.
+/// A table as one tenant knows it. Shared by all workers and replaced as a whole; the objects are in the store. The
+/// first cache line holds the fields that a lookup reads.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct TableEntry {
-    /// Number of the table in the cluster, never reused. Parts have numbers of their own, which mean something here alone.
+    /// The number of the table in the cluster, never reused. Parts have separate numbers, valid only on this server.
     pub id: u32,
-    /// Who may use it: the owner, or the tenant to which this entry grants it.
+    /// The tenant that may use it: the owner, or the tenant to which this entry grants it.
     pub tenant: TenantId,
     /// Whether the tenant may write to it.
     pub writable: bool,
-    /// Indexes and objects, as far as they are here; the widest range first.
+    /// The indexes and objects that are here; the widest range first.
     pub parts: Parts,
-    /// Its name among the tables of the tenant; of a granted one `owner/name`.
+    /// Its name among the tables of the tenant; `owner/name` for a granted one.
     pub name: Box<str>,
-    /// Who pays for its memory: the account of the owner, also where this entry grants the table.
+    /// The owner's account, which pays for its memory, also for a granted table.
     pub owner: Arc<Account>,
-    /// Which server has what of it, as clients are told; `None` where this server is alone.
+    /// The tablet map sent to clients; `None` if this server is alone.
     pub map: Option<Arc<[u8]>>,
 }
 
 impl TableEntry {
-    /// The same table with other parts, and another map where a later one is given.
+    /// Returns the same table with other parts, and with `map` if it is given.
     #[must_use]
     pub fn with_parts(&self, parts: Parts, map: Option<&TabletMap>) -> Self {
         let Self { id, tenant, name, writable, owner, parts: _, map: before } = self;
@@ -64,7 +63,7 @@ impl TableEntry {
         }
     }
 
-    /// Whether clients are told this map, or an earlier or later one that says the same.
+    /// Returns whether the map for clients has the same contents, in any version.
     #[must_use]
     pub fn has_map(&self, map: &TabletMap) -> bool {
         self.known_map().is_some_and(|known| {
@@ -74,7 +73,7 @@ impl TableEntry {
         })
     }
 
-    /// Whether the map is later than what clients are told, and says something else.
+    /// Returns whether `map` is later than the map for clients and has other contents.
     #[must_use]
     pub fn is_news(&self, map: &TabletMap) -> bool {
         !self.has_map(map) && self.known_map().is_none_or(|known| known.version() < map.version())
@@ -84,7 +83,7 @@ impl TableEntry {
         self.map.as_deref().and_then(|bytes| TabletMap::decode(bytes).ok())
     }
 
-    /// The encoded map of its tablets.
+    /// Returns the encoded tablet map.
     #[must_use]
     pub fn map_bytes(&self) -> &[u8] {
         static ALONE: LazyLock<Vec<u8>> =
@@ -101,40 +100,40 @@ pub struct Tables {
     newest: Newest,
 }
 
-/// The highest number of a table, or of an extension, of each tenant that was heard of here. Numbers only grow: one above may
-/// be of something new. One below it of which nothing was heard may be new too, where a tenant creates at several servers
-/// at a time; it is taken for one that is gone until it is heard of.
+/// The highest number of a table, or of an extension, known here for each tenant. Numbers only grow, so a higher one
+/// may belong to a new object. A lower unknown one may also be new, if a tenant creates at several servers at once; it
+/// counts as removed until it becomes known.
 #[derive(Debug, Default)]
 pub struct Newest(HashMap<TenantId, u32>);
 
 impl Newest {
-    /// There is, or was, one of this number.
+    /// Records a number that exists or existed.
     pub fn note(&mut self, tenant: TenantId, number: u32) {
         let newest = self.0.entry(tenant).or_default();
         *newest = number.max(*newest);
     }
 
-    /// Whether one of this number may have been made of which nothing was heard yet.
+    /// Returns whether this number may belong to a new object that is not known here yet.
     #[must_use]
     pub fn may_come(&self, tenant: TenantId, number: u32) -> bool {
         self.0.get(&tenant).is_none_or(|newest| number > *newest)
     }
 
-    /// The tenant is gone.
+    /// Forgets a removed tenant.
     pub fn forget(&mut self, tenant: TenantId) {
         self.0.remove(&tenant);
     }
 }
 
 impl Tables {
-    /// The table `id` if it is one of `tenant`.
+    /// Returns the table `id` if it belongs to `tenant`.
     #[inline]
     #[must_use]
     pub fn get(&self, tenant: TenantId, id: u32) -> Option<&Arc<TableEntry>> {
         self.by_id.get(&id).filter(|entry| entry.tenant == tenant)
     }
 
-    /// Asks for the entry of the table `id`, whosever it is.
+    /// Prefetches the entry of the table `id`, of any tenant.
     #[inline]
     pub fn prefetch(&self, id: u32) -> Option<&TableEntry> {
         self.by_id.get(&id).map(|entry| {
@@ -143,7 +142,7 @@ impl Tables {
         })
     }
 
-    /// The number of the table of `tenant` that is called `name`.
+    /// Returns the number of the table of `tenant` named `name`.
     #[must_use]
     pub fn find(&self, tenant: TenantId, name: &str) -> Option<u32> {
         self.by_name.get(&tenant)?.get(name).copied()
@@ -156,7 +155,7 @@ impl Tables {
         self.by_id.insert(entry.id, entry);
     }
 
-    /// Removes the table `id`, if it is there.
+    /// Removes the table `id`, if it exists.
     pub fn remove(&mut self, id: u32) -> Option<Arc<TableEntry>> {
         let entry = self.by_id.remove(&id)?;
         if let Some(names) = self.by_name.get_mut(&entry.tenant) {
@@ -168,7 +167,7 @@ impl Tables {
         Some(entry)
     }
 
-    /// Whether the table `id`, which is not known, may be one of `tenant` of which nothing was heard yet.
+    /// Returns whether the unknown table `id` may be a new one of `tenant` that is not known here yet.
     #[must_use]
     pub fn may_come(&self, tenant: TenantId, id: u32) -> bool {
         self.newest.may_come(tenant, id)
@@ -182,8 +181,8 @@ impl Tables {
     }
 }
 
-/// Hasher for keys that are numbers given out by the server: one multiplication. Nobody outside chooses
-/// which numbers exist, so there is nothing to flood.
+/// A hasher for keys that are numbers assigned by the server: one multiplication. Nobody outside chooses these numbers,
+/// so hash flooding is impossible.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 

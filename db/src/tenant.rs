@@ -1,8 +1,7 @@
-//! Tenants: their identity, their secrets, their limits, what they did.
+//! Tenants: their identity, their secrets, their limits, their usage.
 //!
-//! A tenant is known to the data path by its number alone; name and secret matter only when a session is
-//! opened. Numbers are never given out again, so nothing that outlives a tenant can be mistaken for a
-//! thing of another one.
+//! The data path knows a tenant by its number only; name and secret matter only when a session is opened. Numbers are
+//! never reused, so nothing that outlives a tenant can be mistaken for another tenant's.
 
 pub mod account;
 pub mod arrivals;
@@ -13,6 +12,6 @@ pub mod rate;
 pub mod remote;
 pub mod secret;
 
-/// Number of a tenant, never reused.
+/// The number of a tenant, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(pub u32);

@@ -1,24 +1,23 @@
-//! What one receive brought: frames and their senders, in one reused allocation.
+//! The result of one receive: frames and their senders, in one reused allocation.
 //!
 //! ```text
 //! plain:    | slot 0, 2 KiB | slot 1 | ... one datagram in each, up to BATCH_FRAMES
 //! coalesced:| region 0, 64 KiB: frame frame frame | region 1 ... up to COALESCED_REGIONS
 //! ```
-//! A coalesced region is one receive that the kernel merged from frames of one peer. Memory that no
-//! datagram reaches is never touched, so a batch costs what it carries. Filled by a port, read by a
-//! worker or a session.
+//! A coalesced region is one receive that the kernel merged from frames of one peer. Memory that no datagram reaches
+//! is never touched, so a batch costs only its content. A port fills it; a worker or a session reads it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Datagrams taken by one receive when the kernel does not merge them.
+/// Maximum datagrams of one receive if the kernel does not merge them.
 pub const BATCH_FRAMES: usize = 32;
-/// Bytes of the slot that one unmerged datagram may fill.
+/// Bytes of the slot for one unmerged datagram.
 pub const SLOT_BYTES: usize = 2048;
 /// Merged receives per batch.
 pub const COALESCED_REGIONS: usize = 16;
-/// Bytes of the region that one merged receive may fill: the largest UDP payload fits.
+/// Bytes of the region for one merged receive: the largest UDP payload fits.
 pub const REGION_BYTES: usize = 65_536;
-/// Frames that a batch can hold at most; the kernel merges at most 64 datagrams into one receive.
+/// Maximum frames of a batch; the kernel merges at most 64 datagrams into one receive.
 pub const BATCH_FRAMES_MAX: usize = COALESCED_REGIONS * 64;
 
 const BATCH_BYTES: usize = COALESCED_REGIONS * REGION_BYTES;
@@ -45,7 +44,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// An empty batch. Allocates once, for good.
+    /// Creates an empty batch. Allocates once, permanently.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -57,24 +56,24 @@ impl Batch {
         }
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.frames
     }
 
-    /// True when there is no frame.
+    /// Returns whether there is no frame.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.frames == 0
     }
 
-    /// The bytes of frame `index` and its sender.
+    /// Returns the bytes of frame `index` and its sender.
     ///
     /// # Panics
-    /// When `index` is not below [`Batch::len`].
+    /// If `index` is not below [`Batch::len`].
     #[must_use]
     #[inline]
     pub fn frame(&self, index: usize) -> (&[u8], SocketAddr) {
@@ -83,12 +82,12 @@ impl Batch {
         (&self.memory[first..first + span.bytes as usize], span.peer)
     }
 
-    /// All frames with their senders, in order of arrival.
+    /// Returns all frames with their senders, in order of arrival.
     pub fn frames(&self) -> impl Iterator<Item = (&[u8], SocketAddr)> {
         (0..self.frames).map(|index| self.frame(index))
     }
 
-    /// Forgets all frames.
+    /// Removes all frames.
     #[inline]
     pub fn clear(&mut self) {
         self.frames = 0;
@@ -96,19 +95,19 @@ impl Batch {
         self.cut = false;
     }
 
-    /// Whether the receive ended because it had taken as much as it takes at once: then more may wait.
+    /// Returns whether the receive stopped at its own limit, so that more frames may wait.
     #[must_use]
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// Adds a copy of `frame`; false when there is no room. For ports that own their bytes.
+    /// Adds a copy of `frame`; false if there is no room. For ports that own their bytes.
     pub fn push(&mut self, frame: &[u8], peer: SocketAddr) -> bool {
         self.fill(frame.len(), peer, |to| to.copy_from_slice(frame))
     }
 
-    /// Adds a frame of `bytes` bytes that `fill` writes; false when there is no room.
+    /// Adds a frame of `bytes` bytes that `fill` writes; false if there is no room.
     #[inline]
     pub(crate) fn fill(&mut self, bytes: usize, peer: SocketAddr, fill: impl FnOnce(&mut [u8])) -> bool {
         let end = self.copied + bytes;
@@ -121,18 +120,18 @@ impl Batch {
         true
     }
 
-    /// Says whether the receive took as much as it takes at once.
+    /// Sets whether the receive stopped at its own limit.
     #[inline]
     pub(crate) fn set_cut(&mut self, cut: bool) {
         self.cut = cut;
     }
 
-    /// The memory that a port may let the kernel fill.
+    /// Returns the memory that a port may let the kernel fill.
     pub(crate) fn memory(&mut self) -> &mut [u8] {
         &mut self.memory
     }
 
-    /// Declares that `bytes` at `first` are a frame of `peer`. What exceeds the capacity is not taken.
+    /// Declares `bytes` at `first` as a frame of `peer`. Ignores frames beyond the capacity.
     #[inline]
     pub(crate) fn place(&mut self, first: usize, bytes: usize, peer: SocketAddr) {
         if let Some(span) = self.spans.get_mut(self.frames) {

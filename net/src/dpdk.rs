@@ -6,14 +6,14 @@
 //!   steering                rules of the card, queues of a ring, or none  steering
 //!   sys, mbuf               DPDK itself; all that is unsafe                sys, mbuf
 //! ```
-//! [`open`] begins DPDK's environment with the arguments that its users know, takes the first device that they bring,
-//! and makes a port for each of the UDP ports from the address's on. Which driver it is, decide the arguments: a card
-//! (`net_mlx5`), an interface of the kernel (`net_af_packet`, `net_af_xdp`), a ring to another process (`net_memif`,
-//! `net_vhost`, `net_virtio_user`). IPv4 only. A process can do this once.
+//! [`open`] starts DPDK's environment with the usual arguments of DPDK, takes the first device that they create, and
+//! makes one port for each UDP port from the address's on. The arguments select the driver: a card (`net_mlx5`), an
+//! interface of the kernel (`net_af_packet`, `net_af_xdp`), a ring to another process (`net_memif`, `net_vhost`,
+//! `net_virtio_user`). IPv4 only. A process can do this once.
 //!
-//! Guarantees: as other ports, nothing that arrives makes it panic; threads help out at each other's queues without
-//! waiting. Not guaranteed: delivery, least of all of the first frames to a peer that has just come. Peers that are
-//! reached through a router can ask, and are answered; a client that asks has its server on the same segment.
+//! Guarantees: as with other ports, no arriving packet causes a panic; threads use each other's queues without
+//! waiting. Not guaranteed: delivery, least of all of the first frames to a new peer. Peers behind a router can send
+//! requests and get replies; a client must have its server on the same segment.
 
 mod device;
 mod error;
@@ -37,22 +37,22 @@ use crate::wake::Sleeper;
 
 /// Bytes of an IP packet that every Ethernet takes.
 pub const MTU_BYTES: u16 = 1500;
-/// Largest MTU: what cards commonly call jumbo.
+/// Maximum MTU: the common size of jumbo frames.
 pub const MTU_BYTES_MAX: u16 = 9000;
-/// Packets in the pool of each port: two full queues, what threads keep ready, and a full letterbox; one less than a
-/// power of two, as pools like it. About 19 MB with the usual MTU.
+/// Packets in the pool of each port: two full queues, the packets that threads keep ready, and a full letterbox. It
+/// is one less than a power of two, the optimal size of a pool. About 19 MB with the usual MTU.
 pub const PACKETS_PER_PORT: u32 = 8191;
 
-/// Which end of a conversation the ports are at.
+/// The end of a conversation at which the ports are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A server's workers: each has a queue of its own, if there are as many.
+    /// A server's workers: each has its own queue, if there are enough.
     Serving,
-    /// Clients: they send in the queue of the worker that they ask, and hear in all.
+    /// Clients: they send in the queue of the requested worker, and receive in all.
     Asking,
 }
 
-/// What ports are made of.
+/// The configuration of the ports.
 #[derive(Clone, Debug)]
 pub struct DpdkConfig {
     /// Arguments of DPDK's environment, such as `--no-huge` or `--vdev net_vhost0,iface=PATH`.
@@ -61,21 +61,21 @@ pub struct DpdkConfig {
     pub address: SocketAddrV4,
     /// Number of ports.
     pub ports: usize,
-    /// Pairs of queues; as many as ports unless it says another number, and never more than the device has. Both ends of
-    /// a ring have the same number.
+    /// Pairs of queues; by default as many as ports, and never more than the device has. Both ends of a ring have the
+    /// same number.
     pub queues: Option<usize>,
-    /// Largest IP packet.
+    /// Maximum IP packet, in bytes.
     pub mtu_bytes: u16,
-    /// Which end this is.
+    /// The end of the conversation.
     pub role: Role,
-    /// Leaves to the kernel what no rule of ours names, on cards that can.
+    /// Whether packets without a rule of ours are left to the kernel, on cards that support this.
     pub isolate: bool,
     /// Packets in the pool of each port.
     pub packets_per_port: u32,
 }
 
 impl DpdkConfig {
-    /// Ports from `address` on with the usual MTU.
+    /// Creates a configuration with ports from `address` on and the usual MTU.
     #[must_use]
     pub fn new(environment: Vec<String>, address: SocketAddrV4, ports: usize, role: Role) -> Self {
         Self {
@@ -112,10 +112,10 @@ impl DpdkConfig {
     }
 }
 
-/// Begins DPDK and makes the ports.
+/// Starts DPDK and creates the ports.
 ///
 /// # Errors
-/// Which part did not go, and what DPDK says about it.
+/// The failed part, with DPDK's message about it.
 pub fn open(config: &DpdkConfig) -> Result<Vec<DpdkPort>, DpdkError> {
     let out_of_descriptors = |error: std::io::Error| DpdkError::Configuration(error.to_string());
     let sleepers = (0..config.ports)

@@ -1,9 +1,9 @@
-//! A stream for a thread that does other things too: records both ways, and no call that waits for the peer.
+//! A stream for a thread with several tasks: records in both directions, without a wait for the peer.
 //!
-//! The bytes are those of a [`Stream`]. What the peer does not take yet is kept, so whoever sends has to look at
-//! [`Duplex::untaken_bytes`] and hold back what can wait. A record that is begun has to pass within a time, in either
-//! direction; a peer that says nothing is no error. To wait for it, for a [`crate::Waker`], or for some time, there is
-//! [`Duplex::sleep_over`]. Used by the threads that move tablets and read at other servers; never by a worker.
+//! The bytes are those of a [`Stream`]. Bytes that the peer does not take yet are kept, so a sender has to watch
+//! [`Duplex::untaken_bytes`] and hold back whatever can wait. A record that has begun must complete within a time, in
+//! either direction; a silent peer is no error. [`Duplex::sleep_over`] waits for the peer, for a [`crate::Waker`], or
+//! for some time. Used by the threads that move tablets and read at other servers; never by a worker.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use crate::wake::Sleeper;
 /// Bytes that are asked of the kernel at once.
 const READ_BYTES: usize = 256 * 1024;
 
-/// See the file's head.
+/// A non-blocking stream of records.
 pub struct Duplex {
     socket: TcpStream,
     record_timeout: Duration,
@@ -37,10 +37,10 @@ pub struct Duplex {
 }
 
 impl Duplex {
-    /// Takes over a stream, of which no record is half read. Longer records than `record_bytes_max` are refused.
+    /// Takes over a stream between records. Records longer than `record_bytes_max` are refused.
     ///
     /// # Errors
-    /// When the socket refuses.
+    /// If the socket refuses.
     pub fn over(stream: Stream, record_timeout: Duration, record_bytes_max: usize) -> io::Result<Self> {
         let socket = stream.into_socket();
         socket.set_nonblocking(true)?;
@@ -59,17 +59,19 @@ impl Duplex {
         })
     }
 
-    /// Receives nothing from now on while more than so many bytes are untaken: for who answers, so that whoever asks and
-    /// does not take is not answered without bound. Both ends of a stream cannot do so.
+    /// Stops receiving while more than `untaken_bytes_max` bytes are untaken.
+    ///
+    /// For the replying end, so that a peer which asks without taking the replies cannot make them grow without
+    /// bound. Only one end of a stream may do so.
     #[must_use]
     pub fn held_back_above(self, untaken_bytes_max: usize) -> Self {
         Self { untaken_bytes_max, ..self }
     }
 
-    /// The next record that has come, without the length before it.
+    /// Returns the next arrived record, without its length.
     ///
     /// # Errors
-    /// See [`StreamError`]; never `Idle`. The stream is of no more use then.
+    /// See [`StreamError`]; never `Idle`. The stream is unusable afterwards.
     pub fn receive(&mut self) -> Result<Option<&[u8]>, StreamError> {
         if self.is_held_back() {
             return Ok(None);
@@ -87,14 +89,16 @@ impl Duplex {
         }
     }
 
-    /// Sends a record, given in two parts: `head` begins with the length of all that follows it, `body` included. What
-    /// the kernel does not take now it gets with [`Duplex::flush`].
+    /// Sends a record, given in two parts.
+    ///
+    /// `head` begins with the length of all that follows it, `body` included. [`Duplex::flush`] sends the bytes that
+    /// the kernel does not take now.
     ///
     /// # Errors
     /// As [`Duplex::flush`].
     ///
     /// # Panics
-    /// When the length at the start of `head` is not that of the rest.
+    /// If the length at the start of `head` is not that of the rest.
     pub fn send(&mut self, head: &[u8], body: &[u8]) -> Result<(), StreamError> {
         let length = head.first_chunk().map(|length| u32::from_le_bytes(*length) as usize + LENGTH_BYTES);
         assert_eq!(length, Some(head.len() + body.len()), "a record begins with its length");
@@ -113,10 +117,10 @@ impl Duplex {
         self.flush()
     }
 
-    /// Gives the kernel what it takes of what waits.
+    /// Passes waiting bytes to the kernel, as many as it takes.
     ///
     /// # Errors
-    /// [`StreamError::Broken`], also when the peer takes nothing for too long.
+    /// [`StreamError::Broken`], also if the peer takes nothing for too long.
     pub fn flush(&mut self) -> Result<(), StreamError> {
         while self.untaken_bytes() > 0 {
             match self.socket.write(&self.outbound[self.sent..]) {
@@ -138,17 +142,17 @@ impl Duplex {
         Ok(())
     }
 
-    /// Bytes that wait for the peer to take what is before them.
+    /// Returns the number of bytes that the kernel has not taken yet.
     #[must_use]
     pub fn untaken_bytes(&self) -> usize {
         self.outbound.len() - self.sent
     }
 
-    /// Sleeps until there is something to read from one of these streams, one takes more of what waits, the sleeper is woken
-    /// or `timeout` has passed.
+    /// Sleeps until one of these streams is readable, one takes more waiting bytes, the sleeper is woken or `timeout`
+    /// has passed.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn sleep_over<'s>(
         sleeper: &Sleeper,
         streams: impl IntoIterator<Item = &'s Duplex>,

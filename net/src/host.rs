@@ -1,4 +1,4 @@
-//! The port of who may have neighbours on its host: kernel UDP, and links over shared memory, behind one face.
+//! A port that combines kernel UDP with shared-memory channels to local clients.
 //!
 //! ```text
 //!   a turn:  links, if there are any ──┐
@@ -9,14 +9,15 @@
 //!                 when its owner says  ┘
 //!   sleep:   one epoll over the socket, the waker and the bells of all links
 //! ```
-//! A look at a link costs nanoseconds, one at an empty socket 0.3 us: so beside links the socket has its turn now and then,
-//! half as often after each look that brought nothing, at once after a sleep, and at every other turn while it brings
-//! something. How long a turn takes, its owner alone knows: it says each 20 us or so that a look is due
-//! ([`Port::look_everywhere`]), and whoever comes over the socket waits for no longer than that and two turns. A port without
-//! links is a [`UdpPort`] and costs a load and a branch more than that.
+//! Polling a channel costs nanoseconds, polling an empty socket 0.3 us. So beside channels the socket is polled only
+//! in some turns: half as often after each poll without a frame, at once after a sleep, and in every other turn while
+//! it has frames. Only the owner can tell the duration of a turn: about every 20 us it requests a poll of everything
+//! ([`Port::look_everywhere`]), so a frame at the socket waits no longer than that and two turns. A port without
+//! channels is a [`UdpPort`] at the additional cost of a load and a branch.
 //!
-//! Whose frames come over a link has an address that no datagram can have ([`shm::is_link`]); who answers such an address
-//! answers over the link. A server's port gets its links from a [`crate::Door`], a client's by [`Port::enter`].
+//! The sender of a frame from a channel has an address that no datagram can have ([`shm::is_link`]); a reply to such
+//! an address leaves over the channel. A server's port gets its channels from a [`crate::ShmListener`], a client's by
+//! [`Port::enter`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,7 +43,7 @@ const LOOK_AFTER_TURNS: u32 = 4_096;
 const _: () =
     assert!(FRAME_BYTES_MAX_V4 <= shm::SLOT_FRAME_BYTES && FRAME_BYTES_MAX_V6 <= FRAME_BYTES_MAX_V4);
 
-/// See the file's head.
+/// A UDP port with shared-memory channels.
 pub struct HostPort {
     udp: UdpPort,
     links: Channels,
@@ -63,10 +64,10 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// Binds a UDP socket; no links yet.
+    /// Binds a UDP socket, without channels.
     ///
     /// # Errors
-    /// When the address cannot be bound.
+    /// If the address cannot be bound.
     pub fn bind(address: SocketAddr, config: UdpConfig) -> io::Result<Self> {
         let udp = UdpPort::bind(address, config)?;
         let links = Channels::new(udp.watcher(), udp.waker());
@@ -83,13 +84,13 @@ impl HostPort {
         })
     }
 
-    /// What a [`crate::Door`] needs to let clients in here.
+    /// Returns the attachment point that a [`crate::ShmListener`] needs to add clients.
     #[must_use]
     pub fn link_point(&self) -> ChannelPoint {
         self.links.point()
     }
 
-    /// Adds a link that somebody else has made.
+    /// Adds an existing channel.
     #[cfg(test)]
     pub(crate) fn add_link(&mut self, link: shm::Channel) -> io::Result<SocketAddr> {
         self.links.add(link)
@@ -205,7 +206,7 @@ impl Port for HostPort {
     }
 }
 
-/// The port of another worker.
+/// A handle of another worker's port.
 #[derive(Clone, Debug)]
 pub struct HostHandle {
     udp: UdpHandle,

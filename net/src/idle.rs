@@ -1,20 +1,20 @@
-//! What a polling loop does when a poll brought nothing.
+//! The action of a polling loop after a poll without a result.
 //!
-//! Spin while the next frame is probably near, give the core away while it may be, then sleep. Pure
-//! spinning on a core that others share ruins the tail (p99.9 of 2.6-3.8 ms measured, against 0.16-0.2 ms
-//! for this mixture); pure sleeping costs the 20-50 us of a wake-up on every request. Called by workers
-//! and by the blocking face of a client.
+//! The loop spins while the next frame is probably near, yields the core while it may be, then sleeps. Pure spinning
+//! on a shared core ruins the tail (p99.9 of 2.6-3.8 ms measured, against 0.16-0.2 ms for this mixture); pure
+//! sleeping costs the 20-50 us of a wake-up on every request. Called by workers and by the blocking functions of a
+//! client.
 
 /// Limits of each stage, in microseconds since the loop last found work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleStrategy {
-    /// Spin until this long after the last work.
+    /// Duration of spinning after the last work.
     pub spin_us: u64,
-    /// Then yield the core until this long after the last work; then sleep.
+    /// Duration after the last work until which the loop yields; then it sleeps.
     pub yield_until_us: u64,
 }
 
-/// What to do now.
+/// The action of a polling loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleAction {
     /// Poll again at once.
@@ -26,7 +26,7 @@ pub enum IdleAction {
 }
 
 impl IdleStrategy {
-    /// The action after `idle_us` microseconds without work.
+    /// Returns the action after `idle_us` microseconds without work.
     #[must_use]
     #[inline]
     pub fn next(&self, idle_us: u64) -> IdleAction {

@@ -1,14 +1,13 @@
-//! Moves frames between machines, and records over streams; knows nothing of what they say.
+//! Moves frames between machines, and records over streams; does not interpret them.
 //!
-//! A [`Port`] receives a [`Batch`] of datagrams and sends an [`Outbox`] of them: over kernel UDP
-//! ([`UdpPort`]), beside it over memory that is shared with neighbours on one host ([`HostPort`], [`ShmListener`]), or inside one
-//! process with faults from a seed ([`LoopbackNetwork`]). A [`Stream`] moves
-//! length-prefixed records over TCP, a [`Duplex`] does for a thread that does not wait for them, a [`Listener`] accepts
-//! streams until it is stopped.
+//! A [`Port`] receives a [`Batch`] of datagrams and sends an [`Outbox`] of them: over kernel UDP ([`UdpPort`]), also
+//! over memory that is shared with clients on the same host ([`HostPort`], [`ShmListener`]), or inside one process
+//! with faults from a seed ([`LoopbackNetwork`]). A [`Stream`] moves length-prefixed records over TCP, a [`Duplex`]
+//! does so for a thread that does not wait for them, a [`Listener`] accepts streams until it is stopped.
 //!
-//! Guarantees: nothing here panics on what the network delivers; a datagram is delivered whole or not at
-//! all; every buffer has a bound. Not guaranteed: delivery, order, or a single copy. That is the work of
-//! the requester above. Called by the server's workers and by client sessions.
+//! Guarantees: no data from the network causes a panic; a datagram is delivered whole or not at all; every buffer has
+//! a bound. Not guaranteed: delivery, order, or a single copy; the requester above provides these. Called by the
+//! server's workers and by client sessions.
 
 pub mod batch;
 #[cfg(feature = "dpdk")]

@@ -1,7 +1,7 @@
-//! Accepts streams until it is told to stop.
+//! Accepts streams until it is stopped.
 //!
-//! [`Listener::accept`] blocks; a [`StopHandle`] of any thread ends it, at once and for good. The
-//! listener sleeps in `poll` over its socket and an eventfd, so stopping needs no connection to itself.
+//! [`Listener::accept`] blocks; a [`StopHandle`] in any thread ends it, at once and permanently. The listener sleeps
+//! in `poll` over its socket and an eventfd, so stopping needs no connection to the listener.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -15,25 +15,25 @@ use crate::{Stream, sys};
 /// second: as many as it allows by default, so that a burst costs those behind it milliseconds instead.
 const BACKLOG: i32 = 4096;
 
-/// Waits for connections.
+/// A listening TCP socket.
 pub struct Listener {
     socket: TcpListener,
     stop: Arc<OwnedFd>,
 }
 
-/// Ends a listener's accept.
+/// Ends a listener's accept from any thread.
 #[derive(Clone)]
 pub struct StopHandle {
     stop: Arc<OwnedFd>,
 }
 
 impl StopHandle {
-    /// One that raises `stop`.
+    /// Creates a handle that raises `stop`.
     pub(crate) fn of(stop: &Arc<OwnedFd>) -> Self {
         Self { stop: Arc::clone(stop) }
     }
 
-    /// Makes the current and every later accept answer `None`.
+    /// Makes the current and every later accept return `None`.
     pub fn stop(&self) {
         sys::eventfd_raise(self.stop.as_fd());
     }
@@ -43,7 +43,7 @@ impl Listener {
     /// Listens on `address`; port 0 lets the kernel choose.
     ///
     /// # Errors
-    /// When the address cannot be bound.
+    /// If the address cannot be bound.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
@@ -51,26 +51,25 @@ impl Listener {
         Ok(Self { socket, stop: Arc::new(sys::eventfd()?) })
     }
 
-    /// The address that peers connect to.
+    /// Returns the address that peers connect to.
     ///
     /// # Errors
-    /// When the socket cannot be asked.
+    /// If the socket cannot be queried.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// A handle that stops this listener.
+    /// Returns a handle that stops this listener.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle::of(&self.stop)
     }
 
-    /// Waits for the next stream; `None` once the listener is stopped. `record_timeout`: see
-    /// [`Stream::connect`].
+    /// Waits for the next stream; `None` once the listener is stopped. `record_timeout`: see [`Stream::connect`].
     ///
     /// # Errors
-    /// When the process is out of descriptors or the socket is broken. A connection that vanished before
-    /// it was accepted is no error.
+    /// If the process is out of descriptors or the socket is broken. A connection that vanished before it was
+    /// accepted is no error.
     pub fn accept(&self, record_timeout: Duration) -> io::Result<Option<(Stream, SocketAddr)>> {
         loop {
             let (_, stopped) = sys::poll_two(self.socket.as_fd(), self.stop.as_fd())?;

@@ -1,8 +1,8 @@
-//! Locks that threads try, since a worker waits for nobody. A thread that panicked inside left what can be used.
+//! Locks for workers, which only try them. A panic of a holder leaves the protected data usable.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The lock, unless somebody has it.
+/// Returns the lock, unless another thread holds it.
 #[inline]
 pub(crate) fn attempt<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
@@ -12,7 +12,7 @@ pub(crate) fn attempt<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// For threads that may wait.
+/// Returns the lock, for threads that may wait.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,12 @@
-//! A network inside one process, with faults that a seed decides.
+//! A network inside one process, with faults from a seed.
 //!
-//! Every port of a [`LoopbackNetwork`] has an address in 127.0.0.0/8 that exists nowhere else. A send
-//! asks the seeded generator whether the frame is lost, doubled, delayed, and puts it into the receiver's
-//! queue with the time at which it is due; frames overtake each other when their delays differ. With the
-//! same seed and the same order of sends the same frames meet the same fate.
+//! Every port of a [`LoopbackNetwork`] has an address in 127.0.0.0/8 that exists nowhere else. For each send the
+//! seeded generator decides whether the frame is lost, doubled, or delayed. The frame enters the receiver's queue
+//! with the time at which it is due; frames overtake each other if their delays differ. The same seed and the same
+//! order of sends give the same faults for the same frames.
 //!
-//! Time is real, or virtual: then it moves only by [`LoopbackNetwork::advance_us`] and by waiting, and a
-//! single thread replays a run exactly. For tests and simulations; a lock guards the whole network.
+//! Time is real, or virtual: then it moves only by [`LoopbackNetwork::advance_us`] and by waiting, and a single
+//! thread replays a run exactly. For tests and simulations; one lock guards the whole network.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -22,27 +22,27 @@ use crate::{Batch, Outbox};
 /// Frames that wait for one port; what comes on top is lost and counted.
 const QUEUE_FRAMES_MAX: usize = 16_384;
 
-/// What may happen to a frame on its way. Probabilities are in parts per million.
+/// Faults of a network. Probabilities are in parts per million.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// The frame is lost.
+    /// Probability that the frame is lost.
     pub drop_ppm: u32,
-    /// A second copy arrives, with a delay of its own.
+    /// Probability that a second copy arrives, with a delay of its own.
     pub duplicate_ppm: u32,
-    /// The frame is held for up to `delay_us_max` on top of `delay_us_min`, so that others overtake it.
+    /// Probability that the frame is held for up to `delay_us_max` beyond `delay_us_min`, so that others overtake it.
     pub reorder_ppm: u32,
-    /// Every frame takes at least this long.
+    /// Minimum delay of every frame.
     pub delay_us_min: u64,
-    /// Upper bound of the additional delay of a reordered frame.
+    /// Maximum additional delay of a reordered frame.
     pub delay_us_max: u64,
 }
 
-/// Where a network takes its time from.
+/// The source of a network's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopbackClock {
-    /// Microseconds pass by themselves.
+    /// Real time passes.
     Real,
-    /// Microseconds pass when somebody waits or advances them.
+    /// Time passes only when a thread waits or advances it.
     Virtual,
 }
 
@@ -78,7 +78,7 @@ struct LoopbackState {
     started: Instant,
 }
 
-/// The network that its ports speak over. Cheap to clone.
+/// The network that connects its ports. Cheap to clone.
 #[derive(Clone)]
 pub struct LoopbackNetwork {
     shared: Arc<LoopbackState>,
@@ -92,7 +92,7 @@ pub struct LoopbackPort {
 }
 
 impl LoopbackNetwork {
-    /// A network without ports.
+    /// Creates a network without ports.
     #[must_use]
     pub fn new(seed: u64, faults: Faults, clock: LoopbackClock) -> Self {
         let state = State {
@@ -110,7 +110,7 @@ impl LoopbackNetwork {
     /// Adds a port with an address of its own.
     ///
     /// # Errors
-    /// When the process is out of descriptors (a port sleeps on one).
+    /// If the process is out of descriptors (a port sleeps on one).
     pub fn port(&self) -> io::Result<LoopbackPort> {
         let sleeper = Sleeper::new(None)?;
         let mut state = self.state();
@@ -127,13 +127,13 @@ impl LoopbackNetwork {
         self.state().faults = faults;
     }
 
-    /// Microseconds since the network was made.
+    /// Returns the microseconds since the network was created.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         self.now_of(&self.state())
     }
 
-    /// Lets `us` microseconds of virtual time pass; without effect on real time.
+    /// Advances virtual time by `us` microseconds; no effect on real time.
     pub fn advance_us(&self, us: u64) {
         self.state().virtual_us += us;
     }

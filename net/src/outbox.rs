@@ -1,13 +1,13 @@
 //! Frames under construction, each with its peer, in one reused allocation.
 //!
-//! The caller opens a frame, writes into its buffer, sets its length, and hands the whole outbox to a
-//! port, which sends and empties it. Frames for one peer are chained as they are opened, so that a port
-//! that can send several in one call finds them without searching: opening twice in a row for one peer
-//! chains by itself, [`Outbox::open_next`] does it for peers that alternate.
+//! The caller opens a frame, writes into its buffer, sets its length, and hands the whole outbox to a port, which
+//! sends and empties it. Frames for one peer are chained when they are opened, so that a port that can send several
+//! in one call finds them without a search: opening twice in a row for one peer chains automatically,
+//! [`Outbox::open_next`] does it for alternating peers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Frames that an outbox holds unless told otherwise.
+/// Default number of frames of an outbox.
 pub const OUTBOX_FRAMES: usize = 64;
 
 const NONE: u32 = u32::MAX;
@@ -32,13 +32,13 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Room for [`OUTBOX_FRAMES`] frames of `frame_bytes_max` bytes each.
+    /// Creates room for [`OUTBOX_FRAMES`] frames of `frame_bytes_max` bytes each.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
         Self::with_frames(OUTBOX_FRAMES, frame_bytes_max)
     }
 
-    /// Room for `frames` frames of `frame_bytes_max` bytes each.
+    /// Creates room for `frames` frames of `frame_bytes_max` bytes each.
     #[must_use]
     pub fn with_frames(frames: usize, frame_bytes_max: usize) -> Self {
         let slot = Slot { peer: NOWHERE, bytes: 0, next: NONE, chained: false };
@@ -50,35 +50,35 @@ impl Outbox {
         }
     }
 
-    /// Number of open frames.
+    /// Returns the number of open frames.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.frames
     }
 
-    /// True when no frame is open.
+    /// Returns whether no frame is open.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.frames == 0
     }
 
-    /// True when no further frame can be opened before a send.
+    /// Returns whether no further frame can be opened before a send.
     #[must_use]
     #[inline]
     pub fn is_full(&self) -> bool {
         self.frames == self.slots.len()
     }
 
-    /// Bytes of the largest frame.
+    /// Returns the bytes of the largest frame.
     #[must_use]
     #[inline]
     pub fn frame_bytes_max(&self) -> usize {
         self.frame_bytes_max
     }
 
-    /// Opens an empty frame for `peer` and returns its index, or `None` when the outbox is full.
+    /// Opens an empty frame for `peer`; returns its index, or `None` if the outbox is full.
     #[inline]
     pub fn open(&mut self, peer: SocketAddr) -> Option<usize> {
         match self.frames.checked_sub(1) {
@@ -98,8 +98,8 @@ impl Outbox {
         Some(opened)
     }
 
-    /// The whole buffer of frame `index`, [`Outbox::frame_bytes_max`] bytes. Its content is whatever an
-    /// earlier frame left there.
+    /// Returns the whole buffer of frame `index`, [`Outbox::frame_bytes_max`] bytes. It still has the content of an
+    /// earlier frame.
     #[inline]
     pub fn buffer(&mut self, index: usize) -> &mut [u8] {
         debug_assert!(index < self.frames, "frame {index} is not open");
@@ -110,7 +110,7 @@ impl Outbox {
     /// Sets the length of frame `index`; a frame of length 0 is not sent.
     ///
     /// # Panics
-    /// When `bytes` exceeds the frame.
+    /// If `bytes` exceeds the frame.
     #[inline]
     pub fn set_bytes(&mut self, index: usize, bytes: usize) {
         assert!(
@@ -121,7 +121,7 @@ impl Outbox {
         self.slots[..self.frames][index].bytes = bytes as u32;
     }
 
-    /// Adds a copy of `frame` for `peer`; false when the outbox is full or the frame too large.
+    /// Adds a copy of `frame` for `peer`; false if the outbox is full or the frame too large.
     pub fn push(&mut self, frame: &[u8], peer: SocketAddr) -> bool {
         if frame.len() > self.frame_bytes_max {
             return false;
@@ -132,7 +132,7 @@ impl Outbox {
         true
     }
 
-    /// The bytes of frame `index` so far, and its peer.
+    /// Returns the present bytes of frame `index`, and its peer.
     #[must_use]
     #[inline]
     pub fn frame(&self, index: usize) -> (&[u8], SocketAddr) {
@@ -141,19 +141,19 @@ impl Outbox {
         (&self.memory[first..first + slot.bytes as usize], slot.peer)
     }
 
-    /// Forgets all frames.
+    /// Removes all frames.
     #[inline]
     pub fn clear(&mut self) {
         self.frames = 0;
     }
 
-    /// True when frame `index` is the first of its peer's chain.
+    /// Returns whether frame `index` is the first of its peer's chain.
     #[inline]
     pub(crate) fn is_head(&self, index: usize) -> bool {
         !self.slots[index].chained
     }
 
-    /// The frame for the same peer that follows frame `index`.
+    /// Returns the frame for the same peer that follows frame `index`.
     #[inline]
     pub(crate) fn next(&self, index: usize) -> Option<usize> {
         let next = self.slots[index].next;

@@ -1,14 +1,14 @@
-//! Ethernet, ARP, IPv4 and UDP as bytes, for ports that have no kernel below them.
+//! Ethernet, ARP, IPv4 and UDP as bytes, for ports without a kernel below them.
 //!
 //! ```text
 //!   | Ethernet 14 | IPv4 20 | UDP 8 | payload: one frame of ours |        42 bytes of headers
 //!   | Ethernet 14 | ARP 28  | padding to 60                      |
 //! ```
-//! Pure functions over slices: [`read`] takes a packet as the device delivered it and says what it is or why it is
-//! refused; [`Datagram::write`] and [`Arp::write`] fill a buffer of the device. Nothing here panics on any bytes, keeps
-//! anything, or knows a device. Refused are fragments (a frame of ours always fits one packet) and whatever has a wrong
-//! length or a wrong checksum; IPv4 options are skipped, a UDP checksum of zero means that there is none (RFC 768).
-//! Called by the ports of `dpdk`.
+//! Pure functions over slices: [`read`] takes a packet as the device delivered it and returns its content or the
+//! reason of its refusal; [`Datagram::write`] and [`Arp::write`] fill a buffer of the device. Nothing here panics on
+//! any bytes, keeps state, or uses a device. Fragments are refused (our frame always fits one packet), and so are
+//! packets with a wrong length or a wrong checksum; IPv4 options are skipped, a UDP checksum of zero means that there
+//! is none (RFC 768). Called by the ports of `dpdk`.
 
 mod arp;
 mod checksum;
@@ -30,65 +30,64 @@ use self::ethernet::EtherType;
 
 /// Bytes before the payload of a packet that we send.
 pub const HEADERS_BYTES: usize = ETHERNET_HEADER_BYTES + IP_HEADERS_BYTES;
-/// What an MTU loses to IPv4 and UDP.
+/// Bytes of an MTU that IPv4 and UDP headers take.
 pub const IP_HEADERS_BYTES: usize = ipv4::HEADER_BYTES + udp::HEADER_BYTES;
 
-/// Where a packet begins or ends.
+/// An end of a packet's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Its hardware's address.
+    /// The hardware address.
     pub mac: Mac,
-    /// Its address and UDP port.
+    /// The IP address and UDP port.
     pub socket: SocketAddrV4,
 }
 
-/// A frame of ours on its way.
+/// One of our frames as a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'p> {
-    /// Who sent it.
+    /// The sender.
     pub from: Endpoint,
-    /// To whom.
+    /// The receiver.
     pub to: Endpoint,
-    /// What it carries.
+    /// The payload.
     pub payload: &'p [u8],
 }
 
-/// A packet that says something to us.
+/// An accepted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet<'p> {
-    /// A question or an answer about hardware addresses.
+    /// A request or a reply about hardware addresses.
     Arp(Arp),
     /// A UDP datagram.
     Datagram(Datagram<'p>),
 }
 
-/// Why a packet says nothing to us.
+/// The reason why a packet is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketRefusal {
-    /// Another protocol, or for somebody else: the noise of a network.
+    /// Another protocol or receiver: ordinary traffic of a network.
     Foreign,
-    /// Its lengths contradict each other, or a field has a value that it cannot have.
+    /// Its lengths contradict each other, or a field has an impossible value.
     Malformed,
     /// A part of a datagram.
     Fragment,
-    /// It was changed on its way.
+    /// It was changed in transit.
     Checksum,
 }
 
-/// Which checksums somebody else, the device, takes care of: on the way in it has found them right, on the way out it
-/// fills them in.
+/// Checksums that the device handles: on receipt it has verified them, on sending it fills them in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offloaded {
-    /// That of the IPv4 header.
+    /// The checksum of the IPv4 header.
     pub ipv4: bool,
-    /// That of the UDP datagram.
+    /// The checksum of the UDP datagram.
     pub udp: bool,
 }
 
 /// Reads a packet that arrived at the owner of the address `own`.
 ///
 /// # Errors
-/// Why the packet is none for us. Only the checksums are looked at that are not `offloaded`.
+/// The reason why the packet is refused. Only checksums that are not `offloaded` are verified.
 #[inline]
 pub fn read(packet: &[u8], own: Ipv4Addr, offloaded: Offloaded) -> Result<Packet<'_>, PacketRefusal> {
     let (ethernet, body) = ethernet::read(packet)?;
@@ -106,15 +105,15 @@ pub fn read(packet: &[u8], own: Ipv4Addr, offloaded: Offloaded) -> Result<Packet
 }
 
 impl Datagram<'_> {
-    /// Bytes of the packet that carries it.
+    /// Returns the bytes of the packet that carries it.
     #[must_use]
     #[inline]
     pub fn packet_bytes(&self) -> usize {
         (HEADERS_BYTES + self.payload.len()).max(PACKET_BYTES_MIN)
     }
 
-    /// Writes the packet into `buffer` and returns its length; the payload is copied, for the device must own it.
-    /// `None` when the buffer is too small or the payload larger than a UDP datagram.
+    /// Writes the packet into `buffer` and returns its length; copies the payload, because the device must own it.
+    /// `None` if the buffer is too small or the payload larger than a UDP datagram.
     #[inline]
     pub fn write(&self, buffer: &mut [u8], offloaded: Offloaded) -> Option<usize> {
         let packet_bytes = self.packet_bytes();

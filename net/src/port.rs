@@ -1,8 +1,9 @@
-//! The seam between what a frame says and how it travels.
+//! The interface between the content of a frame and its transport.
 //!
-//! Implemented by [`crate::UdpPort`] (kernel), [`crate::HostPort`] (kernel, and memory shared with neighbours) and
-//! [`crate::LoopbackPort`] (in process, with faults). One thread owns a port; other threads end its sleep through its [`Waker`], and threads with a port of their
-//! own help out at it through its handle ([`SharedPort`]). Nothing but [`Port::wait`] ever sleeps.
+//! Implemented by [`crate::UdpPort`] (kernel), [`crate::HostPort`] (kernel, and memory shared with local clients) and
+//! [`crate::LoopbackPort`] (in process, with faults). One thread owns a port; other threads end its sleep through its
+//! [`Waker`], and threads with a port of their own help out at it through its handle ([`SharedPort`]). Only
+//! [`Port::wait`] sleeps.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,56 +12,56 @@ use std::time::Duration;
 use crate::shm::{AttachError, Entry, ListenerAddress, PendingAttach};
 use crate::{Batch, Outbox, Waker};
 
-/// Bytes of a frame that cross an Ethernet in one piece over IPv4: 1,500 less 20 (IP) and 8 (UDP).
+/// Maximum bytes of an unfragmented frame over IPv4 and Ethernet: 1,500 less 20 (IP) and 8 (UDP).
 pub const FRAME_BYTES_MAX_V4: usize = 1472;
 /// The same over IPv6: 1,500 less 40 (IP) and 8 (UDP).
 pub const FRAME_BYTES_MAX_V6: usize = 1452;
 
 /// Sends and receives batches of datagrams.
 pub trait Port: Send {
-    /// Replaces the content of `batch` by what has arrived and returns the number of frames; 0 when
-    /// nothing has. Returns at once.
+    /// Replaces the content of `batch` by the arrived frames and returns their number, 0 if there are none. Does not
+    /// wait.
     ///
     /// # Errors
-    /// Only when the port itself is broken; trouble with one datagram is counted in [`Port::drops`].
+    /// Only if the port itself is broken; trouble with one datagram is counted in [`Port::drops`].
     fn receive(&mut self, batch: &mut Batch) -> io::Result<usize>;
 
-    /// Sends every non-empty frame of `out`, empties it, and returns the number that left. A frame that
-    /// the network refuses (full queue, no route) is lost like any datagram. Returns at once.
+    /// Sends every non-empty frame of `out`, empties it, and returns the number that left. A frame that the network
+    /// refuses (full queue, no route) is lost like any datagram. Does not wait.
     ///
     /// # Errors
-    /// Only when the port itself is broken.
+    /// Only if the port itself is broken.
     fn send(&mut self, out: &mut Outbox) -> io::Result<usize>;
 
     /// Sleeps until a frame is readable, the waker is used, or `timeout` has passed. May return early.
     ///
     /// # Errors
-    /// Only when the port itself is broken.
+    /// Only if the port itself is broken.
     fn wait(&mut self, timeout: Duration) -> io::Result<()>;
 
-    /// Tells the port that it has been a while: the next [`Port::receive`] but one at the latest looks wherever frames may be,
-    /// also where it looks less often than elsewhere.
+    /// Requests a poll of all sources, by the next [`Port::receive`] but one at the latest, including the sources
+    /// that the port polls less often.
     fn look_everywhere(&mut self) {}
 
-    /// Tells the port that from now on it speaks with `peer` alone. A port that can makes use of it: sends
-    /// get cheaper, frames of others are not received.
+    /// Restricts the port to `peer`. A port may use this: sends become cheaper, frames of others are not received.
     ///
     /// # Errors
-    /// When there is no way to `peer`.
+    /// If there is no way to `peer`.
     fn set_peer(&mut self, peer: SocketAddr) -> io::Result<()> {
         let _ = peer;
         Ok(())
     }
 
-    /// Tells the port that from now on it speaks with several peers again. Frames that are under way may be lost.
+    /// Ends the restriction to one peer. Frames in transit may be lost.
     ///
     /// # Errors
-    /// Only when the port itself is broken.
+    /// Only if the port itself is broken.
     fn forget_peer(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Knocks at the door of a server on the same host and says `words` there. Returns at once: [`Port::enter`] goes on.
+    /// Starts an attachment to a server on the same host and sends it `words`. Does not wait: [`Port::enter`]
+    /// continues.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -69,9 +70,11 @@ pub trait Port: Send {
         Err(AttachError::Unsupported)
     }
 
-    /// Takes what a door has answered, and gives the address under which the core that lets in is reached over shared memory.
-    /// Waits for the answer for `patience` at most. When a server ends such a link, the next [`Port::receive`] says so once
-    /// with [`io::ErrorKind::ConnectionReset`]; the port itself goes on.
+    /// Continues an attachment: takes the listener's reply, and returns the address that reaches the attached core
+    /// over shared memory.
+    ///
+    /// Waits for the reply for `patience` at most. When a server ends such a channel, the next [`Port::receive`]
+    /// reports it once with [`io::ErrorKind::ConnectionReset`]; the port itself continues.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -80,46 +83,46 @@ pub trait Port: Send {
         Err(AttachError::Unsupported)
     }
 
-    /// Whether `peer`, an address that [`Port::enter`] gave, is still reached there.
+    /// Returns whether `peer`, an address from [`Port::enter`], can still be reached there.
     fn is_attached(&self, peer: SocketAddr) -> bool {
         let _ = peer;
         false
     }
 
-    /// A handle that ends a [`Port::wait`] from any thread.
+    /// Returns a handle that ends a [`Port::wait`] from any thread.
     fn waker(&self) -> Waker;
 
-    /// How a frame finds this port among others of its kind, as a word for statistics.
+    /// Returns the steering of frames to this port, as a word for statistics.
     fn steering(&self) -> &'static str {
         "kernel"
     }
 
-    /// Largest frame that this port sends.
+    /// Returns the bytes of the largest frame that this port sends.
     fn frame_bytes_max(&self) -> usize;
 
-    /// The address that frames for this port are sent to.
+    /// Returns the address for frames to this port.
     fn local(&self) -> SocketAddr;
 
-    /// Datagrams that arrived and were lost before [`Port::receive`] could deliver them: a full receive
-    /// queue, an oversized or an empty datagram. Only grows.
+    /// Returns the number of datagrams that arrived but were lost before [`Port::receive`] could deliver them: a full
+    /// receive queue, an oversized or an empty datagram. Only grows.
     fn drops(&self) -> u64;
 }
 
-/// A port at which the owners of other ports of its kind may help out. Every frame goes to one of those who
-/// receive at the same time.
+/// A port that owners of similar ports may help to serve. Each frame goes to one of the concurrent receivers.
 pub trait SharedPort: Port {
-    /// What the owner of another port needs for that. Keeps what it names usable.
+    /// The handle for the owner of another port. Keeps the underlying resources usable.
     type Handle: Clone + Send + Sync + 'static;
 
-    /// The handle of this port.
+    /// Returns the handle of this port.
     fn handle(&self) -> Self::Handle;
 
-    /// Replaces the content of `batch` by frames that wait at the port of `handle`: what up to
-    /// `messages_max` messages carry, where one may be many frames that the kernel merged. Returns the number
-    /// of frames, at once.
+    /// Replaces the content of `batch` by frames that wait at the port of `handle`; returns their number without
+    /// waiting.
+    ///
+    /// Takes up to `messages_max` messages, where one may be many frames that the kernel merged.
     ///
     /// # Errors
-    /// As [`Port::receive`]: when that port is broken.
+    /// As [`Port::receive`]: if that port is broken.
     fn receive_at(
         &mut self,
         handle: &Self::Handle,
@@ -130,6 +133,6 @@ pub trait SharedPort: Port {
     /// As [`Port::send`], from the address of the port of `handle`.
     ///
     /// # Errors
-    /// As [`Port::send`]: when that port is broken.
+    /// As [`Port::send`]: if that port is broken.
     fn send_at(&mut self, handle: &Self::Handle, out: &mut Outbox) -> io::Result<usize>;
 }

@@ -7,12 +7,13 @@
 //!   │ consumer │◀───────────────────────│ producer │
 //!   └──────────┘  replies   256 slots   └──────────┘
 //! ```
-//! The server makes the memory, seals it against changes of its size and hands it over at its [`ShmListener`], a Unix socket.
-//! Neither end believes the other: what is read from the memory is checked or copied before it is used, and an end that
-//! finds a lie ([`ring`]) ends the link. [`crate::HostPort`] polls a core's links beside its UDP socket.
+//! The server allocates the memory, seals it against changes of its size and passes it to the client at its
+//! [`ShmListener`], a Unix socket. Neither end trusts the other: values read from the memory are checked or copied
+//! before use, and an end that finds a violation ([`ring`]) ends the channel. [`crate::HostPort`] polls a core's
+//! channels beside its UDP socket.
 //!
-//! Who sleeps does so in one `epoll` over its UDP socket, its waker and the sockets of its links: a futex in the memory
-//! could not be waited for beside a socket. Between ends that are awake there is no system call.
+//! An end sleeps in one `epoll` over its UDP socket, its waker and the sockets of its channels: a futex in the memory
+//! could not be waited for beside a socket. Between two awake ends there is no system call.
 
 mod attach;
 mod channel;
@@ -45,8 +46,8 @@ mod tests;
 /// The first 64 bits of addresses of links: the discard-only prefix 100::/64 (RFC 6666), which no router forwards to.
 const PREFIX: u64 = 0x0100_0000_0000_0000;
 
-/// Whether this is the address of a peer over shared memory. No datagram is delivered with such a source, so who has one
-/// has been let in.
+/// Returns whether this is the address of a peer over shared memory. No datagram is delivered with such a source, so
+/// a sender with it has been admitted.
 #[must_use]
 #[inline]
 pub fn is_link(ip: IpAddr) -> bool {

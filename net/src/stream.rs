@@ -1,12 +1,12 @@
-//! Length-prefixed records over TCP, with a limit on their size and on the time that one may take.
+//! Length-prefixed records over TCP, with limits on their size and duration.
 //!
 //! ```text
 //! record = length u32, little-endian: the bytes that follow | bytes
 //! ```
-//! What the bytes mean is the caller's affair. A peer that stalls inside a record is cut off by the record
-//! deadline; a peer that sends nothing is no error but [`StreamError::Idle`], as long as its machine answers: the
-//! kernel asks it now and then, so that one that lost power or network does not hold a stream for ever. Used by
-//! control threads and by client sessions; blocking, never on a worker.
+//! The caller interprets the bytes. A peer that stalls inside a record is cut off by the record deadline. A peer that
+//! sends nothing causes only [`StreamError::Idle`], as long as its machine answers: the kernel probes it now and
+//! then, so that a machine that lost power or network does not hold a stream forever. Used by control threads and by
+//! client sessions; blocking, never on a worker.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -28,23 +28,23 @@ const PROBE_EACH_S: i32 = 20;
 /// Questions without an answer until the stream is broken: two minutes after the last byte.
 const PROBES: i32 = 3;
 
-/// Why a record was not moved.
+/// The reason why a record was not transferred.
 #[derive(Debug)]
 pub enum StreamError {
-    /// No byte of a record arrived within the timeout; reading may go on.
+    /// No byte of a record arrived within the timeout; reading may continue.
     Idle,
     /// The peer closed the stream between two records.
     Closed,
-    /// The peer closed or stalled in the middle of a record; the stream is of no more use.
+    /// The peer closed or stalled in the middle of a record; the stream is unusable afterwards.
     Broken(io::Error),
-    /// The record announces more bytes than the limit; the stream is of no more use.
+    /// The record announces more bytes than the limit; the stream is unusable afterwards.
     TooLarge {
         /// Bytes that the record announces.
         record_bytes: usize,
         /// Bytes that were allowed.
         limit: usize,
     },
-    /// There is no room for a record of so many bytes; the stream is of no more use.
+    /// There is no room for a record of this size; the stream is unusable afterwards.
     NoRoom {
         /// Bytes that the record announces.
         record_bytes: usize,
@@ -73,7 +73,7 @@ pub struct Stream {
     record_timeout: Duration,
 }
 
-/// Closes a stream from another thread: its blocked reads and writes end.
+/// A handle that closes a stream from another thread: its blocked reads and writes end.
 pub struct StreamCloser {
     socket: TcpStream,
 }
@@ -87,10 +87,10 @@ impl StreamCloser {
 }
 
 impl Stream {
-    /// Connects within `timeout`. A record that is begun must pass within `record_timeout`.
+    /// Connects within `timeout`. A record must complete within `record_timeout` of its beginning.
     ///
     /// # Errors
-    /// When nobody listens or the time is over.
+    /// If nobody listens or the time is over.
     pub fn connect(peer: SocketAddr, timeout: Duration, record_timeout: Duration) -> io::Result<Self> {
         Self::over(TcpStream::connect_timeout(&peer, timeout)?, record_timeout)
     }
@@ -98,7 +98,7 @@ impl Stream {
     /// Takes over a connected socket.
     ///
     /// # Errors
-    /// When the socket refuses its options.
+    /// If the socket refuses its options.
     pub fn over(socket: TcpStream, record_timeout: Duration) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         socket.set_nonblocking(false)?;
@@ -108,54 +108,54 @@ impl Stream {
         Ok(Self { socket, record_timeout })
     }
 
-    /// Bounds what the kernel keeps of what was written and not taken: about so many bytes, and as many again for its own
-    /// records of them. Else it grows with what the peer takes, to several MiB.
+    /// Limits the kernel's buffer of written but untaken bytes to about `bytes`, and as many again for its own
+    /// bookkeeping. Otherwise it grows with the speed of the peer, to several MiB.
     ///
     /// # Errors
-    /// When the socket refuses.
+    /// If the socket refuses.
     pub fn bound_untaken(&self, bytes: usize) -> io::Result<()> {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         sys::set_option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
     }
 
-    /// The socket, for who speaks something else than records over it.
+    /// Returns the socket, for another protocol than records.
     #[must_use]
     pub fn into_socket(self) -> TcpStream {
         self.socket
     }
 
-    /// The other end.
+    /// Returns the address of the other end.
     ///
     /// # Errors
-    /// When the stream is not connected any more.
+    /// If the stream is no longer connected.
     pub fn peer(&self) -> io::Result<SocketAddr> {
         self.socket.peer_addr()
     }
 
-    /// This end.
+    /// Returns the address of this end.
     ///
     /// # Errors
-    /// When the stream is not connected any more.
+    /// If the stream is no longer connected.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// A handle that closes this stream from another thread.
+    /// Returns a handle that closes this stream from another thread.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// If the process is out of descriptors.
     pub fn closer(&self) -> io::Result<StreamCloser> {
         Ok(StreamCloser { socket: self.socket.try_clone()? })
     }
 
-    /// Writes one record, given in two parts so that a large body need not be copied behind its header:
-    /// `head` begins with the length of all that follows it, `body` included.
+    /// Writes one record, given in two parts so that a large body need not be copied behind its header. `head` begins
+    /// with the length of all that follows it, `body` included.
     ///
     /// # Errors
     /// [`StreamError::Broken`].
     ///
     /// # Panics
-    /// When the length at the start of `head` is not that of the rest.
+    /// If the length at the start of `head` is not that of the rest.
     pub fn write_record(&mut self, head: &[u8], body: &[u8]) -> Result<(), StreamError> {
         let length = head.first_chunk().map(|length| u32::from_le_bytes(*length) as usize + LENGTH_BYTES);
         assert_eq!(length, Some(head.len() + body.len()), "a record begins with its length");
@@ -180,11 +180,11 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads one record into `record` (emptied first), without the length before it. Waits at most
-    /// `idle_timeout` for its first byte; a length beyond `limit` is refused before anything is allocated.
+    /// Reads one record into `record` (emptied first), without its length. Waits at most `idle_timeout` for its first
+    /// byte; a length beyond `limit` is refused before anything is allocated.
     ///
     /// # Errors
-    /// See [`StreamError`]; after all but [`StreamError::Idle`] the stream is of no more use.
+    /// See [`StreamError`]; after all but [`StreamError::Idle`] the stream is unusable.
     pub fn read_record(
         &mut self,
         record: &mut Vec<u8>,
@@ -194,8 +194,8 @@ impl Stream {
         self.read_record_if(record, idle_timeout, limit, |_| true)
     }
 
-    /// As [`Stream::read_record`], but goes on behind the length only if `has_room` says so of the bytes that follow
-    /// it. It may wait; the time that the record may take begins anew then.
+    /// As [`Stream::read_record`], but continues after the length only if `has_room` accepts the number of bytes that
+    /// follow. `has_room` may wait; the record's time begins anew then.
     ///
     /// # Errors
     /// As [`Stream::read_record`], and [`StreamError::NoRoom`].

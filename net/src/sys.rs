@@ -1,7 +1,7 @@
 //! The kernel calls that the standard library does not offer, each behind a safe signature.
 //!
 //! With files of `udp/`, `shm/` and `dpdk/` the only one of this crate that contains `unsafe`. Every function takes
-//! borrowed descriptors, so a closed one cannot be named.
+//! borrowed descriptors, so a caller cannot pass a closed one.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -39,13 +39,13 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i3
     Ok(value)
 }
 
-/// Sets how many connections of a listening socket may wait to be accepted; the kernel has a limit of its own.
+/// Sets the maximum number of connections that wait to be accepted; the kernel has its own limit.
 pub(crate) fn set_backlog(listener: BorrowedFd<'_>, connections: i32) -> io::Result<()> {
     // SAFETY: no pointers.
     checked(unsafe { libc::listen(listener.as_raw_fd(), connections) }).map(drop)
 }
 
-/// Takes the fixed peer from a datagram socket.
+/// Removes the fixed peer of a datagram socket.
 pub(crate) fn disconnect(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: an address of zeros is one, of no family.
     let mut nobody: libc::sockaddr = unsafe { zeroed() };
@@ -63,7 +63,7 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Makes an eventfd readable. It cannot fail in a way that matters: a full counter is readable too.
+/// Makes an eventfd readable. Its only failure is harmless: a full counter is readable too.
 pub(crate) fn eventfd_raise(fd: BorrowedFd<'_>) {
     let one = 1u64;
     // SAFETY: `one` is 8 bytes that live across the call.
@@ -85,7 +85,7 @@ pub(crate) fn epoll() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Watches `fd` for being readable, in the way that `flags` add.
+/// Watches `fd` for being readable, with the additional `flags`.
 pub(crate) fn epoll_add(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, flags: i32) -> io::Result<()> {
     let mut event = libc::epoll_event { events: (libc::EPOLLIN | flags) as u32, u64: 0 };
     // SAFETY: `event` lives across the call; the kernel copies it.
@@ -95,7 +95,7 @@ pub(crate) fn epoll_add(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, flags: i32) -
     .map(drop)
 }
 
-/// Watches `fd` no more. Who closes one that others have as well does this first: the kernel would go on watching.
+/// Stops watching `fd`. Required before closing a shared descriptor: the kernel would continue to watch it.
 pub(crate) fn epoll_remove(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>) {
     // SAFETY: null is allowed here since Linux 2.6.9. One that is not watched is refused, which is as well.
     let _ = unsafe {
@@ -126,7 +126,7 @@ pub(crate) fn epoll_sleep(epoll: BorrowedFd<'_>, timeout: Duration) -> io::Resul
     }
 }
 
-/// Waits until one of two descriptors is readable; says which are.
+/// Waits until one of two descriptors is readable; returns which are.
 pub(crate) fn poll_two(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io::Result<(bool, bool)> {
     let watch = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut watched = [watch(first), watch(second)];
@@ -138,8 +138,8 @@ pub(crate) fn poll_two(first: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io::Res
     }
 }
 
-/// Sleeps until `event` is readable, one of the sockets is readable or writable as far as that is asked for, or `timeout`
-/// has passed; a signal ends it early.
+/// Sleeps until `event` is readable, one of the sockets is readable or writable as requested, or `timeout` has
+/// passed; a signal ends it early.
 pub(crate) fn poll_over<'s>(
     event: BorrowedFd<'_>,
     sockets: impl Iterator<Item = (BorrowedFd<'s>, (bool, bool))>,
@@ -196,7 +196,7 @@ pub(crate) fn address_to_kernel(address: SocketAddr, to: &mut libc::sockaddr_sto
     }
 }
 
-/// Reads an address that the kernel wrote; `None` when it is of neither internet family.
+/// Reads an address that the kernel wrote; `None` if it belongs to neither internet family.
 #[inline]
 pub(crate) fn address_from_kernel(from: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match i32::from(from.ss_family) {
@@ -217,7 +217,7 @@ pub(crate) fn address_from_kernel(from: &libc::sockaddr_storage) -> Option<Socke
     }
 }
 
-/// An address of no family.
+/// Returns an address of no family.
 pub(crate) fn no_address() -> libc::sockaddr_storage {
     // SAFETY: all zero is a valid sockaddr_storage.
     unsafe { zeroed() }

@@ -15,9 +15,9 @@
 //! one `recvmsg` (control data tells merged frames and kernel drops), `recvmmsg` while frames come in
 //! bursts.
 //!
-//! Never delivered: empty datagrams, datagrams larger than a frame, and such as claim the address of a link over shared
-//! memory (all counted as drops). A send that
-//! the kernel refuses is a lost datagram, counted in [`UdpPort::send_drops`].
+//! Never delivered: empty datagrams, datagrams larger than a frame, and datagrams with the address of a shared-memory
+//! channel (all counted as drops). A send that the kernel refuses is a lost datagram, counted in
+//! [`UdpPort::send_drops`].
 
 mod control;
 mod receive;
@@ -36,14 +36,14 @@ use crate::port::{FRAME_BYTES_MAX_V4, FRAME_BYTES_MAX_V6, Port, SharedPort};
 use crate::wake::{Sleeper, Waker, Watcher};
 use crate::{Batch, Outbox, sys};
 
-/// How a socket is set up.
+/// The configuration of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct UdpConfig {
-    /// Receive queue asked of the kernel, in bytes. The kernel may grant less (`net.core.rmem_max`).
+    /// Receive queue requested from the kernel, in bytes. The kernel may grant less (`net.core.rmem_max`).
     pub receive_buffer_bytes: usize,
-    /// Send queue asked of the kernel, in bytes.
+    /// Send queue requested from the kernel, in bytes.
     pub send_buffer_bytes: usize,
-    /// Lets the kernel merge frames of one peer in both directions.
+    /// Whether the kernel may merge frames of one peer in both directions.
     pub segmentation: bool,
 }
 
@@ -66,16 +66,16 @@ impl UdpPort {
     /// Binds `address`; port 0 lets the kernel choose.
     ///
     /// # Errors
-    /// When the address cannot be bound.
+    /// If the address cannot be bound.
     pub fn bind(address: SocketAddr, config: UdpConfig) -> io::Result<Self> {
         Self::over(UdpSocket::bind(address)?, config)
     }
 
-    /// Binds a free local port and fixes the peer: frames of others are not received, and sends skip the
-    /// route look-up. For a client that speaks with one core.
+    /// Binds a free local port and fixes the peer: frames of others are not received, and sends skip the route
+    /// look-up. For a client of one core.
     ///
     /// # Errors
-    /// When there is no free port or no route to `peer`.
+    /// If there is no free port or no route to `peer`.
     pub fn connect(peer: SocketAddr, config: UdpConfig) -> io::Result<Self> {
         let any: SocketAddr = match peer {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
@@ -86,21 +86,21 @@ impl UdpPort {
         Ok(port)
     }
 
-    /// Frames that the kernel refused to send; they are lost. Only grows.
+    /// Returns the number of frames that the kernel refused to send; they are lost. Only grows.
     #[must_use]
     pub fn send_drops(&self) -> u64 {
         self.send.drops()
     }
 
-    /// Bytes of the receive queue that the kernel granted (it reports twice what it was asked for).
+    /// Returns the bytes of the receive queue that the kernel granted (it reports twice the requested size).
     ///
     /// # Errors
-    /// When the socket cannot be asked.
+    /// If the socket cannot be queried.
     pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
         sys::option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map(|bytes| bytes.max(0) as usize)
     }
 
-    /// Adds to what wakes its owner.
+    /// Returns a handle that adds descriptors to the owner's wake-up sources.
     pub(crate) fn watcher(&self) -> Watcher {
         self.sleeper.watcher()
     }

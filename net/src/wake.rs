@@ -1,9 +1,10 @@
-//! Ends another thread's sleep, for the price of two atomic operations when it does not sleep.
+//! Ends another thread's sleep; costs two atomic operations if that thread is awake.
 //!
-//! A [`Sleeper`] belongs to a port and sleeps in `epoll` over an eventfd and, if there are any, the port's
-//! socket and the bells of its links; or to a thread without a port, which sleeps over whatever streams it has. A [`Waker`]
-//! raises a flag and writes the eventfd only when the sleeper has announced that it goes to sleep. Both flags are sequentially consistent: either the waker sees the announcement, or the
-//! sleeper sees the flag and does not sleep; a wake-up is never lost, a spare one may happen.
+//! A [`Sleeper`] belongs to a port and sleeps in `epoll` over an eventfd and, if there are any, the port's socket and
+//! the bells of its channels; or it belongs to a thread without a port, which sleeps over its streams. A [`Waker`]
+//! raises a flag and writes the eventfd only if the sleeper has announced its sleep. Both flags are sequentially
+//! consistent: either the waker sees the announcement, or the sleeper sees the flag and does not sleep; a wake-up is
+//! never lost, a spare one may happen.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +21,7 @@ struct WakerState {
     woken: AtomicBool,
 }
 
-/// Wakes the port that it came from. Cheap to clone, usable from every thread.
+/// Wakes the port of its origin. Cheap to clone, usable from every thread.
 #[derive(Clone, Debug)]
 pub struct Waker {
     shared: Arc<WakerState>,
@@ -43,26 +44,26 @@ pub struct Sleeper {
     epoll: Arc<OwnedFd>,
 }
 
-/// Adds to what wakes a sleeper, from any thread.
+/// Adds wake-up sources of a sleeper, from any thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
     epoll: Arc<OwnedFd>,
 }
 
 impl Watcher {
-    /// From now on the sleeper wakes each time that `bell` is raised, and when its other end goes.
+    /// Wakes the sleeper each time that `bell` is raised, and when its other end goes.
     pub(crate) fn watch(&self, bell: BorrowedFd<'_>) -> io::Result<()> {
         sys::epoll_add(self.epoll.as_fd(), bell, libc::EPOLLET)
     }
 
-    /// And no more. Closing does as much only where nobody else has the bell.
+    /// Stops watching `bell`. Closing it suffices only if no other process has the bell.
     pub(crate) fn forget(&self, bell: BorrowedFd<'_>) {
         sys::epoll_remove(self.epoll.as_fd(), bell);
     }
 }
 
 impl Sleeper {
-    /// A sleeper that also wakes when `socket` is readable. `socket` must outlive the sleeper's use.
+    /// Creates a sleeper that also wakes when `socket` is readable. `socket` must outlive the sleeper's use.
     pub(crate) fn new(socket: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let event = sys::eventfd()?;
         let epoll = sys::epoll()?;
@@ -75,13 +76,13 @@ impl Sleeper {
         Ok(Self { shared, epoll: Arc::new(epoll) })
     }
 
-    /// What ends its sleep.
+    /// Returns a waker that ends its sleep.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker { shared: Arc::clone(&self.shared) }
     }
 
-    /// Adds to what wakes it.
+    /// Returns a handle that adds wake-up sources.
     pub(crate) fn watcher(&self) -> Watcher {
         Watcher { epoll: Arc::clone(&self.epoll) }
     }
@@ -91,16 +92,16 @@ impl Sleeper {
         self.sleep_in(|| sys::epoll_sleep(self.epoll.as_fd(), timeout))
     }
 
-    /// One of a thread that has no port.
+    /// Creates a sleeper for a thread without a port.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// If the process is out of descriptors.
     pub fn alone() -> io::Result<Self> {
         Self::new(None)
     }
 
-    /// Sleeps until one of the sockets is readable or writable, as far as that is asked for, the waker is used or `timeout`
-    /// has passed.
+    /// Sleeps until one of the sockets is readable or writable as requested, the waker is used or `timeout` has
+    /// passed.
     pub(crate) fn sleep_beside<'s>(
         &self,
         sockets: impl Iterator<Item = (BorrowedFd<'s>, (bool, bool))>,

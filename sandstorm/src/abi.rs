@@ -1,21 +1,19 @@
-//! The border between the server and an artefact: C layout, C calls, nothing generic.
+//! The ABI between the server and an artefact: C layout, C calls, nothing generic.
 //!
-//! An artefact is one shared object: the author's crate, this SDK, and a trusted glue that the server
-//! wrote. Both sides are built from the same source of this file, and a hash over that source is checked
-//! before a library is opened; the C layout makes the border independent of how either side was
-//! optimised. An author never sees these types: [`crate::Db`], [`crate::Args`] and [`crate::Reply`]
-//! wrap them.
+//! An artefact is one shared object: the author's crate, this SDK, and trusted glue that the server generated. Both
+//! sides are built from the same source of this file, and a hash over that source is checked before a library is
+//! opened; the C layout makes the ABI independent of how either side was optimized. Authors never see these types:
+//! [`crate::Db`], [`crate::Args`] and [`crate::Reply`] wrap them.
 //!
-//! Pointers that cross from the extension to the host are valid for the call alone; the host copies what
-//! it keeps. Pointers that cross from the host (records, arguments, the reply buffer) stay valid and
-//! unchanged until the invocation ends.
+//! Pointers from the extension to the host are valid only during the call; the host copies what it keeps. Pointers from
+//! the host (records, arguments, the reply buffer) stay valid and unchanged until the invocation ends.
 
 use core::ffi::c_void;
 
-/// Version of this border; raised whenever a type here changes.
+/// Version of this ABI; raised whenever a type here changes.
 pub const ABI_VERSION: u32 = 5;
 
-/// A run of bytes owned by somebody else.
+/// A byte slice whose memory has another owner.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawSlice {
@@ -25,10 +23,10 @@ pub struct RawSlice {
     pub bytes: usize,
 }
 
-/// Version of a record that the invocation itself wrote: it gets one when the write set is applied.
+/// Version of a record that the invocation itself wrote; the real one is assigned at the commit.
 pub const VERSION_UNAPPLIED: u64 = u64::MAX;
 
-/// An object as the host found it. `version` 0 says that there is none.
+/// An object as the host found it. `version` 0 means absent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawRecord {
@@ -38,32 +36,32 @@ pub struct RawRecord {
     pub version: u64,
 }
 
-/// Keys of an ordered table, and which way.
+/// A range of keys of an ordered table, with a direction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawRange {
-    /// Not those below.
+    /// First key of the range, included.
     pub from: RawSlice,
-    /// With [`RANGE_HAS_TO`]: not this one and those above.
+    /// With [`RANGE_HAS_TO`]: end of the range, excluded.
     pub to: RawSlice,
-    /// Only those that begin so.
+    /// Common prefix of the keys.
     pub prefix: RawSlice,
-    /// With [`RANGE_HAS_AFTER`]: only those that come behind this one on the way.
+    /// With [`RANGE_HAS_AFTER`]: only keys after this one in scan order.
     pub after: RawSlice,
-    /// [`RANGE_HAS_TO`], [`RANGE_HAS_AFTER`], [`RANGE_REVERSE`]; others are zero.
+    /// [`RANGE_HAS_TO`], [`RANGE_HAS_AFTER`], [`RANGE_REVERSE`]; all other bits are zero.
     pub flags: u32,
     /// Zero.
     pub reserved: u32,
 }
 
-/// There is an upper bound.
+/// The range has an upper bound.
 pub const RANGE_HAS_TO: u32 = 1;
-/// There is a key to go on behind.
+/// The scan continues after a key.
 pub const RANGE_HAS_AFTER: u32 = 2;
-/// From the largest key to the smallest.
+/// The scan goes from the largest key to the smallest.
 pub const RANGE_REVERSE: u32 = 4;
 
-/// An object that a scan met, which is there.
+/// An object that a scan found; always present.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawEntry {
@@ -73,36 +71,36 @@ pub struct RawEntry {
     pub record: RawRecord,
 }
 
-/// How far a scan came.
+/// The result of a scan call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawScanned {
-    /// Objects that it met; may be fewer than there was room for before the end too.
+    /// Number of objects found; may be less than the capacity before the end too.
     pub count: usize,
-    /// The key that it looked at last, if it has not ended; lent until the invocation ends.
+    /// The last key examined, if the scan has not ended; lent until the invocation ends.
     pub last: RawSlice,
-    /// 1 when there are no more, else 0.
+    /// 1 if there are no more objects, else 0.
     pub ended: u32,
     /// Zero.
     pub reserved: u32,
 }
 
-/// Most bytes of a cursor of an enumeration.
+/// Maximum size of the cursor of an enumeration, in bytes.
 pub const CURSOR_BYTES_MAX: usize = 64;
 
-/// What a page of an enumeration came to.
+/// The result of an enumeration call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawListed {
-    /// Objects that it brought; may be none before the end too.
+    /// Number of objects found; may be 0 before the end too.
     pub count: usize,
-    /// Bytes of the cursor; 0 at the end.
+    /// Size of the cursor in bytes; 0 at the end.
     pub cursor_bytes: usize,
-    /// Where the next page begins.
+    /// Start of the next page.
     pub cursor: [u8; CURSOR_BYTES_MAX],
 }
 
-/// When a write applies.
+/// The condition of a write.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawCondition {
@@ -112,25 +110,25 @@ pub struct RawCondition {
     pub version: u64,
 }
 
-/// The time to live of an object that stays until it is deleted.
+/// The time to live of an object without expiry.
 pub const TTL_FOREVER: u64 = u64::MAX;
 /// Longest time to live in milliseconds: 139 years.
 pub const TTL_MS_MAX: u64 = 1 << 42;
 
-/// What a host call or a run of a function answers: 0 is success, [`PENDING`] is "poll again", the rest
-/// are the codes of [`crate::Error`] in the low half, an application's own number in the high half.
+/// The result of a host call or of a run of a function. 0 is success, [`PENDING`] means "poll again"; all other values
+/// have the code of a [`crate::Error`] in the low half, and an application's own number in the high half.
 pub type Code = u64;
 
 /// The call succeeded.
 pub const OK: Code = 0;
-/// The call has not finished; the same call with the same ticket is made again at the next poll. From a
-/// run of a function: poll again, at once when no host call is outstanding (the function yielded).
+/// The call has not finished; the next poll repeats it with the same ticket. From a run of a function: poll again,
+/// immediately if no host call is outstanding (the function yielded).
 pub const PENDING: Code = u32::MAX as Code;
 
-/// What the host offers to a running extension. `context` is [`Call::context`].
+/// The host calls of a running extension. `context` is [`Call::context`].
 ///
-/// `ticket` belongs to one pending future: 0 at its first poll; a host that answers [`PENDING`] stores
-/// there what it needs to find the operation again. A future may be forgotten; completions are host-owned.
+/// `ticket` belongs to one pending future: 0 at its first poll; a host that returns [`PENDING`] stores there what it
+/// needs to find the operation again. A future may be forgotten; the host owns the completions.
 #[repr(C)]
 pub struct Host {
     /// Reads one object.
@@ -150,7 +148,7 @@ pub struct Host {
         count: usize,
         records: *mut RawRecord,
     ) -> Code,
-    /// Reads objects of an ordered table in the order of their keys: at most `capacity` into the array `entries`.
+    /// Reads objects of an ordered table in key order: at most `capacity` into the array `entries`.
     pub scan: unsafe extern "C" fn(
         context: *mut c_void,
         ticket: *mut u64,
@@ -160,8 +158,8 @@ pub struct Host {
         capacity: usize,
         scanned: *mut RawScanned,
     ) -> Code,
-    /// Reads objects of a table in no order that has a meaning, from a cursor on, of which there are no bytes at the
-    /// start: at most `capacity` into the array `entries`.
+    /// Reads objects of a table in arbitrary order, from a cursor, which is empty at the start: at most `capacity` into
+    /// the array `entries`.
     pub enumerate: unsafe extern "C" fn(
         context: *mut c_void,
         ticket: *mut u64,
@@ -171,7 +169,7 @@ pub struct Host {
         capacity: usize,
         listed: *mut RawListed,
     ) -> Code,
-    /// Writes one object into the invocation's write set. `ttl_ms`: how long it is there, from 1 to [`TTL_MS_MAX`], or
+    /// Writes one object into the invocation's write set. `ttl_ms`: time to live, from 1 to [`TTL_MS_MAX`], or
     /// [`TTL_FOREVER`].
     pub put: unsafe extern "C" fn(
         context: *mut c_void,
@@ -190,8 +188,8 @@ pub struct Host {
         key: RawSlice,
         condition: RawCondition,
     ) -> Code,
-    /// Adds to the number that an object holds, in the invocation's write set; stores the sum in `value`.
-    /// An absent object counts as 0.
+    /// Adds to the number that an object holds, in the invocation's write set; stores the sum in `value`. An absent
+    /// object counts as 0.
     pub increment: unsafe extern "C" fn(
         context: *mut c_void,
         ticket: *mut u64,
@@ -200,7 +198,7 @@ pub struct Host {
         delta: i64,
         value: *mut i64,
     ) -> Code,
-    /// As `increment`, for an IEEE 754 number of 64 bits.
+    /// Adds as `increment`, to an IEEE 754 number of 64 bits.
     pub increment_float: unsafe extern "C" fn(
         context: *mut c_void,
         ticket: *mut u64,
@@ -209,16 +207,16 @@ pub struct Host {
         delta: f64,
         value: *mut f64,
     ) -> Code,
-    /// Finds the id of a table by its name.
+    /// Looks up the id of a table by its name.
     pub table:
         unsafe extern "C" fn(context: *mut c_void, ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code,
     /// Writes one line to the tenant's log. `level`: 0 error, 1 warning, 2 information, 3 debug.
     pub log: unsafe extern "C" fn(context: *mut c_void, level: u32, text: RawSlice),
-    /// Milliseconds since the Unix epoch.
+    /// Returns the milliseconds since the Unix epoch.
     pub now_ms: unsafe extern "C" fn(context: *mut c_void) -> u64,
 }
 
-/// The reply under construction; the memory is the host's.
+/// The reply under construction; the host owns the memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RawReply {
@@ -226,34 +224,34 @@ pub struct RawReply {
     pub address: *mut u8,
     /// Bytes written so far.
     pub bytes: usize,
-    /// Bytes that may be written in all.
+    /// Maximum number of bytes of the reply.
     pub capacity: usize,
-    /// The most bytes that were written before some of them were dropped; 0 when none were.
+    /// Highest number of bytes before some were dropped by truncation; 0 if none were.
     pub highest: usize,
-    /// How many bytes it would have had with the latest ones that did not fit; 0 when all did.
+    /// Number of bytes with the latest write that did not fit; 0 if all did.
     pub asked: usize,
 }
 
 impl RawReply {
-    /// The most bytes that were ever written, or that were about to be: what of the buffer was touched.
+    /// Returns the largest number of bytes ever written or begun: the touched part of the buffer.
     #[must_use]
     pub const fn touched_bytes(&self) -> usize {
         if self.highest > self.bytes { self.highest } else { self.bytes }
     }
 }
 
-/// One invocation as the artefact sees it. Filled by the host; lives until the invocation ends.
+/// One invocation as the artefact sees it. The host fills it; it lives until the invocation ends.
 #[repr(C)]
 pub struct Call {
     /// The host's calls.
     pub host: *const Host,
-    /// Handed back to every host call.
+    /// Passed to every host call.
     pub context: *mut c_void,
     /// The key that routed the invocation; may be empty.
     pub key: RawSlice,
     /// The caller's arguments.
     pub arguments: RawSlice,
-    /// Where the reply goes.
+    /// The reply buffer.
     pub reply: RawReply,
     /// The future, once the first run has placed it in the invocation's arena; null before.
     pub future: *mut u8,
@@ -263,29 +261,29 @@ pub struct Call {
     pub reserved: u32,
 }
 
-/// What the host gives to the glue when the library is opened: the allocator of the arena of whichever
-/// invocation runs on this thread, and the way out of a panic.
+/// The services that the host gives to the glue when it opens the library: the arena allocator of the invocation on
+/// this thread, and the exit from a panic.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Services {
-    /// Allocates from the arena; null when it is used up.
+    /// Allocates from the arena; returns null if it is used up.
     pub allocate: unsafe extern "C" fn(bytes: usize, align: usize) -> *mut u8,
-    /// Returns the latest allocation; others are dropped with the arena.
+    /// Frees the latest allocation; all others are freed with the arena.
     pub free: unsafe extern "C" fn(address: *mut u8, bytes: usize, align: usize),
-    /// Grows or shrinks in place when it is the latest allocation, else copies; null when it is used up.
+    /// Resizes the latest allocation in place, copies any other; returns null if the arena is used up.
     pub reallocate:
         unsafe extern "C" fn(address: *mut u8, bytes: usize, align: usize, new_bytes: usize) -> *mut u8,
-    /// Called first in a panic: answers how many panics the running invocation has begun before, so that a
-    /// panic while the text of a panic is formatted ends at once.
+    /// Called first in a panic. Returns the number of panics that the running invocation has begun before, so that a
+    /// panic during the formatting of a panic's text ends at once.
     pub begin_panic: unsafe extern "C" fn() -> u32,
-    /// Ends the invocation: leaves its stack for good. `text` says why. `kind`: 0 panic, 1 out of memory.
+    /// Ends the invocation by leaving its stack permanently. `text` is the reason. `kind`: 0 panic, 1 out of memory.
     pub abandon: unsafe extern "C" fn(kind: u32, text: RawSlice) -> !,
 }
 
 /// One function of an artefact.
 #[repr(C)]
 pub struct Function {
-    /// Its name, UTF-8.
+    /// Name of the function, UTF-8.
     pub name: RawSlice,
     /// 0 read, 1 write.
     pub mode: u32,
@@ -299,12 +297,12 @@ pub struct Function {
 // SAFETY: `name` points at the artefact's constant data, which nothing changes.
 unsafe impl Sync for Function {}
 
-/// The one symbol that an artefact exports, as `SPLINTER_ARTEFACT`.
+/// The only symbol that an artefact exports, as `SPLINTER_ARTEFACT`.
 #[repr(C)]
 pub struct Artefact {
     /// [`ABI_VERSION`] of the artefact.
     pub abi_version: u32,
-    /// How many functions.
+    /// Number of functions.
     pub function_count: u32,
     /// SHA-256 over compiler, flags, SDK and glue, as the builder computed it.
     pub sdk_hash: [u8; 32],

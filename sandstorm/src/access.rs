@@ -1,8 +1,8 @@
-//! The operations of the database, by name.
+//! The operations of the database.
 //!
-//! Every operation that may have to wait is a future; most are ready at their first poll, which is one call
-//! through the host's table. Reads see the invocation's own writes. Writes wait in the invocation's write
-//! set and are applied together when the function ends well.
+//! Every operation that may wait is a future; most are ready at their first poll, which is one call through the host's
+//! table. Reads see the invocation's own writes. Writes are collected in the invocation's write set and applied
+//! together when the function succeeds.
 
 use crate::Condition;
 use crate::Cursor;
@@ -24,26 +24,25 @@ use crate::Table;
 use crate::YieldNow;
 
 impl<'a> Db<'a> {
-    /// Reads a value; `None` when there is no such object. In a cluster the object may be another server's: then this
-    /// takes a round trip, the value is copied into the arena, and is what that server had at some time since it was asked.
-    /// A function that writes cannot rely on it still being so when its writes are applied.
-    /// [`crate::Error::ServerAway`] when that server does not answer, [`crate::Error::NotLocal`] when the tenant is
-    /// `local_only`.
+    /// Reads a value; returns `None` if the object does not exist. In a cluster another server may own the object: then
+    /// this takes a round trip, copies the value into the arena, and returns the value that the server had at some time
+    /// since the request. A function that writes cannot rely on that value being current when its writes are applied.
+    /// Fails with [`crate::Error::ServerAway`] if that server does not answer, and with [`crate::Error::NotLocal`] if
+    /// the tenant is `local_only`.
     #[inline]
     pub fn get<'f>(&'f self, table: Table, key: &'f [u8]) -> Get<'f, 'a> {
         Get(self.get_record(table, key))
     }
 
-    /// Reads a value with its version; else as [`Db::get`].
+    /// Reads a value with its version; otherwise as [`Db::get`].
     #[inline]
     pub fn get_record<'f>(&'f self, table: Table, key: &'f [u8]) -> GetRecord<'f, 'a> {
         GetRecord { db: self, table, key, ticket: 0 }
     }
 
-    /// Reads many objects of a table at the price of little more than one: their memory accesses overlap, and what other
-    /// servers have is asked for at once; else as [`Db::get`].
-    /// `records[i]` receives what `keys[i]` names. The slices must have one length, else
-    /// [`crate::Error::BadArguments`].
+    /// Reads many objects of a table for little more than the cost of one. Their memory accesses overlap, and requests
+    /// to other servers run concurrently; otherwise as [`Db::get`]. `records[i]` receives the object of `keys[i]`. The
+    /// slices must have equal length, else [`crate::Error::BadArguments`].
     ///
     /// ```
     /// # use sandstorm::{Args, Db, Error, Reply};
@@ -67,9 +66,9 @@ impl<'a> Db<'a> {
         GetMany { db: self, table, keys, records, done: 0, ticket: 0 }
     }
 
-    /// Reads the objects of a range of an ordered table, in the order of their keys; [`crate::Error::NotOrdered`] for
-    /// another table. A function that writes can rely on it: when its writes are applied the range holds the same
-    /// objects still, none more.
+    /// Reads the objects of a range of an ordered table, in key order; [`crate::Error::NotOrdered`] for other tables. A
+    /// function that writes can rely on it: its writes are applied only if the range still holds exactly the same
+    /// objects.
     ///
     /// ```
     /// # use sandstorm::{Args, Db, Error, KeyRange, Reply};
@@ -87,10 +86,11 @@ impl<'a> Db<'a> {
         Scan::new(self, table, range)
     }
 
-    /// Reads objects of a whole table from a cursor on, at most 32 and as many as there is room for. Each that is there
-    /// from the first page to the last is met exactly once, however long the cursor rests in between; one that comes or
-    /// goes meanwhile may be met or not. In a function that writes it is [`crate::Error::NotSerializable`]: what it
-    /// met could not be relied on.
+    /// Reads objects of a whole table from a cursor, at most 32 and as many as `entries` has room for. Returns each
+    /// object that is present from the first page to the last exactly once, however long the cursor rests in between;
+    /// an object created or deleted meanwhile may or may not be returned. Fails with
+    /// [`crate::Error::NotSerializable`] in a function that writes, because the commit could not verify the objects
+    /// read.
     ///
     /// ```
     /// # use sandstorm::{Args, Cursor, Db, Error, Reply};
@@ -117,15 +117,15 @@ impl<'a> Db<'a> {
         Enumerate { db: self, table, cursor, entries, ticket: 0 }
     }
 
-    /// Writes an object, whatever is there. The key and value are copied. It stays until it is deleted, or for a time:
+    /// Writes an object unconditionally. Copies key and value. The object stays until it is deleted, or for a time:
     /// `db.put(table, key, value).for_ms(60_000).await`.
     #[inline]
     pub fn put<'f>(&'f self, table: Table, key: &'f [u8], value: &'f [u8]) -> Put<'f, 'a> {
         self.put_if(table, key, value, Condition::Always)
     }
 
-    /// Writes an object when a condition holds, else [`crate::Error::ConditionFailed`]. The condition holds
-    /// again when the writes are applied. What another server has is [`crate::Error::NotLocal`] to all writes.
+    /// Writes an object if a condition holds, else [`crate::Error::ConditionFailed`]. The condition is checked again
+    /// when the writes are applied. All writes fail with [`crate::Error::NotLocal`] if another server owns the object.
     #[inline]
     pub fn put_if<'f>(
         &'f self,
@@ -137,40 +137,40 @@ impl<'a> Db<'a> {
         Put { db: self, table, key, value, condition, ttl_ms: None, ticket: 0 }
     }
 
-    /// Deletes an object; fine when there is none.
+    /// Deletes an object; succeeds if there is none.
     #[inline]
     pub fn delete<'f>(&'f self, table: Table, key: &'f [u8]) -> Delete<'f, 'a> {
         self.delete_if(table, key, Condition::Always)
     }
 
-    /// Deletes an object when a condition holds, else [`crate::Error::ConditionFailed`].
+    /// Deletes an object if a condition holds, else [`crate::Error::ConditionFailed`].
     #[inline]
     pub fn delete_if<'f>(&'f self, table: Table, key: &'f [u8], condition: Condition) -> Delete<'f, 'a> {
         Delete { db: self, table, key, condition, ticket: 0 }
     }
 
-    /// Adds to the number that an object holds and answers the sum; an absent object counts as 0. An object
-    /// that holds no number is [`crate::Error::NotANumber`]. One that expires does so when it would have.
+    /// Adds to the number that an object holds and returns the sum; an absent object counts as 0. Fails with
+    /// [`crate::Error::NotANumber`] if the object does not hold a number. The object keeps its expiry time.
     #[inline]
     pub fn increment<'f>(&'f self, table: Table, key: &'f [u8], delta: i64) -> Increment<'f, 'a> {
         Increment { db: self, table, key, delta, ticket: 0 }
     }
 
-    /// Adds to the floating point number (IEEE 754, 64 bits, little-endian) that an object holds and answers the sum.
-    /// What is not finite is not added ([`crate::Error::OutOfRange`]), a sum that is not is
-    /// [`crate::Error::Overflow`]; else as [`Db::increment`].
+    /// Adds to an object's floating-point number (IEEE 754, 64 bits, little-endian) and returns the sum. Fails with
+    /// [`crate::Error::OutOfRange`] if `delta` is not finite, and with [`crate::Error::Overflow`] if the sum is not;
+    /// otherwise as [`Db::increment`].
     #[inline]
     pub fn increment_float<'f>(&'f self, table: Table, key: &'f [u8], delta: f64) -> IncrementFloat<'f, 'a> {
         IncrementFloat { db: self, table, key, delta, ticket: 0 }
     }
 
-    /// Finds a table of the tenant by name, else [`crate::Error::UnknownTable`].
+    /// Looks up a table of the tenant by name, else [`crate::Error::UnknownTable`].
     #[inline]
     pub fn table<'f>(&'f self, name: &'f str) -> FindTable<'f, 'a> {
         FindTable { db: self, name, ticket: 0 }
     }
 
-    /// Lets others run for a moment. Long loops do well to wait here now and then.
+    /// Yields to other invocations. Long loops should call this from time to time.
     #[inline]
     pub fn yield_now(&self) -> YieldNow {
         YieldNow { yielded: false }

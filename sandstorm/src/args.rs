@@ -1,6 +1,6 @@
-//! What the caller of a function handed over, and a reader that takes it apart.
+//! The arguments of a function, and a reader that decodes them.
 //!
-//! Numbers are little-endian. Reading past the end is [`Error::BadArguments`], never a panic.
+//! Numbers are little-endian. Reading past the end returns [`Error::BadArguments`] and never panics.
 
 use crate::Error;
 use crate::Table;
@@ -15,14 +15,14 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The arguments of a call.
+    /// Returns the arguments of a call.
     ///
     /// # Safety
     /// `call` is readable, and its key and arguments stay readable and unchanged for `'a`.
     #[doc(hidden)]
     #[inline]
     pub unsafe fn of(call: *const Call) -> Args<'a> {
-        // SAFETY: the caller promises a readable call with slices that live for 'a.
+        // SAFETY: the caller guarantees a readable call with slices that live for 'a.
         unsafe {
             Args {
                 table: Table::from_id((*call).table),
@@ -32,32 +32,32 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The table that the caller named.
+    /// Returns the table that the caller named.
     #[inline]
     pub fn table(self) -> Table {
         self.table
     }
 
-    /// The key that routed the invocation; may be empty.
+    /// Returns the key that routed the invocation; may be empty.
     #[inline]
     pub fn key(self) -> &'a [u8] {
         self.key
     }
 
-    /// The arguments, uninterpreted.
+    /// Returns the raw bytes of the arguments.
     #[inline]
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// A reader over the arguments.
+    /// Returns a reader over the arguments.
     #[inline]
     pub fn reader(self) -> Reader<'a> {
         Reader::new(self.bytes)
     }
 }
 
-/// Takes a byte string apart from front to back.
+/// Decodes a byte string from front to back.
 ///
 /// ```
 /// let mut reader = sandstorm::Reader::new(&[1, 2, 0, b'x']);
@@ -72,43 +72,43 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader over any bytes, for instance a record's value.
+    /// Returns a reader over any bytes, for instance a record's value.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// One byte.
+    /// Reads one byte.
     #[inline]
     pub fn u8(&mut self) -> Result<u8, Error> {
         self.array::<1>().map(|bytes| bytes[0])
     }
 
-    /// Two bytes.
+    /// Reads two bytes.
     #[inline]
     pub fn u16(&mut self) -> Result<u16, Error> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, Error> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     #[inline]
     pub fn u64(&mut self) -> Result<u64, Error> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Eight bytes, signed.
+    /// Reads eight bytes, signed.
     #[inline]
     pub fn i64(&mut self) -> Result<i64, Error> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Error> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Error::BadArguments)?;
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Error::BadArguments)?;
@@ -124,19 +124,19 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// Everything that is left; the reader is empty afterwards.
+    /// Reads all remaining bytes; the reader is empty afterwards.
     #[inline]
     pub fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.rest)
     }
 
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     #[inline]
     pub fn bytes_left(&self) -> usize {
         self.rest.len()
     }
 
-    /// Refuses arguments that are longer than what was read.
+    /// Returns [`Error::BadArguments`] if bytes remain.
     #[inline]
     pub fn finish(self) -> Result<(), Error> {
         if self.rest.is_empty() { Ok(()) } else { Err(Error::BadArguments) }

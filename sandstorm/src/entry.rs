@@ -1,7 +1,7 @@
-//! Where the host's call becomes the author's function.
+//! The entry point that turns the host's call into the author's function.
 //!
-//! Used by the glue that the builder writes around an extension, and by a host that links a function
-//! statically. Nothing here is for authors: every function is unsafe, which their crates cannot call.
+//! Used by the glue that the builder generates around an extension, and by a host that links a function statically. Not
+//! for authors: every function is unsafe, so their crates cannot call it.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -21,7 +21,7 @@ use crate::abi::PENDING;
 use crate::abi::RawSlice;
 use crate::abi::Services;
 
-/// What an invocation keeps in its arena: the future, and what the future borrows.
+/// The state of an invocation in its arena: the future, and what it borrows.
 struct Frame<F> {
     db: Db<'static>,
     reply: Reply<'static>,
@@ -30,13 +30,13 @@ struct Frame<F> {
 
 /// Starts the function when `call.future` is null, resumes it otherwise, and polls it once.
 ///
-/// `start` must not rely on `'static`: it stands for "as long as the invocation", and `start` is to be a
-/// function that is generic over that lifetime.
+/// `start` must not rely on `'static`, which stands for the lifetime of the invocation; `start` should be a function
+/// that is generic over that lifetime.
 ///
 /// # Safety
-/// `call` is valid and all that it points at stays so until the invocation ends; `services` are those of the
-/// invocation running on this thread; a call whose future was ready is not run again; every run of one
-/// call is made with the same `F`.
+/// `call` is valid and everything that it points at stays so until the invocation ends; `services` are those of the
+/// invocation running on this thread; a call whose future was ready is not run again; every run of one call uses the
+/// same `F`.
 #[inline]
 pub unsafe fn run<F, S>(services: &Services, call: *mut Call, start: S) -> Code
 where
@@ -48,8 +48,8 @@ where
         let frame = (*call).future.cast::<Frame<F>>();
         if frame.is_null() { begin(services, call, start) } else { frame }
     };
-    // SAFETY: the frame lies in the arena, which never moves it, until the invocation ends; nobody else
-    // holds a reference to its future, and its destructor never runs.
+    // SAFETY: the frame lies in the arena, which never moves it, until the invocation ends; nothing else holds a
+    // reference to its future, and its destructor never runs.
     let future = unsafe { Pin::new_unchecked(&mut (*frame).future) };
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Pending => PENDING,
@@ -74,9 +74,9 @@ where
         unsafe { (services.abandon)(1, RawSlice::of(b"the function's state does not fit the arena")) };
     }
     let frame = frame.cast::<Frame<F>>();
-    // SAFETY: the arena gave memory of this size and alignment, used by this frame alone. `call` is valid
-    // until the invocation ends, which is what 'static stands for here: the future that borrows db and
-    // reply lies beside them and is dropped, without a destructor, with them.
+    // SAFETY: the arena returned memory of this size and alignment, used only by this frame. `call` is valid until the
+    // invocation ends, which is what 'static stands for here: the future that borrows db and reply lies beside them and
+    // is dropped, without a destructor, with them.
     unsafe {
         (&raw mut (*frame).db).write(Db::from_raw(&*(*call).host, (*call).context));
         let reply = NonNull::new_unchecked(&raw mut (*call).reply);

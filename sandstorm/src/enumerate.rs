@@ -1,4 +1,4 @@
-//! Whole tables: their objects page by page, from a cursor on, in no order that has a meaning.
+//! Enumeration of whole tables: objects page by page, from a cursor, in arbitrary order.
 
 use core::fmt;
 use core::future::Future;
@@ -17,11 +17,11 @@ use crate::abi::RawListed;
 use crate::abi::RawSlice;
 use crate::operation::poll_of;
 
-/// Objects of one page: enough to overlap memory accesses, little room on the stack.
+/// Objects of one page: enough to overlap memory accesses, with little space on the stack.
 const PAGE_ENTRIES: usize = 32;
 
-/// Where an enumeration goes on. Its bytes are the store's; they mean something for their table alone, and may be kept
-/// in an object or handed to the caller.
+/// The position of an enumeration. The store defines its bytes, which are valid only for their table; they may be
+/// stored in an object or returned to the caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     bytes: [u8; CURSOR_BYTES_MAX],
@@ -29,12 +29,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Before the first object.
+    /// Returns the cursor before the first object.
     pub const fn start() -> Cursor {
         Cursor { bytes: [0; CURSOR_BYTES_MAX], used: 0 }
     }
 
-    /// The cursor that was kept as these bytes, none of them being the start. The store refuses what it has not made.
+    /// Restores a cursor from its bytes; no bytes mean the start. The store refuses bytes that it did not create.
     ///
     /// # Errors
     /// [`Error::CursorInvalid`] for more bytes than a cursor has.
@@ -45,7 +45,7 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// Its bytes, at most 64; none at the start.
+    /// Returns the bytes of the cursor, at most 64; empty at the start.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
@@ -57,12 +57,12 @@ impl fmt::Debug for Cursor {
     }
 }
 
-/// What a page of an enumeration came to.
+/// The result of reading a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Objects that it brought; may be none before the end too.
+    /// Number of objects found; may be 0 before the end too.
     pub count: usize,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` at the end.
     pub next: Option<Cursor>,
 }
 
@@ -89,7 +89,8 @@ impl Future for Enumerate<'_, '_> {
         }
         let mut raw = [const { MaybeUninit::<RawEntry>::uninit() }; PAGE_ENTRIES];
         let mut listed = RawListed { count: 0, cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX] };
-        // SAFETY: the Db's maker allows the call; cursor and places live over it. MaybeUninit<T> has the layout of T.
+        // SAFETY: the Db's creator allows the call; cursor and buffers live during it. MaybeUninit<T> has the layout of
+        // T.
         let code = unsafe {
             (this.db.host().enumerate)(
                 this.db.context(),
@@ -105,7 +106,7 @@ impl Future for Enumerate<'_, '_> {
             let count = listed.count.min(capacity);
             this.entries.fill(None);
             for (entry, raw) in this.entries.iter_mut().zip(&raw[..count]) {
-                // SAFETY: a host that answers OK has filled so many entries with what it lends for 'a.
+                // SAFETY: a host that returns OK has filled this many entries with memory lent for 'a.
                 *entry = Some(unsafe { Entry::from_raw(raw.assume_init()) });
             }
             let used = listed.cursor_bytes.min(CURSOR_BYTES_MAX);

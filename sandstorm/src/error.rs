@@ -1,64 +1,64 @@
-//! What can go wrong in an extension, and its code at the border.
+//! Errors of an extension and their ABI codes.
 //!
-//! An extension returns an [`Error`] to end its invocation: nothing it wrote takes effect, and the caller
-//! gets the matching status. [`Error::Application`] carries a number of the author's own, and the caller
-//! gets the reply written so far as its message.
+//! An extension returns an [`Error`] to end its invocation: none of its writes takes effect, and the caller gets the
+//! matching status. [`Error::Application`] carries the author's own number, and the caller gets the reply written so
+//! far as its message.
 
 use core::fmt;
 
 use crate::abi::Code;
 
-/// Why an operation, or a whole invocation, failed.
+/// The reason why an operation or an invocation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The author's own error; the caller sees the number, and the reply as its message.
+    /// The author's own error; the caller gets the number, and the reply as its message.
     Application(u32),
     /// The arguments are not what the function expects.
     BadArguments,
-    /// Something that the function needs is not there.
+    /// An object that the function needs does not exist.
     NotFound,
-    /// The reply would grow beyond its limit.
+    /// The reply would exceed its limit.
     ReplyTooLarge,
-    /// The key is longer than the store takes.
+    /// The key exceeds the store's limit.
     KeyTooLarge,
-    /// The value is longer than the store takes.
+    /// The value exceeds the store's limit.
     ValueTooLarge,
     /// The tenant has no such table.
     UnknownTable,
-    /// The object's version is not what the condition asks for.
+    /// The object does not satisfy the condition of the write.
     ConditionFailed,
-    /// The object to increment holds no number.
+    /// The object to increment does not hold a number.
     NotANumber,
-    /// The sum does not fit.
+    /// The sum is out of range.
     Overflow,
     /// The store is full.
     OutOfMemory,
-    /// The invocation read, wrote or called more than its limit.
+    /// The invocation exceeded a limit on its reads, writes or calls.
     LimitExceeded,
     /// A function declared `read` tried to write.
     ReadOnly,
     /// The tenant may not do this.
     NotPermitted,
-    /// Another invocation changed what this one read, too many times in a row.
+    /// Other invocations changed what this one read, too many times in a row.
     Conflict,
-    /// The object lives on another server, and is to be written, or read by a tenant that is `local_only`.
+    /// Another server owns the object, and the function writes it, or the tenant is `local_only`.
     NotLocal,
-    /// Too little stack is left for a call into the store.
+    /// Too little stack is left for a host call.
     StackExhausted,
     /// The store cannot answer now.
     Unavailable,
-    /// A scan of a table that was not created as an ordered one.
+    /// The table was not created as an ordered one, so it cannot be scanned.
     NotOrdered,
-    /// The time to live is nothing, or more than an object may have.
+    /// The time to live is zero or too long.
     OutOfRange,
-    /// The cursor is not one of this table.
+    /// The cursor does not belong to this table.
     CursorInvalid,
-    /// A function that writes asked for what could not be relied on when its writes are applied.
+    /// A function that writes requested data that the commit could not verify.
     NotSerializable,
-    /// The server of the cluster that has the object did not answer in time. The next read asks again.
+    /// The server of the cluster that owns the object did not answer in time. The next read asks again.
     ServerAway,
-    /// A code that this SDK does not know.
+    /// The code is unknown to this SDK.
     Unknown,
 }
 
@@ -95,7 +95,7 @@ const PLAIN: [(u32, Error, &str); 23] = [
 ];
 
 impl Error {
-    /// The code at the border; never [`crate::abi::OK`] nor [`crate::abi::PENDING`].
+    /// Returns the ABI code; never [`crate::abi::OK`] or [`crate::abi::PENDING`].
     pub fn code(self) -> Code {
         match self {
             Error::Application(number) => Code::from(APPLICATION) | Code::from(number) << 32,
@@ -103,7 +103,7 @@ impl Error {
         }
     }
 
-    /// The error of a code that is neither OK nor PENDING; an unlisted one becomes [`Error::Unknown`].
+    /// Returns the error of a code other than OK and PENDING; an unlisted one is [`Error::Unknown`].
     #[cold]
     pub fn from_code(code: Code) -> Error {
         let low = code as u32;

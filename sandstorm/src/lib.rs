@@ -1,7 +1,6 @@
-//! What the author of an extension sees.
+//! The SDK for authors of extensions.
 //!
-//! An extension is a small `no_std` crate whose functions run inside the store, on references to its
-//! records:
+//! An extension is a small `no_std` crate whose functions run inside the store, on references to its records:
 //!
 //! ```
 //! # #![allow(dead_code)]
@@ -17,12 +16,12 @@
 //! # fn main() {}
 //! ```
 //!
-//! The same function runs in the server, in a unit test on `testing::MemoryDb` (feature `testing`) and at
-//! a client: [`Db`] is one concrete type over a table of host calls. The crate needs `core` alone; it is
-//! compiled by cargo for unit tests and by plain `rustc` when a server builds an extension.
+//! The same function runs in the server, in a unit test on `testing::MemoryDb` (feature `testing`) and in a client:
+//! [`Db`] is one concrete type over a table of host calls. The crate needs only `core`; cargo compiles it for unit
+//! tests, and plain `rustc` when a server builds an extension.
 //!
-//! Safe code cannot make a [`Db`], an [`Args`] or a [`Reply`], nor keep one or what it lent beyond the
-//! invocation. What the store lends is read-only and does not move until the invocation ends.
+//! Safe code can neither create a [`Db`], an [`Args`] or a [`Reply`], nor keep one, or memory that it lent, beyond the
+//! invocation. Memory that the store lends is read-only and does not move until the invocation ends.
 #![no_std]
 
 #[cfg(feature = "testing")]
@@ -69,11 +68,11 @@ pub use scan::KeyRange;
 pub use scan::NextEntry;
 pub use scan::Scan;
 
-/// Names the functions that callers may invoke; written once, at the root of the crate.
+/// Declares the functions that callers may invoke; used once, at the root of the crate.
 ///
-/// `read` functions may not write. The writes of `write` functions are applied together when the function
-/// returns `Ok`, and not at all otherwise. Each name is an
-/// `async fn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Error>` at the root of the crate.
+/// `read` functions may not write. The writes of `write` functions are applied together when the function returns `Ok`,
+/// and not at all otherwise. Each function is an `async fn(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Error>` at
+/// the root of the crate.
 ///
 /// ```
 /// # #![allow(dead_code)]
@@ -103,7 +102,7 @@ macro_rules! extension {
     };
 }
 
-/// Accepts the two words that may stand before a function in [`extension!`].
+/// Accepts the two modes of a function in [`extension!`]: `read` and `write`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! extension_mode {

@@ -1,10 +1,10 @@
-//! The futures behind [`Db`](crate::Db): small structs whose poll is one call into the host.
+//! The futures behind [`Db`](crate::Db): small structs whose poll is one host call.
 //!
-//! A future keeps a ticket, 0 until the host answers "pending" and stores its own number there. Polling a
-//! future again after it was ready starts the operation anew; forgetting one is harmless, since what the
-//! host keeps is the host's. The waker that a poll brings is ignored: the host knows the invocation.
+//! A future keeps a ticket, 0 until the host returns "pending" and stores its own number there. Polling a future again
+//! after it was ready restarts the operation; forgetting one is harmless, because the host owns its own state. The
+//! waker of a poll is ignored: the host identifies the invocation.
 //!
-//! Pointers given to the host are valid for the call alone.
+//! Pointers given to the host are valid only during the call.
 
 use core::future::Future;
 use core::mem::MaybeUninit;
@@ -25,10 +25,10 @@ use crate::abi::RawSlice;
 use crate::abi::TTL_FOREVER;
 use crate::abi::TTL_MS_MAX;
 
-/// Keys per host call of [`Db::get_many`]: enough to overlap memory accesses, little stack.
+/// Keys per host call of [`Db::get_many`]: enough to overlap memory accesses, with little stack.
 const CHUNK_KEYS: usize = 32;
 
-/// What a host answered, as a poll; the ticket of a finished operation is given back.
+/// Converts a host's result to a poll; resets the ticket of a finished operation.
 #[inline]
 pub(crate) fn poll_of(code: Code, ticket: &mut u64) -> Poll<Result<(), Error>> {
     if code == PENDING {
@@ -69,7 +69,7 @@ impl<'a> Future for GetRecord<'_, 'a> {
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let mut raw = MaybeUninit::<RawRecord>::uninit();
-        // SAFETY: the Db's maker allows the call; the key lives over it.
+        // SAFETY: the Db's creator allows the call; the key lives during it.
         let code = unsafe {
             (this.db.host().get)(
                 this.db.context(),
@@ -79,7 +79,7 @@ impl<'a> Future for GetRecord<'_, 'a> {
                 raw.as_mut_ptr(),
             )
         };
-        // SAFETY: a host that answers OK has filled the record with a value that it lends for 'a.
+        // SAFETY: a host that returns OK has filled the record with a value lent for 'a.
         poll_of(code, &mut this.ticket).map_ok(|()| unsafe { Record::from_raw(raw.assume_init()) })
     }
 }
@@ -126,8 +126,8 @@ impl GetMany<'_, '_> {
             raw.write(RawSlice::of(key));
         }
         let mut raw_records = [const { MaybeUninit::<RawRecord>::uninit() }; CHUNK_KEYS];
-        // SAFETY: the Db's maker allows the call; the first keys.len() keys were written, and both arrays
-        // and the keys live over the call. MaybeUninit<T> has the layout of T.
+        // SAFETY: the Db's creator allows the call; the first keys.len() keys were written, and both arrays and the
+        // keys live during the call. MaybeUninit<T> has the layout of T.
         let code = unsafe {
             (self.db.host().get_many)(
                 self.db.context(),
@@ -142,8 +142,7 @@ impl GetMany<'_, '_> {
         if matches!(answer, Poll::Ready(Ok(()))) {
             let records = &mut self.records[self.done..];
             for (record, raw) in records.iter_mut().zip(&raw_records[..keys.len()]) {
-                // SAFETY: a host that answers OK has filled the first keys.len() records with values that
-                // it lends for 'a.
+                // SAFETY: a host that returns OK has filled the first keys.len() records with values lent for 'a.
                 *record = unsafe { Record::from_raw(raw.assume_init()) };
             }
             self.done += keys.len();
@@ -166,8 +165,8 @@ pub struct Put<'f, 'a> {
 }
 
 impl Put<'_, '_> {
-    /// The object is there for so many milliseconds from now on, then it is absent to everybody. 0 and more than 139
-    /// years are [`Error::OutOfRange`].
+    /// Sets the time to live in milliseconds, after which the object is absent. 0 and more than 139 years fail with
+    /// [`Error::OutOfRange`].
     #[inline]
     pub fn for_ms(mut self, ttl_ms: u64) -> Self {
         self.ttl_ms = Some(ttl_ms);
@@ -186,7 +185,7 @@ impl Future for Put<'_, '_> {
             Some(ttl_ms @ 1..=TTL_MS_MAX) => ttl_ms,
             Some(_) => return Poll::Ready(Err(Error::OutOfRange)),
         };
-        // SAFETY: the Db's maker allows the call; key and value live over it.
+        // SAFETY: the Db's creator allows the call; key and value live during it.
         let code = unsafe {
             (this.db.host().put)(
                 this.db.context(),
@@ -219,7 +218,7 @@ impl Future for Delete<'_, '_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // SAFETY: the Db's maker allows the call; the key lives over it.
+        // SAFETY: the Db's creator allows the call; the key lives during it.
         let code = unsafe {
             (this.db.host().delete)(
                 this.db.context(),
@@ -251,7 +250,7 @@ impl Future for Increment<'_, '_> {
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let mut value = 0;
-        // SAFETY: the Db's maker allows the call; the key lives over it.
+        // SAFETY: the Db's creator allows the call; the key lives during it.
         let code = unsafe {
             (this.db.host().increment)(
                 this.db.context(),
@@ -287,7 +286,7 @@ impl Future for IncrementFloat<'_, '_> {
             return Poll::Ready(Err(Error::OutOfRange));
         }
         let mut value = 0.0;
-        // SAFETY: the Db's maker allows the call; the key lives over it.
+        // SAFETY: the Db's creator allows the call; the key lives during it.
         let code = unsafe {
             (this.db.host().increment_float)(
                 this.db.context(),
@@ -319,7 +318,7 @@ impl Future for FindTable<'_, '_> {
         let this = &mut *self;
         let mut id = 0;
         let name = RawSlice::of(this.name.as_bytes());
-        // SAFETY: the Db's maker allows the call; the name lives over it.
+        // SAFETY: the Db's creator allows the call; the name lives during it.
         let code = unsafe { (this.db.host().table)(this.db.context(), &mut this.ticket, name, &mut id) };
         poll_of(code, &mut this.ticket).map_ok(|()| Table::from_id(id))
     }

@@ -1,4 +1,4 @@
-//! What an extension reads and names: tables, records, conditions.
+//! Tables, records and conditions.
 
 use crate::abi::RawCondition;
 use crate::abi::RawRecord;
@@ -9,59 +9,59 @@ use crate::abi::RawSlice;
 pub struct Table(u32);
 
 impl Table {
-    /// The table of an id, for instance one found in the arguments.
+    /// Returns the table with an id, for instance one from the arguments.
     pub const fn from_id(id: u32) -> Table {
         Table(id)
     }
 
-    /// The id.
+    /// Returns the id.
     pub const fn id(self) -> u32 {
         self.0
     }
 }
 
-/// An object as the store holds it.
+/// An object in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// The value, lent until the invocation ends.
     pub value: &'a [u8],
-    /// The version; it grows with every write of the object. `u64::MAX` for a write of this very
-    /// invocation, which has none before it is applied.
+    /// Version of the object, which grows with every write. `u64::MAX` for a write of this invocation, which has no
+    /// version before it is applied.
     pub version: u64,
 }
 
 impl<'a> Record<'a> {
-    /// The record that the host described, or `None` when it found nothing.
+    /// Returns the record that the host described, or `None` if it found nothing.
     ///
     /// # Safety
-    /// A value that is present is readable and unchanged for `'a`.
+    /// The value of a present record is readable and unchanged for `'a`.
     #[inline]
     pub(crate) unsafe fn from_raw(raw: RawRecord) -> Option<Record<'a>> {
         if raw.version == 0 {
             return None;
         }
-        // SAFETY: the caller promises it for a record that is present.
+        // SAFETY: guaranteed by the caller for a record that is present.
         let value = unsafe { raw.value.as_slice() };
         Some(Record { value, version: raw.version })
     }
 }
 
-/// When a write applies; checked again when the invocation's writes are applied.
+/// The condition of a write; checked again when the invocation's writes are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
-    /// Always.
+    /// The write always applies.
     #[default]
     Always,
-    /// Only when there is no such object.
+    /// Only if the object does not exist.
     Absent,
-    /// Only when there is such an object.
+    /// Only if the object exists.
     Present,
-    /// Only when the object has exactly this version.
+    /// Only if the object has exactly this version.
     Version(u64),
 }
 
 impl Condition {
-    /// The condition at the border.
+    /// Returns the ABI form of the condition.
     #[inline]
     pub(crate) fn raw(self) -> RawCondition {
         match self {
@@ -72,7 +72,7 @@ impl Condition {
         }
     }
 
-    /// The condition of a border value; `None` for an unknown kind.
+    /// Returns the condition of an ABI value; `None` for an unknown kind.
     pub fn from_raw(raw: RawCondition) -> Option<Condition> {
         match raw.kind {
             0 => Some(Condition::Always),
@@ -85,19 +85,19 @@ impl Condition {
 }
 
 impl RawSlice {
-    /// The border form of a slice.
+    /// Returns the ABI form of a slice.
     #[inline]
     pub fn of(bytes: &[u8]) -> RawSlice {
         RawSlice { address: bytes.as_ptr(), bytes: bytes.len() }
     }
 
-    /// The slice itself.
+    /// Returns the slice.
     ///
     /// # Safety
     /// `bytes` bytes at `address` are readable and unchanged for `'a`; `address` is not null.
     #[inline]
     pub unsafe fn as_slice<'a>(self) -> &'a [u8] {
-        // SAFETY: exactly what the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { core::slice::from_raw_parts(self.address, self.bytes) }
     }
 }

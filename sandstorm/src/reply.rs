@@ -1,7 +1,7 @@
 //! The reply under construction.
 //!
-//! Bytes are appended straight to the host's buffer: one bound check and one copy, no call into the host.
-//! The buffer's unwritten part is never shown.
+//! Bytes are appended directly to the host's buffer: one bounds check and one copy, no host call. The unwritten part of
+//! the buffer is never exposed.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -12,44 +12,44 @@ use core::sync::atomic::compiler_fence;
 use crate::Error;
 use crate::abi::RawReply;
 
-/// The reply to the caller. There is one per invocation.
+/// The reply to the caller, one per invocation.
 pub struct Reply<'a> {
     raw: NonNull<RawReply>,
     buffer: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Reply<'a> {
-    /// The reply of a host's buffer.
+    /// Returns the reply over a host's buffer.
     ///
     /// # Safety
-    /// `raw` and the `capacity` bytes that it describes are valid for writes for `'a`, nobody else touches
-    /// them meanwhile, and its first `bytes` bytes are initialised.
+    /// `raw` and the `capacity` bytes that it describes are valid for writes for `'a`, nothing else accesses them
+    /// meanwhile, and the first `bytes` bytes are initialized.
     #[doc(hidden)]
     #[inline]
     pub unsafe fn from_raw(raw: NonNull<RawReply>) -> Reply<'a> {
         Reply { raw, buffer: PhantomData }
     }
 
-    /// Appends bytes, or appends nothing when they do not fit.
+    /// Appends bytes, or nothing if they do not fit.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() > self.bytes_left() {
             return Err(self.refuse(bytes.len()));
         }
-        // SAFETY: from_raw's caller lent the buffer for 'a; the bytes fit behind those written, as just
-        // checked. They cannot overlap: what was written is only lent while `self` is borrowed.
+        // SAFETY: from_raw's caller lent the buffer for 'a; the bytes fit after those written, as just checked. They
+        // cannot overlap: the written part is lent only while `self` is borrowed.
         unsafe {
             let raw = self.raw.as_ptr();
             let end = (*raw).address.add((*raw).bytes);
             (*raw).bytes += bytes.len();
-            // First the length: who forgets the invocation in the middle of the copy sees what it touched.
+            // The length comes first: a host that abandons the invocation during the copy sees what it touched.
             compiler_fence(Ordering::Release);
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), end, bytes.len());
         }
         Ok(())
     }
 
-    /// Notes for the host how long the reply would have been.
+    /// Records for the host how long the reply would have been.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, bytes: usize) -> Error {
@@ -91,10 +91,10 @@ impl<'a> Reply<'a> {
         self.write(&number.to_le_bytes())
     }
 
-    /// Appends formatted text, or appends nothing when it does not fit: what `write!(reply, "..")?` calls.
+    /// Appends formatted text, or nothing if it does not fit; `write!(reply, "..")?` calls this.
     ///
     /// # Panics
-    /// When something that is formatted fails by itself, as `format!` does.
+    /// If the formatting itself fails, as in `format!`.
     pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) -> Result<(), Error> {
         let before = self.len();
         let mut refused = None;
@@ -105,18 +105,18 @@ impl<'a> Reply<'a> {
         Ok(())
     }
 
-    /// The bytes written so far, for instance to fill in a count at the front at the end.
+    /// Returns the bytes written so far, for instance to fill in a count at the front.
     #[inline]
     pub fn written(&mut self) -> &mut [u8] {
-        // SAFETY: the first `bytes` bytes were written, by this type alone, and `self` is borrowed mutably
-        // for as long as the slice lives.
+        // SAFETY: only this type wrote the first `bytes` bytes, and `self` is borrowed mutably for as long as the slice
+        // lives.
         unsafe {
             let raw = self.raw.as_ptr();
             core::slice::from_raw_parts_mut((*raw).address, (*raw).bytes)
         }
     }
 
-    /// How many bytes were written.
+    /// Returns the number of bytes written.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
     pub fn len(&self) -> usize {
@@ -124,14 +124,14 @@ impl<'a> Reply<'a> {
         unsafe { (*self.raw.as_ptr()).bytes }
     }
 
-    /// How many more bytes fit.
+    /// Returns the number of bytes that still fit.
     #[inline]
     pub fn bytes_left(&self) -> usize {
         // SAFETY: from_raw's caller lent the description for 'a. `bytes` never exceeds `capacity`.
         unsafe { (*self.raw.as_ptr()).capacity - (*self.raw.as_ptr()).bytes }
     }
 
-    /// Drops what was written beyond the first `bytes` bytes.
+    /// Drops all but the first `bytes` bytes.
     #[inline]
     pub fn truncate(&mut self, bytes: usize) {
         // SAFETY: from_raw's caller lent the description for 'a.
@@ -143,7 +143,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Takes formatted text, and keeps why the reply refused some.
+/// Receives formatted text; keeps the error if the reply refuses some.
 struct Text<'r, 'a> {
     reply: &'r mut Reply<'a>,
     refused: &'r mut Option<Error>,

@@ -1,4 +1,4 @@
-//! Scans of ordered tables: which keys, and the objects under them in the keys' order.
+//! Scans of ordered tables: key ranges, and their objects in key order.
 
 use core::future::Future;
 use core::mem::MaybeUninit;
@@ -18,10 +18,10 @@ use crate::abi::RawScanned;
 use crate::abi::RawSlice;
 use crate::operation::poll_of;
 
-/// Objects per host call: enough to overlap memory accesses, little room in the future.
+/// Objects per host call: enough to overlap memory accesses, with little space in the future.
 const CHUNK_ENTRIES: usize = 32;
 
-/// Keys of an ordered table, in which direction, and how many.
+/// A range of keys of an ordered table, with a direction and a limit.
 ///
 /// ```
 /// # use sandstorm::KeyRange;
@@ -40,42 +40,42 @@ pub struct KeyRange<'r> {
 }
 
 impl<'r> KeyRange<'r> {
-    /// Every key, from the smallest on.
+    /// Returns the range of all keys, in ascending order.
     pub const fn all() -> KeyRange<'r> {
         KeyRange { from: &[], to: None, prefix: &[], after: None, reverse: false, limit: None }
     }
 
-    /// The keys that begin with `prefix`.
+    /// Returns the range of the keys that begin with `prefix`.
     pub const fn prefix(prefix: &'r [u8]) -> KeyRange<'r> {
         KeyRange { prefix, ..KeyRange::all() }
     }
 
-    /// Only keys from this one on.
+    /// Restricts the range to this key and larger ones.
     pub const fn from(self, from: &'r [u8]) -> KeyRange<'r> {
         KeyRange { from, ..self }
     }
 
-    /// Only keys below this one.
+    /// Restricts the range to keys below this one.
     pub const fn to(self, to: &'r [u8]) -> KeyRange<'r> {
         KeyRange { to: Some(to), ..self }
     }
 
-    /// Only keys that come behind this one on the way: what a scan goes on with.
+    /// Restricts the range to keys after this one in scan order, to continue a scan.
     pub const fn after(self, after: &'r [u8]) -> KeyRange<'r> {
         KeyRange { after: Some(after), ..self }
     }
 
-    /// From the largest key to the smallest.
+    /// Reverses the order: from the largest key to the smallest.
     pub const fn reverse(self) -> KeyRange<'r> {
         KeyRange { reverse: true, ..self }
     }
 
-    /// At most so many objects.
+    /// Limits the number of objects.
     pub const fn limit(self, limit: usize) -> KeyRange<'r> {
         KeyRange { limit: Some(limit), ..self }
     }
 
-    /// At the border, but behind `after` if that is given.
+    /// Returns the ABI form, starting after `after` if that is given.
     fn raw(&self, after: Option<&[u8]>) -> RawRange {
         let after = after.or(self.after);
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
@@ -92,18 +92,18 @@ impl<'r> KeyRange<'r> {
     }
 }
 
-/// An object that a scan met.
+/// An object that a scan or an enumeration found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its key, lent until the invocation ends.
+    /// Key of the object, lent until the invocation ends.
     pub key: &'a [u8],
-    /// Its value, lent until the invocation ends.
+    /// Value of the object, lent until the invocation ends.
     pub value: &'a [u8],
-    /// Its version, as in [`crate::Record`].
+    /// Version of the object, as in [`crate::Record`].
     pub version: u64,
 }
 
-/// A scan on its way. Made by [`Db::scan`].
+/// A running scan. Returned by [`Db::scan`].
 #[derive(Debug)]
 #[must_use = "a scan does nothing unless `next` is awaited"]
 pub struct Scan<'f, 'a> {
@@ -119,28 +119,28 @@ pub struct Scan<'f, 'a> {
 }
 
 impl<'f, 'a> Scan<'f, 'a> {
-    /// A scan that has met nothing yet.
+    /// Returns a scan that has not read anything yet.
     pub(crate) fn new(db: &'f Db<'a>, table: Table, range: KeyRange<'f>) -> Scan<'f, 'a> {
         let left = range.limit.unwrap_or(usize::MAX);
         let entries = [None; CHUNK_ENTRIES];
         Scan { db, table, range, left, last: None, entries, filled: 0, taken: 0, ended: left == 0 }
     }
 
-    /// The next object; `None` behind the last.
+    /// Reads the next object; `None` after the last.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it is awaited, as an iterator's cannot be")]
     pub fn next(&mut self) -> NextEntry<'_, 'f, 'a> {
         NextEntry { scan: self, ticket: 0 }
     }
 
-    /// Asks the host for the next objects.
+    /// Reads the next objects from the host.
     fn poll_chunk(&mut self, ticket: &mut u64) -> Poll<Result<(), Error>> {
         let range = self.range.raw(self.last);
         let capacity = self.left.min(CHUNK_ENTRIES);
         let mut entries = [const { MaybeUninit::<RawEntry>::uninit() }; CHUNK_ENTRIES];
         let mut scanned = RawScanned { count: 0, last: RawSlice::of(&[]), ended: 0, reserved: 0 };
-        // SAFETY: the Db's maker allows the call; range and places live over it. MaybeUninit<T> has the layout
-        // of T.
+        // SAFETY: the Db's creator allows the call; range and buffers live during it. MaybeUninit<T> has the layout of
+        // T.
         let code = unsafe {
             (self.db.host().scan)(
                 self.db.context(),
@@ -156,13 +156,13 @@ impl<'f, 'a> Scan<'f, 'a> {
         if matches!(answer, Poll::Ready(Ok(()))) {
             (self.filled, self.taken) = (scanned.count.min(capacity), 0);
             for (entry, raw) in self.entries.iter_mut().zip(&entries[..self.filled]) {
-                // SAFETY: a host that answers OK has filled so many entries with what it lends for 'a.
+                // SAFETY: a host that returns OK has filled this many entries with memory lent for 'a.
                 *entry = Some(unsafe { Entry::from_raw(raw.assume_init()) });
             }
             self.left -= self.filled;
             self.ended = scanned.ended != 0 || self.left == 0;
             if scanned.ended == 0 {
-                // SAFETY: a host that is not at the end has said which key it looked at last, lent for 'a.
+                // SAFETY: a host that is not at the end has set the last key examined, lent for 'a.
                 self.last = Some(unsafe { scanned.last.as_slice() });
             }
         }
@@ -171,12 +171,12 @@ impl<'f, 'a> Scan<'f, 'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The object that the host described.
+    /// Returns the object that the host described.
     ///
     /// # Safety
     /// Key and value are readable and unchanged for `'a`.
     pub(crate) unsafe fn from_raw(raw: RawEntry) -> Entry<'a> {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         let (key, value) = unsafe { (raw.key.as_slice(), raw.record.value.as_slice()) };
         Entry { key, value, version: raw.record.version }
     }

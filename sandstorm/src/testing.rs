@@ -16,8 +16,8 @@
 //! assert_eq!(db.get(visits, b"front page").unwrap(), 1i64.to_le_bytes());
 //! ```
 //!
-//! It behaves as the server does for one invocation at a time: the function sees its own writes; they are
-//! applied together when it returns `Ok`, and dropped when it returns an error. It is not fast.
+//! It behaves as the server does for one invocation at a time: the function sees its own writes; they are applied
+//! together when it returns `Ok`, and dropped when it returns an error. It is not fast.
 
 mod enumeration;
 mod host;
@@ -50,18 +50,18 @@ use crate::abi::RawSlice;
 use host::Invocation;
 use host::Write;
 
-/// What a reply may hold; the server's own limit is configurable.
+/// Maximum size of a reply in bytes; the server's own limit is configurable.
 const REPLY_BYTES_MAX: usize = 1 << 20;
-/// A function that was polled this often and is still not ready waits for something that never comes.
+/// Maximum number of polls; a function that is not ready after them waits for an event that never comes.
 const POLLS_MAX: u32 = 1_000_000;
 
-/// Tables in memory, and a way to call a function on them.
+/// An in-memory database on which a test calls functions.
 #[derive(Debug, Default)]
 pub struct MemoryDb {
     state: RefCell<State>,
 }
 
-/// What a [`MemoryDb`] holds between calls.
+/// The contents of a [`MemoryDb`] between calls.
 #[derive(Debug, Default)]
 struct State {
     /// Tables by name; ids count from 1.
@@ -84,26 +84,27 @@ struct Object {
 }
 
 impl MemoryDb {
-    /// No tables, no objects.
+    /// Returns a database without tables and objects.
     pub fn new() -> MemoryDb {
         MemoryDb::default()
     }
 
-    /// The table of a name, created when it is new.
+    /// Returns the table with this name; creates it if it is new.
     pub fn table(&self, name: &str) -> Table {
         let mut state = self.state.borrow_mut();
         let next = state.tables.len() as u32 + 1;
         Table::from_id(*state.tables.entry(name.to_string()).or_insert(next))
     }
 
-    /// The ordered table of a name, created when it is new. A name that [`MemoryDb::table`] has used becomes one.
+    /// Returns the ordered table with this name; creates it if it is new. A table of [`MemoryDb::table`] becomes
+    /// ordered.
     pub fn ordered_table(&self, name: &str) -> Table {
         let table = self.table(name);
         self.state.borrow_mut().ordered.insert(table.id());
         table
     }
 
-    /// Writes an object. The table is one that [`MemoryDb::table`] gave.
+    /// Writes an object of a table that [`MemoryDb::table`] returned.
     pub fn put(&self, table: Table, key: &[u8], value: &[u8]) {
         self.state.borrow_mut().put(table.id(), key.to_vec(), Rc::from(value), u64::MAX);
     }
@@ -113,13 +114,13 @@ impl MemoryDb {
         self.state.borrow_mut().objects.remove(&(table.id(), key.to_vec()));
     }
 
-    /// A copy of an object's value.
+    /// Returns a copy of an object's value.
     pub fn get(&self, table: Table, key: &[u8]) -> Option<Vec<u8>> {
         let state = self.state.borrow();
         state.object(&(table.id(), key.to_vec())).map(|object| object.value.to_vec())
     }
 
-    /// The version of an object.
+    /// Returns the version of an object.
     pub fn version(&self, table: Table, key: &[u8]) -> Option<u64> {
         let state = self.state.borrow();
         state.object(&(table.id(), key.to_vec())).map(|object| object.version)
@@ -128,10 +129,10 @@ impl MemoryDb {
     /// Calls a function as a `write` function: it may write.
     ///
     /// # Errors
-    /// What the function returned; nothing was written then.
+    /// The function's error; nothing was written then.
     ///
     /// # Panics
-    /// When the function is still not ready after a million polls.
+    /// If the function is still not ready after a million polls.
     pub fn call<F>(&self, function: F, table: Table, key: &[u8], arguments: &[u8]) -> Result<Vec<u8>, Error>
     where
         F: AsyncFnOnce(&Db<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Error>,
@@ -139,10 +140,10 @@ impl MemoryDb {
         self.invoke(function, true, table, key, arguments)
     }
 
-    /// Calls a function as a `read` function: a write is [`Error::ReadOnly`].
+    /// Calls a function as a `read` function: a write fails with [`Error::ReadOnly`].
     ///
     /// # Errors
-    /// What the function returned.
+    /// The function's error.
     ///
     /// # Panics
     /// As for [`MemoryDb::call`].
@@ -159,22 +160,22 @@ impl MemoryDb {
         self.invoke(function, false, table, key, arguments)
     }
 
-    /// From now on every operation of a function first answers "pending", as if its record came from disk.
+    /// Makes every operation of a function return "pending" at first, as if its record came from disk.
     pub fn set_stalling(&self, stalling: bool) {
         self.state.borrow_mut().stalling = stalling;
     }
 
-    /// What [`Db::now_ms`] answers, and by which objects expire; 0 at first.
+    /// Sets the result of [`Db::now_ms`], by which objects expire; 0 at first.
     pub fn set_now_ms(&self, now_ms: u64) {
         self.state.borrow_mut().now_ms = now_ms;
     }
 
-    /// Takes the lines that functions logged.
+    /// Returns and removes the log lines of the functions.
     pub fn take_log(&self) -> Vec<(Level, String)> {
         core::mem::take(&mut self.state.borrow_mut().log)
     }
 
-    /// Runs one function to its end and applies its writes when it ended well.
+    /// Runs one function to its end and applies its writes if it succeeded.
     fn invoke<F>(
         &self,
         function: F,
@@ -206,8 +207,8 @@ impl MemoryDb {
                 table: table.id(),
                 reserved: 0,
             };
-            // SAFETY: invocation, call and buffer outlive `drive`, the host calls take an Invocation, which
-            // keeps every value that it lends, and the state is borrowed, hence unchanged, meanwhile.
+            // SAFETY: invocation, call and buffer outlive `drive`; the host calls take an Invocation, which keeps every
+            // value that it lends; and the state is borrowed, hence unchanged, meanwhile.
             let result = unsafe {
                 let db = Db::from_raw(&host::HOST, call.context);
                 let mut reply = Reply::from_raw(NonNull::from(&mut call.reply));
@@ -232,12 +233,12 @@ impl State {
         self.objects.insert((table, key), Object { version: self.version, value, expires_ms });
     }
 
-    /// An object that is there at this time.
+    /// Returns an object that has not expired.
     fn object(&self, name: &(u32, Vec<u8>)) -> Option<&Object> {
         self.objects.get(name).filter(|object| object.expires_ms > self.now_ms)
     }
 
-    /// Applies a write set in its order.
+    /// Applies a write set in order.
     fn apply(&mut self, writes: Vec<Write>) {
         for write in writes {
             match write.value {

@@ -1,15 +1,16 @@
-//! What is known of a table whose objects come from another store while it is in use already.
+//! State of a table whose objects still arrive from another store while it serves requests.
 //!
 //! ```text
 //!   hashes of the table:  [ partition 0        │ partition 1        │ ... ]
 //!                           arrived │ on the way  arrived │ on the way
 //!                                   └ next             └ next
 //! ```
-//! Partitions arrive side by side, each in the order of the hashes, so one number says what of it is there. A key of what
-//! has arrived that is absent is absent; of the rest nothing is known but what was written here. A key that is removed
-//! here before its object arrives must stay removed: it is noted, under the lock of its bucket, and it stays where there is
-//! no room for a note. Keys that are removed later are noted too, until it is settled that nothing goes back, since the
-//! other store has their objects. Hashes that somebody waits for are pulled ahead of their partitions.
+//! Partitions arrive side by side, each in hash order, so one number describes the progress of a partition. In the
+//! arrived part, an absent key is absent; in the rest the store knows only the objects that were written here. A key
+//! that is removed here before its object arrives must stay removed: the remover notes it under the lock of its
+//! bucket, and refuses the removal if there is no room for the note. Later removals are noted too, until the transfer
+//! is settled (it can no longer be reversed), because the other store still has the objects. Requested hashes are
+//! pulled ahead of their partitions.
 
 mod missed;
 mod pull_queue;
@@ -41,7 +42,7 @@ impl Partition {
     }
 }
 
-/// See the file's head.
+/// The arrival state of one table: partitions, pulled hashes, removed keys.
 pub(crate) struct Arrival {
     partitions: Box<[Partition]>,
     complete: AtomicBool,
@@ -57,7 +58,8 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Nothing of `hashes` has arrived; they come in `count` partitions of equal width, or as many as there can be.
+    /// Creates the state of a table of which nothing has arrived: `count` partitions of equal width, or as many as
+    /// possible.
     pub(crate) fn new(hashes: HashRange, count: usize) -> Arrival {
         let partition = |hashes: HashRange| {
             let next = AtomicU64::new(hashes.first());
@@ -70,7 +72,7 @@ impl Arrival {
         Arrival { partitions, complete, settled, forgotten, removed, wanted, pulled, missed }
     }
 
-    /// The hashes of each partition.
+    /// Returns the hashes of each partition.
     pub(crate) fn partitions(&self) -> impl ExactSizeIterator<Item = HashRange> {
         self.partitions.iter().map(|partition| partition.hashes)
     }
@@ -79,12 +81,12 @@ impl Arrival {
         self.partitions.iter().find(|partition| partition.hashes.contains(hash))
     }
 
-    /// Whether what another store had of `hash` is here.
+    /// Returns whether the other store's objects of `hash` have arrived with their partition.
     pub(crate) fn has_arrived(&self, hash: u64) -> bool {
         self.partition_of(hash).is_none_or(|partition| partition.has_arrived(hash))
     }
 
-    /// The last hash up to which everything from `hash` on has arrived; `None`: not even that has.
+    /// Returns the last hash up to which everything from `hash` on has arrived; `None` if `hash` itself has not.
     pub(crate) fn arrived_from(&self, hash: u64) -> Option<u64> {
         if self.is_complete() {
             return Some(u64::MAX);
@@ -102,7 +104,7 @@ impl Arrival {
         arrived
     }
 
-    /// What of each partition has arrived without a gap, where anything has: its first hash and its last.
+    /// Returns the first and last hash of the arrived part of each partition that has one.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let arrived = |partition: &Partition| {
             let (first, last) = (partition.hashes.first(), partition.hashes.last());
@@ -115,36 +117,36 @@ impl Arrival {
         self.partitions.iter().filter_map(arrived)
     }
 
-    /// A read has missed `hash`; whether one had not long ago.
+    /// Records that a read missed `hash`; returns whether another read did so recently.
     pub(crate) fn is_missed_again(&self, hash: u64) -> bool {
         self.missed.get_or_init(Box::<Missed>::default).again(hash)
     }
 
-    /// The same, or whether it was pulled ahead.
+    /// As [`Arrival::has_arrived`], or whether the hash was pulled ahead.
     pub(crate) fn is_here(&self, hash: u64) -> bool {
         self.has_arrived(hash) || self.pulled.get().is_some_and(|pulled| pulled.has(hash))
     }
 
-    /// Those hashes were pulled ahead of their partitions. Called by one thread.
+    /// Records that these hashes were pulled ahead of their partitions. Called by one thread.
     pub(crate) fn note_pulled(&self, hashes: &[u64]) {
         let pulled = self.pulled.get_or_init(Box::<Pulled>::default);
         hashes.iter().for_each(|&hash| pulled.add(hash));
         self.forget_wanted(hashes);
     }
 
-    /// Nobody is about to pull those ahead any more.
+    /// Withdraws these hashes from the queue's memory of pending pulls; they can be requested again.
     pub(crate) fn forget_wanted(&self, hashes: &[u64]) {
         if let Some(wanted) = self.wanted.get() {
             hashes.iter().for_each(|&hash| wanted.forget(hash));
         }
     }
 
-    /// Hashes that somebody waits for.
+    /// Returns the queue of hashes to pull ahead of their partitions.
     pub(crate) fn wanted(&self) -> &PullQueue {
         self.wanted.get_or_init(Box::<PullQueue>::default)
     }
 
-    /// Everything of a partition up to `last` is here.
+    /// Records that everything of a partition up to `last` has arrived.
     pub(crate) fn advance(&self, partition: usize, last: u64) {
         let partition = &self.partitions[partition];
         assert!(partition.hashes.contains(last), "a partition arrives within its bounds");
@@ -158,14 +160,14 @@ impl Arrival {
         }
     }
 
-    /// Whether all is here.
+    /// Returns whether everything has arrived.
     #[inline]
     pub(crate) fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Acquire)
     }
 
-    /// Notes a key that is about to disappear, for the owner of its bucket. False where there is no room for a note: the
-    /// key must stay, since its object may arrive again.
+    /// Notes a key that is about to be removed; called by the owner of its bucket. Returns false if there is no room
+    /// for the note: then the key must stay, since its object may arrive again.
     #[cold]
     pub(crate) fn note_removal(&self, key: &[u8]) -> bool {
         if self.settled.load(Ordering::Acquire) {
@@ -183,41 +185,41 @@ impl Arrival {
         has_arrived
     }
 
-    /// A key disappears that is not noted.
+    /// Records that a key is removed without a note.
     #[cold]
     pub(crate) fn forget_removal(&self) {
         self.forgotten.store(true, Ordering::Release);
     }
 
-    /// Nothing goes back any more: what was removed need not be known.
+    /// Ends the notes of removals: the transfer can no longer be reversed.
     pub(crate) fn settle(&self) {
         self.settled.store(true, Ordering::Release);
     }
 
-    /// Whether every key that was removed here is known.
+    /// Returns whether every removed key was noted.
     pub(crate) fn knows_removals(&self) -> bool {
         !self.forgotten.load(Ordering::Acquire) && !self.settled.load(Ordering::Acquire)
     }
 
-    /// The keys that were removed here, some of which may be here again.
+    /// Returns the keys that were removed here; some may exist again.
     pub(crate) fn removals(&self) -> Vec<Position> {
         if self.settled.load(Ordering::Acquire) { Vec::new() } else { self.removed.positions().collect() }
     }
 
-    /// For the owner of the key's bucket: whether what arrives of it is of the past, since it has arrived before or was
-    /// removed here.
+    /// Returns whether an arriving object of this key is outdated: it arrived before, or the key was removed here.
+    /// Called by the owner of the key's bucket.
     pub(crate) fn is_late(&self, key: &[u8], hash: u64) -> bool {
         self.has_arrived(hash) || self.was_removed(key)
     }
 
-    /// Whether the key was removed here.
+    /// Returns whether the key was removed here.
     pub(crate) fn was_removed(&self, key: &[u8]) -> bool {
         !self.removed.is_empty()
             && !self.settled.load(Ordering::Acquire)
             && self.removed.has(Position::of(key))
     }
 
-    /// Keys that are noted as removed.
+    /// Returns the number of keys noted as removed.
     #[cfg(test)]
     pub(crate) fn removed(&self) -> usize {
         self.removed.len()

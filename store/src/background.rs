@@ -1,7 +1,7 @@
-//! Background work, a bounded piece at a time, done by whichever worker has time for it.
+//! Background work, in bounded steps, done by any worker that has time.
 //!
-//! The kinds take turns, so that a large table that grows does not keep the cleaner waiting. Nobody waits for a list of
-//! work; the work itself is done when the list is free again.
+//! The kinds of work take turns, so that a large growing table does not delay the cleaner. No worker waits for a list
+//! of work; it skips the list while another worker has it.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,11 @@ use crate::sync::Ordering;
 const KINDS: u32 = 7;
 
 impl Core {
-    /// Does one bounded piece of background work: frees what readers have left, cleans a segment, grows or shrinks an
-    /// index, removes what has expired, evicts, takes a retired table apart. A few microseconds, 20 where memory runs out. Returns
-    /// whether there
-    /// is more to do now. Not under a pin, which would hold back what it frees.
+    /// Does one bounded step of background work. Returns whether more is due now.
+    ///
+    /// A step frees memory that readers have left, cleans a segment, grows or shrinks an index, removes expired
+    /// objects, evicts, or takes a retired table apart. It takes a few microseconds, 20 if memory runs out. Call it
+    /// without a pin, which would hold back the memory that it frees.
     pub fn step(&self) -> bool {
         let store = &self.store;
         self.owed.set(self.owed.get().saturating_add(store.log.take_appended(&mut self.head.borrow_mut())));

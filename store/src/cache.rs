@@ -1,4 +1,4 @@
-//! What a table keeps that evicts: the queues of S3-FIFO (Yang et al., SOSP'23) and a budget of bytes.
+//! The state of a table that evicts: the queues of S3-FIFO (Yang et al., SOSP'23) and a budget of bytes.
 //!
 //! ```text
 //!   inserts ─► arrived, one list a core ─► small (a tenth) ── used twice ──► main ─┐ used: once more, a use forgotten
@@ -6,14 +6,15 @@
 //!                                              small, not used ─► evicted, its hash a ghost;  main, not used ─► evicted
 //! ```
 //!
-//! Queues hold hashes, eight bytes an object: objects move when they are cleaned, their hashes do not. In which queue an
-//! object is, and how often it was used, stands in the mark of its index entry, where a reader notes a use without a
-//! lock and without a line of its own (`index/bucket.rs`). What is overwritten keeps its place; what was deleted leaves a
-//! hash behind that leads to nothing, and is dropped when its turn comes or when such are too many. What an object is
-//! found by in one queue and marked with the other is stale too: its hash stands there a second time.
+//! Queues hold hashes, eight bytes per object: cleaning moves objects but keeps their hashes. The mark of an object's
+//! index entry holds its queue and its number of uses; a reader notes a use there without a lock and without another
+//! cache line (`index/bucket.rs`). An overwritten object keeps its place. A deleted object leaves a stale hash, which
+//! is dropped when its turn comes or when there are too many of them. A hash in one queue whose object is marked with
+//! the other is stale too, because the other queue holds it a second time.
 //!
-//! Arrivals are kept per core, so that writers of different cores do not meet, in a list that goes from hand to hand: a core never
-//! waits for who takes its arrivals. The queues are one lock's, which is only tried. `eviction.rs` does the work; the bytes of all this count as those of the index.
+//! Arrivals are kept per core, so that writers of different cores do not contend, in a list that is handed over
+//! whole: a core never waits for the thread that takes its arrivals. One lock, which is only tried, protects the
+//! queues. `eviction.rs` does the work; the bytes of all this count as index bytes.
 
 mod fifo;
 mod ghost;
@@ -27,20 +28,20 @@ use crate::limits::{
 };
 use crate::sync::{AtomicBool, AtomicBox, AtomicU64, Exclusive, Ordering};
 
-/// Which objects leave a table by themselves.
+/// The eviction policy of a table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Eviction {
-    /// None: they stay until they are deleted or expire.
+    /// No eviction: objects stay until they are deleted or expire.
     #[default]
     Never,
-    /// Those that are used least, as S3-FIFO tells, so that all of them keep within a budget.
+    /// Evicts the least used objects by S3-FIFO, to keep the table within a budget.
     S3Fifo {
-        /// Bytes that the objects of the table may take in the log, headers and padding included.
+        /// Bytes that the table's objects may take in the log, headers and padding included.
         budget_bytes: u64,
     },
 }
 
-/// Hashes of new objects of a core.
+/// Hashes of new objects of one core.
 #[derive(Default)]
 pub(crate) struct Arrivals {
     pub(crate) hashes: Vec<u64>,
@@ -58,7 +59,7 @@ struct CacheShard {
     spare: AtomicBox<Arrivals>,
 }
 
-/// See the file's head.
+/// The eviction state of one table: arrivals, queues and budget.
 pub(crate) struct Cache {
     budget_bytes: u64,
     shards: Box<[CacheShard]>,
@@ -95,33 +96,33 @@ impl Cache {
         }
     }
 
-    /// Bytes that the table's objects may take.
+    /// Returns the bytes that the table's objects may take.
     #[inline]
     pub(crate) fn budget_bytes(&self) -> u64 {
         self.budget_bytes
     }
 
-    /// Bytes by which the table may pass its budget while another core is evicting.
+    /// Returns the bytes by which the table may exceed its budget while another core evicts.
     pub(crate) fn slack_bytes(&self) -> u64 {
         (self.budget_bytes / CACHE_SLACK_DIVISOR).min(CACHE_SLACK_BYTES_MAX)
     }
 
-    /// Objects that were evicted.
+    /// Returns the number of evicted objects.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// For the owner of the queues.
+    /// Counts an eviction; called by the owner of the queues.
     pub(crate) fn count_evicted(&self) {
         self.evicted.store(self.evicted() + 1, Ordering::Relaxed);
     }
 
-    /// Bytes of the queues.
+    /// Returns the bytes of the queues.
     pub(crate) fn bytes(&self) -> u64 {
         self.charged_bytes.load(Ordering::Relaxed)
     }
 
-    /// For the owner of the queues, when they have changed.
+    /// Updates the charge for changed queues; called by their owner.
     pub(crate) fn set_charge(&self, queues: &Queues) {
         let bytes = queues.small.bytes() + queues.main.bytes() + queues.ghost.bytes();
         let before = self.charged_bytes.swap(bytes, Ordering::Relaxed);
@@ -130,7 +131,7 @@ impl Cache {
         }
     }
 
-    /// Counts bytes of objects in the small queue, as a wrapping difference.
+    /// Adds bytes of objects in the small queue, as a wrapping difference.
     #[inline]
     pub(crate) fn count_small(&self, core: usize, bytes: u64) {
         // Only the core itself writes its part, so that plain loads and stores are enough.
@@ -138,7 +139,7 @@ impl Cache {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
 
-    /// Whether objects leave from the small queue, by its bytes.
+    /// Returns whether objects leave from the small queue, judged by its bytes.
     pub(crate) fn small_is_full(&self) -> bool {
         let bytes = self.shards.iter().map(|shard| shard.small_bytes.load(Ordering::Relaxed));
         let bytes = bytes.fold(0, u64::wrapping_add);
@@ -146,7 +147,7 @@ impl Cache {
         bytes <= i64::MAX as u64 && bytes > self.budget_bytes / CACHE_SMALL_DIVISOR
     }
 
-    /// For that core: notes an object of so many bytes that can be found from now on, in the small queue.
+    /// Notes a new object of `bytes`, in the small queue, that can be found from now on. Called by that core.
     pub(crate) fn arrive(&self, core: usize, hash: u64, bytes: u64) {
         self.count_small(core, bytes);
         let shard = &self.shards[core];
@@ -159,13 +160,13 @@ impl Cache {
         shard.waiting.store(waiting, Ordering::Relaxed);
     }
 
-    /// Whether so many have arrived at this core that they should be taken in.
+    /// Returns whether enough objects have arrived at this core to queue them.
     #[inline]
     pub(crate) fn is_due(&self, core: usize) -> bool {
         self.shards[core].waiting.load(Ordering::Relaxed) >= CACHE_ARRIVALS_PER_LOOK
     }
 
-    /// For the owner of the queues: what has arrived at one core.
+    /// Takes the arrivals of one core; called by the owner of the queues.
     pub(crate) fn take_arrived(&self, core: usize) -> Option<Box<Arrivals>> {
         let shard = &self.shards[core];
         if shard.waiting.load(Ordering::Relaxed) == 0 {
@@ -176,40 +177,40 @@ impl Cache {
         shard.arrived.take()
     }
 
-    /// Takes back an emptied list.
+    /// Returns an emptied list for reuse.
     pub(crate) fn give_back(&self, core: usize, emptied: Box<Arrivals>) {
         debug_assert!(emptied.hashes.is_empty());
         drop(self.shards[core].spare.put(emptied));
     }
 
-    /// Notes that background steps are to make room. False where that is noted.
+    /// Requests background steps that make room. Returns false if they are already requested.
     pub(crate) fn note_evicting(&self) -> bool {
         !self.is_evicting.swap(true, Ordering::AcqRel)
     }
 
-    /// Background steps make room now.
+    /// Withdraws the request, because background steps make room now.
     pub(crate) fn take_evicting(&self) {
         self.is_evicting.swap(false, Ordering::AcqRel);
     }
 
-    /// Cores that it keeps arrivals for.
+    /// Returns the number of cores with an arrival list.
     pub(crate) fn cores(&self) -> usize {
         self.shards.len()
     }
 
-    /// Room that a write of so many bytes must leave to a larger one.
+    /// Returns the bytes that a write of `bytes` must leave to a larger one.
     #[inline]
     pub(crate) fn reserved_from(&self, bytes: u64) -> u64 {
         let reserved = self.reserved_bytes.load(Ordering::Relaxed);
         if bytes < reserved { reserved } else { 0 }
     }
 
-    /// Keeps room for a write that is to come again.
+    /// Reserves room for a write that was told to retry.
     pub(crate) fn reserve(&self, bytes: u64) {
         self.reserved_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Makes what is reserved less by what was written, since who reserved it may never come.
+    /// Reduces the reservation by the bytes written, since the reserving writer may never return.
     pub(crate) fn use_reserve(&self, bytes: u64) {
         let reserved = self.reserved_bytes.load(Ordering::Relaxed);
         if reserved > 0 {
@@ -225,12 +226,12 @@ impl Drop for Cache {
 }
 
 impl Queues {
-    /// The queue of that kind.
+    /// Returns the small or the main queue.
     pub(crate) fn queue(&mut self, small: bool) -> &mut Fifo {
         if small { &mut self.small } else { &mut self.main }
     }
 
-    /// Whether most of what stands in the queues cannot be found any more, if there are so many objects.
+    /// Returns whether most hashes of the queues are stale, given the number of objects.
     pub(crate) fn is_stale(&self, objects: u64) -> bool {
         (self.small.len() + self.main.len()) as u64 > objects.saturating_mul(2) + CACHE_STALE_FEW
     }

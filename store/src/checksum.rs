@@ -1,15 +1,15 @@
-//! Checksums of objects: crc32c, as the processor computes it.
+//! Checksums of objects: crc32c, computed by the processor's instruction.
 //!
-//! Most parts of an object are short, and most of them begin anywhere: the crate that knows the processor's instruction
-//! goes byte by byte up to the first aligned word, which is a third of the work for a value of a hundred bytes. Here
-//! words are read where they are, and what is left over in halves; long parts, which that crate computes in three
-//! streams, and processors without the instruction are left to it. `object.rs` calls it for every write and for every
-//! object that the cleaner moves.
+//! Most parts of an object are short, and most begin at an unaligned address. The crate that uses the processor's
+//! instruction proceeds byte by byte up to the first aligned word, which is a third of the work for a value of a
+//! hundred bytes. This file reads words unaligned, and the remainder in halves. It leaves long parts, which that
+//! crate computes in three streams, and processors without the instruction to the crate. `object.rs` calls it for
+//! every write and for every object that the cleaner moves.
 
 /// Parts from so many bytes on are computed in three streams.
 const LONG_BYTES: usize = 1024;
 
-/// The checksum of what has `checksum` (0 of nothing) with `bytes` behind it.
+/// Returns the checksum of data with `checksum` (0 for none) followed by `bytes`.
 #[inline]
 pub(crate) fn append(checksum: u32, bytes: &[u8]) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -7,16 +7,17 @@
 //!                            limbo ── no pin older ──► free
 //! ```
 //!
-//! Three ways, chosen in `cleaner/choice.rs`. *Combined cleaning* takes several segments by cost and benefit and copies
-//! what lives to fewer, old and young apart. *Compaction* gives one segment a run of just the length that it needs: what
-//! is dead in it is free as soon as readers are gone. *Evacuation* empties one window, where memory is free but in
-//! pieces too short for what has to be stored; it alone may take the last whole window, and brings back another, so a
-//! full store can always clean. The index is the truth of what lives, so deletes need no tombstones here: a log that
-//! outlives the index will (`object.rs` has their kind, and a table the versions of what was deleted).
+//! `cleaner/choice.rs` chooses between three ways. *Combined cleaning* takes several segments by cost and benefit and
+//! copies their live objects to fewer segments, old and young apart. *Compaction* gives one segment a run of exactly
+//! the length that it needs: its dead bytes are free as soon as the readers are gone. *Evacuation* empties one
+//! window, if memory is free but in runs too short for the next object; only evacuation may take the last whole
+//! window, and it brings back another, so a full store can always clean. The index decides which objects live, so
+//! deletes need no tombstones here: a log that outlives the index will (`object.rs` has their kind, and a table the
+//! versions of deleted keys).
 //!
-//! One core at a time cleans, a bounded step at a time. A core pays for what it has written, at the price of the
-//! segments in hand and more as memory gets short; without debts a step is small, and there is none while enough is
-//! free. Readers never wait: they find the old copy or the new one.
+//! One core at a time cleans, a bounded step at a time. A core pays for the bytes that it has written, at the price
+//! of the segments in hand and more as memory gets short. Without debts a step is small, and while enough is free
+//! there is no step. Readers never wait: they find the old copy or the new one.
 
 mod choice;
 mod relocation;
@@ -37,8 +38,10 @@ use crate::sync::Ordering;
 const PRICE_UNIT: u64 = 16;
 
 impl Store {
-    /// A bounded piece of cleaning, for a core that has written so many bytes since its last; they stay owed where
-    /// another core is cleaning. Returns whether it did something.
+    /// Does a bounded step of cleaning; returns whether it did something.
+    ///
+    /// The step pays for the bytes that the core has written since its last one; they stay owed if another core is
+    /// cleaning.
     pub(crate) fn clean_step(&self, pinned: &Pinned<'_>) -> bool {
         let Some(mut cleaner) = self.cleaner.try_lock() else { return false };
         let freed = self.free_limbo(&mut cleaner) | self.end_evacuation(&mut cleaner);

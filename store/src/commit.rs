@@ -1,15 +1,15 @@
-//! A commit: several objects of several tables change together, if what was read is still so.
+//! A commit: changes several objects of several tables together, if everything read is unchanged.
 //!
 //! ```text
 //!   stage objects ─► lock buckets by address ─► check reads ─► make room ─► mark committing ─► publish ─► unlock
 //!       nothing can be seen yet, any refusal undoes it          ──┤├──  cannot fail any more
 //! ```
 //!
-//! Buckets are locked in the order of their addresses, each once, so commits cannot wait for each other in a
-//! circle; the growth of an index only tries locks. Readers wait while a bucket is marked, which is set on all
-//! buckets before the first object is published, so nobody sees half a commit. All objects of a commit get one
-//! version, above every version they had. Under the locks nothing is allocated and nobody waited for: new keys enter the
-//! trees of ordered tables before, removed ones leave them behind it.
+//! Buckets are locked in the order of their addresses, each once, so commits cannot wait for each other in a circle;
+//! the growth of an index only tries locks. Readers wait while a bucket is marked. All buckets are marked before the
+//! first object is published, so no reader sees half a commit. All objects of a commit get one version, above every
+//! version they had. Under the locks nothing is allocated and the commit waits for no thread: new keys enter the
+//! trees of ordered tables before, removed ones leave them afterwards.
 
 mod ranges;
 
@@ -28,7 +28,7 @@ use crate::scratch::Scratch;
 use crate::sync::Busy;
 use crate::table::Table;
 
-/// What a commit relies on: that the key still has this version.
+/// A condition of a commit: the key still has this version.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadCheck<'a> {
     /// Its table.
@@ -41,7 +41,7 @@ pub struct ReadCheck<'a> {
     pub version: u64,
 }
 
-/// What a commit changes.
+/// A change of a commit: writes or removes one key.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
     /// Its table.
@@ -57,7 +57,7 @@ pub struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// Bytes in the log of the object that it makes; 0 where it removes.
+    /// Returns the bytes in the log of the written object, 0 for a removal.
     pub(crate) fn object_bytes(&self) -> usize {
         self.value.map_or(0, |value| object_bytes(self.key.len(), value.len(), self.expires_ms != NEVER_MS))
     }
@@ -78,15 +78,17 @@ impl<E: Into<CommitError>> From<E> for Uncommitted {
 }
 
 impl Pinned<'_> {
-    /// Applies all writes as one, if every read is still what it was. Where several writes have one key, the
-    /// last counts. Returns the version that the written objects now have (of no
-    /// meaning where nothing is written). Nothing is allocated once the core has seen a commit as large.
+    /// Applies all writes as one, if every read is still valid.
+    ///
+    /// If several writes have one key, the last counts. Returns the version that the written objects now have
+    /// (without a meaning if there are no writes). Allocates nothing once the core has executed a commit of this
+    /// size.
     pub fn commit(&self, reads: &[ReadCheck<'_>], writes: &[Write<'_>]) -> Result<u64, CommitError> {
         self.commit_ranges(reads, &[], writes)
     }
 
-    /// As [`Pinned::commit`], if no key has appeared in any of `ranges` either. A range that has changed is reported
-    /// with its number behind those of the reads.
+    /// As [`Pinned::commit`], if in addition no key has appeared in any of `ranges`. A changed range is reported with
+    /// its number behind those of the reads.
     pub fn commit_ranges(
         &self,
         reads: &[ReadCheck<'_>],

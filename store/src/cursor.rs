@@ -1,12 +1,12 @@
-//! Where an enumeration of a table stands, and its bytes outside of the store.
+//! The position of an enumeration of a table, and its bytes outside the store.
 //!
-//! Objects have an order: by the hash of the key, which is the order of the buckets, then by a second hash, which tells
-//! apart what shares the first. A cursor says up to where everything is done; since a key keeps its place for good, an
-//! enumeration may rest as long as it likes, while objects come and go and the index changes its size.
+//! Objects have an order: by the hash of the key, which is the order of the buckets, then by a second hash, which
+//! separates keys that share the first. Everything up to the cursor is done. A key keeps its place forever, so an
+//! enumeration may pause for any time while objects come and go and the index changes its size.
 //!
-//! Outside of the store a cursor is sealed with a number of its table, so that one of another table, of a table that was
-//! dropped, or of nobody's is refused. The seal is no secret: whoever makes a seal up enumerates his own table from a
-//! place of his choice.
+//! Outside the store a cursor is sealed with a number of its table, so that a cursor of another table, of a dropped
+//! table, or an invented one is refused. The seal is not a secret: a forged seal only lets a tenant
+//! enumerate its own table from a chosen place.
 
 use std::fmt;
 
@@ -19,42 +19,42 @@ use crate::table::Table;
 /// Bytes of a cursor outside of the store: hash, second hash, seal; u64 each, little-endian.
 pub const CURSOR_BYTES: usize = 24;
 
-/// An entry of a bucket with its place. One that cannot be an object of its bucket comes last and has no location.
+/// An entry of a bucket with its place; a corrupted entry comes last and has no location.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     pub(crate) position: Position,
     pub(crate) location: Option<Location>,
-    /// The hash of its key, as far as that is known.
+    /// The hash of its key, if known.
     pub(crate) hash: u64,
 }
 
-/// Where an enumeration or a verification goes on.
+/// The position at which an enumeration or a verification continues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cursor {
-    /// Everything at this place and before is done; `None` where nothing is.
+    /// The last finished place; `None` at the start.
     pub(crate) done: Option<Position>,
-    /// The last hash that it goes to.
+    /// The last hash of the walk.
     pub(crate) until: u64,
 }
 
-/// The bytes are not those of a cursor of the table.
+/// An error: the bytes are not a cursor of the table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BadCursor;
 
 impl Cursor {
-    /// Before the first object.
+    /// The cursor before the first object.
     pub const START: Cursor = Cursor { done: None, until: u64::MAX };
 
-    /// The same place, from which it goes to the hash `last` and no further.
+    /// Returns this cursor, limited to hashes up to `last`.
     #[must_use]
     pub fn until(self, last: u64) -> Cursor {
         Cursor { until: last, ..self }
     }
 
-    /// The cursor of `bytes`, of which there are none for [`Cursor::START`].
+    /// Decodes a cursor; [`Cursor::START`] has no bytes.
     ///
     /// # Errors
-    /// For everything but what [`Cursor::encode`] has made for the same table.
+    /// If [`Cursor::encode`] has not made the bytes for the same table.
     pub fn decode(table: &Table, bytes: &[u8]) -> Result<Cursor, BadCursor> {
         if bytes.is_empty() {
             return Ok(Cursor::START);
@@ -68,10 +68,10 @@ impl Cursor {
         Ok(Cursor::behind(hash, second))
     }
 
-    /// The bytes of a cursor that is not [`Cursor::START`].
+    /// Returns the bytes of a cursor other than [`Cursor::START`].
     ///
     /// # Panics
-    /// For that one, which has none.
+    /// For [`Cursor::START`].
     pub fn encode(&self, table: &Table) -> [u8; CURSOR_BYTES] {
         let done = self.done.expect("the start has no bytes");
         let mut bytes = [0; CURSOR_BYTES];

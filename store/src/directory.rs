@@ -1,9 +1,9 @@
-//! Which tables there are: a listing that is replaced as a whole, so that pinned readers need no lock.
+//! The list of tables, replaced as a whole, so that pinned readers need no lock.
 //!
-//! The cleaner looks tables up by the id in an object's header. A retired table stays listed until its index
-//! is taken apart, since objects that it leads to must not count as unreachable before. Changes come from
-//! control threads and are rare: each copies the listing (a few microseconds per hundred tables). Workers only take
-//! tables off, and come again where somebody else is at it.
+//! The cleaner finds tables by the id in an object's header. A retired table stays listed until its index is taken
+//! apart, since its indexed objects must not count as unreachable before. Changes come from control threads and are
+//! rare: each copies the listing (a few microseconds per hundred tables). Workers only remove tables, and try again
+//! later if another thread is changing the listing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// The table of that id that new requests use.
+    /// Returns the table of that id that new requests use.
     pub(crate) fn get(&self, id: u32) -> Option<&Arc<Table>> {
         self.tables.get(&id)
     }
 
-    /// Every table.
+    /// Returns every table.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.tables.values().chain(&self.replaced)
     }
 
-    /// The retired tables of that id.
+    /// Returns the retired tables of that id.
     pub(crate) fn replaced(&self, id: u32) -> impl Iterator<Item = &Arc<Table>> {
         self.replaced.iter().filter(move |table| table.id() == id)
     }
@@ -50,14 +50,14 @@ impl Directory {
         Directory { listing, changing: Exclusive::new(()) }
     }
 
-    /// The tables as they are now.
+    /// Returns the current listing.
     #[inline]
     pub(crate) fn listing<'p>(&self, _pin: &'p EpochPin<'_>) -> &'p Listing {
         // SAFETY: never null; a replaced listing is freed by the reclaimer after every pin that could have it.
         unsafe { &*self.listing.load(Ordering::Acquire) }
     }
 
-    /// Calls `read` with the tables as they are now; for threads that cannot pin.
+    /// Calls `read` with the current listing; for threads that cannot pin.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Listing) -> T) -> T {
         let _changing = self.changing.lock();
         // SAFETY: never null, and nobody replaces it while we hold `changing`.
@@ -81,7 +81,7 @@ impl Directory {
         result
     }
 
-    /// Lists `table` unless there is one of its id in service, which is returned then.
+    /// Adds `table`, unless one of its id is in service, which is returned then.
     pub(crate) fn add(&self, reclaimer: &Reclaimer, table: Arc<Table>) -> Arc<Table> {
         self.change(&self.changing.lock(), reclaimer, |listing| {
             if let Some(existing) = listing.get(table.id())
@@ -96,7 +96,7 @@ impl Directory {
         })
     }
 
-    /// Takes a table off the listing that has been taken apart. False where somebody else is about to change it.
+    /// Removes a table that has been taken apart. Returns false if another thread is changing the listing.
     pub(crate) fn try_remove(&self, reclaimer: &Reclaimer, table: &Arc<Table>) -> bool {
         let Some(changing) = self.changing.try_lock() else { return false };
         self.change(&changing, reclaimer, |listing| {

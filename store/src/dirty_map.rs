@@ -1,14 +1,14 @@
-//! Which hashes of a table were written to or removed since somebody looked, for who copies it while it is in use.
+//! Marks of the hashes of a table that were changed, for a thread that copies the table in use.
 //!
 //! ```text
 //!   hashes of the table:   [ chunk │ chunk │ chunk │ ... ]      some objects each, all of one width
 //!   marks:                     0       1       0
 //!   writer, with the bucket: changes it, marks          copier: takes the mark, then reads the buckets
 //! ```
-//! A mark is set under the lock of the bucket, and taken before the bucket is read, for which the reader waits for that lock:
-//! so what a copier does not see is marked when it is done. Expiry leaves no mark: a copy expires by itself. Marks are made
-//! only while somebody watches; a writer knows of that when its worker has passed a change that was made after
-//! `Table::watch`, and not before. Costs a writer one load while nobody does.
+//! A writer sets a mark under the lock of the bucket. The copier takes the mark before it reads the bucket, for which
+//! it waits for that lock, so any change that a copier misses is marked. Expiry leaves no mark, since the copy
+//! expires too. Marks are set only while a thread watches; a writer learns of that when its worker has passed a
+//! change that was made after `Table::watch`, and not before. While no thread watches, a write costs one load.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ use crate::hash_range::HashRange;
 use crate::limits::{TOUCHED_CHUNKS_MAX, TOUCHED_CHUNKS_MIN, TOUCHED_OBJECTS_PER_CHUNK};
 use crate::sync::{AtomicU64, Ordering};
 
-/// See the file's head.
+/// The marks of one table, one per chunk of hashes.
 pub(crate) struct DirtyMap {
     first: u64,
     /// Chunks have this power of two of hashes.
@@ -35,17 +35,17 @@ impl DirtyMap {
         DirtyMap { first: hashes.first(), shift, marks, watchers: AtomicU64::new(0) }
     }
 
-    /// One more watches.
+    /// Adds a watcher.
     pub(crate) fn watch(&self) {
         self.watchers.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One less does; how many did.
+    /// Removes a watcher; returns how many there were.
     pub(crate) fn unwatch(&self) -> u64 {
         self.watchers.fetch_sub(1, Ordering::AcqRel)
     }
 
-    /// Takes the first mark of hashes from `from` on, among those that `first` to `last` have.
+    /// Takes the first mark at or after `from`, among the hashes `first` to `last`.
     pub(crate) fn take_next(&self, from: u64, (first, last): (u64, u64)) -> Option<(u64, u64)> {
         let chunk = self.marked(self.chunks(from.max(first), last)).next()?;
         self.take(chunk, (first, last));
@@ -53,7 +53,7 @@ impl DirtyMap {
         Some((low.max(first), high.min(last)))
     }
 
-    /// How many chunks without hashes outside of these are marked.
+    /// Returns the number of marked chunks that lie within these hashes.
     pub(crate) fn count(&self, (first, last): (u64, u64)) -> u64 {
         let inside = |chunk: &u64| {
             let (low, high) = self.bounds(*chunk);
@@ -62,7 +62,7 @@ impl DirtyMap {
         self.marked(self.chunks(first, last)).filter(inside).count() as u64
     }
 
-    /// Into how many chunks so many hashes go.
+    /// Returns the number of chunks for these hashes.
     pub(crate) fn chunks_of(&self, hashes: HashRange) -> u64 {
         ((hashes.last() - hashes.first()) >> self.shift) + 1
     }
@@ -110,7 +110,7 @@ impl DirtyMap {
     }
 }
 
-/// The same of a table that nobody may ever watch.
+/// Marks `hash` in a table that may never have been watched.
 #[inline]
 pub(crate) fn mark(touched: &OnceLock<DirtyMap>, hash: u64) {
     if let Some(touched) = touched.get() {

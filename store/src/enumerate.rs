@@ -1,11 +1,11 @@
-//! Enumeration and verification: all objects of a table, a bounded step at a time.
+//! Enumeration and verification: all objects of a table, in bounded steps.
 //!
-//! Each object that is in the table from the first step to the last is met exactly once, whatever happens meanwhile:
-//! growth, cleaning, other writes and deletions, any pause. Of what comes or goes in between some is met; no object is
-//! met twice. A step goes through buckets in the order of the hashes (`index/walk.rs`) and through a bucket in the
-//! order of `cursor.rs`, so it may end anywhere but between keys that share both hashes.
+//! A step meets each object that is in the table from the first step to the last exactly once, whatever happens
+//! meanwhile: growth, cleaning, other writes and deletions, any pause. It may or may not meet objects that come or go
+//! meanwhile, and meets none twice. A step goes through buckets in hash order (`index/walk.rs`) and through a bucket
+//! in the order of `cursor.rs`, so it may end anywhere but between keys that share both hashes.
 //!
-//! What is met is held against its checksum: a corrupted object is reported and not returned.
+//! Each object is checked against its checksum: a corrupted one is reported and not returned.
 
 use crate::cursor::{Cursor, Placed};
 use crate::index::Location;
@@ -17,55 +17,57 @@ use crate::position::Position;
 use crate::scratch::Scratch;
 use crate::table::Table;
 
-/// How much one step of an enumeration may return.
+/// The limits of one step of an enumeration.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimits {
-    /// Objects at most.
+    /// Maximum number of objects.
     pub objects: usize,
-    /// Bytes of keys, and of values unless `keys_only`. The first object passes whatever it has.
+    /// Maximum bytes of keys, and of values unless `keys_only`. The first object always passes.
     pub bytes: usize,
     /// Values do not count.
     pub keys_only: bool,
 }
 
-/// An object that an enumeration has met.
+/// An object met by an enumeration.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'p> {
-    /// The hash of its key, of a corrupted one as far as that is known.
+    /// The hash of its key; of a corrupted object, the hash if known.
     pub hash: u64,
-    /// The object, `None` where it is corrupted.
+    /// The object, `None` if it is corrupted.
     pub object: Option<Object<'p>>,
 }
 
-/// What a step of an enumeration came to.
+/// The result of a step of an enumeration.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
-    /// Objects that it returned.
+    /// Number of objects returned.
     pub count: usize,
-    /// Bytes of their keys, and of their values unless only keys were asked for.
+    /// Bytes of their keys, and of their values unless only keys were requested.
     pub bytes: usize,
-    /// Where the next step goes on; `None` at the end.
+    /// The cursor of the next step; `None` at the end.
     pub next: Option<Cursor>,
 }
 
-/// What a step of a verification came to.
+/// The result of a step of a verification.
 #[derive(Clone, Copy, Debug)]
 pub struct Checked {
-    /// Objects that were checked, corrupted ones included.
+    /// Number of objects checked, corrupted ones included.
     pub objects: u64,
-    /// Bytes that the sound ones take in the log.
+    /// Bytes of the sound objects in the log.
     pub bytes: u64,
-    /// Where the next step goes on; `None` at the end.
+    /// The cursor of the next step; `None` at the end.
     pub next: Option<Cursor>,
 }
 
-/// The table has been retired.
+/// An error: the table has been retired.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Gone;
 
 impl Pinned<'_> {
-    /// Goes on with an enumeration: fills the front of `page`, which must have room for one object more than all that
-    /// can share a bucket (512 is enough), with objects behind `from`.
+    /// Continues an enumeration with the objects behind `from`.
+    ///
+    /// Fills the front of `page`, which must have room for one object more than all that can share a bucket (512 is
+    /// enough).
     ///
     /// # Errors
     /// [`Gone`].
@@ -101,8 +103,10 @@ impl Pinned<'_> {
         Ok(Page { count, bytes, next })
     }
 
-    /// Goes on with a verification. `corrupt` is called with the hash of the key of each corrupted object, as far as
-    /// that is known; at most [`VERIFY_CORRUPTED_PER_STEP`] times.
+    /// Continues a verification.
+    ///
+    /// Calls `corrupt` with the hash of the key of each corrupted object, if known, at most
+    /// [`VERIFY_CORRUPTED_PER_STEP`] times.
     ///
     /// # Errors
     /// [`Gone`].
@@ -127,7 +131,7 @@ impl Pinned<'_> {
         Ok(Checked { objects, bytes, next })
     }
 
-    /// What is to be said of an entry; `None` where it has expired.
+    /// Returns the listed object of an entry; `None` if it has expired.
     pub(crate) fn listed<'p>(&'p self, placed: &Placed) -> Option<Listed<'p>> {
         let found = placed.location.map(|location| self.core.store.log.object(location, &self.pin));
         let object = found.filter(Object::verify);
@@ -137,8 +141,8 @@ impl Pinned<'_> {
         Some(Listed { hash: placed.hash, object })
     }
 
-    /// Hands what follows `from` to `accept`, all keys of one place at once, until that refuses, the table or the
-    /// cursor ends, or enough buckets were read. Returns where to go on.
+    /// Passes the entries behind `from` to `accept`, all keys of one place at once. Ends when `accept` refuses, the
+    /// table or the cursor ends, or enough buckets were read. Returns the cursor of the next step.
     pub(crate) fn walk(
         &self,
         table: &Table,
@@ -176,8 +180,8 @@ impl Pinned<'_> {
         Ok(Some(Cursor { done, until }))
     }
 
-    /// The place of an entry of a bucket, if it is within reach. What cannot be there is corrupted, and has the last
-    /// place of the bucket.
+    /// Returns the place of an entry of a bucket, if it is within reach. An entry that cannot belong there is
+    /// corrupted, and gets the last place of the bucket.
     pub(crate) fn place(&self, (tag, location): (u16, Location), reach: &Reach) -> Option<Placed> {
         let object = self.core.store.log.object_within(location, &self.pin);
         if let Some(object) = object {

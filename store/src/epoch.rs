@@ -1,15 +1,16 @@
-//! Epochs: who may still be reading what has been unlinked.
+//! Epochs: they tell when no reader can still hold a reference to unlinked memory.
 //!
-//! One global number and one slot per core. A pin writes the number into the core's slot; what is unlinked gets
-//! the number of that moment as its tag and the number moves on; it is free when no slot holds the tag or less.
+//! There is one global number and one slot per core. A pin writes the number into the core's slot. An unlinked item
+//! gets the current number as its tag, and the number is incremented. The item is free when no slot holds the tag or
+//! less.
 //!
 //! ```text
 //!   unlink X ─ tag 7, global 8        slots: [ 0 │ 9 │ 7 ]   X waits for the core that pinned at 7
 //! ```
 //!
-//! Why this is right: a core whose slot holds more than the tag has read the number after it moved on, hence
-//! sees the unlink. A core whose slot the freeing side saw empty publishes it before its first read, by a full
-//! fence on each side, hence sees the unlink too. Pins nest; a yielded invocation keeps its epoch by a
+//! Correctness: a core whose slot holds more than the tag has read the number after the increment, hence sees the
+//! unlink. A core whose slot was empty when the freeing side read it publishes its slot before its first read, by a
+//! full fence on each side, hence sees the unlink too. Pins nest; a yielded invocation keeps its epoch by a
 //! [`HeldPin`]. Loom tests are at the end of this file.
 
 use std::cell::{Cell, RefCell};
@@ -37,19 +38,19 @@ impl Epochs {
         }
     }
 
-    /// Call after unlinking something: the tag under which it waits.
+    /// Returns the tag of an item; call it after unlinking the item.
     pub(crate) fn retire(&self) -> u64 {
         self.global.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The epoch of the oldest pin, `u64::MAX` without one: whatever has a smaller tag is free.
+    /// Returns the epoch of the oldest pin, `u64::MAX` without one: items with smaller tags are free.
     pub(crate) fn oldest_pin(&self) -> u64 {
         fence(Ordering::SeqCst);
         let pinned = self.slots.iter().map(|slot| slot.0.load(Ordering::Acquire));
         pinned.filter(|&epoch| epoch != 0).min().unwrap_or(u64::MAX)
     }
 
-    /// How many times something was retired while the oldest pin was held: 0 without a pin.
+    /// Returns the number of retirements while the oldest pin was held, 0 without a pin.
     pub(crate) fn oldest_pin_age(&self) -> u64 {
         let oldest = self.oldest_pin();
         if oldest == u64::MAX { 0 } else { self.global.load(Ordering::Relaxed).saturating_sub(oldest) }
@@ -80,7 +81,7 @@ impl LocalEpoch {
         &self.epochs.slots[self.core].0
     }
 
-    /// Pins: until the pin is dropped, nothing that can be found now is freed.
+    /// Pins: nothing that can be found now is freed until the pin is dropped.
     #[inline]
     pub(crate) fn pin(&self) -> EpochPin<'_> {
         let depth = self.depth.get();
@@ -115,7 +116,7 @@ impl LocalEpoch {
         HeldPin { epoch, core: self.core, _not_send: PhantomData }
     }
 
-    /// Ends a held pin. Panics where it belongs to another core.
+    /// Ends a held pin. Panics if it belongs to another core.
     pub(crate) fn release(&self, pin: HeldPin) {
         assert_eq!(pin.core, self.core, "a held pin is released on its own core");
         let mut held = self.held.borrow_mut();
@@ -137,7 +138,7 @@ impl LocalEpoch {
         self.slot().store(slot, Ordering::Release);
     }
 
-    /// How many held pins there are.
+    /// Returns the number of held pins.
     pub(crate) fn held_count(&self) -> u64 {
         self.held.borrow().iter().map(|&(_, count)| u64::from(count)).sum()
     }
@@ -149,7 +150,7 @@ impl Drop for LocalEpoch {
     }
 }
 
-/// Proof that the core is pinned: whatever borrows from it stays where it is.
+/// Proof that the core is pinned: references borrowed from it stay valid.
 pub(crate) struct EpochPin<'c> {
     local: &'c LocalEpoch,
 }
@@ -168,8 +169,10 @@ impl Drop for EpochPin<'_> {
     }
 }
 
-/// The epoch of a pin, kept for an invocation that yielded: what it found stays where it is until
-/// [`crate::Core::release`]. One that is dropped instead holds memory back until its core is dropped.
+/// The epoch of a pin, kept for an invocation that yielded.
+///
+/// Objects found under the pin stay valid until [`crate::Core::release`]. A pin that is dropped instead holds memory
+/// back until its core is dropped.
 #[must_use = "memory is held back until the pin is released"]
 #[derive(Debug)]
 pub struct HeldPin {
@@ -179,7 +182,7 @@ pub struct HeldPin {
 }
 
 impl HeldPin {
-    /// The epoch it holds; smaller is older.
+    /// Returns the held epoch; smaller is older.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }

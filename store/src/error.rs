@@ -1,24 +1,24 @@
-//! What can go wrong, as small enums, and the condition a write may carry.
+//! The errors of the store, as small enums, and the condition that a write may carry.
 //!
-//! Nothing here is a bug of the store: every variant is something a caller can meet and must answer for.
+//! None is a bug of the store: a caller can meet every variant and must handle it.
 
 use std::fmt;
 
-/// When a write takes place.
+/// The condition under which a write takes place.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Condition {
-    /// Whatever is there.
+    /// In any case.
     Always,
-    /// Only where the key is absent.
+    /// Only if the key is absent.
     Absent,
-    /// Only where the key is present.
+    /// Only if the key is present.
     Present,
-    /// Only where the object has this version (0 means absent).
+    /// Only if the object has this version (0 means absent).
     Version(u64),
 }
 
 impl Condition {
-    /// Whether the condition holds where the object's version is `current` (0 = absent).
+    /// Returns whether the condition holds for the version `current` (0 = absent).
     #[inline]
     pub fn holds(self, current: u64) -> bool {
         match self {
@@ -30,12 +30,12 @@ impl Condition {
     }
 }
 
-/// Why a write did not take place. Nothing has changed when it is returned.
+/// The reason why a write did not take place. Nothing has changed when it is returned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WriteError {
     /// The condition does not hold; `current` is the object's version (0 = absent).
     ConditionFailed {
-        /// Version of the object that is there, 0 where there is none.
+        /// Version of the present object, 0 if there is none.
         current: u64,
     },
     /// An increment met a value that is not eight bytes long.
@@ -44,15 +44,14 @@ pub enum WriteError {
     Overflow,
     /// The store is full of live data. Reads and deletes keep working.
     OutOfMemory,
-    /// The tables that share the table's quota would take more than they may. Deletes and writes that do not grow
-    /// keep working.
+    /// The tables that share the table's quota would exceed it. Deletes and writes that do not grow keep working.
     OverQuota,
-    /// What is written is more than the budget of a table that evicts.
+    /// The written object is larger than the budget of a table that evicts.
     OverBudget,
-    /// Not now: there is no memory at the moment, and cleaning will bring some, or another thread that is writing there has lost
-    /// its core.
+    /// The write should be retried later: memory is short and cleaning will bring some, or another thread that holds
+    /// the bucket has lost its core.
     Retry {
-        /// A good time to wait, in microseconds.
+        /// The recommended delay, in microseconds.
         after_us: u32,
     },
     /// The key is longer than [`crate::KEY_BYTES_MAX`].
@@ -63,7 +62,7 @@ pub enum WriteError {
     Collisions,
     /// The table has been retired.
     TableRetired,
-    /// It depends on an object that has still to arrive from another store, if there is one.
+    /// The write depends on an object that may still have to arrive from another store.
     NotArrived,
 }
 
@@ -90,10 +89,10 @@ impl fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
-/// Why a commit did not take place. Nothing has changed when it is returned.
+/// The reason why a commit did not take place. Nothing has changed when it is returned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CommitError {
-    /// What was read has changed since: `read` is the index of the first such check.
+    /// A read has become invalid: `read` is the index of the first such check.
     Conflict {
         /// Index into the read checks, or, from their number on, into the range checks.
         read: usize,
@@ -122,10 +121,10 @@ impl fmt::Display for CommitError {
 
 impl std::error::Error for CommitError {}
 
-/// Why a store could not be made.
+/// The reason why a store could not be created.
 #[derive(Debug)]
 pub enum StoreError {
-    /// A number of the configuration makes no sense; the text says which and why.
+    /// A number of the configuration is invalid; the text says which and why.
     Config(&'static str),
     /// The operating system gave no memory.
     Memory(std::io::Error),

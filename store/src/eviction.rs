@@ -1,16 +1,16 @@
-//! Eviction: a write to a table with a budget makes room for itself before it copies anything.
+//! Eviction: a write to a table with a budget makes room before it copies anything.
 //!
 //! ```text
 //!   put ─► fits? ── no ─► take in what arrived ─► look at the oldest of a queue ─► evict, or spare ─► fits? ─► copy
 //! ```
 //!
-//! It looks at a bounded number of objects and gets stricter the more it spares, so that the next one leaves however
-//! often it was used. What a large write cannot bring about in that time is reserved for it: it is told to come again, and
-//! background steps and later writes go on. An evicted object is gone as a deleted one is. One that has expired leaves
-//! when its turn comes, however often it was used, and mostly earlier (`expiry.rs`).
+//! A write looks at a bounded number of objects and becomes stricter with every spared one, so that the next one
+//! leaves however often it was used. If a large write cannot free enough in that time, room is reserved for it: it is
+//! told to retry, and background steps and later writes continue. An evicted object is gone like a deleted one. An
+//! expired object leaves when its turn comes, however often it was used, and mostly earlier (`expiry.rs`).
 //!
-//! The queues' lock is only tried here. Where another core is evicting, a write that stays within the budget and its
-//! slack goes ahead. Buckets are locked one at a time, and by nobody who comes here.
+//! The lock of the queues is only tried here. While another core evicts, a write that stays within the budget and its
+//! slack proceeds. Buckets are locked one at a time, and no caller holds a bucket.
 
 use std::collections::VecDeque;
 
@@ -54,14 +54,14 @@ enum Outcome {
 }
 
 impl Pinned<'_> {
-    /// Notes a use of the object of `key` in a table with a budget, if there is one.
+    /// Notes a use of the object of `key`, if present, in a table with a budget.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_use(&self, table: &Table, hash: u64, key: &[u8]) {
         table.index.note_use(&self.pin, hash, |location| self.object_of(location, key).is_some());
     }
 
-    /// Sees to it that a table with a budget has room for an object of so many bytes under `key`.
+    /// Makes room for an object of the given size under `key` in a table with a budget.
     #[inline]
     pub(crate) fn make_room(
         &self,
@@ -96,7 +96,7 @@ impl Pinned<'_> {
         Ok(())
     }
 
-    /// As [`Pinned::make_room`], for what a commit writes. `sums` is memory for it.
+    /// As [`Pinned::make_room`], for the writes of a commit. `sums` is memory for it.
     pub(crate) fn make_room_for_all(
         &self,
         writes: &[Write<'_>],
@@ -282,8 +282,8 @@ impl Pinned<'_> {
         }
     }
 
-    /// After an insert, for who owns no bucket: now and then takes in what has arrived, and drops hashes that lead to
-    /// nothing where they are many.
+    /// Sometimes queues the arrivals after an insert, and drops stale hashes if there are many. The caller owns no
+    /// bucket.
     #[inline]
     pub(crate) fn look_at_arrivals(&self, table: &Table) {
         if let Some(cache) = &table.cache
@@ -305,8 +305,8 @@ impl Pinned<'_> {
         }
     }
 
-    /// Where the log is full of live data: evicts a few objects of the table, so that cleaning brings memory for a write of
-    /// so many bytes. Returns whether any left. None does where all of them together would not be enough.
+    /// Evicts a few objects of the table if the log is full of live data, so that cleaning brings memory for a write
+    /// of `bytes`. Returns whether any left; none does if all of them together would not be enough.
     #[cold]
     pub(crate) fn give_way(&self, table: &Table, bytes: usize) -> bool {
         let Some(cache) = &table.cache else { return false };
@@ -321,7 +321,7 @@ impl Pinned<'_> {
 }
 
 impl Store {
-    /// Goes on making room that was reserved in some table. Returns whether it did.
+    /// Continues to make reserved room in some table. Returns whether it did.
     pub(crate) fn eviction_step(&self, pinned: &Pinned<'_>) -> bool {
         let Some(id) = self.backlog.evicting.try_with(VecDeque::pop_front).flatten() else { return false };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };

@@ -1,13 +1,13 @@
-//! Expiry: what is past its time is found by nobody, and removed a bounded piece at a time.
+//! Expiry: no reader finds an expired object, and bounded steps remove it.
 //!
 //! ```text
 //!   put_until ── notes the table ──► list of walks ──► a few buckets a step ──► due again when the next one expires
 //! ```
 //!
-//! Readers and writers compare an object's expiry with the store's clock and take one that is past for absent
-//! (`read.rs`, `write.rs`, `commit.rs`); so nothing depends on when it is removed but memory. Versions go on above the
-//! one that expired. Walks go through the index of a table in the order of the hashes; a table whose next expiry is
-//! far away, or that was walked through just now, rests. Where free segments run out no table rests.
+//! Readers and writers compare an object's expiry with the store's clock and treat an expired object as absent
+//! (`read.rs`, `write.rs`, `commit.rs`), so the time of its removal affects only memory. Versions continue above the
+//! expired one. Walks go through the index of a table in hash order; a table whose next expiry is far away, or that
+//! was just walked through, rests. If free segments run out, no table rests.
 
 use crate::index::walk::Reach;
 use crate::index::{Location, NotLocked};
@@ -23,7 +23,7 @@ use crate::sync::Ordering;
 use crate::table::Table;
 
 impl Store {
-    /// Removes what has expired in a few buckets. Returns whether it looked through any.
+    /// Removes expired objects in a few buckets. Returns whether it looked through any.
     pub(crate) fn expiry_step(&self, pinned: &Pinned<'_>) -> bool {
         let Some(mut walk) = self.due_walk() else { return false };
         // Of that number there may be a retired one besides, whose objects go anyway.
@@ -42,8 +42,8 @@ impl Store {
         true
     }
 
-    /// Whether the removal of something that has expired is under way or due: memory will come. Also while somebody else
-    /// has the list, since he may be about to go on with it.
+    /// Returns whether a removal of expired objects is running or due, so that memory will come. Also returns true
+    /// while another thread has the list, since it may be about to continue.
     pub(crate) fn expects_expiry(&self) -> bool {
         let now_ms = self.now_ms();
         let is_expected = |walk: &ExpiryWalk| walk.next_hash != 0 || walk.earliest_ms <= now_ms;
@@ -112,8 +112,8 @@ impl Pinned<'_> {
         true
     }
 
-    /// Removes an expired object, if it is still what its key leads to. False where it stays, since another thread has its
-    /// bucket, or its removal cannot be noted.
+    /// Removes an expired object, if its key still leads to it. Returns false if it stays, because another thread has
+    /// its bucket or its removal cannot be noted.
     #[must_use]
     pub(crate) fn expire(&self, table: &Table, location: Location, object: &Object<'_>) -> bool {
         let hash = crate::hash(object.key());

@@ -1,7 +1,7 @@
-//! A range of hashes: what of a table's objects one [`crate::Table`] of a store holds.
+//! A range of hashes: the part of a table's objects that one [`crate::Table`] of a store holds.
 //!
-//! A table of a cluster is cut into tablets, each a range of hashes; a server keeps for each that it has a `Table` of
-//! the store, whose index spreads its buckets over that range alone, so that a narrow one wastes nothing.
+//! A table of a cluster is cut into tablets, each a range of hashes. A server has one `Table` of the store per
+//! tablet, whose index spreads its buckets over that range only, so that a narrow range wastes nothing.
 
 use crate::limits::HASH_RANGE_WIDTH_MIN;
 
@@ -23,7 +23,7 @@ impl HashRange {
     /// Every hash.
     pub const ALL: HashRange = HashRange { first: 0, last: u64::MAX };
 
-    /// `None` where it would have fewer than [`HASH_RANGE_WIDTH_MIN`] hashes.
+    /// Creates a range; `None` if it would have fewer than [`HASH_RANGE_WIDTH_MIN`] hashes.
     #[must_use]
     pub const fn new(first: u64, last: u64) -> Option<HashRange> {
         if first <= last && last - first >= HASH_RANGE_WIDTH_MIN - 1 {
@@ -33,21 +33,21 @@ impl HashRange {
         }
     }
 
-    /// The first hash of it.
+    /// Returns the first hash.
     #[inline]
     #[must_use]
     pub const fn first(self) -> u64 {
         self.first
     }
 
-    /// The last hash of it.
+    /// Returns the last hash.
     #[inline]
     #[must_use]
     pub const fn last(self) -> u64 {
         self.last
     }
 
-    /// Whether `hash` lies in it.
+    /// Returns whether the range contains `hash`.
     #[inline]
     #[must_use]
     pub const fn contains(self, hash: u64) -> bool {
@@ -55,7 +55,7 @@ impl HashRange {
         hash.wrapping_sub(self.first) <= self.last - self.first
     }
 
-    /// Ranges of equal width that together are this one, in order: so many, or fewer where they would be too narrow.
+    /// Splits the range into `count` ranges of equal width, in order, or fewer if they would be too narrow.
     #[must_use]
     pub fn split(self, count: usize) -> Vec<HashRange> {
         let pieces = |count: usize| {
@@ -67,7 +67,7 @@ impl HashRange {
         (1..=count.max(1)).rev().find_map(pieces).expect("one range has all hashes")
     }
 
-    /// How many hashes it has.
+    /// Returns the number of hashes.
     #[must_use]
     pub const fn width(self) -> u128 {
         (self.last - self.first) as u128 + 1

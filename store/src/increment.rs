@@ -1,8 +1,8 @@
-//! Additions to a number: eight bytes, little-endian, an integer or a floating point number as the caller says.
+//! Additions to a number: eight bytes, little-endian, an integer or floating point as the caller chooses.
 //!
-//! An absent object counts as 0, which has the same bytes in both. A number keeps the expiry it has. The sum is known
-//! only under the lock of the bucket, its length before: so it is staged as zeros and written again under the lock,
-//! with room for an expiry only where a first try has shown that there is one.
+//! An absent object counts as 0, which has the same bytes in both. A number keeps its expiry. The sum is known only
+//! under the lock of the bucket, its length before. So it is staged as zeros and written again under the lock, with
+//! room for an expiry only if a first try has found one.
 
 use crate::error::WriteError;
 use crate::log::Staged;
@@ -22,8 +22,9 @@ enum Added {
 }
 
 impl Pinned<'_> {
-    /// Adds `delta` to the number under `key`, eight little-endian bytes; an absent one counts as 0. Returns the
-    /// new version and the new number. The object expires when it would have.
+    /// Adds `delta` to the number under `key`; returns the new version and number.
+    ///
+    /// The number has eight little-endian bytes; an absent one counts as 0. The object keeps its expiry.
     pub fn increment(
         &self,
         table: &Table,

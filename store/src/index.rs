@@ -6,15 +6,15 @@
 //!                           cursor ┘
 //! ```
 //!
-//! A bucket covers an equal share of the hashes: position = (hash - first) · n / hashes of the table. The index grows and shrinks bucket by
-//! bucket: a step locks one old bucket, puts its entries into the next generation, marks it moved. A bucket that is not
-//! moved is the only truth for its hashes, a moved one never changes again; so each hash has one owner at any
-//! time, and whoever meets a moved bucket goes on to the next generation. Pages behind the cursor are given back
-//! when no pin is older.
+//! A bucket covers an equal share of the hashes: position = (hash - first) · n / hashes of the table. The index grows
+//! and shrinks bucket by bucket: a step locks one old bucket, puts its entries into the next generation, and marks it
+//! moved. A bucket that is not moved is the only truth for its hashes, and a moved one never changes again; so each
+//! hash has one owner at any time, and a thread that meets a moved bucket continues in the next generation. Pages
+//! behind the cursor are given back when no pin is older.
 //!
-//! Readers take no lock: a hit is an entry that was current at some moment of the call; a miss is believed only
-//! if the bucket's control word has not changed meanwhile. The index knows locations, not objects: the caller
-//! says by closure whether a location is the one it seeks. Loom tests: `index/loom_tests.rs`.
+//! Readers take no lock: a hit is an entry that was current at some moment of the call; a miss is believed only if
+//! the bucket's control word has not changed meanwhile. The index has locations, not objects: the caller decides by a
+//! closure whether a location is the wanted one. Loom tests: `index/loom_tests.rs`.
 
 pub(crate) mod bucket;
 pub(crate) mod generation;
@@ -45,38 +45,38 @@ use crate::sync::{AtomicPtr, AtomicU64, Backoff, Busy, Exclusive, Ordering, fenc
 /// Bits of a location: 256 TiB of objects.
 pub(crate) const LOCATION_BITS: u32 = 45;
 
-/// Where an object is: its offset in the log's region in units of eight bytes. Never 0; [`LOCATION_BITS`].
+/// The location of an object: its offset in the log's region in units of eight bytes. Never 0; [`LOCATION_BITS`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Location(u64);
 
 impl Location {
-    /// The location of the object at `offset` bytes, a multiple of 8.
+    /// Returns the location of the object at `offset` bytes, a multiple of 8.
     #[inline]
     pub(crate) fn from_offset(offset: usize) -> Location {
         debug_assert!(offset > 0 && offset.is_multiple_of(8) && offset >> 3 < 1 << LOCATION_BITS);
         Location(offset as u64 >> 3)
     }
 
-    /// Offset in bytes.
+    /// Returns the offset in bytes.
     #[inline]
     pub(crate) fn offset(self) -> usize {
         (self.0 << 3) as usize
     }
 }
 
-/// What a bucket looked like: equal stamps mean that nothing under it has changed.
+/// The state of a bucket: equal stamps mean that nothing under it has changed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Stamp {
     bucket: usize,
     control: u64,
 }
 
-/// Why a bucket is not locked.
+/// The reason why a bucket could not be locked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NotLocked {
     /// The table is gone.
     Gone,
-    /// Another thread has it for longer than anybody should.
+    /// Another thread has held it for longer than expected.
     Busy,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// An index for `hashes` that begins with `buckets` buckets; its bytes are part of `charge` for as long as it lives.
+    /// Creates an index of `buckets` buckets for `hashes`. Its bytes are part of `charge` while it lives.
     pub(crate) fn new(
         hashes: HashRange,
         buckets: u64,
@@ -118,8 +118,8 @@ impl Index {
         Ok(Self::over(Generation::new(hashes, buckets, None, huge_pages)?, charge))
     }
 
-    /// The same with its memory backed now, by whoever calls, and not by who comes to a bucket first: a few milliseconds for
-    /// each MiB. Where the kernel refuses it is as without.
+    /// As [`Index::new`], with memory backed by the caller now, not by the first thread that uses a bucket. Takes a
+    /// few milliseconds per MiB. If the kernel refuses, the index is as without.
     pub(crate) fn backed(
         hashes: HashRange,
         buckets: u64,
@@ -150,12 +150,12 @@ impl Index {
         self.charge.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// Entries that there is room for.
+    /// Returns the number of entries that there is room for.
     pub(crate) fn slots(&self) -> u64 {
         self.bytes() / bucket::BUCKET_BYTES as u64 * bucket::SLOTS as u64
     }
 
-    /// Bytes of index memory that count against the store's limit.
+    /// Returns the bytes of index memory that count against the store's limit.
     pub(crate) fn bytes(&self) -> u64 {
         self.charged_bytes.load(Ordering::Relaxed)
     }
@@ -180,7 +180,7 @@ impl Index {
         }
     }
 
-    /// Asks for where the buckets are.
+    /// Prefetches the description of the buckets.
     #[inline]
     pub(crate) fn prefetch(&self, pin: &EpochPin<'_>) {
         if let Some(generation) = self.current(pin) {
@@ -188,7 +188,7 @@ impl Index {
         }
     }
 
-    /// Asks for the bucket of `hash`.
+    /// Prefetches the bucket of `hash`.
     #[inline]
     pub(crate) fn prefetch_bucket(&self, pin: &EpochPin<'_>, hash: u64) {
         if let Some((generation, position)) = self.owner(pin, hash) {
@@ -196,8 +196,8 @@ impl Index {
         }
     }
 
-    /// Calls `visit` with the locations that may be those of `hash` by its bucket alone, to prefetch them; where there
-    /// are none it asks for the overflow bucket instead, if there is one.
+    /// Calls `visit` with the possible locations of `hash` by its bucket alone, to prefetch them. If there are none,
+    /// it prefetches the overflow bucket instead, if there is one.
     #[inline]
     pub(crate) fn candidates(&self, pin: &EpochPin<'_>, hash: u64, mut visit: impl FnMut(Location)) {
         if let Some((generation, position)) = self.owner(pin, hash) {
@@ -214,7 +214,7 @@ impl Index {
         }
     }
 
-    /// The first thing that `accept` makes of a location that may be one of `hash`.
+    /// Returns the first result of `accept` for a possible location of `hash`.
     #[inline]
     pub(crate) fn find<T>(
         &self,
@@ -248,7 +248,7 @@ impl Index {
         }
     }
 
-    /// Notes a use of the object of `hash` that `is_it` knows by its location. In vain where a writer is at it.
+    /// Notes a use of the object of `hash` that `is_it` recognizes. Does nothing if a writer changes the bucket.
     pub(crate) fn note_use(&self, pin: &EpochPin<'_>, hash: u64, is_it: impl Fn(Location) -> bool) {
         let Some((generation, position)) = self.owner(pin, hash) else { return };
         let mut bucket = generation.bucket(position);
@@ -264,7 +264,7 @@ impl Index {
         }
     }
 
-    /// The state of the bucket of `hash`, when no writer has it.
+    /// Returns the state of the bucket of `hash` when no writer holds it.
     pub(crate) fn stamp(&self, pin: &EpochPin<'_>, hash: u64) -> Result<Stamp, NotLocked> {
         let (mut generation, mut position) = self.owner(pin, hash).ok_or(NotLocked::Gone)?;
         let mut backoff = Backoff::new();
@@ -297,7 +297,7 @@ impl Index {
         }
     }
 
-    /// The same by a thread that may wait, for as long as it takes. `None` where the table is gone.
+    /// As [`Index::lock`], by a thread that may wait without a limit. `None` if the table is gone.
     pub(crate) fn lock_patiently<'p>(&self, pin: &'p EpochPin<'_>, hash: u64) -> Option<LockedBucket<'p>> {
         let mut backoff = Backoff::new();
         loop {
@@ -309,7 +309,7 @@ impl Index {
         }
     }
 
-    /// The address of the bucket that owns `hash` now: the order in which a commit locks.
+    /// Returns the address of the bucket that owns `hash` now: the order in which a commit locks.
     pub(crate) fn bucket_address(&self, pin: &EpochPin<'_>, hash: u64) -> Option<usize> {
         let (mut generation, mut position) = self.owner(pin, hash)?;
         loop {
@@ -322,7 +322,7 @@ impl Index {
         }
     }
 
-    /// Locks the bucket of `hash` if it is still the one at `address`; waits for whoever has it, within a bound.
+    /// Locks the bucket of `hash` if it is still at `address`; waits for its holder, within a bound.
     pub(crate) fn lock_at<'p>(
         &self,
         pin: &'p EpochPin<'_>,

@@ -7,12 +7,12 @@
 //!   Core 1 ── log head ─►      ▲ cleaner moves survivors, epochs decide when a segment is free
 //! ```
 //!
-//! Guarantees: a reader never waits for a plain write and holds plain references while it is pinned; an object
-//! is never changed once it can be found; every write is atomic, a commit over several objects as well;
-//! versions of a key only grow. Not here: tenants, the network, time, disk.
+//! Guarantees: a reader never waits for a plain write and holds plain references while it is pinned; an object never
+//! changes once it can be found; every write is atomic, a commit over several objects as well; versions of a key only
+//! grow. Not here: tenants, the network, time, disk.
 //!
-//! Who calls it: the server's workers, one [`Core`] each; control threads create and retire tables.
-//! See docs/formats.md for the bytes.
+//! Callers: the server's workers, one [`Core`] each; control threads create and retire tables. See docs/formats.md
+//! for the bytes.
 
 mod arrival;
 mod background;
@@ -83,7 +83,7 @@ pub use crate::sync::{AtomicBox, Inbox, Taken};
 pub use crate::table::{Table, TableKind, TableOptions};
 pub use crate::transfer::{ReplayError, Replayed, within};
 
-/// The hash of a key (xxh3, 64 bits): its high bits choose the bucket, its low 16 bits are the tag.
+/// Returns the hash of a key (xxh3, 64 bits): its high bits choose the bucket, its low 16 bits are the tag.
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)

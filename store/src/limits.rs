@@ -1,121 +1,123 @@
 //! Every limit of the store, with its unit and its reason.
 //!
-//! What a tenant can meet is public (`KEY_BYTES_MAX`, `VALUE_BYTES_MAX`, `COMMIT_OPERATIONS_MAX`); the others
-//! bound one step of background work, so that a worker that calls [`crate::Core::step`] is back in microseconds.
+//! The limits that a tenant can meet are public (`KEY_BYTES_MAX`, `VALUE_BYTES_MAX`, `COMMIT_OPERATIONS_MAX`); the
+//! others bound one step of background work, so that a worker that calls [`crate::Core::step`] returns in
+//! microseconds.
 
 /// Longest key in bytes: its length is stored in 16 bits.
 pub const KEY_BYTES_MAX: usize = 65_535;
 /// Longest value in bytes: its length is stored in 21 bits.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
-/// Bytes of an object whose lengths were damaged, at most: so many stand behind the log, never written, so that whoever
-/// looks at one reads nothing else.
+/// Maximum bytes of an object whose lengths were damaged. As many unwritten bytes follow the log, so that a reader of
+/// such an object reads nothing else.
 pub const LENGTHS_BYTES_MAX: usize = (1 << 16) + (1 << 21) + 64;
-/// Largest version: it is stored in 54 bits. Half of them are 28 years of ten million writes a second to one key; the other
-/// half is for servers that begin above the versions of their earlier starts.
+/// Largest version: it is stored in 54 bits. Half of them last 28 years of ten million writes per second to one key;
+/// the other half is for servers that begin above the versions of their earlier starts.
 pub const VERSION_MAX: u64 = (1 << 54) - 1;
 /// Reads plus writes of one commit: bounds how long its buckets stay locked.
 pub const COMMIT_OPERATIONS_MAX: usize = 4096;
 
-/// Bytes of a window, which is a full segment, where the configuration does not say otherwise.
+/// Default bytes of a window, which is a full segment.
 pub const SEGMENT_BYTES_DEFAULT: usize = 8 << 20;
-/// Smallest segment in bytes (tests use small ones to make the cleaner work).
+/// Smallest segment in bytes (tests use small ones to exercise the cleaner).
 pub const SEGMENT_BYTES_MIN: usize = 4096;
 /// Largest segment in bytes: offsets in a segment are 32-bit.
 pub const SEGMENT_BYTES_MAX: usize = 64 << 20;
-/// Seglets of a window, the units in which its memory is taken: 256 KiB each where a window has 8 MiB.
+/// Seglets per window, the units in which its memory is taken: 256 KiB each in a window of 8 MiB.
 pub const SEGLETS_PER_WINDOW_MAX: u32 = 32;
-/// Smallest seglet in bytes, where windows are small: many objects fit, so that little is lost at a segment's end.
+/// Smallest seglet in bytes, for small windows: many objects fit, so that little is lost at a segment's end.
 pub const SEGLET_BYTES_MIN: usize = 1024;
-/// Windows that only an evacuation may take, which gives one back for it: so a full store can always clean.
+/// Windows reserved for evacuation, which gives one back for each, so a full store can always clean.
 pub const RESERVE_WINDOWS: u32 = 1;
-/// Part of a window (a divisor) that only the cleaner may take besides, so that it need not evacuate all the time.
+/// Additional part of a window (a divisor) reserved for the cleaner, so that it need not evacuate all the time.
 pub const RESERVE_DIVISOR: u64 = 2;
-/// Smallest number of windows besides one for each core: the reserve, and one to clean while another is written.
+/// Minimum number of windows besides one per core: the reserve, and one to clean while another is written.
 pub const WINDOWS_MIN: usize = 4;
 
-/// How often a worker looks for a bucket, or a leaf of an ordered table, that another thread has, with so many pauses in between:
-/// some 5 to 30 us, a hundred times as long as a bucket is held by who keeps its core. Then the write is to come again.
+/// Maximum tries of a worker to get a bucket, or a leaf of an ordered table, that another thread holds. With the
+/// pauses in between this is some 5 to 30 us, a hundred times as long as a running thread holds a bucket. Then the
+/// write must be retried.
 pub const WAITS_MAX: u32 = 16;
-/// Pauses of the processor between two looks, at most, as a power of two; there are fewer at first.
+/// Maximum processor pauses between two tries, as a power of two; the first intervals have fewer.
 pub const SPINS_MAX_LOG: u32 = 6;
 
 /// Overflow buckets behind one bucket before an insert is refused: a lookup reads at most this many lines.
 pub const CHAIN_BUCKETS_MAX: usize = 8;
-/// Overflow buckets a mover may chain, since it must not fail where inserts were admitted.
+/// Overflow buckets that a mover may chain, since it must not fail after inserts were admitted.
 pub const CHAIN_BUCKETS_HARD_MAX: usize = 64;
-/// Buckets of a new table: 256 bytes, since most tables of a thousand tenants are small.
+/// Buckets of a new table: 256 bytes, since most of a thousand tenants' tables are small.
 pub const BUCKETS_INITIAL: u64 = 4;
-/// Buckets ahead at which who gathers objects asks for them: some twenty, as many as memory answers at a time.
+/// Prefetch distance of gathering, in buckets: some twenty objects, as many as memory delivers at a time.
 pub const GATHER_BUCKETS_AHEAD: u64 = 4;
-/// Bytes of an object that are asked for then, at most: what lies behind them the processor asks for by itself.
+/// Maximum bytes prefetched per object while gathering; the processor prefetches the rest automatically.
 pub const GATHER_AHEAD_BYTES_MAX: usize = 512;
-/// Share (a divisor) of the store's memory that the index of a table may take for objects that are merely expected.
+/// Share (a divisor) of the store's memory for a table's index that is sized for expected objects.
 pub const EXPECTED_INDEX_DIVISOR: u64 = 8;
-/// Share (a divisor) of the objects that are expected for which there is room beyond them: how many come is an estimate by the
-/// width of their hashes, and an index that grows for the last few of them is read and written as a whole.
+/// Share (a divisor) of the expected objects by which the index has more room. The number of objects is an estimate
+/// by the width of their hashes, and an index that grows for the last few is read and written as a whole.
 pub const EXPECTED_ROOM_DIVISOR: u64 = 16;
-/// Removed keys that are noted while a table arrives: 22 MiB of notes. With more, a key that has not arrived cannot be removed until
-/// it has, and a table of which all has arrived cannot go back.
+/// Maximum removed keys noted while a table arrives: 22 MiB of notes. Beyond it, a key that has not arrived cannot be
+/// removed until it has, and a table that has arrived completely cannot go back.
 pub const REMOVED_NOTED_MAX: usize = 3 << 18;
-/// Objects that are copied again when one of them was written to, about: a mark costs a bit.
+/// Approximate number of objects that are copied again when one of them was written: a mark costs a bit.
 pub const TOUCHED_OBJECTS_PER_CHUNK: u64 = 8;
-/// Chunks of a table that is copied while in use, at least: a small table may become a large one meanwhile.
+/// Minimum chunks of a table that is copied while in use: a small table may grow meanwhile.
 pub const TOUCHED_CHUNKS_MIN: u64 = 1 << 12;
-/// At most: half a megabyte of marks.
+/// Maximum chunks: half a megabyte of marks.
 pub const TOUCHED_CHUNKS_MAX: u64 = 1 << 22;
-/// Objects that one step removes from a table of which a part is elsewhere now.
+/// Objects that one step removes from a table of which a part has moved away.
 pub const DISCARDED_PER_STEP: usize = 64;
-/// Hashes that may be wanted ahead of their partitions and not taken yet: two of the largest multi-gets. A power of two.
+/// Maximum hashes waiting to be pulled ahead of their partitions: two of the largest multi-gets. A power of two.
 pub const WANTED_HASHES_MAX: usize = 2048;
-/// Places in which hashes are remembered that are wanted: so many that few share one. A power of two.
+/// Places that remember requested hashes: enough that few hashes share one. A power of two.
 pub const RECENT_WANTS: usize = 4 * WANTED_HASHES_MAX;
-/// Hashes that were pulled ahead and are remembered at least: four of the largest multi-gets that come side by side.
+/// Minimum number of remembered hashes that were pulled ahead: four of the largest concurrent multi-gets.
 pub const PULLED_HASHES_KEPT: u64 = 2 * WANTED_HASHES_MAX as u64;
-/// Slots for them, half empty.
+/// Slots for [`PULLED_HASHES_KEPT`] hashes, half empty.
 pub const PULLED_SLOTS: usize = 2 * PULLED_HASHES_KEPT as usize;
-/// Places in which hashes are remembered that reads have missed: 32 KiB for each part that arrives and is asked.
+/// Places that remember hashes missed by reads: 32 KiB for each arriving part that gets requests.
 pub const MISSED_HASHES_KEPT: usize = 4096;
-/// Hashes of the narrowest range that a table can have: more than the largest index has buckets.
+/// Minimum number of hashes of a table's range: more than the largest index has buckets.
 pub const HASH_RANGE_WIDTH_MIN: u64 = 1 << 32;
 /// Mean objects per bucket at which the index grows, as a fraction: at 5.2 of 7 one bucket in six overflows.
 pub const LOAD_NUMERATOR: u64 = 26;
 /// See [`LOAD_NUMERATOR`].
 pub const LOAD_DENOMINATOR: u64 = 5;
-/// The index grows by a quarter: the emptiest it gets is 4.16 objects per bucket, 16 bytes per object.
+/// Growth of the index: a quarter. Its minimum load is 4.16 objects per bucket, 16 bytes per object.
 pub const GROWTH_DIVISOR: u64 = 4;
-/// The index grows at most by this factor at once, where inserts have run ahead of it.
+/// Maximum growth factor of the index at once, if inserts have overtaken its growth.
 pub const GROWTH_FACTOR_MAX: u64 = 8;
-/// The index shrinks when it holds less than this share of what it may hold, in percent.
+/// Load, in percent of the maximum load, below which the index shrinks.
 pub const SHRINK_LOAD_PERCENT: u64 = 40;
-/// What a shrunk index has room for, in percent of what it holds: half as many more before it grows again, and two
-/// fifths less before it shrinks again, so that it does neither to and fro.
+/// Room of a shrunk index, in percent of its entries: half as many more before it grows again, and two fifths fewer
+/// before it shrinks again, so that it does not oscillate.
 pub const SHRINK_ROOM_PERCENT: u64 = 150;
-/// The index shrinks at most by this factor at once: crafted keys then fit the chains that a mover may make.
+/// Maximum factor by which the index shrinks at once: crafted keys then fit the chains that a mover may make.
 pub const SHRINK_FACTOR_MAX: u64 = 4;
-/// An index shrinks after so many inserts and removals since it was found too large, as a divisor of its buckets: it may
-/// just have grown for a commit that is about to come again, and what growing cost is paid for by then.
+/// Inserts and removals before an index found too large shrinks, as a divisor of its buckets. It may just have grown
+/// for a commit that is about to be retried, and by then these changes have paid for the growth.
 pub const SHRINK_PATIENCE_DIVISOR: u64 = 2;
-/// An index of so many buckets does not shrink: 4 KiB.
+/// Indexes of at most this many buckets never shrink (4 KiB).
 pub const SHRINK_BUCKETS_MIN: u64 = 64;
 /// Buckets that an insert moves while the index grows: growth then ends long before it is due again.
 pub const GROWTH_BUCKETS_PER_INSERT: u64 = 2;
-/// Buckets before an entry is moved at which its key is asked for: memory then answers while others are moved.
+/// Prefetch distance of keys during growth, in buckets: memory delivers while others are moved.
 pub const GROWTH_BUCKETS_AHEAD: u64 = 8;
-/// Bytes of a key that are asked for then: with the head, what mostly lies in one or two lines.
+/// Bytes of a key prefetched during growth: with the header they mostly lie in one or two lines.
 pub const GROWTH_KEY_BYTES: usize = 43;
 /// Buckets that a background step moves.
 pub const GROWTH_BUCKETS_PER_STEP: u64 = 32;
-/// Buckets in which a background step looks for what has expired.
+/// Buckets that a background step searches for expired objects.
 pub const EXPIRY_BUCKETS_PER_STEP: u32 = 32;
-/// Tables of which a background step looks whether removing what has expired is due.
+/// Tables that a background step checks for a due removal of expired objects.
 pub const EXPIRY_TABLES_PER_STEP: usize = 16;
-/// Least time between two walks through a table for what has expired, in milliseconds: what a walk finds pays for it.
+/// Minimum time between two expiry walks through a table, in milliseconds: the memory found pays for the walk.
 pub const EXPIRY_REST_MS_MIN: u64 = 100;
-/// Most time between two walks, in milliseconds: a walk takes long where the cores are busy, too.
+/// Maximum time between two walks, in milliseconds: a walk takes long if the cores are busy, too.
 pub const EXPIRY_REST_MS_MAX: u64 = 10_000;
-/// A table rests this many times as long as a walk through it took, so that walks take a tenth of a core at most.
+/// A table rests this many times as long as its walk took, so that walks take at most a tenth of a core.
 pub const EXPIRY_REST_FACTOR: u64 = 9;
-/// Buckets that one step of an enumeration or a verification reads: some 600 objects, 50 us where none is in the caches.
+/// Buckets per step of an enumeration or a verification: some 600 objects, 50 us if none is cached.
 pub const WALK_BUCKETS_PER_STEP: usize = 128;
 /// Bytes of objects that one step of a verification checks.
 pub const VERIFY_BYTES_PER_STEP: u64 = 256 << 10;
@@ -124,87 +126,89 @@ pub const VERIFY_CORRUPTED_PER_STEP: usize = 512;
 /// Inserts and removals of one core in one table between two looks at the table's load.
 pub const CHANGES_PER_LOAD_CHECK: u64 = 16;
 
-/// Least budget of a table that evicts, in bytes: some objects must fit for one to be worth more than another.
+/// Minimum budget of a table that evicts, in bytes: it must hold several objects to choose between them.
 pub const CACHE_BUDGET_BYTES_MIN: u64 = 4096;
-/// Share (a divisor) of the budget from which objects leave the small queue rather than the main one (SOSP'23 §4.2).
+/// Share (a divisor) of the budget above which objects leave the small queue first (SOSP'23 §4.2).
 pub const CACHE_SMALL_DIVISOR: u64 = 10;
-/// Objects that a write looks at to make room for itself: about 25 us where none is in the caches.
+/// Objects that a write looks at to make room: about 25 us if none is cached.
 pub const CACHE_SCANS_PER_WRITE: u32 = 256;
-/// Objects spared one after the other from which on a use more does not help the next: after four times as many one leaves
-/// in any case.
+/// Consecutively spared objects after which one more use no longer protects the next; after four times as many one
+/// leaves in any case.
 pub const CACHE_PATIENCE: u32 = 32;
-/// Places ahead in a queue at which an object is asked for; its bucket at twice as many.
+/// Prefetch distance of objects in a queue, in places; that of buckets is twice as large.
 pub const CACHE_AHEAD: usize = 8;
-/// By this share (a divisor) of its budget a table may pass it while another core is evicting, and ...
+/// Share (a divisor) of its budget by which a table may exceed it while another core evicts, up to ...
 pub const CACHE_SLACK_DIVISOR: u64 = 16;
-/// ... by so many bytes at most: what a core writes in the microseconds that the other one takes.
+/// ... this many bytes, the amount that a core writes in the microseconds of the other core's eviction.
 pub const CACHE_SLACK_BYTES_MAX: u64 = 256 << 10;
-/// New objects of a core from which on it puts them into the queues, if it has not had to evict before.
+/// New objects of a core after which it queues them, if it has not had to evict before.
 pub const CACHE_ARRIVALS_PER_LOOK: u64 = 64;
-/// Hashes that are then looked at where most lead to nothing: four times as many as can have come.
+/// Hashes examined at that time if most are stale: four times as many as can have come.
 pub const CACHE_SWEEP_PER_LOOK: u64 = 4 * CACHE_ARRIVALS_PER_LOOK;
-/// Hashes that lead to nothing and may stand in the queues besides as many as there are objects.
+/// Stale hashes allowed in the queues in addition to as many as there are objects.
 pub const CACHE_STALE_FEW: u64 = 1024;
-/// Hashes of a piece of a queue: 2 KiB.
+/// Hashes per chunk of a queue: 2 KiB.
 pub const CACHE_CHUNK_HASHES: usize = 256;
-/// Pieces of a queue that a background step frees.
+/// Chunks of a queue that a background step frees.
 pub const CACHE_CHUNKS_PER_STEP: usize = 64;
-/// Least sets of sixteen ghosts: 1 KiB.
+/// Minimum sets of sixteen ghosts: 1 KiB.
 pub const CACHE_GHOST_SETS_MIN: usize = 16;
-/// Most: a gibibyte.
+/// Maximum sets of ghosts: a gibibyte.
 pub const CACHE_GHOST_SETS_MAX: usize = 1 << 24;
 
-/// Keys of a leaf of an ordered table, beyond which it is split: copying one with 30-byte keys takes a tenth of a
-/// microsecond, and a scan finds dozens of keys side by side.
+/// Maximum keys of a leaf of an ordered table; a larger leaf is split. Copying a leaf with 30-byte keys takes a tenth
+/// of a microsecond, and a scan finds dozens of keys side by side.
 pub const ORDERED_KEYS_MAX: usize = if cfg!(loom_model) { 2 } else { 64 };
-/// Bytes of its keys beyond which a leaf is split, if it has two.
+/// Maximum bytes of a leaf's keys; a larger leaf is split if it has two.
 pub const ORDERED_LEAF_BYTES_MAX: usize = 4096;
-/// A leaf with fewer keys is joined with a neighbour.
+/// Keys below which a leaf is joined with a neighbour.
 pub const ORDERED_KEYS_FEW: usize = if cfg!(loom_model) { 0 } else { 8 };
-/// Children of a branch, beyond which it is split.
+/// Maximum children of a branch; a larger branch is split.
 pub const ORDERED_CHILDREN_MAX: usize = 64;
-/// A branch with no more children is joined with a neighbour if both have at most half of [`ORDERED_CHILDREN_MAX`].
+/// Children up to which a branch is joined with a neighbour, if both have at most half of [`ORDERED_CHILDREN_MAX`].
 pub const ORDERED_CHILDREN_FEW: usize = 16;
-/// Bytes of the keys between its children beyond which a branch is split, if it has four: keys may be long.
+/// Maximum bytes of the keys between a branch's children; a larger branch is split if it has four. Keys may be long.
 pub const ORDERED_BRANCH_BYTES_MAX: usize = 32 << 10;
-/// Branches on the way to a leaf: what was split has half of [`ORDERED_CHILDREN_MAX`], or two of the longest keys.
+/// Maximum branches on the way to a leaf: a split branch has half of [`ORDERED_CHILDREN_MAX`], or two of the longest
+/// keys.
 pub const ORDERED_DEPTH_MAX: usize = 24;
-/// How often a key is made to enter or leave a tree, where others change its leaf or remove the key at the same time.
+/// Tries to make a key enter or leave a tree while others change its leaf or remove the key.
 pub const LEAVE_TRIES: usize = 8;
-/// Nodes that have left trees before a core hands them to the reclaimer.
+/// Nodes removed from trees after which a core hands them to the reclaimer.
 pub const ORDERED_GARBAGE_NODES_MAX: usize = 64;
 /// Bytes of such nodes.
 pub const ORDERED_GARBAGE_BYTES_MAX: u64 = 128 << 10;
 
-/// Bytes of segments that a cleaning step examines on behalf of nobody: about 5 us.
+/// Bytes of segments that a cleaning step examines without debts: about 5 us.
 pub const CLEAN_BYTES_PER_STEP: usize = 16 << 10;
-/// Most that it examines for what its core has written since: about 100 us, as long as writing as much takes at 80 %.
+/// Maximum bytes that a cleaning step examines to pay for its core's writes: about 100 us, as long as writing as much
+/// takes at 80 %.
 pub const CLEAN_BYTES_PER_STEP_MAX: usize = 256 << 10;
-/// A segment with less garbage than this share (a divisor of its bytes) is not worth copying: 3 %.
+/// Minimum garbage of a segment worth copying, as a share (a divisor) of its bytes: 3 %.
 pub const CLEAN_GARBAGE_DIVISOR: u64 = 32;
-/// Segments that are chosen together, so that the look at all of them is made once for several.
+/// Segments chosen together, so that one look at all of them serves several.
 pub const CLEAN_SOURCES_MAX: usize = 8;
-/// Segments that are weighed and kept for the choices that follow, if they are not the best.
+/// Weighed segments that are kept for later choices if they are not the best.
 pub const CLEAN_CANDIDATES_MAX: usize = 32;
-/// Seglets of the log at which a choice looks: some 8 us; 64 GB have 262,144. With what was kept, the best of so many are
-/// nearly as good as the best of all.
+/// Seglets of the log that a choice looks at: some 8 us; 64 GB have 262,144. With the kept candidates, the best of
+/// these are nearly as good as the best of all.
 pub const CLEAN_SEGLETS_PER_LOOK: u32 = 1024;
-/// Segments are chosen until they bring this part of a window (a divisor): more would be worse ones.
+/// Part of a window (a divisor) that the chosen segments must bring: more would be worse ones.
 pub const CLEAN_GAIN_DIVISOR: u64 = 4;
 /// Classes of survivors by age, each with a segment of its own.
 pub const SURVIVOR_CLASSES: usize = 3;
-/// Survivors take runs of this share (a divisor) of a window, so that what a class leaves open is little.
+/// Share (a divisor) of a window that a run of survivors takes, so that a class leaves little open.
 pub const SURVIVOR_RUN_DIVISOR: u32 = 4;
-/// Objects as large as the one at hand for which a head takes room if it can: what is left at the end of a run is on
-/// average half an object.
+/// Room that a head takes if it can, in objects as large as the one at hand: on average half an object is lost at the
+/// end of a run.
 pub const RUN_OBJECTS: u32 = 8;
-/// Free seglets for which the cleaner works, above what writers must leave: this share (a divisor) of all, and ...
+/// Free seglets that the cleaner aims for above the writers' reserve: this share (a divisor) of all, and ...
 pub const FREE_WANTED_DIVISOR: u64 = 128;
 /// ... this share of a window for each core.
 pub const FREE_WANTED_PER_CORE_DIVISOR: u64 = 4;
-/// A head takes this share (a divisor) of the seglets that writers may take, so that it leaves some to other cores.
+/// Share (a divisor) of the seglets open to writers that a head takes, so that it leaves some to other cores.
 pub const HEAD_SHARE_DIVISOR: u64 = 4;
-/// What a refused writer is told to wait, in microseconds: a few cleaning steps.
+/// Recommended delay of a refused writer, in microseconds: a few cleaning steps.
 pub const RETRY_AFTER_US: u32 = 200;
 
 // Of two bits of uses the last can be forgotten within one write's looks.

@@ -1,7 +1,7 @@
 //! Several locked buckets, each once, locked in the order of their addresses.
 //!
-//! An index may move a bucket between the moment its address is taken and the moment it is locked; then
-//! everything is unlocked and done again. Memory is lent by the core, so that nothing is allocated.
+//! An index may move a bucket between the look-up of its address and the lock; then all buckets are unlocked and the
+//! procedure repeats. The core lends the memory, so that nothing is allocated.
 
 use crate::epoch::EpochPin;
 use crate::index::locked::LockedBucket;
@@ -29,8 +29,8 @@ fn recycled<'a>(mut locks: Vec<LockedBucket<'_>>) -> Vec<LockedBucket<'a>> {
 }
 
 impl<'m, 'p> LockSet<'m, 'p> {
-    /// Locks the buckets of `count` places, each a table and a hash. Places in tables that are gone are left out. Waits for
-    /// whoever has one of them, within a bound for each.
+    /// Locks the buckets of `count` places, each a table and a hash. Omits places in tables that are gone. Waits for
+    /// the holder of each bucket, within a bound for each.
     pub(crate) fn lock<'t>(
         pin: &'p EpochPin<'_>,
         memory: &'m mut LockMemory,
@@ -79,12 +79,12 @@ impl<'m, 'p> LockSet<'m, 'p> {
         Ok(true)
     }
 
-    /// Whether a place was left out.
+    /// Returns whether a place was omitted.
     pub(crate) fn is_incomplete(&self) -> bool {
         self.memory.addresses.contains(&0)
     }
 
-    /// How many buckets are locked.
+    /// Returns the number of locked buckets.
     pub(crate) fn len(&self) -> usize {
         self.locks.len()
     }
@@ -95,12 +95,12 @@ impl<'m, 'p> LockSet<'m, 'p> {
         found.expect("the bucket of every place is locked")
     }
 
-    /// The bucket of the place with that number.
+    /// Returns the bucket of the place with that number.
     pub(crate) fn bucket(&self, at: usize) -> &LockedBucket<'p> {
         &self.locks[self.lock_of(at)]
     }
 
-    /// The bucket of the place with that number, and the number of the lock.
+    /// Returns the bucket of the place with that number, and the number of the lock.
     pub(crate) fn bucket_mut(&mut self, at: usize) -> (usize, &mut LockedBucket<'p>) {
         let lock = self.lock_of(at);
         (lock, &mut self.locks[lock])

@@ -5,10 +5,11 @@
 //!   head:    this core's segment and the offset where the next object goes
 //! ```
 //!
-//! This file and `log/carried.rs` are the ones that touch the region's bytes. An object is *staged* (copied behind the
-//! head, known to its writer only), *sealed* (version and checksum written) and then published by storing its location in
-//! the index; from then on nobody writes it. A staged object that is not published is taken back or buried. The cleaner
-//! may walk over one that is still staged (its segment can be full already), so sealing stores atomically.
+//! Only this file and `log/carried.rs` touch the region's bytes. An object is *staged* (copied behind the head, known
+//! to its writer only), *sealed* (version and checksum written) and then published by storing its location in the
+//! index; from then on it is never written. A staged object that is not published is taken back or buried. The
+//! cleaner may walk over an object that is still staged (its segment can be full already), so sealing stores
+//! atomically.
 
 mod carried;
 mod demand;
@@ -36,7 +37,7 @@ pub(crate) const SEGMENT_HEADER_BYTES: usize = 32;
 const SEGMENT_MAGIC: u32 = 0x4753_5053;
 const SEGMENT_FORMAT: u16 = 1;
 
-/// An object that has been copied to the log and that nobody can find yet.
+/// An object that was copied to the log and cannot be found yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Staged {
     pub(crate) location: Location,
@@ -46,14 +47,14 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Bytes of the object in the log.
+    /// Returns the bytes of the object in the log.
     #[inline]
     pub(crate) fn bytes(&self) -> u32 {
         self.header.object_bytes() as u32
     }
 }
 
-/// No segment can be taken.
+/// An error: no segment can be taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct NoSegment;
 
@@ -76,7 +77,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log of `count` windows of `window_bytes` (a power of two), each at most a segment.
+    /// Creates a log of `count` windows of `window_bytes` (a power of two), each at most a segment.
     pub(crate) fn new(window_bytes: usize, count: u32, cores: usize, huge_pages: bool) -> io::Result<Log> {
         assert!(window_bytes.is_power_of_two());
         let bytes = window_bytes * count as usize;
@@ -95,32 +96,32 @@ impl Log {
         })
     }
 
-    /// Bytes of a window, which is the longest segment.
+    /// Returns the bytes of a window, which is the longest segment.
     pub(crate) fn window_bytes(&self) -> usize {
         self.window_bytes
     }
 
-    /// Bytes of a seglet.
+    /// Returns the bytes of a seglet.
     pub(crate) fn seglet_bytes(&self) -> usize {
         1 << self.seglet_shift
     }
 
-    /// All of its bytes.
+    /// Returns the bytes of the log.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.segments.seglets()) << self.seglet_shift
     }
 
-    /// Seglets for so many bytes of objects, with the segment's header.
+    /// Returns the seglets needed for `object_bytes` and the segment's header.
     pub(crate) fn seglets_for(&self, object_bytes: usize) -> u32 {
         (SEGMENT_HEADER_BYTES + object_bytes).div_ceil(self.seglet_bytes()) as u32
     }
 
-    /// Bytes of objects that writers have written, up to their last steps of background work.
+    /// Returns the object bytes that writers have written, up to their last background steps.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Relaxed)
     }
 
-    /// What writers have written, in seglets.
+    /// Returns the bytes that writers have written, in seglets.
     pub(crate) fn clock(&self) -> u64 {
         self.clock.load(Relaxed)
     }
@@ -131,7 +132,7 @@ impl Log {
         self.mapping.populate(start..start + self.window_bytes)
     }
 
-    /// Largest object that fits.
+    /// Returns the bytes of the largest object that fits.
     pub(crate) fn object_bytes_max(&self) -> usize {
         self.window_bytes - SEGMENT_HEADER_BYTES
     }
@@ -165,7 +166,7 @@ impl Log {
         unsafe { at.copy_from_nonoverlapping(header.as_ptr(), SEGMENT_HEADER_BYTES) };
     }
 
-    /// Copies key, value and an expiry that is not [`NEVER_MS`] behind the head (the one copy that a write makes of
+    /// Copies key, value and an expiry that is not [`NEVER_MS`] behind the head (the only copy that a write makes of
     /// them).
     #[inline]
     pub(crate) fn stage(
@@ -219,7 +220,7 @@ impl Log {
         staged.expires_ms = expires_ms;
     }
 
-    /// Writes version and checksum of a staged object: it may be published now.
+    /// Writes version and checksum of a staged object, which can then be published.
     #[inline]
     pub(crate) fn seal(&self, staged: &Staged, version: u64) {
         let header = Header { version, ..staged.header }.sealed(staged.content_checksum);
@@ -232,7 +233,7 @@ impl Log {
         }
     }
 
-    /// Takes a staged object back: for good if it is the last behind `head`, else it is buried where it lies.
+    /// Takes a staged object back if it is the last behind `head`, otherwise buries it.
     pub(crate) fn unstage(&self, core: usize, head: &mut Head, staged: &Staged) {
         let offset = staged.location.offset();
         let bytes = staged.bytes() as usize;
@@ -245,7 +246,7 @@ impl Log {
         }
     }
 
-    /// Copies a whole object behind `head`, as it is. For the cleaner, which says what it may take.
+    /// Copies a whole object unchanged behind `head`. For the cleaner, which passes its claim.
     #[inline]
     pub(crate) fn copy(
         &self,
@@ -263,13 +264,13 @@ impl Log {
         Ok(Location::from_offset(offset))
     }
 
-    /// For that core: counts the `bytes` at `location` as unreachable.
+    /// Counts the `bytes` at `location` as unreachable; called by that core.
     #[inline]
     pub(crate) fn bury(&self, core: usize, location: Location, bytes: u32) {
         self.segments.bury(core, self.seglet_of(location), bytes);
     }
 
-    /// The object at a location that the index gave under this pin.
+    /// Returns the object at a location that the index gave under this pin.
     #[inline(always)]
     pub(crate) fn object<'p>(&self, location: Location, _pin: &'p EpochPin<'_>) -> Object<'p> {
         let at = self.pointer(location.offset());
@@ -292,7 +293,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::object`], for who does not trust the bytes: `None` where the lengths lead out of the window.
+    /// As [`Log::object`], for untrusted bytes: `None` if the lengths lead out of the window.
     pub(crate) fn object_within<'p>(&self, location: Location, pin: &'p EpochPin<'_>) -> Option<Object<'p>> {
         let object = self.object(location, pin);
         let within = location.offset() & (self.window_bytes - 1);
@@ -307,7 +308,7 @@ impl Log {
         unsafe { at.write(at.read() ^ bits) };
     }
 
-    /// Asks for the first three lines at `location`: what is left of the first, and 128 bytes behind it.
+    /// Prefetches three lines at `location`: the rest of the first, and 128 bytes behind it.
     #[inline]
     pub(crate) fn prefetch(&self, location: Location) {
         let at = self.pointer(location.offset());
@@ -316,7 +317,7 @@ impl Log {
         prefetch(at.wrapping_add(128));
     }
 
-    /// Asks for so many bytes at `location`.
+    /// Prefetches `bytes` bytes at `location`.
     #[inline]
     pub(crate) fn prefetch_bytes(&self, location: Location, bytes: usize) {
         let at = self.pointer(location.offset());
@@ -324,20 +325,20 @@ impl Log {
         (0..before + bytes).step_by(CACHE_LINE_BYTES).for_each(|line| prefetch(at.wrapping_add(line)));
     }
 
-    /// Asks for the head and a key of so many bytes of the object at `location`, and for where its end will be counted.
+    /// Prefetches header and key of the object at `location`, and the counter of its burial.
     #[inline]
     pub(crate) fn prefetch_replaced(&self, core: usize, location: Location, key_bytes: usize) {
         self.prefetch_key(location, key_bytes);
         self.segments.prefetch_bury(core, self.seglet_of(location));
     }
 
-    /// Asks for the head of the object at `location`.
+    /// Prefetches the header of the object at `location`.
     #[inline]
     pub(crate) fn prefetch_head(&self, location: Location) {
         prefetch(self.pointer(location.offset()));
     }
 
-    /// Asks for the head and a key of so many bytes of the object at `location`, with where its value begins.
+    /// Prefetches header and key of the object at `location`, with the beginning of its value.
     #[inline]
     pub(crate) fn prefetch_key(&self, location: Location, key_bytes: usize) {
         let at = self.pointer(location.offset());
@@ -345,13 +346,13 @@ impl Log {
         prefetch(at.wrapping_add(OBJECT_HEADER_BYTES + key_bytes));
     }
 
-    /// Location of the first object of a segment.
+    /// Returns the location of the first object of a segment.
     pub(crate) fn first(&self, segment: SegmentId) -> Location {
         Location::from_offset(self.start_of(segment.0) + SEGMENT_HEADER_BYTES)
     }
 
-    /// The header and key of the entry at `offset` of a closed segment that was appended to up to `end`, for the
-    /// cleaner. `None` where the bytes are no entry that ends there: they are not what was written.
+    /// Returns the header and key of the entry at `offset` of a closed segment that was appended to up to `end`, for
+    /// the cleaner. `None` if the bytes are no entry that ends there, because they were damaged.
     #[inline]
     pub(crate) fn entry<'p>(
         &self,
@@ -382,7 +383,7 @@ impl Log {
         Some((header, key))
     }
 
-    /// Gives the pages of an empty segment back to the system.
+    /// Returns the pages of an empty segment to the system.
     pub(crate) fn give_back(&self, segment: SegmentId) {
         let run = self.segments.run(segment);
         self.mapping.give_back(self.start_of(run.start)..self.start_of(run.end));

@@ -1,12 +1,12 @@
-//! How writes tell an ordered table's tree that a key appears or disappears. Of other tables nothing happens here.
+//! Changes of an ordered table's tree by writes that add or remove keys. Does nothing for other tables.
 //!
 //! ```text
 //!   new key:   enter the tree ─► lock the bucket ─► still in the tree? ─► into the index       not written after all: leave
 //!   removed:   out of the index ─► unlock ─► make the leaf without it ─► lock the bucket ─► still not in the index? ─► leave
 //! ```
-//! So nothing is allocated and nobody waited for under the lock of a bucket (`ordered.rs`). Between the two locks of a removal
-//! the tree has a key that the index has not, which does no harm: scans look each key up. Where a removal meets a thread that
-//! has lost its core, the key is left for a background step.
+//! So nothing is allocated under the lock of a bucket, and the writer waits for no thread there (`ordered.rs`).
+//! Between the two locks of a removal the tree has a key that the index does not have, which is harmless: scans look
+//! each key up. If a removal meets a thread that has lost its core, the key is left for a background step.
 
 use std::collections::VecDeque;
 
@@ -23,12 +23,12 @@ use crate::table::Table;
 /// What a key takes in the tree besides its bytes: its offset, and its share of a leaf that is two thirds full.
 const KEY_OVERHEAD_BYTES: u64 = 8;
 
-/// Why a write under the lock of a bucket did not take place.
+/// The reason why a write under the lock of a bucket did not take place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unwritten {
     /// The table is ordered, and the key has to enter its tree first.
     MustEnter,
-    /// It is refused.
+    /// The write is refused.
     Refused(WriteError),
 }
 
@@ -51,7 +51,7 @@ impl From<NoRoom> for Unwritten {
 }
 
 impl Table {
-    /// What a new key will take in the tree, about: enough to hold a write against a quota.
+    /// Returns the approximate bytes of a new key in the tree, for a quota check.
     #[inline]
     pub(crate) fn bytes_in_tree(&self, key: &[u8]) -> u64 {
         if self.ordered.is_some() { key.len() as u64 + KEY_OVERHEAD_BYTES } else { 0 }
@@ -59,8 +59,9 @@ impl Table {
 }
 
 impl Pinned<'_> {
-    /// What comes of a write, which is told whether its key has entered the tree and made again where it has to. `is_there`
-    /// says of what came of it whether the key is in the index now. (One call, so that it is a part of its caller.)
+    /// Executes a write, and repeats it after its key has entered the tree, if that is needed. The write is told
+    /// whether the key has entered; `is_there` tells from its result whether the key is in the index now. (One call,
+    /// so that it is compiled into its caller.)
     #[inline(always)]
     pub(crate) fn write_entering<T>(
         &self,
@@ -94,7 +95,7 @@ impl Pinned<'_> {
         }
     }
 
-    /// Lets a key enter the tree of an ordered table, before its bucket is locked.
+    /// Adds a key to the tree of an ordered table, before its bucket is locked.
     pub(crate) fn enter(&self, table: &Table, key: &[u8]) -> Result<Entered, Busy> {
         let Some(keys) = &table.ordered else { return Ok(Entered::ANEW) };
         // Before: what leaves from here on is noticed.
@@ -103,7 +104,7 @@ impl Pinned<'_> {
         Ok(entered)
     }
 
-    /// For the owner of the key's bucket: whether a key may be put into the index that is new there, or not.
+    /// Checks whether a key, new or not, may enter the index; called by the owner of its bucket.
     #[inline(always)]
     pub(crate) fn admit_to_index(
         &self,
@@ -116,14 +117,14 @@ impl Pinned<'_> {
         if must_enter { Err(Unwritten::MustEnter) } else { Ok(()) }
     }
 
-    /// For the owner of the key's bucket: whether a new key may be put into the index.
+    /// Returns whether a new key may enter the index; called by the owner of its bucket.
     #[inline]
     pub(crate) fn has_entered(&self, table: &Table, key: &[u8], entered: Option<Entered>) -> bool {
         let Some(keys) = &table.ordered else { return true };
         entered.is_some_and(|entered| keys.entered_now() == entered || keys.has(&self.pin, key))
     }
 
-    /// Lets a key leave the tree, if the index has it no more. For who has no bucket.
+    /// Removes a key from the tree if the index no longer has it. The caller owns no bucket.
     #[inline]
     pub(crate) fn leave(&self, table: &Table, hash: u64, key: &[u8]) {
         if let Some(keys) = &table.ordered {
@@ -162,7 +163,7 @@ impl Pinned<'_> {
         Ok(true)
     }
 
-    /// Frees a piece of the tree of a retired table whose index is taken apart. Returns whether it did.
+    /// Frees a part of the tree of a retired table whose index is dismantled. Returns whether it did.
     pub(crate) fn take_keys_apart(&self, table: &Table) -> bool {
         let Some(keys) = &table.ordered else { return false };
         let mut has_more = true;
@@ -189,7 +190,7 @@ impl Pinned<'_> {
 }
 
 impl Store {
-    /// Lets a key leave that could not when it was removed. Returns whether it did something.
+    /// Removes a key from the tree whose removal was postponed. Returns whether it did something.
     pub(crate) fn leaving_step(&self, pinned: &Pinned<'_>) -> bool {
         let Some(Leaving { table: id, key }) = self.backlog.leaving.try_with(VecDeque::pop_front).flatten()
         else {

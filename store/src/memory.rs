@@ -1,8 +1,8 @@
 //! Memory from the operating system: zeroed, aligned, given back in part or whole.
 //!
-//! Large mappings come from `mmap` without reserve, aligned to 2 MiB where transparent huge pages are wanted;
-//! small ones from the allocator, so that a thousand small tables do not cost a page each. A mapping hands out
-//! its base pointer only; who may touch which byte is the business of `log.rs` and `index/generation.rs`.
+//! Large mappings come from `mmap` without reserve, aligned to 2 MiB if transparent huge pages are wanted; small ones
+//! come from the allocator, so that a thousand small tables do not cost a page each. A mapping exposes only its base
+//! pointer; `log.rs` and `index/generation.rs` decide which thread may touch which byte.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
@@ -28,8 +28,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `bytes` zeroed bytes, not yet backed by pages where they are many; huge pages are asked for the first
-    /// `huge_bytes`.
+    /// Allocates `bytes` zeroed bytes; huge pages are requested for the first `huge_bytes`. Large mappings are not
+    /// yet backed by pages.
     pub(crate) fn new(bytes: usize, huge_bytes: usize) -> io::Result<Mapping> {
         assert!(bytes > 0 && huge_bytes <= bytes);
         if bytes >= MAPPED_BYTES_MIN && !cfg!(any(miri, loom_model)) {
@@ -79,14 +79,15 @@ impl Mapping {
         Ok(Mapping { base, bytes, mapped: true })
     }
 
-    /// First byte.
+    /// Returns the first byte.
     #[inline]
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Backs the pages of `range` with memory now, whatever they hold, so that the first write to them does not
-    /// wait for the kernel to clear them. A kernel older than 5.14 refuses; small mappings are backed already.
+    /// Backs the pages of `range` with memory now, without changing their content, so that the first write to them
+    /// does not wait for the kernel to clear them. A kernel older than 5.14 refuses; small mappings are backed
+    /// already.
     pub(crate) fn populate(&self, range: Range<usize>) -> io::Result<()> {
         assert!(range.start <= range.end && range.end <= self.bytes);
         if !self.mapped || range.is_empty() {
@@ -100,8 +101,8 @@ impl Mapping {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Gives the pages that lie wholly in `range` back to the system; they read as zero afterwards.
-    /// Small mappings keep theirs. Nobody may care for the content any more.
+    /// Gives the pages that lie wholly in `range` back to the system; they read as zero afterwards. Small mappings
+    /// keep theirs. The content must no longer be in use.
     pub(crate) fn give_back(&self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.bytes);
         let start = range.start.next_multiple_of(4096);
@@ -125,10 +126,10 @@ impl Drop for Mapping {
     }
 }
 
-/// Bytes that memory answers at a time.
+/// Bytes of a cache line.
 pub(crate) const CACHE_LINE_BYTES: usize = 64;
 
-/// Asks for the cache lines of a value.
+/// Prefetches the cache lines of a value.
 #[inline(always)]
 pub fn prefetch_value<T>(value: &T) {
     let at = std::ptr::from_ref(value).cast::<u8>();
@@ -136,13 +137,13 @@ pub fn prefetch_value<T>(value: &T) {
     prefetch(at.wrapping_add(size_of::<T>().saturating_sub(1)));
 }
 
-/// Asks for so many cache lines from `address` on; any address is allowed.
+/// Prefetches `lines` cache lines from `address` on; any address is allowed.
 #[inline(always)]
 pub fn prefetch_lines(address: *const u8, lines: usize) {
     (0..lines).for_each(|line| prefetch(address.wrapping_add(line * CACHE_LINE_BYTES)));
 }
 
-/// Asks for the cache line at `address`; any address is allowed.
+/// Prefetches the cache line at `address`; any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -154,8 +155,8 @@ pub(crate) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for the cache line at `address` in order to write to it: taken from the core that wrote to it last. Any address
-/// is allowed.
+/// Prefetches the cache line at `address` for writing, taking it from the core that wrote it last. Any address is
+/// allowed.
 #[inline(always)]
 pub(crate) fn prefetch_for_write(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

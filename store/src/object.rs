@@ -10,32 +10,32 @@
 //!   20  key, value, with bit 57: expiry u64 in milliseconds; zeros up to a multiple of 8
 //! ```
 //!
-//! The expiry stands behind the value, so that key and value are where they are in any object, and whoever has
-//! none pays nothing for it. Twenty bytes, since the header is a large part of a small object. The checksum takes the header last: the
-//! version is known only when the bucket is locked, after the bytes have been copied. This file works on
-//! slices and numbers; `log.rs` turns locations into slices. See docs/formats.md.
+//! The expiry follows the value, so that key and value have the same place in every object, and an object without an
+//! expiry pays nothing for it. The header has only twenty bytes, since it is a large part of a small object. The
+//! checksum covers the header last, because the version is known only when the bucket is locked, after the bytes have
+//! been copied. This file works on slices and numbers; `log.rs` turns locations into slices. See docs/formats.md.
 
 use crate::checksum;
 use crate::limits::VERSION_MAX;
 
 /// Bytes of an object's header.
 pub const OBJECT_HEADER_BYTES: usize = 20;
-/// Objects begin at multiples of this.
+/// Alignment of objects in the log, in bytes.
 pub(crate) const OBJECT_ALIGNMENT: usize = 8;
 
 /// Bytes of an expiry behind the value.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 /// The expiry of an object that stays until it is deleted.
 pub const NEVER_MS: u64 = u64::MAX;
-/// The bit of the word that says that there is an expiry.
+/// The header bit for the presence of an expiry.
 pub(crate) const EXPIRES: u64 = 1 << 57;
 
-/// What an entry of the log is.
+/// The kind of an entry of the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     /// A key with its value.
     Object,
-    /// The end of a key, for logs that outlive the index. Nothing writes them while data is in memory only.
+    /// The end of a key, for logs that outlive the index. Never written while data is in memory only.
     Tombstone,
 }
 
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// What a header says of the lengths of what follows it, true or not.
+/// The lengths that a header states, true or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Lengths {
     pub(crate) key_bytes: usize,
@@ -66,13 +66,13 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Bytes of key, value and expiry.
+    /// Returns the bytes of key, value and expiry.
     #[inline]
     pub(crate) fn content_bytes(self) -> usize {
         self.key_bytes + self.value_bytes + if self.expires { EXPIRY_BYTES } else { 0 }
     }
 
-    /// Bytes of the whole object in the log.
+    /// Returns the bytes of the whole object in the log.
     #[inline]
     pub(crate) fn object_bytes(self) -> usize {
         (OBJECT_HEADER_BYTES + self.content_bytes()).next_multiple_of(OBJECT_ALIGNMENT)
@@ -93,7 +93,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Bytes 8..16 as a number.
+    /// Returns bytes 8..16 as a number.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
         let high = (self.value_bytes as u64 >> 16) << 59;
@@ -101,7 +101,7 @@ impl Header {
         (self.version & VERSION_MAX) | self.kind.code() << 54 | expires | high
     }
 
-    /// The header in bytes.
+    /// Returns the header in bytes.
     #[inline]
     pub(crate) fn encode(&self) -> [u8; OBJECT_HEADER_BYTES] {
         let mut bytes = [0; OBJECT_HEADER_BYTES];
@@ -113,7 +113,7 @@ impl Header {
         bytes
     }
 
-    /// What `bytes` say of the lengths, be they a header or not.
+    /// Returns the lengths in `bytes`, even if they are not a valid header.
     #[inline]
     pub(crate) fn lengths(bytes: &[u8; OBJECT_HEADER_BYTES]) -> Lengths {
         let [_, _, _, _, _, _, _, _, w @ .., k0, k1, v0, v1] = *bytes;
@@ -125,7 +125,7 @@ impl Header {
         }
     }
 
-    /// The header in `bytes`; `None` where they are none.
+    /// Returns the header in `bytes`; `None` if they are not a header.
     #[inline]
     pub(crate) fn decode(bytes: &[u8; OBJECT_HEADER_BYTES]) -> Option<Header> {
         let [c0, c1, c2, c3, t0, t1, t2, t3, w @ .., _, _, _, _] = *bytes;
@@ -142,13 +142,13 @@ impl Header {
         })
     }
 
-    /// Bytes of the whole object in the log.
+    /// Returns the bytes of the whole object in the log.
     #[inline]
     pub(crate) fn object_bytes(&self) -> usize {
         object_bytes(self.key_bytes, self.value_bytes, self.expires)
     }
 
-    /// The header with the checksum that belongs to it, given that of key, value and expiry.
+    /// Returns the header with its checksum, given that of key, value and expiry.
     #[inline]
     pub(crate) fn sealed(mut self, content_checksum: u32) -> Header {
         self.checksum = checksum::append(content_checksum, &self.encode()[4..]);
@@ -156,20 +156,20 @@ impl Header {
     }
 }
 
-/// Bytes in the log of an object with a key and value of these lengths, with or without an expiry.
+/// Returns the bytes in the log of an object with these lengths and possibly an expiry.
 #[inline]
 pub(crate) fn object_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
     Lengths { key_bytes, value_bytes, expires }.object_bytes()
 }
 
-/// The checksum of what follows the header.
+/// Returns the checksum of the content behind the header.
 #[inline]
 pub(crate) fn content_checksum(key: &[u8], value: &[u8], expires_ms: u64) -> u32 {
     let content = checksum::append(checksum::append(0, key), value);
     if expires_ms == NEVER_MS { content } else { checksum::append(content, &expires_ms.to_le_bytes()) }
 }
 
-/// An object in the log. It stays as it is for as long as the pin it was found under.
+/// An object in the log, valid and unchanged while its pin lives.
 #[derive(Clone, Copy)]
 pub struct Object<'p> {
     version_word: u64,
@@ -180,7 +180,7 @@ pub struct Object<'p> {
 }
 
 impl<'p> Object<'p> {
-    /// The object whose bytes begin with `header`, behind which are `key`, `value` and the expiry that is not
+    /// Creates the object whose bytes begin with `header`, followed by `key`, `value` and the expiry unless it is
     /// [`NEVER_MS`].
     #[inline]
     pub(crate) fn new(
@@ -193,43 +193,43 @@ impl<'p> Object<'p> {
         Object { version_word, key, value, expires_ms, header }
     }
 
-    /// Its key.
+    /// Returns the key.
     #[inline]
     pub fn key(&self) -> &'p [u8] {
         self.key
     }
 
-    /// Its value.
+    /// Returns the value.
     #[inline]
     pub fn value(&self) -> &'p [u8] {
         self.value
     }
 
-    /// Its version, never 0.
+    /// Returns the version, never 0.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version_word & VERSION_MAX
     }
 
-    /// When it expires, in milliseconds since the Unix epoch; [`NEVER_MS`] where it does not.
+    /// Returns the expiry in milliseconds since the Unix epoch; [`NEVER_MS`] without one.
     #[inline]
     pub fn expires_ms(&self) -> u64 {
         self.expires_ms
     }
 
-    /// Whether it expires at some time.
+    /// Returns whether the object has an expiry.
     #[inline]
     pub(crate) fn expires(&self) -> bool {
         self.expires_ms != NEVER_MS
     }
 
-    /// Bytes it takes in the log.
+    /// Returns its bytes in the log.
     #[inline]
     pub fn log_bytes(&self) -> usize {
         object_bytes(self.key.len(), self.value.len(), self.expires())
     }
 
-    /// Whether the bytes are those that were written (crc32c; about 10 ns and 0.1 ns a byte).
+    /// Returns whether the bytes are intact (crc32c; about 10 ns and 0.1 ns per byte).
     pub fn verify(&self) -> bool {
         let content = content_checksum(self.key, self.value, self.expires_ms);
         Header::decode(self.header).is_some_and(|header| header.sealed(content).checksum == header.checksum)

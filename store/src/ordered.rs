@@ -1,22 +1,23 @@
-//! The keys of an ordered table in their order: a tree beside the hash index, which alone knows where objects are.
+//! The sorted keys of an ordered table: a tree beside the hash index, which alone has the objects' locations.
 //!
 //! ```text
 //!   get, put, commit, cleaner ──► Index ──► objects          root ─► branch ─► leaf [ key key key ... ]
 //!   scan ──► OrderedKeys (keys in order) ──► Index ──► objects          └────► leaf [ key key key ... ]
 //! ```
 //!
-//! The tree is touched only when a key appears or disappears: a key enters it before it can be found in the index and leaves
-//! it after, so that the tree has every key that the index has. Overwrites and the cleaner do not know of it. It keeps copies
-//! of the keys.
+//! The tree changes only when a key appears or disappears: a key enters it before it can be found in the index and
+//! leaves it afterwards, so that the tree has every key that the index has. Overwrites and the cleaner do not touch
+//! it. It keeps copies of the keys.
 //!
-//! Edits allocate, and may have to wait for who splits a leaf, so none is made under a bucket's lock. A key enters before the
-//! lock, and under it is seen to be there still: nothing has left the tree since, or it is looked up. It leaves behind the lock;
-//! only the exchange that takes it out is made under the lock again, when the index is seen not to have it (`membership.rs`).
+//! Edits allocate, and may have to wait for a thread that splits a leaf, so none is made under a bucket's lock. A key
+//! enters before the lock. Under the lock its presence is checked: either no key has left the tree since, or it is
+//! looked up. It leaves after the lock; only the exchange that removes it takes place under the lock again, after a
+//! check that the index does not have it (`membership.rs`).
 //!
 //! A B+-tree whose leaves are immutable and replaced as a whole by an exchange of one pointer: readers take no lock
-//! and meet no half-made leaf, writers of different leaves do not meet, and walks go either way
-//! (`ordered/walk.rs`). Splitting and joining is in `ordered/reshape.rs`; who has been left behind is freed when no
-//! pin is older. Loom tests: `ordered/loom_tests.rs`.
+//! and see no incomplete leaf, writers of different leaves do not contend, and walks go in both directions
+//! (`ordered/walk.rs`). `ordered/reshape.rs` splits and joins nodes; a replaced node is freed when no pin is older.
+//! Loom tests: `ordered/loom_tests.rs`.
 
 mod garbage;
 mod node;
@@ -41,35 +42,35 @@ pub(crate) use crate::ordered::walk::Walk;
 use crate::reclaim::Retired;
 use crate::sync::{AtomicU64, Backoff, Busy, Exclusive, Ordering};
 
-/// Keys that a scan goes through, and which way.
+/// The range and direction of a scan.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct KeyRange<'r> {
-    /// Not those below.
+    /// The lower bound, included.
     pub from: &'r [u8],
-    /// Not this one and those above; `None` has no end.
+    /// The upper bound, excluded; `None` for no bound.
     pub to: Option<&'r [u8]>,
-    /// Those alone that begin so.
+    /// The prefix that all keys of the range have.
     pub prefix: &'r [u8],
-    /// Those alone that come behind this key on the way; `None` is the way's beginning.
+    /// The key behind which the scan continues, in scan order; `None` from the start.
     pub after: Option<&'r [u8]>,
-    /// From the largest to the smallest.
+    /// Whether the scan goes from the largest key to the smallest.
     pub reverse: bool,
 }
 
 impl KeyRange<'_> {
-    /// Whether `key` is in it.
+    /// Returns whether the range contains `key`.
     pub fn contains(&self, key: &[u8]) -> bool {
         !self.is_below(key) && !self.is_above(key)
     }
 
-    /// Whether `key` is smaller than all that are in it.
+    /// Returns whether `key` is smaller than all keys of the range.
     #[inline]
     pub(crate) fn is_below(&self, key: &[u8]) -> bool {
         let passed = !self.reverse && self.after.is_some_and(|after| key <= after);
         passed || key < self.from || key < self.prefix
     }
 
-    /// Whether `key` is larger than all that are in it.
+    /// Returns whether `key` is larger than all keys of the range.
     #[inline]
     pub(crate) fn is_above(&self, key: &[u8]) -> bool {
         let passed = self.reverse && self.after.is_some_and(|after| key >= after);
@@ -77,7 +78,7 @@ impl KeyRange<'_> {
     }
 }
 
-/// See the file's head.
+/// The tree of the keys of one ordered table.
 pub(crate) struct OrderedKeys {
     /// A branch at all times.
     root: NodeSlot,
@@ -91,7 +92,7 @@ pub(crate) struct OrderedKeys {
 }
 
 impl OrderedKeys {
-    /// No keys.
+    /// Creates an empty tree.
     pub(crate) fn new(charge: Arc<AtomicU64>) -> OrderedKeys {
         let (root, bytes) = empty_root();
         let (root, reshaping) = (NodeSlot::new(root), Exclusive::new(()));
@@ -106,22 +107,22 @@ impl OrderedKeys {
         self.charge.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns its bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What a key has that enters from now on: as long as it stays none has left.
+    /// Returns the proof for a key that enters from now on, valid until any key leaves.
     pub(crate) fn entered_now(&self) -> Entered {
         Entered(NonZeroU64::new(self.departures.load(Ordering::Acquire)).expect("they are counted from 1"))
     }
 
-    /// Whether a key is there.
+    /// Returns whether the tree has the key.
     pub(crate) fn has(&self, pin: &EpochPin<'_>, key: &[u8]) -> bool {
         self.leaf_of(pin, key).1.keys.search(key).is_ok()
     }
 
-    /// Adds a key, if it is not there. Returns the bytes that the tree takes more, as a wrapping difference.
+    /// Adds a key, if absent. Returns the growth of the tree in bytes, as a wrapping difference.
     pub(crate) fn insert(
         &self,
         pin: &EpochPin<'_>,
@@ -145,7 +146,7 @@ impl OrderedKeys {
         }
     }
 
-    /// What removes a key, if it is there: made before the key's bucket is locked.
+    /// Prepares the removal of a key, if present, before the key's bucket is locked.
     pub(crate) fn removal<'p>(&'p self, pin: &'p EpochPin<'_>, key: &[u8]) -> Result<Option<Edit<'p>>, Busy> {
         let mut backoff = Backoff::new();
         loop {
@@ -159,8 +160,10 @@ impl OrderedKeys {
         }
     }
 
-    /// Removes a key, for the owner of its bucket, unless its leaf has changed since: then the removal is given back, and
-    /// dropped when the bucket is not locked any more. Nothing is allocated or freed.
+    /// Removes a key unless its leaf has changed since; called by the owner of its bucket.
+    ///
+    /// If the leaf has changed, returns the removal, to be dropped after the bucket is unlocked. Allocates and frees
+    /// nothing.
     pub(crate) fn remove<'p>(&self, removal: Edit<'p>) -> Result<Edited<'p>, Edit<'p>> {
         let done = removal.make()?;
         // Behind the exchange and before the bucket is unlocked: who locks it next sees that a key has left.
@@ -168,7 +171,7 @@ impl OrderedKeys {
         Ok(done)
     }
 
-    /// Ends an edit: looks after the leaf. Returns the bytes that the tree takes more, as a wrapping difference.
+    /// Ends an edit: reshapes the leaf if needed. Returns the growth of the tree in bytes, as a wrapping difference.
     pub(crate) fn finish(
         &self,
         pin: &EpochPin<'_>,
@@ -199,13 +202,13 @@ impl OrderedKeys {
         }
     }
 
-    /// A walk over the keys of a range.
+    /// Returns a walk over the keys of a range.
     pub(crate) fn walk<'p, 'r>(&'p self, pin: &'p EpochPin<'_>, range: KeyRange<'r>) -> Walk<'p, 'r> {
         Walk::new(self, pin, range)
     }
 
-    /// Frees a piece of a tree whose table is gone. Returns the bytes that it takes more, as a wrapping difference;
-    /// `None` where nothing is left.
+    /// Frees a part of a retired table's tree. Returns the growth of the tree in bytes, as a wrapping difference;
+    /// `None` if nothing is left.
     pub(crate) fn dismantle(&self, pin: &EpochPin<'_>, garbage: &mut NodeGarbage) -> Option<u64> {
         let bytes = self.prune(pin, garbage)?;
         self.count(bytes);
@@ -215,40 +218,40 @@ impl OrderedKeys {
 
 #[cfg(test)]
 impl OrderedKeys {
-    /// Leaves the leaf of a key as a thread does that loses its core while it splits it.
+    /// Freezes the leaf of a key, like a thread that loses its core while it splits it.
     pub(crate) fn freeze_leaf(&self, pin: &EpochPin<'_>, key: &[u8]) {
         self.leaf_of(pin, key).0.freeze();
     }
 
-    /// Takes that back.
+    /// Reverts [`OrderedKeys::freeze_leaf`].
     pub(crate) fn thaw_leaf(&self, pin: &EpochPin<'_>, key: &[u8]) {
         self.leaf_of(pin, key).0.thaw();
     }
 }
 
-/// That a key was in a tree, when so many keys had left that.
+/// Proof that a key was in a tree, with the number of departures at that time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Entered(NonZeroU64);
 
 impl Entered {
-    /// That it was, and may have left: it is to enter anew.
+    /// The key was in the tree but may have left: it has to enter again.
     pub(crate) const ANEW: Entered = Entered(NonZeroU64::MAX);
 }
 
-/// A key that has left the index of a table and is still in its tree.
+/// A key that has left the index of a table but not its tree.
 pub(crate) struct Leaving {
     pub(crate) table: u32,
     pub(crate) key: Box<[u8]>,
 }
 
-/// A leaf that is about to take the place of another one.
+/// A leaf that is about to replace another one.
 pub(crate) struct Edit<'p> {
     slot: &'p NodeSlot,
     leaf: &'p Node,
     new: Box<Node>,
 }
 
-/// A leaf that another one has taken the place of.
+/// A leaf that another one has replaced.
 pub(crate) struct Edited<'p> {
     before: Retired<Node>,
     leaf_bytes: u64,

@@ -1,7 +1,7 @@
 //! A pinned core: the object through which all reads and writes go.
 //!
-//! What it finds is borrowed from it, so the compiler sees to it that no reference outlives the pin. Reads are
-//! in `read.rs`, writes in `write.rs`, commits in `commit.rs`; here is what they share.
+//! Results are borrowed from it, so the compiler ensures that no reference outlives the pin. Reads are in `read.rs`,
+//! writes in `write.rs`, commits in `commit.rs`; this file has their common parts.
 
 use crate::epoch::{EpochPin, HeldPin};
 use crate::error::WriteError;
@@ -20,8 +20,10 @@ pub struct Pinned<'c> {
 }
 
 impl Core {
-    /// Pins: what is found under the pin stays where it is until the pin is dropped. Pins nest. A few
-    /// nanoseconds; memory that others replace meanwhile is held back, so pin per batch, not for long.
+    /// Pins the core: objects found under the pin stay valid until it is dropped.
+    ///
+    /// Pins nest. A pin takes a few nanoseconds; it holds back memory that others replace meanwhile, so pin per
+    /// batch, not for long.
     #[inline]
     pub fn pin(&self) -> Pinned<'_> {
         Pinned { core: self, pin: self.local.pin() }
@@ -29,8 +31,8 @@ impl Core {
 }
 
 impl Pinned<'_> {
-    /// Keeps this pin's epoch beyond the pin, for an invocation that yields: what it has found stays where it is
-    /// until [`Core::release`].
+    /// Keeps this pin's epoch beyond the pin, for an invocation that yields: the objects it found stay valid until
+    /// [`Core::release`].
     pub fn hold(&self) -> HeldPin {
         self.pin.hold()
     }
@@ -40,32 +42,31 @@ impl Pinned<'_> {
         table.assert_of(self.core.store.log_address());
     }
 
-    /// The object at `location` if its key is `key`.
+    /// Returns the object at `location` if its key is `key`.
     #[inline(always)]
     pub(crate) fn object_of<'p>(&'p self, location: Location, key: &[u8]) -> Option<Object<'p>> {
         let object = self.core.store.log.object(location, &self.pin);
         (object.key() == key).then_some(object)
     }
 
-    /// Whether nobody is to see the object any more.
+    /// Returns whether the object has expired for all readers.
     #[inline(always)]
     pub(crate) fn is_expired(&self, object: &Object<'_>) -> bool {
         object.expires() && object.expires_ms() <= self.core.store.now_ms()
     }
 
-    /// The version that readers see where `object` was found: 0 where there is none or it has expired.
+    /// Returns the version that readers see for `object`: 0 if there is none or it has expired.
     #[inline]
     pub(crate) fn visible_version(&self, object: Option<&Object<'_>>) -> u64 {
         object.filter(|object| !self.is_expired(object)).map_or(0, Object::version)
     }
 
-    /// Makes the index of a table that is due for it begin to grow, for so many objects more. Returns whether this call
-    /// did.
+    /// Starts the growth of a table's index if it is due with `more` objects. Returns whether this call did.
     pub(crate) fn start_growth(&self, table: &Table, more: u64) -> Result<bool, NoMemory> {
         table.index.start_growth(&self.pin, table.objects() + more, self.core.store.config.huge_pages)
     }
 
-    /// Makes the index of a table begin to shrink if that is due after so many changes more. Returns whether this call
+    /// Starts the shrinking of a table's index if it is due after `changes` more changes. Returns whether this call
     /// did.
     pub(crate) fn start_shrinking(&self, table: &Table, changes: u64) -> bool {
         let objects = table.objects();
@@ -86,7 +87,7 @@ impl Pinned<'_> {
         table.index.grow(&self.pin, buckets, &store.reclaimer, hash_of, prefetch)
     }
 
-    /// What a writer of `bytes` is told when no segment can be taken: whether cleaning will bring one.
+    /// Returns the error for a writer of `bytes` without a segment: retry if cleaning will bring one.
     #[cold]
     pub(crate) fn no_memory(&self, bytes: usize) -> WriteError {
         let store = &self.core.store;

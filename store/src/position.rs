@@ -1,6 +1,7 @@
-//! The order of the keys of a table that everything follows which goes through all of them: by the hash of the key, which
-//! is the order of the buckets, then by a second hash, which tells apart what shares the first. A key keeps its place
-//! for good.
+//! The order of a table's keys, which every complete walk follows.
+//!
+//! Keys are ordered by their hash, which is the order of the buckets, then by a second hash, which separates keys
+//! that share the first. A key keeps its place forever.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -15,12 +16,12 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// That of a key.
+    /// Returns the position of a key.
     pub(crate) fn of(key: &[u8]) -> Position {
         Position { hash: crate::hash(key), second: xxh3_64_with_seed(key, SECOND_SEED) }
     }
 
-    /// The last one of a hash.
+    /// Returns the last position of a hash.
     pub(crate) fn last_of(hash: u64) -> Position {
         Position { hash, second: u64::MAX }
     }

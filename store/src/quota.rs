@@ -1,12 +1,12 @@
-//! A quota: how many bytes of the log the objects of some tables may take together, and how many they do.
+//! A quota: the bytes of the log that the objects of some tables take together, and their limit.
 //!
-//! Tables of one owner share a quota ([`crate::Store::table_within`]). Bytes are counted per core, as a table's
-//! are, and summed only where a limit is set: a write under no limit costs one load and one addition more. A
-//! write is held against the limit under the lock of its bucket, with what it replaces taken off, so that deletes
-//! and writes that do not grow pass at any time. Cores do not wait for each other here: together they can pass the
-//! limit by one write of each core but one, where a write is an object or a commit.
+//! Tables of one owner share a quota ([`crate::Store::table_within`]). Bytes are counted per core, like a table's,
+//! and summed only if a limit is set: a write without a limit costs one more load and one more addition. A write is
+//! checked against the limit under the lock of its bucket, minus the object that it replaces, so that deletes and
+//! writes that do not grow always pass. Cores do not wait for each other here: together they can exceed the limit by
+//! one write of each core but one, where a write is an object or a commit.
 //!
-//! What a retired table had counts until it is taken apart, since its memory is taken until then.
+//! A retired table counts until it is taken apart, since it takes memory until then.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -20,30 +20,30 @@ struct QuotaShard {
     bytes: AtomicU64,
 }
 
-/// See the file's head.
+/// The byte count and limit of some tables.
 pub struct Quota {
     limit_bytes: AtomicU64,
     shards: Box<[QuotaShard]>,
 }
 
 impl Quota {
-    /// A quota for tables of a store of that many cores; [`u64::MAX`] is no limit.
+    /// Creates a quota for tables of a store of `cores` cores; [`u64::MAX`] is no limit.
     pub fn new(cores: usize, limit_bytes: u64) -> Quota {
         let shards = (0..cores).map(|_| QuotaShard::default()).collect();
         Quota { limit_bytes: AtomicU64::new(limit_bytes), shards }
     }
 
-    /// Sets the limit for writes from now on. What is beyond it stays.
+    /// Sets the limit for writes from now on. Objects beyond it stay.
     pub fn set_limit(&self, limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that the objects take in the log, heads and padding included. Exact when no write is under way.
+    /// Returns the bytes of the objects in the log, headers and padding included. Exact when no write is under way.
     pub fn bytes(&self) -> u64 {
         self.shards.iter().fold(0, |sum, shard| sum.wrapping_add(shard.bytes.load(Ordering::Relaxed)))
     }
 
-    /// Cores that it counts for.
+    /// Returns the number of cores that it counts for.
     pub(crate) fn cores(&self) -> usize {
         self.shards.len()
     }
@@ -56,13 +56,13 @@ impl Quota {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
 
-    /// Whether there is a limit to hold a write against.
+    /// Returns whether there is a limit.
     #[inline]
     pub(crate) fn is_limited(&self) -> bool {
         self.limit_bytes.load(Ordering::Relaxed) != UNLIMITED
     }
 
-    /// Whether there is room for a write that puts `new_bytes` in place of `old_bytes`.
+    /// Returns whether `new_bytes` may replace `old_bytes`.
     #[inline]
     pub(crate) fn admits(&self, new_bytes: u64, old_bytes: u64) -> bool {
         !self.is_limited() || new_bytes <= old_bytes || self.has_room(new_bytes - old_bytes)

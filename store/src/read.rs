@@ -1,8 +1,7 @@
 //! Reads: one object, or many as of one moment.
 //!
-//! A lookup is two cache misses, the bucket and the object. For a batch of requests call
-//! [`Pinned::prefetch_bucket`] for all, then [`Pinned::prefetch_object`] for all, then [`Pinned::get`]: the misses
-//! then overlap.
+//! A lookup has two cache misses, the bucket and the object. For a batch of requests call [`Pinned::prefetch_bucket`]
+//! for all, then [`Pinned::prefetch_object`] for all, then [`Pinned::get`]: the misses then overlap.
 
 use std::fmt;
 
@@ -18,7 +17,7 @@ const SNAPSHOT_TRIES: u32 = 8;
 /// Lookups whose misses overlap.
 const PREFETCH_BATCH: usize = 32;
 
-/// Another thread has what is to be read together, for longer than anybody should: it is to be read again.
+/// An error: another thread holds a bucket of the read for too long; the read must be retried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Contended;
 
@@ -37,27 +36,27 @@ impl From<Busy> for Contended {
 }
 
 impl Pinned<'_> {
-    /// Asks for the head of a table's index, behind which its buckets are; wants the table in the cache.
+    /// Prefetches the head of a table's index, which locates its buckets; expects the table to be cached.
     #[inline]
     pub fn prefetch_index(&self, table: &Table) {
         table.index.prefetch(&self.pin);
     }
 
-    /// Asks for the index bucket of `hash`.
+    /// Prefetches the index bucket of `hash`.
     #[inline]
     pub fn prefetch_bucket(&self, table: &Table, hash: u64) {
         table.index.prefetch_bucket(&self.pin, hash);
     }
 
-    /// Asks for the object of `hash`; wants the bucket in the cache.
+    /// Prefetches the object of `hash`; expects the bucket to be cached.
     #[inline]
     pub fn prefetch_object(&self, table: &Table, hash: u64) {
         self.assert_own(table);
         table.index.candidates(&self.pin, hash, |location| self.core.store.log.prefetch(location));
     }
 
-    /// As [`Pinned::prefetch_object`], for who will replace or delete the object of a key of so many bytes: asks for no
-    /// more of it than its key, and for what writers of all cores count in.
+    /// As [`Pinned::prefetch_object`], for a caller that will replace or delete the object. Prefetches header and key
+    /// of `key_bytes`, and the counters that writers of all cores share.
     #[inline]
     pub fn prefetch_replaced(&self, table: &Table, hash: u64, key_bytes: usize) {
         self.assert_own(table);
@@ -67,8 +66,8 @@ impl Pinned<'_> {
         });
     }
 
-    /// As [`Pinned::prefetch_object`], for who may look at the beginning of the value only: of the object with a key of
-    /// so many bytes no more than that is asked for, since memory answers a limited number of lines at a time.
+    /// As [`Pinned::prefetch_object`], for a caller that may read only the beginning of the value. Prefetches no more
+    /// than that of an object with a key of `key_bytes`, since memory delivers a limited number of lines at a time.
     #[inline]
     pub fn prefetch_key(&self, table: &Table, hash: u64, key_bytes: usize) {
         self.assert_own(table);
@@ -77,7 +76,7 @@ impl Pinned<'_> {
             .candidates(&self.pin, hash, |location| self.core.store.log.prefetch_key(location, key_bytes));
     }
 
-    /// The object of `key`, whose hash is `hash` ([`crate::hash`]), unless it has expired. Waits for nobody but a
+    /// Returns the object of `key`, whose hash is `hash` ([`crate::hash`]), unless it has expired. Waits only for a
     /// commit in the middle of its publication.
     #[inline]
     pub fn get<'p>(&'p self, table: &Table, hash: u64, key: &[u8]) -> Option<Object<'p>> {
@@ -90,11 +89,11 @@ impl Pinned<'_> {
         found.filter(|object| !self.is_expired(object))
     }
 
-    /// The objects of many keys, all as of one moment: no write and no commit lies between two of them.
-    /// `lookups` are hashes and keys; `objects` must be as long.
+    /// Returns the objects of many keys as of one moment: no write and no commit lies between two of them. `lookups`
+    /// are hashes and keys; `objects` must be as long.
     ///
     /// # Errors
-    /// [`Contended`] where one of them is being written by a thread that has lost its core.
+    /// [`Contended`] if a thread that has lost its core is writing one of them.
     pub fn get_many<'p>(
         &'p self,
         table: &Table,

@@ -1,7 +1,7 @@
-//! What has been unlinked and waits until no reader can see it: old index generations, pages, directories.
+//! Unlinked items that wait until no reader can see them: old index generations, pages, directories.
 //!
-//! A list about in order of tags; `step` frees what is due when it does not have the list any more. Segments wait with the
-//! cleaner instead, which must know how many are on their way.
+//! A list roughly in order of tags; `step` frees the due items after it has released the list. Segments wait with the
+//! cleaner instead, which must know how many are about to become free.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -11,22 +11,22 @@ use crate::epoch::Epochs;
 use crate::memory::Mapping;
 use crate::sync::Worklist;
 
-/// Something to free.
+/// An item to free.
 pub(crate) enum Garbage {
-    /// Anything that is freed by dropping it, a [`Retired`] of whatever has been left.
+    /// Anything that is freed by dropping it, a [`Retired`] of an unlinked item.
     Boxed(Box<dyn Send>),
-    /// The part of a generation's memory that has been left.
+    /// The unused part of a generation's memory.
     Pages(Arc<Mapping>, Range<usize>),
 }
 
-/// A box that others may still have references into; it becomes a box again when it is dropped.
+/// A box that may still be referenced; it becomes a box again when dropped.
 pub(crate) struct Retired<T>(NonNull<T>);
 
 // SAFETY: it owns its `T` as a box does.
 unsafe impl<T: Send> Send for Retired<T> {}
 
 impl<T> Retired<T> {
-    /// Takes over what `Box::into_raw` gave. `None` for null.
+    /// Takes over a pointer of `Box::into_raw`; `None` for null.
     ///
     /// # Safety
     /// `pointer` is null or came from `Box::into_raw`, nobody else will free it, and whoever drops the result
@@ -35,7 +35,7 @@ impl<T> Retired<T> {
         NonNull::new(pointer).map(Retired)
     }
 
-    /// What waits.
+    /// Returns the retired value.
     pub(crate) fn get(&self) -> &T {
         // SAFETY: by the contract of `new` this is the only owner.
         unsafe { self.0.as_ref() }
@@ -60,12 +60,12 @@ impl Reclaimer {
         Reclaimer { epochs, waiting: Worklist::new() }
     }
 
-    /// Takes over what the caller has just made unreachable for readers that are not pinned yet.
+    /// Takes over an item that new pins cannot reach any more.
     pub(crate) fn retire(&self, garbage: Garbage) {
         self.waiting.add((self.epochs.retire(), garbage));
     }
 
-    /// Frees one thing that is due. Returns whether it did.
+    /// Frees one due item. Returns whether it did.
     pub(crate) fn step(&self) -> bool {
         if self.waiting.is_empty() {
             return false;

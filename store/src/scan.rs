@@ -1,15 +1,14 @@
 //! Scans of ordered tables.
 //!
-//! A scan goes through the keys of a range in order and looks each up in the index. Every object that lived
-//! throughout is met exactly once, and what is met was there at some moment of the scan; objects that come or go
-//! meanwhile may be met or not.
+//! A scan goes through the keys of a range in order and looks each up in the index. It meets every object that lived
+//! throughout exactly once, and every object that it meets existed at some moment of the scan; it may or may not meet
+//! objects that come or go meanwhile.
 //!
 //! ```text
 //!   walk ─▶ key, hash: ask for the bucket ─▶ 16 keys on: ask for the object ─▶ 16 keys on: look up, visit
 //! ```
-//! So the misses of many lookups overlap, and none waits for the end of a batch; the leaf after this one is asked for
-//! as well (`ordered/walk.rs`).
-//! A commit can rely on what was met: `commit/ranges.rs`.
+//! So the misses of many lookups overlap, and none waits for the end of a batch; the next leaf is prefetched as well
+//! (`ordered/walk.rs`). A commit can rely on the result of a scan: `commit/ranges.rs`.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -32,7 +31,7 @@ const OBJECT_BYTES_MAX: usize = 512;
 
 const _: () = assert!(OBJECTS_AHEAD < BUCKETS_AHEAD && BUCKETS_AHEAD <= RING_KEYS);
 
-/// The table is not an ordered one.
+/// An error: the table is not ordered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NotOrdered;
 
@@ -45,9 +44,10 @@ impl fmt::Display for NotOrdered {
 impl std::error::Error for NotOrdered {}
 
 impl Pinned<'_> {
-    /// Calls `visit` with the keys of a range in their order and what the index has under them, until it breaks; a
-    /// key that disappears just now, or whose object cannot be found yet, comes with nothing. `expected` is how many
-    /// will be asked for, about. Key and object live as long as the pin.
+    /// Calls `visit` with the keys of a range in order and their objects, until it breaks.
+    ///
+    /// A key that is just disappearing, or whose object cannot be found yet, comes without an object. `expected` is
+    /// the approximate number of keys wanted. Key and object live as long as the pin.
     pub fn scan<'p>(
         &'p self,
         table: &'p Table,

@@ -1,7 +1,8 @@
-//! Memory that a core's commits, snapshots and walks use again and again, so that they allocate nothing once the core
-//! has seen one as large.
+//! Memory that a core's commits, snapshots and walks reuse, so that they allocate nothing once the core has executed
+//! one of the same size.
 //!
-//! Only `commit.rs`, `read.rs` and those who walk through an index know what is in it; a core merely keeps it for them.
+//! Only `commit.rs`, `read.rs` and the files that walk through an index use its content; a core merely keeps it for
+//! them.
 
 use crate::cursor::Placed;
 use crate::index::{Location, Stamp};
@@ -9,7 +10,7 @@ use crate::lock_set::LockMemory;
 use crate::log::Staged;
 use crate::ordered::Entered;
 
-/// See the file's head.
+/// Reusable memory of one core.
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub(crate) stamps: Vec<Option<Stamp>>,
@@ -20,15 +21,15 @@ pub(crate) struct Scratch {
     pub(crate) superseded: Vec<bool>,
     /// Writes of keys that are new.
     pub(crate) entering: Vec<u32>,
-    /// Which writes of a commit have let their key enter the tree of its table.
+    /// Proofs that writes of a commit have entered their keys into the trees of their tables.
     pub(crate) entered: Vec<Option<Entered>>,
     /// Inserts into each locked bucket.
     pub(crate) inserts: Vec<usize>,
-    /// What a bucket leads to: tags and locations.
+    /// Tags and locations of a bucket.
     pub(crate) entries: Vec<(u16, Location)>,
     /// The same in the order of an enumeration.
     pub(crate) placed: Vec<Placed>,
-    /// What is known of objects that arrive: hash and checksum of the content, of sound ones.
+    /// Arriving objects: hash and checksum of the content, of sound ones.
     pub(crate) arriving: Vec<Option<(u64, u32)>>,
     /// For each quota with a limit: the first write under it, bytes that all of them write, bytes that they free.
     pub(crate) growths: Vec<(usize, u64, u64)>,

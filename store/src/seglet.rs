@@ -1,18 +1,18 @@
-//! Seglets: the units in which the log's memory is taken and given back, and which of them are free.
+//! Seglets: the units in which the log's memory is taken and given back, and the map of the free ones.
 //!
 //! ```text
 //!   window (the bytes of a full segment)   [ ▒▒▒▒▒▒▒▒▒▒▒▒▒▒ │ ░░░░ │ ▒▒▒▒▒▒ │ ░░░░░░ ]    32 seglets, a bit each
 //!                                            segment          free   segment   free
 //! ```
 //!
-//! The region is a row of windows; a segment is a run of seglets within one window, as long as the window or shorter. So
-//! a segment that was compacted takes what it needs and no more, objects lie in one piece (they are lent as slices, so
-//! they cannot be cut as RAMCloud cuts them, TOCS'15 §4.4), and a window all of whose segments are emptied is a full run
-//! again, whatever its neighbours are. Runs are taken from windows that are in use before another window is opened.
+//! The region is a row of windows; a segment is a run of seglets within one window, as long as the window or shorter.
+//! So a compacted segment takes only what it needs, objects are contiguous (they are lent as slices, so they cannot
+//! be cut as RAMCloud cuts them, TOCS'15 §4.4), and a window whose segments are all emptied is a full run again,
+//! whatever its neighbours are. Runs are taken from windows in use before another window is opened.
 //!
-//! Without locks, since whoever takes or frees may lose its core: a thread takes a number of seglets off the count first, so
-//! that what has to be left is left, and then a run by a compare-and-swap of the window's bits. Counts are signed: for a
-//! moment they may say less than there is.
+//! There are no locks, since a thread that takes or frees may lose its core. A thread first subtracts seglets from
+//! the count, which keeps the required rest, and then takes a run by a compare-and-swap of the window's bits. Counts
+//! are signed: for a moment they may be too low.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -23,7 +23,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// Windows that are looked at for a run long enough before the longest seen so far is taken.
 const WINDOWS_SEEN_MAX: usize = 1024;
 
-/// Which seglets are free.
+/// The map of free seglets.
 pub(crate) struct FreeSeglets {
     /// A bit for each seglet of a window.
     windows: Box<[AtomicU32]>,
@@ -75,7 +75,7 @@ fn at_least_0(count: u64) -> u64 {
 }
 
 impl FreeSeglets {
-    /// All seglets of so many windows of up to 32.
+    /// Creates `windows` free windows of up to 32 seglets each.
     pub(crate) fn new(windows: u32, window_seglets: u32) -> FreeSeglets {
         assert!((1..=u32::BITS).contains(&window_seglets));
         let whole = u32::MAX >> (u32::BITS - window_seglets);
@@ -90,7 +90,7 @@ impl FreeSeglets {
         }
     }
 
-    /// How many are free.
+    /// Returns the number of free seglets.
     #[inline]
     pub(crate) fn count(&self) -> u64 {
         self.count.get()
@@ -105,15 +105,18 @@ impl FreeSeglets {
         bits != 0 && bits != self.whole
     }
 
-    /// Whether there is a run of `least` seglets, with `windows_kept` whole windows left. Cost: a look at each window.
+    /// Returns whether there is a run of `least` seglets, with `windows_kept` whole windows left. Cost: a look at
+    /// each window.
     pub(crate) fn has(&self, least: u32, windows_kept: u32) -> bool {
         let has_run = |bits| self.is_in_use(bits) && longest_run(bits).1 >= least;
         self.whole_count.get() > u64::from(windows_kept)
             || (0..self.windows.len()).any(|window| has_run(self.bits(window)))
     }
 
-    /// Takes a run of at least `least` and at most `most` seglets, so that `keep` are left: from a window in use where there
-    /// is one of a good length, else from the lowest window that is free as a whole if more than `windows_kept` are.
+    /// Takes a run of `least` to `most` seglets, so that `keep` are left.
+    ///
+    /// It comes from a window in use if one has a run of a good length, otherwise from the lowest entirely free
+    /// window if there are more than `windows_kept`.
     pub(crate) fn take(&self, least: u32, most: u32, keep: u64, windows_kept: u32) -> Option<Range<u32>> {
         assert!(least >= 1 && least <= most);
         let reserved = self.count.reserve(least.into(), most.into(), keep)?;
@@ -194,7 +197,7 @@ impl FreeSeglets {
         first + within.start..first + within.end
     }
 
-    /// Makes a run free.
+    /// Frees a run.
     pub(crate) fn free(&self, run: &Range<u32>) {
         let window = run.start / self.window_seglets;
         assert!(!run.is_empty() && (run.end - 1) / self.window_seglets == window, "a run lies in one window");
@@ -202,7 +205,7 @@ impl FreeSeglets {
         self.restore(window, bits_of(&(run.start - first..run.end - first)));
     }
 
-    /// Takes all that is free of a window; returned as bits.
+    /// Takes all free seglets of a window; returns them as bits.
     pub(crate) fn withdraw(&self, window: u32) -> u32 {
         let bits = self.windows[window as usize].swap(0, AcqRel);
         self.whole_count.subtract(u64::from(bits == self.whole));
@@ -210,7 +213,7 @@ impl FreeSeglets {
         bits
     }
 
-    /// Makes seglets of a window free, given as bits.
+    /// Frees seglets of a window, given as bits.
     pub(crate) fn restore(&self, window: u32, bits: u32) {
         let before = self.windows[window as usize].fetch_or(bits, AcqRel);
         assert_eq!(before & bits, 0, "what is freed was taken");

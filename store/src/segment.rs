@@ -1,15 +1,15 @@
-//! Segments: who owns which run of seglets, how much of each is dead, and how old it is.
+//! Segments: the owner of each run of seglets, its dead bytes, and its age.
 //!
 //! ```text
 //!   free ──take──► head ──close──► closed ──cleaner──► cleaning ──► closed, or, all dead: limbo ──► free
 //!                          └─ seglets behind the last object are free at once
 //! ```
 //!
-//! Every byte of a segment's objects is buried exactly once, by whoever makes it unreachable: the writer that
-//! replaces or deletes it, the writer whose staged object was refused, the cleaner that moves it, the dropping of
-//! a table. So `dead == used` means that nothing can lead here any more, and only then is a segment emptied.
-//! Dead bytes are counted for each seglet, under the one in which the object begins, so that burying needs no look at
-//! where the segment begins. A segment's number is that of its first seglet.
+//! Every byte of a segment's objects is buried exactly once, by the thread that makes it unreachable: the writer that
+//! replaces or deletes it, the writer whose staged object was refused, the cleaner that moves it, the thread that
+//! drops a table. So `dead == used` means that nothing can lead here any more, and only then is a segment emptied.
+//! Dead bytes are counted for each seglet, under the one in which the object begins, so that burying need not find
+//! the segment's beginning. A segment's number is that of its first seglet.
 
 use std::ops::Range;
 
@@ -22,11 +22,11 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SegmentId(pub(crate) u32);
 
-/// What a segment is used for.
+/// The use of a segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Nobody's; every seglet that is not the first of a segment as well.
+    /// Without an owner; also every seglet that is not the first of a segment.
     Free = 0,
     /// Being appended to.
     Head = 1,
@@ -36,20 +36,20 @@ pub(crate) enum State {
     Cleaning = 3,
     /// All dead, waits for readers.
     Limbo = 4,
-    /// Some of its bytes are not what was written, so that it cannot be emptied; left as it is.
+    /// Contains damaged bytes, so that it cannot be emptied; left as it is.
     Damaged = 5,
 }
 
-/// Which seglets may be taken.
+/// The seglets that an operation needs and must leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     /// Seglets that are needed in one piece.
     pub(crate) least: u32,
-    /// Seglets that are of use.
+    /// Maximum number of useful seglets.
     pub(crate) most: u32,
     /// Free seglets to leave.
     pub(crate) keep: u64,
-    /// Windows, free as a whole, to leave.
+    /// Entirely free windows to leave.
     pub(crate) windows_kept: u32,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// `windows` windows of `window_seglets` seglets, all free, for so many cores.
+    /// Creates `windows` free windows of `window_seglets` seglets, for `cores` cores.
     pub(crate) fn new(windows: u32, window_seglets: u32, cores: usize) -> Segments {
         assert!(window_seglets <= SEGLETS_PER_WINDOW_MAX);
         let count = windows * window_seglets;
@@ -96,24 +96,24 @@ impl Segments {
         }
     }
 
-    /// How many seglets there are.
+    /// Returns the number of seglets.
     pub(crate) fn seglets(&self) -> u32 {
         self.descriptors.len() as u32
     }
 
-    /// Seglets of a window, which is the longest segment.
+    /// Returns the seglets of a window, which is the longest segment.
     #[inline]
     pub(crate) fn window_seglets(&self) -> u32 {
         self.window_seglets
     }
 
-    /// How many seglets are free.
+    /// Returns the number of free seglets.
     #[inline]
     pub(crate) fn free_count(&self) -> u64 {
         self.free.count()
     }
 
-    /// Whether a claim would be met now.
+    /// Returns whether a claim would be met now.
     pub(crate) fn can_take(&self, claim: Claim) -> bool {
         self.free.count() >= claim.keep + u64::from(claim.least)
             && self.free.has(claim.least, claim.windows_kept)
@@ -152,12 +152,12 @@ impl Segments {
         Some(id)
     }
 
-    /// Seglets that the segment owns.
+    /// Returns the seglets that the segment owns.
     pub(crate) fn run(&self, id: SegmentId) -> Range<u32> {
         id.0..id.0 + self.descriptor(id).seglets.load(Ordering::Relaxed)
     }
 
-    /// Ends appending: `used` bytes were appended, which lie in the first `seglets`; the others are free.
+    /// Ends appending: `used` bytes were appended, in the first `seglets`; the others become free.
     pub(crate) fn close(&self, id: SegmentId, used: u32, seglets: u32, now: u64, generation: u32) {
         let descriptor = self.descriptor(id);
         let run = self.run(id);
@@ -187,13 +187,13 @@ impl Segments {
         &self.dead[core * self.descriptors.len() + seglet as usize]
     }
 
-    /// Asks for what [`Segments::bury`] will write to.
+    /// Prefetches the counter that [`Segments::bury`] will write.
     #[inline]
     pub(crate) fn prefetch_bury(&self, core: usize, seglet: u32) {
         prefetch_for_write(std::ptr::from_ref(self.dead_by(core, seglet)).cast());
     }
 
-    /// For that core: counts `bytes` of an object that begins in `seglet` as unreachable.
+    /// Counts `bytes` of an object that begins in `seglet` as unreachable; called by that core.
     #[inline]
     pub(crate) fn bury(&self, core: usize, seglet: u32, bytes: u32) {
         // Only the core itself adds to it, so that a plain load and a store are enough.
@@ -201,58 +201,58 @@ impl Segments {
         dead.store(dead.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
     }
 
-    /// Bytes appended; of a closed one.
+    /// Returns the bytes appended to a closed segment.
     pub(crate) fn used(&self, id: SegmentId) -> u32 {
         self.descriptor(id).used.load(Ordering::Acquire)
     }
 
-    /// When it was closed, by the log's clock.
+    /// Returns the time of its closing, by the log's clock.
     pub(crate) fn closed_at(&self, id: SegmentId) -> u64 {
         self.descriptor(id).closed.load(Ordering::Relaxed)
     }
 
-    /// How often its objects were copied; of a closed one.
+    /// Returns how often the objects of a closed segment were copied.
     pub(crate) fn generation(&self, id: SegmentId) -> u32 {
         self.descriptor(id).generation.load(Ordering::Relaxed)
     }
 
-    /// Bytes that nothing leads to any more.
+    /// Returns its unreachable bytes.
     pub(crate) fn dead(&self, id: SegmentId) -> u32 {
         let dead = self.dead_of(self.run(id)).map(|dead| dead.load(Ordering::Acquire));
         dead.fold(0, u32::wrapping_add)
     }
 
-    /// Makes a segment's seglets free.
+    /// Frees a segment's seglets.
     pub(crate) fn free(&self, id: SegmentId) {
         let run = self.run(id);
         self.set_state(id, State::Free);
         self.make_free(run);
     }
 
-    /// Ends a segment whose seglets stay withdrawn, as bits, until its window is restored.
+    /// Ends a segment; returns its seglets, as bits, which stay withdrawn until the window is restored.
     pub(crate) fn end_withdrawn(&self, id: SegmentId) -> u32 {
         let run = self.run(id);
         self.set_state(id, State::Free);
         (u32::MAX >> (u32::BITS - (run.end - run.start))) << (run.start % self.window_seglets)
     }
 
-    /// Takes what is free of a window off the free seglets, so that nobody else does; returned as bits.
+    /// Withdraws the free seglets of a window from use; returns them as bits.
     pub(crate) fn withdraw(&self, window: u32) -> u32 {
         self.free.withdraw(window)
     }
 
-    /// Gives back what was withdrawn.
+    /// Returns withdrawn seglets.
     pub(crate) fn restore(&self, window: u32, bits: u32) {
         self.free.restore(window, bits);
     }
 
-    /// Every segment that begins in `seglets`, with its state. One that is being taken or freed may be left out.
+    /// Returns every segment that begins in `seglets`, with its state. May omit one that is being taken or freed.
     pub(crate) fn within(&self, seglets: Range<u32>) -> impl Iterator<Item = (SegmentId, State)> + '_ {
         let states = seglets.map(|number| (SegmentId(number), self.state(SegmentId(number))));
         states.filter(|&(_, state)| state != State::Free)
     }
 
-    /// Every segment.
+    /// Returns every segment.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SegmentId, State)> + '_ {
         self.within(0..self.seglets())
     }

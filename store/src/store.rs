@@ -1,7 +1,7 @@
 //! The store: its parts, its configuration, its figures.
 //!
-//! [`Store::new`] is the parts list. Workers take a [`Core`] each and do all work through it; control threads
-//! call [`Store::table`], [`Table::retire`] and [`Store::statistics`], which never wait for a worker.
+//! [`Store::new`] lists the parts. Workers take a [`Core`] each and do all work through it; control threads call
+//! [`Store::table`], [`Table::retire`] and [`Store::statistics`], which never wait for a worker.
 
 pub(crate) mod backlog;
 pub(crate) mod candidates;
@@ -30,16 +30,16 @@ use crate::store::core::Core;
 use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
 use crate::table::{Table, TableKind, TableOptions};
 
-/// What a store is made of.
+/// The configuration of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Limit of objects and indexes together, in bytes; a multiple of `segment_bytes` is used.
+    /// Limit of objects and indexes together, in bytes, rounded down to a multiple of `segment_bytes`.
     pub memory_bytes: usize,
     /// Bytes of a segment, a power of two from 4 KiB to 64 MiB. An object must fit in one.
     pub segment_bytes: usize,
     /// Number of cores, hence of log heads.
     pub cores: usize,
-    /// Whether to ask for transparent huge pages: half the time of a lookup that misses the caches.
+    /// Whether to request transparent huge pages: they halve the time of a lookup that misses the caches.
     pub huge_pages: bool,
 }
 
@@ -50,15 +50,15 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether a store can be made of this.
+    /// Checks whether a store can be created with this configuration.
     ///
     /// # Errors
-    /// [`StoreError::Config`], which says what is wrong.
+    /// [`StoreError::Config`], with the reason.
     pub fn check(&self) -> Result<(), StoreError> {
         segment_count(self).map(drop)
     }
 
-    /// The least `memory_bytes` that a store of such segments and so many cores works with.
+    /// Returns the minimum `memory_bytes` for this segment size and number of cores.
     #[must_use]
     pub const fn memory_bytes_min(&self) -> usize {
         (WINDOWS_MIN + self.cores).saturating_mul(self.segment_bytes)
@@ -72,13 +72,13 @@ pub struct Statistics {
     pub memory_bytes: u64,
     /// Bytes of one segment.
     pub segment_bytes: u64,
-    /// Full segments that fit.
+    /// Number of full segments that fit.
     pub segments: u64,
-    /// Full segments that fit what is free.
+    /// Number of full segments that fit the free memory.
     pub segments_free: u64,
-    /// Full segments that what waits for readers comes to.
+    /// Memory that waits for readers, in full segments.
     pub segments_limbo: u64,
-    /// Bytes of objects that can be found, over all tables.
+    /// Bytes of reachable objects, over all tables.
     pub object_bytes: u64,
     /// Objects over all tables.
     pub objects: u64,
@@ -86,7 +86,7 @@ pub struct Statistics {
     pub index_bytes: u64,
     /// Places for objects in all indexes, overflow buckets in use included.
     pub index_slots: u64,
-    /// Tables, retired ones included until their memory is free.
+    /// Number of tables, retired ones included until their memory is free.
     pub tables: u64,
     /// Segments that the cleaner has emptied.
     pub segments_cleaned: u64,
@@ -96,13 +96,13 @@ pub struct Statistics {
     pub objects_expired: u64,
     /// Objects that tables have evicted to stay within their budgets.
     pub objects_evicted: u64,
-    /// How many retirements the oldest pin has seen: grows where a pin lives too long.
+    /// Number of retirements since the oldest pin: grows if a pin lives too long.
     pub oldest_pin_age: u64,
-    /// The log's memory in detail, and what cleaning it costs.
+    /// The log's memory in detail, and the cost of cleaning it.
     pub cleaner: CleanerStatistics,
 }
 
-/// Log-structured memory with tables in it.
+/// Log-structured memory with tables.
 pub struct Store {
     pub(crate) config: Config,
     pub(crate) log: Log,
@@ -122,7 +122,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Makes an empty store. Memory is reserved, not touched.
+    /// Creates an empty store. Memory is reserved, not touched.
     pub fn new(config: Config) -> Result<Arc<Store>, StoreError> {
         let count = segment_count(&config)?;
         let log = Log::new(config.segment_bytes, count, config.cores, config.huge_pages)
@@ -146,20 +146,20 @@ impl Store {
         }))
     }
 
-    /// The core of that index, for the one thread that works as it. Panics where somebody has it already.
+    /// Returns the core of that index for one thread. Panics if the core is already taken.
     pub fn core(self: &Arc<Self>, index: usize) -> Core {
         let taken = self.cores_taken[index].swap(true, Ordering::AcqRel);
         assert!(!taken, "core {index} is taken");
         Core::new(Arc::clone(self), index)
     }
 
-    /// How many cores there are, taken or not: what a quota counts for.
+    /// Returns the number of cores, taken or not, as a quota needs it.
     pub fn cores(&self) -> usize {
         self.config.cores
     }
 
-    /// Tells the store the time, by which objects expire: milliseconds since the Unix epoch. It never goes back: an
-    /// earlier time than was told is ignored.
+    /// Sets the store's clock, by which objects expire: milliseconds since the Unix epoch. An earlier time than the
+    /// present one is ignored.
     #[inline]
     pub fn advance_clock(&self, now_ms: u64) {
         if self.now_ms.load(Ordering::Relaxed) < now_ms {
@@ -167,7 +167,7 @@ impl Store {
         }
     }
 
-    /// The time that the store was told.
+    /// Returns the time of the store's clock.
     #[inline]
     pub fn now_ms(&self) -> u64 {
         self.now_ms.load(Ordering::Relaxed)
@@ -177,23 +177,23 @@ impl Store {
         self.cores_taken[index].store(false, Ordering::Release);
     }
 
-    /// The table of that id, made if there is none. Panics where there is no memory for 256 bytes.
+    /// Returns the table of that id, creating it if needed. Panics if there is no memory for 256 bytes.
     pub fn table(&self, id: u32) -> Arc<Table> {
         self.table_within(id, &Arc::new(Quota::new(self.config.cores, u64::MAX)))
     }
 
-    /// The table of that id, made within `quota` if there is none. Panics where there is no memory for 256 bytes,
-    /// and for a quota of another number of cores.
+    /// Returns the table of that id, created within `quota` if there is none. Panics if there is no memory for 256
+    /// bytes, and for a quota of another number of cores.
     pub fn table_within(&self, id: u32, quota: &Arc<Quota>) -> Arc<Table> {
         self.table_of_kind(id, TableKind::Hash, quota)
     }
 
-    /// As [`Store::table_within`], of that kind if it is made.
+    /// As [`Store::table_within`], with that kind for a new table.
     pub fn table_of_kind(&self, id: u32, kind: TableKind, quota: &Arc<Quota>) -> Arc<Table> {
         self.table_with(id, TableOptions { kind, ..TableOptions::default() }, quota)
     }
 
-    /// As [`Store::table_within`], with those options if it is made.
+    /// As [`Store::table_within`], with those options for a new table.
     pub fn table_with(&self, id: u32, options: TableOptions, quota: &Arc<Quota>) -> Arc<Table> {
         assert!(quota.cores() == self.config.cores, "a quota counts for each core of the store");
         let existing = self.directory.read(|listing| listing.get(id).cloned());
@@ -222,9 +222,11 @@ impl Store {
         index.expect("256 bytes can be had")
     }
 
-    /// Backs window `number` with memory, so that the first write there does not wait for the kernel; false where
-    /// there is none of that number to back: the last eighth is left to indexes, which share the limit. For a
-    /// thread beside the workers, who may use it meanwhile. Cost: clearing it, about 1 ms for 8 MiB.
+    /// Backs window `number` with memory, so that the first write there does not wait for the kernel.
+    ///
+    /// Returns false if there is no window of that number to back: the last eighth is left to indexes, which share
+    /// the limit. For a thread beside the workers, which may use the window meanwhile. Cost: clearing it, about 1 ms
+    /// for 8 MiB.
     pub fn populate_segment(&self, number: u32) -> io::Result<bool> {
         let count = self.log.segments.seglets() / self.log.segments.window_seglets();
         if number >= count - count / 8 {
@@ -237,24 +239,24 @@ impl Store {
         std::ptr::from_ref(&self.log).addr()
     }
 
-    /// Free seglets that an ordinary writer must leave alone.
+    /// Returns the free seglets that an ordinary writer must leave.
     pub(crate) fn keep_for_writers(&self) -> u64 {
         self.log.keep_for_writers(self.index_bytes.load(Ordering::Relaxed))
     }
 
-    /// Objects that the cleaner has taken out of the index, and segments that it has set aside, since bytes were not what
-    /// had been written. Cost: three loads.
+    /// Returns the objects that the cleaner has removed from the index, and the segments that it has set aside,
+    /// because their bytes were damaged. Cost: three loads.
     pub fn damaged(&self) -> (u64, u64) {
         let CleanerStatistics { damaged_objects, damaged_segments, .. } = self.cleaning.counted();
         (damaged_objects, damaged_segments)
     }
 
-    /// Limit of objects and indexes together, in bytes.
+    /// Returns the limit of objects and indexes together, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.log.bytes()
     }
 
-    /// The store's figures at about this moment. Cost: a look at each segment and table.
+    /// Returns the approximate current figures of the store. Cost: a look at each segment and table.
     pub fn statistics(&self) -> Statistics {
         let (mut objects, mut object_bytes, mut index_slots, mut tables) = (0_u64, 0_u64, 0, 0);
         self.directory.read(|listing| {

@@ -1,8 +1,8 @@
-//! The one place that chooses between the standard library and loom.
+//! The choice between the standard library and loom, made only here.
 //!
-//! Everything lock-free in this crate takes its atomics from here, so that `RUSTFLAGS="--cfg loom_model"` explores
-//! the interleavings of the very code that runs. [`Exclusive`] is a lock that is tried, never slept on: its
-//! holders make no system call that can block, so that a worker waits at most for a few memory accesses.
+//! All lock-free code of this crate takes its atomics from here, so that `RUSTFLAGS="--cfg loom_model"` explores the
+//! interleavings of the very code that runs. [`Exclusive`] is a lock that is tried, never slept on: its holders make
+//! no system call that can block, so that a worker waits at most for a few memory accesses.
 
 mod atomic_box;
 mod inbox;
@@ -25,7 +25,7 @@ pub(crate) use std::sync::atomic::{
 };
 pub(crate) use worklist::Worklist;
 
-/// Stores `value` so that no later load of this thread is done before the store is seen by all.
+/// Stores `value` with a fence: all threads see it before this thread's later loads.
 #[inline]
 pub(crate) fn store_fenced(slot: &AtomicU64, value: u64) {
     if cfg!(any(loom_model, miri)) {
@@ -37,12 +37,12 @@ pub(crate) fn store_fenced(slot: &AtomicU64, value: u64) {
     }
 }
 
-/// Waiting for another core: spins, then gives the processor away, since the holder may be descheduled.
+/// A back-off: spins, then yields the processor, since the holder may be descheduled.
 pub(crate) struct Backoff {
     rounds: u32,
 }
 
-/// What was waited for has not come within the bound: whoever has it may have lost its core.
+/// An error: the bound of a wait was exceeded; the holder may have lost its core.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Busy;
 
@@ -67,8 +67,10 @@ impl Backoff {
         self.rounds = self.rounds.saturating_add(1);
     }
 
-    /// Waits a little, longer each time, but not for more than [`WAITS_MAX`] times: what a worker does that meets something
-    /// which a thread of a lower priority may have. It keeps its processor, since that has no bound once it is given away.
+    /// Waits a little, longer each time, at most [`WAITS_MAX`] times.
+    ///
+    /// For workers that meet a lock which a thread of lower priority may hold. It does not yield the processor, since
+    /// a yield has no time bound.
     #[cold]
     pub(crate) fn try_wait(&mut self) -> Result<(), Busy> {
         if cfg!(loom_model) {
@@ -90,7 +92,7 @@ impl Backoff {
     }
 }
 
-/// A value that one thread at a time may touch, by a lock that is tried or spun on for a few instructions.
+/// A value for one thread at a time, with a lock that is tried or briefly spun on.
 pub(crate) struct Exclusive<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
@@ -112,7 +114,7 @@ impl<T> Exclusive<T> {
         Exclusive { taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// The value, unless somebody has it.
+    /// Returns the value, unless another thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<ExclusiveGuard<'_, T>> {
         let won = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -120,7 +122,7 @@ impl<T> Exclusive<T> {
         won.then(|| ExclusiveGuard { owner: self, _lends: PhantomData })
     }
 
-    /// The value, after the few instructions that its holder takes.
+    /// Returns the value, after the few instructions that its holder takes.
     pub(crate) fn lock(&self) -> ExclusiveGuard<'_, T> {
         let mut backoff = Backoff::new();
         loop {

@@ -1,8 +1,8 @@
-//! A table: its index, its exact counts, and the versions that its deleted keys had.
+//! A table: its index, its exact counts, and the versions of its deleted keys.
 //!
-//! Counts are kept per core and summed when asked, so that writers of different cores share no line. They are
-//! exact when no write is under way. A key that is created again gets a version above every version that a
-//! deleted key of the table ever had (RAMCloud's safe version, TOCS'15 §4).
+//! Counts are kept per core and summed on request, so that writers of different cores share no line. They are exact
+//! when no write is under way. A key that is created again gets a version above every version that a deleted key of
+//! the table ever had (RAMCloud's safe version, TOCS'15 §4).
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
@@ -32,44 +32,45 @@ struct CountShard {
     newest_version: AtomicU64,
 }
 
-/// What a table can do besides finding an object by its key.
+/// The capability of a table beyond finding an object by its key.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum TableKind {
-    /// Nothing.
+    /// No other capability.
     #[default]
     Hash,
-    /// Its keys can be gone through in their order ([`crate::Pinned::scan`]). Costs a tree of them besides the index.
+    /// Keys can be scanned in order ([`crate::Pinned::scan`]). Costs a tree of the keys besides the index.
     Ordered,
 }
 
-/// How a table is made.
+/// The options of a new table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct TableOptions {
-    /// Its kind.
+    /// The kind of the table.
     pub kind: TableKind,
-    /// Which objects leave it by themselves.
+    /// The eviction policy.
     pub eviction: Eviction,
-    /// What hashes its keys have. It is the caller's to use it for no others: they share buckets with those that are near.
+    /// The hashes of its keys. The caller must use no others: they would share buckets with the nearest ones.
     pub hashes: HashRange,
-    /// How many objects are about to come: its index is made for so many, within reason, and backed with memory at once, a
-    /// few milliseconds for each MiB.
+    /// The number of objects about to come. The index is created for as many, within reason, and backed with memory
+    /// at once, which takes a few milliseconds per MiB.
     pub objects_expected: u64,
 }
 
-/// A table of a store. Made by [`crate::Store::table`]. What a look-up reads lies on the first cache line.
+/// A table of a store, created by [`crate::Store::table`]. The fields that a look-up reads lie on the first cache
+/// line.
 #[repr(C, align(64))]
 pub struct Table {
     pub(crate) index: Index,
     /// Address of the log its index leads to.
     log: usize,
-    /// Of a table that evicts.
+    /// The eviction state, of a table that evicts.
     pub(crate) cache: Option<Box<Cache>>,
     hashes: HashRange,
-    /// Of an ordered table.
+    /// The tree of keys, of an ordered table.
     pub(crate) ordered: Option<OrderedKeys>,
-    /// Of a table whose objects arrive from another store, or have arrived.
+    /// The arrival state, of a table whose objects arrive or arrived from another store.
     pub(crate) arrival: OnceLock<Arrival>,
-    /// Of a table that is, or was, copied while in use.
+    /// The marks of changes, of a table that is or was copied while in use.
     pub(crate) touched: OnceLock<DirtyMap>,
     retired: AtomicBool,
     version_high_water: AtomicU64,
@@ -127,62 +128,63 @@ impl Table {
         }
     }
 
-    /// Asks for what a look-up reads of it.
+    /// Prefetches the fields that a look-up reads.
     #[inline]
     pub fn prefetch(&self) {
         prefetch(std::ptr::from_ref(self).cast());
     }
 
-    /// Its number.
+    /// Returns the table's number.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// What hashes its keys have.
+    /// Returns the hash range of its keys.
     #[inline]
     pub fn hashes(&self) -> HashRange {
         self.hashes
     }
 
-    /// Objects in it. Exact when no write is under way.
+    /// Returns the number of objects. Exact when no write is under way.
     pub fn objects(&self) -> u64 {
         self.sum(|shard| &shard.objects)
     }
 
-    /// Bytes that its objects take in the log, headers and padding included. Exact when no write is under way.
+    /// Returns the bytes of its objects in the log, headers and padding included. Exact when no write is under way.
     pub fn bytes(&self) -> u64 {
         self.sum(|shard| &shard.bytes)
     }
 
-    /// Objects in it that expire, those included that have and are not removed yet. Exact when no write is under way.
+    /// Returns the number of objects with an expiry, including expired ones not yet removed. Exact when no write is
+    /// under way.
     pub fn expiring(&self) -> u64 {
         self.sum(|shard| &shard.expiring)
     }
 
-    /// Bytes of its index, of the tree of its keys where they are ordered, and of its queues where it evicts.
+    /// Returns the bytes of its index, of its tree of keys if ordered, and of its queues if it evicts.
     pub fn index_bytes(&self) -> u64 {
         let tree_bytes = self.ordered.as_ref().map_or(0, OrderedKeys::bytes);
         self.index.bytes() + tree_bytes + self.cache.as_ref().map_or(0, |cache| cache.bytes())
     }
 
-    /// Its kind.
+    /// Returns the kind of the table.
     #[inline]
     pub fn kind(&self) -> TableKind {
         if self.ordered.is_some() { TableKind::Ordered } else { TableKind::Hash }
     }
 
-    /// Which objects leave it by themselves.
+    /// Returns the eviction policy.
     pub fn eviction(&self) -> Eviction {
         let s3_fifo = |cache: &Cache| Eviction::S3Fifo { budget_bytes: cache.budget_bytes() };
         self.cache.as_deref().map_or(Eviction::Never, s3_fifo)
     }
 
-    /// Objects that were evicted.
+    /// Returns the number of evicted objects.
     pub fn evicted(&self) -> u64 {
         self.cache.as_ref().map_or(0, |cache| cache.evicted())
     }
 
-    /// Frees a piece of the queues of a retired table whose index is taken apart. Returns whether it did.
+    /// Frees a part of the queues of a retired table whose index is dismantled. Returns whether it did.
     pub(crate) fn take_queues_apart(&self) -> bool {
         let Some(cache) = &self.cache else { return false };
         let Some(mut queues) = cache.queues.try_lock() else { return true };
@@ -193,12 +195,12 @@ impl Table {
         has_more
     }
 
-    /// What its cursors are sealed with: another number for each table that ever was.
+    /// Returns the seed that seals its cursors, unique among all tables that ever existed.
     pub(crate) fn cursor_seed(&self) -> u64 {
         self.cursor_seed
     }
 
-    /// What it may take, with other tables.
+    /// Returns the quota that it shares with other tables.
     #[inline]
     pub(crate) fn quota(&self) -> &Quota {
         &self.quota
@@ -211,13 +213,13 @@ impl Table {
         }
     }
 
-    /// Whether [`Table::retire`] was called.
+    /// Returns whether [`Table::retire`] was called.
     #[inline]
     pub fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Locations of a table mean something in its own store only.
+    /// Asserts that the table belongs to this log; locations are valid only in their own store.
     #[inline]
     pub(crate) fn assert_of(&self, log: usize) {
         assert!(self.log == log, "a table is used with cores of its own store");
@@ -251,7 +253,7 @@ impl Table {
         }
     }
 
-    /// Counts an object with or without an expiry that came in the place of one with or without.
+    /// Counts the replacement of an object with or without an expiry by another.
     #[inline]
     pub(crate) fn count_expiring(&self, core: usize, before: bool, after: bool) {
         if before != after {
@@ -261,8 +263,8 @@ impl Table {
         }
     }
 
-    /// Notes an expiry, after its object can be found. Returns whether the table must be put on the list of those that
-    /// have something to remove at some time.
+    /// Notes an expiry, after its object can be found. Returns whether the table must be added to the list of tables
+    /// with expiring objects.
     pub(crate) fn note_expiry(&self, expires_ms: u64) -> bool {
         if self.earliest_expiry_ms.load(Ordering::Relaxed) > expires_ms {
             self.earliest_expiry_ms.fetch_min(expires_ms, Ordering::AcqRel);
@@ -270,19 +272,19 @@ impl Table {
         !self.expiry_is_due.swap(true, Ordering::AcqRel)
     }
 
-    /// The earliest expiry that was noted since the last call.
+    /// Returns the earliest expiry noted since the last call.
     pub(crate) fn take_earliest_expiry(&self) -> u64 {
         self.earliest_expiry_ms.swap(NEVER_MS, Ordering::AcqRel)
     }
 
-    /// Takes the table off the list. `false`: somebody has noted an expiry meanwhile and left it on the list.
+    /// Takes the table off the list. Returns false if an expiry was noted meanwhile, so that it stays listed.
     pub(crate) fn forget_expiry(&self) -> bool {
         self.expiry_is_due.swap(false, Ordering::AcqRel);
         let noted = self.earliest_expiry_ms.load(Ordering::Acquire) != NEVER_MS;
         !noted || self.expiry_is_due.swap(true, Ordering::AcqRel)
     }
 
-    /// Counts an insert or a removal of `core`; returns how many it has made.
+    /// Counts an insert or a removal of `core`; returns the core's number of changes.
     #[inline]
     pub(crate) fn count_change(&self, core: usize) -> u64 {
         let changes = self.shards[core].changes.load(Ordering::Relaxed) + 1;
@@ -290,32 +292,35 @@ impl Table {
         changes
     }
 
-    /// For the owner of the key's bucket: the version a key that is absent gets.
+    /// Returns the version for a new key; called by the owner of its bucket.
     #[inline]
     pub(crate) fn version_of_new(&self) -> u64 {
         self.version_high_water.load(Ordering::Acquire) + 1
     }
 
-    /// The version of an object that takes the place of one of this version.
+    /// Returns the version of an object that replaces one of this version.
     #[inline]
     pub(crate) fn version_behind(&self, version: u64) -> u64 {
         version.max(self.version_floor.load(Ordering::Relaxed)) + 1
     }
 
-    /// Whatever is written from now on gets a version above this one: of a table whose tablet is or was elsewhere, so that
-    /// what is written here since is told by its version. When nobody writes to it.
+    /// Makes all later writes get versions above `version`; call it while there are no writers.
+    ///
+    /// For a table whose tablet is or was on another server, so that versions identify the objects written here
+    /// since.
     pub fn begin_above(&self, version: u64) {
         self.remember_version(version);
         self.version_floor.fetch_max(version, Ordering::Relaxed);
     }
 
-    /// Whether the key may disappear, for the owner of its bucket: not where objects arrive and it cannot be noted.
+    /// Returns whether the key may be removed: not if objects arrive and it cannot be noted. Called by the owner of
+    /// its bucket.
     #[inline]
     pub(crate) fn lets_go(&self, key: &[u8]) -> bool {
         self.arrival.get().is_none_or(|arrival| arrival.note_removal(key))
     }
 
-    /// Notes that the key disappears, room for a note or not: of objects that go whatever becomes of them.
+    /// Notes a removal that cannot be refused, with or without room for the note.
     pub(crate) fn lets_go_in_any_case(&self, key: &[u8]) {
         if let Some(arrival) = self.arrival.get()
             && !arrival.note_removal(key)
@@ -324,7 +329,7 @@ impl Table {
         }
     }
 
-    /// For the owner of the key's bucket, before a key disappears that [`Table::lets_go`].
+    /// Records a removal admitted by [`Table::lets_go`]; called by the owner of the bucket before it.
     #[inline]
     pub(crate) fn remember_removal(&self, key: &[u8], version: u64) {
         self.remember_version(version);
@@ -333,7 +338,7 @@ impl Table {
         }
     }
 
-    /// For the owner of the bucket of `hash`, before it lets go of it.
+    /// Marks a write of `hash`; called by the owner of its bucket before the unlock.
     #[inline]
     pub(crate) fn note_write(&self, hash: u64) {
         dirty_map::mark(&self.touched, hash);
@@ -348,13 +353,13 @@ impl Table {
         }
     }
 
-    /// No object has or had a higher version, when no write is under way.
+    /// Returns the highest version of any object so far, when no write is under way.
     pub fn newest_version(&self) -> u64 {
         let written = self.shards.iter().map(|shard| shard.newest_version.load(Ordering::Relaxed)).max();
         written.unwrap_or(0).max(self.version_high_water.load(Ordering::Acquire))
     }
 
-    /// No key that is absent gets this version or one below.
+    /// Ensures that no new key gets this version or a lower one.
     #[inline]
     pub(crate) fn remember_version(&self, version: u64) {
         if self.version_high_water.load(Ordering::Relaxed) < version {

@@ -1,4 +1,4 @@
-//! Objects on their way from one store to another.
+//! Objects in transit from one store to another.
 //!
 //! ```text
 //!   source                                             target
@@ -6,10 +6,10 @@
 //!   gather_hash: all objects of one hash ───────────►
 //!   discard: when all have arrived
 //! ```
-//! Objects travel as their bytes in the log: nothing is computed of them at the source, and the checksum that was made at
-//! their write is held against them at the target. Versions come along: a target begins above every version of its source
-//! ([`Table::expect_arrivals`]), so whatever is written there is newer than whatever arrives, in whatever order, once or
-//! more often.
+//! Objects travel as their bytes in the log: the source computes nothing, and the target checks the checksum of the
+//! original write. Versions are transferred too: a target begins above every version of its source
+//! ([`Table::expect_arrivals`]), so every object written there is newer than every arriving one, in any order and
+//! with any repetition.
 
 mod copied;
 mod gather;
@@ -30,26 +30,27 @@ use crate::position::Position;
 use crate::table::Table;
 
 impl Cursor {
-    /// Before all objects of `hash` and those behind it.
+    /// Returns the cursor before all objects of `hash` and higher hashes.
     #[must_use]
     pub fn before(hash: u64) -> Cursor {
         Cursor { done: hash.checked_sub(1).map(Position::last_of), ..Cursor::START }
     }
 
-    /// Behind the object that has these two hashes; see [`Cursor::hashes`].
+    /// Returns the cursor behind the object with these two hashes; see [`Cursor::hashes`].
     #[must_use]
     pub fn behind(hash: u64, second: u64) -> Cursor {
         Cursor { done: Some(Position { hash, second }), ..Cursor::START }
     }
 
-    /// The two hashes of the last object that is done, by which [`Cursor::behind`] goes on in another store; `None` at
-    /// the start.
+    /// Returns the two hashes of the last finished object; `None` at the start.
+    ///
+    /// [`Cursor::behind`] continues from them in another store.
     #[must_use]
     pub fn hashes(&self) -> Option<(u64, u64)> {
         self.done.map(|done| (done.hash, done.second))
     }
 
-    /// The last hash of which everything is done, if there is one.
+    /// Returns the last hash that is completely done, if any.
     #[must_use]
     pub fn done_to(&self) -> Option<u64> {
         match self.done? {
@@ -60,45 +61,45 @@ impl Cursor {
 }
 
 impl Table {
-    /// Makes it one whose objects arrive from another store, in so many partitions at most, where no version is above
-    /// `version`: whatever is written here gets a higher one. Before anybody uses it.
+    /// Prepares the table for objects that arrive from another store, before its first use.
+    ///
+    /// They come in at most `partitions` partitions, with versions up to `version`; writes here get higher ones.
     ///
     /// # Panics
-    /// When it was called before.
+    /// If it was called before.
     pub fn expect_arrivals(&self, partitions: usize, version: u64) {
         self.begin_above(version);
         let expected = self.arrival.set(Arrival::new(self.hashes(), partitions));
         assert!(expected.is_ok(), "a table arrives once");
     }
 
-    /// The highest version that any of its objects has or had: what [`Table::expect_arrivals`] wants to know of a table
-    /// that nobody writes to any more.
+    /// Returns the highest version that any of its objects has or had, for a table without writers.
+    /// [`Table::expect_arrivals`] needs it.
     #[must_use]
     pub fn version_ceiling(&self) -> u64 {
         self.newest_version()
     }
 
-    /// Whether what another store had of `hash` is here, with its partition or ahead of it: always, where nothing arrives.
+    /// Returns whether `hash` has arrived, with its partition or ahead of it; true without arrivals.
     #[inline]
     #[must_use]
     pub fn has_arrived(&self, hash: u64) -> bool {
         self.arrival.get().is_none_or(|arrival| arrival.is_here(hash))
     }
 
-    /// The last hash up to which, from `hash` on, all has arrived with its partitions, `u64::MAX` where nothing arrives; `None`:
-    /// not even that one has.
+    /// Returns the last hash up to which everything from `hash` on has arrived with its partitions; `None` if `hash`
+    /// itself has not, `u64::MAX` if nothing arrives.
     #[must_use]
     pub fn arrived_from(&self, hash: u64) -> Option<u64> {
         self.arrival.get().map_or(Some(u64::MAX), |arrival| arrival.arrived_from(hash))
     }
 
-    /// What of each partition has arrived without a gap, where anything has: its first hash and its last. None where nothing
-    /// arrives.
+    /// Returns the first and last hash of the arrived part of each partition that has one. Empty if nothing arrives.
     pub fn arrived_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.arrival.get().into_iter().flat_map(Arrival::ranges)
     }
 
-    /// A read that does not wait has missed `hash`. Where one had not long ago, it is [wanted](Table::want).
+    /// Records that a read that does not wait missed `hash`. A repeated miss [requests](Table::want) the hash.
     pub fn miss(&self, hash: u64) {
         if let Some(arrival) = self.arrival.get().filter(|arrival| arrival.is_missed_again(hash)) {
             // Where too many are wanted it comes with its partition.
@@ -106,65 +107,65 @@ impl Table {
         }
     }
 
-    /// Asks whoever pulls for the objects of `hash` before all others. The same hash again costs one exchange in memory.
-    /// False where too many are wanted, or nothing arrives.
+    /// Requests the objects of `hash` ahead of all others. Repeating a request costs one exchange in memory. Returns
+    /// false if too many hashes are requested, or nothing arrives.
     pub fn want(&self, hash: u64) -> bool {
         self.arrival.get().is_some_and(|arrival| arrival.wanted().want(hash))
     }
 
-    /// What is called, by the thread that wants it, when there is another hash to take: something that blocks nobody.
+    /// Sets the function that the requesting thread calls when there is another hash to take; it must not block.
     ///
     /// # Panics
-    /// The second time, and where nothing arrives.
+    /// If called a second time, or if nothing arrives.
     pub fn on_want(&self, wake: Box<dyn Fn() + Send + Sync>) {
         self.arrival.get().expect("arrivals are expected").wanted().set_waker(wake);
     }
 
-    /// Takes at most so many of the hashes that are wanted, for who pulls: a hash may be among them more than once.
+    /// Takes at most `count_max` requested hashes, for the pulling thread; a hash may be repeated.
     pub fn take_wanted(&self, count_max: usize, into: &mut Vec<u64>) {
         self.arrival.get().inspect(|arrival| arrival.wanted().take(count_max, into));
     }
 
-    /// All objects of those hashes are here, ahead of their partitions: called by the one thread that pulls, after it has
-    /// replayed them and before it tells who waits.
+    /// Records that all objects of those hashes have arrived ahead of their partitions. Called by the one thread that
+    /// pulls, after it has replayed them and before it wakes the pending requests.
     pub fn pulled(&self, hashes: &[u64]) {
         self.arrival.get().inspect(|arrival| arrival.note_pulled(hashes));
     }
 
-    /// Those that were taken are not going to be pulled: who wants one of them from now on is heard again. Before it is told
-    /// who waits.
+    /// Records that taken hashes will not be pulled, so that later requests for them are queued again. Called before
+    /// the pending requests are told.
     pub fn not_pulled(&self, hashes: &[u64]) {
         self.arrival.get().inspect(|arrival| arrival.forget_wanted(hashes));
     }
 
-    /// Whether `key`, whose object may not have arrived, was removed here.
+    /// Returns whether `key`, whose object may not have arrived, was removed here.
     #[must_use]
     pub fn was_removed(&self, key: &[u8]) -> bool {
         self.arrival.get().is_some_and(|arrival| arrival.was_removed(key))
     }
 
-    /// The hashes of each partition in which objects arrive; none where nothing does.
+    /// Returns the hashes of each partition in which objects arrive; empty if nothing does.
     #[must_use]
     pub fn partitions(&self) -> Vec<HashRange> {
         self.arrival.get().map(|arrival| arrival.partitions().collect()).unwrap_or_default()
     }
 
-    /// Everything of a partition up to `last` is here. Called by one thread for a partition, in order.
+    /// Records that a partition has arrived up to `last`. Called by one thread per partition, in order.
     ///
     /// # Panics
-    /// For a partition that is none, and a hash beyond it.
+    /// For a partition that does not exist, or a hash beyond it.
     pub fn arrived(&self, partition: usize, last: u64) {
         self.arrival.get().expect("arrivals are expected").advance(partition, last);
     }
 
-    /// Whether its objects come, or came, from another store.
+    /// Returns whether its objects come, or came, from another store.
     #[inline]
     #[must_use]
     pub fn is_arrival(&self) -> bool {
         self.arrival.get().is_some()
     }
 
-    /// Whether all objects are here.
+    /// Returns whether all objects have arrived.
     #[inline]
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -173,8 +174,8 @@ impl Table {
 }
 
 impl Pinned<'_> {
-    /// Whether what is found of `key` here is what there is: its hash has arrived, it was written here or removed. What
-    /// is known stays known. Cost: one load where nothing arrives.
+    /// Returns whether a look-up of `key` here is conclusive: its hash has arrived, or it was written or removed
+    /// here. The answer true is final. Cost: one load if nothing arrives.
     #[inline]
     #[must_use]
     pub fn knows(&self, table: &Table, hash: u64, key: &[u8]) -> bool {
@@ -193,8 +194,8 @@ impl Pinned<'_> {
             || arrival.is_here(hash)
     }
 
-    /// Removes objects behind `from` and up to the hash `last`, a bounded number of them. Returns where to go on; `None`
-    /// where none is left. For a thread that may wait for writers.
+    /// Removes a bounded number of objects behind `from` and up to the hash `last`. Returns the cursor to continue
+    /// with; `None` if none is left. For a thread that may wait for writers.
     ///
     /// # Errors
     /// [`Gone`].

@@ -1,8 +1,8 @@
 //! Writes of one object: put, delete.
 //!
-//! A put copies the object to the log first and locks the bucket then, for the few instructions that compare the
-//! version, finish the header and swap the location. A refused object is taken back from the log. Deletes need
-//! no memory, so they work in a full store.
+//! A put first copies the object to the log. Then it locks the bucket for the few instructions that compare the
+//! version, finish the header and swap the location. A refused object is taken back from the log. Deletes need no
+//! memory, so they work in a full store.
 
 mod load;
 
@@ -20,8 +20,10 @@ use crate::pinned::Pinned;
 use crate::table::Table;
 
 impl Pinned<'_> {
-    /// Stores `value` under `key` if the condition holds. Returns the object's new version. `hash` is that of the
-    /// key ([`crate::hash`]), here as everywhere: the index computes it anew when it grows.
+    /// Stores `value` under `key` if the condition holds; returns the new version.
+    ///
+    /// `hash` is the hash of the key ([`crate::hash`]), here and in every other function: the index recomputes it
+    /// when it grows.
     pub fn put(
         &self,
         table: &Table,
@@ -33,8 +35,8 @@ impl Pinned<'_> {
         self.put_until(table, hash, key, value, NEVER_MS, condition)
     }
 
-    /// As [`Pinned::put`], of an object that is there until the store's clock ([`crate::Store::advance_clock`]) says
-    /// `expires_ms`. From then on nobody finds it, and background steps remove it. A put in its place decides anew
+    /// As [`Pinned::put`], for an object that exists until the store's clock ([`crate::Store::advance_clock`])
+    /// reaches `expires_ms`. After that no reader finds it, and background steps remove it. A later put decides anew
     /// whether the object expires.
     pub fn put_until(
         &self,
@@ -67,7 +69,7 @@ impl Pinned<'_> {
         })
     }
 
-    /// Removes `key` if the condition holds. Returns the version that it had, `None` where it was absent.
+    /// Removes `key` if the condition holds. Returns its former version, `None` if it was absent.
     pub fn delete(
         &self,
         table: &Table,
@@ -89,13 +91,13 @@ impl Pinned<'_> {
         Ok((current != 0).then_some(current))
     }
 
-    /// For what depends on the object that is there.
+    /// Refuses a write that depends on an object which may still arrive.
     #[inline]
     pub(crate) fn refuse_unknown(&self, table: &Table, hash: u64, key: &[u8]) -> Result<(), WriteError> {
         if self.knows(table, hash, key) { Ok(()) } else { Err(WriteError::NotArrived) }
     }
 
-    /// Takes an object out of the table that was found in a locked bucket, and whose key [`Table::lets_go`].
+    /// Removes an object found in a locked bucket, whose key [`Table::lets_go`] admits.
     pub(crate) fn take_out(
         &self,
         table: &Table,
@@ -114,7 +116,7 @@ impl Pinned<'_> {
         self.look_at_load(table);
     }
 
-    /// Counts an object as gone that nothing leads to any more, and whose entry had that mark.
+    /// Counts an unreachable object as gone; `mark` is the mark of its entry.
     pub(crate) fn bury(&self, table: &Table, location: Location, object: &Object<'_>, mark: Mark) {
         let bytes = object.log_bytes() as u32;
         if let Some(cache) = &table.cache
@@ -127,7 +129,7 @@ impl Pinned<'_> {
         table.count_expiring(self.core.index, object.expires(), false);
     }
 
-    /// Checks what can be checked before anything is done.
+    /// Checks everything that can be checked before the write begins.
     #[inline]
     pub(crate) fn admit(
         &self,
@@ -167,7 +169,7 @@ impl Pinned<'_> {
         staged.map_err(|_| self.no_room(table, object_bytes(key.len(), value.len(), expires_ms != NEVER_MS)))
     }
 
-    /// What a writer of so many bytes to `table` is told when no segment can be taken.
+    /// Returns the error for a writer of `bytes` to `table` that can take no segment.
     #[cold]
     pub(crate) fn no_room(&self, table: &Table, bytes: usize) -> WriteError {
         let error = self.no_memory(bytes);
@@ -179,7 +181,7 @@ impl Pinned<'_> {
         self.core.store.log.unstage(self.core.index, &mut self.core.head.borrow_mut(), staged);
     }
 
-    /// The object at `location`, with it, if its key is `key`.
+    /// Returns the object at `location`, with the location, if its key is `key`.
     #[inline]
     pub(crate) fn with_location<'p>(
         &'p self,
@@ -208,8 +210,8 @@ impl Pinned<'_> {
         Ok(self.publish_locked(table, hash, staged, bucket, found, version)?)
     }
 
-    /// Publishes a staged object in place of what was found, with that version; ends the lock. A new key of an ordered table
-    /// has entered its tree ([`Pinned::admit_to_index`]).
+    /// Publishes a staged object with that version in place of the found one, and unlocks. A new key of an ordered
+    /// table must have entered its tree ([`Pinned::admit_to_index`]).
     #[inline]
     pub(crate) fn publish_locked(
         &self,
@@ -246,7 +248,7 @@ impl Pinned<'_> {
         Ok(version)
     }
 
-    /// Counts an object that came in the place of another: in a table that evicts, a use of it.
+    /// Counts an object that replaced another; in a table that evicts, also as a use.
     #[inline]
     pub(crate) fn count_replaced(
         &self,
@@ -266,7 +268,7 @@ impl Pinned<'_> {
         }
     }
 
-    /// Notes when a published object expires. For who has no bucket.
+    /// Notes the expiry of a published object. The caller owns no bucket.
     #[inline]
     pub(crate) fn note_expiry(&self, table: &Table, staged: &Staged) {
         if staged.expires_ms != NEVER_MS && table.note_expiry(staged.expires_ms) {
@@ -275,13 +277,13 @@ impl Pinned<'_> {
     }
 }
 
-/// The version of what is written in the place of `before`.
+/// Returns the version of an object that replaces `before`.
 #[inline]
 pub(crate) fn next_version(table: &Table, before: Option<&Object<'_>>) -> u64 {
     before.map_or_else(|| table.version_of_new(), |object| table.version_behind(object.version()))
 }
 
-/// Refuses `bytes` in the place of `before` where the table may not take them.
+/// Refuses `bytes` in place of `before` if the quota does not allow them.
 #[inline]
 pub(crate) fn hold_against_quota(
     table: &Table,

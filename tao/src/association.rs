@@ -1,8 +1,8 @@
-//! Associations: the reads of the ATC'13 paper over lists, and the writes with their inverse.
+//! Associations: the list reads of the ATC'13 paper, and the writes with their inverse.
 //!
-//! A read of a short list is one get and one copy, without allocation: the entries lie in the head record
-//! exactly as the reply carries them. A read of a long list fetches the chunks that it needs with
-//! multi-gets. Writes go through [`crate::edit`], once per direction.
+//! A read of a short list is one get and one copy, without allocation: the entries lie in the head record exactly as
+//! the reply carries them. A read of a long list fetches the necessary chunks with multi-gets. Writes go through
+//! [`crate::edit`], once per direction.
 
 use crate::chunked::{Chunked, write_range, write_time_range};
 use crate::edit;
@@ -13,7 +13,7 @@ use crate::key::{self, AssocType, ListId, ObjectId};
 use crate::limits::{ASSOC_DATA_BYTES_MAX, ASSOC_LIMIT_MAX, CHUNKS_AT_ONCE};
 use sandstorm::{Db, Error, Record, Reply, Table};
 
-/// How many entries a list has.
+/// Returns the number of a list's entries.
 ///
 /// # Errors
 /// [`fault::DAMAGED`], and those of the store.
@@ -25,7 +25,7 @@ pub async fn count(db: &Db<'_>, table: Table, list: ListId) -> Result<u64, Error
     }
 }
 
-/// Writes at most `limit` entries from position `position` on, newest first.
+/// Writes at most `limit` entries from position `position`, newest first.
 ///
 /// # Errors
 /// [`fault::DAMAGED`], those of the reply and of the store.
@@ -99,8 +99,8 @@ pub async fn get(
     }
 }
 
-/// Adds an association, or replaces the one between these objects, and the inverse if the type has one;
-/// answers whether it is new.
+/// Adds an association, or replaces the one between these objects, and the inverse if the type has one; returns whether
+/// it is new.
 ///
 /// # Errors
 /// [`fault::DATA_TOO_LARGE`], [`fault::LIST_FULL`], [`fault::DAMAGED`], and those of the store.
@@ -117,7 +117,7 @@ pub async fn add(db: &Db<'_>, table: Table, list: ListId, entry: &Entry<'_>) -> 
     Ok(new)
 }
 
-/// Deletes an association, and the inverse if the type has one; answers whether there was one.
+/// Deletes an association, and the inverse if the type has one; returns whether it existed.
 ///
 /// # Errors
 /// [`fault::DAMAGED`], and those of the store.
@@ -130,8 +130,8 @@ pub async fn delete(db: &Db<'_>, table: Table, list: ListId, id2: ObjectId) -> R
     Ok(existed)
 }
 
-/// Declares an association type: every later write of it is made in `inverse` too, the other way round. A
-/// symmetric type (friends) is its own inverse. The inverse type gets the same declaration back.
+/// Declares an association type: every later write of it is also made in `inverse`, in the other direction. A symmetric
+/// type (friends) is its own inverse. The inverse type gets the reverse declaration.
 ///
 /// # Errors
 /// Those of the store.
@@ -141,7 +141,7 @@ pub async fn declare(db: &Db<'_>, table: Table, atype: AssocType, inverse: Assoc
     Ok(())
 }
 
-/// The declared inverse of a type.
+/// Returns the declared inverse of a type.
 ///
 /// # Errors
 /// [`fault::DAMAGED`], and those of the store.

@@ -1,7 +1,7 @@
 //! A whole list as records at once, for loading a graph with plain puts.
 //!
-//! The records are the ones that adding the entries one by one would lead to, except that long lists have
-//! full chunks. Nothing here reads the store: whoever uses it owns the list and writes all of its records.
+//! The records equal those from adding the entries one by one, except that long lists have full chunks. This code does
+//! not read the store: the caller owns the list and writes all of its records.
 
 use crate::edit::encode_edge;
 use crate::entry::{Entry, Rank, Run};
@@ -19,8 +19,8 @@ pub struct Put {
     pub value: Vec<u8>,
 }
 
-/// The records of a list. `entries` may come in any order; of several that lead to the same object the
-/// last one counts, as if they were added in turn. An empty list has no record.
+/// Returns the records of a list. `entries` may come in any order; of several that lead to the same object the last one
+/// counts, as if they were added in turn. An empty list has no record.
 pub fn list_records(list: ListId, entries: &[Entry<'_>]) -> Vec<Put> {
     let entries = in_list_order(entries);
     if entries.is_empty() {
@@ -59,7 +59,7 @@ fn in_list_order<'a>(entries: &[Entry<'a>]) -> Vec<Entry<'a>> {
     kept
 }
 
-/// Bytes and entries of the next chunk of a run.
+/// Returns the bytes and entries of the next chunk of a run.
 fn chunk_of(run: Run<'_>) -> (usize, usize) {
     let (mut rest, mut bytes, mut count) = (run, 0, 0);
     while count < CHUNK_ENTRIES_MAX

@@ -1,8 +1,8 @@
 //! The chunks of a long list while one call changes them.
 //!
-//! Like the leaves of a B-tree of height two: a chunk that has grown too large is split, one that has
-//! shrunk is merged with its neighbour. Splits follow the order of insertion: a list that grows at its
-//! newest or at its oldest end fills its chunks, one that grows in random order halves them.
+//! They resemble the leaves of a B-tree of height two: a chunk that has grown too large is split, one that has shrunk
+//! is merged with its neighbour. Splits follow the order of insertion: a list that grows at its newest or its oldest
+//! end fills its chunks, one that grows in random order halves them.
 
 use crate::entry::{Entry, Rank, Run, with_entry, without};
 use crate::fault;
@@ -12,7 +12,7 @@ use crate::limits::{CHUNK_BYTES_MAX, CHUNK_ENTRIES_MAX, CHUNK_ENTRIES_MERGE, CHU
 use alloc::vec::Vec;
 use sandstorm::{Db, Error, Table};
 
-/// An owned directory, and where its chunks are.
+/// An owned directory, with the location of its chunks.
 #[derive(Debug)]
 pub struct Chunks {
     table: Table,
@@ -22,7 +22,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Takes a directory for changing.
+    /// Opens a directory for changes.
     pub fn open(table: Table, list: ListId, directory: Directory<'_>) -> Chunks {
         let mut slots = Vec::with_capacity(directory.chunks() + 1);
         for index in 0..directory.chunks() {
@@ -31,22 +31,22 @@ impl Chunks {
         Chunks { table, list, slots, next_number: directory.next_number() }
     }
 
-    /// The head record.
+    /// Encodes the head record.
     pub fn encode(&self) -> Vec<u8> {
         encode_chunked(&self.slots, self.next_number)
     }
 
-    /// Whether no chunk is left.
+    /// Returns whether no chunk is left.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// The only chunk, when there is just one.
+    /// Returns the only chunk, if there is exactly one.
     pub fn only(&self) -> Option<Slot> {
         if self.slots.len() == 1 { self.slots.first().copied() } else { None }
     }
 
-    /// Puts an entry into the chunk where it belongs. No entry of the list leads to the same object.
+    /// Inserts an entry into its chunk. No entry of the list may lead to the same object.
     ///
     /// # Errors
     /// [`fault::LIST_FULL`], [`fault::DAMAGED`], and those of the store.
@@ -73,10 +73,10 @@ impl Chunks {
         self.write_new(db, index + 1, right).await
     }
 
-    /// Takes the entry of this rank out.
+    /// Removes the entry of this rank.
     ///
     /// # Errors
-    /// [`fault::DAMAGED`] when it is not there, and those of the store.
+    /// [`fault::DAMAGED`] when it does not exist, and those of the store.
     pub async fn remove(&mut self, db: &Db<'_>, rank: Rank) -> Result<(), Error> {
         let index = self.seek(rank);
         let run = Run::new(self.read(db, index).await?);
@@ -100,7 +100,7 @@ impl Chunks {
         self.write(db, index, &bytes, count).await
     }
 
-    /// The chunk in which an entry of this rank is, or would be.
+    /// Returns the chunk in which an entry of this rank is, or would be.
     fn seek(&self, rank: Rank) -> usize {
         self.slots.partition_point(|slot| slot.first >= rank).saturating_sub(1)
     }
@@ -130,7 +130,7 @@ impl Chunks {
         db.put(self.table, &key::chunk(self.list, number), bytes).await
     }
 
-    /// Writes chunk `left` and the one behind it as one.
+    /// Writes chunk `left` and the next one as one.
     async fn merge(&mut self, db: &Db<'_>, left: usize, bytes: Vec<u8>) -> Result<(), Error> {
         let count = (self.slots[left].count + self.slots[left + 1].count - 1) as usize;
         self.drop_chunk(db, left + 1).await?;
@@ -143,8 +143,8 @@ impl Chunks {
     }
 }
 
-/// Where to split a chunk that has become too large: in half by entries, or by bytes when it is these that
-/// are too many.
+/// Returns where to split a chunk that has become too large: in half by entries, or by bytes if the bytes exceed their
+/// limit.
 fn cut_of(run: Run<'_>, count: usize) -> usize {
     if run.bytes().len() <= CHUNK_BYTES_MAX {
         return run.bytes_of(count / 2);

@@ -1,8 +1,7 @@
-//! Reading a long list: its chunks, fetched some at a time, each time with one multi-get.
+//! Reads of a long list: its chunks, fetched in groups with one multi-get each.
 //!
-//! How many are fetched follows from the counts in the directory, so that a read of a hundred entries
-//! fetches one or two chunks, and one of thousands overlaps its memory accesses (or, at a client, its round
-//! trips).
+//! The counts in the directory determine the size of a group. So a read of a hundred entries fetches one or two chunks,
+//! and one of thousands overlaps its memory accesses (or, at a client, its round trips).
 
 use crate::entry::{Rank, Run, Span};
 use crate::head::Directory;
@@ -13,11 +12,11 @@ use sandstorm::{Db, Error, Record, Reply, Table};
 /// A long list, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunked<'a> {
-    /// Where it lies.
+    /// The table of the list.
     pub table: Table,
-    /// Which.
+    /// The list.
     pub list: ListId,
-    /// Its directory.
+    /// The directory of the list.
     pub directory: Directory<'a>,
 }
 
@@ -25,19 +24,18 @@ pub struct Chunked<'a> {
 #[derive(Debug)]
 pub struct Fetched<'a> {
     records: [Option<Record<'a>>; CHUNKS_AT_ONCE],
-    /// How many chunks were asked for.
+    /// The number of requested chunks.
     pub count: usize,
 }
 
 impl<'a> Fetched<'a> {
-    /// The entries of the chunk at `index` of those fetched.
+    /// Returns the entries of the fetched chunk at `index`.
     pub fn run(&self, index: usize) -> Run<'a> {
         Run::new(self.records[index].map_or(&[], |record| record.value))
     }
 }
 
-/// Fetches the chunks from `first` on with one multi-get: as many as hold `entries` entries, at most
-/// [`CHUNKS_AT_ONCE`].
+/// Fetches chunks from `first` with one multi-get: as many as hold `entries` entries, at most [`CHUNKS_AT_ONCE`].
 ///
 /// # Errors
 /// Those of the store.
@@ -61,7 +59,7 @@ pub async fn fetch<'a>(
     Ok(Fetched { records, count })
 }
 
-/// Writes at most `limit` entries from chunk `first` on, after skipping `skip` of its entries.
+/// Writes at most `limit` entries from chunk `first`, without the first `skip` of its entries.
 ///
 /// # Errors
 /// Those of the reply and of the store.

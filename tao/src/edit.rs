@@ -1,8 +1,8 @@
-//! Writing a list: add, replace and delete one entry, and change between the two forms of a list.
+//! The writes of a list: add, replace and delete one entry, and change between the two forms of a list.
 //!
-//! A short list is rewritten in its head record. A long one rewrites one chunk and its directory, and
-//! keeps a record per edge, so that an existing edge is found without a walk. All writes of one call
-//! belong to one invocation and are applied together, or not at all.
+//! A write to a short list rewrites its head record. A write to a long one rewrites one chunk and its directory, and
+//! keeps one record per edge, so that an existing edge is found without a walk. All writes of one call belong to one
+//! invocation and are applied together, or not at all.
 
 use crate::chunk::Chunks;
 use crate::entry::{Entry, Rank, Run, with_entry, without};
@@ -13,7 +13,7 @@ use crate::limits::{INLINE_BYTES_AGAIN, INLINE_BYTES_MAX, INLINE_ENTRIES_AGAIN, 
 use alloc::vec::Vec;
 use sandstorm::{Db, Error, Table};
 
-/// Adds an entry, or replaces the one that leads to the same object; answers whether it is new.
+/// Adds an entry, or replaces the one that leads to the same object; returns whether it is new.
 ///
 /// # Errors
 /// [`fault::LIST_FULL`], [`fault::DAMAGED`], and those of the store.
@@ -31,7 +31,7 @@ pub async fn add(db: &Db<'_>, table: Table, list: ListId, entry: &Entry<'_>) -> 
     }
 }
 
-/// Deletes the entry that leads to `id2`; answers whether there was one.
+/// Deletes the entry that leads to `id2`; returns whether it existed.
 ///
 /// # Errors
 /// [`fault::DAMAGED`], and those of the store.
@@ -113,7 +113,7 @@ async fn delete_chunked(
     Ok(true)
 }
 
-/// A short list has become a long one: its entries become the first chunk.
+/// Converts a short list to a long one: its entries become the first chunk.
 async fn move_into_chunk(
     db: &Db<'_>,
     table: Table,
@@ -132,7 +132,7 @@ async fn move_into_chunk(
     Ok(())
 }
 
-/// A long list has become a short one: its only chunk moves into the head, if its bytes fit.
+/// Converts a long list to a short one: its only chunk moves into the head, if its bytes fit.
 async fn move_into_head(db: &Db<'_>, table: Table, list: ListId, slot: &Slot) -> Result<bool, Error> {
     let chunk_key = key::chunk(list, slot.number);
     let Some(bytes) = db.get(table, &chunk_key).await? else { return Err(fault::DAMAGED) };
@@ -154,7 +154,7 @@ async fn edge_time(db: &Db<'_>, table: Table, list: ListId, id2: ObjectId) -> Re
     Ok(Some(u64::from_le_bytes(*time)))
 }
 
-/// The record of one edge of a long list: time u64, data.
+/// Encodes the record of one edge of a long list: time u64, data.
 pub fn encode_edge(entry: &Entry<'_>) -> Vec<u8> {
     let mut record = Vec::with_capacity(8 + entry.data.len());
     record.extend_from_slice(&entry.time.to_le_bytes());

@@ -1,11 +1,10 @@
-//! A run: the associations of a list, or of a part of it, one behind the other, newest first.
+//! A run: associations of a list, or of a part of it, in sequence, newest first.
 //!
 //! ```text
 //! entry = time u64 | id2 u64 | data bytes u16 | data
 //! ```
-//! The same bytes lie in head records, in chunks and in replies, so a read answers by copying a part of
-//! a record. Order: time descending, then id descending. A run that somebody damaged ends at the damage;
-//! nothing here panics on it.
+//! The same bytes lie in head records, in chunks and in replies, so a read replies with a copy of a part of a record.
+//! Order: time descending, then id descending. A damaged run ends at the damage; nothing here panics on it.
 
 use crate::key::ObjectId;
 use alloc::vec::Vec;
@@ -16,20 +15,20 @@ pub const ENTRY_BYTES: usize = 18;
 /// One association as its list holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// When, in whatever unit the application counts.
+    /// The time, in a unit of the application's choice.
     pub time: u64,
-    /// Where it leads.
+    /// The other end of the association.
     pub id2: ObjectId,
     /// The application's bytes.
     pub data: &'a [u8],
 }
 
-/// The place of an entry in its list: a larger rank comes first.
+/// The position of an entry in its list: a larger rank comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// Time of the association.
     pub time: u64,
-    /// Where it leads; settles equal times.
+    /// The other end; orders entries of equal time.
     pub id2: ObjectId,
 }
 
@@ -46,7 +45,7 @@ impl Span {
     /// All times.
     pub const ALL: Span = Span { high: u64::MAX, low: 0 };
 
-    /// Whether a time lies in it.
+    /// Returns whether a time lies in it.
     #[inline]
     pub fn contains(&self, time: u64) -> bool {
         self.low <= time && time <= self.high
@@ -59,7 +58,7 @@ pub struct Run<'a> {
     bytes: &'a [u8],
 }
 
-/// Where an entry lies in a run.
+/// The location of an entry in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Offset of its first byte.
@@ -71,13 +70,13 @@ pub struct Place {
 }
 
 impl<'a> Entry<'a> {
-    /// Its place in the order of a list.
+    /// Returns its position in the order of a list.
     #[inline]
     pub fn rank(&self) -> Rank {
         Rank { time: self.time, id2: self.id2 }
     }
 
-    /// Length of its encoding.
+    /// Returns the length of its encoding.
     #[inline]
     pub fn encoded_bytes(&self) -> usize {
         ENTRY_BYTES + self.data.len()
@@ -94,25 +93,25 @@ impl<'a> Entry<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run over encoded entries.
+    /// Creates a run over encoded entries.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Run<'a> {
         Run { bytes }
     }
 
-    /// The encoded entries that are left.
+    /// Returns the encoded entries that are left.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Whether no entry is left.
+    /// Returns whether no entry is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes.len() < ENTRY_BYTES
     }
 
-    /// The first entry, without taking it.
+    /// Returns the first entry, without removing it.
     #[inline]
     pub fn first(&self) -> Option<Entry<'a>> {
         let (time, rest) = self.bytes.split_first_chunk::<8>()?;
@@ -122,7 +121,7 @@ impl<'a> Run<'a> {
         Some(Entry { time: u64::from_le_bytes(*time), id2: ObjectId(u64::from_le_bytes(*id2)), data })
     }
 
-    /// Takes the first entry.
+    /// Removes and returns the first entry.
     #[inline]
     pub fn take_first(&mut self) -> Option<Entry<'a>> {
         let entry = self.first()?;
@@ -130,7 +129,7 @@ impl<'a> Run<'a> {
         Some(entry)
     }
 
-    /// Bytes of the first `count` entries, or of all when there are fewer.
+    /// Returns the bytes of the first `count` entries, or of all if there are fewer.
     #[inline]
     pub fn bytes_of(&self, count: usize) -> usize {
         let mut offset = 0;
@@ -145,7 +144,7 @@ impl<'a> Run<'a> {
         offset
     }
 
-    /// At most `limit` entries from position `position` on.
+    /// Returns at most `limit` entries from position `position`.
     #[inline]
     pub fn range(&self, position: usize, limit: usize) -> Run<'a> {
         let start = self.bytes_of(position);
@@ -154,7 +153,7 @@ impl<'a> Run<'a> {
         Run::new(&rest.bytes[..end])
     }
 
-    /// At most `limit` entries whose time lies in `span`; and how many these are.
+    /// Returns at most `limit` entries whose time lies in `span`, and their number.
     pub fn time_range(&self, span: Span, limit: usize) -> (Run<'a>, usize) {
         let mut rest = *self;
         while rest.first().is_some_and(|entry| entry.time > span.high) {
@@ -169,7 +168,7 @@ impl<'a> Run<'a> {
         (Run::new(&start[..start.len() - rest.bytes.len()]), count)
     }
 
-    /// How many entries it has. Cost: a walk over all.
+    /// Returns the number of entries. Cost: a walk over all.
     pub fn count(&self) -> usize {
         let (mut rest, mut count) = (*self, 0);
         while rest.take_first().is_some() {
@@ -178,7 +177,7 @@ impl<'a> Run<'a> {
         count
     }
 
-    /// The entry that leads to `id2`. Cost: a walk.
+    /// Returns the entry that leads to `id2`. Cost: a walk.
     #[inline]
     pub fn find(&self, id2: ObjectId) -> Option<Place> {
         let mut rest = *self;
@@ -191,7 +190,7 @@ impl<'a> Run<'a> {
         None
     }
 
-    /// Where an entry of this rank goes: the offset of the first entry that comes after it.
+    /// Returns the insertion offset for this rank: that of the first entry that comes after it.
     pub fn offset_of(&self, rank: Rank) -> usize {
         let mut rest = *self;
         while rest.first().is_some_and(|entry| entry.rank() > rank) {
@@ -201,7 +200,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The run with one more entry, and the offset at which it went in.
+/// Returns the run with one more entry, and the entry's offset.
 pub fn with_entry(run: Run<'_>, entry: &Entry<'_>) -> (Vec<u8>, usize) {
     let offset = run.offset_of(entry.rank());
     let mut out = Vec::with_capacity(run.bytes.len() + entry.encoded_bytes());
@@ -211,7 +210,7 @@ pub fn with_entry(run: Run<'_>, entry: &Entry<'_>) -> (Vec<u8>, usize) {
     (out, offset)
 }
 
-/// The run without the entry at `place`.
+/// Returns the run without the entry at `place`.
 pub fn without(run: Run<'_>, place: &Place) -> Vec<u8> {
     let mut out = Vec::with_capacity(run.bytes.len() - place.bytes);
     out.extend_from_slice(&run.bytes[..place.offset]);

@@ -1,24 +1,24 @@
-//! What the graph layer refuses: application codes of [`sandstorm::Error::Application`].
+//! The refusals of the graph layer: application codes of [`sandstorm::Error::Application`].
 //!
-//! A caller sees the number; [`describe`] says what it means. Everything else that can go wrong (the
-//! store is full, the arguments are malformed) is an error of the SDK and keeps its own code.
+//! A caller sees the number; [`describe`] explains it. All other failures (a full store, malformed arguments) are
+//! errors of the SDK and keep their own codes.
 
 use sandstorm::Error;
 
 /// `obj_add` named an id that is in use.
 pub const OBJECT_EXISTS: Error = Error::Application(1);
-/// Data is beyond the limit of an association or an object.
+/// Data exceeds the limit of an association or an object.
 pub const DATA_TOO_LARGE: Error = Error::Application(2);
-/// The list has as many chunks as its directory may hold.
+/// The list has the maximum number of chunks of a directory.
 pub const LIST_FULL: Error = Error::Application(3);
-/// A record in the graph's table is not what this layer writes.
+/// A record in the graph's table was not written by this layer.
 pub const DAMAGED: Error = Error::Application(4);
-/// A call asks for more ids or entries than one call may.
+/// A call requests more ids or entries than allowed.
 pub const TOO_MANY: Error = Error::Application(5);
-/// An id in the range that `obj_add` hands out itself.
+/// An id in the range that `obj_add` assigns itself.
 pub const ID_RESERVED: Error = Error::Application(6);
 
-/// What an application code of this layer means, for people.
+/// Explains an application code of this layer.
 pub fn describe(code: u32) -> Option<&'static str> {
     Some(match code {
         1 => "an object with this id exists; use obj_update to change it",

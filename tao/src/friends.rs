@@ -1,8 +1,8 @@
 //! Questions over many nodes: the ends of a list, and the ends of their lists, with their objects.
 //!
-//! Nothing here knows people: "friends" are the ends of whatever list is asked for, and friends of friends
-//! follow the same type twice. Work is bounded by [`FRIENDS_MAX`] lists and [`EDGES_VISITED_MAX`] edges;
-//! after a few thousand edges, the invocation yields.
+//! The code is not specific to people: "friends" are the ends of the requested list, and friends of friends follow the
+//! same type twice. Work is bounded by [`FRIENDS_MAX`] lists and [`EDGES_VISITED_MAX`] edges; after a few thousand
+//! edges, the invocation yields.
 
 use crate::chunked::{Chunked, fetch};
 use crate::entry::Run;
@@ -14,12 +14,12 @@ use crate::tally::Tally;
 use alloc::vec::Vec;
 use sandstorm::{Db, Error, Reply, Table};
 
-/// Chunks that are gathered from several lists before they are fetched.
+/// Chunks gathered from several lists before they are fetched.
 const CHUNKS_GATHERED: usize = 64;
-/// Edges of short lists that are visited before others may run.
+/// Edges of short lists visited before a yield.
 const EDGES_AT_ONCE: u32 = 4_096;
 
-/// Writes the newest `limit` ends of a list, and their objects if asked for.
+/// Writes the newest `limit` ends of a list, and their objects on request.
 ///
 /// # Errors
 /// [`crate::fault::DAMAGED`], those of the reply and of the store.
@@ -38,9 +38,9 @@ pub async fn friends(
     if objects { write_objects(db, table, &ids, reply).await } else { Ok(()) }
 }
 
-/// Writes which objects the friends of a list lead to, those on most paths first: `limit` of them, after
-/// visiting at most `visits` edges (0: [`EDGES_VISITED_MAX`]). The asker and its friends are left out. A walk
-/// that met more objects than a tally holds stops there and says that it is not complete.
+/// Writes the objects that a list's friends lead to, those on most paths first: `limit` of them, after visiting at most
+/// `visits` edges (0: [`EDGES_VISITED_MAX`]). Excludes the asking object and its friends. A walk that finds more
+/// objects than a tally holds stops there and reports that it is not complete.
 ///
 /// # Errors
 /// [`crate::fault::DAMAGED`], those of the reply and of the store.
@@ -81,7 +81,7 @@ pub async fn friends_of_friends(
     write_objects(db, table, &ids, reply).await
 }
 
-/// What a walk over edges has found so far.
+/// The state of a walk over edges.
 struct Visit {
     tally: Tally,
     left: u32,
@@ -105,7 +105,7 @@ impl Visit {
     }
 }
 
-/// The head records of the lists of some objects.
+/// Returns the head records of some objects' lists.
 async fn heads<'a>(
     db: &Db<'a>,
     table: Table,
@@ -128,8 +128,8 @@ async fn heads<'a>(
     Ok(heads)
 }
 
-/// Visits the lists of some objects, whose heads are given. Chunks of long lists are gathered and fetched
-/// many at a time, whichever list they belong to.
+/// Visits the lists of some objects, whose heads are given. Gathers chunks of long lists across lists and fetches many
+/// at a time.
 async fn visit_lists(
     db: &Db<'_>,
     table: Table,
@@ -168,7 +168,7 @@ async fn visit_lists(
     visit_chunks(db, table, &gathered[..count], visit).await
 }
 
-/// Visits some chunks, then lets others run.
+/// Visits some chunks, then yields.
 async fn visit_chunks(
     db: &Db<'_>,
     table: Table,
@@ -191,7 +191,7 @@ async fn visit_chunks(
     Ok(())
 }
 
-/// The newest `limit` ends of a list.
+/// Returns the newest `limit` ends of a list.
 async fn ends(db: &Db<'_>, table: Table, list: ListId, limit: usize) -> Result<Vec<u64>, Error> {
     let mut ids = Vec::new();
     let Some(record) = db.get(table, &key::head(list)).await? else { return Ok(ids) };
@@ -224,7 +224,7 @@ fn append_ends(mut run: Run<'_>, limit: usize, ids: &mut Vec<u64>) {
     }
 }
 
-/// Writes the records of objects, each behind its length.
+/// Writes the records of objects, each after its length.
 async fn write_objects(db: &Db<'_>, table: Table, ids: &[u64], reply: &mut Reply<'_>) -> Result<(), Error> {
     for some in ids.chunks(HEADS_AT_ONCE) {
         let mut records = [None; HEADS_AT_ONCE];

@@ -1,7 +1,7 @@
-//! The functions of the graph: arguments in, reply out, as [`crate::message`] lays them out.
+//! The functions of the graph: arguments in, reply out, in the layouts of [`crate::message`].
 //!
-//! They are what the extension exposes, what unit tests call, and what a client runs itself over plain
-//! gets: one body each, whichever host stands behind [`Db`].
+//! The extension exposes them, unit tests call them, and a client runs them itself over plain gets: one body each, for
+//! any host behind [`Db`].
 
 use crate::association;
 use crate::entry::{Entry, Span};
@@ -12,7 +12,7 @@ use crate::limits::ASSOC_IDS_MAX;
 use crate::object::{self, Object, ObjectType};
 use sandstorm::{Args, Db, Error, Reader, Reply};
 
-/// Replies with the record of an object, or with nothing when there is none.
+/// Replies with the record of an object, or with nothing if it does not exist.
 #[inline]
 pub async fn obj_get(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     object_of(&args)?;
@@ -28,13 +28,13 @@ pub async fn obj_add(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     reply.u64(id.0)
 }
 
-/// Replaces an object and replies whether there was one.
+/// Replaces an object and replies whether it existed.
 pub async fn obj_update(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let found = object::update(db, args.table(), object_of(&args)?, &object_in(&args)?).await?;
     reply.u8(u8::from(found))
 }
 
-/// Deletes an object and replies whether there was one.
+/// Deletes an object and replies whether it existed.
 pub async fn obj_delete(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let found = object::delete(db, args.table(), object_of(&args)?).await?;
     reply.u8(u8::from(found))
@@ -66,7 +66,7 @@ pub async fn assoc_range(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> 
     association::range(db, args.table(), list, (position, limit), reply).await
 }
 
-/// Replies with the newest associations of a span of time.
+/// Replies with the newest associations in a span of time.
 #[inline]
 pub async fn assoc_time_range(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let list = list_of(&args)?;
@@ -76,7 +76,7 @@ pub async fn assoc_time_range(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>
     association::time_range(db, args.table(), list, (span, limit), reply).await
 }
 
-/// Replies with how many associations a list has.
+/// Replies with the number of a list's associations.
 #[inline]
 pub async fn assoc_count(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let count = association::count(db, args.table(), list_of(&args)?).await?;
@@ -94,7 +94,7 @@ pub async fn assoc_add(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Re
     reply.u8(u8::from(new))
 }
 
-/// Deletes an association, and its inverse; replies whether there was one.
+/// Deletes an association, and its inverse; replies whether it existed.
 pub async fn assoc_delete(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let list = list_of(&args)?;
     let id2 = ObjectId(args.reader().u64()?);
@@ -109,7 +109,7 @@ pub async fn assoc_declare(db: &Db<'_>, args: Args<'_>, _reply: &mut Reply<'_>) 
     association::declare(db, args.table(), atype, inverse).await
 }
 
-/// Replies with the newest ends of a list, and with their objects if asked for.
+/// Replies with the newest ends of a list, and with their objects on request.
 pub async fn friends(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let list = list_of(&args)?;
     let mut reader = args.reader();
@@ -118,7 +118,7 @@ pub async fn friends(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Resu
     question::friends(db, args.table(), list, (limit, objects), reply).await
 }
 
-/// Replies with the friends of friends that most paths lead to, and with their objects if asked for.
+/// Replies with the friends of friends on most paths, and with their objects on request.
 pub async fn friends_of_friends(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     let list = list_of(&args)?;
     let mut reader = args.reader();
@@ -127,10 +127,10 @@ pub async fn friends_of_friends(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'
     question::friends_of_friends(db, args.table(), list, (limit, visits, objects), reply).await
 }
 
-/// Runs the function of a name, for hosts that are not the server: a client, a test.
+/// Runs the function with this name, for hosts other than the server: a client, a test.
 ///
 /// # Errors
-/// [`Error::NotFound`] for an unknown name, else those of the function.
+/// [`Error::NotFound`] for an unknown name, otherwise those of the function.
 pub async fn by_name(name: &str, db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     match name {
         "obj_get" => obj_get(db, args, reply).await,
@@ -160,7 +160,7 @@ fn object_of(args: &Args<'_>) -> Result<ObjectId, Error> {
     key::parse_object(args.key()).ok_or(Error::BadArguments)
 }
 
-/// The object that the arguments carry.
+/// Returns the object in the arguments.
 fn object_in<'a>(args: &Args<'a>) -> Result<Object<'a>, Error> {
     let mut reader = args.reader();
     let otype = ObjectType(reader.u32()?);

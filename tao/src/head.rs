@@ -30,7 +30,7 @@ const CHUNKED: u8 = 1;
 pub enum Head<'a> {
     /// The list itself.
     Inline {
-        /// How many entries.
+        /// The number of entries.
         count: u32,
         /// The entries.
         run: Run<'a>,
@@ -39,7 +39,7 @@ pub enum Head<'a> {
     Chunked(Directory<'a>),
 }
 
-/// Where the chunks of a list are.
+/// The location of a list's chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directory<'a> {
     count: u32,
@@ -47,14 +47,14 @@ pub struct Directory<'a> {
     slots: &'a [u8],
 }
 
-/// One chunk as its directory knows it.
+/// One chunk as its directory describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Rank of its first entry.
+    /// The rank of its first entry.
     pub first: Rank,
     /// Its number, part of its key.
     pub number: u32,
-    /// How many entries it has.
+    /// The number of its entries.
     pub count: u32,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Head<'a> {
     /// Parses a head record.
     ///
     /// # Errors
-    /// [`fault::DAMAGED`] when the record is no head.
+    /// [`fault::DAMAGED`] when the record is not a head.
     #[inline]
     pub fn parse(record: &'a [u8]) -> Result<Head<'a>, Error> {
         let Some((head, rest)) = record.split_first_chunk::<HEAD_BYTES>() else { return Err(fault::DAMAGED) };
@@ -74,7 +74,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Entries of the whole list.
+    /// Returns the number of entries in the whole list.
     #[inline]
     pub fn count(&self) -> u32 {
         match self {
@@ -94,22 +94,22 @@ impl<'a> Directory<'a> {
         Ok(Directory { count, next_number, slots })
     }
 
-    /// Entries of the whole list.
+    /// Returns the number of entries in the whole list.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The number that the next new chunk gets.
+    /// Returns the number of the next new chunk.
     pub fn next_number(&self) -> u32 {
         self.next_number
     }
 
-    /// How many chunks there are.
+    /// Returns the number of chunks.
     pub fn chunks(&self) -> usize {
         self.slots.len() / SLOT_BYTES
     }
 
-    /// The slot of chunk `index`, counted from the newest; the last one beyond the end.
+    /// Returns the slot of chunk `index`, counted from the newest; the last one beyond the end.
     pub fn slot(&self, index: usize) -> Slot {
         let start = index.min(self.chunks() - 1) * SLOT_BYTES;
         let word = |offset: usize| {
@@ -125,8 +125,8 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// The chunk that holds position `position`, and the position within it; the number of chunks when the
-    /// list is shorter.
+    /// Returns the chunk that holds position `position`, and the position within it; the number of chunks if the list
+    /// is shorter.
     pub fn seek_position(&self, position: usize) -> (usize, usize) {
         let mut left = position;
         for index in 0..self.chunks() {
@@ -139,7 +139,7 @@ impl<'a> Directory<'a> {
         (self.chunks(), 0)
     }
 
-    /// The chunk in which an entry of this rank is, or would be: the last that starts at or before it.
+    /// Returns the chunk in which an entry of this rank is, or would be: the last that starts at or before it.
     pub fn seek_rank(&self, rank: Rank) -> usize {
         let (mut low, mut high) = (0, self.chunks());
         while low < high {
@@ -154,7 +154,7 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// The head record of a short list.
+/// Encodes the head record of a short list.
 pub fn encode_inline(count: usize, run: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEAD_BYTES + run.len());
     out.extend_from_slice(&[INLINE, 0, 0, 0]);
@@ -163,7 +163,7 @@ pub fn encode_inline(count: usize, run: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The head record of a long list.
+/// Encodes the head record of a long list.
 pub fn encode_chunked(slots: &[Slot], next_number: u32) -> Vec<u8> {
     let count = slots.iter().fold(0, |sum: u32, slot| sum.saturating_add(slot.count));
     let mut out = Vec::with_capacity(DIRECTORY_BYTES + slots.len() * SLOT_BYTES);

@@ -9,25 +9,25 @@
 //! | `t` | type u32 | an association type: its inverse type u32 |
 //! | `n` | nothing | how many ids were handed out, i64 |
 
-/// Identity of an object.
+/// The identity of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
 impl ObjectId {
-    /// Names no object: asks `obj_add` for a new id.
+    /// No object: asks `obj_add` for a new id.
     pub const NEW: ObjectId = ObjectId(u64::MAX);
 }
 
-/// Kind of an association; what the numbers mean is up to the application.
+/// The kind of an association; the application defines the numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AssocType(pub u32);
 
 /// A list: all associations of one type that leave one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListId {
-    /// Where the associations start.
+    /// The object that the associations leave.
     pub id1: ObjectId,
-    /// Their type.
+    /// The type of the associations.
     pub atype: AssocType,
 }
 
@@ -44,7 +44,7 @@ pub const TYPE_KEY_BYTES: usize = 5;
 /// Key of the counter of ids.
 pub const COUNTER_KEY: [u8; 1] = *b"n";
 
-/// Key of an object.
+/// Returns the key of an object.
 #[inline]
 pub fn object(id: ObjectId) -> [u8; OBJECT_KEY_BYTES] {
     let mut key = [b'o'; OBJECT_KEY_BYTES];
@@ -52,7 +52,7 @@ pub fn object(id: ObjectId) -> [u8; OBJECT_KEY_BYTES] {
     key
 }
 
-/// Key of the head of a list.
+/// Returns the key of the head of a list.
 #[inline]
 pub fn head(list: ListId) -> [u8; HEAD_KEY_BYTES] {
     let mut key = [b'l'; HEAD_KEY_BYTES];
@@ -61,7 +61,7 @@ pub fn head(list: ListId) -> [u8; HEAD_KEY_BYTES] {
     key
 }
 
-/// Key of a chunk of a list.
+/// Returns the key of a chunk of a list.
 #[inline]
 pub fn chunk(list: ListId, number: u32) -> [u8; CHUNK_KEY_BYTES] {
     let mut key = [b'c'; CHUNK_KEY_BYTES];
@@ -71,7 +71,7 @@ pub fn chunk(list: ListId, number: u32) -> [u8; CHUNK_KEY_BYTES] {
     key
 }
 
-/// Key of one edge of a long list.
+/// Returns the key of one edge of a long list.
 #[inline]
 pub fn edge(list: ListId, id2: ObjectId) -> [u8; EDGE_KEY_BYTES] {
     let mut key = [b'e'; EDGE_KEY_BYTES];
@@ -81,7 +81,7 @@ pub fn edge(list: ListId, id2: ObjectId) -> [u8; EDGE_KEY_BYTES] {
     key
 }
 
-/// Key of an association type.
+/// Returns the key of an association type.
 #[inline]
 pub fn assoc_type(atype: AssocType) -> [u8; TYPE_KEY_BYTES] {
     let mut key = [b't'; TYPE_KEY_BYTES];
@@ -89,7 +89,7 @@ pub fn assoc_type(atype: AssocType) -> [u8; TYPE_KEY_BYTES] {
     key
 }
 
-/// The list that a head key names.
+/// Returns the list named by a head key.
 #[inline]
 pub fn parse_head(key: &[u8]) -> Option<ListId> {
     let (id1, rest) = key.strip_prefix(b"l")?.split_first_chunk::<8>()?;
@@ -97,14 +97,14 @@ pub fn parse_head(key: &[u8]) -> Option<ListId> {
     Some(ListId { id1: ObjectId(u64::from_le_bytes(*id1)), atype: AssocType(u32::from_le_bytes(atype)) })
 }
 
-/// The object that an object key names.
+/// Returns the object named by an object key.
 #[inline]
 pub fn parse_object(key: &[u8]) -> Option<ObjectId> {
     let id: [u8; 8] = key.strip_prefix(b"o")?.try_into().ok()?;
     Some(ObjectId(u64::from_le_bytes(id)))
 }
 
-/// The association type that a type key names.
+/// Returns the association type named by a type key.
 #[inline]
 pub fn parse_assoc_type(key: &[u8]) -> Option<AssocType> {
     let atype: [u8; 4] = key.strip_prefix(b"t")?.try_into().ok()?;

@@ -3,8 +3,8 @@
 //! ```text
 //! object = otype u32 | data
 //! ```
-//! Associations of a deleted object stay, as in the ATC'13 paper (section 3.1): whoever deletes an object
-//! deletes what leads to it first, or lives with ends that are gone.
+//! Associations of a deleted object stay, as in the ATC'13 paper (section 3.1): before an application deletes an
+//! object, it deletes the associations to it or accepts ends that no longer exist.
 
 use crate::fault;
 use crate::key::{self, ObjectId};
@@ -12,10 +12,10 @@ use crate::limits::OBJECT_DATA_BYTES_MAX;
 use alloc::vec::Vec;
 use sandstorm::{Db, Error, Table};
 
-/// Ids from here on are handed out by [`add`]; an application names its own below.
+/// The first id assigned by [`add`]; an application chooses its own ids below.
 pub const ID_ASSIGNED_FIRST: u64 = 1 << 63;
 
-/// Kind of an object; what the numbers mean is up to the application.
+/// The kind of an object; the application defines the numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectType(pub u32);
 
@@ -29,14 +29,14 @@ pub struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Parses the record of an object; `None` when it is none.
+    /// Parses the record of an object; `None` if it is invalid.
     #[inline]
     pub fn parse(record: &'a [u8]) -> Option<Object<'a>> {
         let (otype, data) = record.split_first_chunk::<4>()?;
         Some(Object { otype: ObjectType(u32::from_le_bytes(*otype)), data })
     }
 
-    /// The record.
+    /// Encodes the record.
     pub fn encode(&self) -> Vec<u8> {
         let mut record = Vec::with_capacity(4 + self.data.len());
         record.extend_from_slice(&self.otype.0.to_le_bytes());
@@ -66,7 +66,7 @@ pub async fn add(db: &Db<'_>, table: Table, id: ObjectId, object: &Object<'_>) -
     Ok(id)
 }
 
-/// Replaces the kind and the data of an object; answers whether there was one.
+/// Replaces the kind and the data of an object; returns whether it existed.
 ///
 /// # Errors
 /// [`fault::DATA_TOO_LARGE`], and those of the store.
@@ -80,7 +80,7 @@ pub async fn update(db: &Db<'_>, table: Table, id: ObjectId, object: &Object<'_>
     Ok(true)
 }
 
-/// Deletes an object; answers whether there was one.
+/// Deletes an object; returns whether it existed.
 ///
 /// # Errors
 /// Those of the store.

@@ -1,8 +1,8 @@
-//! Counts how often each id is met: a hash table with open addressing, for many ids and little time.
+//! Counts occurrences of ids in a hash table with open addressing, for many ids in little time.
 //!
-//! One allocation, sized for what is to come; an id costs a multiplication and, mostly, one cache line. Ids
-//! that are left out keep their slot, so that meeting one again costs the same. A tally that is full says so
-//! and counts on what it has: the memory of an invocation is bounded, and so is this.
+//! One allocation of the expected size; an id costs a multiplication and usually one cache line. An excluded id keeps
+//! its slot, so that another occurrence costs the same. A full tally reports that and counts only the ids that it has,
+//! because the memory of an invocation is bounded.
 
 use crate::limits::TALLY_SLOTS_MAX;
 use alloc::vec;
@@ -13,7 +13,7 @@ const LEFT_OUT: u32 = u32::MAX;
 /// Slots of the smallest tally.
 const SLOTS_MIN: usize = 64;
 
-/// How often each id was met.
+/// The number of occurrences of each id.
 #[derive(Debug)]
 pub struct Tally {
     /// A power of two of slots: id and count, count 0 for an empty slot.
@@ -23,19 +23,19 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// An empty tally with room for so many ids, those left out included, or for as many as
+    /// Creates an empty tally with room for `ids` ids, including excluded ones, but at most as many as
     /// [`TALLY_SLOTS_MAX`] allows.
     pub fn new(ids: usize) -> Tally {
         let slots = (ids + ids / 2).next_power_of_two().clamp(SLOTS_MIN, TALLY_SLOTS_MAX);
         Tally { slots: vec![(0, 0); slots], used: 0, counted: 0 }
     }
 
-    /// How many different ids were met, those left out not counted.
+    /// Returns the number of different ids, without excluded ones.
     pub fn distinct(&self) -> usize {
         self.counted
     }
 
-    /// Leaves an id out from now on; false when there is no room for it.
+    /// Excludes an id from now on; returns false if there is no room for it.
     pub fn leave_out(&mut self, id: u64) -> bool {
         let index = self.slot_of(id);
         match self.slots[index].1 {
@@ -52,7 +52,7 @@ impl Tally {
         true
     }
 
-    /// Counts an id once more; false when it is new and there is no room for it.
+    /// Counts an id; returns false if it is new and there is no room for it.
     #[inline]
     pub fn meet(&mut self, id: u64) -> bool {
         let index = self.slot_of(id);
@@ -71,7 +71,7 @@ impl Tally {
         true
     }
 
-    /// The `limit` ids met most often, those met equally often by id. Works in place.
+    /// Returns the `limit` most frequent ids, ties ordered by id. Works in place.
     pub fn into_ranked(self, limit: usize) -> Vec<(u64, u32)> {
         let order = |left: &(u64, u32), right: &(u64, u32)| right.1.cmp(&left.1).then(left.0.cmp(&right.0));
         let mut ranked = self.slots;
@@ -84,7 +84,7 @@ impl Tally {
         ranked
     }
 
-    /// The slot of an id, or the empty one where it goes.
+    /// Returns the slot of an id, or the empty slot for it.
     #[inline]
     fn slot_of(&self, id: u64) -> usize {
         let mask = self.slots.len() - 1;
@@ -95,7 +95,7 @@ impl Tally {
         index
     }
 
-    /// An eighth of the slots stays empty, so that every search ends soon.
+    /// Returns whether the tally is full. An eighth of the slots stays empty, so that every search ends soon.
     #[inline]
     fn is_full(&self) -> bool {
         self.used >= self.slots.len() / 8 * 7

@@ -1,9 +1,9 @@
-//! Administration: requests and answers that travel over streams alone.
+//! Administration: requests and replies that travel only over streams.
 //!
-//! `request` has the one enum of requests, the other files the answers by subject. Each answer is a
-//! [`crate::Body`]; requests that only succeed are answered by an empty body, lists by a `Vec`. Which stream
-//! may ask what is the server's to check: a tenant's stream administers its own tables, extensions and
-//! sessions, tenants need the administrator's.
+//! `request` has the one enum of requests, the other files the replies by subject. Each reply is a [`crate::Body`]; a
+//! request that returns nothing gets an empty body, a list request a `Vec`. The server checks which stream may send
+//! which request: a tenant's stream administers its own tables, extensions and sessions; tenants need the
+//! administrator's.
 
 mod audit;
 mod cluster;

@@ -1,9 +1,9 @@
-//! Bodies of the control plane: numbers, strings and lists one after another, nothing optional.
+//! Bodies of the control plane: numbers, strings and lists one after another, without optional fields.
 //!
-//! Opening and administration are rare, so these bodies are owned and simple where the data requests are
-//! borrowed and fast. A number is little-endian; a string is a u16 of length and UTF-8; bytes are a u32 of
-//! length and the bytes; a list is a u32 of count and its elements. Reading never panics and never allocates
-//! more than a small multiple of what was received. Called by `open` and `admin` alone.
+//! Opening and administration are rare, so these bodies are owned and simple, while the data requests are borrowed and
+//! fast. A number is little-endian; a string is a u16 of length and UTF-8; bytes are a u32 of length and the bytes; a
+//! list is a u32 of count and its elements. Reading never panics and never allocates more than a small multiple of the
+//! received bytes. Used only by `open` and `admin`.
 
 use crate::name::{name_is_valid, qualified_name_is_valid};
 use crate::status::Status;
@@ -13,13 +13,13 @@ pub trait Body: Sized {
     /// Appends the body.
     fn write(&self, writer: &mut BodyWriter);
 
-    /// Reads the body from where the reader stands.
+    /// Reads the body from the reader's position.
     ///
     /// # Errors
     /// [`Status::Malformed`], or the limit that is exceeded.
     fn read(reader: &mut BodyReader<'_>) -> Result<Self, Status>;
 
-    /// The encoded body.
+    /// Returns the encoded body.
     fn encode(&self) -> Vec<u8> {
         let mut writer = BodyWriter::new();
         self.write(&mut writer);
@@ -77,12 +77,12 @@ pub struct BodyWriter {
 }
 
 impl BodyWriter {
-    /// An empty body.
+    /// Creates an empty body.
     pub const fn new() -> BodyWriter {
         BodyWriter { bytes: Vec::new() }
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -136,17 +136,17 @@ pub struct BodyReader<'a> {
 }
 
 impl<'a> BodyReader<'a> {
-    /// Reads from the start of `body`.
+    /// Creates a reader at the start of `body`.
     pub const fn new(body: &'a [u8]) -> BodyReader<'a> {
         BodyReader { rest: body }
     }
 
-    /// Bytes not read yet.
+    /// Returns the number of bytes not read yet.
     pub const fn bytes_left(&self) -> usize {
         self.rest.len()
     }
 
-    /// Checks that nothing is left.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
     /// [`Status::Malformed`].
@@ -163,7 +163,7 @@ impl<'a> BodyReader<'a> {
     /// Takes one byte.
     ///
     /// # Errors
-    /// [`Status::Malformed`] when it is not there; so for the others.
+    /// [`Status::Malformed`] if it is missing, here and in the other methods.
     pub fn u8(&mut self) -> Result<u8, Status> {
         Ok(u8::from_le_bytes(self.take()?))
     }
@@ -207,7 +207,7 @@ impl<'a> BodyReader<'a> {
     /// Takes a string.
     ///
     /// # Errors
-    /// [`Status::Malformed`], also when it is not UTF-8.
+    /// [`Status::Malformed`], also if it is not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, Status> {
         let length = self.u16()? as usize;
         let bytes = self.slice(length)?;
@@ -217,7 +217,7 @@ impl<'a> BodyReader<'a> {
     /// Takes a string that must be a name.
     ///
     /// # Errors
-    /// [`Status::Malformed`], or [`Status::NameInvalid`] when it is there and may not be used.
+    /// [`Status::Malformed`], or [`Status::NameInvalid`] for an invalid name.
     pub fn name(&mut self) -> Result<&'a str, Status> {
         let length = self.u16()? as usize;
         let name = core::str::from_utf8(self.slice(length)?).map_err(|_| Status::NameInvalid)?;
@@ -236,7 +236,7 @@ impl<'a> BodyReader<'a> {
         self.name().map(Some)
     }
 
-    /// Takes a string that must be a name, or a tenant and a name of his with a slash between them.
+    /// Takes a string that must be a name, or a tenant and a name with a slash between them.
     ///
     /// # Errors
     /// As [`BodyReader::name`].

@@ -1,14 +1,14 @@
-//! When a put or a delete applies.
+//! The condition of a put or a delete.
 //!
-//! On the wire: one byte of kind and, for [`Condition::Version`] alone, eight bytes of version. The server
-//! checks and writes in one step, so two clients with the same condition never both succeed.
+//! On the wire: one byte of kind and, only for [`Condition::Version`], eight bytes of version. The server checks and
+//! writes in one step, so two clients with the same condition never both succeed.
 
 use crate::status::Status;
 
-/// What must hold for a write to be done.
+/// The condition under which a write takes place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Condition {
-    /// Nothing.
+    /// No condition.
     #[default]
     Always,
     /// There is no object under the key.
@@ -29,7 +29,7 @@ impl Condition {
         }
     }
 
-    /// Bytes beyond the kind.
+    /// Returns the bytes behind the kind.
     pub(crate) const fn tail_bytes(self) -> usize {
         match self {
             Condition::Version(_) => 8,
@@ -37,7 +37,7 @@ impl Condition {
         }
     }
 
-    /// Writes the tail at the start of `bytes` and returns what is behind it.
+    /// Writes the tail at the start of `bytes` and returns the rest.
     #[inline]
     pub(crate) fn write_tail(self, bytes: &mut [u8]) -> &mut [u8] {
         match self {
@@ -50,7 +50,7 @@ impl Condition {
         }
     }
 
-    /// Reads a condition of `kind` whose tail, if it has one, starts `bytes`; returns what is behind it.
+    /// Reads a condition of `kind` whose tail, if it has one, starts `bytes`; returns the rest too.
     #[inline]
     pub(crate) fn read_tail(kind: u8, bytes: &[u8]) -> Result<(Condition, &[u8]), Status> {
         match kind {

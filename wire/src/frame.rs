@@ -6,9 +6,9 @@
 //!         | home core u16 | messages
 //! message message bytes u16 | code u8 | flags u8 | sequence u32 | body
 //! ```
-//! All lengths include the header they stand in. A frame holds groups, each of one session, so that
-//! a proxy with a thousand tenants still packs. [`FrameReader`] borrows and refuses, [`FrameWriter`] fills
-//! a buffer that the port lends; neither allocates.
+//! All lengths include their own header. A frame holds groups, each of one session, so that a proxy with a thousand
+//! tenants still packs well. [`FrameReader`] borrows and refuses, [`FrameWriter`] fills a buffer that the port lends;
+//! neither allocates.
 
 mod reader;
 mod writer;

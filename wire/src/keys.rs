@@ -1,13 +1,12 @@
 //! The keys of a multi-get: a borrowed list that is checked once, when it is decoded.
 //!
-//! On the wire each key is two bytes of length and its bytes. The count and every length are checked by
-//! [`Keys::decode`], so iterating never fails. A caller who builds a request lends a list of slices instead;
-//! both forms iterate alike.
+//! On the wire each key is two bytes of length and its bytes. [`Keys::decode`] checks the count and every length, so
+//! iterating never fails. A caller that builds a request lends a list of slices instead; both forms iterate alike.
 
 use crate::limits::{KEY_BYTES_MAX, MULTI_GET_KEYS_MAX};
 use crate::status::Status;
 
-/// The keys of a multi-get, in the order of its answer. Iterate over a copy to use it again.
+/// The keys of a multi-get, in the order of its reply. Iterate over a copy to use it again.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'a> {
     form: Form<'a>,
@@ -30,7 +29,7 @@ impl<'a> Keys<'a> {
     /// Checks that `bytes` holds exactly `count` keys. Cost: one step per key.
     ///
     /// # Errors
-    /// [`Status::LimitExceeded`] for more than [`MULTI_GET_KEYS_MAX`] keys, else [`Status::Malformed`].
+    /// [`Status::LimitExceeded`] for more than [`MULTI_GET_KEYS_MAX`] keys, otherwise [`Status::Malformed`].
     pub fn decode(count: usize, bytes: &'a [u8]) -> Result<Keys<'a>, Status> {
         if count > MULTI_GET_KEYS_MAX {
             return Err(Status::LimitExceeded);
@@ -45,7 +44,7 @@ impl<'a> Keys<'a> {
         Ok(Keys { form: Form::Encoded { count, bytes } })
     }
 
-    /// How many keys are left.
+    /// Returns the number of keys left.
     pub fn len(&self) -> usize {
         match self.form {
             Form::Encoded { count, .. } => count,
@@ -53,12 +52,12 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Whether no key is left.
+    /// Returns whether no key is left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of the encoded list.
+    /// Returns the bytes of the encoded list.
     pub(crate) fn encoded_bytes(&self) -> usize {
         match self.form {
             Form::Encoded { bytes, .. } => bytes.len(),
@@ -66,7 +65,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Whether a server would take this list.
+    /// Checks the list against the protocol's limits.
     pub(crate) fn check(&self) -> Result<(), Status> {
         if self.len() > MULTI_GET_KEYS_MAX {
             return Err(Status::LimitExceeded);
@@ -79,7 +78,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Fills `out`, which has exactly [`Keys::encoded_bytes`].
+    /// Encodes the list into `out`, which has exactly [`Keys::encoded_bytes`].
     pub(crate) fn encode(&self, out: &mut [u8]) {
         match self.form {
             Form::Encoded { bytes, .. } => out.copy_from_slice(bytes),

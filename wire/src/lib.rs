@@ -1,12 +1,12 @@
 //! The bytes of every message, and the sans-I/O requester.
 //!
-//! Everything that crosses the border between a client and a server is laid out here, byte by byte as
-//! `docs/formats.md` lists it, little-endian. Decoding refuses and never panics: bytes from outside become
-//! borrowed values that are valid by construction, or a [`Status`] or [`FrameError`] that says why not.
-//! Data requests travel in datagrams ([`FrameReader`], [`FrameWriter`]) or, when they are too large, as
-//! records of a TCP stream ([`RecordHeader`]); opening and administration use the stream alone.
+//! Everything that passes between a client and a server is laid out here, byte by byte as `docs/formats.md` lists it,
+//! little-endian. Decoding refuses and never panics: bytes from outside become borrowed values that are valid by
+//! construction, or a [`Status`] or [`FrameError`] with the reason. Data requests travel in datagrams
+//! ([`FrameReader`], [`FrameWriter`]) or, if they are too large, as records of a TCP stream ([`RecordHeader`]);
+//! opening and administration use only the stream.
 //!
-//! Nothing here opens a socket, reads a clock or starts a thread: [`Requester`] is told the time and given
+//! Nothing here opens a socket, reads a clock or starts a thread: the caller of [`Requester`] supplies the time and
 //! the frames. Called by `client` sessions and by the server's dispatch and control threads.
 
 #![forbid(unsafe_code)]

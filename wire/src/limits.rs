@@ -1,13 +1,13 @@
 //! Every limit of the protocol, with its unit and its reason.
 //!
-//! A server may promise less when a session opens ([`crate::SessionLimits`]); nobody may send more. The
-//! relations between the limits are asserted when the crate is compiled.
+//! A server may promise less when a session opens ([`crate::SessionLimits`]); no peer may send more. The relations
+//! between the limits are asserted at compile time.
 
 /// First two bytes of every frame and of every opening record: "SP", read as a little-endian number.
 pub const MAGIC: u16 = 0x5053;
 /// The protocol version of this crate, in each frame and negotiated when a stream opens.
 pub const PROTOCOL_VERSION: u8 = 1;
-/// The suite of a frame in clear; the only one known.
+/// The suite of an unencrypted frame; the only one known.
 pub const SUITE_CLEAR: u8 = 0;
 
 /// Bytes of a frame header.
@@ -16,16 +16,16 @@ pub const FRAME_HEADER_BYTES: usize = 16;
 pub const GROUP_HEADER_BYTES: usize = 24;
 /// Bytes of a message header.
 pub const MESSAGE_HEADER_BYTES: usize = 8;
-/// Flag of a request: its answer may come in parts.
+/// Flag of a request: its reply may come in parts.
 pub const TAKES_PARTS: u8 = 1;
-/// Flag of a reply: it is a part of one.
+/// Flag of a reply: it is a part.
 pub const IS_PART: u8 = 1;
-/// Longest answer that comes in parts: what a socket buffer takes several of, and what is worth sending again as a whole
-/// where a frame gets lost.
+/// Longest reply that comes in parts. A socket buffer takes several of this size, and repeating the whole after a
+/// lost frame is acceptable.
 pub const REPLY_PARTS_BYTES_MAX: usize = 40 << 10;
-/// Most parts of an answer.
+/// Maximum parts of a reply.
 pub const REPLY_PARTS_MAX: usize = 64;
-/// Bytes of a page of a listing that fits [`REPLY_PARTS_BYTES_MAX`], unless its last object is a large one.
+/// Bytes of a page of a listing that fits [`REPLY_PARTS_BYTES_MAX`], unless its last object is large.
 pub const LISTING_IN_PARTS_BYTES: usize = 24 << 10;
 /// Bytes of the header of a stream record.
 pub const RECORD_HEADER_BYTES: usize = 32;
@@ -34,7 +34,7 @@ pub const RECORD_HEADER_BYTES: usize = 32;
 pub const FRAME_BYTES_MAX: usize = 1_472;
 /// Largest frame over IPv6 on an Ethernet of 1,500 bytes.
 pub const FRAME_BYTES_MAX_V6: usize = 1_452;
-/// Largest frame anywhere: what a UDP datagram over IPv4 can carry.
+/// Largest frame anywhere: the maximum UDP payload over IPv4.
 pub const FRAME_BYTES_LIMIT: usize = 65_507;
 
 /// Largest key; its length travels in 16 bits.
@@ -45,53 +45,53 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 pub const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 /// Largest reply of an invocation or a multi-get.
 pub const REPLY_BYTES_MAX: usize = 1 << 20;
-/// Most keys of one multi-get, so that one request stays a bounded piece of work.
+/// Maximum keys of one multi-get, so that one request stays a bounded piece of work.
 pub const MULTI_GET_KEYS_MAX: usize = 1_024;
 
-/// Longest time for which an object may be put, in milliseconds: 139 years, so that no sum with a time of day overflows.
+/// Longest time to live of an object, in milliseconds: 139 years, so that no sum with a time of day overflows.
 pub const TTL_MS_MAX: u64 = 1 << 42;
-/// Most objects of one answer of an enumeration, so that one request stays a bounded piece of work.
+/// Maximum objects of one reply of an enumeration, so that one request stays a bounded piece of work.
 pub const ENUMERATE_OBJECTS_MAX: usize = 512;
-/// Most bytes of keys and values after which an answer of an enumeration ends: one step of 10 us copies them.
+/// Bytes of keys and values after which a reply of an enumeration ends: one step of 10 us copies them.
 pub const ENUMERATE_BYTES_MAX: usize = 64 << 10;
-/// Longest cursor in bytes; what is in it is the server's.
+/// Longest cursor in bytes; the server defines its content.
 pub const CURSOR_BYTES_MAX: usize = 64;
 
-/// What binds the cursor of a scan to its table and range.
+/// Bytes that bind the cursor of a scan to its table and range.
 pub const SCAN_SEAL_BYTES: usize = 8;
 
 /// Longest cursor of a scan: the seal of its table and range, and a key.
 pub const SCAN_CURSOR_BYTES_MAX: usize = SCAN_SEAL_BYTES + KEY_BYTES_MAX;
 
-/// Most tablets of one table: their map stays below what an answer in parts may have.
+/// Maximum tablets of one table: their map stays below the limit of a reply in parts.
 pub const TABLETS_PER_TABLE_MAX: usize = 1_024;
-/// Most servers of a cluster.
+/// Maximum servers of a cluster.
 pub const SERVERS_MAX: usize = 256;
 
-/// Bytes that name a machine in one of its starts.
+/// Bytes that identify one boot of a machine.
 pub const MACHINE_BYTES: usize = 16;
 
-/// Largest body of a stream record, an installation apart: the largest put fits with its key.
+/// Largest body of a stream record, except an installation: the largest put fits with its key.
 pub const STREAM_BODY_BYTES_MAX: usize = 2 << 20;
 /// Largest body of an installation, all source files together.
 pub const INSTALL_BODY_BYTES_MAX: usize = 16 << 20;
-/// Most files of an installed package.
+/// Maximum files of an installed package.
 pub const PACKAGE_FILES_MAX: usize = 256;
 /// Longest path of a file in a package, in bytes.
 pub const PATH_BYTES_MAX: usize = 255;
 /// Longest name of a tenant, a table or an extension, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Most limits of a tenant that one request changes: more than there are.
+/// Maximum limits of a tenant that one request changes: more than exist.
 pub const LIMIT_CHANGES_MAX: usize = 64;
-/// Longest name of something of another tenant: two names and a slash.
+/// Longest name of another tenant's table or extension: two names and a slash.
 pub const QUALIFIED_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
 /// Longest secret on the wire, in bytes.
 pub const SECRET_BYTES_MAX: usize = 256;
-/// Bytes that one server draws for another one to prove itself over.
+/// Bytes of the challenge that one server sends to another.
 pub const NONCE_BYTES: usize = 32;
-/// Bytes of such a proof.
+/// Bytes of the proof that answers a challenge.
 pub const PROOF_BYTES: usize = 32;
-/// Most outstanding requests of a session. Far below 2^31, so the low half of a sequence finds the whole.
+/// Maximum outstanding requests of a session. Far below 2^31, so the low half of a sequence determines the whole.
 pub const CREDITS_MAX: u16 = 32_768;
 
 const _: () = assert!(REPLY_PARTS_BYTES_MAX <= REPLY_PARTS_MAX * (FRAME_BYTES_MAX_V6 / 2));

@@ -1,19 +1,20 @@
-//! What a name is: of tenants, tables and extensions, of files in a package, of functions.
+//! The syntax of names: of tenants, tables and extensions, of files in a package, of functions.
 //!
-//! Names reach file systems, logs and terminals, so they are checked where they are decoded: a name that
-//! passed here is plain ASCII, cannot climb out of a directory and does not look like an option.
+//! Names reach file systems, logs and terminals, so they are checked when they are decoded: a valid name is plain
+//! ASCII, cannot leave a directory and does not look like an option.
 
 use crate::limits::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 
-/// Whether `name` may name a tenant, a table or an extension: 1 to [`NAME_BYTES_MAX`] bytes of letters,
-/// digits, `_`, `-` and `.`, the first one a letter or a digit.
+/// Returns whether `name` is valid for a tenant, a table or an extension.
+///
+/// A name has 1 to [`NAME_BYTES_MAX`] bytes of letters, digits, `_`, `-` and `.`, the first one a letter or a digit.
 pub fn name_is_valid(name: &str) -> bool {
     let starts_well = name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric());
     starts_well && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_name_byte)
 }
 
-/// Whether `name` may name something that may be another tenant's: a name, or tenant and name with a slash
-/// between them.
+/// Returns whether `name` is valid for an object that may be another tenant's: a name, or tenant and name with a
+/// slash between them.
 pub fn qualified_name_is_valid(name: &str) -> bool {
     match name.split_once('/') {
         Some((tenant, name)) => name_is_valid(tenant) && name_is_valid(name),
@@ -21,8 +22,10 @@ pub fn qualified_name_is_valid(name: &str) -> bool {
     }
 }
 
-/// Whether `path` may name a file of a package: relative, 1 to [`PATH_BYTES_MAX`] bytes, every part between
-/// slashes made like a name (a leading `_` is allowed too), so that no part is empty, `.` or `..`.
+/// Returns whether `path` is valid for a file of a package.
+///
+/// A path is relative, has 1 to [`PATH_BYTES_MAX`] bytes, and every part between slashes has the form of a name (a
+/// leading `_` is allowed too), so that no part is empty, `.` or `..`.
 pub fn path_is_valid(path: &str) -> bool {
     let part_is_valid = |part: &str| {
         let first = part.bytes().next();
@@ -36,7 +39,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// The number by which a function is invoked: FNV-1a, 32 bits, over its name. An installation in which two
+/// Returns the number of a function for invocations: FNV-1a, 32 bits, over its name. An installation in which two
 /// functions share a number is refused.
 pub const fn function_hash(name: &str) -> u32 {
     let bytes = name.as_bytes();

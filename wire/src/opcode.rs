@@ -1,9 +1,9 @@
 //! The numbers of all requests: one space for frames, streams, opening and administration.
 //!
-//! Numbers are never reused. Data requests are 1 to 31 and travel in frames or in streams; opening is 32 to
-//! 39 and administration 64 to 127, both in streams alone.
+//! Numbers are never reused. Data requests are 1 to 31 and travel in frames or in streams; opening is 32 to 39 and
+//! administration 64 to 127, both only in streams.
 
-/// Asks for an empty answer.
+/// Gets an empty reply.
 pub const PING: u8 = 1;
 /// Reads one object.
 pub const GET: u8 = 2;
@@ -17,7 +17,7 @@ pub const INCREMENT: u8 = 5;
 pub const MULTI_GET: u8 = 6;
 /// Calls a function of an extension.
 pub const INVOKE: u8 = 7;
-/// Writes one object that is there for a time.
+/// Writes one object with a time to live.
 pub const PUT_FOR: u8 = 8;
 /// Adds to the floating point number that an object holds.
 pub const INCREMENT_FLOAT: u8 = 9;
@@ -27,12 +27,12 @@ pub const ENUMERATE: u8 = 10;
 pub const VERIFY: u8 = 11;
 /// Reads objects of an ordered table in the order of their keys.
 pub const SCAN: u8 = 12;
-/// Asks which server has which hashes of a table.
+/// Reads the tablet map of a table.
 pub const TABLETS: u8 = 13;
-/// Reads one object without waiting, for who asks both servers between which it may be on the move.
+/// Reads one object without waiting, for clients that read both servers of a migration.
 pub const GET_NOW: u8 = 14;
 
-/// Whether a data request of this number changes nothing, so that it may be executed twice. An invocation may write.
+/// Returns whether the request changes nothing, so that it may execute twice. An invocation may write.
 #[inline]
 pub const fn is_read(opcode: u8) -> bool {
     matches!(opcode, PING | GET | MULTI_GET | ENUMERATE | VERIFY | SCAN | TABLETS | GET_NOW)
@@ -46,20 +46,20 @@ pub const ATTACH: u8 = 33;
 pub const OPEN_ADMIN: u8 = 34;
 /// Opens a stream of another server of the cluster.
 pub const OPEN_PEER: u8 = 35;
-/// The second record of such a stream: the proof that follows the challenge.
+/// The second record of a peer stream: the proof that follows the challenge.
 pub const PROVE_PEER: u8 = 36;
 
-/// Creates a tenant. Administrator alone.
+/// Creates a tenant. Administrator only.
 pub const TENANT_CREATE: u8 = 64;
-/// Lists the tenants. Administrator alone.
+/// Lists the tenants. Administrator only.
 pub const TENANT_LIST: u8 = 65;
-/// Drops a tenant with all it has. Administrator alone.
+/// Drops a tenant with all its data. Administrator only.
 pub const TENANT_DROP: u8 = 66;
 /// Reads the limits of a tenant.
 pub const TENANT_LIMITS: u8 = 67;
-/// Changes limits of a tenant. Administrator alone.
+/// Changes limits of a tenant. Administrator only.
 pub const TENANT_LIMITS_SET: u8 = 68;
-/// Gives a tenant a new secret. Administrator alone.
+/// Gives a tenant a new secret. Administrator only.
 pub const TENANT_ROTATE: u8 = 69;
 /// Creates a table.
 pub const TABLE_CREATE: u8 = 72;
@@ -67,7 +67,7 @@ pub const TABLE_CREATE: u8 = 72;
 pub const TABLE_LIST: u8 = 73;
 /// Drops a table with its objects.
 pub const TABLE_DROP: u8 = 74;
-/// Counts a table.
+/// Reads the statistics of a table.
 pub const TABLE_STAT: u8 = 75;
 /// Finds the id of a table.
 pub const TABLE_OPEN: u8 = 76;
@@ -81,19 +81,19 @@ pub const EXTENSION_LIST: u8 = 81;
 pub const EXTENSION_DESCRIBE: u8 = 82;
 /// Removes an extension, or one version of it.
 pub const EXTENSION_REMOVE: u8 = 83;
-/// Finds the ids needed to invoke.
+/// Finds the ids that an invocation needs.
 pub const EXTENSION_RESOLVE: u8 = 84;
 /// Makes an earlier version current, or ends a canary.
 pub const EXTENSION_ROLLBACK: u8 = 85;
-/// Makes a version current and holds it against installations, or lets go.
+/// Makes a version current and keeps it across installations, or ends that.
 pub const EXTENSION_PIN: u8 = 86;
 /// Makes the canary current.
 pub const EXTENSION_PROMOTE: u8 = 87;
-/// Reads what an extension logged.
+/// Reads the log of an extension.
 pub const EXTENSION_LOGS: u8 = 88;
-/// Traces invocations of an extension for a while, and reads what was traced.
+/// Traces invocations of an extension for a while, and reads the traces.
 pub const EXTENSION_TRACES: u8 = 89;
-/// Ends that at once.
+/// Ends the tracing at once.
 pub const EXTENSION_TRACES_END: u8 = 90;
 /// Reads the counters of the server.
 pub const STATISTICS: u8 = 96;
@@ -101,37 +101,37 @@ pub const STATISTICS: u8 = 96;
 pub const SESSION_LIST: u8 = 97;
 /// Ends a session.
 pub const SESSION_REVOKE: u8 = 98;
-/// Reads what was administered.
+/// Reads the audit log.
 pub const AUDIT_READ: u8 = 99;
-/// Lets another tenant use a table or an extension.
+/// Grants another tenant a right on a table or an extension.
 pub const GRANT_CREATE: u8 = 104;
-/// Lists what was granted, by the tenant and to it.
+/// Lists the grants of the tenant and to it.
 pub const GRANT_LIST: u8 = 105;
-/// Takes back what was granted.
+/// Revokes a grant.
 pub const GRANT_REVOKE: u8 = 106;
 /// Lists the servers of the cluster.
 pub const SERVER_LIST: u8 = 112;
 /// Lists the tablets of all tables.
 pub const TABLET_LIST: u8 = 113;
-/// Makes two tablets of one.
+/// Splits a tablet into two.
 pub const TABLET_SPLIT: u8 = 114;
-/// Makes one tablet of two.
+/// Merges two tablets into one.
 pub const TABLET_MERGE: u8 = 115;
-/// Lists the migrations that are not over, or not cleared away.
+/// Lists the migrations that have not ended, or are not cleared away.
 pub const MIGRATION_LIST: u8 = 116;
-/// Begins to move hashes of a table to another server.
+/// Starts to move hashes of a table to another server.
 pub const MIGRATION_BEGIN: u8 = 117;
-/// Asks for a migration to be undone.
+/// Requests that a migration is undone.
 pub const MIGRATION_ABORT: u8 = 118;
-/// Asks for the servers of the cluster, there or not, and for its plans.
+/// Reads the present and former servers of the cluster, and its plans.
 pub const CLUSTER_STATUS: u8 = 119;
-/// Begins to move all that a server owns to others.
+/// Starts to move all tablets of a server to others.
 pub const CLUSTER_DRAIN: u8 = 120;
-/// Begins to move tablets until all servers own the same.
+/// Starts to move tablets until all servers own an equal share.
 pub const CLUSTER_BALANCE: u8 = 121;
 /// Stops a plan.
 pub const CLUSTER_STOP: u8 = 122;
-/// Gives to others, empty, what a server owned that is gone.
+/// Gives the tablets of a lost server to others, empty.
 pub const CLUSTER_ADOPT: u8 = 123;
-/// Asks how far the migrations are that the server has a part in.
+/// Reads the progress of the server's migrations.
 pub const MIGRATION_PROGRESS: u8 = 124;

@@ -1,16 +1,16 @@
-//! Opening a stream: who the client is, and what it may do.
+//! Opening a stream: identification of the client, and the session's rights and limits.
 //!
-//! The first record of every stream is an [`OpenRequest`] that starts with the magic and the versions that
-//! the client speaks. The answer is [`Opened`] under `Ok` (an empty body for the administrator), or a refusal
-//! after which the server closes the stream; `UnsupportedVersion` carries the server's [`VersionRange`].
-//! A token is unguessable and opens nothing but its own session.
+//! The first record of every stream is an [`OpenRequest`] that starts with the magic and the versions that the client
+//! supports. The reply is [`Opened`] under `Ok` (an empty body for the administrator), or a refusal after which the
+//! server closes the stream; `UnsupportedVersion` carries the server's [`VersionRange`]. A token is unguessable and
+//! opens only its own session.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::limits::{MACHINE_BYTES, MAGIC, NONCE_BYTES, PROTOCOL_VERSION, SECRET_BYTES_MAX};
 use crate::opcode;
 use crate::status::Status;
 
-/// The versions of the protocol that one side speaks, both ends included.
+/// The protocol versions that one side supports, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VersionRange {
     /// The oldest.
@@ -20,13 +20,13 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// What this crate speaks.
+    /// The versions that this crate supports.
     pub const OURS: VersionRange = VersionRange { min: PROTOCOL_VERSION, max: PROTOCOL_VERSION };
 
-    /// The newest version that both speak.
+    /// Returns the newest version that both support.
     ///
     /// # Errors
-    /// [`Status::UnsupportedVersion`] when there is none.
+    /// [`Status::UnsupportedVersion`] if there is none.
     pub fn agree(self, other: VersionRange) -> Result<u8, Status> {
         let (min, max) = (self.min.max(other.min), self.max.min(other.max));
         if min <= max { Ok(max) } else { Err(Status::UnsupportedVersion) }
@@ -51,7 +51,7 @@ pub enum OpenRequest<'a> {
     Session {
         /// The tenant's name.
         tenant: &'a str,
-        /// The tenant's secret, as it was printed when the tenant was created.
+        /// The tenant's secret, as printed when the tenant was created.
         secret: &'a str,
     },
     /// Adds this stream to an open session.
@@ -64,7 +64,7 @@ pub enum OpenRequest<'a> {
         /// The administrator's secret.
         secret: &'a str,
     },
-    /// Asks for a challenge: another server of the cluster, which then proves that it knows the cluster's secret.
+    /// Requests a challenge: another server of the cluster, which then proves that it has the cluster's secret.
     Peer {
         /// Its number.
         server: u32,
@@ -74,7 +74,7 @@ pub enum OpenRequest<'a> {
 }
 
 impl<'a> OpenRequest<'a> {
-    /// The request's number, one of [`crate::opcode`].
+    /// Returns the request's number, one of [`crate::opcode`].
     pub const fn opcode(&self) -> u8 {
         match self {
             OpenRequest::Session { .. } => opcode::OPEN_SESSION,
@@ -84,7 +84,7 @@ impl<'a> OpenRequest<'a> {
         }
     }
 
-    /// The body, for a client that speaks `versions`.
+    /// Returns the body, for a client that supports `versions`.
     pub fn encode(&self, versions: VersionRange) -> Vec<u8> {
         let mut writer = BodyWriter::new();
         writer.u16(MAGIC);
@@ -104,12 +104,12 @@ impl<'a> OpenRequest<'a> {
         writer.into_bytes()
     }
 
-    /// Reads a body: the version to speak, and the request. The version is settled first, since the rest may
-    /// look different under another one.
+    /// Decodes a body into the agreed version and the request. The version is settled first, since the rest may look
+    /// different under another one.
     ///
     /// # Errors
-    /// [`Status::Malformed`], [`Status::UnsupportedVersion`], [`Status::UnknownOpcode`],
-    /// [`Status::NameInvalid`], or [`Status::BadSecret`] for a secret that is too long to be one.
+    /// [`Status::Malformed`], [`Status::UnsupportedVersion`], [`Status::UnknownOpcode`], [`Status::NameInvalid`], or
+    /// [`Status::BadSecret`] for a secret that exceeds the maximum length.
     pub fn decode(number: u8, body: &'a [u8]) -> Result<(u8, OpenRequest<'a>), Status> {
         let mut reader = BodyReader::new(body);
         if !matches!(number, opcode::OPEN_SESSION..=opcode::OPEN_PEER) {
@@ -159,7 +159,7 @@ fn secret<'a>(reader: &mut BodyReader<'a>) -> Result<&'a str, Status> {
     if secret.len() <= SECRET_BYTES_MAX { Ok(secret) } else { Err(Status::BadSecret) }
 }
 
-/// What a session may send and will be sent, in bytes; never above [`crate::limits`].
+/// Size limits of a session's requests and replies, in bytes; never above [`crate::limits`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionLimits {
     /// Largest key.
@@ -190,12 +190,12 @@ impl Body for SessionLimits {
     }
 }
 
-/// Where a server lets clients of its own host in, to speak over shared memory.
+/// The address at which a server accepts local clients over shared memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShmEndpoint {
-    /// Of which machine it is, in which start: the same bytes in every process there.
+    /// Identifies this boot of the server's machine: the same bytes in every process there.
     pub machine: [u8; MACHINE_BYTES],
-    /// The user who listens.
+    /// The user id of the listening process.
     pub user: u32,
     /// The path of its Unix socket.
     pub path: String,
@@ -217,12 +217,12 @@ impl Body for ShmEndpoint {
     }
 }
 
-/// What a client says at such a door.
+/// The words of a client that attaches over shared memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Attach {
-    /// Its session's.
+    /// The session's token.
     pub token: u64,
-    /// Index of the core that it wants to speak with.
+    /// Index of the requested core.
     pub core: u16,
 }
 
@@ -249,28 +249,28 @@ impl core::fmt::Debug for Attach {
     }
 }
 
-/// The answer to a session that was opened or attached.
+/// The reply to a session that was opened or attached.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Opened {
     /// The version of the protocol to speak.
     pub version: u8,
-    /// Names and proves the session in every group.
+    /// Identifies and authenticates the session in every group.
     pub token: u64,
-    /// The client's id, unique in the cluster; with a sequence it is the identity of a request.
+    /// The client's id, unique in the cluster; with a sequence it identifies a request.
     pub client_id: u64,
     /// Index of the core that serves the tenant best.
     pub home_core: u16,
     /// UDP port of each core, by index.
     pub core_ports: Vec<u16>,
-    /// Sizes that the session may use.
+    /// Size limits of the session.
     pub limits: SessionLimits,
-    /// Outstanding requests that the session may have; also the width of its exactly-once window.
+    /// Maximum outstanding requests of the session; also the width of its exactly-once window.
     pub credits: u16,
     /// The server's view.
     pub view: u64,
-    /// The first sequence to use: 1 when opened, when attached beyond all that the server has seen.
+    /// The first sequence to use: 1 for a new session, for an attached one beyond all that the server has seen.
     pub next_sequence: u64,
-    /// Where clients of the server's host get in, if it lets them.
+    /// The address for shared-memory clients on the server's host, if offered.
     pub door: Option<ShmEndpoint>,
 }
 

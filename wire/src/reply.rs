@@ -1,7 +1,7 @@
-//! What answers carry: typed readers and writers of the bodies behind a status.
+//! The contents of replies: typed readers and writers of the bodies behind a status.
 //!
-//! A status alone decides the form of a body, given the request; a status that is not listed carries UTF-8
-//! text for people, possibly none:
+//! The status alone determines the form of a body, given the request; a status that is not listed carries UTF-8 text
+//! for people, possibly empty:
 //!
 //! | status | body |
 //! |---|---|
@@ -14,14 +14,14 @@
 //! | `Ok` of multi-get | [`Objects`] |
 //! | `Ok` of invoke | the bytes that the function wrote |
 //! | `Ok`, `NotFound`, `NotArrived` of get-now | [`Arrived`], then as of get, or the migration's number u32 |
-//! | `StaleRead` | [`StaleRead`] |
+//! | `Frozen` | [`StaleRead`] |
 //! | `ConditionFailed` | [`decode_version`]: the current version, 0 when absent |
 //! | `Retry` | [`decode_retry`] |
 //! | `Throttled` | [`Throttled`] |
 //! | `ExtensionError` | [`ExtensionFailure`] |
 //!
-//! An answer that does not fit a frame comes as several messages, each a [`Part`] of it, where that was asked for.
-//! Decoders answer [`Status::Malformed`] and never panic. Writers take the place that the frame lends.
+//! A reply that does not fit a frame comes as several messages, each a [`Part`] of it, if the request allowed that.
+//! Decoders return [`Status::Malformed`] and never panic. Writers fill the buffer that the frame lends.
 
 mod listing;
 mod part;
@@ -38,12 +38,12 @@ pub use verified::Verified;
 use crate::limits::MULTI_GET_KEYS_MAX;
 use crate::status::Status;
 
-/// The answer of a get: version u64, of an object that expires with bit 63 and the milliseconds left u64, value.
+/// The reply of a get: version u64, of an object that expires with bit 63 and the milliseconds left u64, value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Object<'a> {
     /// Version of the object.
     pub version: u64,
-    /// How long it will be there yet, in milliseconds; `None` where it stays.
+    /// Its remaining time to live, in milliseconds; `None` if it does not expire.
     pub ttl_ms: Option<u64>,
     /// Its value.
     pub value: &'a [u8],
@@ -56,7 +56,7 @@ impl<'a> Object<'a> {
     /// Bytes before the value of an object that does not expire.
     pub const HEAD_BYTES: usize = 8;
 
-    /// Length of the encoded body.
+    /// Returns the length of the encoded body.
     #[inline]
     pub const fn body_bytes(&self) -> usize {
         Self::HEAD_BYTES + if self.ttl_ms.is_some() { 8 } else { 0 } + self.value.len()
@@ -98,7 +98,7 @@ impl<'a> Object<'a> {
 /// Bytes of a body that is a version.
 pub const VERSION_BYTES: usize = 8;
 
-/// The body that is a version: `Ok` of put and delete, `ConditionFailed`.
+/// Returns the body that is a version: `Ok` of put and delete, `ConditionFailed`.
 #[inline]
 pub const fn encode_version(version: u64) -> [u8; VERSION_BYTES] {
     version.to_le_bytes()
@@ -113,12 +113,12 @@ pub fn decode_version(body: &[u8]) -> Result<u64, Status> {
     Ok(u64::from_le_bytes(body.try_into().map_err(|_| Status::Malformed)?))
 }
 
-/// The answer of an increment: version u64, sum i64.
+/// The reply of an increment: version u64, sum i64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Number {
     /// Version of the object.
     pub version: u64,
-    /// The sum it holds now.
+    /// The new sum.
     pub value: i64,
 }
 
@@ -126,7 +126,7 @@ impl Number {
     /// Length of the encoded body.
     pub const BODY_BYTES: usize = 16;
 
-    /// The body.
+    /// Returns the body.
     #[inline]
     pub fn encode(&self) -> [u8; Self::BODY_BYTES] {
         let mut body = [0; Self::BODY_BYTES];
@@ -147,7 +147,7 @@ impl Number {
     }
 }
 
-/// The body of `Retry`: microseconds to wait.
+/// Returns the body of `Retry`: the delay in microseconds.
 #[inline]
 pub const fn encode_retry(after_us: u32) -> [u8; 4] {
     after_us.to_le_bytes()
@@ -165,14 +165,14 @@ pub fn decode_retry(body: &[u8]) -> Result<u32, Status> {
 /// The body of `Throttled`: microseconds to wait u32, then the name of the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Throttled<'a> {
-    /// When to send the request again.
+    /// The delay before the request is sent again, in microseconds.
     pub after_us: u32,
-    /// The limit of the tenant that holds it off, in UTF-8.
+    /// The tenant's limit that delays it, in UTF-8.
     pub limit: &'a [u8],
 }
 
 impl<'a> Throttled<'a> {
-    /// Length of the encoded body.
+    /// Returns the length of the encoded body.
     #[inline]
     pub const fn body_bytes(&self) -> usize {
         4 + self.limit.len()
@@ -198,7 +198,7 @@ impl<'a> Throttled<'a> {
     }
 }
 
-/// The body of `ExtensionError`: the application's code u32, then what the function had written.
+/// The body of `ExtensionError`: the application's code u32, then the bytes that the function had written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtensionFailure<'a> {
     /// The number that the function chose.
@@ -208,7 +208,7 @@ pub struct ExtensionFailure<'a> {
 }
 
 impl<'a> ExtensionFailure<'a> {
-    /// Length of the encoded body.
+    /// Returns the length of the encoded body.
     pub const fn body_bytes(&self) -> usize {
         4 + self.message.len()
     }
@@ -233,10 +233,10 @@ impl<'a> ExtensionFailure<'a> {
     }
 }
 
-/// One key's part in the answer of a multi-get.
+/// One key's part in the reply of a multi-get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// `Ok`, `NotFound`, or why this one could not be read.
+    /// `Ok`, `NotFound`, or the reason why this one could not be read.
     pub status: Status,
     /// Version of the object, 0 unless `Ok`.
     pub version: u64,
@@ -244,8 +244,8 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
 }
 
-/// The answer of a multi-get: count u16, then per key status u8, value bytes u32, version u64, value; in the
-/// order of the request. Checked when decoded, so iterating never fails.
+/// The reply of a multi-get: count u16, then per key status u8, value bytes u32, version u64, value; in the order of
+/// the request. Checked when decoded, so iterating never fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
     count: usize,
@@ -258,7 +258,7 @@ impl<'a> Objects<'a> {
     /// Bytes of an entry before its value.
     pub const ENTRY_HEAD_BYTES: usize = 13;
 
-    /// Length of the encoded body of `count` entries whose values have `value_bytes` together.
+    /// Returns the length of the encoded body of `count` entries whose values have `value_bytes` together.
     pub const fn body_bytes(count: usize, value_bytes: usize) -> usize {
         Self::HEAD_BYTES + count * Self::ENTRY_HEAD_BYTES + value_bytes
     }
@@ -266,7 +266,7 @@ impl<'a> Objects<'a> {
     /// Writes the count; entries follow with [`Objects::encode_entry`].
     ///
     /// # Panics
-    /// If `count` is beyond [`MULTI_GET_KEYS_MAX`] or `body` has no place for it.
+    /// If `count` is beyond [`MULTI_GET_KEYS_MAX`] or `body` has no room for it.
     pub fn encode_count(body: &mut [u8], count: usize) -> &mut [u8] {
         assert!(count <= MULTI_GET_KEYS_MAX, "more entries than a multi-get has keys");
         let (head, rest) = body.split_at_mut(Self::HEAD_BYTES);
@@ -274,8 +274,8 @@ impl<'a> Objects<'a> {
         rest
     }
 
-    /// Writes one entry and returns the place of the next; copies the value once. `None`, with nothing
-    /// written, when it does not fit.
+    /// Writes one entry and returns the place of the next; copies the value once. `None`, with nothing written, if it
+    /// does not fit.
     pub fn encode_entry<'b>(place: &'b mut [u8], entry: &Entry<'_>) -> Option<&'b mut [u8]> {
         if place.len() < Self::ENTRY_HEAD_BYTES + entry.value.len() {
             return None;

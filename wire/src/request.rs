@@ -1,9 +1,8 @@
 //! The data requests, the same in frames and in streams.
 //!
-//! [`Request::decode`] (`request/decode.rs`) is the edge: what it returns is within the limits of [`crate::limits`]
-//! and borrows the frame; nothing is copied. Tables, extensions and permissions are not known here, the server checks them.
-//! [`Request::check`] says before sending whether a server could take a request. The bodies are drawn in
-//! `docs/formats.md`.
+//! [`Request::decode`] (`request/decode.rs`) is the edge: its result is within the limits of [`crate::limits`] and
+//! borrows the frame; nothing is copied. The server checks tables, extensions and permissions. [`Request::check`]
+//! tells before sending whether a server could accept a request. `docs/formats.md` draws the bodies.
 
 mod decode;
 mod range;
@@ -24,7 +23,7 @@ use crate::status::Status;
 /// A data request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
-    /// Asks for an empty answer.
+    /// Gets an empty reply.
     Ping,
     /// Reads an object.
     Get {
@@ -33,7 +32,7 @@ pub enum Request<'a> {
         /// The object's key.
         key: &'a [u8],
     },
-    /// Reads an object without waiting, of a server that may have it still, or not yet: for who asks both.
+    /// Reads an object without waiting, for clients that ask both servers of a migration.
     GetNow {
         /// The table's id.
         table: u32,
@@ -48,10 +47,10 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// The new value.
         value: &'a [u8],
-        /// When to write.
+        /// The condition of the write.
         condition: Condition,
     },
-    /// Writes an object that is there for a time.
+    /// Writes an object with a time to live.
     PutFor {
         /// The table's id.
         table: u32,
@@ -59,9 +58,9 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// The new value.
         value: &'a [u8],
-        /// When to write.
+        /// The condition of the write.
         condition: Condition,
-        /// How long it is there, in milliseconds from its execution on: from 1 to [`TTL_MS_MAX`].
+        /// The time to live in milliseconds from its execution on: from 1 to [`TTL_MS_MAX`].
         ttl_ms: u64,
     },
     /// Deletes an object.
@@ -70,7 +69,7 @@ pub enum Request<'a> {
         table: u32,
         /// The object's key.
         key: &'a [u8],
-        /// When to delete.
+        /// The condition of the deletion.
         condition: Condition,
     },
     /// Adds to an object that holds a little-endian `i64`; an absent one counts as 0.
@@ -79,7 +78,7 @@ pub enum Request<'a> {
         table: u32,
         /// The object's key.
         key: &'a [u8],
-        /// What to add.
+        /// The addend.
         delta: i64,
     },
     /// Adds to an object that holds a little-endian IEEE 754 number of 64 bits; an absent one counts as 0.
@@ -88,47 +87,47 @@ pub enum Request<'a> {
         table: u32,
         /// The object's key.
         key: &'a [u8],
-        /// What to add, in its bits.
+        /// The addend, as its bits.
         delta_bits: u64,
     },
-    /// Lists objects of a table, in no order that has a meaning.
+    /// Lists objects of a table, in an order without a meaning for clients.
     Enumerate {
         /// The table's id.
         table: u32,
-        /// Where the answer before ended; empty for the beginning.
+        /// The cursor of the previous reply; empty for the beginning.
         cursor: &'a [u8],
-        /// Leave out the values.
+        /// Whether to omit the values.
         keys_only: bool,
-        /// Objects of the answer at most: from 1 to [`ENUMERATE_OBJECTS_MAX`].
+        /// Maximum objects of the reply: from 1 to [`ENUMERATE_OBJECTS_MAX`].
         objects_max: u16,
-        /// Bytes of keys and values after which the answer ends, at most [`ENUMERATE_BYTES_MAX`]; one object is always
-        /// in it.
+        /// Bytes of keys and values after which the reply ends, at most [`ENUMERATE_BYTES_MAX`]; it always has one
+        /// object.
         bytes_max: u32,
     },
     /// Reads objects of an ordered table in the order of their keys.
     Scan {
         /// The table's id.
         table: u32,
-        /// Which keys, and which way.
+        /// The range and direction of the keys.
         range: KeyRange<'a>,
-        /// Where the answer before ended; empty for the beginning.
+        /// The cursor of the previous reply; empty for the beginning.
         cursor: &'a [u8],
-        /// Leave out the values.
+        /// Whether to omit the values.
         keys_only: bool,
-        /// Objects of the answer at most: from 1 to [`ENUMERATE_OBJECTS_MAX`].
+        /// Maximum objects of the reply: from 1 to [`ENUMERATE_OBJECTS_MAX`].
         objects_max: u16,
-        /// Bytes of keys and values after which the answer ends, at most [`ENUMERATE_BYTES_MAX`]; one object is always
-        /// in it.
+        /// Bytes of keys and values after which the reply ends, at most [`ENUMERATE_BYTES_MAX`]; it always has one
+        /// object.
         bytes_max: u32,
     },
     /// Checks objects of a table against their checksums.
     Verify {
         /// The table's id.
         table: u32,
-        /// Where the answer before ended; empty for the beginning.
+        /// The cursor of the previous reply; empty for the beginning.
         cursor: &'a [u8],
     },
-    /// Asks which server has which hashes of a table.
+    /// Reads the tablet map of a table.
     Tablets {
         /// The table's id.
         table: u32,
@@ -144,15 +143,15 @@ pub enum Request<'a> {
     Invoke {
         /// The extension's id.
         extension: u32,
-        /// Which version of it; 0 is the current one.
+        /// The version; 0 for the current one.
         version: u32,
         /// [`crate::function_hash`] of the function's name.
         function: u32,
-        /// The table that the function is given.
+        /// The table passed to the function.
         table: u32,
-        /// The key that the function is given and that routes the call; may be empty.
+        /// The key passed to the function, which routes the call; may be empty.
         key: &'a [u8],
-        /// Bytes for the function.
+        /// Arguments for the function.
         arguments: &'a [u8],
     },
 }
@@ -166,7 +165,7 @@ const ENUMERATE_HEAD_BYTES: usize = 12;
 const INVOKE_HEAD_BYTES: usize = 20;
 
 impl<'a> Request<'a> {
-    /// The request's number, one of [`crate::opcode`].
+    /// Returns the request's number, one of [`crate::opcode`].
     #[inline]
     pub const fn opcode(&self) -> u8 {
         match self {
@@ -187,14 +186,14 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether a second execution could be seen, so that exactly-once records are needed. An invocation
-    /// counts, since only the server knows whether its function writes.
+    /// Returns whether a second execution could be noticed, so that exactly-once records are needed. True for an
+    /// invocation, since only the server knows whether its function writes.
     #[inline]
     pub const fn is_mutation(&self) -> bool {
         !opcode::is_read(self.opcode())
     }
 
-    /// Length of the encoded body.
+    /// Returns the length of the encoded body.
     #[inline]
     pub fn body_bytes(&self) -> usize {
         match self {
@@ -219,12 +218,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether the request is within the protocol's limits, so that it may be encoded.
+    /// Checks that the request is within the protocol's limits, so that it can be encoded.
     ///
     /// # Errors
-    /// [`Status::KeyTooLarge`], [`Status::ValueTooLarge`], [`Status::ArgumentsTooLarge`],
-    /// [`Status::LimitExceeded`] for too many keys, [`Status::OutOfRange`] for a time or a size of an answer,
-    /// [`Status::CursorInvalid`]: what a server would answer.
+    /// The status that a server would return: [`Status::KeyTooLarge`], [`Status::ValueTooLarge`],
+    /// [`Status::ArgumentsTooLarge`], [`Status::LimitExceeded`] for too many keys, [`Status::OutOfRange`] for a time
+    /// or a size of a reply, [`Status::CursorInvalid`].
     #[inline]
     pub fn check(&self) -> Result<(), Status> {
         match self {

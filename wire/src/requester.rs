@@ -1,17 +1,17 @@
-//! Outstanding requests of one session: what is sent, sent again, answered, given up.
+//! Outstanding requests of one session: transmission, retransmission, completion, expiry.
 //!
 //! Sans-I/O: the caller passes the time in microseconds of any monotonic clock, sends the frames that
-//! [`Requester::poll_transmit`] fills and hands over those that arrive. Each request keeps its sequence over
-//! all retransmissions, and frames carry the lowest sequence that is not complete; with the server's records
-//! a request executes at most once, and exactly once when it completes with the status of an execution.
+//! [`Requester::poll_transmit`] fills and hands over those that arrive. Each request keeps its sequence over all
+//! retransmissions, and frames carry the lowest sequence that is not complete; with the server's records a request
+//! executes at most once, and exactly once if it completes with the status of an execution.
 //!
 //! ```text
 //!    first (acknowledged below)      unsent            next
 //!      |  sent .. done .. refused      |  queued ..      |        next - first <= credits
 //! ```
-//! A ring of slots indexed by sequence, sized by the credits; bodies live in buffers that slots keep, so that
-//! nothing is allocated once they have grown, and a request can be read back to be made in another way. No threads, no
-//! locks, and no pacing beyond the credits.
+//! A ring of slots is indexed by sequence and sized by the credits. Bodies live in buffers that slots keep, so that
+//! nothing is allocated once they have grown, and a request can be read back to be sent in another way. No threads,
+//! no locks, and no pacing beyond the credits.
 
 mod assembly;
 mod completion;
@@ -61,12 +61,13 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// A requester for the session of `token`, whose sequences start at `first_sequence` (1 for a new
-    /// session) and whose server granted `credits`. Memory: 64 bytes per credit, rounded up to a power of
-    /// two, and what the bodies need.
+    /// Creates a requester for the session of `token`.
+    ///
+    /// Its sequences start at `first_sequence` (1 for a new session), and its server granted `credits`. Memory: 64
+    /// bytes per credit, rounded up to a power of two, and the bodies.
     ///
     /// # Panics
-    /// If `credits` is 0 or above [`CREDITS_MAX`], or the largest frame has no place for a message.
+    /// If `credits` is 0 or above [`CREDITS_MAX`], or the largest frame has no room for a message.
     pub fn new(token: u64, first_sequence: u64, credits: u16, config: RequesterConfig) -> Requester {
         assert!(credits > 0 && credits <= CREDITS_MAX, "{credits} credits");
         assert!(config.frame_bytes_max <= FRAME_BYTES_LIMIT, "frames beyond the limit");
@@ -100,7 +101,7 @@ impl Requester {
         self.submit_on(Journey::begin(now_us, self.config.call_timeout_us), tag, request)
     }
 
-    /// As [`Requester::submit`], for a request that may have been on its way before: it keeps its deadline.
+    /// As [`Requester::submit`], for a request that may have been in transit before: it keeps its deadline.
     ///
     /// # Errors
     /// As [`Requester::submit`].
@@ -131,15 +132,15 @@ impl Requester {
         Ok(sequence)
     }
 
-    /// Whether [`Requester::submit`] and [`Requester::reserve_sequence`] have a sequence to give. One old
-    /// request that stays unanswered holds the window back, however many newer ones are complete.
+    /// Returns whether [`Requester::submit`] and [`Requester::reserve_sequence`] have a free sequence. One old
+    /// unanswered request holds the window back, however many newer ones are complete.
     #[inline]
     pub const fn can_submit(&self) -> bool {
         self.next - self.first < self.credits
     }
 
-    /// Takes a sequence for a request that travels over the stream. It counts as outstanding, so that frames
-    /// do not acknowledge it, until [`Requester::release`]. `None` when the window is full.
+    /// Reserves a sequence for a request that travels over the stream. It counts as outstanding, so that frames do
+    /// not acknowledge it, until [`Requester::release`]. `None` if the window is full.
     pub fn reserve_sequence(&mut self) -> Option<u64> {
         if !self.can_submit() {
             return None;
@@ -153,9 +154,10 @@ impl Requester {
         Some(sequence)
     }
 
-    /// Completes a sequence that was reserved, or whose completion had the status
-    /// [`crate::Status::UseStream`]: its answer over the stream has come, or nobody waits for it any more.
-    /// Returns whether there was such a sequence.
+    /// Completes a sequence that was reserved, or whose completion had the status [`crate::Status::UseStream`].
+    ///
+    /// Call it when the reply has come over the stream, or the caller no longer waits for it. Returns whether there
+    /// was such a sequence.
     pub fn release(&mut self, sequence: u64) -> bool {
         let held =
             (self.first..self.next).contains(&sequence) && self.ring.slot(sequence).state == State::Reserved;
@@ -165,7 +167,7 @@ impl Requester {
         held
     }
 
-    /// Completes what has passed its deadline.
+    /// Completes the requests whose deadline has passed.
     #[inline]
     pub fn on_timer(&mut self, now_us: u64, complete: &mut impl FnMut(Completion<'_>)) {
         if self.is_due(now_us) {
@@ -173,7 +175,7 @@ impl Requester {
         }
     }
 
-    /// Whether [`Requester::on_timer`] may have something to do.
+    /// Returns whether [`Requester::on_timer`] may have something to do.
     #[inline]
     pub const fn is_due(&self, now_us: u64) -> bool {
         now_us >= self.give_up_at_us
@@ -196,8 +198,8 @@ impl Requester {
         self.give_up_at_us = give_up_at_us;
     }
 
-    /// Gives every request up with [`CompletionError::Closed`] and releases every reserved sequence: the
-    /// session is over.
+    /// Ends the session: completes every request with [`CompletionError::Closed`] and releases every reserved
+    /// sequence.
     pub fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
         for sequence in self.first..self.next {
             if self.ring.slot(sequence).is_call() {
@@ -226,45 +228,47 @@ impl Requester {
         complete(Completion { tag, sequence, status: Err(error), body: &[] });
     }
 
-    /// When [`Requester::on_timer`] and [`Requester::poll_transmit`] are to be called next, if nothing else
-    /// happens; possibly in the past, or too early for there to be something; `None` when no reply is awaited. What is
-    /// queued does not wait for it.
+    /// Returns the time of the next call of [`Requester::on_timer`] and [`Requester::poll_transmit`], without other
+    /// events.
+    ///
+    /// It may be in the past, or too early for any work; `None` if no reply is awaited. Queued requests do not wait
+    /// for it.
     pub fn next_deadline_us(&self) -> Option<u64> {
         let awaits = (self.first..self.next).any(|sequence| self.ring.slot(sequence).is_call());
         awaits.then(|| self.give_up_at_us.min(self.resend_at_us))
     }
 
-    /// The request of an outstanding sequence, or of a completed one as long as nothing was submitted since.
+    /// Returns the request of an outstanding sequence, or of a completed one until the next submit.
     #[must_use]
     pub fn accepted(&self, sequence: u64) -> Accepted<'_> {
         self.ring.slot(sequence).accepted()
     }
 
-    /// Sequences that are not complete, the reserved ones included.
+    /// Returns the number of incomplete sequences, reserved ones included.
     #[inline]
     pub const fn outstanding(&self) -> usize {
         self.ring.used()
     }
 
-    /// Every sequence below is complete. Stream records carry it as frames do.
+    /// Returns the sequence below which all are complete. Stream records carry it as frames do.
     #[inline]
     pub const fn first_unacknowledged(&self) -> u64 {
         self.first
     }
 
-    /// The session's token.
+    /// Returns the session's token.
     #[inline]
     pub const fn token(&self) -> u64 {
         self.token
     }
 
-    /// The tenant's home core as the latest reply named it.
+    /// Returns the tenant's home core as named by the latest reply.
     #[inline]
     pub const fn home_core(&self) -> Option<u16> {
         self.home_core
     }
 
-    /// Smoothed time from sending to reply; `None` before the first sample.
+    /// Returns the smoothed time from sending to reply; `None` before the first sample.
     pub const fn round_trip_us(&self) -> Option<u64> {
         self.round_trip.smoothed_us()
     }

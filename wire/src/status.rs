@@ -1,7 +1,7 @@
-//! The one list of answers: every reply in a frame or a stream carries one of these bytes.
+//! The list of statuses: every reply in a frame or a stream carries one of these bytes.
 //!
-//! Numbers are never reused, and a byte that this version does not know is not an error of the frame
-//! (see [`Status::from_u8`]). What each status carries as its body is listed in [`crate::reply`].
+//! Numbers are never reused, and an unknown byte is not an error of the frame (see [`Status::from_u8`]).
+//! [`crate::reply`] lists the body of each status.
 
 use core::fmt;
 
@@ -18,7 +18,7 @@ macro_rules! statuses {
             /// Every status, by number.
             pub const ALL: &'static [Status] = &[$(Status::$name),+];
 
-            /// The status of a byte; `None` when this version does not know it.
+            /// Returns the status of a byte; `None` if this version does not know it.
             pub const fn from_u8(number: u8) -> Option<Status> {
                 match number {
                     $($number => Some(Status::$name),)+
@@ -26,14 +26,14 @@ macro_rules! statuses {
                 }
             }
 
-            /// The name as it is written in this list, for output that programs read.
+            /// Returns the name as written in this list, for output that programs read.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Status::$name => stringify!($name),)+
                 }
             }
 
-            /// One sentence for people.
+            /// Returns one sentence for people.
             pub const fn text(self) -> &'static str {
                 match self {
                     $(Status::$name => concat!($($doc),+).trim_ascii(),)+

@@ -1,12 +1,12 @@
-//! Records: what a TCP stream carries, one after another.
+//! The records of a TCP stream.
 //!
 //! ```text
 //! record bytes u32 (all that follows) | code u8 | flags u8 | reserved u16 | sequence u64
 //!        | first unacknowledged u64 | view u64 | body
 //! ```
-//! Requests and replies have the same header; a reply repeats the sequence. Data requests over a stream share
-//! the sequences and the exactly-once window of the session's frames. Reading and writing the bytes is the
-//! transport's work, which needs to know the first field alone.
+//! Requests and replies have the same header; a reply repeats the sequence. Data requests over a stream share the
+//! sequences and the exactly-once window of the session's frames. The transport reads and writes the bytes, and needs
+//! only the first field.
 
 use crate::limits::{INSTALL_BODY_BYTES_MAX, RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
 use crate::opcode;
@@ -23,20 +23,20 @@ pub struct RecordHeader {
     pub flags: u8,
     /// Chosen by the client, repeated in the reply; 0 for opening and administration.
     pub sequence: u64,
-    /// From a client: every sequence below is acknowledged. Else 0.
+    /// From a client: every sequence below is acknowledged. Otherwise 0.
     pub first_unacknowledged: u64,
-    /// Of a data request the view under which it was sent, of its answer the server's; 0 for opening and administration.
+    /// The view under which a data request was sent, or the server's in its reply; 0 for opening and administration.
     pub view: u64,
 }
 
 impl RecordHeader {
-    /// Bytes of the first field: what a transport reads to know how much follows.
+    /// Bytes of the first field: it tells a transport how many bytes follow.
     pub const LENGTH_BYTES: usize = 4;
 
-    /// The encoded header, length field included.
+    /// Returns the encoded header, length field included.
     ///
     /// # Panics
-    /// If the body is longer than any may be ([`INSTALL_BODY_BYTES_MAX`]).
+    /// If the body is longer than the maximum ([`INSTALL_BODY_BYTES_MAX`]).
     pub fn encode(&self) -> [u8; RECORD_HEADER_BYTES] {
         assert!(self.body_bytes as usize <= INSTALL_BODY_BYTES_MAX, "a body beyond every limit");
         let record_bytes = (RECORD_HEADER_BYTES - Self::LENGTH_BYTES) as u32 + self.body_bytes;
@@ -50,7 +50,7 @@ impl RecordHeader {
         head
     }
 
-    /// A whole record: header and body in one allocation.
+    /// Returns a whole record: header and body in one allocation.
     ///
     /// # Panics
     /// As [`RecordHeader::encode`]; `self.body_bytes` is ignored.
@@ -65,8 +65,8 @@ impl RecordHeader {
     /// Reads a header, length field included.
     ///
     /// # Errors
-    /// [`Status::Malformed`] when the length is shorter than the header or the reserved field is not zero;
-    /// [`Status::LimitExceeded`] when the body is longer than [`RecordHeader::body_bytes_max`].
+    /// [`Status::Malformed`] if the length is shorter than the header or the reserved field is not zero;
+    /// [`Status::LimitExceeded`] if the body is longer than [`RecordHeader::body_bytes_max`].
     pub fn decode(head: &[u8; RECORD_HEADER_BYTES]) -> Result<RecordHeader, Status> {
         let word = |at: usize| {
             let mut word = [0; 8];
@@ -94,7 +94,7 @@ impl RecordHeader {
         Ok(header)
     }
 
-    /// Takes a whole record apart: what a transport that reads the length first hands over, without it.
+    /// Splits a whole record, passed without its length field, into header and body.
     ///
     /// # Errors
     /// As [`RecordHeader::decode`].
@@ -109,7 +109,7 @@ impl RecordHeader {
         Ok((Self::decode(&whole)?, body))
     }
 
-    /// The longest body behind a code.
+    /// Returns the longest body behind a code.
     pub const fn body_bytes_max(code: u8) -> usize {
         if code == opcode::EXTENSION_INSTALL { INSTALL_BODY_BYTES_MAX } else { STREAM_BODY_BYTES_MAX }
     }

@@ -1,11 +1,11 @@
-//! Which server has which hashes of a table: the answer to a request for its tablets.
+//! The tablet map of a table: the reply that names the server of each hash range.
 //!
 //! ```text
 //!   version u64 | servers: list of (number u32, address text) | tablets: list of (last hash u64, index of its server u16)
 //!   | on the move: list of (migration u32, first hash u64, last hash u64, index of the server that they come from u16)
 //! ```
-//! Tablets stand in the order of their hashes, each reaching from behind the one before to its last hash, the last one to
-//! 2^64 - 1: so every hash has exactly one server, and one search finds it. The hash of a key is xxh3 (64 bits).
+//! Tablets are in hash order. Each reaches from behind the previous one to its last hash, the last one to 2^64 - 1:
+//! so every hash has exactly one server, and one search finds it. The hash of a key is xxh3 (64 bits).
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::limits::{SERVERS_MAX, TABLETS_PER_TABLE_MAX};
@@ -16,33 +16,33 @@ use crate::status::Status;
 pub struct ServerPlace {
     /// Its number in the cluster.
     pub number: u32,
-    /// Host and TCP port where it opens sessions; empty for the server that answers, where it is alone.
+    /// Host and TCP port of its sessions; empty for the replying server, if it is alone.
     pub address: String,
 }
 
 /// A tablet of a map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tablet {
-    /// The last of its hashes; the first is behind the last one of the tablet before.
+    /// The last of its hashes; the first is behind the last one of the previous tablet.
     pub last: u64,
     /// Index of its server in the map.
     pub server: u16,
 }
 
-/// Hashes that a server has given to another which does not have all of their objects yet: until then a read may ask both.
+/// Hashes whose new server does not have all of their objects yet: until then a read may ask both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moving {
     /// Number of the migration.
     pub migration: u32,
     /// The first of the hashes.
     pub first: u64,
-    /// The last of them.
+    /// The last of the hashes.
     pub last: u64,
-    /// Index in the map of the server that they come from.
+    /// Index in the map of the source server.
     pub source: u16,
 }
 
-/// The tablets of a table. Valid by construction: see the file's head.
+/// The tablets of a table. Valid by construction, as the file's head describes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TabletMap {
     version: u64,
@@ -52,10 +52,11 @@ pub struct TabletMap {
 }
 
 impl TabletMap {
-    /// A map; of two maps of a table the one of the higher version is the newer.
+    /// Creates a map; of two maps of a table the one of the higher version is the newer.
     ///
     /// # Errors
-    /// [`Status::Malformed`] for tablets that are not as the file's head says, [`Status::LimitExceeded`] for too many.
+    /// [`Status::Malformed`] for tablets that violate the order of the file's head, [`Status::LimitExceeded`] for too
+    /// many.
     pub fn new(version: u64, servers: Vec<ServerPlace>, tablets: Vec<Tablet>) -> Result<TabletMap, Status> {
         if servers.len() > SERVERS_MAX || tablets.len() > TABLETS_PER_TABLE_MAX {
             return Err(Status::LimitExceeded);
@@ -70,17 +71,17 @@ impl TabletMap {
         }
     }
 
-    /// That of a table which one server has as a whole.
+    /// Creates the map of a table that one server owns as a whole.
     #[must_use]
     pub fn whole(version: u64, server: ServerPlace) -> TabletMap {
         let tablets = vec![Tablet { last: u64::MAX, server: 0 }];
         TabletMap { version, servers: vec![server], tablets, moving: Vec::new() }
     }
 
-    /// The same, with these hashes on the move.
+    /// Returns this map with these hashes in transit.
     ///
     /// # Errors
-    /// [`Status::Malformed`] for hashes or servers that are none, [`Status::LimitExceeded`] for too many.
+    /// [`Status::Malformed`] for invalid hashes or servers, [`Status::LimitExceeded`] for too many.
     pub fn with_moving(self, moving: Vec<Moving>) -> Result<TabletMap, Status> {
         if moving.len() > TABLETS_PER_TABLE_MAX {
             return Err(Status::LimitExceeded);
@@ -89,31 +90,31 @@ impl TabletMap {
         if moving.iter().all(is_one) { Ok(TabletMap { moving, ..self }) } else { Err(Status::Malformed) }
     }
 
-    /// Its version.
+    /// Returns the version.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The servers.
+    /// Returns the servers.
     #[must_use]
     pub fn servers(&self) -> &[ServerPlace] {
         &self.servers
     }
 
-    /// The tablets, in the order of their hashes.
+    /// Returns the tablets, in hash order.
     #[must_use]
     pub fn tablets(&self) -> &[Tablet] {
         &self.tablets
     }
 
-    /// What of them is on the move in such a way that reads may ask both servers.
+    /// Returns the hashes in transit for which reads may ask both servers.
     #[must_use]
     pub fn moving(&self) -> &[Moving] {
         &self.moving
     }
 
-    /// The index of the server that has a hash.
+    /// Returns the index of the server that owns a hash.
     #[inline]
     #[must_use]
     pub fn server_of(&self, hash: u64) -> usize {

@@ -1,4 +1,4 @@
-//! What the command line says of a measurement of the store in process.
+//! The command line of `splinter-bench store`, which measures the store in process.
 
 use std::path::PathBuf;
 
@@ -7,72 +7,72 @@ use serde::Serialize;
 
 use crate::in_process::side::{BATCH_MAX, SIDES};
 
-/// How the bench is run.
+/// The options of `splinter-bench store`.
 #[derive(Args, Clone, Debug, Serialize)]
 pub struct StoreSettings {
-    /// What is measured.
+    /// Parts to measure.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "objects,counters,memory,growth")]
     pub parts: Vec<Part>,
-    /// Numbers of objects, each a table of its own.
+    /// Numbers of objects; each is measured in a separate table.
     #[arg(long, value_delimiter = ',', default_value = "1000000,20000000")]
     pub objects: Vec<u64>,
     /// Number of counters.
     #[arg(long, default_value_t = 10_000_000)]
     pub counters: u64,
-    /// The store, and the maps beside it.
+    /// The store and the maps to compare it with.
     #[arg(long, value_delimiter = ',', default_values_t = SIDES.map(String::from))]
     pub sides: Vec<String>,
-    /// Cores: the first is used alone, then all.
+    /// Cores to use: first only the first one, then all.
     #[arg(long, value_delimiter = ',', default_value = "1,0")]
     pub cores: Vec<usize>,
-    /// Operations that are handed over together.
+    /// Number of operations submitted together.
     #[arg(long, default_value_t = 32)]
     pub batch: usize,
-    /// Number of objects where memory is measured, and where it gets full.
+    /// Number of objects in the measurements of memory and of a full log.
     #[arg(long, default_value_t = 1_000_000)]
     pub memory_objects: u64,
-    /// Live share of the store's log while it is written to.
+    /// Live share of the store's log during writes.
     #[arg(long, default_value_t = 0.5)]
     pub utilization: f64,
-    /// Live shares of the log at which writes are measured, in percent.
+    /// Live shares of the log at which to measure writes, in percent.
     #[arg(long, value_delimiter = ',', default_value = "30,40,50,60,70,75,80,85,90,93,95")]
     pub utilizations: Vec<u64>,
-    /// Seconds of each figure.
+    /// Seconds per figure.
     #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
-    /// Runs; sides take turns in each, and the table shows medians.
+    /// Number of runs; each run measures all sides in turn, and the table shows medians.
     #[arg(long, default_value_t = 3)]
     pub runs: usize,
-    /// Leave the maps with pages of 4 KiB, as the C library does where nobody asks for more.
+    /// Leave the maps on 4 KiB pages, the default of the C library.
     #[arg(long)]
     pub maps_small_pages: bool,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Folder for lines of JSON and plots.
     #[arg(long)]
     #[serde(skip)]
     pub out: Option<PathBuf>,
-    /// One row of one side, in this very process, as a line of JSON: how the bench calls itself.
+    /// Measure one row of one side in this process and print a line of JSON: how the bench calls itself.
     #[arg(long, hide = true)]
     #[serde(skip)]
     pub row: Option<String>,
 }
 
-/// What can be measured.
+/// The parts of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum Part {
     /// Objects of 30 + 100 bytes: reads, writes, memory.
     Objects,
     /// FASTER's setting: counters of 8 + 8 bytes.
     Counters,
-    /// Bytes that an object takes at 90 % utilization.
+    /// Bytes per object at 90 % utilization.
     Memory,
-    /// How long requests wait while the index grows.
+    /// Waiting time of requests while the index grows.
     Growth,
-    /// Writes a second over the utilization of memory, as a plot.
+    /// Writes per second over memory utilization, as a plot.
     Utilization,
-    /// How long a get takes while the cleaner runs flat out.
+    /// Latency of a get while the cleaner runs at full speed.
     Tail,
     /// Memory under changing workloads, as a plot.
     Changing,

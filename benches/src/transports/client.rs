@@ -31,27 +31,27 @@ const TENANT: &str = "bench";
 /// The part of the seconds before each measurement that is not measured.
 const WARMUP: f64 = 0.2;
 
-/// What the process is told.
+/// The options of the client process.
 #[derive(Args, Clone, Debug)]
 pub struct ClientSettings {
-    /// What is asked.
+    /// Workload to run.
     pub workload: Workload,
-    /// The server's stream port.
+    /// Stream address of the server.
     #[arg(long)]
     pub address: SocketAddr,
-    /// The administrator's secret, or @FILE that holds it.
+    /// The administrator's secret, or @FILE to read it from.
     #[arg(long)]
     pub admin_secret: String,
-    /// How requests travel, unless over DPDK.
+    /// Transport of requests, unless DPDK is used.
     #[arg(long, value_enum, default_value = "udp")]
     pub transport: TransportOption,
     /// Arguments of DPDK's environment.
     #[arg(long, allow_hyphen_values = true, requires = "dpdk_server")]
     pub dpdk: Option<String>,
-    /// The address of the server's device.
+    /// Address of the server's device.
     #[arg(long)]
     pub dpdk_server: Option<Ipv4Addr>,
-    /// A frame for each request.
+    /// Send each request in a separate frame.
     #[arg(long)]
     pub single: bool,
     /// The data.
@@ -60,13 +60,13 @@ pub struct ClientSettings {
     /// Seconds of each measurement.
     #[arg(long)]
     pub seconds: f64,
-    /// Requests outstanding in those behind the first.
+    /// Outstanding requests of the measurements after the first.
     #[arg(long, value_delimiter = ',')]
     pub outstanding: Vec<usize>,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     #[arg(long)]
     pub seed: u64,
-    /// The core.
+    /// Core of this process.
     #[arg(long)]
     pub cpu: usize,
 }

@@ -1,7 +1,7 @@
 //! Checks and builds the extension of a folder, without a server: `splinter-build FOLDER CACHE`.
 //!
-//! Prints the artefact's path and what the compiler warned of, or why there is none. Also the program that the builder's own tests start
-//! anew as the checker.
+//! Prints the artefact's path and the compiler's warnings, or the reason why there is none. The builder's own tests
+//! also start this program again as the checker.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Rules of attributes: the few that are harmless, in the form that is harmless.
+//! Rules of attributes: the harmless ones, in their harmless form.
 
 use syn::Attribute;
 use syn::Expr;
@@ -9,10 +9,10 @@ use syn::punctuated::Punctuated;
 
 use super::names;
 
-/// What to write instead, for most attributes.
+/// The advice for most attributes.
 const INSTEAD: &str = "leave it out; docs/extensions.md lists the attributes that work";
 
-/// What is wrong with an attribute, and what to write instead.
+/// Checks an attribute; returns the fault and the alternative.
 pub(super) fn check(attribute: &Attribute, at_crate_root: bool) -> Result<(), (String, &'static str)> {
     let name = attribute.path().get_ident().map(ToString::to_string).unwrap_or_default();
     let inner = matches!(attribute.style, syn::AttrStyle::Inner(_));
@@ -40,25 +40,25 @@ pub(super) fn check(attribute: &Attribute, at_crate_root: bool) -> Result<(), (S
     if fine { Ok(()) } else { Err((format!("the attribute {}", shown(attribute)), INSTEAD)) }
 }
 
-/// The attribute's name as written, shortened.
+/// Returns the attribute's name as written, shortened.
 fn shown(attribute: &Attribute) -> String {
     let path = attribute.path().segments.iter().map(|segment| segment.ident.to_string());
     let path: String = path.collect::<Vec<_>>().join("::").chars().take(40).collect();
     format!("`{path}`")
 }
 
-/// Whether it is `name = "text"`.
+/// Returns whether it is `name = "text"`.
 fn is_text(meta: &Meta) -> bool {
     let Meta::NameValue(pair) = meta else { return false };
     matches!(&pair.value, Expr::Lit(literal) if matches!(literal.lit, Lit::Str(_)))
 }
 
-/// The parts of a list, when they are plain.
+/// Returns the parts of a list, if they are plain.
 fn parts(attribute: &Attribute) -> Option<Punctuated<Meta, Token![,]>> {
     attribute.parse_args_with(Punctuated::parse_terminated).ok()
 }
 
-/// Whether it lists nothing but certain words.
+/// Returns whether it lists only these words.
 fn lists(attribute: &Attribute, words: &[&str]) -> bool {
     parts(attribute).is_some_and(|parts| {
         parts.iter().all(|part| {
@@ -67,7 +67,7 @@ fn lists(attribute: &Attribute, words: &[&str]) -> bool {
     })
 }
 
-/// Whether it lists nothing but lints, and a reason.
+/// Returns whether it lists only lints, and a reason.
 fn names_lints(meta: &Meta) -> bool {
     let Meta::List(list) = meta else { return false };
     let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
@@ -79,7 +79,7 @@ fn names_lints(meta: &Meta) -> bool {
     })
 }
 
-/// Whether it is `cfg_attr(not(test), no_std)`.
+/// Returns whether it is `cfg_attr(not(test), no_std)`.
 fn is_no_std_but_in_tests(attribute: &Attribute) -> bool {
     let Some(parts) = parts(attribute) else { return false };
     let mut parts = parts.iter();

@@ -1,4 +1,4 @@
-//! Checks the crates of a package in the order in which they are compiled.
+//! The check of a package's crates in the order of compilation.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ pub(super) fn check(package: &Package) -> Result<Checked, Vec<Refusal>> {
     Ok(Checked { sources, functions })
 }
 
-/// The crates, each after those that it uses; the extension last.
+/// Returns the crates, each after those that it uses; the extension last.
 fn in_order(package: &Package) -> Result<Vec<Part>, Vec<Refusal>> {
     let mut manifests = BTreeMap::new();
     let mut waiting = vec![String::new()];
@@ -76,7 +76,7 @@ fn in_order(package: &Package) -> Result<Vec<Part>, Vec<Refusal>> {
     sort(manifests)
 }
 
-/// Refuses files below `deps/` that belong to nothing.
+/// Refuses files below `deps/` that belong to no package.
 fn refuse_strays(package: &Package, manifests: &BTreeMap<String, Manifest>) -> Result<(), Vec<Refusal>> {
     for (path, _) in package.files() {
         let folder = path.strip_prefix("deps/").and_then(|rest| rest.split('/').next());
@@ -116,7 +116,7 @@ fn sort(mut manifests: BTreeMap<String, Manifest>) -> Result<Vec<Part>, Vec<Refu
     Ok(parts)
 }
 
-/// What the compiler calls a package.
+/// Returns the compiler's name of a package.
 fn crate_name(package: &str) -> String {
     package.replace('-', "_")
 }

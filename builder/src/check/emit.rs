@@ -1,7 +1,7 @@
-//! Writes checked tokens as text, at the lines they had.
+//! Writes checked tokens as text, at their original lines.
 //!
-//! The compiler gets this text, not the author's: comments are gone, doc comments have become attributes,
-//! and what the check did not see as a token is not there. Columns are kept where nothing on the line grew.
+//! The compiler gets this text instead of the author's: comments are gone, doc comments have become attributes, and
+//! text that the check did not see as a token is missing. Columns are kept unless something on the line grew.
 
 use proc_macro2::Delimiter;
 use proc_macro2::LineColumn;
@@ -10,7 +10,7 @@ use proc_macro2::Span;
 use proc_macro2::TokenStream;
 use proc_macro2::TokenTree;
 
-/// The text of tokens.
+/// Returns the text of tokens.
 pub(super) fn text(tokens: TokenStream) -> String {
     let mut text = Text { written: String::new(), line: 1, column: 0, end: None, joint: false };
     text.stream(tokens);
@@ -18,19 +18,19 @@ pub(super) fn text(tokens: TokenStream) -> String {
     text.written
 }
 
-/// Text that is being written.
+/// Text being written.
 struct Text {
     written: String,
     line: usize,
     column: usize,
-    /// Where the latest token ended in the source.
+    /// The end of the latest token in the source.
     end: Option<LineColumn>,
     /// Whether the latest token must touch the next.
     joint: bool,
 }
 
 impl Text {
-    /// Writes a stream; its depth was limited before.
+    /// Writes a stream, whose depth was limited before.
     fn stream(&mut self, tokens: TokenStream) {
         for token in tokens {
             match token {
@@ -54,7 +54,7 @@ impl Text {
         }
     }
 
-    /// Writes one token at its place, or behind the latest one when that place is taken.
+    /// Writes one token at its place, or after the latest one if that place is taken.
     fn token(&mut self, token: &str, span: Span, joint: bool) {
         let start = span.start();
         if !self.joint {

@@ -33,14 +33,14 @@ impl Parse for Entry {
     }
 }
 
-/// Whether an item is `sandstorm::extension! { .. }`.
+/// Returns whether an item is `sandstorm::extension! { .. }`.
 pub(super) fn is_extension(item: &syn::ItemMacro) -> bool {
     let names: Vec<String> = item.mac.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
     names == ["sandstorm", "extension"] && item.ident.is_none() && item.mac.path.leading_colon.is_none()
 }
 
-/// The functions that the root file of a crate exposes. The extension itself has to; a package that it
-/// depends on may not.
+/// Returns the functions that the root file of a crate exposes. The extension itself must expose some; a package that
+/// it depends on must not.
 pub(super) fn find(
     folder: &str,
     root: Option<&File>,
@@ -116,7 +116,7 @@ fn entries(root: &File, item: &syn::ItemMacro, findings: &mut Findings) -> Vec<F
     functions
 }
 
-/// The asynchronous function of a name at the root of a file. Its types are the compiler's business.
+/// Returns the asynchronous function with this name at the root of a file. The compiler checks its types.
 fn declaration<'f>(root: &'f File, name: &str) -> Option<&'f syn::ItemFn> {
     root.tree.items.iter().find_map(|item| match item {
         Item::Fn(function) if function.sig.ident == name => {
@@ -128,7 +128,7 @@ fn declaration<'f>(root: &'f File, name: &str) -> Option<&'f syn::ItemFn> {
     })
 }
 
-/// The text of doc comments.
+/// Returns the text of doc comments.
 fn doc(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {

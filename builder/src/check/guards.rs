@@ -1,5 +1,5 @@
-//! Where the guards and indexes of a checked text are: the MIR shows what of them borrows or moves, which no source does
-//! (`pure.rs`, and `mir.rs` of this crate).
+//! The places of match guards and index expressions in a checked text. The MIR shows what they borrow or move, which
+//! the source does not (`pure.rs`, and `mir.rs` of this crate).
 
 use syn::Arm;
 use syn::Expr;
@@ -12,7 +12,7 @@ use syn::visit::Visit;
 use super::macros;
 use crate::checked::Guard;
 
-/// All of a file, or `None` when the text cannot be read.
+/// Returns all of a file, or `None` when the text cannot be read.
 pub(super) fn all(file: &str, text: &str) -> Option<Vec<Guard>> {
     let tree = syn::parse_file(text).ok()?;
     let mut guards = Guards { file, found: Vec::new() };
@@ -49,7 +49,7 @@ impl<'a> Visit<'a> for Guards<'_> {
     }
 
     fn visit_macro(&mut self, invocation: &'a Macro) {
-        // What cannot be read was refused.
+        // Unreadable arguments were refused.
         let Ok(arguments) = macros::arguments(invocation) else { return };
         arguments.guard.iter().for_each(|guard| self.add(guard));
         let mut within = Guards { file: self.file, found: Vec::new() };

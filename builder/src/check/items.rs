@@ -1,4 +1,4 @@
-//! Rules of items: impls, traits, `extern crate`, macros in the place of items.
+//! Rules of items: impls, traits, `extern crate`, macros in the position of items.
 
 use proc_macro2::Span;
 use syn::Generics;
@@ -48,8 +48,8 @@ impl Rules<'_> {
                     let instead = "write a method of the type's own that returns the reference";
                     self.refuse(alias.type_token.span(), "an associated type with a lifetime", instead);
                 }
-                // rustc takes such a bound for granted where it checks what the trait asks of the type, and asks nobody
-                // who uses the type for it (#135011, #135246).
+                // rustc assumes such a bound when it checks the trait's requirements on the type, and does not
+                // require it of users of the type (#135011, #135246).
                 ImplItem::Type(alias) if alias.generics.where_clause.is_some() => {
                     let instead = "write the bound into the header of the impl";
                     self.refuse(alias.type_token.span(), "an associated type with bounds", instead);
@@ -60,10 +60,10 @@ impl Rules<'_> {
         }
     }
 
-    /// A destructor runs for a variable of whatever type rustc found for it, and nobody asks whether that type is what
-    /// its declaration demands: a part of `D<Holder<'a>, &'a [u8]>` may have been made to live shorter, and the bound
-    /// between the two then says of it what is not so. One lifetime cannot part, and of parameters without bounds nothing
-    /// is said.
+    /// Checks an impl of `Drop`. A destructor runs for a variable of whatever type rustc inferred, and rustc does not
+    /// check that this type satisfies the bounds of its declaration. A part of `D<Holder<'a>, &'a [u8]>` may have been
+    /// inferred to live shorter, and then the bound between the two is false. A single lifetime cannot split, and
+    /// parameters without bounds promise nothing.
     fn check_destructor(&mut self, block: &syn::ItemImpl) {
         let is_plain = |bound: &TypeParamBound| matches!(bound, TypeParamBound::Trait(of) if matches!(of.modifier, TraitBoundModifier::Maybe(_)));
         let has_bounds = block.generics.where_clause.is_some()
@@ -75,9 +75,8 @@ impl Rules<'_> {
         }
     }
 
-    /// Refuses associated types of parameters (`T::Item`) in what `visit` goes through: rustc takes for granted
-    /// that the types in an impl's header are well-formed, and checks it nowhere where a projection hides them
-    /// (#100051).
+    /// Refuses associated types of parameters (`T::Item`) in what `visit` traverses: rustc assumes that the types in an
+    /// impl's header are well-formed, and does not check it where a projection hides them (#100051).
     pub(super) fn check_projections(&mut self, generics: &Generics, visit: impl FnOnce(&mut Projections)) {
         let mut projections = Projections::new(generics);
         visit(&mut projections);
@@ -108,7 +107,7 @@ impl Rules<'_> {
         }
     }
 
-    /// A method that answers an opaque type is an associated type with lifetimes in disguise.
+    /// Checks a trait's function. A method that returns an opaque type is a disguised associated type with lifetimes.
     fn check_trait_function(&mut self, signature: &syn::Signature) {
         let opaque = match &signature.output {
             syn::ReturnType::Default => false,
@@ -147,7 +146,7 @@ impl Rules<'_> {
     }
 }
 
-/// The first mutable reference of the header of an impl.
+/// The first mutable reference in the header of an impl.
 #[derive(Default)]
 struct MutableReferences {
     first: Option<Span>,

@@ -1,8 +1,8 @@
 //! Arguments of calls: expressions that do not leave the call by `break` or `continue`.
 //!
-//! A call borrows what it is made on before it comes to its arguments, and rustc takes that borrow for one that has not
-//! begun where an argument jumps out of the call (#160598): then the same place is borrowed twice. Jumps whose loop or
-//! block lies within the argument are fine, and so is what ends the function, behind which nothing of it is used.
+//! A call borrows its receiver before it evaluates its arguments, and rustc treats that borrow as not begun if an
+//! argument jumps out of the call (#160598): then the same place is borrowed twice. Jumps whose loop or block lies
+//! within the argument are permitted, and so is the end of the function, after which nothing of it is used.
 
 use proc_macro2::Span;
 use syn::Expr;
@@ -21,14 +21,14 @@ use syn::visit::Visit;
 
 use super::macros;
 
-/// The first jump out of an expression, or none.
+/// Returns the first jump out of an expression, if any.
 pub(super) fn out_of(expression: &Expr) -> Option<Span> {
     let mut jumps = Jumps::default();
     jumps.visit_expr(expression);
     jumps.first
 }
 
-/// What lies around the current place, within the expression.
+/// The loops and labels around the current place, within the expression.
 #[derive(Default)]
 struct Jumps {
     first: Option<Span>,
@@ -37,7 +37,7 @@ struct Jumps {
 }
 
 impl Jumps {
-    /// A jump to a label, or to the loop around it.
+    /// Handles a jump to a label, or to the innermost loop.
     fn jump(&mut self, span: Span, label: Option<&Lifetime>) {
         let stays = match label {
             Some(label) => self.labels.iter().any(|known| label.ident == known),
@@ -48,7 +48,7 @@ impl Jumps {
         }
     }
 
-    /// Goes through what a label and, unless it is a block's, a loop lies around.
+    /// Traverses the body of a label and, unless it is a block's, of a loop.
     fn within(&mut self, label: Option<&Label>, loops: usize, go: impl FnOnce(&mut Jumps)) {
         self.labels.extend(label.map(|label| label.name.ident.to_string()));
         self.loops += loops;
@@ -89,7 +89,7 @@ impl<'a> Visit<'a> for Jumps {
     }
 
     fn visit_macro(&mut self, invocation: &'a Macro) {
-        // What cannot be read is refused where it stands.
+        // Unreadable arguments are refused at their place.
         let Ok(arguments) = macros::arguments(invocation) else { return };
         let mut jumps = Jumps { loops: self.loops, labels: self.labels.clone(), ..Jumps::default() };
         arguments.expressions.iter().chain(&arguments.guard).for_each(|part| jumps.visit_expr(part));

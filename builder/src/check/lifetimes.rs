@@ -1,8 +1,8 @@
 //! Rules of references in types.
 //!
-//! A named reference around another named lifetime implies that one outlives the other; rustc #25860 and its
-//! kin turn such implied bounds into references that live too long. Elided lifetimes cannot be related to
-//! anything, so `&[&[u8]]` is fine.
+//! A named reference around another named lifetime implies that one outlives the other; rustc #25860 and related bugs
+//! turn such implied bounds into references that live too long. Elided lifetimes cannot be related to anything, so
+//! `&[&[u8]]` is permitted.
 
 use syn::AngleBracketedGenericArguments;
 use syn::GenericArgument;
@@ -12,7 +12,7 @@ use syn::TypeReference;
 use syn::visit;
 use syn::visit::Visit;
 
-/// What is wrong with a reference type, and what to write instead.
+/// Returns the fault of a reference type, and the alternative.
 pub(super) fn fault(reference: &TypeReference) -> Option<(&'static str, &'static str)> {
     if matches!(&*reference.elem, Type::Reference(_)) {
         return Some(("a reference to a reference", "use one reference, or a slice of references"));
@@ -31,8 +31,8 @@ pub(super) fn fault(reference: &TypeReference) -> Option<(&'static str, &'static
     ))
 }
 
-/// What is wrong with the arguments of a generic type, and what to write instead: a type may demand that what it holds
-/// outlives its lifetime, as `&'a T` does.
+/// Returns the fault of a generic type's arguments, and the alternative: a type may require that its contents outlive
+/// its lifetime, as `&'a T` does.
 pub(super) fn fault_of_arguments(
     arguments: &AngleBracketedGenericArguments,
 ) -> Option<(&'static str, &'static str)> {
@@ -60,7 +60,7 @@ pub(super) fn fault_of_arguments(
     ))
 }
 
-/// Whether a type mentions a lifetime or a reference.
+/// Returns whether a type mentions a lifetime or a reference.
 pub(super) fn any_in_type(kind: &Type) -> bool {
     struct Any(bool);
     impl<'a> Visit<'a> for Any {
@@ -78,7 +78,7 @@ pub(super) fn any_in_type(kind: &Type) -> bool {
     any.0
 }
 
-/// How many lifetimes a type has, named or not.
+/// Returns the number of a type's lifetimes, named or not.
 pub(super) fn count(kind: &Type) -> usize {
     struct Count(usize);
     impl<'a> Visit<'a> for Count {
@@ -95,7 +95,7 @@ pub(super) fn count(kind: &Type) -> usize {
     count.0
 }
 
-/// Whether a type is, or contains, `impl Trait`.
+/// Returns whether a type is, or contains, `impl Trait`.
 pub(super) fn is_opaque(kind: &Type) -> bool {
     struct Opaque(bool);
     impl<'a> Visit<'a> for Opaque {
@@ -117,7 +117,7 @@ impl<'a> Visit<'a> for Names {
     }
 }
 
-/// Whether a type is text, a primitive, or an array, slice or tuple of these: no parameters, no lifetimes.
+/// Returns whether a type is text, a primitive, or an array, slice or tuple of these: no parameters, no lifetimes.
 fn is_plain(kind: &Type) -> bool {
     match kind {
         Type::Array(array) => is_plain(&array.elem),

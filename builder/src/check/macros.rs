@@ -1,4 +1,4 @@
-//! Rules of macros: those on the list, their arguments read as the expressions that they are.
+//! Rules of macros: those on the list, with their arguments parsed as expressions.
 
 use syn::Expr;
 use syn::Macro;
@@ -13,11 +13,11 @@ use super::names;
 pub(super) struct Arguments {
     pub(super) expressions: Vec<Expr>,
     pub(super) pattern: Option<Pat>,
-    /// What stands behind the `if` of `matches!`.
+    /// The condition after the `if` of `matches!`.
     pub(super) guard: Option<Expr>,
 }
 
-/// The arguments of an allowed macro, or what is wrong and what to write instead.
+/// Returns the arguments of an allowed macro, or the fault and the alternative.
 pub(super) fn arguments(invocation: &Macro) -> Result<Arguments, (String, &'static str)> {
     let Some(name) = name(invocation) else {
         let path = invocation.path.segments.iter().map(|segment| segment.ident.to_string());
@@ -35,7 +35,7 @@ pub(super) fn arguments(invocation: &Macro) -> Result<Arguments, (String, &'stat
     })
 }
 
-/// The macro's name, when it is on the list.
+/// Returns the macro's name if it is on the list.
 fn name(invocation: &Macro) -> Option<String> {
     let path = &invocation.path;
     let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
@@ -50,7 +50,7 @@ fn name(invocation: &Macro) -> Option<String> {
     (plain && name != "extension" && names::MACROS.contains(&&**name)).then(|| name.clone())
 }
 
-/// What to write instead of a macro.
+/// Returns the alternative to a macro.
 fn instead(path: &str) -> &'static str {
     match path.rsplit("::").next().unwrap_or_default() {
         "include" | "include_str" | "include_bytes" => "write the text or bytes into the source",

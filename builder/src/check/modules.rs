@@ -1,4 +1,4 @@
-//! Checks the files of one crate, from `src/lib.rs` along `mod name;`.
+//! The check of one crate's files, from `src/lib.rs` along `mod name;`.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub(super) fn check(wanted: &Crate<'_>, findings: &mut Findings) -> Vec<File> {
     files
 }
 
-/// The checked tokens and the syntax tree of a file.
+/// Returns the checked tokens and the syntax tree of a file.
 fn parse(path: &str, text: &str, findings: &mut Findings) -> Option<(TokenStream, syn::File)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tokens = tokens::read(path, text, findings)?;
@@ -68,7 +68,7 @@ fn parse(path: &str, text: &str, findings: &mut Findings) -> Option<(TokenStream
     }
 }
 
-/// Adds the files that `mod name;` items ask for.
+/// Adds the files that `mod name;` items refer to.
 fn module_files(
     items: &[syn::Item],
     folder: &str,

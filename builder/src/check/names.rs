@@ -1,10 +1,10 @@
 //! The names that an extension may use: modules of `core` and `alloc`, the SDK, macros, attributes.
 //!
-//! Everything is refused unless it is here. Left out on purpose: `core::arch`, `core::intrinsics`,
-//! `core::ptr`, `core::ffi`, `core::any`, `core::sync`, `alloc::alloc`, `alloc::sync`, `alloc::task`; `core::error`, whose
-//! trait objects can be asked for their type (rustc #84366).
+//! Everything else is refused. Deliberately missing: `core::arch`, `core::intrinsics`, `core::ptr`, `core::ffi`,
+//! `core::any`, `core::sync`, `alloc::alloc`, `alloc::sync`, `alloc::task`; `core::error`, whose trait objects can be
+//! asked for their type (rustc #84366).
 
-/// Crates whose parts are listed here, and so may not be named whole in a `use`.
+/// Crates whose parts are listed here, so that a `use` may not name the whole crate.
 pub(super) const LISTED_CRATES: [&str; 3] = ["core", "alloc", "sandstorm"];
 /// Crates that do not exist in an artefact.
 pub(super) const ABSENT_CRATES: [&str; 3] = ["std", "proc_macro", "test"];
@@ -19,7 +19,7 @@ const CORE: [&str; 40] = [
 /// Modules and macros of `alloc`.
 const ALLOC: [&str; 10] =
     ["borrow", "boxed", "collections", "fmt", "format", "rc", "slice", "str", "string", "vec"];
-/// What the SDK offers to authors; its border and its testing host are not among it.
+/// The SDK's parts for authors, without its ABI and its testing host.
 const SANDSTORM: [&str; 26] = [
     "Args",
     "Condition",
@@ -49,7 +49,7 @@ const SANDSTORM: [&str; 26] = [
     "extension",
 ];
 
-/// What may follow the name of a listed crate.
+/// Returns the names that may follow the name of a listed crate.
 pub(super) fn parts_of(listed: &str) -> &'static [&'static str] {
     match listed {
         "core" => &CORE,
@@ -79,7 +79,7 @@ pub(super) const MACROS: [&str; 17] = [
     "extension",
 ];
 
-/// What may be derived.
+/// The traits that may be derived.
 pub(super) const DERIVES: [&str; 9] =
     ["Clone", "Copy", "Debug", "Default", "Eq", "Hash", "Ord", "PartialEq", "PartialOrd"];
 

@@ -1,15 +1,15 @@
 //! Rules of paths and `use`: which crates and which of their parts may be named, and how.
 //!
-//! The parts of `core`, `alloc` and the SDK are allow-lists. They hold wherever the crate's name appears in
-//! a path (`crate::alloc::..` reaches it too), and a `use` may neither rename such a crate nor import all
-//! of it, so that the name in the path is the crate.
+//! The parts of `core`, `alloc` and the SDK are allow-lists. They apply wherever the crate's name appears in a path
+//! (`crate::alloc::..` reaches it too). A `use` may neither rename such a crate nor import all of it, so that the name
+//! in the path is always the crate.
 
 use proc_macro2::Span;
 use syn::UseTree;
 
 use super::names;
 
-/// What is wrong with a path, and what to write instead.
+/// The fault of a path, and the alternative.
 pub(super) struct Fault {
     pub(super) span: Span,
     pub(super) what: String,
@@ -36,7 +36,7 @@ pub(super) fn check(names: &[(String, Span)]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks what a `use` imports. `crates` are those that the package may name besides the listed ones.
+/// Checks the imports of a `use`. `crates` are those that the package may name in addition to the listed ones.
 pub(super) fn check_use(tree: &UseTree, crates: &[String]) -> Vec<Fault> {
     let mut faults = Vec::new();
     walk(tree, &mut Vec::new(), crates, &mut faults);
@@ -84,7 +84,7 @@ fn walk(tree: &UseTree, prefix: &mut Vec<(String, Span)>, crates: &[String], fau
     }
 }
 
-/// Checks one imported name behind its prefix; `self` stands for the prefix.
+/// Checks one imported name after its prefix; `self` stands for the prefix.
 fn leaf(prefix: &mut Vec<(String, Span)>, name: (String, Span), faults: &mut Vec<Fault>) {
     if names::ABSENT_CRATES.contains(&&*name.0) && prefix.is_empty() {
         let what = format!("`{}` does not exist in an extension", name.0);

@@ -11,12 +11,12 @@ use syn::visit::Visit;
 pub(super) struct Projections {
     /// The type parameters in scope, and `Self`.
     parameters: Vec<String>,
-    /// Where projections begin.
+    /// The begins of the projections.
     pub(super) found: Vec<Span>,
 }
 
 impl Projections {
-    /// For the header of an item with these generics.
+    /// Creates a collector for the header of an item with these generics.
     pub(super) fn new(generics: &Generics) -> Projections {
         let mut parameters = vec!["Self".to_string()];
         parameters.extend(generics.type_params().map(|parameter| parameter.ident.to_string()));

@@ -1,13 +1,14 @@
-//! Match guards and index expressions: expressions that cannot change what is matched or indexed.
+//! Match guards and index expressions: expressions that cannot change the matched or indexed value.
 //!
-//! rustc guards the place that a `match` or an index looks at by borrows that it drops too early where a guard or an
-//! index assigns, diverges, suspends, or moves a part out (#160525, #160599, #161578, #161852). A list of bad forms would miss some, so this is
-//! the list of good ones: nothing on it assigns or borrows mutably. Calls of [`READING_METHODS`] are on it because an
-//! extension's own methods of these names must take `&self` and nothing mutable ([`reads_only`]), and operators because
-//! no header of an impl names a mutable reference (`Rules::check_impl`). rustc reborrows a mutable variable silently
-//! wherever one is expected, also by way of type parameters, which no source shows. The MIR does (`mir.rs` of this crate):
-//! within the place of a guard or an index (`guards.rs`) nothing is borrowed mutably or moved. And where one returns, rustc
-//! itself refuses whatever it changed; so nothing diverges anywhere but in macros of core, neither a call nor a value.
+//! rustc guards the place that a `match` or an index reads by borrows that it drops too early if a guard or an index
+//! assigns, diverges, suspends, or moves a part out (#160525, #160599, #161578, #161852). A list of bad forms would
+//! miss some, so this is the list of good ones: nothing on it assigns or borrows mutably. It includes calls of
+//! [`READING_METHODS`], because an extension's own methods with these names must take `&self` and nothing mutable
+//! ([`reads_only`]), and operators, because no header of an impl names a mutable reference (`Rules::check_impl`). rustc
+//! silently reborrows a mutable variable wherever one is expected, also through type parameters, which no source shows.
+//! The MIR shows it (`mir.rs` of this crate): within the place of a guard or an index (`guards.rs`) nothing is borrowed
+//! mutably or moved. Where one returns, rustc itself refuses its changes; so nothing may diverge except in macros of
+//! core, neither a call nor a value.
 
 use proc_macro2::Span;
 use syn::BinOp;
@@ -59,14 +60,14 @@ const READING_METHODS: [&str; 38] = [
     "wrapping_add",
     "wrapping_sub",
 ];
-/// Numbers and their kin: what `from` makes of one guards and indexes may call, and methods of these names may take.
-/// Nothing of an extension's own bears these names.
+/// The primitive types. Guards and indexes may call their `from`, and methods with the names above may take them. No
+/// item of an extension has one of these names.
 pub(crate) const PRIMITIVES: [&str; 17] = [
     "bool", "char", "f32", "f64", "i128", "i16", "i32", "i64", "i8", "isize", "str", "u128", "u16", "u32",
     "u64", "u8", "usize",
 ];
 
-/// The first part of a guard or an index that could change something, or none.
+/// Returns the first part of a guard or an index that could change something, if any.
 pub(super) fn fault(expression: &Expr) -> Option<Span> {
     let parts: Vec<&Expr> = match expression {
         Expr::Lit(_) | Expr::Path(_) => Vec::new(),
@@ -94,8 +95,8 @@ pub(super) fn fault(expression: &Expr) -> Option<Span> {
     parts.into_iter().find_map(fault)
 }
 
-/// Whether a function that bears the name of a reading method is one: not callable as a method, or by `&self` with
-/// shared references and numbers besides.
+/// Returns whether a function with the name of a reading method is one: not callable as a method, or with `&self` and
+/// otherwise only shared references and numbers.
 pub(super) fn reads_only(signature: &Signature) -> bool {
     let named = READING_METHODS.iter().any(|name| signature.ident == name);
     let reads = |input: &FnArg| match input {
@@ -112,7 +113,7 @@ pub(super) fn reads_only(signature: &Signature) -> bool {
     !named || !is_method || signature.inputs.iter().all(reads)
 }
 
-/// Whether this is `usize::from` or its like.
+/// Returns whether this is `usize::from` or similar.
 fn makes_a_number(function: &Expr) -> bool {
     let Expr::Path(path) = function else { return false };
     let names: Vec<String> = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect();

@@ -1,10 +1,10 @@
-//! The rules of the syntax tree: which items, types, patterns and expressions an extension may contain.
+//! The rules of the syntax tree: the permitted items, types, patterns and expressions of an extension.
 //!
-//! Each `match` lists what is allowed; the rest is refused, also what a later parser may add. The rules of
-//! lifetimes keep away the shapes that rustc's open soundness bugs need (#25860, #57893, #84366, #84591,
-//! #85099, #100051 and their kin): function pointers, trait objects, `for<'a>`, lifetime bounds, lifetimes in
-//! traits, references to references, aliases and associated types with lifetimes, projections in impl headers.
-//! Guards and indexes: see `pure.rs`. What no source shows, since it is inferred: see `mir.rs` of this crate.
+//! Each `match` lists the permitted forms; all others are refused, including those that a later parser may add. The
+//! rules of lifetimes exclude the shapes that rustc's open soundness bugs need (#25860, #57893, #84366, #84591, #85099,
+//! #100051 and related ones): function pointers, trait objects, `for<'a>`, lifetime bounds, lifetimes in traits,
+//! references to references, aliases and associated types with lifetimes, projections in impl headers. For guards and
+//! indexes see `pure.rs`. For inferred constructs, which no source shows, see `mir.rs` of this crate.
 
 use proc_macro2::Span;
 use syn::Arm;
@@ -37,17 +37,17 @@ use super::names::{ABSENT_CRATES, LISTED_CRATES};
 use super::paths;
 use super::pure;
 
-/// The rules at work on one file.
+/// The rules applied to one file.
 pub(super) struct Rules<'c> {
     crate_: &'c Crate<'c>,
     path: &'c str,
     findings: &'c mut Findings,
-    /// Modules around the current place; 0 at the top of the file.
+    /// The number of modules around the current place; 0 at the top of the file.
     pub(super) depth: usize,
 }
 
 impl<'c> Rules<'c> {
-    /// Rules for a file of a crate.
+    /// Creates the rules for a file of a crate.
     pub(super) fn new(crate_: &'c Crate<'c>, path: &'c str, findings: &'c mut Findings) -> Rules<'c> {
         Rules { crate_, path, findings, depth: 0 }
     }
@@ -66,7 +66,7 @@ impl<'c> Rules<'c> {
         self.visit_file(tree);
     }
 
-    /// Whether this is the crate's root file.
+    /// Returns whether this is the crate's root file.
     pub(super) fn is_root(&self) -> bool {
         self.path == format!("{}src/lib.rs", self.crate_.folder)
     }
@@ -80,7 +80,7 @@ impl<'c> Rules<'c> {
         }
     }
 
-    /// Checks what a call borrows before it comes to these: none may jump out of the call.
+    /// Checks the arguments of a call, which borrows before it evaluates them: none may jump out of the call.
     fn check_arguments<'a>(&mut self, arguments: impl IntoIterator<Item = &'a Expr>) {
         if let Some(span) = arguments.into_iter().find_map(jumps::out_of) {
             let instead = "compute it with `let` first";
@@ -88,7 +88,7 @@ impl<'c> Rules<'c> {
         }
     }
 
-    /// Checks the name of what is declared here: the rules go by the names of the language's own.
+    /// Checks the name of a declaration, because the rules rely on the language's own names.
     fn check_declared(&mut self, name: &Ident) {
         if pure::PRIMITIVES.iter().any(|primitive| name == primitive) {
             self.refuse(name.span(), "something called like a primitive type", "choose another name");
@@ -461,7 +461,7 @@ impl<'a> Visit<'a> for Rules<'_> {
     }
 }
 
-/// Tells `each` the names that a `use` gives anew.
+/// Passes the new names of a `use` to `each`.
 fn renamed(tree: &UseTree, each: &mut impl FnMut(&Ident)) {
     match tree {
         UseTree::Path(path) => renamed(&path.tree, each),

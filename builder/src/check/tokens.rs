@@ -1,7 +1,7 @@
-//! Reads a file as tokens, before anything recursive looks at it.
+//! Reads a file as tokens, before any recursive code processes it.
 //!
-//! Limits nesting and the length of statements, since parser and compiler recurse on their stacks; refuses
-//! words that no extension needs; cuts out unit tests.
+//! Limits nesting and the length of statements, because parser and compiler recurse on their stacks; refuses words that
+//! no extension needs; cuts out unit tests.
 
 use proc_macro2::Delimiter;
 use proc_macro2::Group;
@@ -14,7 +14,7 @@ use proc_macro2::TokenTree;
 use super::Findings;
 use crate::limits;
 
-/// Words that are refused wherever they stand, and what to do instead.
+/// Words that are refused everywhere, and the alternatives.
 const WORDS: [(&str, &str, &str); 7] = [
     ("unsafe", "unsafe code is not for extensions", "use the safe operations of core, alloc and sandstorm"),
     ("static", "a static keeps state outside the store", "use a `const`, or put a record"),
@@ -24,8 +24,8 @@ const WORDS: [(&str, &str, &str); 7] = [
     ("UnsafeCell", "a cell without rules", "use `Cell` or `RefCell`"),
     ("ptr_eq", "a comparison of addresses", "compare numbers that you give the values"),
 ];
-/// Names of what gives the address of something. rustc takes addresses of values that are gone for unequal though they
-/// are equal, and leaves out bounds checks that follow from it (#107975); `mir.rs` refuses the pointers themselves.
+/// Names of functions that return an address. rustc treats addresses of dead values as unequal though they are equal,
+/// and removes bounds checks that follow from that (#107975); `mir.rs` refuses the pointers themselves.
 const ADDRESS_WORDS: [&str; 14] = [
     "as_mut_ptr",
     "as_mut_ptr_range",
@@ -43,7 +43,7 @@ const ADDRESS_WORDS: [&str; 14] = [
     "vtable",
 ];
 
-/// The tokens of a file without its unit tests, or `None` when they cannot be read or nest too deep.
+/// Returns the tokens of a file without its unit tests, or `None` when they cannot be read or nest too deep.
 pub(super) fn read(path: &str, text: &str, findings: &mut Findings) -> Option<TokenStream> {
     let tokens: TokenStream = match text.parse() {
         Ok(tokens) => tokens,
@@ -57,7 +57,7 @@ pub(super) fn read(path: &str, text: &str, findings: &mut Findings) -> Option<To
     scan(path, &tokens, findings).then_some(tokens)
 }
 
-/// One bracketed run of tokens that is being scanned.
+/// One bracketed sequence of tokens being scanned.
 struct Level {
     tokens: proc_macro2::token_stream::IntoIter,
     /// Tokens since the last separator.
@@ -65,7 +65,7 @@ struct Level {
     previous: Previous,
 }
 
-/// What stood before a token.
+/// The kind of the preceding token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Previous {
     Apostrophe,
@@ -79,7 +79,7 @@ impl Level {
     }
 }
 
-/// Looks at every token without recursion; answers whether the tokens are safe to parse.
+/// Scans every token without recursion; returns whether the tokens are safe to parse.
 fn scan(path: &str, tokens: &TokenStream, findings: &mut Findings) -> bool {
     let mut levels = vec![Level::new(tokens.clone())];
     while let Some(level) = levels.last_mut() {
@@ -109,7 +109,7 @@ fn scan(path: &str, tokens: &TokenStream, findings: &mut Findings) -> bool {
     true
 }
 
-/// Whether a statement certainly begins at or after this token.
+/// Returns whether a statement certainly begins at or after this token.
 fn separates(token: &TokenTree, previous: Previous) -> bool {
     match token {
         TokenTree::Punct(mark) if matches!(mark.as_char(), ';' | ',') => true,
@@ -144,15 +144,15 @@ fn check_word(path: &str, word: &Ident, previous: Previous, findings: &mut Findi
     check_letters(path, word.span(), &text, findings);
 }
 
-/// Refuses letters beyond ASCII: the compiler may take two spellings for one name.
+/// Refuses letters beyond ASCII, because the compiler may treat two spellings as one name.
 fn check_letters(path: &str, span: Span, text: &str, findings: &mut Findings) {
     if !text.is_ascii() {
         findings.refuse(path, span, "a name with letters beyond ASCII", "use a to z, 0 to 9 and _");
     }
 }
 
-/// Cuts out `#[cfg(test)] mod NAME { .. }` and `#[cfg(test)] mod NAME;` at the top of a file: the server
-/// compiles no unit tests, so they may say what they like.
+/// Removes `#[cfg(test)] mod NAME { .. }` and `#[cfg(test)] mod NAME;` at the top of a file. The server compiles no
+/// unit tests, so they may contain anything.
 fn without_tests(tokens: TokenStream) -> TokenStream {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut kept = Vec::new();
@@ -169,7 +169,7 @@ fn without_tests(tokens: TokenStream) -> TokenStream {
     kept.into_iter().collect()
 }
 
-/// How many tokens the unit test module at the front has, if there is one.
+/// Returns the number of tokens of a unit test module at the front, if there is one.
 fn test_module(tokens: &[TokenTree]) -> Option<usize> {
     let [TokenTree::Punct(mark), TokenTree::Group(attribute), TokenTree::Ident(word), name, body, ..] =
         tokens
@@ -185,7 +185,7 @@ fn test_module(tokens: &[TokenTree]) -> Option<usize> {
     (is_module && ends && is_cfg_test(attribute)).then_some(5)
 }
 
-/// Whether an attribute's group is exactly `[cfg(test)]`.
+/// Returns whether an attribute's group is exactly `[cfg(test)]`.
 fn is_cfg_test(attribute: &Group) -> bool {
     let parts: Vec<TokenTree> = attribute.stream().into_iter().collect();
     let [TokenTree::Ident(word), TokenTree::Group(condition)] = &parts[..] else { return false };

@@ -1,7 +1,7 @@
 //! Collects a package from a folder: its manifest, its sources, and those of its path dependencies.
 //!
-//! Only `Cargo.toml` and `src/**.rs` are read. Symbolic links are followed nowhere but in the path of a
-//! dependency, which the author's own manifest names.
+//! Only `Cargo.toml` and `src/**.rs` are read. Symbolic links are followed only in the path of a dependency, which the
+//! author's own manifest names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,17 +16,17 @@ use crate::limits;
 use crate::manifest::Manifest;
 use crate::refusal::listing;
 
-/// Why a folder gives no package.
+/// The reason why a folder is not a package.
 #[derive(Debug)]
 pub enum DirectoryError {
     /// A file or folder cannot be read.
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// It can be read, but is no package.
+    /// It can be read, but is not a valid package.
     Refused(Vec<Refusal>),
 }
 
@@ -45,7 +45,7 @@ impl Package {
     /// Packs a folder and the packages that it depends on by path. The name is the folder's.
     ///
     /// # Errors
-    /// What cannot be read, or is no package.
+    /// Unreadable files, or the refusals of an invalid package.
     pub fn from_directory(directory: &Path) -> Result<Package, DirectoryError> {
         let directory = fs::canonicalize(directory)
             .map_err(|error| DirectoryError::Io { path: directory.to_path_buf(), error })?;
@@ -73,7 +73,7 @@ impl Package {
     }
 }
 
-/// Adds the files of one package under `prefix`; answers its path dependencies, by name and path.
+/// Adds the files of one package under `prefix`; returns its path dependencies, by name and path.
 fn pack(
     prefix: &str,
     directory: &Path,

@@ -1,13 +1,12 @@
-//! Which paths a package may have.
+//! The permitted paths of a package.
 //!
-//! Paths are built from a small alphabet, so that no path can leave the folder it is written to, hide a
-//! file or mean two things on two systems.
+//! Paths use a small alphabet, so that no path can leave its folder, hide a file or have two meanings on two systems.
 
 use crate::Refusal;
 use crate::limits;
 use crate::name::name_is_valid;
 
-/// Refuses a path that is not of a package's layout.
+/// Refuses a path outside a package's layout.
 pub(super) fn check(path: &str) -> Result<(), Refusal> {
     if is_valid(path) {
         return Ok(());

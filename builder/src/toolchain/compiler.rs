@@ -1,4 +1,4 @@
-//! Finds the compiler, and the files of its toolchain that a run in the sandbox sees.
+//! Finds the compiler, and the files of its toolchain that are visible in the sandbox.
 
 use std::fs;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::process::Command;
 use crate::BuildError;
 use crate::sandbox::find_program;
 
-/// The one platform.
+/// The only supported platform.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Release of the compiler that sources are written for; an older one lacks library functions.
+/// The minimum release of the compiler; an older one lacks library functions.
 const RELEASE_MIN: (u32, u32) = (1, 95);
 /// The crates of the private sysroot.
 const SYSROOT_CRATES: [&str; 3] = ["libcore-", "liballoc-", "libcompiler_builtins-"];
 
-/// The folder of the toolchain, as its compiler says.
+/// Returns the folder of the toolchain, as reported by its compiler.
 pub(super) fn find() -> Result<PathBuf, BuildError> {
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo/bin/rustc"));
     let named = std::env::var_os("SPLINTER_RUSTC").map(PathBuf::from);
@@ -32,7 +32,7 @@ pub(super) fn find() -> Result<PathBuf, BuildError> {
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
-/// What the compiler says about itself; refused when it is too old or for another platform.
+/// Returns the compiler's version text; refuses one that is too old or for another platform.
 pub(super) fn version(root: &Path) -> Result<String, BuildError> {
     let missing = |why: String| BuildError::ToolchainMissing { why };
     let output = Command::new(root.join("bin/rustc"))
@@ -54,7 +54,7 @@ pub(super) fn version(root: &Path) -> Result<String, BuildError> {
     Ok(text)
 }
 
-/// The files of the toolchain that a run sees: compiler, linker, their libraries, the private sysroot.
+/// Returns the toolchain's visible files: compiler, linker, their libraries, the private sysroot.
 pub(super) fn tools(root: &Path) -> Result<Vec<(PathBuf, String)>, BuildError> {
     let library = root.join("lib/rustlib").join(TARGET);
     let mut tools = vec![

@@ -1,50 +1,51 @@
-//! Hashes on the move between two servers, as far as a client knows: of which of them a read may ask both.
+//! The client's knowledge of a migration: which reads may ask both servers.
 //!
-//! What has arrived the target tells in ranges; what is known there beside, since it was written there or was pulled ahead, is
-//! remembered for some hashes. Nothing of this has to be right: who asks too few waits, who asks too many costs bytes.
+//! The target reports the arrived hashes as ranges. For some hashes outside them, which were written at the target or
+//! pulled early, the client remembers that the target knows them. None of this has to be right: a read that asks too
+//! few servers waits, one that asks too many costs bytes.
 
 use super::MOVES_MAX;
 
-/// Hashes that are remembered to be known at the target. A power of two.
+/// Number of remembered hashes that the target knows. A power of two.
 const KNOWN_HASHES: usize = 2_048;
-/// The source is not asked for so long after it has said that it tells nothing more, or has not said anything.
+/// Time without asking the source after it has declined to tell more, or has not replied.
 const QUIET_US: u64 = 20_000;
-/// After that time it is asked again where hashes are that have all arrived.
+/// Interval between requests for a new map once the migration seems over.
 const OVER_US: u64 = 100_000;
 
-/// Whom a read asks.
+/// The servers that a read asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadSource {
-    /// Its owner alone.
+    /// Only the owner.
     Alone,
-    /// Its owner alone, and there is to be a map that does not have this migration any more.
+    /// Only the owner; and a new map is needed, which should no longer list this migration.
     AloneAndMap,
-    /// Both.
+    /// Both servers.
     Both,
 }
 
-/// See the file's head.
+/// A migration, and what the client knows of its progress.
 #[derive(Debug)]
 pub struct Moving {
-    /// Its number.
+    /// Number of the migration.
     pub migration: u32,
     first: u64,
     last: u64,
-    /// The server that they come from.
+    /// The server that the hashes come from.
     pub source: usize,
-    /// What has arrived at the target, in ranges.
+    /// Hashes that have arrived at the target, as ranges.
     arrived: Vec<(u64, u64)>,
-    /// Some hashes that are known at the target, each at its place; 0 for nothing.
+    /// Some hashes that the target knows, each at its position modulo the size; 0 for none.
     known: Box<[u64]>,
     quiet_until_us: u64,
-    /// Nothing is to be asked of the source any more; the next map will say so.
+    /// The source has nothing more to tell; the next map will omit this migration.
     is_over: bool,
-    /// When the map is to be asked for that says so.
+    /// Time of the next request for that map.
     map_due_us: u64,
 }
 
 impl Moving {
-    /// One of which nothing has arrived.
+    /// Returns a migration of which nothing has arrived.
     #[must_use]
     pub fn new(migration: u32, (first, last): (u64, u64), source: usize) -> Moving {
         Moving {
@@ -60,13 +61,13 @@ impl Moving {
         }
     }
 
-    /// Whether it moves a hash.
+    /// Returns whether the migration moves this hash.
     #[must_use]
     pub fn has(&self, hash: u64) -> bool {
         (self.first..=self.last).contains(&hash)
     }
 
-    /// Whom to ask for a hash which is that server's by the map, in a request that has come round so often.
+    /// Returns the servers to ask for a hash; `owner` is its server by the map, `moves` the number of attempts so far.
     pub fn way(&mut self, now_us: u64, hash: u64, (owner, moves): (usize, u16)) -> ReadSource {
         if self.wants_map(now_us) {
             return ReadSource::AloneAndMap;
@@ -75,7 +76,7 @@ impl Moving {
         if asks_both { ReadSource::Both } else { ReadSource::Alone }
     }
 
-    /// Whether both servers are to be asked for a hash.
+    /// Returns whether both servers are to be asked for a hash.
     pub(super) fn is_open(&self, now_us: u64, hash: u64) -> bool {
         let has_arrived = || self.arrived.iter().any(|&(first, last)| (first..=last).contains(&hash));
         !self.is_over && now_us >= self.quiet_until_us && !self.knows(hash) && !has_arrived()
@@ -85,7 +86,7 @@ impl Moving {
         !self.known.is_empty() && hash != 0 && self.known[hash as usize % KNOWN_HASHES] == hash
     }
 
-    /// The target knows a hash.
+    /// Notes that the target knows a hash.
     pub(super) fn note_known(&mut self, hash: u64) {
         if self.known.is_empty() {
             self.known = vec![0; KNOWN_HASHES].into();
@@ -93,7 +94,7 @@ impl Moving {
         self.known[hash as usize % KNOWN_HASHES] = hash;
     }
 
-    /// The target has told what has arrived.
+    /// Notes the hashes that have arrived, as the target reported them.
     pub(super) fn note_arrived(&mut self, ranges: impl Iterator<Item = (u64, u64)>) {
         let within = |(first, last): (u64, u64)| (first.max(self.first), last.min(self.last));
         self.arrived = ranges.map(within).filter(|(first, last)| first <= last).collect();
@@ -102,17 +103,17 @@ impl Moving {
         self.is_over |= arrived >= width(&(self.first, self.last));
     }
 
-    /// The source has nothing of it any more.
+    /// Notes that the source has nothing left of the migration.
     pub(super) fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// The source is left alone for a while.
+    /// Stops asking the source for a while.
     pub(super) fn rest(&mut self, now_us: u64) {
         self.quiet_until_us = now_us + QUIET_US;
     }
 
-    /// Whether the map is to be asked for, since it should not have it any more.
+    /// Returns whether to request a map now, because it should no longer list the migration.
     fn wants_map(&mut self, now_us: u64) -> bool {
         let is_due = self.is_over && now_us >= self.map_due_us;
         if is_due {
@@ -122,7 +123,7 @@ impl Moving {
     }
 }
 
-/// Takes over what a map says is on the move; what is known of a migration that goes on is kept.
+/// Replaces the migrations by those of a new map; keeps the knowledge of those that continue.
 pub fn follow(known: &mut Vec<Moving>, now: impl Iterator<Item = Moving>) {
     let mut before = std::mem::take(known);
     known.extend(now.map(|it| {

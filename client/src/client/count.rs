@@ -1,7 +1,7 @@
-//! What tables hold, over all the servers of a cluster that have some of them.
+//! Sizes of tables, summed over the servers of a cluster.
 //!
-//! A server counts the objects that it has itself. Which servers have tablets of a table its map says; each is asked over a
-//! short session of its own, one after another. One that does not answer is named instead of counted.
+//! A server counts its own objects. The map of a table names the servers of its tablets; the client asks them one after
+//! another, each over a short separate session. The result names a server that does not answer instead of counting it.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use wire::{AdminRequest, Body, Request, Status, TableEntry, TabletMap};
 use super::{Client, administer};
 use crate::{ClientConfig, Error};
 
-/// A table with what all of its servers have of it.
+/// A table with the sums over all its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedTable {
     /// The table, and the sums of its servers.
     pub entry: TableEntry,
-    /// Numbers of servers that did not answer: what they have of it is not in the sums.
+    /// Numbers of servers that did not answer; the sums exclude their objects.
     pub uncounted: Vec<u32>,
 }
 
-/// A server that has tablets, and of which tables.
+/// A server that has tablets, and the tables they belong to.
 struct TabletServer {
     address: String,
     tables: Vec<u32>,
 }
 
 impl Client {
-    /// Lists the tables with what all servers have of them.
+    /// Lists the tables with the sums over all servers.
     ///
     /// # Errors
-    /// A refusal of the server that was named, or no answer of it.
+    /// A refusal of the connected server, or no reply from it.
     pub fn table_list_counted(&mut self) -> Result<Vec<CountedTable>, Error> {
         let tables = self.table_list()?;
         self.count(tables)
     }
 
-    /// Counts a table at all servers that have some of it.
+    /// Counts a table on all servers that have tablets of it.
     ///
     /// # Errors
-    /// `UnknownTable`, another refusal of the server that was named, or no answer of it.
+    /// `UnknownTable`, another refusal of the connected server, or no reply from it.
     pub fn table_stat_counted(&mut self, name: &str) -> Result<CountedTable, Error> {
         self.table_stat(name)?;
         let mut tables = self.table_list()?;
@@ -73,7 +73,7 @@ impl Client {
         Ok(counted)
     }
 
-    /// Adds what a server has, or its number.
+    /// Adds the counts of a server, or its number if it did not answer.
     fn add(&self, counted: &mut [CountedTable], number: u32, place: &TabletServer, own: &[TableEntry]) {
         let found = if place.address == self.session.identity().address {
             Ok(own.to_vec())
@@ -96,7 +96,7 @@ impl Client {
         administer(&mut client.session, &AdminRequest::TableList)
     }
 
-    /// Which servers have a table, as the server that was named says it; `None` when there is no such table.
+    /// Returns the tablet map of a table from the connected server; `None` if there is no such table.
     fn tablets_of(&mut self, table: u32) -> Result<Option<TabletMap>, Error> {
         match self.call(&Request::Tablets { table }) {
             Ok(()) => {

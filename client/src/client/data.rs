@@ -1,22 +1,22 @@
-//! Objects: reading, writing, counting.
+//! Objects: reading, writing, incrementing.
 
 use wire::{Completion, Condition, Keys, Request, Status, reply};
 
 use super::{Client, Object};
 use crate::Error;
 
-/// What an object is taken to need in the answer of a multi-get before one was seen.
+/// Bytes assumed per object in the reply to a multi-get before one was seen.
 pub(super) const ENTRY_BYTES_FIRST: usize = 128;
-/// Bytes that one answer of a multi-get may fill without leaving the datagram.
+/// Bytes that the reply to one multi-get may fill within a datagram.
 const ANSWER_BYTES: usize = 1_400;
-/// Bytes that the keys of one multi-get may fill without leaving the datagram.
+/// Bytes that the keys of one multi-get may fill within a datagram.
 const KEYS_BYTES: usize = 1_380;
 
 impl Client {
-    /// Reads an object; `None` when there is none.
+    /// Reads an object; returns `None` if it does not exist.
     ///
     /// # Errors
-    /// The server's refusal, or no answer.
+    /// The server's refusal, or no reply.
     pub fn get(&mut self, table: u32, key: &[u8]) -> Result<Option<Object>, Error> {
         match self.call(&Request::Get { table, key }) {
             Ok(()) => {}
@@ -27,18 +27,18 @@ impl Client {
         Ok(Some(Object { value: object.value.to_vec(), version: object.version, ttl_ms: object.ttl_ms }))
     }
 
-    /// Writes an object, whatever is there; returns its version.
+    /// Writes an object unconditionally; returns its version.
     ///
     /// # Errors
-    /// The server's refusal, or no answer; see [`Error::outcome_is_unknown`].
+    /// The server's refusal, or no reply; see [`Error::outcome_is_unknown`].
     pub fn put(&mut self, table: u32, key: &[u8], value: &[u8]) -> Result<u64, Error> {
         self.put_if(table, key, value, Condition::Always)
     }
 
-    /// Writes an object when a condition holds; returns its version.
+    /// Writes an object if a condition holds; returns its version.
     ///
     /// # Errors
-    /// [`Error::ConditionFailed`] with the version that is there, else as [`Client::put`].
+    /// [`Error::ConditionFailed`] with the current version, else as [`Client::put`].
     pub fn put_if(
         &mut self,
         table: u32,
@@ -50,8 +50,8 @@ impl Client {
         self.version()
     }
 
-    /// Writes an object when a condition holds, for `ttl_ms` milliseconds: from then on it is absent to everybody.
-    /// Returns its version. A put in its place decides anew whether the object expires.
+    /// Writes an object if a condition holds, with a time to live of `ttl_ms` milliseconds, after which it is absent.
+    /// Returns its version. A later put sets or removes the expiry.
     ///
     /// # Errors
     /// `OutOfRange` for a time of 0 or beyond [`crate::TTL_MS_MAX`], else as [`Client::put_if`].
@@ -67,7 +67,7 @@ impl Client {
         self.version()
     }
 
-    /// Deletes an object; returns the version of the deletion, `None` when there was no object.
+    /// Deletes an object; returns the version of the deletion, or `None` if there was no object.
     ///
     /// # Errors
     /// As [`Client::put`].
@@ -79,17 +79,16 @@ impl Client {
         }
     }
 
-    /// Deletes an object when a condition holds; returns the version of the deletion.
+    /// Deletes an object if a condition holds; returns the version of the deletion.
     ///
     /// # Errors
-    /// [`Error::ConditionFailed`] with the version that is there, `NotFound` when there is no object, else
-    /// as [`Client::put`].
+    /// [`Error::ConditionFailed`] with the current version, `NotFound` if there is no object, else as [`Client::put`].
     pub fn delete_if(&mut self, table: u32, key: &[u8], condition: Condition) -> Result<u64, Error> {
         self.call(&Request::Delete { table, key, condition })?;
         self.version()
     }
 
-    /// Adds to the number that an object holds, an absent one counting as 0; returns sum and version.
+    /// Adds to the number that an object holds; an absent object counts as 0. Returns sum and version.
     ///
     /// # Errors
     /// As [`Client::put`]; `NotANumber` and `Overflow` write nothing.
@@ -99,21 +98,21 @@ impl Client {
         Ok((number.value, number.version))
     }
 
-    /// Adds to the floating point number that an object holds, an absent one counting as 0; returns sum and version.
+    /// Adds to an object's floating-point number; an absent object counts as 0. Returns sum and version.
     ///
     /// # Errors
-    /// As [`Client::increment`]; `OutOfRange` where `delta` is not finite.
+    /// As [`Client::increment`]; `OutOfRange` if `delta` is not finite.
     pub fn increment_float(&mut self, table: u32, key: &[u8], delta: f64) -> Result<(f64, u64), Error> {
         self.call(&Request::IncrementFloat { table, key, delta_bits: delta.to_bits() })?;
         let number = reply::Number::decode(&self.body).map_err(|_| unintelligible("a number"))?;
         Ok((f64::from_bits(number.value as u64), number.version))
     }
 
-    /// Reads many objects of a table, in the order of `keys`, with as many requests as fit their answers
-    /// into datagrams, all at once. The objects are read one by one, not at one moment.
+    /// Reads many objects of a table and returns them in the order of `keys`. Splits them into concurrent requests
+    /// whose replies fit datagrams. Reads each object separately, not all at one moment.
     ///
     /// # Errors
-    /// The first refusal, or no answer.
+    /// The first refusal, or no reply.
     pub fn multi_get(&mut self, table: u32, keys: &[&[u8]]) -> Result<Vec<Option<Object>>, Error> {
         let chunks = self.cut(keys);
         let mut objects: Vec<Option<Object>> = vec![None; keys.len()];
@@ -142,7 +141,7 @@ impl Client {
         Ok(objects)
     }
 
-    /// Cuts a list of keys into ranges whose requests, and probably answers, fit a datagram.
+    /// Splits a list of keys into ranges whose requests, and probably replies, fit a datagram.
     fn cut(&self, keys: &[&[u8]]) -> Vec<(usize, usize)> {
         let keys_max = (ANSWER_BYTES / self.entry_bytes.max(1)).max(1);
         let mut chunks = Vec::new();
@@ -166,7 +165,7 @@ impl Client {
     }
 }
 
-/// Puts the objects of one answer into their places.
+/// Stores the objects of one reply in their places.
 fn fill(places: &mut [Option<Object>], completion: &Completion<'_>) -> Result<(), Error> {
     let body = Error::check(completion)?;
     let entries = reply::Objects::decode(body).map_err(|_| unintelligible("objects"))?;

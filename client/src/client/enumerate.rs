@@ -1,8 +1,8 @@
-//! Whole tables: their objects page by page, and their checksums.
+//! Enumeration of whole tables page by page, and verification of their checksums.
 //!
-//! The server remembers nothing of an enumeration: where it stands is a [`Cursor`], which may be kept as long as one
-//! likes, over sessions and processes. Each object that is there all the time is met exactly once, in no order that has
-//! a meaning.
+//! The server keeps no state of an enumeration: its position is a [`Cursor`], which stays valid indefinitely, across
+//! sessions and processes. The enumeration returns each object that is present throughout exactly once, in arbitrary
+//! order.
 
 use wire::limits::{ENUMERATE_BYTES_MAX, ENUMERATE_OBJECTS_MAX};
 use wire::{Request, Status, reply};
@@ -11,40 +11,40 @@ use super::Client;
 use super::data::unintelligible;
 use crate::Error;
 
-/// Where an enumeration goes on. Its bytes are the server's; they mean something for their table alone.
+/// The position of an enumeration. The server defines its bytes, which are valid only for their table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     bytes: Vec<u8>,
 }
 
 impl Cursor {
-    /// Before the first object.
+    /// Returns the cursor before the first object.
     #[must_use]
     pub fn start() -> Cursor {
         Cursor::default()
     }
 
-    /// The cursor that was kept as these bytes. The server refuses what it has not made.
+    /// Restores a cursor from its bytes. The server refuses bytes that it did not create.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Cursor {
         Cursor { bytes: bytes.to_vec() }
     }
 
-    /// Its bytes; none at the start.
+    /// Returns the bytes of the cursor; empty at the start.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// What an enumeration is to bring.
+/// The size and contents of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSize {
-    /// Objects of a page at most; 512 where it is more.
+    /// Maximum number of objects of a page; values above 512 mean 512.
     pub objects: usize,
-    /// Bytes of keys and values after which a page ends; 64 KiB where it is more.
+    /// Bytes of keys and values after which a page ends; values above 64 KiB mean 64 KiB.
     pub bytes: usize,
-    /// Leave out the values.
+    /// Omits the values.
     pub keys_only: bool,
 }
 
@@ -54,16 +54,16 @@ impl Default for PageSize {
     }
 }
 
-/// An object that was met.
+/// An object of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// Its key.
+    /// Key of the object.
     pub key: Vec<u8>,
-    /// Its value; empty where only keys were asked for.
+    /// Value of the object; empty in a page of keys only.
     pub value: Vec<u8>,
-    /// Its version.
+    /// Version of the object.
     pub version: u64,
-    /// How long it will be there yet, in milliseconds; `None` where it stays.
+    /// Remaining time to live in milliseconds; `None` if the object does not expire.
     pub ttl_ms: Option<u64>,
 }
 
@@ -74,25 +74,25 @@ impl Listed {
     }
 }
 
-/// Some objects of a table.
+/// A page of objects of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// The objects. May be none before the end, too.
+    /// The objects; may be empty before the end.
     pub objects: Vec<Listed>,
-    /// Hashes of the keys, as far as they are known, of objects whose bytes are not those that were written.
+    /// Hashes of the keys, as far as known, of objects whose bytes are damaged.
     pub corrupted: Vec<u64>,
-    /// Where the next page begins; `None` at the end.
+    /// Start of the next page; `None` at the end.
     pub next: Option<Cursor>,
 }
 
-/// What a verification has found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// Objects that were checked, corrupted ones included.
+    /// Number of checked objects, corrupted ones included.
     pub objects: u64,
-    /// Bytes that the sound ones take.
+    /// Bytes of the intact objects.
     pub bytes: u64,
-    /// Hashes of the keys of corrupted ones, as far as they are known.
+    /// Hashes of the keys of corrupted objects, as far as known.
     pub corrupted: Vec<u64>,
 }
 
@@ -100,8 +100,8 @@ impl Client {
     /// Reads the next page of an enumeration. Small pages come in one datagram, others over the stream.
     ///
     /// # Errors
-    /// `CursorInvalid` for a cursor of another table or of nobody, `UnknownTable` for a table that was dropped, another
-    /// refusal, or no answer.
+    /// `CursorInvalid` for a cursor of another table or not created by the server, `UnknownTable` for a table that was
+    /// dropped, another refusal, or no reply.
     pub fn enumerate_page(&mut self, table: u32, from: &Cursor, size: PageSize) -> Result<Page, Error> {
         let objects_max = size.objects.clamp(1, ENUMERATE_OBJECTS_MAX) as u16;
         let bytes_max = size.bytes.clamp(1, ENUMERATE_BYTES_MAX) as u32;
@@ -119,7 +119,7 @@ impl Client {
         Ok(page)
     }
 
-    /// Goes through all objects of a table.
+    /// Iterates over all objects of a table.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), client::Error> {
@@ -134,16 +134,16 @@ impl Client {
         self.enumerate_from(table, Cursor::start(), PageSize::default())
     }
 
-    /// As [`Client::enumerate`], from a cursor on and in pages of a size.
+    /// Iterates as [`Client::enumerate`], from a cursor and with pages of a given size.
     pub fn enumerate_from(&mut self, table: u32, from: Cursor, size: PageSize) -> Enumeration<'_> {
         let page = Page { next: Some(from), ..Page::default() };
         Enumeration { client: self, table, size, page, at: 0 }
     }
 
-    /// Checks all objects of a table against their checksums, a step at a time.
+    /// Checks all objects of a table against their checksums, in several steps.
     ///
     /// # Errors
-    /// `UnknownTable` for a table that was dropped, another refusal, or no answer.
+    /// `UnknownTable` for a table that was dropped, another refusal, or no reply.
     pub fn verify(&mut self, table: u32) -> Result<Verification, Error> {
         let (mut found, mut cursor) = (Verification::default(), Vec::new());
         loop {
@@ -160,7 +160,7 @@ impl Client {
     }
 }
 
-/// The objects of a table, one after another; of [`Client::enumerate`]. Ends behind the first error.
+/// An iterator over the objects of a table, from [`Client::enumerate`]. Ends after the first error.
 pub struct Enumeration<'c> {
     client: &'c mut Client,
     table: u32,
@@ -170,14 +170,14 @@ pub struct Enumeration<'c> {
 }
 
 impl Enumeration<'_> {
-    /// Where to go on another time behind the page that the latest object was in; `None` at the end. Objects of that
-    /// page that were not taken are left out.
+    /// Returns the start of the page after that of the latest object; `None` at the end. Continuing there skips the
+    /// objects of the current page that were not taken.
     #[must_use]
     pub fn cursor(&self) -> Option<&Cursor> {
         self.page.next.as_ref()
     }
 
-    /// Hashes of the keys of corrupted objects of the page that the latest object was in.
+    /// Returns the hashes of the keys of corrupted objects on the page of the latest object.
     #[must_use]
     pub fn corrupted(&self) -> &[u64] {
         &self.page.corrupted

@@ -1,4 +1,4 @@
-//! Extensions: installing, switching between versions, invoking.
+//! Extensions: installation, versions, invocation.
 
 use wire::{
     AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
@@ -9,17 +9,17 @@ use super::{Client, Function, administer};
 use crate::Error;
 
 impl Client {
-    /// Calls a function named `extension.function`, of the extension's current version, or
-    /// `extension@version.function`; returns its reply. An extension that another tenant has granted is called
-    /// `owner/extension`. Names are looked up once.
+    /// Calls a function by name and returns its reply. The name is `extension.function`, which uses the current
+    /// version, or `extension@version.function`; another tenant's extension is named `owner/extension`. Names are
+    /// looked up once.
     ///
     /// # Errors
-    /// [`Error::ExtensionFailed`] when the function ended with an error, the server's refusal, or no answer.
+    /// [`Error::ExtensionFailed`] if the function ended with an error, the server's refusal, or no reply.
     pub fn invoke(&mut self, name: &str, table: u32, key: &[u8], arguments: &[u8]) -> Result<Vec<u8>, Error> {
         let known = self.functions.contains_key(name);
         let function = self.resolve(name)?;
         match self.invoke_function(function, table, key, arguments) {
-            // It was removed, or installed anew under another id, since it was looked up; not executed.
+            // Since the lookup it was removed, or reinstalled under another id; it was not executed.
             Err(Error::Refused { status: Status::UnknownExtension | Status::UnknownFunction, .. })
                 if known =>
             {
@@ -44,17 +44,17 @@ impl Client {
     ) -> Result<Vec<u8>, Error> {
         let request = function.request(table, key, arguments);
         match self.call(&request) {
-            // What only reads may be made again in the new session.
+            // A function that only reads may be called again in the new session.
             Err(Error::SessionLost) if function.mode == FunctionMode::Read => self.call(&request)?,
             answer => answer?,
         }
         Ok(self.body.clone())
     }
 
-    /// Finds what is needed to invoke a function; asks the server at the first time only.
+    /// Looks up the numbers to invoke a function; asks the server only the first time.
     ///
     /// # Errors
-    /// [`Error::FunctionNameInvalid`], `UnknownExtension`, `UnknownFunction`, or no answer.
+    /// [`Error::FunctionNameInvalid`], `UnknownExtension`, `UnknownFunction`, or no reply.
     pub fn resolve(&mut self, name: &str) -> Result<Function, Error> {
         if let Some(function) = self.functions.get(name) {
             return Ok(*function);
@@ -66,7 +66,7 @@ impl Client {
         let entry = resolved.functions.iter().find(|entry| entry.name == function);
         let (hash, mode) = match (entry, version) {
             (Some(entry), _) => (entry.hash, entry.mode),
-            // An older version may have functions that the current one has not.
+            // An older version may have functions that the current one lacks.
             (None, 1..) => (wire::function_hash(function), FunctionMode::Write),
             (None, 0) => {
                 let names: Vec<_> = resolved.functions.iter().map(|entry| entry.name.as_str()).collect();
@@ -79,11 +79,11 @@ impl Client {
         Ok(found)
     }
 
-    /// Compiles and installs an extension from its source; a name that exists gets a new version, which is
-    /// current from then on. Waits for the compiler.
+    /// Compiles and installs an extension from its source. An existing name gets a new version, which becomes current.
+    /// Waits for the compiler.
     ///
     /// # Errors
-    /// `SourceRefused` and `CompileFailed` with what to mend, another refusal, or no answer.
+    /// `SourceRefused` and `CompileFailed` with the required corrections, another refusal, or no reply.
     pub fn extension_install(
         &mut self,
         name: &str,
@@ -92,7 +92,7 @@ impl Client {
         self.extension_install_as(name, files, Placement::Current)
     }
 
-    /// As [`Client::extension_install`], with a word on who gets the new version.
+    /// Installs as [`Client::extension_install`], with a choice of which invocations get the new version.
     ///
     /// # Errors
     /// As [`Client::extension_install`].
@@ -109,15 +109,15 @@ impl Client {
     /// Lists the tenant's extensions.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn extension_list(&mut self) -> Result<Vec<ExtensionEntry>, Error> {
         administer(&mut self.session, &AdminRequest::ExtensionList)
     }
 
-    /// Describes an extension; one that was granted, `tenant/name`, without its versions and what they cost.
+    /// Describes an extension; for a granted one, `tenant/name`, omits its versions and their costs.
     ///
     /// # Errors
-    /// `UnknownExtension`, another refusal, or no answer.
+    /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_describe(&mut self, name: &str) -> Result<ExtensionDescription, Error> {
         administer(&mut self.session, &AdminRequest::ExtensionDescribe { name })
     }
@@ -125,7 +125,7 @@ impl Client {
     /// Removes an extension with all its versions.
     ///
     /// # Errors
-    /// `UnknownExtension`, another refusal, or no answer.
+    /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_remove(&mut self, name: &str) -> Result<(), Error> {
         self.administer_extension(name, &AdminRequest::ExtensionRemove { name, version: 0 })
     }
@@ -133,25 +133,25 @@ impl Client {
     /// Removes one version of an extension, which must be neither current nor canary.
     ///
     /// # Errors
-    /// `UnknownExtension`, `NotPermitted`, another refusal, or no answer.
+    /// `UnknownExtension`, `NotPermitted`, another refusal, or no reply.
     pub fn extension_remove_version(&mut self, name: &str, version: u32) -> Result<(), Error> {
         self.administer_extension(name, &AdminRequest::ExtensionRemove { name, version })
     }
 
-    /// Makes an earlier version current; `None` ends the canary, or, when there is none, takes the version
-    /// before the current one.
+    /// Makes an earlier version current. `None` ends the canary or, without one, selects the version before the current
+    /// one.
     ///
     /// # Errors
-    /// `UnknownExtension`, `NotFound` when there is nothing to go back to, another refusal, or no answer.
+    /// `UnknownExtension`, `NotFound` if there is no earlier version, another refusal, or no reply.
     pub fn extension_roll_back(&mut self, name: &str, to: Option<u32>) -> Result<VersionState, Error> {
         let version = to.unwrap_or(0);
         self.administer_extension(name, &AdminRequest::ExtensionRollback { name, version })
     }
 
-    /// Makes a version current and keeps it so when others are installed; `None` ends that.
+    /// Makes a version current and keeps it current across installations; `None` removes the pin.
     ///
     /// # Errors
-    /// `UnknownExtension`, another refusal, or no answer.
+    /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_pin(&mut self, name: &str, version: Option<u32>) -> Result<VersionState, Error> {
         let version = version.unwrap_or(0);
         self.administer_extension(name, &AdminRequest::ExtensionPin { name, version })
@@ -160,16 +160,16 @@ impl Client {
     /// Makes the canary current.
     ///
     /// # Errors
-    /// `UnknownExtension`, `NotFound` when there is no canary, another refusal, or no answer.
+    /// `UnknownExtension`, `NotFound` if there is no canary, another refusal, or no reply.
     pub fn extension_promote(&mut self, name: &str) -> Result<VersionState, Error> {
         self.administer_extension(name, &AdminRequest::ExtensionPromote { name })
     }
 
-    /// Reads what an extension logged up to a level (0 error, 1 warning, 2 information, 3 debug), oldest
-    /// first: of the lines behind line `after` the oldest, at most `count`; with `after` 0 the newest.
+    /// Reads an extension's log up to a level (0 error, 1 warning, 2 information, 3 debug), oldest line first. Returns
+    /// the oldest lines after line `after`, at most `count`; with `after` 0 the newest.
     ///
     /// # Errors
-    /// `UnknownExtension`, another refusal, or no answer.
+    /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_logs(
         &mut self,
         name: &str,
@@ -180,12 +180,12 @@ impl Client {
         administer(&mut self.session, &AdminRequest::ExtensionLogs { name, level, after, count })
     }
 
-    /// Has invocations of an extension, or of one function, traced for some seconds, and reads the traces behind
-    /// `after`, with `u64::MAX` those to come; kept are those that took at least so long.
+    /// Traces invocations of an extension, or of one function, for some seconds, and reads the traces after `after`;
+    /// `u64::MAX` means only future ones. Keeps invocations that took at least `slower_than_us`.
     ///
     /// # Errors
     /// `UnknownExtension`, `UnknownFunction`, `LimitExceeded` while the tenant traces something else, another refusal,
-    /// or no answer.
+    /// or no reply.
     pub fn extension_traces(
         &mut self,
         name: &str,
@@ -198,29 +198,29 @@ impl Client {
         administer(&mut self.session, &request)
     }
 
-    /// Ends the tracing of an extension's invocations, which else goes on for some seconds.
+    /// Ends the tracing of an extension's invocations, which otherwise continues for some seconds.
     ///
     /// # Errors
-    /// `UnknownExtension`, another refusal, or no answer.
+    /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_traces_end(&mut self, name: &str) -> Result<(), Error> {
         administer(&mut self.session, &AdminRequest::ExtensionTracesEnd { name })
     }
 
-    /// Makes a request that may change what names of functions mean.
+    /// Makes a request that may change the meaning of function names.
     fn administer_extension<T: Body>(&mut self, name: &str, request: &AdminRequest<'_>) -> Result<T, Error> {
         let answer = administer(&mut self.session, request);
         self.forget(name);
         answer
     }
 
-    /// Forgets what was looked up of an extension.
+    /// Removes the cached functions of an extension.
     fn forget(&mut self, extension: &str) {
         self.functions.retain(|name, _| split(name).is_none_or(|(of, ..)| of != extension));
     }
 }
 
-/// Takes `extension.function` or `extension@version.function` apart; version 0 when there is none. The
-/// function follows the last dot, since the name of an extension may have dots.
+/// Splits `extension.function` or `extension@version.function`; returns version 0 if none is given. The function
+/// follows the last dot, because the name of an extension may contain dots.
 fn split(name: &str) -> Option<(&str, u32, &str)> {
     let (extension, function) = name.rsplit_once('.')?;
     let (extension, version) = match extension.split_once('@') {

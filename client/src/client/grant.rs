@@ -6,27 +6,27 @@ use super::{Client, administer};
 use crate::Error;
 
 impl Client {
-    /// Lets another tenant use a table or an extension, in place of what was granted before. The other tenant
-    /// calls it `owner/name`.
+    /// Grants another tenant a right on a table or an extension, replacing an earlier grant. The other tenant names it
+    /// `owner/name`.
     ///
     /// # Errors
-    /// `UnknownTable`, `UnknownExtension`, `UnknownTenant`, another refusal, or no answer.
+    /// `UnknownTable`, `UnknownExtension`, `UnknownTenant`, another refusal, or no reply.
     pub fn grant(&mut self, name: &str, to: &str, right: Right) -> Result<(), Error> {
         administer(&mut self.session, &AdminRequest::GrantCreate { name, to, right })
     }
 
-    /// Lists what the tenant has granted and what is granted to it.
+    /// Lists the grants that the tenant gave and got.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn grant_list(&mut self) -> Result<Vec<GrantEntry>, Error> {
         administer(&mut self.session, &AdminRequest::GrantList)
     }
 
-    /// Takes a grant back: when this returns, no core of the server honours it any more.
+    /// Revokes a grant; on return all cores of the server refuse it.
     ///
     /// # Errors
-    /// `NotFound` when that tenant has no such grant, another refusal, or no answer.
+    /// `NotFound` if that tenant has no such grant, another refusal, or no reply.
     pub fn grant_revoke(&mut self, subject: Subject, name: &str, to: &str) -> Result<(), Error> {
         administer(&mut self.session, &AdminRequest::GrantRevoke { subject, name, to })
     }

@@ -1,7 +1,7 @@
-//! Many writes at once: each is a request of its own, packed with the others into few frames.
+//! Many writes at once: separate requests, packed together into few frames.
 //!
-//! They are not one unit: each is done or refused by itself, executed at most once, and has a result of its own. For
-//! all or nothing there are extensions. See "Many writes are many requests" in docs/notes.md.
+//! They are not atomic: each one succeeds or fails independently, executes at most once, and has its own result. Use an
+//! extension for all or nothing. See "Many writes are many requests" in docs/notes.md.
 
 use wire::{Completion, Condition, Request, Status, reply};
 
@@ -12,13 +12,13 @@ use crate::Error;
 /// One of many writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// The object's key.
+    /// Key of the object.
     pub key: &'a [u8],
-    /// The new value; `None` deletes the object.
+    /// New value; `None` deletes the object.
     pub value: Option<&'a [u8]>,
-    /// When to write.
+    /// Condition of the write.
     pub condition: Condition,
-    /// How long the object is there, in milliseconds; `None` where it stays.
+    /// Time to live in milliseconds; `None` for no expiry.
     pub ttl_ms: Option<u64>,
 }
 
@@ -34,11 +34,11 @@ impl<'a> Write<'a> {
 }
 
 impl Client {
-    /// Writes many objects, whatever is there. `results[i]` is what became of `objects[i]`: its version, or why it was
+    /// Writes many objects unconditionally. `results[i]` is the new version of `objects[i]`, or the reason why it was
     /// not written.
     ///
     /// # Errors
-    /// When the session fails as a whole; then it is not known which objects were written.
+    /// If the session fails as a whole; then it is unknown which objects were written.
     pub fn multi_put(
         &mut self,
         table: u32,
@@ -49,8 +49,8 @@ impl Client {
         self.multi_write(table, &objects.iter().map(put).collect::<Vec<_>>())
     }
 
-    /// Deletes many objects. `results[i]` is what became of `keys[i]`: the version of the deletion, or the refusal;
-    /// `NotFound` where there was none.
+    /// Deletes many objects. `results[i]` is the version of the deletion of `keys[i]`, or the refusal; `NotFound` if
+    /// there was no object.
     ///
     /// # Errors
     /// As [`Client::multi_put`].
@@ -59,7 +59,7 @@ impl Client {
         self.multi_write(table, &keys.iter().map(delete).collect::<Vec<_>>())
     }
 
-    /// Writes and deletes many objects, each on a condition of its own. They are not ordered among each other.
+    /// Writes and deletes many objects, each on its own condition, in no particular order.
     ///
     /// # Errors
     /// As [`Client::multi_put`].
@@ -79,7 +79,7 @@ impl Client {
         for ((index, write), tag) in writes.iter().enumerate().zip(first_tag..) {
             match self.session.submit_own(&write.request(table), tag, &mut take) {
                 Ok(()) => {}
-                // What no server takes concerns this one alone.
+                // A request that no server accepts fails alone.
                 Err(error @ Error::Refused { .. }) => refused.push((index, error)),
                 Err(error) => return Err(error),
             }

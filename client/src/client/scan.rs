@@ -1,6 +1,6 @@
-//! Ordered tables: objects of a range of keys in their order, page by page.
+//! Scans of ordered tables: objects of a key range in key order, page by page.
 //!
-//! The server remembers nothing of a scan: where it stands is a [`Cursor`], good for its table and range.
+//! The server keeps no state of a scan: its position is a [`Cursor`], valid for its table and range.
 
 use wire::limits::{ENUMERATE_BYTES_MAX, ENUMERATE_OBJECTS_MAX, LISTING_IN_PARTS_BYTES};
 use wire::{KeyRange, Request, reply};
@@ -11,12 +11,12 @@ use super::enumerate::{Cursor, Listed, Page, PageSize};
 use crate::Error;
 
 impl Client {
-    /// Reads the next objects of a range, in the order of their keys. Pages of up to 24 KiB come in datagrams, others over
-    /// the stream. A page may have no objects before the end, too.
+    /// Reads the next objects of a range, in key order. Pages of up to 24 KiB come in datagrams, others over the
+    /// stream. A page may be empty before the end.
     ///
     /// # Errors
     /// `NotOrdered` for a table that was not created as an ordered one, `CursorInvalid` for a cursor of another table
-    /// or range or of nobody, another refusal, or no answer.
+    /// or range or not created by the server, another refusal, or no reply.
     pub fn scan_page(
         &mut self,
         table: u32,
@@ -34,8 +34,8 @@ impl Client {
         Ok(Page { objects, next, ..Page::default() })
     }
 
-    /// Reads at most `limit` objects of a range, in the order of their keys. Each that is there all the time is met
-    /// once; one that comes or goes meanwhile may be met or not.
+    /// Reads at most `limit` objects of a range, in key order. Returns each object that is present throughout exactly
+    /// once; one that is created or deleted meanwhile may or may not be returned.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), client::Error> {

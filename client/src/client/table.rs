@@ -1,4 +1,4 @@
-//! Tables of the tenant, what the server counts for it, and what it administered.
+//! Tables, statistics, limits, sessions and audit log of the tenant.
 
 use wire::{
     AdminRequest, AuditEntry, SessionEntry, Statistic, Status, TableEntry, TableId, TableOptions,
@@ -12,12 +12,12 @@ impl Client {
     /// Creates a table; returns its id.
     ///
     /// # Errors
-    /// `AlreadyExists`, another refusal, or no answer.
+    /// `AlreadyExists`, another refusal, or no reply.
     pub fn table_create(&mut self, name: &str) -> Result<u32, Error> {
         self.table_create_with(name, TableOptions::default())
     }
 
-    /// Creates an ordered table, whose keys can be scanned in their order; returns its id.
+    /// Creates an ordered table, whose keys can be scanned in order; returns its id.
     ///
     /// # Errors
     /// As [`Client::table_create`].
@@ -25,22 +25,21 @@ impl Client {
         self.table_create_with(name, TableOptions { ordered: true, ..TableOptions::default() })
     }
 
-    /// Creates a table with options, for instance one that evicts what is used least within `cache_bytes`; returns its
-    /// id. What was evicted is absent as if it had been deleted.
+    /// Creates a table with options, for instance a cache that evicts the least used objects beyond `cache_bytes`;
+    /// returns its id. An evicted object is absent as if it had been deleted.
     ///
     /// # Errors
-    /// As [`Client::table_create`]; `OutOfRange` for a cache below 4,096 bytes or beyond the server's memory, `OverQuota`
-    /// for one beyond the tenant's `memory_bytes`.
+    /// As [`Client::table_create`]; `OutOfRange` for a cache below 4,096 bytes or beyond the server's memory,
+    /// `OverQuota` for one beyond the tenant's `memory_bytes`.
     pub fn table_create_with(&mut self, name: &str, options: TableOptions) -> Result<u32, Error> {
         let request = AdminRequest::TableCreate { name, options };
         administer::<TableId>(&mut self.session, &request).map(|table| table.id)
     }
 
-    /// Creates a table of so many tablets of the same width, each at the server of the cluster that owns fewest; returns
-    /// its id.
+    /// Creates a table of this many tablets of equal width, each on the server that owns fewest; returns its id.
     ///
     /// # Errors
-    /// As [`Client::table_create_with`]; `Unavailable` for more than one where the server is alone.
+    /// As [`Client::table_create_with`]; `Unavailable` for more than one tablet if the server is not in a cluster.
     pub fn table_create_spread(
         &mut self,
         name: &str,
@@ -51,25 +50,25 @@ impl Client {
         administer::<TableId>(&mut self.session, &request).map(|table| table.id)
     }
 
-    /// Finds a table, or one that another tenant has granted, called `owner/table`; returns its id.
+    /// Looks up a table, or a granted one as `owner/table`; returns its id.
     ///
     /// # Errors
-    /// `UnknownTable`, another refusal, or no answer.
+    /// `UnknownTable`, another refusal, or no reply.
     pub fn table_open(&mut self, name: &str) -> Result<u32, Error> {
         administer::<TableId>(&mut self.session, &AdminRequest::TableOpen { name }).map(|table| table.id)
     }
 
-    /// Finds a table, or creates it; returns its id.
+    /// Looks up a table, or creates it; returns its id.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn table_open_or_create(&mut self, name: &str) -> Result<u32, Error> {
         match self.table_open(name) {
             Err(Error::Refused { status: Status::UnknownTable, .. }) => {}
             opened => return opened,
         }
         match self.table_create(name) {
-            // Somebody else was faster.
+            // Another client created it first.
             Err(Error::Refused { status: Status::AlreadyExists, .. }) => self.table_open(name),
             created => created,
         }
@@ -78,23 +77,23 @@ impl Client {
     /// Drops a table with its objects.
     ///
     /// # Errors
-    /// `UnknownTable`, another refusal, or no answer.
+    /// `UnknownTable`, another refusal, or no reply.
     pub fn table_drop(&mut self, name: &str) -> Result<(), Error> {
         administer(&mut self.session, &AdminRequest::TableDrop { name })
     }
 
-    /// Lists the tables, with what the server that was named has of them; see [`Client::table_list_counted`].
+    /// Lists the tables with the connected server's part of each; see [`Client::table_list_counted`].
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn table_list(&mut self) -> Result<Vec<TableEntry>, Error> {
         administer(&mut self.session, &AdminRequest::TableList)
     }
 
-    /// Counts what the server that was named has of a table; see [`Client::table_stat_counted`].
+    /// Counts the connected server's part of a table; see [`Client::table_stat_counted`].
     ///
     /// # Errors
-    /// `UnknownTable`, another refusal, or no answer.
+    /// `UnknownTable`, another refusal, or no reply.
     pub fn table_stat(&mut self, name: &str) -> Result<TableStatistics, Error> {
         administer(&mut self.session, &AdminRequest::TableStat { name })
     }
@@ -102,15 +101,15 @@ impl Client {
     /// Reads the counters that the tenant may see.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn statistics(&mut self) -> Result<Vec<Statistic>, Error> {
         administer(&mut self.session, &AdminRequest::Statistics { tenant: None })
     }
 
-    /// Reads the limits that hold for the tenant.
+    /// Reads the limits of the tenant.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn limits(&mut self) -> Result<Vec<TenantLimitEntry>, Error> {
         administer(&mut self.session, &AdminRequest::TenantLimits { name: None })
     }
@@ -118,7 +117,7 @@ impl Client {
     /// Lists the tenant's open sessions.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn session_list(&mut self) -> Result<Vec<SessionEntry>, Error> {
         administer(&mut self.session, &AdminRequest::SessionList)
     }
@@ -126,16 +125,16 @@ impl Client {
     /// Ends a session of the tenant.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn session_revoke(&mut self, client_id: u64) -> Result<(), Error> {
         administer(&mut self.session, &AdminRequest::SessionRevoke { client_id })
     }
 
-    /// Reads what the tenant administered, oldest first: of what is behind entry `after` the oldest, at most
+    /// Reads the tenant's audit log, oldest entry first. Returns the oldest entries after entry `after`, at most
     /// `count`; with `after` 0 the newest.
     ///
     /// # Errors
-    /// A refusal, or no answer.
+    /// A refusal, or no reply.
     pub fn audit(&mut self, after: u64, count: u32) -> Result<Vec<AuditEntry>, Error> {
         administer(&mut self.session, &AdminRequest::AuditRead { after, count })
     }

@@ -1,12 +1,12 @@
-//! `splinter demo`: loads a graph and asks it the same questions three ways.
+//! `splinter demo`: loads a graph and asks it the same questions in three ways.
 //!
 //! - client gets: the functions run here, over plain gets;
-//! - extension: they run in the server, one invocation a question;
-//! - hybrid: objects by plain gets, associations by the extension. An aggregate is over objects alone; there
-//!   the third way is one get and multi-gets.
+//! - extension: they run in the server, one invocation per question;
+//! - hybrid: objects by plain gets, associations by the extension. An aggregate needs only objects; there the third way
+//!   is one get and multi-gets.
 //!
-//! Every answer of every way is compared, byte by byte. The server, the tenant and the two extensions (`tao`
-//! and `aggregate`) have to be there; `scripts/demo` sees to that.
+//! The demo compares every answer of every way byte by byte. It needs the server, the tenant and two extensions (`tao`
+//! and `aggregate`); `scripts/demo` sets them up.
 
 mod aggregate;
 mod figures;
@@ -34,30 +34,30 @@ use ways::Ways;
 /// The ways, in the order of [`Ways::all`].
 const WAYS: [&str; 3] = ["client gets", "extension", "hybrid"];
 
-/// What the demo runs on.
+/// The options of `splinter demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoOptions {
-    /// An edge list in SNAP format; a generated graph when left out.
+    /// Edge list in SNAP format; default: a generated graph.
     #[arg(long)]
     pub graph: Option<PathBuf>,
     /// Also write the figures to this file, as JSON.
     #[arg(long)]
     pub json: Option<PathBuf>,
-    /// Table of the graph; the records of the aggregates go to NAME-records.
+    /// Table of the graph; the records of the aggregates are in the table NAME-records.
     #[arg(long, default_value = "graph")]
     pub table: String,
-    /// Which way to load the graph.
+    /// Way to write the graph.
     #[arg(long, value_enum, default_value = "extension")]
     pub through: Through,
-    /// A tenth of the questions.
+    /// Ask a tenth of the questions.
     #[arg(long)]
     pub quick: bool,
-    /// Another seed asks other questions.
+    /// Seed that selects the questions.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
-/// All that the demo found.
+/// The results of the demo.
 #[derive(Debug, Serialize)]
 struct Report {
     graph: String,
@@ -71,7 +71,7 @@ pub fn run(settings: &Settings, options: &DemoOptions) -> Result<Answer, Failure
     let text = settings.output() == Output::Text;
     let say = |line: &str| {
         if text {
-            // A reader that has gone away is no failure.
+            // A reader that closed the pipe is not a failure.
             let _ = writeln!(std::io::stdout(), "{line}");
         }
     };
@@ -112,7 +112,7 @@ fn graph_of(path: Option<&Path>) -> Result<(Graph, String), Failure> {
     Ok((graph, format!("{source}, {nodes} nodes, {edges} edges")))
 }
 
-/// The questions, in the order of the report.
+/// Returns the questions, in the order of the report.
 fn plans(asker: &mut Asker<'_>, records_table: u32, divisor: usize) -> Vec<Plan> {
     let count = |count: usize| count / divisor;
     let mut plans = vec![
@@ -155,7 +155,7 @@ fn plans(asker: &mut Asker<'_>, records_table: u32, divisor: usize) -> Vec<Plan>
 }
 
 fn finish(report: &Report, path: Option<&Path>) -> Result<Answer, Failure> {
-    // Numbers and texts alone: they have a form in JSON.
+    // Cannot fail: numbers and texts have a form in JSON.
     let json = serde_json::to_value(report).unwrap_or_default();
     if let Some(path) = path {
         std::fs::write(path, format!("{json:#}\n")).map_err(|error| {

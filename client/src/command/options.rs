@@ -1,7 +1,6 @@
-//! The command line: every command with its options, as clap reads it.
+//! The command line: every command with its options, as clap parses it.
 //!
-//! Options that every command has (where the server is, who is asking, how to print) are in [`Global`];
-//! those that say what to do belong to their command.
+//! [`Global`] holds the options common to all commands (address, credentials, output); each command declares its own.
 
 mod cluster;
 mod extension;
@@ -49,47 +48,47 @@ secret = \"@/path/to/file\"). Keys and values are text, hex (0x...) or the conte
 Exit codes: 0 done, 1 failed here, 2 command line, 3 not found, 4 condition, 5 refused, 6 unreachable, 7 extension, \
 8 demo answers differ.";
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create, list, limit and drop tenants, renew a secret (administrator); see the own limits (tenant).
+    /// Create, list, limit and drop tenants, renew a secret (administrator); show your own limits (tenant).
     #[command(subcommand)]
     Tenant(TenantCommand),
     /// Create, list, drop, measure, enumerate and verify tables.
     #[command(subcommand)]
     Table(TableCommand),
-    /// Read an object, or several.
+    /// Read one object or several.
     Get(GetOptions),
-    /// Write an object, or those of a file.
+    /// Write one object, or the objects of a file.
     Put(PutOptions),
-    /// Delete an object, or several.
+    /// Delete one object or several.
     Delete(DeleteOptions),
-    /// Read the objects of an ordered table in the order of their keys.
+    /// Read the objects of an ordered table in key order.
     Scan(ScanOptions),
-    /// Add to the number (8 bytes, little-endian) that an object holds. It expires when it would have.
+    /// Add to the number (8 bytes, little-endian) that an object holds. The object keeps its expiry time.
     Increment {
-        /// Name of the table, or OWNER/TABLE of one that is granted.
+        /// Name of the table, or OWNER/TABLE for a granted one.
         table: String,
         /// Key: text, 0xHEX or @FILE.
         key: Bytes,
-        /// What to add.
+        /// Number to add.
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         delta: i64,
-        /// Add this to a floating point number (IEEE 754, 64 bits) instead.
+        /// Add this floating-point number (IEEE 754, 64 bits) instead.
         #[arg(long, value_name = "NUMBER", conflicts_with = "delta", allow_negative_numbers = true)]
         float: Option<f64>,
     },
     /// Write, check, install, list, describe and remove extensions.
     #[command(subcommand)]
     Ext(ExtensionCommand),
-    /// Let other tenants use tables and extensions.
+    /// Grant other tenants the use of tables and extensions.
     #[command(subcommand)]
     Grant(GrantCommand),
     /// Call a function of an extension.
     Invoke {
-        /// EXTENSION.FUNCTION, EXTENSION@VERSION.FUNCTION, or OWNER/EXTENSION.FUNCTION of a granted one.
+        /// EXTENSION.FUNCTION, EXTENSION@VERSION.FUNCTION, or OWNER/EXTENSION.FUNCTION for a granted one.
         function: String,
-        /// Name of the table that the function gets, or OWNER/TABLE of one that is granted.
+        /// Name of the table that the function gets, or OWNER/TABLE for a granted one.
         #[arg(long)]
         table: String,
         /// Key that the function gets: text, 0xHEX or @FILE.
@@ -98,80 +97,80 @@ pub enum Command {
         /// Arguments: text, 0xHEX or @FILE.
         #[arg(long, default_value = "")]
         arguments: Bytes,
-        /// Version of the extension; the current one when left out.
+        /// Version of the extension; default: the current one.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
         version: Option<u32>,
     },
-    /// Graphs: load one, ask it, generate one. Needs the extension of ext/tao installed.
+    /// Load, query or generate a graph. Requires the extension of ext/tao.
     #[command(subcommand)]
     Tao(TaoCommand),
-    /// Ask a graph the same questions three ways and compare (scripts/demo does all around it).
+    /// Ask a graph the same questions in three ways and compare (scripts/demo also sets everything up).
     Demo(DemoOptions),
-    /// Measure the way to the server and back.
+    /// Measure the round-trip time to the server.
     Ping {
-        /// How often.
+        /// Number of pings.
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
         count: u32,
     },
-    /// What happens to single invocations of an extension: waiting, running, host calls, commit.
+    /// Show single invocations of an extension: waiting, running, host calls, commit.
     Trace(TraceOptions),
-    /// What the server counts: all of it for the administrator, or with --tenant that tenant; else the tenant's own.
+    /// Show counters: all for the administrator, one tenant's with --tenant; else the tenant's own.
     Stats {
-        /// Only names that contain this.
+        /// Show only names that contain this text.
         filter: Option<String>,
     },
-    /// List open sessions and end them: all for the administrator, else the tenant's own.
+    /// List and end open sessions: all for the administrator, else the tenant's own.
     #[command(subcommand)]
     Session(SessionCommand),
-    /// The servers that share their metadata (administrator).
+    /// Show and manage the servers of a cluster (administrator).
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Who administered what, and how it ended: all for the administrator, else the tenant's own.
+    /// Show administrative actions and their outcomes: all for the administrator, else the tenant's own.
     Audit {
-        /// How many acts, the latest.
+        /// Show this many of the latest entries.
         #[arg(long, default_value_t = 50)]
         lines: u32,
-        /// Go on with what happens from now on, until interrupted.
+        /// Continue with new entries until interrupted.
         #[arg(long)]
         follow: bool,
     },
 }
 
-/// Tenants.
+/// The commands of `splinter tenant`.
 #[derive(Debug, Subcommand)]
 pub enum TenantCommand {
-    /// Create a tenant and print its secret, which is shown this once.
+    /// Create a tenant and print its secret, which is shown only once.
     Create {
-        /// Its name.
+        /// Name of the tenant.
         name: String,
         /// Write the secret to this file (mode 0600) instead of printing it.
         #[arg(long)]
         secret_file: Option<PathBuf>,
     },
-    /// Give a tenant a new secret and print it, this once. The one before opens nothing any more; sessions that are
-    /// open go on.
+    /// Give a tenant a new secret and print it, only once. The old secret opens no more sessions; open sessions
+    /// continue.
     Rotate {
-        /// Its name.
+        /// Name of the tenant.
         name: String,
         /// Write the secret to this file (mode 0600) instead of printing it.
         #[arg(long)]
         secret_file: Option<PathBuf>,
     },
-    /// List the tenants.
+    /// List all tenants.
     List,
     /// Drop a tenant with all its tables and extensions.
     Drop {
-        /// Its name.
+        /// Name of the tenant.
         name: String,
     },
-    /// Limits of a tenant: show them, or change some. Changes hold from the next request on.
+    /// Show or change the limits of a tenant. Changes apply from the next request on.
     Limits {
-        /// Its name (administrator); the own limits when left out (tenant).
+        /// Name of the tenant (administrator); default: your own limits (tenant).
         name: Option<String>,
         /// Set a limit: a number, `unlimited`, or for bytes also KiB, MiB, GiB, TiB. May be repeated.
         #[arg(long, value_name = "LIMIT=VALUE", requires = "name")]
         set: Vec<Setting>,
-        /// Give a limit its default again. May be repeated.
+        /// Reset a limit to its default. May be repeated.
         #[arg(long, value_name = "LIMIT", requires = "name")]
         reset: Vec<String>,
     },

@@ -1,8 +1,7 @@
-//! Where the server is and who is asking: from the command line, the environment or the profile.
+//! The server's address, the credentials and the output: from command line, environment or profile.
 //!
-//! Clap has merged command line and environment already; what is missing comes from the profile, a TOML
-//! file of a few strings. A secret may be `@FILE`, so that it stands neither in the process list nor in
-//! the profile.
+//! Clap merges command line and environment; the profile, a TOML file of a few strings, supplies the rest. A secret may
+//! be `@FILE`, which keeps it out of the process list and the profile.
 
 use super::failure::{Failure, FailureKind};
 use super::output::Output;
@@ -11,38 +10,39 @@ use client::{Admin, Client, ClientConfig, Transport};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Where a server listens unless told otherwise.
+/// The server's address by default.
 pub const ADDRESS: &str = "127.0.0.1:7700";
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// Where the server is: HOST:PORT of its stream port, of several servers of a cluster with commas between them, the
-    /// first that answers is taken; 127.0.0.1:7700 if nothing says otherwise.
+    /// Stream address HOST:PORT of the server; for a cluster several, separated by commas: the first that answers is
+    /// used; default: 127.0.0.1:7700.
     #[arg(long, global = true, env = "SPLINTER_ADDRESS")]
     pub address: Option<String>,
-    /// Who is asking; to `stats` with the administrator's secret, whom to count.
+    /// Tenant that makes the request; for `stats` with the administrator's secret, the tenant to report.
     #[arg(long, global = true, env = "SPLINTER_TENANT")]
     pub tenant: Option<String>,
-    /// The tenant's secret, or @FILE that holds it.
+    /// The tenant's secret, or @FILE to read it from.
     #[arg(long, global = true, env = "SPLINTER_SECRET", hide_env_values = true)]
     pub secret: Option<String>,
-    /// The administrator's secret, or @FILE that holds it; for `tenant`, `stats`, `session`, `cluster` and `audit`.
+    /// The administrator's secret, or @FILE to read it from; for `tenant`, `stats`, `session`, `cluster` and `audit`.
     #[arg(long, global = true, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
     pub admin_secret: Option<String>,
-    /// The profile file; ~/.config/splinter/profile.toml if nothing says otherwise.
+    /// The profile file; default: ~/.config/splinter/profile.toml.
     #[arg(long, global = true, env = "SPLINTER_PROFILE")]
     pub profile: Option<PathBuf>,
-    /// How requests travel: over memory shared with a server on this host where that can be, else UDP; or one of both alone.
+    /// Transport of requests: auto uses shared memory with a server on this host if possible, else UDP; udp and shm
+    /// force one.
     #[arg(long, global = true, env = "SPLINTER_TRANSPORT", value_enum, default_value = "auto")]
     pub transport: TransportOption,
-    /// How to print the answer: text for people, one JSON value for programs.
+    /// Output format: text for people, one JSON value for programs.
     #[arg(long, global = true, value_enum, default_value = "text")]
     pub output: Output,
 }
 
-/// How requests travel.
+/// The transport of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TransportOption {
     Auto,
@@ -50,7 +50,7 @@ pub enum TransportOption {
     Shm,
 }
 
-/// What the user set.
+/// The user's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     given: Global,
@@ -68,7 +68,7 @@ struct Profile {
 }
 
 impl Settings {
-    /// Reads the profile; only one that was named has to exist.
+    /// Reads the profile; a file that the user named must exist.
     pub fn read(given: &Global) -> Result<Settings, Failure> {
         let path = given.profile.clone().unwrap_or_else(profile_path);
         let profile = match std::fs::read_to_string(&path) {
@@ -101,28 +101,28 @@ impl Settings {
         Ok(Admin::connect(self.address(), &self.admin_secret()?, ClientConfig::default())?)
     }
 
-    /// Whether the administrator's secret is known.
+    /// Returns whether the administrator's secret is configured.
     pub fn is_admin(&self) -> bool {
         self.given.admin_secret.is_some() || self.profile.admin_secret.is_some()
     }
 
-    /// The tenant that was given with the command, not in the profile.
+    /// Returns the tenant from command line or environment, not from the profile.
     pub fn given_tenant(&self) -> Option<&str> {
         self.given.tenant.as_deref()
     }
 
-    /// How to print.
+    /// Returns the output format.
     pub fn output(&self) -> Output {
         self.given.output
     }
 
-    /// Where the server is.
+    /// Returns the server's address.
     pub fn address(&self) -> &str {
         let given = self.given.address.as_ref().or(self.profile.address.as_ref());
         given.map_or(ADDRESS, String::as_str)
     }
 
-    /// The tenant and its secret.
+    /// Returns the tenant and its secret.
     pub fn tenant(&self) -> Result<(String, String), Failure> {
         let missing = |what: &str, option: &str| {
             let next = format!(
@@ -139,7 +139,7 @@ impl Settings {
         Ok((tenant, secret_of(&secret)?))
     }
 
-    /// The administrator's secret.
+    /// Returns the administrator's secret.
     pub fn admin_secret(&self) -> Result<String, Failure> {
         let secret = self.given.admin_secret.clone().or_else(|| self.profile.admin_secret.clone());
         let secret = secret.ok_or_else(|| {
@@ -152,7 +152,7 @@ impl Settings {
     }
 }
 
-/// The secret itself, or the first line of the file after `@`.
+/// Returns the secret itself, or the first line of the file after `@`.
 fn secret_of(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let content = std::fs::read_to_string(path).map_err(|error| {

@@ -1,7 +1,7 @@
 //! `splinter tao`: graphs in the store.
 //!
-//! Single questions go to the extension `tao` of the tenant; loading goes through its write functions, or
-//! past it with plain puts of the same records.
+//! Queries invoke the tenant's extension `tao`. Loading invokes its write functions, or bypasses them with plain puts
+//! of the same records.
 
 pub mod load;
 
@@ -22,89 +22,89 @@ use tao::key::{AssocType, ListId, ObjectId};
 use tao::message::{Call, FriendsOfFriends, decode_count};
 use tao::object::Object;
 
-/// Type of the associations that a loaded graph has: friends, symmetric.
+/// Type of the associations of a loaded graph: friends, symmetric.
 pub const FRIEND: AssocType = AssocType(1);
 
-/// Graphs.
+/// The commands of `splinter tao`.
 #[derive(Debug, Subcommand)]
 pub enum TaoCommand {
     /// Load an edge list (SNAP format) as objects and associations.
     Load {
-        /// The file.
+        /// File to load.
         file: PathBuf,
         #[command(flatten)]
         place: GraphTable,
-        /// Which way to load.
+        /// Way to write the graph.
         #[arg(long, value_enum, default_value = "extension")]
         through: Through,
-        /// Requests outstanding.
+        /// Number of outstanding requests.
         #[arg(long, default_value_t = 128)]
         outstanding: usize,
     },
-    /// Write a random graph that looks like friendships, as an edge list.
+    /// Write a random graph that resembles friendships, as an edge list.
     Generate {
-        /// The file; standard output when left out.
+        /// File to write; default: standard output.
         file: Option<PathBuf>,
-        /// Nodes.
+        /// Number of nodes.
         #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
         nodes: u64,
-        /// Friends that each new node makes.
+        /// Number of friends that each new node makes.
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000))]
         edges_per_node: u64,
-        /// Another seed gives another graph.
+        /// Seed of the random generator.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Associations of an object by position, newest first.
+    /// Show the associations of an object by position, newest first.
     AssocRange {
         #[command(flatten)]
         list: List,
-        /// Where to start, counted from the newest.
+        /// Position to start at, counted from the newest.
         #[arg(long, default_value_t = 0)]
         position: u32,
-        /// How many.
+        /// Maximum number of associations.
         #[arg(long, default_value_t = 10)]
         limit: u32,
     },
-    /// How many associations an object has.
+    /// Show the number of associations of an object.
     AssocCount {
         #[command(flatten)]
         list: List,
     },
-    /// An object.
+    /// Show an object.
     ObjGet {
-        /// Its id.
+        /// Id of the object.
         id: u64,
         #[command(flatten)]
         place: GraphTable,
     },
-    /// Friends of friends, those on most paths first.
+    /// Show friends of friends, those on most paths first.
     FriendsOfFriends {
         #[command(flatten)]
         list: List,
-        /// How many.
+        /// Maximum number of friends of friends.
         #[arg(long, default_value_t = 10)]
         limit: u32,
     },
 }
 
-/// Where a graph is.
+/// The table and the extension of a graph.
 #[derive(Args, Clone, Debug)]
 pub struct GraphTable {
     /// Table of the graph.
     #[arg(long, default_value = "graph")]
     pub table: String,
-    /// Name under which the extension is installed.
+    /// Name of the installed extension.
     #[arg(long, default_value = "tao")]
     pub extension: String,
 }
 
-/// A list of a graph.
+/// An association list of a graph.
 #[derive(Args, Clone, Debug)]
 pub struct List {
     /// Id of the object where the associations start.
     id: u64,
-    /// Their type.
+    /// Type of the associations.
     #[arg(long = "type", default_value_t = FRIEND.0)]
     atype: u32,
     #[command(flatten)]
@@ -117,7 +117,7 @@ impl List {
     }
 }
 
-/// Runs a command about graphs.
+/// Runs a graph command.
 pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> {
     match command {
         TaoCommand::Load { file, place, through, outstanding } => {
@@ -159,7 +159,7 @@ pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> 
     }
 }
 
-/// Asks the extension.
+/// Invokes the extension.
 fn call(settings: &Settings, place: &GraphTable, call: &Call<'_>) -> Result<Vec<u8>, Failure> {
     let (mut client, table) = object::open(settings, &place.table)?;
     let (mut key, mut arguments) = (Vec::new(), Vec::new());
@@ -168,7 +168,7 @@ fn call(settings: &Settings, place: &GraphTable, call: &Call<'_>) -> Result<Vec<
     client.invoke(&name, table, &key, &arguments).map_err(failure_of)
 }
 
-/// The failure of a call, with the meaning of the graph's own codes.
+/// Describes the failure of a call, with the meaning of the graph's own codes.
 pub fn failure_of(error: client::Error) -> Failure {
     let meaning = match &error {
         client::Error::ExtensionFailed { code, .. } => tao::fault::describe(*code),
@@ -185,7 +185,7 @@ pub fn failure_of(error: client::Error) -> Failure {
     }
 }
 
-/// The failure of a reply that is none of the graph's.
+/// Returns the failure for a reply that the graph extension cannot have sent.
 pub fn unintelligible() -> Failure {
     Failure::new(FailureKind::Local, "the reply is none of the graph's")
         .next("install ext/tao of this release with `splinter ext install`")
@@ -196,7 +196,7 @@ fn generate(file: Option<PathBuf>, shape: Shape) -> Result<Answer, Failure> {
     let comment = format!("Generated by splinter tao generate, seed {}.", shape.seed);
     let (nodes, edges) = (graph.nodes.len(), graph.edges.len());
     let Some(path) = file else {
-        // A reader that has gone away is no failure.
+        // A reader that closed the pipe is not a failure.
         let _ = graph.write(&mut BufWriter::new(std::io::stdout().lock()), &comment);
         return Ok(Answer::new("", json!({ "nodes": nodes, "edges": edges })));
     };

@@ -1,19 +1,19 @@
-//! Why there is no shared memory between a client and a server: for who insists on it.
+//! Reasons for missing shared memory, for sessions that require it.
 
 use std::fmt;
 
 use net::AttachError;
 
-/// Why there is no shared memory between a client and a server.
+/// A reason why a client and a server share no memory.
 #[derive(Debug)]
 pub enum NoSharedMemory {
-    /// The server has no door for clients of its host.
+    /// The server has no shared-memory listener.
     NotOffered,
     /// The server runs on another machine.
     OtherMachine,
-    /// The addresses of the server's cores are given ([`crate::ClientConfig::core_addresses`]).
+    /// The caller gave the addresses of the server's cores ([`crate::ClientConfig::core_addresses`]).
     AddressesGiven,
-    /// The way there ends at the door.
+    /// Attaching failed at the listener.
     AtTheDoor(AttachError),
 }
 

@@ -1,7 +1,7 @@
-//! What people read of a failed call: what happened, and what to do next.
+//! The text of an error: the failure and a suggestion.
 //!
-//! The status' own sentence comes first, then what the server said besides, if that is more. What to do next follows
-//! behind `Next:`, for the command to give it a line of its own.
+//! The status's own sentence comes first, then the server's text if it says more. The suggestion follows `Next:`, so
+//! that the command can print it on a separate line.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use wire::Status;
 
 use super::Error;
 
-/// The limit of what the invocations of a tenant hold while they wait, as the server names it.
+/// The server's name for the limit on memory that a tenant's waiting invocations hold.
 const HELD_BYTES: &str = "held_bytes_of_a_core";
-/// How the server begins to name a limit of one invocation that was reached.
+/// The start of the server's text about a limit of one invocation.
 const INVOCATION_LIMIT: &str = "the limit invocation_";
 
 impl Error {
     fn next(&self) -> Option<&'static str> {
         Some(match self {
-            // What the server says of a missing permission is what to do already.
+            // The server's text about a missing permission is a suggestion already.
             Error::Refused { status: Status::NotPermitted, text } if !text.is_empty() => return None,
             Error::Refused { status: Status::ExtensionKilled, text } if text.contains(HELD_BYTES) => {
                 "repeat it with fewer under way at a time, or let the function hold less while it yields"
@@ -50,7 +50,7 @@ impl Error {
     }
 }
 
-/// What a caller can do about a refusal.
+/// Returns the suggestion for a refusal.
 fn next_after(status: Status) -> Option<&'static str> {
     Some(match status {
         Status::UnknownTenant => {
@@ -110,7 +110,7 @@ fn next_after(status: Status) -> Option<&'static str> {
     })
 }
 
-/// What the author of an extension, or who calls it, can do about a refusal.
+/// Returns the suggestion for an extension's author or caller.
 fn next_for_author(status: Status) -> Option<&'static str> {
     Some(match status {
         Status::UnknownExtension => {
@@ -133,7 +133,7 @@ fn next_for_author(status: Status) -> Option<&'static str> {
     })
 }
 
-/// The status, and what the server says besides if that is more.
+/// Writes the status, and the server's text if it says more.
 fn write_refusal(to: &mut fmt::Formatter<'_>, status: Status, text: &str) -> fmt::Result {
     let sentence = status.text();
     let plain = sentence.trim_end_matches('.');
@@ -141,7 +141,7 @@ fn write_refusal(to: &mut fmt::Formatter<'_>, status: Status, text: &str) -> fmt
         return to.write_str(sentence);
     }
     match status {
-        // Not only objects are not found: what it was, the server says.
+        // The server's text names what was not found, which need not be an object.
         Status::NotFound => write!(to, "Not found: {text}")?,
         _ => write!(to, "{plain}: {text}")?,
     }

@@ -1,8 +1,8 @@
-//! After the good end of a function: its writes, one after another.
+//! Applying the writes of a successful function, one after another.
 //!
-//! Each write is made on the condition that its object is as the function saw it, if it looked. A conflict
-//! at the first write has changed nothing yet: the function runs again, on what is there now. Several writes have to be
-//! one server's, as far as the session knows: those of a function that runs at a server have to be as well.
+//! Each write is made on the condition that its object is as the function read it, if it did. A conflict at the first
+//! write has changed nothing yet: the function runs again, on the current objects. Several writes must belong to one
+//! server, as far as the session knows, as in a function that runs at a server.
 
 use wire::{Completion, Request, Status};
 
@@ -11,10 +11,10 @@ use super::write_set::PendingWrite;
 use super::{APPLYING, Finished, GENERATION_BITS, Local, LocalFailure, tag_of};
 use crate::{Error, Session};
 
-/// Runs of one invocation whose first write keeps finding a conflict.
+/// Maximum number of runs of an invocation whose first write keeps meeting conflicts.
 const RUNS_MAX: u32 = 8;
 impl Local {
-    /// Submits the next write of an invocation that ended well.
+    /// Submits the next write of a successful invocation.
     pub(super) fn apply(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
         let Local { session, places, .. } = self;
         let place = &places[index];
@@ -36,7 +36,7 @@ impl Local {
         match submitted {
             None => self.finish(index, Ok(()), finished),
             Some(Ok(())) => {}
-            // Tried again at the next poll.
+            // Repeated at the next poll.
             Some(Err(Error::Full)) => self.blocked.push_back(index),
             Some(Err(error)) => self.finish(index, Err(LocalFailure::Server(error)), finished),
         }
@@ -80,17 +80,17 @@ impl Local {
     }
 }
 
-/// What the answer to a write means: applied, `None` for a conflict, or why it failed.
+/// Decodes the reply to a write: applied, `None` for a conflict, or the failure.
 pub(super) fn applied(completion: &Completion<'_>) -> Result<(), Option<Error>> {
     match completion.status {
-        // Deleting what is not there is fine.
+        // Deleting an absent object succeeds.
         Ok(Status::Ok | Status::NotFound) => Ok(()),
         Ok(Status::ConditionFailed) => Err(None),
         _ => Err(Error::check(completion).err()),
     }
 }
 
-/// Whether all writes are for one server.
+/// Returns whether all writes belong to one server.
 fn is_local(task: &Task, session: &mut Session) -> bool {
     let mut servers = (0..task.write_count())
         .filter_map(|write| task.with_write(write, |write| session.server_of(write.table, &write.key)));

@@ -1,21 +1,21 @@
-//! Memory that an invocation is lent: it neither moves nor changes until the invocation ends.
+//! Memory lent to an invocation: it neither moves nor changes until the invocation ends.
 //!
-//! Bytes are copied in once and never again written before the next invocation. Chunks are shared cells, so
-//! filling one while earlier bytes of it are lent needs no exclusive borrow.
+//! Bytes are copied in once and not overwritten before the next invocation. Chunks are shared cells, so filling one
+//! needs no exclusive borrow while earlier bytes of it are lent.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use sandstorm::abi::RawSlice;
 
-/// Bytes of an ordinary chunk.
+/// Size of an ordinary chunk, in bytes.
 const CHUNK_BYTES: usize = 16 << 10;
-/// What larger than this gets a chunk of its own.
+/// Maximum size of a value in a shared chunk; a larger one gets a separate chunk.
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
 
 /// The memory of one invocation.
 pub(super) struct Arena {
-    /// Chunks that are full, and those of large values.
+    /// Full chunks, and those of large values.
     chunks: RefCell<Vec<Rc<[Cell<u8>]>>>,
     /// The chunk that is being filled; kept between invocations.
     current: RefCell<Rc<[Cell<u8>]>>,
@@ -53,12 +53,12 @@ impl Arena {
         fill(&self.current.borrow()[first..first + bytes.len()], bytes)
     }
 
-    /// Bytes copied in since the invocation began.
+    /// Returns the number of bytes copied in since the invocation began.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Takes all memory back; nothing that was lent may be used any more.
+    /// Frees all memory; no lent bytes may be used afterwards.
     pub(super) fn clear(&self) {
         self.chunks.borrow_mut().clear();
         self.used.set(0);

@@ -1,24 +1,24 @@
-//! The description of an invocation, which its host and the function share: key, arguments, and where the reply goes.
+//! The description of an invocation, shared by host and function: key, arguments, and the reply buffer.
 //!
-//! A function's future may use it at any time, so it is changed only while there is none.
+//! A function's future may use it at any time, so it changes only while there is no future.
 
 use std::cell::{Cell, UnsafeCell};
 use std::rc::Rc;
 
 use sandstorm::abi::{Call, RawRecord, RawReply, RawSlice};
 
-/// Bytes that are nobody's.
+/// An empty slice.
 pub(super) const NOTHING: RawSlice = RawSlice { address: std::ptr::NonNull::dangling().as_ptr(), bytes: 0 };
 
-/// What the function's side sees of an invocation.
+/// The invocation's description as the function sees it.
 pub(super) struct Border {
     call: UnsafeCell<Call>,
-    /// Where the reply is written, through the call.
+    /// The reply buffer, to which the function writes through the call.
     reply: Rc<[Cell<u8>]>,
 }
 
 impl Border {
-    /// A record that is not there.
+    /// The record of an absent object.
     pub(super) const NO_RECORD: RawRecord = RawRecord { value: NOTHING, version: 0 };
 
     pub(super) fn new(reply_bytes_max: usize) -> Border {
@@ -37,13 +37,13 @@ impl Border {
         Border { call: UnsafeCell::new(call), reply }
     }
 
-    /// Names the table of the invocation. No future of the task exists.
+    /// Sets the table of the invocation. No future of the task may exist.
     pub(super) fn set_table(&self, table: u32) {
-        // SAFETY: only futures of the task use the call besides, and there is none; one thread.
+        // SAFETY: only futures of the task also use the call, and there is none; one thread.
         unsafe { (*self.call.get()).table = table };
     }
 
-    /// Describes an invocation that is about to start, with an empty reply. No future of the task exists.
+    /// Describes an invocation that is about to start, with an empty reply. No future of the task may exist.
     pub(super) fn begin(&self, key: RawSlice, arguments: RawSlice) {
         // SAFETY: as in `set_table`.
         let call = unsafe { &mut *self.call.get() };
@@ -52,7 +52,7 @@ impl Border {
         call.reply.bytes = 0;
     }
 
-    /// The reply that the function has written. No future of the task exists while it is borrowed.
+    /// Returns the function's reply. No future of the task may exist while it is borrowed.
     pub(super) fn reply(&self) -> &[u8] {
         // SAFETY: the first `bytes` bytes of the buffer were written by the function, through `Reply`, which
         // never exceeds the buffer; nobody writes while no future exists.
@@ -62,12 +62,12 @@ impl Border {
         }
     }
 
-    /// Where the description lies, for the future of the task.
+    /// Returns the address of the description, for the future of the task.
     pub(super) fn call(&self) -> *mut Call {
         self.call.get()
     }
 
-    /// The bytes of a slice that a task of this module described.
+    /// Returns the bytes of a slice that a task of this module described.
     pub(super) fn bytes<'a>(slice: RawSlice) -> &'a [u8] {
         // SAFETY: only called with values of records, which lie in the arena of the running task.
         unsafe { slice.as_slice() }

@@ -1,32 +1,32 @@
-//! How an invocation at the client ended.
+//! Results of invocations in the client.
 
 use crate::Error;
 
-/// How an invocation ended.
+/// The result of an invocation.
 #[derive(Debug)]
 pub struct Finished<'a> {
     /// The id that [`crate::Local::spawn`] gave.
     pub id: u64,
-    /// The reply, or why there is none.
+    /// The reply, or the reason for its absence.
     pub result: Result<&'a [u8], LocalFailure>,
-    /// How often it waited for records.
+    /// Number of times that it waited for records.
     pub round_trips: u32,
-    /// Records that it asked the server for.
+    /// Number of records that it requested from the server.
     pub reads: u32,
 }
 
-/// Why an invocation failed.
+/// The reason why an invocation failed.
 #[derive(Debug)]
 pub enum LocalFailure {
     /// The function ended with an error; nothing was written.
     Function(sandstorm::Error),
-    /// The server did not answer, or refused.
+    /// The server refused, or did not reply.
     Server(Error),
-    /// A write found a conflict after others had been applied.
+    /// A write met a conflict after others had been applied.
     PartlyApplied {
-        /// Writes that were applied.
+        /// Number of writes that were applied.
         applied: usize,
-        /// Writes in all.
+        /// Total number of writes.
         of: usize,
     },
 }

@@ -1,8 +1,8 @@
-//! The host calls of a function that runs at the client: the table that it is given, and how one is started.
+//! The host calls of a function that runs in the client: their table, and the start of a function.
 //!
-//! The context of every host call is the [`Task`] that
-//! [`start`] gave to the function's `Db`; the future owns a share of the task, so the task outlives it. What
-//! is lent lies in the task's arena, which is cleared only when no future of the task exists.
+//! The context of every host call is the [`Task`] that [`start`] gave to the function's `Db`. The future owns a share
+//! of the task, so the task outlives it. Lent memory lies in the task's arena, which is cleared only while no future of
+//! the task exists.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -29,9 +29,9 @@ where
 {
     Box::pin(async move {
         let call = task.border.call();
-        // SAFETY: the host calls take a Task as context; `task` lives in this future, hence over every use of
-        // db, args and reply. Key, arguments and records lie in the task's arena, which is cleared only when
-        // no future exists. The reply's buffer is the task's, and this future alone writes to it.
+        // SAFETY: the host calls take a Task as context; this future owns `task`, so it outlives every use of db, args
+        // and reply. Key, arguments and records lie in the task's arena, which is cleared only while no future exists.
+        // The reply's buffer belongs to the task, and only this future writes to it.
         let (db, args, mut reply) = unsafe {
             (*call).host = &raw const HOST;
             let context = Rc::as_ptr(&task).cast_mut().cast::<c_void>();
@@ -67,7 +67,7 @@ unsafe extern "C" fn get(
     key: RawSlice,
     record: *mut RawRecord,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that `start` gave.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
             let keys = std::iter::once(key.as_slice());
@@ -84,8 +84,8 @@ unsafe extern "C" fn get_many(
     count: usize,
     records: *mut RawRecord,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that `start` gave; `keys` and `records` are arrays
-    // of `count`.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave; `keys` and `records` are arrays of
+    // `count`.
     unsafe {
         answer(context, ticket, |task, ticket| {
             let keys = std::slice::from_raw_parts(keys, count).iter().map(|key| key.as_slice());
@@ -103,13 +103,13 @@ unsafe extern "C" fn scan(
     capacity: usize,
     scanned: *mut RawScanned,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that `start` gave; there is room for `capacity` entries.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave; there is room for `capacity` entries.
     unsafe {
         answer(context, ticket, |task, ticket| {
             let range = page_of(&*range);
             task.read_page(ticket, table, range, capacity, |met, cursor| {
                 met.iter().enumerate().for_each(|(index, entry)| entries.add(index).write(*entry));
-                // The page went on where its last object is: a page without one is never handed on before the end.
+                // The page continues after its last object: a page without objects is never returned before the end.
                 let last = met.last().map_or(NOTHING, |entry| entry.key);
                 let ended = u32::from(cursor.is_none());
                 scanned.write(RawScanned { count: met.len(), last, ended, reserved: 0 });
@@ -127,7 +127,7 @@ unsafe extern "C" fn enumerate(
     capacity: usize,
     listed: *mut RawListed,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that `start` gave; there is room for `capacity` entries.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave; there is room for `capacity` entries.
     unsafe {
         answer(context, ticket, |task, ticket| {
             let of = PageOf::Table { cursor: cursor.as_slice().to_vec() };
@@ -152,7 +152,7 @@ unsafe extern "C" fn put(
     condition: RawCondition,
     ttl_ms: u64,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that `start` gave.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
             let ttl_ms = (ttl_ms != TTL_FOREVER).then_some(ttl_ms);
@@ -168,7 +168,7 @@ unsafe extern "C" fn delete(
     key: RawSlice,
     condition: RawCondition,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that `start` gave.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
             task.write(ticket, table, key.as_slice(), None, known(condition)?)
@@ -184,7 +184,7 @@ unsafe extern "C" fn increment(
     delta: i64,
     value: *mut i64,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that `start` gave.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
             let sum = |old| i64::from_le_bytes(old).checked_add(delta).map(i64::to_le_bytes);
@@ -202,7 +202,7 @@ unsafe extern "C" fn increment_float(
     delta: f64,
     value: *mut f64,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that `start` gave.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
             let sum = |old| Some(f64::from_le_bytes(old) + delta).filter(|sum| sum.is_finite());
@@ -214,7 +214,7 @@ unsafe extern "C" fn increment_float(
 }
 
 unsafe extern "C" fn table(context: *mut c_void, ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code {
-    // SAFETY: called as the border says, with the context that `start` gave.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave.
     unsafe {
         answer(context, ticket, |task, ticket| {
             id.write(task.find_table(ticket, name.as_slice())?);
@@ -224,7 +224,7 @@ unsafe extern "C" fn table(context: *mut c_void, ticket: *mut u64, name: RawSlic
 }
 
 unsafe extern "C" fn log(context: *mut c_void, level: u32, text: RawSlice) {
-    // SAFETY: called as the border says, with the context that `start` gave.
+    // SAFETY: called as the ABI specifies, with the context that `start` gave.
     let (task, text) = unsafe { (&*context.cast::<Task>(), text.as_slice()) };
     let level = match level {
         0 => Level::Error,
@@ -240,13 +240,13 @@ unsafe extern "C" fn now_ms(_: *mut c_void) -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The keys of a range as the server is asked for them.
+/// Returns the page request for a range.
 ///
 /// # Safety
-/// The bounds are readable over the call.
+/// The bounds are readable during the call.
 unsafe fn page_of(raw: &RawRange) -> PageOf {
     let has = |flag: u32| raw.flags & flag != 0;
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     let [from, to, prefix, after] =
         [raw.from, raw.to, raw.prefix, raw.after].map(|slice| unsafe { slice.as_slice() }.to_vec());
     let (to, after) = (has(RANGE_HAS_TO).then_some(to), has(RANGE_HAS_AFTER).then_some(after));

@@ -1,8 +1,7 @@
-//! One invocation as its host sees it: what it asked for, what it was lent, what it wants to write.
+//! The host's side of one invocation: its requests, lent memory and writes.
 //!
-//! Host calls come while the executor polls the function, so a task is only ever shared; its parts are cells
-//! that are borrowed for the length of one call. A ticket is the number of the first of the operations that
-//! a future waits for, counted from 1.
+//! Host calls come while the executor polls the function, so a task is only ever shared; its parts are cells that are
+//! borrowed for one call. A ticket is the number of the first operation that a future waits for, counted from 1.
 
 mod answers;
 mod pages;
@@ -22,27 +21,27 @@ use super::border::Border;
 use super::write_set::WriteSet;
 use crate::Error;
 
-/// Operations of one invocation.
+/// Maximum number of operations of one invocation.
 pub(super) const OPERATIONS_MAX: usize = 1 << 18;
-/// Log lines of one invocation that are kept.
+/// Maximum number of kept log lines of one invocation.
 const LOG_LINES_MAX: usize = 100;
 
-/// What the executor has to find out.
+/// The kinds of operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lookup {
-    /// The object of table and key.
+    /// Read the object of table and key.
     Object,
-    /// The id of the table whose name is the key.
+    /// Look up the id of the table whose name is the key.
     Table,
-    /// Objects of a table, of which the operation's page says which.
+    /// Read a page of a table, which the operation's `page` describes.
     Page,
 }
 
-/// Why a host call does not succeed now.
+/// The reason why a host call returns no result now.
 pub(super) enum Stop {
-    /// Its answer has not come.
+    /// The reply has not arrived.
     Pending,
-    /// It fails.
+    /// The call fails.
     Failed(sandstorm::Error),
 }
 
@@ -59,31 +58,31 @@ enum State {
     Failed(sandstorm::Error),
 }
 
-/// One read. Its buffer is used again by later invocations.
+/// One operation. Later invocations reuse its buffer.
 struct Operation {
     ask: Lookup,
     table: u32,
     key: Vec<u8>,
     state: State,
-    /// How long an object that was read is there yet.
+    /// Remaining time to live of the object read, in milliseconds.
     ttl_ms: Option<u64>,
-    /// Of [`Lookup::Page`].
+    /// Set for [`Lookup::Page`].
     page: Option<Box<AskedPage>>,
 }
 
-/// The operations of one invocation, those before `count`.
+/// The operations of one invocation: the first `count` of the list.
 #[derive(Default)]
 struct Operations {
     list: Vec<Operation>,
     count: usize,
 }
 
-/// What a function knows of an object.
+/// A function's knowledge of an object.
 struct Seen {
     record: RawRecord,
-    /// The version that the server said, 0 for none; `None` when it was not asked.
+    /// The version that the server returned, 0 for none; `None` if it was not asked.
     version: Option<u64>,
-    /// How long it is there yet, or will be, in milliseconds.
+    /// Remaining time to live, also of a pending write, in milliseconds.
     ttl_ms: Option<u64>,
 }
 
@@ -95,13 +94,13 @@ pub(super) struct Task {
     key: RefCell<Vec<u8>>,
     arguments: RefCell<Vec<u8>>,
     operations: RefCell<Operations>,
-    /// Operations to be sent.
+    /// Operations to send.
     asked: RefCell<VecDeque<usize>>,
     waiting: Cell<usize>,
     reads: Cell<u32>,
     writes: RefCell<WriteSet>,
     log: RefCell<Vec<(Level, String)>>,
-    /// Trouble with the server that the function was told of as "unavailable".
+    /// The server's failure, which the function received as "unavailable".
     trouble: RefCell<Option<Error>>,
 }
 
@@ -123,7 +122,7 @@ impl Task {
         }
     }
 
-    /// Makes the task ready for an invocation. No function runs on it.
+    /// Prepares the task for an invocation. No function may run on it.
     pub(super) fn begin(&self, may_write: bool, table: u32, key: &[u8], arguments: &[u8]) {
         self.may_write.set(may_write);
         self.key.replace_with(|old| refill(old, key));
@@ -133,7 +132,7 @@ impl Task {
         self.begin_again();
     }
 
-    /// Makes the task ready for another run of the same invocation.
+    /// Prepares the task for another run of the same invocation.
     pub(super) fn begin_again(&self) {
         self.arena.clear();
         self.operations.borrow_mut().count = 0;
@@ -144,7 +143,7 @@ impl Task {
         self.border.begin(self.arena.copy(&self.key.borrow()), self.arena.copy(&self.arguments.borrow()));
     }
 
-    /// Reads objects for a host call: what is known at once or has come since, else it is asked for.
+    /// Reads objects for a host call: returns the known or arrived ones, requests the others.
     pub(super) fn read_many<'k>(
         &self,
         ticket: &mut u64,
@@ -167,7 +166,7 @@ impl Task {
         Ok(())
     }
 
-    /// Finds a table for a host call.
+    /// Looks up a table for a host call.
     pub(super) fn find_table(&self, ticket: &mut u64, name: &[u8]) -> Result<u32, Stop> {
         if *ticket == 0 {
             *ticket = self.ask(Lookup::Table, 0, name)? as u64 + 1;
@@ -175,7 +174,7 @@ impl Task {
         self.result(*ticket as usize - 1).map(|record| record.version as u32)
     }
 
-    /// Puts a write into the write set for a host call, if its condition holds; no value is a deletion.
+    /// Adds a write to the write set for a host call, if its condition holds; without a value a deletion.
     pub(super) fn write(
         &self,
         ticket: &mut u64,
@@ -203,7 +202,7 @@ impl Task {
         Ok(self.writes.borrow_mut().put(table, key, value, version)?)
     }
 
-    /// Puts what `sum` makes of a number in its place for a host call.
+    /// Replaces a number by the result of `sum` for a host call.
     pub(super) fn add(
         &self,
         ticket: &mut u64,
@@ -248,7 +247,7 @@ impl Task {
         }
     }
 
-    /// Adds an operation; it is done at once when the invocation itself wrote the object.
+    /// Adds an operation; completes it at once if the invocation itself wrote the object.
     fn ask(&self, ask: Lookup, table: u32, key: &[u8]) -> Result<usize, sandstorm::Error> {
         if key.len() > KEY_BYTES_MAX {
             return Err(sandstorm::Error::KeyTooLarge);
@@ -295,7 +294,7 @@ impl Task {
         }
     }
 
-    /// Reads an object that has to be known before it is written.
+    /// Reads an object whose version is needed before a write.
     fn look(&self, ticket: &mut u64, table: u32, key: &[u8]) -> Result<Seen, Stop> {
         if *ticket == 0 {
             *ticket = self.ask(Lookup::Object, table, key)? as u64 + 1;
@@ -306,7 +305,7 @@ impl Task {
         Ok(Seen { record, version: Some(record.version), ttl_ms })
     }
 
-    /// What the invocation knows of an object: its own write, else what it read first.
+    /// Returns the invocation's knowledge of an object: its own write, else its first read.
     fn seen(&self, table: u32, key: &[u8]) -> Option<Seen> {
         let operations = self.operations.borrow();
         let read = operations.list[..operations.count].iter().find_map(|operation| match operation.state {
@@ -331,7 +330,7 @@ impl Task {
     }
 }
 
-/// The buffer of `old`, with other content.
+/// Returns the buffer of `old`, with new contents.
 fn refill(old: &mut Vec<u8>, bytes: &[u8]) -> Vec<u8> {
     let mut buffer = std::mem::take(old);
     buffer.clear();

@@ -1,24 +1,24 @@
-//! What an invocation wants to write, until it has ended well.
+//! The writes of an invocation, collected until it has succeeded.
 //!
-//! A later write of an object replaces an earlier one, so each object is written once. Each write knows the
-//! version that the invocation saw, if it looked: it is applied on that condition.
+//! A later write of an object replaces an earlier one, so each object is written once. A write records the version that
+//! the invocation read, if it did: it is applied on that condition.
 
 use wire::Condition;
 
-/// Objects that one invocation may write.
+/// Maximum number of objects that one invocation may write.
 const WRITES_MAX: usize = 1024;
 
-/// One write; no value is a deletion.
+/// One write; without a value a deletion.
 pub(super) struct PendingWrite {
     pub(super) table: u32,
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Vec<u8>>,
-    /// How long the object is there from when it is written, in milliseconds.
+    /// Time to live from the moment of the write, in milliseconds.
     pub(super) ttl_ms: Option<u64>,
     pub(super) condition: Condition,
 }
 
-/// The writes of one invocation, in order of their first mention.
+/// The writes of one invocation, in order of first mention.
 #[derive(Default)]
 pub(super) struct WriteSet {
     writes: Vec<PendingWrite>,
@@ -33,12 +33,13 @@ impl WriteSet {
         self.writes.get(index)
     }
 
-    /// The latest write of an object.
+    /// Returns the latest write of an object.
     pub(super) fn find(&self, table: u32, key: &[u8]) -> Option<&PendingWrite> {
         self.writes.iter().find(|write| write.table == table && write.key == key)
     }
 
-    /// Adds a write of a value and how long it is there. `seen`: the version that the invocation read, 0 for none, `None` when it did not look.
+    /// Adds a write of a value with its time to live. `seen`: the version that the invocation read, 0 for none, `None`
+    /// if it did not read the object.
     pub(super) fn put(
         &mut self,
         table: u32,

@@ -1,9 +1,9 @@
-//! Asking for the tablets of tables, and taking over what servers answer.
+//! Requesting tablet maps, and applying the replies.
 //!
-//! A map is asked for when its table is first used, without holding anything up, and again when a server answers that a key
-//! is another one's; after a pause where the map before has not helped. One server is asked, and while it takes its time the
-//! next one too; those that were silent are asked last, until they say something or owe no answer any more. What comes is
-//! bytes from outside: a map that makes no sense, or would lead to more servers than a cluster has, is left alone.
+//! The router requests a map when its table is first used, without delaying requests, and again when a server reports
+//! that it does not own a key; after a pause if the previous map did not help. It asks one server, and the next one too
+//! while the first is slow. Silent servers come last, until they reply or owe no reply. A reply is untrusted: the
+//! router ignores a map that is invalid or would name more servers than a cluster has.
 
 use wire::limits::SERVERS_MAX;
 use wire::{Body, Journey, Request, ServerPlace, Status, TabletMap};
@@ -18,18 +18,18 @@ use crate::both_sides::Moving;
 use crate::limits::NEXT_MAP_AFTER_US;
 use crate::session_state::SessionState;
 
-/// Below this bit of a tag stands the table, above the server that was asked.
+/// Position of the server's index in a tag; the bits below hold the table.
 pub(super) const TABLE_BITS: u32 = 32;
-/// The shortest pause before a map is asked for again that has not helped.
+/// Minimum pause before a map is requested again after one that did not help, in microseconds.
 const LAG_US_MIN: u64 = 500;
-/// The longest such pause. In between it is a part of the time that the request has taken already.
+/// Maximum of that pause, in microseconds. In between it is a fraction of the time that the request has taken.
 const LAG_US_MAX: u64 = 50_000;
-/// That part: so much longer a change of owners lasts at most for who asks too late.
+/// Divisor of that fraction: a late request for a map prolongs the wait by at most a fourth.
 const LAG_PART: u64 = 4;
 
 impl Router {
-    /// Has the map of a table asked for again, after a pause where a request has been sent by it in vain. Returns how often
-    /// it will have been asked for.
+    /// Schedules a new request for a table's map, after a pause if a request was sent by it in vain. Returns the number
+    /// of map requests after that one.
     pub(super) fn want(&mut self, now_us: u64, index: usize, in_vain: Option<&Journey>) -> u64 {
         let latest_us = now_us.saturating_add(self.call_timeout_us);
         let map = &mut self.maps[index];
@@ -45,7 +45,7 @@ impl Router {
         map.asked + 1
     }
 
-    /// Has all maps asked for again where a server has another view: what it owns has changed, or will.
+    /// Schedules a new request for all maps if a server's view has changed: its ownership has changed, or will.
     pub(super) fn see_views(&mut self, now_us: u64) {
         let mut is_news = false;
         for server in &mut self.servers {
@@ -57,7 +57,7 @@ impl Router {
         }
     }
 
-    /// Asks for the maps that are wanted.
+    /// Requests the maps that are needed.
     pub(super) fn ask_for_maps(&mut self, now_us: u64, statistics: &mut SessionStatistics) {
         for index in 0..self.maps.len() {
             let map = &self.maps[index];
@@ -67,7 +67,7 @@ impl Router {
         }
     }
 
-    /// Asks one more server for a map.
+    /// Requests a map from one more server.
     fn ask_for_map(&mut self, now_us: u64, index: usize, statistics: &mut SessionStatistics) {
         let TableMap { table, ref asks, .. } = self.maps[index];
         asks.iter().for_each(|&asked| self.servers[asked].doubt(now_us));
@@ -79,7 +79,7 @@ impl Router {
                 continue;
             }
             if self.reach(now_us, at) == Reach::Opening {
-                // Others are asked meanwhile, and no session is opened with all of them at once for a map.
+                // Other servers are asked meanwhile, but a map request opens only one session at a time.
                 self.servers[at].doubt(now_us);
                 may_open = false;
             }
@@ -100,15 +100,15 @@ impl Router {
         }
     }
 
-    /// Takes the answer to a request for a map.
+    /// Applies the reply to a map request.
     pub(super) fn take_map(&mut self, now_us: u64, table: u32, from: usize, outcome: Outcome) {
         let index = self.index_of(table);
         let map = &mut self.maps[index];
         map.asks.retain(|&asked| asked != from);
-        // Another one is asked next time: of two servers that a tablet moves between, one knows earlier.
+        // The next request goes to another server: of the two servers of a migration, one knows earlier.
         self.turn = (from + 1) % self.servers.len();
         let is_over = match &outcome {
-            // The session ended under it.
+            // The session ended during the request.
             Ok((Status::BadToken, _)) => false,
             Ok(_) => true,
             Err(_) => map.asks.is_empty(),
@@ -133,14 +133,14 @@ impl Router {
             let server = servers[usize::from(tablet.server)]?;
             Some(Tablet { last: tablet.last, server })
         });
-        // More servers than there may be: the map is not to be believed.
+        // The map names too many servers and is not trustworthy.
         let Some(tablets) = tablets.collect::<Option<Vec<_>>>() else { return };
         let moving = map.moving().iter().filter_map(|it| {
             let source = servers[usize::from(it.source)]?;
             Some(Moving::new(it.migration, (it.first, it.last), source))
         });
         self.maps[index].replace(map.version(), tablets.into_iter(), moving);
-        // One that has none of it is about to get some.
+        // A server without tablets is about to receive some.
         let has_none =
             |index: &usize| !map.tablets().iter().any(|tablet| usize::from(tablet.server) == *index);
         for index in (0..map.servers().len()).filter(has_none) {
@@ -157,7 +157,7 @@ impl Router {
         }
     }
 
-    /// The index of a server that a map names, which `from` has given.
+    /// Returns the index of a server in a map that `from` sent.
     fn server_at(&mut self, place: &ServerPlace, from: usize) -> Option<usize> {
         if place.address.is_empty() {
             return Some(from);
@@ -187,7 +187,7 @@ impl Router {
     }
 }
 
-/// The servers in the order in which they are asked: by turns, and last those that have been silent.
+/// Returns the servers in the order of requests: in turn, silent ones last.
 fn by_turns(servers: &[Server], turn: usize) -> Vec<usize> {
     let count = servers.len();
     let mut order: Vec<usize> = (turn..turn + count).map(|at| at % count).collect();

@@ -1,6 +1,6 @@
-//! Reads that ask both servers between which their key is on the move: sent, heard, and forgotten.
+//! Reads that ask both servers of a migration: sending, replies, and clean-up.
 //!
-//! Whom they ask and what holds of what they are told is decided in [`crate::both_sides`].
+//! [`crate::both_sides`] decides which servers they ask and which reply counts.
 
 use wire::{Completion, Journey, Request, opcode};
 use xxhash_rust::xxh3::xxh3_64;
@@ -11,15 +11,15 @@ use super::{ROUTERS_TAGS, Router, Waiting};
 use crate::SessionStatistics;
 use crate::both_sides::{MOVES_MAX, Read, ReadSource, Side, Verdict};
 
-/// Set in tags of such reads, not in those of maps or parts; below stands the read, and which side in the lowest bit.
+/// Tag bit of such reads, absent in tags of maps and parts; below it the read's index, and the side in the lowest bit.
 pub(super) const BOTH: u64 = 1 << 60;
 
-/// Reads on their way.
+/// The outstanding reads of both sides.
 #[derive(Default)]
 pub(super) struct Boths {
     reads: Vec<Option<Both>>,
     free: Vec<usize>,
-    /// Those that are to ask the target alone from now on.
+    /// Reads that ask only the target from now on.
     pub(super) alone: Vec<Waiting>,
 }
 
@@ -32,7 +32,7 @@ struct Both {
 }
 
 impl Both {
-    /// The same as an ordinary get.
+    /// Returns the read as an ordinary get.
     fn alone(&mut self) -> Waiting {
         let journey = Journey { moves: self.journey.moves.max(MOVES_MAX), ..self.journey };
         let (code, body) = (opcode::GET, std::mem::take(&mut self.body));
@@ -41,7 +41,7 @@ impl Both {
 }
 
 impl Router {
-    /// Sends a get to both servers, where that is of use: whether it did.
+    /// Sends a get to both servers if useful; returns whether it did.
     pub(super) fn ask_both(
         &mut self,
         now_us: u64,
@@ -89,7 +89,7 @@ impl Router {
         true
     }
 
-    /// Takes what one of the servers has said to a read: answers it if it can be, and forgets it when both have.
+    /// Processes a server's reply to a read: completes the read if possible, and drops it when both have replied.
     pub(super) fn take_said(
         &mut self,
         now_us: u64,
@@ -117,7 +117,7 @@ impl Router {
         }
     }
 
-    /// Lets reads ask the target alone for which the source has taken too long.
+    /// Sends reads to the target alone if their source has taken too long.
     pub(super) fn hurry_boths(&mut self, now_us: u64) {
         let Router { boths, maps, source_patience_us, .. } = self;
         for both in boths.reads.iter_mut().flatten() {
@@ -129,7 +129,7 @@ impl Router {
         }
     }
 
-    /// Whether reads are on their way to two servers.
+    /// Returns whether reads of two servers are outstanding.
     pub(super) fn asks_both(&self) -> bool {
         self.boths.reads.len() > self.boths.free.len()
     }

@@ -1,7 +1,7 @@
-//! What follows when a batch is through: answers that are the router's own, requests that move, servers that come and go.
+//! Work after each batch: the router's own replies, redirected requests, changes of servers.
 //!
-//! None of this is needed with a single server whose maps are known; with several the servers are looked after once a
-//! millisecond, and at once what answers bring up.
+//! With a single server whose maps are known there is none; with several, the router checks the servers once a
+//! millisecond and processes replies at once.
 
 use wire::{Completion, CompletionError, Journey, KeyRange, Request, Status, opcode};
 
@@ -15,17 +15,17 @@ use super::{Arrived, HOME, ROUTERS_TAGS, Router, Waiting, away};
 use crate::session_state::{Moved, SessionState};
 use crate::{Error, SessionStatistics};
 
-/// Set in tags of parts, not in those of maps.
+/// Tag bit of parts; tags of map requests lack it.
 const PART: u64 = 1 << 61;
-/// Below this bit of such a tag stands the part, above the gather.
+/// Position of the gather's index in such a tag; the bits below hold the part.
 const PART_BITS: u32 = 16;
-/// While something waits, polls are no further apart.
+/// Maximum time between polls while a request waits, in microseconds.
 const WAITING_POLL_US: u64 = 1_000;
-/// Between two looks at servers of which nothing is expected.
+/// Interval between checks of servers that owe nothing, in microseconds.
 const LOOK_EVERY_US: u64 = 1_000;
 
 impl Router {
-    /// Does what time or answers ask for. To be called after each batch; see [`SessionState::settle`].
+    /// Does the work that is due after a batch or by time. See [`SessionState::settle`].
     #[inline]
     pub(crate) fn settle(
         &mut self,
@@ -87,7 +87,7 @@ impl Router {
             let Some(waiting) = self.waiting.pop_front() else { break };
             self.send_waiting(now_us, waiting, statistics, complete);
         }
-        // The answer to all parts may be a part itself.
+        // A part may itself be gathered from parts.
         while !self.inbox.is_empty() {
             for Arrived { tag, outcome } in std::mem::take(&mut self.inbox) {
                 self.take_own(now_us, tag, outcome, complete);
@@ -99,14 +99,14 @@ impl Router {
         }
         self.see_views(now_us);
         self.ask_for_maps(now_us, statistics);
-        // Whether others are asked too is looked at with the servers.
+        // The check of the servers decides whether to ask others too.
         let is_asking = self.maps.iter().any(|map| map.is_wanted && map.asks.is_empty());
         let is_opening = self.servers.iter().any(Server::is_opening);
         self.is_restless = is_asking || is_opening || !self.waiting.is_empty() || !self.leaving.is_empty();
         self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };
     }
 
-    /// Whether [`Router::settle`] has nothing to do before the next request or answer.
+    /// Returns whether [`Router::settle`] has nothing to do before the next request or reply.
     pub(crate) fn is_at_rest(&self) -> bool {
         let is_quiet = |exchange: &SessionState| exchange.outstanding() == 0 && !exchange.is_troubled();
         let mut exchanges = self.servers.iter().filter_map(|server| server.exchange.as_ref());
@@ -114,7 +114,7 @@ impl Router {
         !has_work && exchanges.all(is_quiet)
     }
 
-    /// When [`Router::settle`] is to be called next if nothing arrives.
+    /// Returns the time of the next [`Router::settle`] if nothing arrives.
     pub(crate) fn next_deadline_us(&self, now_us: u64) -> Option<u64> {
         let exchanges = self.servers.iter().filter_map(|server| server.exchange.as_ref());
         let due = exchanges.filter_map(SessionState::next_deadline_us).min();
@@ -143,7 +143,7 @@ impl Router {
         for mut exchange in std::mem::take(&mut self.leaving) {
             let Router { owed, inbox, .. } = self;
             let sorted = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
-            // One that was left opens nothing, so there is nothing to fail.
+            // A session that was left does not reopen, so this cannot fail.
             let _ = exchange.settle(now_us, statistics, sorted);
             for moved in exchange.take_moved() {
                 self.take_moved(now_us, moved, complete);
@@ -154,7 +154,7 @@ impl Router {
         }
     }
 
-    /// Ends the session with a server, whose requests are made anew as far as they may be.
+    /// Ends the session with a server; repeats its requests as far as they may be repeated.
     fn leave(&mut self, now_us: u64, server: usize, complete: &mut impl FnMut(Completion<'_>)) {
         let Router { servers, owed, inbox, .. } = self;
         let Some(mut exchange) = servers[server].exchange.take() else { return };
@@ -167,7 +167,7 @@ impl Router {
         }
     }
 
-    /// Looks where to make a request anew.
+    /// Decides where to repeat a request.
     fn take_moved(&mut self, now_us: u64, moved: Moved, complete: &mut impl FnMut(Completion<'_>)) {
         let Moved { tag, mut journey, code, mut body, status, end } = moved;
         if tag >= ROUTERS_TAGS && matches!(code, opcode::TABLETS | opcode::GET_NOW) {
@@ -242,8 +242,8 @@ impl Router {
             Ok(Sent::To(_) | Sent::InParts) => {}
             Ok(Sent::Waits(asked)) => self.wait(Waiting { asked, ..waiting }),
             Ok(Sent::Away(server)) => {
-                // Who has its tablets may have changed with that: nobody has got the request, so whoever is said to
-                // have them now may have it.
+                // The owner of its tablets may have changed. No server has received the request, so the owner by the
+                // new map may get it.
                 if let Some(table) = request.table() {
                     let index = self.index_of(table);
                     let asked_anew = self.want(now_us, index, None);
@@ -259,7 +259,7 @@ impl Router {
         }
     }
 
-    /// Completes a request that never, or no more, is at a server.
+    /// Completes a request that is at no server.
     pub(super) fn finish(&mut self, tag: u64, outcome: Outcome, complete: &mut impl FnMut(Completion<'_>)) {
         let (status, body) = match &outcome {
             Ok((status, body)) => (Ok(*status), &body[..]),
@@ -268,7 +268,7 @@ impl Router {
         sort(Completion { tag, sequence: 0, status, body }, &mut self.owed, &mut self.inbox, complete);
     }
 
-    /// Lets the parts of a request wait for their servers.
+    /// Queues the parts of a request for their servers.
     pub(super) fn send_parts(&mut self, gather: Gather, parts: Vec<PartRequest>) {
         let journey = Journey { moves: 0, ..gather.journey };
         let free = self.gathers.iter().position(Option::is_none);
@@ -283,7 +283,7 @@ impl Router {
         }
     }
 
-    /// Takes what a request of the router's own came to.
+    /// Processes the outcome of one of the router's own requests.
     fn take_own(
         &mut self,
         now_us: u64,
@@ -308,7 +308,7 @@ impl Router {
         }
     }
 
-    /// Makes an administrative request at the server that was named.
+    /// Makes an administrative request to the home server.
     pub(crate) fn administer(
         &mut self,
         code: u8,

@@ -1,4 +1,4 @@
-//! What arrives: frames to their exchanges, completions to the caller or to the router itself.
+//! Received frames and completions, dispatched to sessions, the caller or the router.
 
 use wire::{Completion, FrameError, FrameReader, Group};
 
@@ -7,7 +7,7 @@ use super::{Arrived, ROUTERS_TAGS, Router};
 use crate::session_state::SessionState;
 
 impl Router {
-    /// Takes a received frame.
+    /// Processes a received frame.
     #[inline]
     pub(crate) fn on_frame(
         &mut self,
@@ -36,7 +36,7 @@ impl Router {
         self.servers.iter().position(is_its)
     }
 
-    /// Takes a group of a received frame, which is of this server's session.
+    /// Processes a group of a received frame that belongs to this server's session.
     #[inline]
     pub(crate) fn on_group(
         &mut self,
@@ -52,7 +52,7 @@ impl Router {
         exchange.on_group(now_us, view, group, complete)
     }
 
-    /// Whether an answer of a server, or to the router, asks for a second step.
+    /// Returns whether a server's reply, or one to the router, needs a second step.
     #[inline]
     pub(crate) fn is_troubled(&self, server: usize) -> bool {
         let exchange = self.servers[server].exchange.as_ref();
@@ -60,7 +60,7 @@ impl Router {
     }
 }
 
-/// Passes a completion on, or keeps it where it is the router's own.
+/// Passes a completion to the caller, or keeps one of the router's own.
 #[inline]
 pub(super) fn sort(
     completion: Completion<'_>,

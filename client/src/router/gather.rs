@@ -1,10 +1,11 @@
-//! A request that goes to several servers in parts, and the one answer that is made of theirs.
+//! Requests that go to several servers in parts, and the assembly of one reply.
 //!
 //! ```text
 //!   multi-get   keys by their servers            values back in the order of the keys
 //!   scan        hashes by their servers          objects by their keys, up to where every server has come
 //! ```
-//! A part is a request as any other: it may be refused, moved, and gathered itself. The first part that fails fails all.
+//! A part is an ordinary request: it may be refused, redirected, or gathered itself. If one part fails, the request
+//! fails.
 
 use wire::limits::{ENUMERATE_OBJECTS_MAX, MULTI_GET_KEYS_MAX, SCAN_SEAL_BYTES};
 use wire::reply::{Entry, Listed, Listing, Objects, Scanned};
@@ -13,16 +14,16 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::maps::TableMap;
 
-/// Objects that a server is asked for beyond its share, since hashes share out unevenly.
+/// Objects requested of a server beyond its share, because hashes are distributed unevenly.
 const OBJECTS_BESIDES: usize = 8;
-/// Bytes of these.
+/// Bytes requested beyond the share.
 const BYTES_BESIDES: usize = 1_024;
 
-/// Answers on their way.
+/// A request whose parts are outstanding.
 pub(super) struct Gather {
     pub(super) tag: u64,
     pub(super) journey: Journey,
-    /// The request as it was made.
+    /// The original request.
     code: u8,
     body: Vec<u8>,
     parts: Vec<Part>,
@@ -31,12 +32,12 @@ pub(super) struct Gather {
 }
 
 struct Part {
-    /// Of a multi-get: which of its keys, in order.
+    /// For a multi-get: the indices of its keys, in order.
     keys: Vec<u16>,
     answer: Vec<u8>,
 }
 
-/// A part as a request.
+/// A part, encoded as a request.
 pub(super) struct PartRequest {
     pub(super) code: u8,
     pub(super) body: Vec<u8>,
@@ -45,7 +46,7 @@ pub(super) struct PartRequest {
 pub(super) use crate::both_sides::Outcome;
 
 impl Gather {
-    /// Cuts a request into parts by a map.
+    /// Splits a request into parts by a map.
     pub(super) fn begin(
         (tag, journey): (u64, Journey),
         request: &Request<'_>,
@@ -86,7 +87,7 @@ impl Gather {
         (Gather { tag, journey, code: request.opcode(), body, parts, left, failure: None }, requests)
     }
 
-    /// Takes the answer to a part; whether it was the last one.
+    /// Stores the reply to a part; returns whether it was the last one.
     pub(super) fn take(&mut self, part: usize, outcome: Outcome) -> bool {
         self.left -= 1;
         match outcome {
@@ -98,7 +99,7 @@ impl Gather {
         self.left == 0
     }
 
-    /// The answer to all.
+    /// Assembles the reply from all parts.
     pub(super) fn outcome(self) -> Outcome {
         if let Some(failure) = self.failure {
             return failure;
@@ -110,12 +111,12 @@ impl Gather {
             }
             _ => None,
         };
-        // What a server says that speaks another language.
+        // The replies are invalid: a server uses another encoding.
         Ok(combined.map_or((Status::Internal, Vec::new()), |body| (Status::Ok, body)))
     }
 }
 
-/// The indices of keys, by the servers that have them.
+/// Groups the indices of keys by server.
 fn by_server(keys: Keys<'_>, map: &TableMap) -> Vec<(usize, Vec<u16>)> {
     let mut all: Vec<(usize, Vec<u16>)> = Vec::new();
     for (index, key) in (0..MULTI_GET_KEYS_MAX as u16).zip(keys) {
@@ -128,7 +129,7 @@ fn by_server(keys: Keys<'_>, map: &TableMap) -> Vec<(usize, Vec<u16>)> {
     all
 }
 
-/// The answer of a multi-get, its objects in the order of the keys.
+/// Assembles the reply to a multi-get, with the objects in the order of the keys.
 fn join(count: usize, parts: &[Part]) -> Option<Vec<u8>> {
     let mut entries: Vec<Option<Entry<'_>>> = vec![None; count];
     for part in parts {
@@ -149,7 +150,7 @@ fn join(count: usize, parts: &[Part]) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// The answer of a scan: what all parts have up to where the one that came least far has come.
+/// Assembles the reply to a scan: the objects of all parts up to the end of the part that got least far.
 fn merge(
     table: u32,
     range: &KeyRange<'_>,

@@ -1,8 +1,8 @@
-//! Which server has which hashes of a table, as far as the session knows.
+//! The servers that own the hashes of a table, as far as the session knows.
 //!
-//! Of a table that is new all is taken to be the named server's, until that server has said what is so. A map lags behind
-//! the cut that it tells of, so it is asked for again whenever a server answers that a key is another one's. Of what a
-//! server tells everything is bounded, and no more is taken for granted than that a request may be tried there.
+//! A new table is assumed to belong to the home server, until that server has answered. A map lags behind the cut that
+//! it describes, so the router requests it again whenever a server reports that it does not own a key. Everything that
+//! a server reports is bounded, and it decides only where a request is tried.
 
 use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{KeyRange, Request};
@@ -12,45 +12,45 @@ use super::HOME;
 use crate::both_sides::{self, Moving};
 use crate::limits::NEXT_MAP_AFTER_US;
 
-/// Hashes, the last one included, and the server that has them.
+/// A range of hashes up to and including `last`, and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tablet {
     pub(super) last: u64,
     pub(super) server: usize,
 }
 
-/// What is known of a table.
+/// The known tablets of a table.
 pub(super) struct TableMap {
     pub(super) table: u32,
-    /// Of two maps the one of the higher version is the newer.
+    /// The map with the higher version is the newer one.
     pub(super) version: u64,
-    /// How often its map was asked for and answered, or answered by nobody.
+    /// Number of map requests that were answered, or that no server answered.
     pub(super) asked: u64,
-    /// Nobody has answered since it was wanted.
+    /// A map is needed, and no server has answered yet.
     pub(super) is_wanted: bool,
-    /// Servers that were asked and have not answered; once each.
+    /// Servers with an unanswered map request; each at most once.
     pub(super) asks: Vec<usize>,
-    /// When the next server is asked, if none has answered by then.
+    /// Time to ask the next server, unless one has answered by then.
     pub(super) ask_at_us: u64,
-    /// How long that one may take until another one is asked.
+    /// Time that the next server has before another one is asked.
     pub(super) patience_us: u64,
-    /// By their hashes; never none.
+    /// Tablets in the order of their hashes; never empty.
     pub(super) tablets: Vec<Tablet>,
-    /// What of them is on the move so that reads may ask both servers.
+    /// Migrations for which reads may ask both servers.
     pub(super) moving: Vec<Moving>,
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// To one server.
+    /// One server.
     Server(usize),
-    /// To several, in parts.
+    /// Several servers, in parts.
     Parts,
 }
 
 impl TableMap {
-    /// That of a table of which nothing is known yet.
+    /// Returns the map of a table about which nothing is known yet.
     pub(super) fn new(table: u32) -> TableMap {
         let tablets = vec![Tablet { last: u64::MAX, server: HOME }];
         TableMap {
@@ -66,7 +66,7 @@ impl TableMap {
         }
     }
 
-    /// The server that has all of it, if it is one in one piece.
+    /// Returns the server that owns the whole table, if there is one.
     pub(super) fn whole(&self) -> Option<usize> {
         match self.tablets[..] {
             [Tablet { server, .. }] => Some(server),
@@ -74,13 +74,13 @@ impl TableMap {
         }
     }
 
-    /// The server that has a hash.
+    /// Returns the server that owns a hash.
     pub(super) fn server_of(&self, hash: u64) -> usize {
         let at = self.tablets.partition_point(|tablet| tablet.last < hash);
         self.tablets[at].server
     }
 
-    /// Where a request for the table goes. `is_first`: nobody has refused it.
+    /// Returns the destination of a request. `is_first`: no server has refused it.
     pub(super) fn way(&self, request: &Request<'_>, is_first: bool) -> Route {
         if let Some(server) = self.whole() {
             return Route::Server(server);
@@ -98,13 +98,13 @@ impl TableMap {
                 }
             }
             Request::Scan { .. } => Route::Parts,
-            // A function without a key works where it was asked for.
+            // A function without a key runs on any server.
             Request::Invoke { key: [], .. } if is_first => Route::Server(HOME),
             _ => Route::Server(request.hash(xxh3_64).map_or(HOME, |hash| self.server_of(hash))),
         }
     }
 
-    /// The pieces of a range of hashes: first and last hash, server.
+    /// Splits a range of hashes by owner: first and last hash, server.
     pub(super) fn pieces(&self, first: u64, last: u64) -> Vec<((u64, u64), usize)> {
         let at = self.tablets.partition_point(|tablet| tablet.last < first);
         let (mut pieces, mut from) = (Vec::new(), first);
@@ -118,8 +118,8 @@ impl TableMap {
         pieces
     }
 
-    /// Notes that a server has what is around `last` in two pieces, the first of which ends there. Returns whether that is
-    /// news, and there is room for it.
+    /// Splits the tablet around `last` so that its first part ends there. Returns whether that is new, and there is
+    /// room for it.
     pub(super) fn cut(&mut self, last: u64) -> bool {
         let at = self.tablets.partition_point(|tablet| tablet.last < last);
         if self.tablets[at].last == last || self.tablets.len() >= 2 * TABLETS_PER_TABLE_MAX {
@@ -130,7 +130,7 @@ impl TableMap {
         true
     }
 
-    /// Takes a map over, unless what is known is newer.
+    /// Replaces the map, unless the present one is newer.
     pub(super) fn replace(
         &mut self,
         version: u64,
@@ -144,7 +144,7 @@ impl TableMap {
         self.version = version;
         self.tablets.clear();
         for tablet in tablets {
-            // What follows each other at one server is asked for at once.
+            // Adjacent tablets of one server are requested together.
             match self.tablets.last_mut() {
                 Some(before) if before.server == tablet.server => before.last = tablet.last,
                 _ => self.tablets.push(tablet),

@@ -1,8 +1,8 @@
-//! Opening a session with a further server, and asking whether a silent one is there: in the background, since the other
-//! servers' requests go on meanwhile.
+//! Background work for further servers: opening a session, and probing a silent server.
 //!
-//! A thread does one thing and ends; it is bounded by the time that a connection and the opening may take. Nobody waits
-//! for one whose session is dropped before; what it opens then, it ends.
+//! A thread does one thing and ends, within the time that a connection and the opening may take; requests to other
+//! servers continue meanwhile. If the session is dropped first, nobody waits for the thread, and it ends the session
+//! that it opens.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
@@ -14,10 +14,10 @@ use crate::config::{Identity, resolve};
 use crate::session_state::SessionState;
 use crate::{ClientConfig, Error};
 
-/// Time that a begun record of a stream may take, which nobody reads here.
+/// Maximum time to transfer a record once it has begun; these streams carry none.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An answer that a thread will give.
+/// The future result of a thread.
 pub(super) struct Awaited<T> {
     answer: Receiver<Result<T, Error>>,
 }
@@ -26,14 +26,14 @@ impl<T: Send + 'static> Awaited<T> {
     fn begin(waker: Waker, work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Awaited<T> {
         let (sender, answer) = channel();
         thread::spawn(move || {
-            // Nobody receives what nobody needs any more.
+            // The receiver may be gone.
             let _ = sender.send(work());
             waker.wake();
         });
         Awaited { answer }
     }
 
-    /// The answer, if it has come.
+    /// Returns the result, if it is there.
     pub(super) fn take(&self) -> Option<Result<T, Error>> {
         match self.answer.try_recv() {
             Ok(answer) => Some(answer),
@@ -43,7 +43,7 @@ impl<T: Send + 'static> Awaited<T> {
     }
 }
 
-/// Opens a session with the server at `address`, for a port of such frames and with such a waker.
+/// Opens a session with the server at `address`, for a port with this frame size and waker.
 pub(super) fn open(
     address: String,
     (tenant, secret): (String, String),
@@ -56,7 +56,7 @@ pub(super) fn open(
     })
 }
 
-/// Asks whether anybody listens at `address`.
+/// Checks whether a server listens at `address`.
 pub(super) fn probe(address: String, connect_timeout: Duration, waker: Waker) -> Awaited<()> {
     Awaited::begin(waker, move || {
         let server = resolve(&address)?;

@@ -1,8 +1,8 @@
-//! Which way a request goes: at once where the table is that of the request before, else by the map of its table.
+//! Routing of a request: at once if its table is that of the previous request, else by the table's map.
 //!
-//! The first needs no more than a comparison, and a hash where several servers have the table. It is taken as long as
-//! there is a session with the server, a place in its window, and nothing of the table on the move so that reads ask both
-//! sides; all else is sorted out by the second.
+//! The fast path costs a comparison, and a hash if several servers own the table. It applies if there is a session with
+//! the server, its window has room, and no migration of the table lets reads ask both sides. The slow path handles all
+//! else.
 
 use wire::{Journey, Request};
 use xxhash_rust::xxh3::xxh3_64;
@@ -13,20 +13,20 @@ use super::server::Reach;
 use super::{HOME, Router, Waiting};
 use crate::{Error, SessionStatistics};
 
-/// The table of the latest request, until another map of it comes.
+/// The table of the latest request, until its map changes.
 #[derive(Clone, Copy)]
 pub(super) struct Latest {
-    /// Its number, beyond those that there are for none.
+    /// Id of the table; a number beyond all ids for none.
     table: u64,
     holder: Holder,
 }
 
-/// Who has the hashes of a table.
+/// The owners of a table.
 #[derive(Clone, Copy)]
 enum Holder {
-    /// A server has all of it.
+    /// One server owns the whole table.
     One(usize),
-    /// Several have, by the map with this index.
+    /// Several servers own it, by the map with this index.
     Several(usize),
 }
 
@@ -35,20 +35,20 @@ impl Latest {
     pub(super) const NONE: Latest = Latest { table: u64::MAX, holder: Holder::One(HOME) };
 }
 
-/// What became of a request that was to be sent.
+/// The outcome of sending a request.
 pub(super) enum Sent {
-    /// It is this server's.
+    /// It went to this server.
     To(usize),
-    /// It goes to several, in parts.
+    /// It goes to several servers, in parts.
     InParts,
-    /// It has to wait, for the map to be asked for so often.
+    /// It waits until the map was requested this many times.
     Waits(u64),
-    /// There is no way to this server.
+    /// This server is unreachable.
     Away(usize),
 }
 
 impl Router {
-    /// Accepts a request; its completion will carry `tag`. Returns the server that it goes to, if that is settled.
+    /// Accepts a request; its completion will carry `tag`. Returns the server that it goes to, if decided.
     #[inline]
     pub(crate) fn submit(
         &mut self,
@@ -78,12 +78,12 @@ impl Router {
         }
     }
 
-    /// The server that a request for the latest table goes to, if that is one.
+    /// Returns the server for a request on the latest table, if there is exactly one.
     #[inline]
     fn known_way(&self, request: &Request<'_>) -> Option<usize> {
         match (self.latest.holder, request) {
             (Holder::One(server), _) => Some(server),
-            // A function without a key works where it was asked for.
+            // A function without a key runs on any server.
             (Holder::Several(_), Request::Invoke { key: [], .. }) => None,
             (Holder::Several(map), _) => request.hash(xxh3_64).map(|hash| self.maps[map].server_of(hash)),
         }
@@ -124,7 +124,7 @@ impl Router {
         self.is_restless = true;
     }
 
-    /// Sends a request on its way, if there is one.
+    /// Sends a request to its server, if there is a session.
     pub(super) fn send(
         &mut self,
         now_us: u64,
@@ -166,20 +166,20 @@ impl Router {
         let Some(exchange) = &mut self.servers[server].exchange else { return Ok(Sent::Waits(0)) };
         match exchange.submit(journey, tag, request, statistics) {
             Ok(()) => Ok(Sent::To(server)),
-            // An older one holds the window back.
+            // An older request holds the window back.
             Err(Error::Full) => Ok(Sent::Waits(0)),
             Err(error) => Err(error),
         }
     }
 
-    /// Makes sure that there is a session with a server, or will be, unless there was no way a moment ago.
+    /// Opens a session with a server in the background if there is none, unless the last attempt failed a moment ago.
     pub(super) fn reach(&mut self, now_us: u64, server: usize) -> Reach {
         let Router { servers, identity, config, others_config, frame_bytes_max, waker, .. } = self;
         let config = if server == HOME { config } else { others_config };
         servers[server].reach(now_us, identity, config, (*frame_bytes_max, waker))
     }
 
-    /// Whether there may be a server that answers.
+    /// Returns whether any server may reply.
     pub(super) fn is_reachable(&self, now_us: u64) -> bool {
         self.servers.iter().any(|server| !server.is_away(now_us))
     }

@@ -1,4 +1,4 @@
-//! A server of the cluster as a session knows it: where it is, the exchange with it, and whether it is away.
+//! A server of the cluster in a session: its address, the session with it, and its reachability.
 
 use net::Waker;
 
@@ -7,93 +7,93 @@ use crate::ClientConfig;
 use crate::config::Identity;
 use crate::session_state::SessionState;
 
-/// A server that owes answers and says nothing for so long is asked over a stream whether it is there.
+/// Silence after which a server that owes replies is probed over a stream, in microseconds.
 const SILENCE_US: u64 = 500_000;
-/// A server that is away is not tried again before.
+/// Minimum time before an unreachable server is tried again, in microseconds.
 const AWAY_US_MIN: u64 = 50_000;
-/// The longest such time; it doubles up to here.
+/// Maximum of that time, which doubles with each failure.
 const AWAY_US_MAX: u64 = 1_000_000;
 
-/// See the file's head.
+/// A server of the cluster, with or without a session.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// Its number in the cluster; `None` for the one that was named, until a map tells.
+    /// Number in the cluster; `None` for the home server, until a map tells.
     pub(super) number: Option<u32>,
-    /// Host and port of its streams.
+    /// Host and port of its stream listener.
     pub(super) address: String,
     pub(crate) exchange: Option<SessionState>,
-    /// Its view when the maps were asked for last.
+    /// The server's view at the last map request.
     pub(super) view: u64,
     opening: Option<Awaited<SessionState>>,
     probe: Option<Awaited<()>>,
-    /// When it last said something, or owed nothing.
+    /// Time of its last reply, or when it last owed nothing.
     pub(super) heard_us: u64,
-    /// When somebody else was last asked in its place.
+    /// Time when another server was last asked in its place.
     doubted_us: u64,
     away_until_us: u64,
     away_us: u64,
-    /// For a group of sessions: it stands in the list of those that have something to send.
+    /// For a group of sessions: the server is in the list of those with something to send.
     pub(crate) is_ready: bool,
 }
 
-/// How a request gets to a server.
+/// The reachability of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// There is a session.
+    /// A session is open.
     Open,
-    /// One is being opened.
+    /// A session is being opened.
     Opening,
-    /// There was no way a moment ago.
+    /// The last attempt failed a moment ago.
     Away,
 }
 
-/// What has become of a server meanwhile.
+/// A change of a server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     None,
-    /// A session has been opened, or could not be.
+    /// A session was opened, or could not be.
     Settled,
-    /// Its session is over.
+    /// Its session ended.
     Lost,
 }
 
 impl Server {
-    /// The one that was named.
+    /// Returns the home server.
     pub(super) fn home(exchange: SessionState, address: String) -> Server {
         Server { address, view: exchange.view(), exchange: Some(exchange), ..Server::default() }
     }
 
-    /// One that a map has named.
+    /// Returns a server that a map names.
     pub(super) fn new(number: u32, address: &str) -> Server {
         Server { number: Some(number), address: address.to_owned(), ..Server::default() }
     }
 
-    /// Whether there was no way to it a moment ago.
+    /// Returns whether the last attempt failed a moment ago.
     pub(super) fn is_away(&self, now_us: u64) -> bool {
         self.is_closed() && now_us < self.away_until_us
     }
 
-    /// Whether it is nothing but a name.
+    /// Returns whether there is neither a session nor one being opened.
     pub(super) fn is_closed(&self) -> bool {
         self.exchange.is_none() && self.opening.is_none()
     }
 
-    /// It takes its time, and another server is asked in its place.
+    /// Notes that the server is slow, and that another one is asked in its place.
     pub(super) fn doubt(&mut self, now_us: u64) {
         self.doubted_us = now_us;
     }
 
-    /// Whether it has taken its time since: better asked last.
+    /// Returns whether the server has been slow since its last reply, so that it should be asked last.
     pub(super) fn is_doubted(&self) -> bool {
         self.doubted_us > self.heard_us
     }
 
-    /// Whether a session is being opened.
+    /// Returns whether a session is being opened.
     pub(super) fn is_opening(&self) -> bool {
         self.opening.is_some()
     }
 
-    /// Makes sure that there is a session, or will be, unless there was no way a moment ago.
+    /// Opens a session in the background if there is none, unless the last attempt failed a moment ago.
     pub(super) fn reach(
         &mut self,
         now_us: u64,
@@ -116,7 +116,7 @@ impl Server {
         Reach::Opening
     }
 
-    /// Looks after what is in the background.
+    /// Checks the background work.
     pub(super) fn look(&mut self, now_us: u64, config: &ClientConfig, waker: &Waker) -> News {
         if let Some(opened) = self.opening.as_ref().and_then(Awaited::take) {
             self.opening = None;
@@ -144,7 +144,7 @@ impl Server {
                     Some(opening::probe(self.address.clone(), config.connect_timeout, waker.clone()));
             }
             Some(Some(Ok(()))) => {
-                // One that was stopped takes connections too: the doubt stays.
+                // A server that was stopped accepts connections too, so the doubt stays.
                 let doubted_us = if self.is_doubted() { now_us + 1 } else { 0 };
                 (self.probe, self.heard_us, self.doubted_us) = (None, now_us, doubted_us);
             }
@@ -158,7 +158,7 @@ impl Server {
         News::None
     }
 
-    /// When [`Server::look`] has to look again if nothing arrives.
+    /// Returns the time of the next [`Server::look`] if nothing arrives.
     pub(super) fn next_look_us(&self) -> Option<u64> {
         let waits = self.exchange.as_ref().is_some_and(|exchange| exchange.outstanding() > 0);
         (waits && self.probe.is_none()).then_some(self.heard_us + SILENCE_US)

@@ -1,7 +1,8 @@
-//! Waiting for answers, and keeping what others are owed meanwhile.
+//! Blocking calls of a session, and the completions of others that they set aside.
 //!
-//! The two highest bits of a tag say whose a request is: a caller's, a blocking call's, or an invocation's of
-//! [`crate::Local`], or the router's, which nobody else sees. Whoever polls takes its own completions; those of others are parked until they poll.
+//! The two highest bits of a tag identify the kind of a request: a caller's, a blocking call's, an invocation's of
+//! [`crate::Local`], or the router's, which nobody else sees. Each poll takes the completions of its own kind; it parks
+//! the others until their own poll.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use wire::{Completion, CompletionError, Request, Status};
 use super::Session;
 use crate::Error;
 
-/// Bits of a tag that are the caller's; the two above tell whose it is.
+/// Bits of a tag that belong to the caller; the two above name the kind of request.
 const TAG_BITS: u32 = 62;
 /// Tags of callers.
 pub(super) const CALLERS_TAGS: u64 = 0;
@@ -20,7 +21,7 @@ const OWN_TAGS: u64 = 1 << 63;
 /// Longest sleep of a blocking call, in case its waker is lost with a thread.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// A completion that came while a blocking call waited for another.
+/// A completion for a later poll, which came while a blocking call waited for another.
 pub(super) struct Parked {
     tag: u64,
     sequence: u64,
@@ -35,7 +36,7 @@ impl Parked {
     }
 }
 
-/// Time since a waiting loop last found something.
+/// The time since a waiting loop last received something.
 pub(crate) struct Idle {
     since: Instant,
 }
@@ -51,7 +52,7 @@ impl Idle {
 }
 
 impl Session {
-    /// Polls until something is completed, as [`Session::poll`] says it; 0 when nothing is outstanding.
+    /// Polls as [`Session::poll`] until something completes; returns 0 if nothing is outstanding.
     ///
     /// # Errors
     /// As [`Session::poll`].
@@ -66,10 +67,10 @@ impl Session {
         }
     }
 
-    /// Submits a request and waits for its answer: the status, and the body in `body`.
+    /// Submits a request and waits for its reply: returns the status, and the body in `body`.
     ///
     /// # Errors
-    /// When there is no answer; a refusal is an answer.
+    /// If there is no reply; a refusal is a reply.
     pub fn call(&mut self, request: &Request<'_>, body: &mut Vec<u8>) -> Result<Status, Error> {
         let tag = self.own_tags(1);
         let mut answer = None;
@@ -88,14 +89,14 @@ impl Session {
         }
     }
 
-    /// The first of `count` tags for a blocking call.
+    /// Reserves `count` tags for a blocking call; returns the first.
     pub(crate) fn own_tags(&mut self, count: usize) -> u64 {
         let first = OWN_TAGS | self.own_tags;
         self.own_tags += count as u64;
         first
     }
 
-    /// Submits under a tag of [`Session::own_tags`], waiting for a place if there is none.
+    /// Submits under a tag of [`Session::own_tags`]; waits while the window is full.
     pub(crate) fn submit_own(
         &mut self,
         request: &Request<'_>,
@@ -117,7 +118,7 @@ impl Session {
         }
     }
 
-    /// Waits until all that was submitted by [`Session::submit_own`] is complete.
+    /// Waits until all requests of [`Session::submit_own`] have completed.
     pub(crate) fn await_own(&mut self, take: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
         let mut idle = Idle::new();
         loop {
@@ -133,7 +134,7 @@ impl Session {
         }
     }
 
-    /// Advances for blocking calls: their completions go to `take`, those of others are parked.
+    /// Advances for blocking calls: their completions go to `take`; others are parked.
     fn advance_own(&mut self, take: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
         let mut taken = 0;
         let advanced = self.poll_some(OWN_TAGS, &mut |completion| {
@@ -141,11 +142,11 @@ impl Session {
             take(completion);
         });
         self.own_outstanding = self.own_outstanding.saturating_sub(taken);
-        // An answer that came is worth more than trouble that came with it.
+        // A completion counts more than an error of the same poll.
         if taken > 0 { Ok(()) } else { advanced }
     }
 
-    /// Advances: completions whose tags start like `tags` go to `take`, those of others are parked.
+    /// Advances: completions whose tags start like `tags` go to `take`; others are parked.
     #[inline]
     pub(crate) fn poll_some(
         &mut self,
@@ -180,7 +181,7 @@ impl Session {
         })
     }
 
-    /// Spins, yields or sleeps, by the time without work.
+    /// Spins, yields or sleeps, depending on the time without work.
     pub(crate) fn idle(&mut self, idle: &Idle) -> Result<(), Error> {
         match self.router.config().idle.next(idle.elapsed_us()) {
             IdleAction::Spin => std::hint::spin_loop(),

@@ -1,8 +1,8 @@
-//! When the server does not know the session any more: it was restarted, or the session was revoked.
+//! Recovery of a session that the server no longer knows: it restarted, or the session was revoked.
 //!
-//! What only reads is made again in a new session. What may write is made again only when it cannot have
-//! been executed: the server refused its only transmission, so none had reached the server before. All else
-//! completes as closed: its outcome is unknown.
+//! Requests that only read are repeated in a new session. A request that may write is repeated only if it cannot have
+//! been executed: the server refused its only transmission, so no earlier one had reached it. All others complete as
+//! closed: their outcome is unknown.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,21 +15,21 @@ use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
 use crate::transport::SessionTransport;
 use crate::{Error, SessionStatistics};
 
-/// Pause between attempts to open a lost session.
+/// Pause between attempts to reopen a lost session.
 const REOPEN_PAUSE: Duration = Duration::from_millis(50);
 
-/// How a session stands.
+/// The state of a session's connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Connectivity {
     /// Open, as far as known.
     Open,
-    /// The server does not know it any more.
+    /// The server no longer knows the session.
     Lost,
-    /// It could not be opened anew; the next request tries again.
+    /// Reopening failed; the next request tries again.
     Closed,
 }
 
-/// A request to make again.
+/// A request to repeat.
 pub(super) struct Again {
     pub(super) tag: u64,
     pub(super) journey: Journey,
@@ -37,16 +37,15 @@ pub(super) struct Again {
     pub(super) body: Vec<u8>,
 }
 
-/// A request that is to be made anew, there or elsewhere: this server has not executed it, and will not; or it only
-/// reads.
+/// A request to repeat, here or at another server: this server has not executed it and will not, or it only reads.
 pub(crate) struct Moved {
     pub(crate) tag: u64,
     pub(crate) journey: Journey,
     pub(crate) code: u8,
     pub(crate) body: Vec<u8>,
-    /// What the server answered; `BadToken` where the session ended.
+    /// The server's reply; `BadToken` if the session ended.
     pub(crate) status: Status,
-    /// Of a table in several pieces, the last hash of the first one.
+    /// For a table in several pieces, the last hash of the first one.
     pub(crate) end: Option<u64>,
 }
 
@@ -58,7 +57,7 @@ impl Again {
 }
 
 impl SessionState {
-    /// Opens the session anew and sorts what was outstanding.
+    /// Reopens the session and sorts the outstanding requests.
     pub(super) fn reopen(
         &mut self,
         statistics: &mut SessionStatistics,
@@ -94,7 +93,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Ends the session: what only reads is to be made again, all else completes as closed.
+    /// Ends the session: queues reads for repetition, completes all others as closed.
     fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
         let mut ended = Vec::new();
         self.requester.close(&mut |completion| ended.push(completion.sequence));
@@ -109,18 +108,18 @@ impl SessionState {
         self.orphans = self.on_stream;
     }
 
-    /// Whether the session is over; as long as it is patient it finds out and mends that by itself.
+    /// Returns whether the session is over. A patient session detects and repairs that automatically.
     pub(crate) fn is_lost(&self) -> bool {
         self.standing != Connectivity::Open
     }
 
-    /// From now on a lost session is not opened anew by who polls, who has others to look after.
+    /// Stops synchronous reopening: a poll has other sessions to serve.
     pub(crate) fn lose_patience(&mut self) {
         self.is_patient = false;
     }
 
-    /// Ends the session for good and gives away what is to be made again. What is on the stream comes yet: see
-    /// [`SessionState::is_leaving`].
+    /// Ends the session permanently; its reads become available to [`SessionState::take_moved`]. Requests on the stream
+    /// are still to come: see [`SessionState::is_leaving`].
     pub(crate) fn leave(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
         self.is_patient = false;
         self.standing = Connectivity::Lost;
@@ -128,18 +127,18 @@ impl SessionState {
         self.opened.token = 0;
     }
 
-    /// Whether a session that was left has something on the stream.
+    /// Returns whether a session that was left still has requests on the stream.
     pub(crate) fn is_leaving(&self) -> bool {
         self.on_stream > 0
     }
 
-    /// Whether there are requests that are to be made anew.
+    /// Returns whether there are requests to repeat.
     #[inline]
     pub(crate) fn has_moved(&self) -> bool {
         !self.moved.is_empty()
     }
 
-    /// Takes the requests that are to be made anew.
+    /// Returns the requests to repeat.
     pub(crate) fn take_moved(&mut self) -> Vec<Moved> {
         let mut moved = std::mem::take(&mut self.moved);
         if self.is_lost() && !self.is_patient {
@@ -152,13 +151,13 @@ impl SessionState {
         moved
     }
 
-    /// Submits what is to be made again, as far as the window allows.
+    /// Submits the requests to repeat, as far as the window allows.
     pub(super) fn submit_again(&mut self, statistics: &mut SessionStatistics) {
         while let Some(Again { tag, journey, code, body }) = self.again.front_mut() {
             let (tag, journey, code, body) = (*tag, *journey, *code, std::mem::take(body));
             let accepted = match Request::decode(code, &body) {
                 Ok(request) => self.submit(journey, tag, &request, statistics).is_ok(),
-                // What was encoded here is decoded here.
+                // Cannot fail: this client encoded the request.
                 Err(_) => true,
             };
             if !accepted {
@@ -171,7 +170,7 @@ impl SessionState {
         }
     }
 
-    /// Opens a session, waiting for the server for as long as a call may take.
+    /// Opens a session; keeps trying for as long as a call may take.
     fn open_patiently(&self) -> Result<(Connection, Opened), Error> {
         let deadline = Instant::now() + self.config.call_timeout;
         loop {
@@ -184,8 +183,8 @@ impl SessionState {
         }
     }
 
-    /// Makes an administrative request over the session's stream. When the session turns out to be lost, it
-    /// is opened anew and the request, which was refused unseen, made again.
+    /// Makes an administrative request over the session's stream. If the session turns out to be lost, reopens it and
+    /// repeats the request, which was refused unseen.
     pub(crate) fn administer(
         &mut self,
         code: u8,
@@ -208,12 +207,12 @@ impl SessionState {
     }
 }
 
-/// The completion of a request whose session is over.
+/// Returns the completion of a request whose session is over.
 pub(super) fn closed(tag: u64, sequence: u64) -> Completion<'static> {
     failed(tag, sequence, CompletionError::Closed)
 }
 
-/// A completion without an answer.
+/// Returns a completion without a reply.
 pub(super) fn failed(tag: u64, sequence: u64, error: CompletionError) -> Completion<'static> {
     Completion { tag, sequence, status: Err(error), body: &[] }
 }

@@ -1,5 +1,4 @@
-//! What follows an answer that is not the end: over to the stream, into a new session, or to
-//! another server.
+//! The second step after an intermediate reply: to the stream, a new session, or another server.
 
 use wire::{Completion, CompletionError, Status, opcode};
 
@@ -8,15 +7,15 @@ use super::lost::{Again, Connectivity, Moved, closed, failed};
 use crate::stream_worker::{Done, Job};
 use crate::{Error, SessionStatistics};
 
-/// An answer that asks for a second step.
+/// A reply that needs a second step.
 pub(super) struct Trouble {
     sequence: u64,
     status: Status,
-    /// Of a table in several pieces, the last hash of the first one.
+    /// For a table in several pieces, the last hash of the first one.
     end: Option<u64>,
 }
 
-/// Passes a completion on, or keeps it for a second step.
+/// Passes a completion to the caller, or keeps it for a second step.
 #[inline]
 pub(super) fn sift(
     troubles: &mut Vec<Trouble>,
@@ -63,7 +62,7 @@ impl SessionState {
                 _ => {}
             }
             self.standing = Connectivity::Lost;
-            // Sent once, and refused: it was not executed.
+            // Sent once and refused, so it was not executed.
             if opcode::is_read(code) || !was_repeated {
                 self.again.push_back(again);
             } else {
@@ -85,7 +84,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// The stream has done its part of a request.
+    /// Processes the stream's outcome of a request.
     fn settle_done(
         &mut self,
         done: Done,

@@ -1,9 +1,9 @@
-//! What a coordinator does next: a function of what the records say and of who is there.
+//! The next steps of a coordinator: a function of the records and of the present servers.
 //!
-//! No I/O, no clock, no memory of its own: so a coordinator that dies in the middle is replaced by any other server, which goes
-//! on from the same records, and one seed replays a cluster. A plan is carried out move by move, each noted before it is begun; a
-//! step that was thought of twice is made once ([`CoordinatorStep`]). What a dead server leaves behind is the business of the server
-//! at the other end, and of the coordinator only where both are gone.
+//! No I/O, no clock, no memory of its own. So any other server replaces a coordinator that dies and continues from the
+//! same records, and one seed replays a cluster. A plan is executed move by move, each recorded before it begins; a
+//! step that was decided twice is made once ([`CoordinatorStep`]). The server at the other end of a migration completes
+//! the part of a dead server; the coordinator does so only if both are gone.
 
 mod planning;
 
@@ -16,7 +16,7 @@ use crate::cluster::metadata::{
 use crate::cluster::migration::Phase;
 use crate::limits::PLAN_MOVES_AT_ONCE;
 
-/// The steps that are due, in their order.
+/// Returns the due steps, in their order.
 #[must_use]
 pub fn steps(snapshot: &Snapshot) -> Vec<CoordinatorStep> {
     let there: BTreeSet<ServerRun> = snapshot.there.iter().copied().collect();
@@ -30,7 +30,7 @@ pub fn steps(snapshot: &Snapshot) -> Vec<CoordinatorStep> {
     steps
 }
 
-/// Does what servers that are gone cannot.
+/// Adds the steps that servers which are gone cannot make.
 fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<CoordinatorStep>) {
     let gone = [(row.source, Side::Source), (row.target, Side::Target)].map(|(run, side)| {
         let is_done = if side == Side::Source { row.is_source_done } else { row.is_target_done };
@@ -53,7 +53,7 @@ fn is_on_the_way(planned: &PlannedMove) -> bool {
     planned.migration.is_some() && planned.is_done.is_none()
 }
 
-/// Goes on with a plan.
+/// Adds the next steps of a plan.
 fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorStep>) {
     let known = plan.moves.len();
     let mut on_the_way = 0;
@@ -97,14 +97,14 @@ fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorSte
 }
 
 impl Snapshot {
-    /// Whether some of these hashes are on the move, or the servers are not done with an earlier move of them.
+    /// Returns whether some of these hashes are moving, or the servers have not finished an earlier move of them.
     fn is_on_the_move(&self, table: u32, hashes: store::HashRange) -> bool {
         let overlaps =
             |other: store::HashRange| other.first() <= hashes.last() && hashes.first() <= other.last();
         self.migrations.iter().any(|row| row.table == table && overlaps(row.hashes))
     }
 
-    /// Whether a server that is to own nothing owns something.
+    /// Returns whether a server that should own nothing owns something.
     fn has_left(&self, goal: Goal) -> bool {
         let Goal::Drain(run) = goal else { return false };
         self.tablets.iter().any(|row| !row.owned_by(run.server).is_empty())

@@ -1,24 +1,24 @@
-//! Fields of what one server of a cluster says to another, taken off the front of its bytes: integers in little endian,
-//! and what has its length before it.
+//! Fields of messages between servers of a cluster, decoded from the front of the bytes: little-endian integers, and
+//! blobs preceded by their length.
 //!
-//! Nothing is read behind the end, and no length is believed that the bytes do not have: what is wrong is [`NoField`], and
-//! whoever decodes makes an error of its own of it.
+//! It never reads beyond the end and rejects a length that exceeds the bytes. The error is [`NoField`], which each
+//! decoder converts to its own.
 
-/// See the file's head.
+/// The undecoded rest of a message.
 pub struct Fields<'a>(&'a [u8]);
 
-/// The bytes end before the field does, or are none of its values.
+/// The bytes end before the field does, or hold an invalid value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NoField;
 
 impl<'a> Fields<'a> {
-    /// All of these bytes.
+    /// Wraps these bytes.
     #[must_use]
     pub const fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -30,25 +30,25 @@ impl<'a> Fields<'a> {
         Ok(*array)
     }
 
-    /// One byte.
+    /// Takes one byte.
     ///
     /// # Errors
-    /// As all below: [`NoField`].
+    /// [`NoField`], as for all functions below.
     pub fn byte(&mut self) -> Result<u8, NoField> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    /// Four bytes.
+    /// Takes a `u32`, four bytes.
     pub fn number(&mut self) -> Result<u32, NoField> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// Eight bytes.
+    /// Takes a `u64`, eight bytes.
     pub fn long(&mut self) -> Result<u64, NoField> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A byte that is 0 or 1.
+    /// Takes a byte that is 0 or 1.
     pub fn flag(&mut self) -> Result<bool, NoField> {
         match self.byte()? {
             0 => Ok(false),
@@ -57,14 +57,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How many items of so many bytes follow, which are there.
+    /// Takes the number of the following items of `item_bytes` bytes, and checks that they fit.
     pub fn count(&mut self, item_bytes: usize) -> Result<usize, NoField> {
         let count = self.number()? as usize;
         let is_there = count.checked_mul(item_bytes).is_some_and(|bytes| bytes <= self.0.len());
         if is_there { Ok(count) } else { Err(NoField) }
     }
 
-    /// At most so many bytes, behind their number.
+    /// Takes a blob of at most `bytes_max` bytes, preceded by its length.
     pub fn blob(&mut self, bytes_max: usize) -> Result<&'a [u8], NoField> {
         let bytes = self.count(1)?;
         if bytes > bytes_max {
@@ -75,7 +75,7 @@ impl<'a> Fields<'a> {
         Ok(blob)
     }
 
-    /// All that is left.
+    /// Takes all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

@@ -1,11 +1,11 @@
-//! Tenants, their limits, tables, extensions, grants and the audit log: the rules, over whatever keeps the records.
+//! Tenants, limits, tables, extensions, grants and the audit log: the rules, over any storage of records.
 //!
-//! Each change is one transaction over [`records`](super::records) that is committed when the call returns; what fails
-//! leaves nothing half-made. A change that others contradict meanwhile is made again on what they left, so the
-//! functions here may run their rules more than once; what others keep contradicting is [`MetadataError::Conflict`].
+//! Each change is one transaction over [`records`](super::records), committed when the call returns; a failed one
+//! leaves nothing half-made. A change that conflicts with another server's is repeated on the new state, so these
+//! functions may run their rules more than once; a repeated conflict is [`MetadataError::Conflict`].
 //!
-//! Numbers (tenants, tables, extensions, clients) come from counters that only grow, so a number never
-//! means two things. Called by the control plane alone; workers never come here.
+//! Numbers (tenants, tables, extensions, clients) come from counters that only grow, so no number is ever reused. Only
+//! the control plane calls this; workers never do.
 
 mod audit;
 mod catalog;
@@ -66,12 +66,12 @@ use crate::limits::{
 };
 use crate::tenant::secret::random_bytes;
 
-/// Version of the records: others are refused.
+/// The format version of the records; others are refused.
 const FORMAT_VERSION: u64 = 3;
 
 const FORMAT: &str = "format";
 
-/// The counter of reservations of versions.
+/// The counter of version reservations.
 const VERSIONS: &str = "version";
 
 #[derive(Serialize, Deserialize)]
@@ -81,7 +81,7 @@ struct Format {
 
 #[derive(Serialize, Deserialize)]
 struct Counter {
-    /// What is given next.
+    /// The next number.
     next: u64,
 }
 
@@ -89,20 +89,20 @@ struct Counter {
 pub struct Metadata {
     records: Box<dyn Records>,
     turn: WriteTurn,
-    /// Commits of this server, the last ones.
+    /// The last commits of this server.
     own: Mutex<VecDeque<Revision>>,
 }
 
 impl Metadata {
-    /// Opens the file at `path`, made if it is missing: the metadata of one server.
+    /// Opens the file at `path`, created if missing: the metadata of one server.
     ///
     /// # Errors
-    /// When the file cannot be opened, is held by another server, or is not of this format.
+    /// When the file cannot be opened, is held by another server, or has another format.
     pub fn open(path: &Path) -> Result<Self, MetadataError> {
         Self::over(Box::new(Embedded::open(path, upgrade::records_of)?))
     }
 
-    /// Opens whatever `opener` gives: the seam through which tests bring a disk that fills up.
+    /// Opens what `opener` returns; tests use it to simulate a disk that fills up.
     ///
     /// # Errors
     /// As [`Metadata::open`].
@@ -110,10 +110,10 @@ impl Metadata {
         Self::over(Box::new(Embedded::open_with(opener, upgrade::records_of)?))
     }
 
-    /// The metadata in these records.
+    /// Returns the metadata in these records.
     ///
     /// # Errors
-    /// When they are not of this format, or do not answer.
+    /// When they have another format, or do not answer.
     pub fn over(records: Box<dyn Records>) -> Result<Self, MetadataError> {
         let metadata = Self { records, turn: WriteTurn::default(), own: Mutex::default() };
         metadata.write(|transaction| match transaction.get::<Format>(FORMAT)? {
@@ -124,13 +124,13 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// Where it is kept.
+    /// Returns the storage.
     #[must_use]
     pub fn records(&self) -> &dyn Records {
         self.records.as_ref()
     }
 
-    /// Whether a commit is known to be this server's own.
+    /// Returns whether this server made the commit, as far as known.
     #[must_use]
     pub fn is_own(&self, revision: Revision) -> bool {
         self.own.lock().unwrap_or_else(PoisonError::into_inner).contains(&revision)
@@ -144,7 +144,7 @@ impl Metadata {
         own.push_back(revision);
     }
 
-    /// Reserves [`CLIENT_IDS_RESERVED`] numbers of clients.
+    /// Reserves [`CLIENT_IDS_RESERVED`] client numbers.
     ///
     /// # Errors
     /// When the reservation cannot be stored.
@@ -153,8 +153,8 @@ impl Metadata {
         Ok(first..first + CLIENT_IDS_RESERVED)
     }
 
-    /// Reserves [`VERSIONS_RESERVED`] versions of objects above all that any server has reserved, and gives the one below
-    /// them. The first are 1 and those that follow.
+    /// Reserves [`VERSIONS_RESERVED`] object versions above all that any server has reserved, and returns the version
+    /// below them. The first reservation starts at 1.
     ///
     /// # Errors
     /// When the reservation cannot be stored.
@@ -162,7 +162,7 @@ impl Metadata {
         Ok(below_reservation(self.write(|transaction| next(transaction, VERSIONS, 1))?))
     }
 
-    /// The version below those that were reserved last, by any server.
+    /// Returns the version below the last reservation of any server.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -172,7 +172,7 @@ impl Metadata {
         Ok(below_reservation(next.map_or(1, |counter| counter.next.saturating_sub(1))))
     }
 
-    /// Sees to it that all reservations to come are above this version.
+    /// Ensures that all later reservations are above this version.
     ///
     /// # Errors
     /// When it cannot be stored.
@@ -188,7 +188,7 @@ impl Metadata {
         })
     }
 
-    /// Looks as of one commit.
+    /// Reads as of one commit.
     fn read<T>(
         &self,
         look: impl Fn(&mut MetadataTransaction<'_>) -> Result<T, MetadataError>,
@@ -202,7 +202,7 @@ impl Metadata {
         Err(MetadataError::Conflict)
     }
 
-    /// Makes a change. What `change` refuses it refuses as of one commit.
+    /// Makes a change. A refusal by `change` is decided as of one commit.
     fn write<T>(
         &self,
         change: impl Fn(&mut MetadataTransaction<'_>) -> Result<T, MetadataError>,
@@ -235,14 +235,14 @@ impl fmt::Debug for Metadata {
     }
 }
 
-/// Waits a little, each time longer and by chance, so that servers that contradict each other fall apart.
+/// Waits a random time that grows with `attempt`, so that conflicting servers drift apart.
 fn back_off(attempt: u32) {
     let most_us = (CHANGE_BACKOFF_US << attempt.min(16)).min(CHANGE_BACKOFF_US_MAX);
     let chance = random_bytes::<8>().map_or(0, u64::from_le_bytes);
     thread::sleep(Duration::from_micros(chance % most_us));
 }
 
-/// Takes `count` numbers from a counter and gives the first; numbers begin at 1.
+/// Takes `count` numbers from a counter and returns the first; numbers begin at 1.
 fn next(transaction: &mut MetadataTransaction<'_>, counter: &str, count: u64) -> Result<u64, MetadataError> {
     let key = format!("counters/{counter}");
     let first = transaction.get::<Counter>(&key)?.map_or(1, |counter| counter.next);
@@ -250,13 +250,13 @@ fn next(transaction: &mut MetadataTransaction<'_>, counter: &str, count: u64) ->
     Ok(first)
 }
 
-/// The version below those of a reservation. When none is left that is told apart from those before, those of the last are
-/// given again.
+/// Returns the version below those of a reservation. When the version space is exhausted, the last reservation is
+/// returned again.
 fn below_reservation(number: u64) -> u64 {
     number.saturating_sub(1).min(VERSION_RESERVATIONS_MAX - 1) * VERSIONS_RESERVED
 }
 
-/// Takes one number that has to fit 32 bits.
+/// Takes one number that must fit 32 bits.
 fn next_u32(transaction: &mut MetadataTransaction<'_>, counter: &str) -> Result<u32, MetadataError> {
     u32::try_from(next(transaction, counter, 1)?).map_err(|_| MetadataError::LimitExceeded)
 }

@@ -1,4 +1,4 @@
-//! Moving a tablet from one server to another while it is in use: who says what when.
+//! The migration of a tablet from one server to another while it is in use: the protocol.
 //!
 //! ```text
 //!   target                          records                        source
@@ -9,28 +9,29 @@
 //!     hand over ───────────────────────────────────────────────────► cut: workers leave the range
 //!     serve ◄──────────────────────────────────────────────────────── version ceiling
 //!     pull, 8 partitions, 2 x 20 KB each; priority pulls ◄──────────► gather
-//!     moving ──► finished             source is nothing any more
+//!     moving ──► finished             source owns nothing
 //!     discard ─────────────────────────────────────────────────────► discard
 //!
-//!   pre-copy, before it says that it moves:
-//!     copy ────────────────────────────────────────────────────────► pieces of all, then of what was written since
+//!   pre-copy, before the phase `moving`:
+//!     copy ────────────────────────────────────────────────────────► pieces of all objects, then of later writes
 //!     store ◄──────────────────────────────────────────────────────── little is left
 //!     preparing ──► moving            owner := target
 //!     hand over ───────────────────────────────────────────────────► cut
 //!     store, serve ◄───────────────────────────────────────────────── the last pieces, version ceiling
 //!
-//!   abort:  preparing ──► ended       or  moving ──► returning: target cuts, gives back what it has written
+//!   abort:  preparing ──► ended       or  moving ──► returning: target cuts, returns the objects written
 //!                                         since, source serves, returning ──► ended
 //! ```
-//! [`Target`] and [`Source`] are state machines without I/O: messages, ticks, ends of actions and the [`Phase`] in the
-//! records go in, messages and actions come out. Messages may be lost, come twice, and in any order. No message moves
-//! ownership: a side stops or begins to serve by the standing alone, which changes by compare-and-swap. What is local (a part,
-//! workers, the store) is an action of who drives the machine.
+//! [`Target`] and [`Source`] are state machines without I/O. Their inputs are messages, ticks, ends of actions and the
+//! [`Phase`] in the records; their outputs are messages and actions. Messages may be lost, duplicated and reordered. No
+//! message moves ownership: a side stops or begins to serve only by the phase, which changes by compare-and-swap. Local
+//! work (a part, workers, the store) is an action of the machine's driver.
 //!
-//! How many move at a time is bounded by slots ([`SlotAdmission`]). A side without one hears all the same, and can end.
+//! Slots ([`SlotAdmission`]) bound the number of concurrent migrations. A side without a slot still receives messages,
+//! and can end.
 //!
-//! While the standing is `preparing`, `moving` or `returning` the death of one side makes the other one the owner. So who is
-//! not registered serves none of the hashes meanwhile, and that somebody is gone is said by a commit which finds it
+//! While the phase is `preparing`, `moving` or `returning`, the death of one side makes the other one the owner. So an
+//! unregistered server serves none of the hashes meanwhile, and a server is declared gone by a commit that finds it
 //! unregistered: see "Leases" in docs/notes.md.
 
 mod admission;
@@ -57,31 +58,31 @@ pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
 
 use serde::{Deserialize, Serialize};
 
-/// In which way a tablet moves.
+/// The way in which a tablet moves.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The target owns it first, and pulls.
     Rocksteady,
-    /// The source stands still until the target has it: to compare with.
+    /// The source stops serving until the target has it; for comparison.
     StopAndCopy,
-    /// The target owns it first, and pulls; the source goes on answering reads of clients that ask both.
+    /// The target owns it first, and pulls; the source keeps answering reads of clients that ask both.
     #[default]
     Cooperative,
-    /// The source owns it while it sends all of it, then again and again what was written meanwhile, and stands still for
-    /// the last of that: to compare with.
+    /// The source owns it while it sends all of it, then repeatedly the objects written meanwhile, and stops serving
+    /// for the last of them; for comparison.
     PreCopy,
 }
 
-/// What the records say of a migration; the only way is down, but for a return that a dead source cannot take.
+/// The phase of a migration in the records. It only advances, except for a return that a dead source cannot take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// The source owns the tablet.
     Preparing,
-    /// The target owns it, the source has what has not arrived.
+    /// The target owns it; the source holds the objects that have not arrived.
     Moving,
-    /// The source owns it, the target has what was written since.
+    /// The source owns it; the target holds the objects written since.
     Returning,
     /// The target owns it.
     Finished,

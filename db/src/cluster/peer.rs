@@ -1,17 +1,17 @@
-//! Streams between servers of a cluster: who opens one for what, and how both ends prove that they belong to it.
+//! Streams between servers of a cluster: their purposes, and how both ends prove that they belong to the cluster.
 //!
 //! ```text
-//!   one that opens                                      one that is asked
+//!   opening server                                      asked server
 //!     number, nonce ────────────────────────────────────►
 //!     ◄──────────────────────────────────────── nonce, proof over both
-//!     proof over both, what it is for ──────────────────►
+//!     proof over both, purpose ─────────────────────────►
 //!     ◄──────────────────────────────────────── yes, or a refusal
 //!     records as of net::Stream ◄───────────────────────►
 //! ```
-//! A proof shows that its maker knows the cluster's secret, which is in the metadata and never sent ([`proof`]). It binds
-//! both numbers, both nonces and the direction, so none can be used again or turned around. What follows is neither
-//! encrypted nor sealed, as nothing between clients and servers is: see docs/security.md. The listener is that of
-//! clients, so that a server has one TCP port.
+//! A proof shows that its maker knows the cluster's secret, which is in the metadata and never sent ([`proof`]). It
+//! covers both numbers, both nonces and the direction, so it can be neither replayed nor reflected. The following
+//! records are neither encrypted nor sealed, like all traffic between clients and servers: see docs/security.md. The
+//! stream uses the listener of clients, so that a server has one TCP port.
 
 mod opening;
 mod proof;

@@ -1,8 +1,8 @@
-//! Which servers of a cluster are gone, as one of them may say it to others: who is gone has no objects any more, and no claim.
+//! The servers that count as gone: their objects are lost and their claims void.
 //!
-//! A server that was started again is another one at once. One whose registration is missing may still be there: after etcd was
-//! away for long all leases have run out, and every server registers anew within a moment. So it is gone when its
-//! registration was missing at every look over [`GONE_AFTER_MS`]; a look that etcd did not answer begins that anew.
+//! A restarted server is a new one at once. A server without a registration may still be there: after a long outage of
+//! etcd all leases have expired, and every server registers again within a moment. So it counts as gone after its
+//! registration was missing at every check over [`GONE_AFTER_MS`]; a check that etcd did not answer restarts that time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 use super::metadata::ServerRun;
 use crate::limits::GONE_AFTER_MS;
 
-/// See the file's head.
+/// The servers seen as present or gone.
 #[derive(Clone, Debug, Default)]
 pub struct Presence {
     /// The last start of each server.
     runs: BTreeMap<u32, u32>,
-    /// Since when the registration of a server is missing.
+    /// The time since which a server's registration is missing.
     missing: BTreeMap<u32, Instant>,
 }
 
 impl Presence {
-    /// These have been started, and these are registered.
+    /// Updates the known starts and registrations.
     pub fn see(&mut self, members: &[ServerRun], registered: &BTreeSet<u32>, now: Instant) {
         self.runs = members.iter().map(|run| (run.server, run.start)).collect();
         self.missing.retain(|server, _| !registered.contains(server));
@@ -29,12 +29,12 @@ impl Presence {
         }
     }
 
-    /// Nobody knows at present.
+    /// Restarts all absence times, because the registrations are unknown at present.
     pub fn lose_sight(&mut self) {
         self.missing.clear();
     }
 
-    /// Whether a server is gone. Of one that was never heard of nobody says so.
+    /// Returns whether a server is gone; false for an unknown server.
     #[must_use]
     pub fn is_gone(&self, run: ServerRun, now: Instant) -> bool {
         let Some(start) = self.runs.get(&run.server) else { return false };
@@ -44,7 +44,7 @@ impl Presence {
         *start > run.start || is_missing
     }
 
-    /// The servers that are not gone.
+    /// Returns the servers that are not gone.
     #[must_use]
     pub fn there(&self, now: Instant) -> Vec<ServerRun> {
         let runs = self.runs.iter().map(|(&server, &start)| ServerRun { server, start });

@@ -1,12 +1,12 @@
-//! Records: keys in order with values and revisions, changed by transactions that other servers may contradict.
+//! Records: ordered keys with values and revisions, changed by transactions that may conflict with other servers'.
 //!
-//! The seam below the metadata. Every commit has a [`Revision`], one higher than any before; a record carries that of
-//! the commit that wrote it. Who wants to change something reads at one revision, decides, and commits under
-//! [`Condition`]s that say what must still hold; the commit happens whole or not at all, and is on disk when it
-//! returns. There are two: [`Embedded`], a file of this server's alone, and [`Etcd`], which several servers share.
+//! This is the layer below the metadata. Every commit has a [`Revision`], one higher than any before; a record carries
+//! the revision of the commit that wrote it. To change something, a caller reads at one revision, decides, and commits
+//! under [`Condition`]s that must still hold. The commit is atomic, and is on disk when the call returns. There are two
+//! implementations: [`Embedded`], a local file of this server, and [`Etcd`], which several servers share.
 //!
-//! Keys are paths of printable ASCII, as in `catalog/tables/0000000001/graph`. Values are opaque here. Called by
-//! control threads alone; every call returns within a bounded time.
+//! Keys are paths of printable ASCII, as in `catalog/tables/0000000001/graph`. Values are opaque here. Only control
+//! threads call this; every call returns within a bounded time.
 
 mod embedded;
 mod error;
@@ -23,42 +23,42 @@ use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// Number of a commit; later ones have higher numbers. 0 is before the first one.
+/// The number of a commit; later ones have higher numbers. 0 is before the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
-/// Number of a lease.
+/// The number of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub i64);
 
-/// A record as it is kept.
+/// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Under which it is found.
+    /// Its key.
     pub key: String,
-    /// What it says.
+    /// Its value.
     pub value: Vec<u8>,
     /// The commit that wrote it.
     pub revision: Revision,
 }
 
-/// The keys from `from` on that are below `to`.
+/// The keys from `from` to below `to`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeySpan {
     /// The first key.
     pub from: String,
-    /// The key behind the last one.
+    /// The key after the last one.
     pub to: String,
 }
 
 impl KeySpan {
-    /// One key alone.
+    /// Creates a span of one key.
     #[must_use]
     pub fn one(key: &str) -> Self {
         Self { from: key.to_owned(), to: format!("{key}\0") }
     }
 
-    /// All keys that begin so. The prefix ends with an ASCII character.
+    /// Creates a span of all keys with this prefix, which ends with an ASCII character.
     #[must_use]
     pub fn prefix(prefix: &str) -> Self {
         let mut to = prefix.to_owned();
@@ -67,114 +67,114 @@ impl KeySpan {
         Self { from: prefix.to_owned(), to }
     }
 
-    /// Whether it is one key alone.
+    /// Returns whether it is a single key.
     #[must_use]
     pub fn is_one(&self) -> bool {
         self.to.strip_suffix('\0') == Some(self.from.as_str())
     }
 
-    /// Whether the key is among these.
+    /// Returns whether the span contains the key.
     #[must_use]
     pub fn holds(&self, key: &str) -> bool {
         self.from.as_str() <= key && key < self.to.as_str()
     }
 }
 
-/// What is to be read.
+/// A query of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// Of these keys.
+    /// The keys.
     pub span: KeySpan,
-    /// So many at most.
+    /// The maximum number of records.
     pub limit: usize,
     /// From the last key down; otherwise from the first key up.
     pub from_last: bool,
 }
 
 impl Query {
-    /// All records of a span, in the order of their keys.
+    /// Queries all records of a span, in the order of their keys.
     #[must_use]
     pub fn all(span: KeySpan) -> Self {
         Self { span, limit: usize::MAX, from_last: false }
     }
 }
 
-/// What was read.
+/// The result of queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// As of this commit.
+    /// The commit as of which they were read.
     pub revision: Revision,
-    /// What each query found, in its order.
+    /// The records of each query, in the order of the queries.
     pub found: Vec<Vec<Record>>,
 }
 
-/// What must hold for a commit to happen.
+/// A condition of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// There is no such record.
+    /// The record does not exist.
     Absent(String),
-    /// The record is as this commit wrote it.
+    /// The record is unchanged since this commit wrote it.
     Is(String, Revision),
-    /// No record of the span was written after this commit. It says nothing of records that were deleted.
+    /// No record of the span was written after this commit. Does not detect deletions.
     NoneNewer(KeySpan, Revision),
 }
 
-/// A part of a commit. No key is changed twice in one.
+/// One change of a commit, which changes no key twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordChange {
-    /// The record has this value from now on.
+    /// Writes a record.
     Put {
         /// Its key. A value above [`crate::limits::RECORD_STAGED_BYTES`] goes to a key that was never written before.
         key: String,
         /// Its value.
         value: Vec<u8>,
-        /// The lease with which it goes.
+        /// The lease with which the record ends.
         lease: Option<LeaseId>,
     },
-    /// There is no such record from now on.
+    /// Deletes a record.
     Delete(String),
-    /// There are no records with such keys from now on.
+    /// Deletes all records with this prefix.
     DeletePrefix(String),
 }
 
 impl RecordChange {
-    /// A record that stays.
+    /// Creates a write without a lease.
     #[must_use]
     pub fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         Self::Put { key: key.into(), value: value.into(), lease: None }
     }
 }
 
-/// How a commit ended.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
-    /// It happened.
+    /// Committed at this revision.
     At(Revision),
     /// A condition did not hold: nothing was changed.
     Conflict,
 }
 
-/// A lease that was given or kept: by this server's clock it is held until then, whatever happens to the network.
+/// A granted or renewed lease: held until a time on this server's clock, whatever happens to the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldLease {
-    /// Its number.
+    /// The number of the lease.
     pub lease: LeaseId,
-    /// From then on its records may be gone.
+    /// From this time on its records may be gone.
     pub until: Moment,
 }
 
-/// See the file's head.
+/// A storage of records.
 pub trait Records: Send + Sync {
-    /// Whether other servers change them too.
+    /// Returns whether other servers change the records too.
     fn is_shared(&self) -> bool;
 
-    /// Reads all queries as of one commit: `at`, or the last one.
+    /// Answers all queries as of one commit: `at`, or the last one.
     ///
     /// # Errors
-    /// `Overtaken` when there is no way any more to read as of `at`; that records cannot be read.
+    /// `Overtaken` if reading as of `at` is no longer possible; or that records cannot be read.
     fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError>;
 
-    /// Reads like [`Records::read`], for who can do without: where the records are elsewhere it gives up after `patience`.
+    /// Like [`Records::read`] for optional reads: gives up after `patience` if the records are remote.
     ///
     /// # Errors
     /// As [`Records::read`]; `Unavailable` when there is no answer in time.
@@ -190,35 +190,35 @@ pub trait Records: Send + Sync {
     /// Makes all changes if all conditions hold.
     ///
     /// # Errors
-    /// `Uncertain` when nobody can say whether it happened; with all other errors nothing was changed.
+    /// `Uncertain` when it is unknown whether the commit happened; after all other errors nothing was changed.
     fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError>;
 
-    /// Follows the records with such keys: all commits after `after` that changed one, in order, none left out.
+    /// Watches the records with this prefix: every commit after `after` that changed one, in order and without gaps.
     ///
     /// # Errors
-    /// That it cannot begin. What goes wrong later the watch says.
+    /// That it cannot begin. The watch reports later failures.
     fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError>;
 
-    /// A new lease: its records are deleted when it was not kept for as long as this.
+    /// Grants a lease, whose records are deleted when it is not renewed for `ttl`.
     ///
     /// # Errors
-    /// That there is none.
+    /// That none can be granted.
     fn lease_grant(&self, ttl: Duration) -> Result<HeldLease, RecordsError>;
 
-    /// Keeps a lease for another while.
+    /// Renews a lease.
     ///
     /// # Errors
-    /// `LeaseGone` when it is over; that nobody can say.
+    /// `LeaseGone` when it is over; or that its state is unknown.
     fn lease_keep(&self, lease: LeaseId) -> Result<HeldLease, RecordsError>;
 
     /// Ends a lease and deletes its records.
     ///
     /// # Errors
-    /// That it could not be ended: then it ends by itself.
+    /// That it could not be ended: then it expires.
     fn lease_revoke(&self, lease: LeaseId) -> Result<(), RecordsError>;
 }
 
-/// Records that several have.
+/// Records shared by several owners.
 impl<R: Records + ?Sized> Records for Arc<R> {
     fn is_shared(&self) -> bool {
         (**self).is_shared()

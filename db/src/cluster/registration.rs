@@ -1,7 +1,7 @@
-//! The registration of a server: a record under a lease, kept for as long as the server runs.
+//! The registration of a server: a record under a lease, renewed while the server runs.
 //!
-//! It is held until a moment of this server's own clock, whatever happens to the network: from then on other servers
-//! may believe that this one is gone. A lease that was lost is followed by another one.
+//! It is held until a time on this server's own clock, whatever happens to the network: after that other servers may
+//! declare this one gone. A lost lease is replaced by a new one.
 
 use std::time::Duration;
 
@@ -9,34 +9,34 @@ use super::metadata::{Metadata, MetadataError, ServerRow};
 use super::records::{HeldLease, RecordsError};
 use crate::limits::REGISTRATION_TTL_MS;
 
-/// See the file's head.
+/// The registration of one server.
 #[derive(Debug)]
 pub struct Registration {
     row: ServerRow,
     held: Option<HeldLease>,
 }
 
-/// What keeping a registration came to.
+/// The result of renewing a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// It is another one than before.
+    /// It is a new registration.
     Anew,
-    /// It goes on.
+    /// It continues.
     On,
 }
 
 impl Registration {
-    /// Of a server that is not registered yet.
+    /// Creates the state of a server that is not registered yet.
     #[must_use]
     pub fn new(row: ServerRow) -> Self {
         Self { row, held: None }
     }
 
-    /// Registers the server under this view of its, or keeps it registered.
+    /// Registers the server with its current view, or renews the registration.
     ///
     /// # Errors
-    /// `AlreadyExists` when a later start of it is registered, as with a copy of its data directory; or that the metadata
-    /// does not answer.
+    /// `AlreadyExists` when a later start of it is registered, as with a copy of its data directory; or that the
+    /// metadata does not answer.
     pub fn keep(&mut self, metadata: &Metadata, view: u64) -> Result<Kept, MetadataError> {
         let records = metadata.records();
         self.row.view = view;
@@ -64,16 +64,16 @@ impl Registration {
         Ok(Kept::Anew)
     }
 
-    /// The lease, and until when nobody can believe that this server is gone.
+    /// Returns the lease, with the time until which no other server can declare this one gone.
     #[must_use]
     pub fn held(&self) -> Option<HeldLease> {
         self.held
     }
 
-    /// Takes the registration back.
+    /// Ends the registration.
     ///
     /// # Errors
-    /// That it could not: then it ends by itself.
+    /// That it could not: then it expires.
     pub fn end(&mut self, metadata: &Metadata) -> Result<(), MetadataError> {
         match self.held.take() {
             Some(held) => Ok(metadata.records().lease_revoke(held.lease)?),
@@ -82,7 +82,7 @@ impl Registration {
     }
 }
 
-/// Ends a lease of which nothing is wanted; what cannot be ended ends by itself.
+/// Ends an unused lease; if that fails, the lease expires.
 fn end(metadata: &Metadata, held: HeldLease) {
     let _ = metadata.records().lease_revoke(held.lease);
 }

@@ -1,5 +1,5 @@
-//! Reads of invocations at other servers: what the servers say to each other ([`message`]), and which server is asked when
-//! ([`questions`]), without I/O. `server/remote.rs` does it.
+//! Reads of invocations at other servers: the messages ([`message`]), and which server is asked when ([`questions`]),
+//! without I/O. `server/remote.rs` performs them.
 
 pub mod message;
 pub mod questions;

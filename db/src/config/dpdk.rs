@@ -1,23 +1,23 @@
-//! What a server is told that moves its frames over DPDK: which device, under which address.
+//! The settings for frames over DPDK: device and address.
 //!
-//! Plain values, there with and without the feature `dpdk`; a server that was built without refuses them at its start.
+//! Plain values that exist with and without the feature `dpdk`; a server built without it rejects them at its start.
 
 use std::net::Ipv4Addr;
 
-/// See the file's head.
+/// The device and address of a server that uses DPDK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DpdkSettings {
-    /// Arguments of DPDK's environment; they name the device.
+    /// Arguments of DPDK's environment, which name the device.
     pub environment: Vec<String>,
-    /// The address of the device. UDP ports are those that the server would have over the kernel.
+    /// Address of the device. UDP ports are the same as over the kernel.
     pub address: Ipv4Addr,
-    /// Largest IP packet.
+    /// Size of the largest IP packet, in bytes.
     pub mtu_bytes: u16,
-    /// Leaves to the kernel what is not for the server's ports, on cards that can.
+    /// Leaves packets for other ports to the kernel, on cards that support it.
     pub isolate: bool,
 }
 
-/// Arguments as people write them in one string, with spaces between.
+/// Splits the environment's arguments at spaces.
 #[must_use]
 pub fn parse_environment(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()

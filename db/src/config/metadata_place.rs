@@ -1,4 +1,4 @@
-//! Where the metadata is: in a file of the server's own, or in an etcd that a cluster shares.
+//! The place of the metadata: a file of this server, or an etcd that a cluster shares.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use wire::name_is_valid;
 
 use super::ConfigError;
 
-/// The port of an etcd for which none is said.
+/// The port of an etcd member if none is given.
 const ETCD_PORT: u16 = 2379;
 
-/// Where the metadata is.
+/// The place of the metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MetadataPlace {
-    /// In the data directory: this server is alone.
+    /// A file in the data directory: the server is not in a cluster.
     #[default]
     File,
-    /// In etcd: this server is one of a cluster.
+    /// An etcd: the server belongs to a cluster.
     Etcd(EtcdAddress),
 }
 
-/// Where an etcd is, and which cluster's records in it.
+/// An etcd and the name of a cluster in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdAddress {
-    /// Its members, as `host:port`.
+    /// Members of the etcd, as `host:port`.
     pub members: Vec<String>,
-    /// Name of the cluster: several can share an etcd.
+    /// Name of the cluster; several clusters can share an etcd.
     pub cluster: String,
 }
 
@@ -34,10 +34,10 @@ impl fmt::Display for EtcdAddress {
     }
 }
 
-/// The place of the metadata as people write it: `file`, `etcd://host:port[,host:port]/CLUSTER`.
+/// Parses the place of the metadata: `file`, `etcd://host:port[,host:port]/CLUSTER`.
 ///
 /// # Errors
-/// Says what is wrong.
+/// A description of the problem.
 pub fn parse_metadata_place(text: &str) -> Result<MetadataPlace, ConfigError> {
     let refuse = |why: &str| {
         Err(ConfigError(format!("`{text}` {why}: it is file or etcd://HOST:PORT[,HOST:PORT]/CLUSTER")))
@@ -55,10 +55,10 @@ pub fn parse_metadata_place(text: &str) -> Result<MetadataPlace, ConfigError> {
     Ok(MetadataPlace::Etcd(EtcdAddress { members, cluster: cluster.to_owned() }))
 }
 
-/// A member with its port.
+/// Returns a member with its port.
 fn member(text: &str) -> Option<String> {
     let (host, port) = match text.rsplit_once(':') {
-        // The colons of an IPv6 address stand in brackets.
+        // An IPv6 address has its colons in brackets.
         Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
         _ => (text, ETCD_PORT),
     };

@@ -1,7 +1,7 @@
-//! What the running invocation may reach, and how much of it is left: tables, write set, spending, log.
+//! The reach and the remaining budget of the running invocation: tables, write set, usage, log.
 //!
-//! The host calls of [`super::host`] unpack their C arguments and come here, those for data to [`calls`]. What is
-//! lent lies in the log under the pin or in the invocation's room. Answers are codes of the border.
+//! The host calls of [`super::host`] unpack their C arguments and call this module; data calls go to [`calls`]. Lent
+//! bytes lie in the log under the pin or in the invocation's memory. Results are status codes of the ABI.
 
 mod calls;
 mod enumeration;
@@ -24,37 +24,37 @@ use crate::ops::transaction::{Transaction, Writing};
 use crate::sched::arena::Arena;
 use crate::tablet::TableEntry;
 
-/// What an invocation that yields waits for.
+/// The event that a yielding invocation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// What a part of the store has of a hash is still on its way here.
+    /// The arrival of a hash's objects in a part of the store, during a migration.
     Arrival(u32, u64),
-    /// Answers of other servers, to the invocation of this number.
+    /// Replies of other servers to the invocation with this number.
     Answers(u64),
 }
 
-/// What an invocation lacks, since it is not here, or not yet.
+/// Objects that an invocation lacks, because they are elsewhere or still in transit.
 #[derive(Clone, Copy, Debug, Default)]
 struct MissingObjects {
-    /// The answer of this host call is that it is to be made again.
+    /// This host call returns "pending" and must be repeated.
     is_pending: bool,
-    /// What the next poll waits for.
+    /// The event that the next poll waits for.
     awaited: Option<Awaited>,
-    /// It was refused something that it may have later: objects of its table have still to arrive, or too much was asked
+    /// A request was refused that may succeed later: objects of its table are still in transit, or too much was asked
     /// of other servers.
     is_refused: bool,
 }
 
-/// Reach and spending of one invocation. Lies still from start to end: the border holds its address.
+/// The reach and usage of one invocation. Does not move between start and end, because the ABI holds its address.
 #[derive(Debug)]
 pub struct Access {
-    /// What the worker lends; null between two polls.
+    /// The worker's environment, lent for one poll; null between polls.
     environment: *const WorkerEnvironment<'static>,
-    /// The extension that runs; null when none does.
+    /// The running extension; null if none runs.
     extension: *const Extension,
-    /// The table used last in this poll: most functions use one.
+    /// The table used last in this poll; most functions use one table.
     table: Option<(u32, NonNull<TableEntry>)>,
-    /// Whether that one may be written.
+    /// Whether that table is writable.
     table_writable: bool,
     mode: CallMode,
     transaction: Transaction,
@@ -63,16 +63,16 @@ pub struct Access {
     panics: u32,
     version_found: u64,
     lacking: MissingObjects,
-    /// What it reads at other servers, from the first such read on.
+    /// The invocation's reads at other servers; allocated by the first one.
     remote: Option<Box<remote::Reads>>,
     last_words: *mut u8,
     last_words_bytes: usize,
-    /// What is told of host calls; null when the invocation is not traced.
+    /// The recorder of host calls; null unless the invocation is traced.
     recorder: *mut Recorder,
 }
 
 impl Access {
-    /// Reaches nothing.
+    /// Creates an access that reaches nothing.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -94,14 +94,14 @@ impl Access {
         }
     }
 
-    /// Tells a recorder of the host calls of a poll; null for none. It lives, and nobody else uses it, until the
-    /// poll is over.
+    /// Sets the recorder for the host calls of a poll; null for none. The recorder lives, and nothing else uses it,
+    /// until the poll ends.
     #[inline]
     pub fn record(&mut self, recorder: *mut Recorder) {
         self.recorder = recorder;
     }
 
-    /// A host call of a traced invocation took this long.
+    /// Records the duration of a traced invocation's host call.
     pub fn note_call(&mut self, kind: CallKind, cycles: u64) {
         // SAFETY: as `record` says: a host call belongs to a poll.
         if let Some(recorder) = unsafe { self.recorder.as_mut() } {
@@ -109,8 +109,8 @@ impl Access {
         }
     }
 
-    /// Begins an invocation with what its spending was [allowed](Access::allow). `memory` is for its write
-    /// set; `last_words`, where the text of a panic goes, has room for [`LAST_WORDS_BYTES_MAX`] bytes.
+    /// Begins an invocation within its [allowance](Access::allow). `memory` holds the write set; `last_words` receives
+    /// the text of a panic and has room for [`LAST_WORDS_BYTES_MAX`] bytes.
     #[inline]
     pub fn begin(&mut self, extension: &Extension, mode: CallMode, memory: Arena, last_words: *mut u8) {
         self.extension = extension;
@@ -147,26 +147,26 @@ impl Access {
         self.environment = ptr::null();
     }
 
-    /// The writes and reads of the invocation.
+    /// Returns the reads and writes of the invocation.
     #[inline]
     pub fn transaction(&mut self) -> &mut Transaction {
         &mut self.transaction
     }
 
-    /// What the invocation may use, from its next beginning on.
+    /// Sets the allowance, effective when the next invocation begins.
     #[inline]
     pub fn allow(&mut self, allowance: Allowance) {
         self.spending.allow(allowance);
     }
 
-    /// What the invocation may use, and the limit that it met.
+    /// Returns the invocation's allowance and usage, and the limit that it reached.
     #[inline]
     #[must_use]
     pub fn spending(&self) -> &Spending {
         &self.spending
     }
 
-    /// What the invocation has read and would write, for who counts it.
+    /// Returns the invocation's reads and pending writes, for its metrics.
     #[inline]
     #[must_use]
     pub fn spent(&self) -> Spent {
@@ -178,19 +178,19 @@ impl Access {
         Spent { reads, read_bytes, writes, write_bytes, ..Spent::default() }
     }
 
-    /// What the invocation that yields waits for; then it is forgotten.
+    /// Takes the event that the yielding invocation waits for.
     #[inline]
     pub fn take_awaited(&mut self) -> Option<Awaited> {
         self.lacking.awaited.take()
     }
 
-    /// Whether it was refused something that it may have when it comes again.
+    /// Returns whether a refused request may succeed when the invocation is repeated.
     #[must_use]
     pub fn may_come_again(&self) -> bool {
         self.lacking.is_refused
     }
 
-    /// The code of a host call's answer.
+    /// Returns the status code of a host call's result.
     #[inline]
     pub fn code_of(&mut self, answer: Result<(), Error>) -> Code {
         match answer {
@@ -199,30 +199,30 @@ impl Access {
         }
     }
 
-    /// The code of a host call that went wrong, or is to be made again.
+    /// Returns the status code of a host call that failed or must be repeated.
     pub fn code_of_error(&mut self, error: Error) -> Code {
         if std::mem::take(&mut self.lacking.is_pending) { PENDING } else { error.code() }
     }
 
-    /// The version that the last failed condition met.
+    /// Returns the version found by the last failed condition.
     #[must_use]
     pub fn version_found(&self) -> u64 {
         self.version_found
     }
 
-    /// Bytes of the text that the invocation left behind where `begin` said.
+    /// Returns the length of the text that the invocation wrote to `last_words`.
     #[must_use]
     pub fn last_words_bytes(&self) -> usize {
         self.last_words_bytes
     }
 
-    /// Counts a panic and answers how many there were before.
+    /// Counts a panic and returns the number of earlier ones.
     pub fn begin_panic(&mut self) -> u32 {
         self.panics += 1;
         self.panics - 1
     }
 
-    /// Keeps the beginning of the text of a panic.
+    /// Keeps the beginning of a panic's text.
     pub fn keep_last_words(&mut self, text: RawSlice) {
         if self.last_words.is_null() || text.address.is_null() {
             return;

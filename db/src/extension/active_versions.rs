@@ -1,30 +1,30 @@
-//! The versions of an extension that can be invoked, and which of them an invocation gets.
+//! The invocable versions of an extension, and the choice of one for each invocation.
 //!
-//! An invocation that names a version gets that one. One that names none gets the current version, or, while
-//! there is a canary, for a fixed part of all requests, the canary. The part is chosen by a hash of client and
-//! sequence, which are the same in every copy of a request: a retry goes where the first copy went.
+//! A request that names a version gets it. Any other request gets the current version or, for a fixed percentage of
+//! requests, the canary if one exists. A hash of client and sequence makes this choice; both are equal in every copy of
+//! a request, so a retry uses the same version as the first copy.
 //!
-//! A lineup is immutable; every change makes another one, which takes its place on each worker between two
-//! batches. Invocations that run hold their version. Made by the registry.
+//! An `ActiveVersions` is immutable. The registry creates a new one for every change, and each worker replaces the old
+//! one between two batches. Running invocations keep their version.
 
 use std::sync::Arc;
 
 use super::Extension;
 use crate::tenant::TenantId;
 
-/// See the file's head.
+/// The invocable versions of one extension.
 #[derive(Clone, Debug)]
 pub struct ActiveVersions {
-    /// What invocations name the extension by.
+    /// The number by which invocations name the extension.
     pub id: u32,
-    /// Who may invoke it.
+    /// The tenant that may invoke it.
     pub tenant: TenantId,
     current: Arc<Extension>,
-    /// Nothing for most: workers have the lineups themselves in their maps, which stay small so.
+    /// `None` for most extensions, which keeps the values in the workers' maps small.
     more: Option<Box<More>>,
 }
 
-/// Versions besides the current one.
+/// The versions other than the current one.
 #[derive(Clone, Debug, Default)]
 struct More {
     canary: Option<(Arc<Extension>, u8)>,
@@ -32,13 +32,13 @@ struct More {
 }
 
 impl ActiveVersions {
-    /// One version alone.
+    /// Creates a set with one version only.
     #[must_use]
     pub fn of(current: Arc<Extension>) -> Self {
         Self { id: current.id, tenant: current.tenant, current, more: None }
     }
 
-    /// A current version, perhaps a canary with its percentage, and others that are invoked by number alone.
+    /// Creates a set of a current version, an optional canary with its percentage, and versions invoked only by number.
     #[must_use]
     pub fn new(
         current: Arc<Extension>,
@@ -50,7 +50,7 @@ impl ActiveVersions {
         Self { more, ..Self::of(current) }
     }
 
-    /// The version for a request: `version` if it is kept, or with 0 what the request's identity chooses.
+    /// Returns the version for a request: `version` if it is kept; for 0, the choice by the request's identity.
     #[inline]
     #[must_use]
     pub fn choose(&self, version: u32, client_id: u64, sequence: u64) -> Option<&Arc<Extension>> {
@@ -63,7 +63,7 @@ impl ActiveVersions {
         }
     }
 
-    /// What is invoked that names no version and is no part of the canary's.
+    /// Returns the version for requests that name none and do not go to the canary.
     #[must_use]
     pub fn current(&self) -> &Arc<Extension> {
         &self.current
@@ -77,7 +77,7 @@ impl ActiveVersions {
     }
 }
 
-/// A number below 100 that is the same for every copy of a request.
+/// Returns a number below 100 that is equal for every copy of a request.
 #[inline]
 fn share_of(client_id: u64, sequence: u64) -> u8 {
     let identity = sequence.wrapping_add(client_id.wrapping_mul(0x9e37_79b9_7f4a_7c15));

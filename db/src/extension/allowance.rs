@@ -1,8 +1,8 @@
-//! What one invocation may use: the limits of its tenant, as they stood when it began.
+//! The limits of one invocation: its tenant's limits at the time when it began.
 //!
-//! Read from the account once, so that a limit that is changed meanwhile holds for the next invocation. The
-//! access counts against it what passes through host calls, the invocation what it is charged between polls,
-//! its arena and its reply what they hold.
+//! The values are read from the account once, so a changed limit applies to the next invocation. The access counts the
+//! use by host calls, the invocation counts the time charged between polls, and the arena and the reply count their
+//! bytes.
 
 use std::sync::LazyLock;
 
@@ -13,22 +13,22 @@ use crate::ops::transaction::Full;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
 
-/// See the file's head.
+/// The limits of one invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Time on the processor, in microseconds.
+    /// Processor time, in microseconds.
     pub cpu_us: u64,
     /// Age, in microseconds.
     pub wall_us: u64,
-    /// Yields.
+    /// Number of yields.
     pub yields: u64,
     /// Bytes of the arena.
     pub arena_bytes: usize,
-    /// Objects read.
+    /// Number of objects read.
     pub reads: u64,
     /// Bytes of keys and values read.
     pub read_bytes: u64,
-    /// Objects written.
+    /// Number of objects written.
     pub writes: usize,
     /// Bytes of keys and values written.
     pub write_bytes: usize,
@@ -37,7 +37,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Nothing at all.
+    /// An allowance of nothing.
     pub const NONE: Self = Self {
         cpu_us: 0,
         wall_us: 0,
@@ -50,7 +50,7 @@ impl Allowance {
         reply_bytes: 0,
     };
 
-    /// What the account of a tenant allows now. What has memory set aside for it is never more than that.
+    /// Returns the limits of a tenant's account now, capped by the memory reserved for an invocation.
     #[inline]
     #[must_use]
     pub fn of(account: &Account) -> Self {
@@ -75,27 +75,27 @@ impl Allowance {
     }
 }
 
-/// Which limit an invocation met.
+/// The limit that an invocation reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// One of its tenant.
+    /// A limit of its tenant.
     Tenant(TenantLimit),
-    /// Objects that are noted as read for the commit.
+    /// Reads recorded for validation at commit.
     NotedReads,
-    /// Bytes of what is noted for the commit: what is written, and the keys that were found absent.
+    /// Bytes recorded for the commit: the writes, and the keys that were found absent.
     NotedBytes,
-    /// Objects that are read at other servers.
+    /// Objects read at other servers.
     RemoteReads,
-    /// Bytes of the stack. How many more were asked for, nobody knows.
+    /// Bytes of the stack. The excess is unknown.
     StackBytes,
-    /// Preempted invocations of a core.
+    /// Preempted invocations on one core.
     Parked,
-    /// Bytes that invocations of a tenant hold on a core while they wait: half of what the other tenants leave.
+    /// Bytes that a tenant's waiting invocations hold on a core: at most half of the bytes that other tenants leave.
     HeldBytes,
 }
 
 impl Limit {
-    /// The name by which its caller is told: of a tenant's limit the one by which it is changed.
+    /// Returns the name shown to the caller; for a tenant's limit, the name under which an operator changes it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,18 +110,18 @@ impl Limit {
     }
 }
 
-/// A limit that an invocation met, and how.
+/// A limit that an invocation reached, with its usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exceeded {
-    /// Which.
+    /// The limit.
     pub limit: Limit,
     /// Its value.
     pub value: u64,
-    /// What the invocation had used, or would have used with what it asked for.
+    /// The invocation's usage, including the request that failed.
     pub used: u64,
 }
 
-/// What the access counts of an invocation, and the limit that it met last.
+/// The access's usage counters of an invocation, and the limit that it reached last.
 #[derive(Debug)]
 pub struct Spending {
     allowance: Allowance,
@@ -131,19 +131,19 @@ pub struct Spending {
 }
 
 impl Spending {
-    /// With nothing to spend.
+    /// Creates counters without an allowance.
     #[must_use]
     pub const fn new() -> Self {
         Self { allowance: Allowance::NONE, reads_left: 0, read_bytes_left: 0, exceeded: None }
     }
 
-    /// A new invocation has this.
+    /// Sets the allowance of a new invocation.
     #[inline]
     pub fn allow(&mut self, allowance: Allowance) {
         self.allowance = allowance;
     }
 
-    /// Nothing is spent yet.
+    /// Resets the usage to zero.
     #[inline]
     pub fn rewind(&mut self) {
         self.reads_left = self.allowance.reads;
@@ -151,27 +151,27 @@ impl Spending {
         self.exceeded = None;
     }
 
-    /// What the invocation may use in all.
+    /// Returns the invocation's total allowance.
     #[inline]
     #[must_use]
     pub fn allowance(&self) -> &Allowance {
         &self.allowance
     }
 
-    /// Objects read, and bytes of their keys and values.
+    /// Returns the number of objects read and the bytes of their keys and values.
     #[inline]
     #[must_use]
     pub fn read(&self) -> (u64, u64) {
         (self.allowance.reads - self.reads_left, self.allowance.read_bytes - self.read_bytes_left)
     }
 
-    /// The limit of which a host call last said that it was met.
+    /// Returns the limit that a host call reported last.
     #[must_use]
     pub fn exceeded(&self) -> Option<Exceeded> {
         self.exceeded
     }
 
-    /// Counts reads of so many objects.
+    /// Counts `count` reads.
     ///
     /// # Errors
     /// `LimitExceeded`; then none is counted.
@@ -190,15 +190,15 @@ impl Spending {
         }
     }
 
-    /// Reads that were counted were not made, but will be.
+    /// Uncounts reads that will be made later.
     pub fn take_back_reads(&mut self, count: u64) {
         self.reads_left = (self.reads_left + count).min(self.allowance.reads);
     }
 
-    /// Counts bytes of a key and the value that was found.
+    /// Counts the bytes of a key and the value found.
     ///
     /// # Errors
-    /// `LimitExceeded`; then they are not counted, and not to be lent.
+    /// `LimitExceeded`; then they are not counted and must not be lent.
     #[inline(always)]
     pub fn read_bytes(&mut self, bytes: usize) -> Result<(), Error> {
         match self.read_bytes_left.checked_sub(bytes as u64) {
@@ -214,7 +214,7 @@ impl Spending {
         }
     }
 
-    /// Notes that there was no room for one more write.
+    /// Records that no room was left for another write.
     #[cold]
     pub fn full(&mut self, full: Full) -> Error {
         let Allowance { writes, write_bytes, .. } = self.allowance;
@@ -230,14 +230,14 @@ impl Spending {
         }
     }
 
-    /// Notes that one more read could not be noted for the commit.
+    /// Records that another read could not be recorded for the commit.
     #[cold]
     pub fn too_many_noted(&mut self) -> Error {
         let value = TRANSACTION_READS_MAX as u64;
         self.exceed(Limit::NotedReads, value, value + 1)
     }
 
-    /// Notes that one more than so many was asked for.
+    /// Records a request beyond `value`, the value of `limit`.
     #[cold]
     pub fn beyond(&mut self, limit: Limit, value: u64) -> Error {
         self.exceed(limit, value, value.saturating_add(1))

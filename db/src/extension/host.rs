@@ -1,10 +1,10 @@
-//! The calls that an extension makes into the server, in C.
+//! The C functions through which an extension calls the server.
 //!
-//! Each unpacks its arguments and hands on to the [`Access`] of the running invocation. The invocation is
-//! the one that the thread runs, whatever context the caller names. A call runs on the extension's stack,
-//! refuses when too little of that is left, and neither panics on anything that an extension can say nor
-//! keeps anything that it was given. One answers "pending" that needs an object which has still to arrive from another
-//! server: it does nothing then, and is made again when that is here.
+//! Each function unpacks its arguments and calls the [`Access`] of the running invocation, which is the one on this
+//! thread regardless of the context that the caller passes. A call runs on the extension's stack and is refused if too
+//! little of the stack is left. It neither panics on any argument nor keeps any argument. If it needs an object that is
+//! still in transit from another server, it does nothing and returns "pending"; the call is repeated after the object
+//! arrives.
 
 use std::ffi::c_void;
 use std::slice;
@@ -21,10 +21,10 @@ use super::trace::CallKind;
 use crate::sched::cycles;
 use crate::sched::running::host_call;
 
-/// The table that every invocation gets.
+/// The host table of ordinary invocations.
 pub static HOST: Host = table_of_calls::<false>();
 
-/// The table that an invocation gets that is traced.
+/// The host table of traced invocations.
 pub static TRACED_HOST: Host = table_of_calls::<true>();
 
 const fn table_of_calls<const TRACED: bool>() -> Host {
@@ -43,7 +43,7 @@ const fn table_of_calls<const TRACED: bool>() -> Host {
     }
 }
 
-/// Does `work` on the access of the running invocation, and notes how long that took if it is traced.
+/// Runs `work` on the access of the running invocation, and records its duration if it is traced.
 ///
 /// # Safety
 /// As for [`host_call`].

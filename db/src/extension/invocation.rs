@@ -1,21 +1,21 @@
-//! Invocations of one worker: started, polled in turns, committed or forgotten, answered.
+//! The invocations of one worker: start, turns of polls, commit or discard, reply.
 //!
 //! ```text
-//!   start ─▶ queue ─▶ poll on a stack ─┬─ pending: keep the pin, to the end of its tenant's queue
-//!                                      ├─ pending for an object that is not here: keep the pin, until it has come
-//!                                      ├─ slice over: keep pin and stack, to the parked ones
-//!                                      ├─ well: commit ─▶ answer          (conflict: from the start again)
-//!                                      └─ error, panic, out of memory or stack, over a limit: answer
+//!   start ─▶ queue ─▶ poll on a stack ─┬─ pending: keep the pin, go to the end of the tenant's queue
+//!                                      ├─ pending for a missing object: keep the pin until the object arrives
+//!                                      ├─ slice over: keep pin and stack, join the parked ones
+//!                                      ├─ success: commit ─▶ reply        (conflict: start again)
+//!                                      └─ error, panic, out of memory or stack, over a limit: reply
 //! ```
 //!
-//! An invocation owns a slot: its memory, its call, its access. Slots are reused, so that nothing is
-//! allocated on the way once a worker has seen its load. Whatever the end, the arena is dropped as a whole
-//! and no code of the extension runs any more; without a commit nothing was written.
+//! An invocation owns an [`InvocationState`]: its memory, its call, its access. States are
+//! reused, so the path allocates nothing after a worker has seen its load. At every end the whole arena is dropped and
+//! no code of the extension runs any more; without a commit nothing was written.
 //!
-//! Whose turn it is, [`fair`] says: tenants share a worker by weight. One that uses up its slice is parked, stack
-//! and all, and runs on in its tenant's time. A turn ends with the first slice that is used up, or when so much
-//! time has passed, so that the worker looks at its port. Whoever uses up what its tenant's account
-//! allowed is ended with a text that says which limit it was.
+//! [`fair`] chooses the next invocation; tenants share a worker by weight. An invocation that uses up its slice is
+//! parked with its stack and resumed in its tenant's time. A turn ends with the first used-up slice or after a fixed
+//! time, so that the worker looks at its port. An invocation that exceeds its tenant's limits is ended with a text that
+//! names the limit.
 
 mod budget;
 mod ending;
@@ -62,56 +62,56 @@ use state::InvocationState;
 use table::InvocationTable;
 use turns::ClockPace;
 
-/// An invocation that was not started, with what was to find its way back.
+/// An invocation that was not started, with its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedInvocation<O> {
-    /// Why.
+    /// The reason for the refusal.
     pub status: Status,
-    /// The limit that holds it off, if the status is `Throttled`.
+    /// The limit that was reached, if the status is `Throttled`.
     pub limit: Option<Limit>,
-    /// Given back.
+    /// The origin, returned to the caller.
     pub origin: O,
 }
 
-/// The invocations of one worker. `O` says where the answer of one goes.
+/// The invocations of one worker. `O` identifies the destination of a reply.
 pub struct Invocations<O> {
     queue: Fair<NonNull<InvocationState<O>>>,
-    /// Those that wait for objects.
+    /// Invocations that wait for objects.
     awaiting: Vec<Awaiting<O>>,
-    /// Those that have asked other servers, by the numbers that answers name.
+    /// Invocations that asked other servers, by the numbers in the replies.
     asking: HashMap<u64, NonNull<InvocationState<O>>, NumberHash>,
     slots: InvocationTable<O>,
     holding: Holding,
     stacks: StackPool,
     gauge: Gauge,
-    /// Those of a worker without isolation, which uses no other queue.
+    /// The queue of a worker without isolation, which uses no other queue.
     plain: Option<VecDeque<NonNull<InvocationState<O>>>>,
-    /// In place of what accounts allow.
+    /// Limits that replace those of the accounts.
     budget: Option<LimitOverrides>,
     parked_max: usize,
     preemption: Preemption,
-    /// When the deadlines of the parked ones are looked at next, in microseconds.
+    /// The next check of parked invocations' deadlines, in microseconds.
     parked_look_us: u64,
     pace: ClockPace,
-    /// The last turn was long for the few polls that it had.
+    /// The last turn was long for the few polls that it made.
     long_polls: bool,
     ended_last: bool,
-    /// Lent to the invocation that is traced.
+    /// The recorder, lent to the traced invocation.
     recorder: Option<Box<Recorder>>,
-    /// Also keeps this on its thread.
+    /// Also keeps this value on its thread.
     _guarded: Guarded,
 }
 
 impl<O> Invocations<O> {
-    /// Sets this thread up to run extensions, for good: it stays on this thread.
+    /// Prepares this thread permanently to run extensions; the value stays on this thread.
     ///
     /// # Errors
-    /// What the kernel says when there is no memory for stacks.
+    /// The kernel's error if there is no memory for stacks.
     pub fn new() -> io::Result<Self> {
         Self::paced(None, LimitOverrides::default())
     }
 
-    /// As [`Invocations::new`], with limits that hold for each invocation whatever its tenant's account says.
+    /// Like [`Invocations::new`], with limits for each invocation that override its tenant's account.
     ///
     /// # Errors
     /// As [`Invocations::new`].
@@ -141,46 +141,46 @@ impl<O> Invocations<O> {
         })
     }
 
-    /// Asks for where a tenant waits.
+    /// Prefetches a tenant's queue.
     #[inline]
     pub fn prefetch(&self, tenant: TenantId) {
         self.queue.prefetch(tenant);
     }
 
-    /// How many have not ended.
+    /// Returns the number of invocations that have not ended.
     #[inline]
     #[must_use]
     pub fn live(&self) -> usize {
         self.runnable() + self.awaiting.len()
     }
 
-    /// How many of them can run.
+    /// Returns the number of invocations that can run.
     #[inline]
     fn runnable(&self) -> usize {
         self.queue.ready() + self.queue.parked() + self.plain.as_ref().map_or(0, VecDeque::len)
     }
 
-    /// Whether in the last turn one ended whose tenant has no other that can run: nothing more comes soon that its
-    /// answer could go with.
+    /// Returns whether, in the last turn, an invocation ended whose tenant has no other runnable one. Then no further
+    /// reply is expected soon that could share its frame.
     #[inline]
     #[must_use]
     pub fn answered_a_last_one(&self) -> bool {
         self.ended_last
     }
 
-    /// Whether the next turn may well be long for what gets done in it: then answers that are ready are better
-    /// sent before it.
+    /// Returns whether the next turn may be long for few results. Then the worker sends finished replies first.
     #[inline]
     #[must_use]
     pub fn expects_long_polls(&self) -> bool {
         self.long_polls && self.live() > 0
     }
 
-    /// Takes an invocation of `extension.functions()[function]` into the queue. Copies key and arguments.
+    /// Queues an invocation of `extension.functions()[function]`. Copies key and arguments.
     ///
     /// # Errors
-    /// `Retry` when the worker has as many as it may, `Throttled` when the tenant has on this worker, or holds as
-    /// much memory as it may, `KeyTooLarge`, `ArgumentsTooLarge`, `UnknownFunction`, `Unavailable` when the system has no memory for it.
+    /// `Retry` when the worker has its maximum; `Throttled` when the tenant has its maximum on this worker or holds its
+    /// maximum of memory; `KeyTooLarge`, `ArgumentsTooLarge`, `UnknownFunction`; `Unavailable` when the system has no
+    /// memory for it.
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "the parts of an invoke request, borrowed from the frame")]
     pub fn start(
@@ -234,7 +234,7 @@ impl<O> Invocations<O> {
         Ok(())
     }
 
-    /// The limit for which a tenant cannot have the invocation that has just entered, where `live` others had not ended.
+    /// Returns the limit that refuses the newly entered invocation, given that `live` others had not ended.
     #[inline(always)]
     fn limit_met(
         &mut self,
@@ -243,7 +243,7 @@ impl<O> Invocations<O> {
         input_bytes: usize,
         live: usize,
     ) -> Option<Limit> {
-        // However many tenants crowd a worker, there is room for the next one: none has more than is free.
+        // The next tenant finds room among any number of tenants, because none has more than is free.
         let most = (INVOCATIONS_PER_WORKER_MAX - live) as u64;
         if self.queue.live(place) as u64 > extension.account.limit(TenantLimit::Invocations).min(most) {
             return Some(Limit::Tenant(TenantLimit::Invocations));
@@ -252,7 +252,7 @@ impl<O> Invocations<O> {
             .then_some(Limit::HeldBytes)
     }
 
-    /// Bytes of the memory of slots that no invocation is in: of their rooms, and of their lists.
+    /// Returns the bytes of the free states: of their memory, and of their lists.
     #[cfg(test)]
     pub(super) fn kept_bytes(&mut self) -> (usize, usize) {
         self.slots.memory_bytes()

@@ -1,15 +1,15 @@
-//! The memory of one invocation: what it was given, what it answers, what it allocates, what it writes.
+//! The memory of one invocation: its input, its reply, its allocations and its writes.
 //!
-//! One mapping of fixed parts, reserved once and used by one invocation after the other. Only touched pages
-//! cost memory; after an invocation that touched much, the pages beyond the first 64 KiB of a part go back
-//! to the kernel. The others stay *warm* for the next one until the room is cooled; a room knows at any time how
-//! many bytes those are. No part ever moves, so an extension may be lent slices of it until it ends.
+//! One mapping of fixed parts, reserved once and used by one invocation after another. Only touched pages cost memory.
+//! After an invocation that touched much, the pages beyond the first 64 KiB of a part return to the kernel. The others
+//! stay *warm* for the next invocation until the memory is cooled; it tracks their bytes at any time. No part ever
+//! moves, so an extension can hold slices of it until it ends.
 //!
 //! ```text
 //!   key and arguments │ head · reply │ arena │ write set
 //! ```
-//! Each part begins a little further into its first page in one room than in the next: the first lines of
-//! many rooms would otherwise compete for the same few sets of the caches.
+//! Each part begins at a different offset in its first page in each mapping. Otherwise the first lines of many mappings
+//! would compete for the same few sets of the caches.
 
 use std::io;
 use std::ptr;
@@ -21,7 +21,7 @@ use crate::limits::{ARENA_BYTES, ROOM_PART_BYTES_KEPT, TRANSACTION_BYTES};
 use crate::sched::arena::Arena;
 use crate::sched::region::{PAGE_BYTES, Region};
 
-/// Bytes before the reply, so that a head can be put before a message without moving it.
+/// Bytes before the reply, so that a message head can be added without moving it.
 pub const REPLY_HEAD_BYTES: usize = 16;
 
 const SKEWS: usize = PAGE_BYTES / SKEW_BYTES;
@@ -32,18 +32,18 @@ const REPLY_AT: usize = INPUT_AT + part(KEY_BYTES_MAX + ARGUMENTS_BYTES_MAX + AL
 const ARENA_AT: usize = REPLY_AT + part(REPLY_HEAD_BYTES + REPLY_BYTES_MAX);
 const WRITES_AT: usize = ARENA_AT + part(ARENA_BYTES);
 
-/// Bytes of a room: what an invocation can touch of it at the very most.
+/// Bytes of one mapping: the most that an invocation can touch.
 pub const ROOM_BYTES: usize = WRITES_AT + part(TRANSACTION_BYTES);
 
-/// Arguments begin at a multiple of this.
+/// The alignment of the arguments.
 const ALIGN: usize = 16;
 
-/// Whole pages for `bytes`, and one page more to be skewed in.
+/// Returns whole pages for `bytes`, plus one page for the skew.
 const fn part(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES
 }
 
-/// How much of each part an invocation touched, in bytes.
+/// The bytes of each part that an invocation touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TouchedPages {
     /// Key and arguments.
@@ -57,7 +57,7 @@ pub struct TouchedPages {
 }
 
 impl TouchedPages {
-    /// Of each part what the two say at most.
+    /// Returns the larger value of each part.
     #[must_use]
     pub fn or_more(self, other: Self) -> Self {
         Self {
@@ -68,7 +68,8 @@ impl TouchedPages {
         }
     }
 
-    /// Whether it is no more than `other` in any part. All four nearly always hold: one branch for them.
+    /// Returns whether no part exceeds that of `other`. All four comparisons nearly always hold, so they share one
+    /// branch.
     #[inline]
     fn lies_within(&self, other: &Self) -> bool {
         (self.input <= other.input)
@@ -77,40 +78,40 @@ impl TouchedPages {
             & (self.writes <= other.writes)
     }
 
-    /// The parts in their order.
+    /// Returns the parts in their order.
     fn parts(self) -> [usize; PARTS.len()] {
         [self.input, self.reply, self.arena, self.writes]
     }
 }
 
-/// Where each part begins, and how many bytes may lie in it before those that are counted.
+/// The begin of each part, and the bytes before the counted ones.
 const PARTS: [(usize, usize); 4] =
     [(INPUT_AT, ALIGN), (REPLY_AT, REPLY_HEAD_BYTES), (ARENA_AT, 0), (WRITES_AT, 0)];
 
-/// The mapping.
+/// The mapping of one invocation's memory.
 #[derive(Debug)]
 pub struct InvocationMemory {
     region: Region,
     skew: usize,
-    /// What may be touched of each part without a page more than is backed already.
+    /// The bytes of each part that can be touched without a newly backed page.
     warm: TouchedPages,
 }
 
 impl InvocationMemory {
-    /// Reserves a room; `number` tells rooms apart for the caches. One or two system calls.
+    /// Reserves the memory; `number` gives each mapping a different skew. One or two system calls.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new(number: usize) -> io::Result<Self> {
         let (region, skew) = (Region::new(ROOM_BYTES, 0)?, number % SKEWS * SKEW_BYTES);
         Ok(Self { region, skew, warm: TouchedPages::default() })
     }
 
-    /// Copies key and arguments in, and says where they are. This is the one copy of an invocation's
-    /// arguments: it outlives the frame that brought them.
+    /// Copies key and arguments into the memory and returns their locations. This is the only copy of an invocation's
+    /// arguments; it outlives the received frame.
     ///
     /// # Panics
-    /// If they are beyond the limits of the protocol.
+    /// If they exceed the limits of the protocol.
     #[inline]
     pub fn bring_in(&mut self, key: &[u8], arguments: &[u8]) -> (RawSlice, RawSlice) {
         assert!(key.len() <= KEY_BYTES_MAX && arguments.len() <= ARGUMENTS_BYTES_MAX);
@@ -125,7 +126,7 @@ impl InvocationMemory {
         (key, RawSlice { address: second, bytes: arguments.len() })
     }
 
-    /// Where the reply begins: [`REPLY_BYTES_MAX`] bytes, with [`REPLY_HEAD_BYTES`] before them.
+    /// Returns the begin of the reply: [`REPLY_BYTES_MAX`] bytes, preceded by [`REPLY_HEAD_BYTES`].
     #[inline]
     #[must_use]
     pub fn reply(&self) -> *mut u8 {
@@ -133,10 +134,10 @@ impl InvocationMemory {
         unsafe { self.at(REPLY_AT).add(REPLY_HEAD_BYTES) }
     }
 
-    /// An arena over the first `bytes` of the part for allocations, over all of it at the most.
+    /// Returns an arena over the first `bytes` of the allocation part, or over all of it if `bytes` is larger.
     ///
     /// # Safety
-    /// Nobody uses an arena of this room from before.
+    /// No earlier arena of this memory is in use.
     #[inline]
     #[must_use]
     pub unsafe fn arena(&self, bytes: usize) -> Arena {
@@ -144,7 +145,7 @@ impl InvocationMemory {
         unsafe { Arena::over(self.at(ARENA_AT), bytes.min(ARENA_BYTES)) }
     }
 
-    /// An arena over the part for the write set.
+    /// Returns an arena over the write-set part.
     ///
     /// # Safety
     /// As for [`InvocationMemory::arena`].
@@ -155,11 +156,11 @@ impl InvocationMemory {
         unsafe { Arena::over(self.at(WRITES_AT), TRANSACTION_BYTES) }
     }
 
-    /// Gives back what was touched beyond the part of each that is kept; by how many bytes the room is warmer than
-    /// before. No system call as a rule, and 0.
+    /// Returns pages beyond each part's kept size to the kernel; returns the increase of warm bytes. Usually 0 and
+    /// without a system call.
     ///
     /// # Safety
-    /// Nothing is lent from the room.
+    /// Nothing is lent from this memory.
     #[inline]
     pub unsafe fn tidy(&mut self, touched: TouchedPages) -> usize {
         if touched.lies_within(&self.warm) {
@@ -190,10 +191,10 @@ impl InvocationMemory {
         self.warm_bytes() - before
     }
 
-    /// Gives all pages back; how many bytes were warm.
+    /// Returns all pages to the kernel; returns the number of bytes that were warm.
     ///
     /// # Safety
-    /// Nothing is lent from the room.
+    /// Nothing is lent from this memory.
     #[cold]
     pub unsafe fn cool(&mut self) -> usize {
         let warm = self.warm_bytes();
@@ -203,25 +204,25 @@ impl InvocationMemory {
         warm
     }
 
-    /// Bytes that the room keeps for the next invocation, in whole pages.
+    /// Returns the bytes kept for the next invocation, in whole pages.
     #[must_use]
     pub fn warm_bytes(&self) -> usize {
         self.backed_bytes(self.warm)
     }
 
-    /// Bytes of the pages that an invocation has touched.
+    /// Returns the bytes of the pages that an invocation has touched.
     #[must_use]
     pub fn backed_bytes(&self, touched: TouchedPages) -> usize {
         PARTS.into_iter().zip(touched.parts()).map(|((_, head), bytes)| self.backed(head, bytes)).sum()
     }
 
-    /// Bytes that are backed now, as the kernel says.
+    /// Returns the bytes backed now, as reported by the kernel.
     #[cfg(test)]
     pub fn resident_bytes(&self) -> usize {
         self.region.resident_bytes()
     }
 
-    /// Bytes of the pages under so many bytes of a part, none under none.
+    /// Returns the bytes of the pages under `bytes` bytes of a part; 0 for 0 bytes.
     fn backed(&self, head: usize, bytes: usize) -> usize {
         if bytes == 0 { 0 } else { (self.skew + head + bytes).next_multiple_of(PAGE_BYTES) }
     }

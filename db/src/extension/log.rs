@@ -1,10 +1,8 @@
-//! What a tenant's extensions leave for it to read: traces of invocations, and log lines.
+//! The log lines of a tenant's extensions: the last 64 KiB; older lines are dropped and counted. Also holds the traces.
 //!
-//! The log lines that a tenant's extensions write: the last 64 KiB of them, older ones dropped and counted.
-//!
-//! Workers append, control threads copy out. A worker never waits for the lock: a line that would have to
-//! is dropped and counted as well, so a reader slows nobody down. Lines are numbered from 1 as they come, so a
-//! reader can go on behind the last one that it has; a log begins anew when the server starts.
+//! Workers append, control threads copy out. A worker never waits for the lock: a line that would have to wait is
+//! dropped and counted too, so a reader slows no worker. Lines are numbered from 1 in order of arrival, so a reader can
+//! continue after its last line. A log starts empty when the server starts.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,33 +14,33 @@ use crate::limits::{EXTENSION_LOG_BYTES, EXTENSION_LOG_LINE_BYTES_MAX};
 /// Bytes of a line before its text: length u16, level u8, extension u32, version u32, time u64.
 const HEAD_BYTES: usize = 19;
 
-/// A line as it is read back.
+/// A log line as read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// Its number in the log.
+    /// The line's number in the log.
     pub number: u64,
     /// 0 error, 1 warning, 2 information, 3 debug.
     pub level: u8,
     /// The extension that wrote it.
     pub extension: u32,
-    /// Which version of it.
+    /// The version of that extension.
     pub version: u32,
-    /// When, in milliseconds since the Unix epoch.
+    /// The time, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// What it wrote.
+    /// The text of the line.
     pub text: String,
 }
 
 #[derive(Debug)]
 struct LogRing {
     bytes: VecDeque<u8>,
-    /// Number of the oldest line that is kept.
+    /// The number of the oldest kept line.
     first: u64,
-    /// Number of the next line.
+    /// The number of the next line.
     next: u64,
 }
 
-/// The lines of one tenant.
+/// The log lines and traces of one tenant.
 #[derive(Debug)]
 pub struct ExtensionLog {
     ring: Mutex<LogRing>,
@@ -52,15 +50,14 @@ pub struct ExtensionLog {
 }
 
 impl ExtensionLog {
-    /// An empty log; takes its memory with the first line.
+    /// Creates an empty log; it allocates with the first line.
     #[must_use]
     pub const fn new() -> Self {
         let ring = LogRing { bytes: VecDeque::new(), first: 1, next: 1 };
         Self { ring: Mutex::new(ring), dropped: AtomicU64::new(0), traces: Traces::new() }
     }
 
-    /// Appends a line, cut to [`EXTENSION_LOG_LINE_BYTES_MAX`]. Never waits; allocates with the first line
-    /// alone.
+    /// Appends a line, cut to [`EXTENSION_LOG_LINE_BYTES_MAX`]. Never waits; allocates with the first line only.
     pub fn append(&self, level: u8, (extension, version): (u32, u32), at_ms: u64, text: &[u8]) {
         let Ok(mut ring) = self.ring.try_lock() else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +81,7 @@ impl ExtensionLog {
         bytes.extend(text);
     }
 
-    /// All lines that are kept, oldest first.
+    /// Returns all kept lines, oldest first.
     #[must_use]
     pub fn lines(&self) -> Vec<LogLine> {
         let (bytes, mut number) = {
@@ -101,9 +98,9 @@ impl ExtensionLog {
         lines
     }
 
-    /// The lines that `wanted` lets through, oldest first: the first `count` behind line `after`, or with
-    /// `after` 0, or a number that the log has not reached, the newest `count`. With them the number of the
-    /// last line that was looked at, to go on behind, and how many behind `after` had been dropped.
+    /// Returns lines accepted by `wanted`, oldest first: the first `count` after line `after`. If `after` is 0 or
+    /// beyond the end of the log, returns the newest `count`. Also returns the number of the last line examined, for
+    /// the next call, and how many lines after `after` were dropped.
     #[must_use]
     pub fn lines_after(
         &self,
@@ -128,7 +125,7 @@ impl ExtensionLog {
         (lines, looked_at, missed)
     }
 
-    /// Lines that were dropped since the start.
+    /// Returns the number of lines dropped since the start.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)

@@ -1,10 +1,10 @@
-//! A compiled extension as a library of this process: opened after its hash was checked, closed at the end.
+//! A compiled extension as a loaded library: opened after its hash was checked, closed at the end.
 //!
-//! Only what this server built is opened, and only if it was built for this server: compiler, flags and SDK
-//! are in the hash that the builder wrote beside the artefact. Opening runs no code of the tenant: an
-//! artefact has no initialisers (the builder's import check), and its `open` is our glue.
+//! Only artefacts that this server built for itself are opened: the hash that the builder wrote beside the artefact
+//! covers compiler, flags and SDK. Opening runs no code of the tenant: an artefact has no initialisers (the builder's
+//! import check), and its `open` is our glue.
 //!
-//! Called by the registry, on control threads; dropping the last reference unmaps the code.
+//! The registry calls this on control threads; dropping the last reference unmaps the code.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,20 +18,20 @@ use super::services::SERVICES;
 use super::{CallMode, Function};
 use crate::limits::ARGUMENTS_LINE_BYTES_MAX;
 
-/// The entry of a function: polls an invocation once.
+/// A function's entry point: polls an invocation once.
 pub type Run = unsafe extern "C" fn(call: *mut Call) -> Code;
 
-/// Functions of one artefact beyond which it is refused.
+/// The maximum number of functions in one artefact.
 const FUNCTIONS_MAX: u32 = 4096;
 
-/// Why an artefact was not loaded. Each means that the file is not what this server built.
+/// The reason why an artefact was not loaded. Each means that this server did not build the file in this form.
 #[derive(Debug)]
 pub enum LoadError {
-    /// The system's loader refuses it.
+    /// The system's loader refuses the file.
     Refused(libloading::Error),
-    /// It was built for another border or another SDK.
+    /// The artefact was built for another ABI or another SDK.
     Stale,
-    /// Its table of functions makes no sense.
+    /// Its table of functions is invalid.
     Malformed,
 }
 
@@ -47,19 +47,19 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// A loaded artefact. Shared by every extension of the same source.
+/// A loaded artefact, shared by every extension of the same source.
 #[derive(Debug)]
 pub struct Library {
     functions: Arc<[Function]>,
-    /// What callers with wrong arguments are told, by function; apart from what every invocation looks at.
+    /// The text for callers with wrong arguments, by function; kept apart from the fields that every invocation reads.
     arguments: Vec<Box<str>>,
     path: PathBuf,
-    /// Closed after everything above is gone.
+    /// The handle, closed after every field above is dropped.
     _handle: Option<Handle>,
 }
 
 impl Library {
-    /// Opens the artefact at `path`, which the builder says was built under `sdk_hash`.
+    /// Opens the artefact at `path`, which the builder built under `sdk_hash`.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -90,7 +90,7 @@ impl Library {
         })
     }
 
-    /// The same with what its author wrote on what functions take.
+    /// Adds the author's descriptions of the functions' arguments.
     #[must_use]
     pub fn documented(mut self, by: &[builder::Function]) -> Self {
         let line = |function: &Function| {
@@ -102,31 +102,31 @@ impl Library {
         self
     }
 
-    /// The functions, in the order of the source. Good for as long as the library is.
+    /// Returns the functions in the order of the source. Valid as long as the library.
     #[must_use]
     pub fn functions(&self) -> Arc<[Function]> {
         Arc::clone(&self.functions)
     }
 
-    /// What callers of a function with wrong arguments are told.
+    /// Returns the text for callers of a function with wrong arguments.
     pub fn arguments(&self, function: usize) -> &str {
         self.arguments.get(function).map_or("", |line| line)
     }
 
-    /// The file that was opened.
+    /// Returns the path of the opened file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A library of functions of this very program, for tests of what runs them.
+    /// Creates a library of functions of this program, for tests.
     #[cfg(test)]
     pub fn of(functions: Vec<Function>) -> Self {
         Self { functions: functions.into(), arguments: Vec::new(), path: PathBuf::new(), _handle: None }
     }
 }
 
-/// What callers with wrong arguments are told.
+/// Returns the text for callers with wrong arguments.
 fn arguments_line(shape: &str) -> Box<str> {
     let line = format!("Arguments: {shape}");
     if line.len() <= ARGUMENTS_LINE_BYTES_MAX {
@@ -138,7 +138,7 @@ fn arguments_line(shape: &str) -> Box<str> {
 /// Copies the table of functions out of an artefact.
 ///
 /// # Safety
-/// The artefact is loaded and of our version of the border.
+/// The artefact is loaded and of our version of the ABI.
 unsafe fn functions_of(artefact: &Artefact) -> Result<Vec<Function>, LoadError> {
     if artefact.function_count == 0 || artefact.function_count > FUNCTIONS_MAX || artefact.functions.is_null()
     {

@@ -1,17 +1,18 @@
-//! Whether the polls of an extension have proved to be short, so that the timer need not be kept close to them.
+//! Detects extensions whose polls are short, so that the preemption timer can be set less often.
 //!
-//! An extension is steady after some number of polls that ended within their slice, and is watched closely again
-//! from the first that did not. That one may be noticed late, so it must not pay to be steady for as long as it
-//! takes, hold the core once, and begin again: each time a steady one overruns by several slices, twice as many
-//! short polls are asked of it; after some time without that half as many.
+//! An extension is steady after a number of polls that ended within their slice, and is watched closely again after the
+//! first poll that did not. That poll may be detected late. So an extension must not gain by being steady for the
+//! required number of polls, holding the core once, and starting over: each time a steady one overruns by several
+//! slices, the required number doubles; after some time without such an overrun it halves.
 //!
-//! A thread also overruns when it loses its core for a moment, to the kernel or to another machine of the same host,
-//! some hundred times a second. Such an overrun is short: one below two slices, which is as long as whoever is watched
-//! closely may run, costs a steady extension nothing, one below four half of the polls counted. With hundreds of
-//! extensions on a core each would else be watched closely for most of the time for what hit it once.
+//! A thread also overruns when it loses its core for a moment, to the kernel or to another machine on the same host,
+//! about a hundred times a second. Such an overrun is short. An overrun below two slices, which is as long as a closely
+//! watched extension may run, costs a steady extension nothing; one below four slices costs half of the counted polls.
+//! Otherwise, with hundreds of extensions on a core, each would be watched closely most of the time because of an event
+//! that hit it once.
 //!
-//! Shared by the workers without a lock. They may lose each other's counts, which matters to nobody: the number
-//! asked for is changed by an overrun or once in a thousand polls.
+//! The workers share this without a lock. They may lose each other's counts, which is harmless: the required number
+//! changes with an overrun or once in a thousand polls.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -19,14 +20,14 @@ use crate::limits::{
     LONG_OVERRUN_SLICES, SHORT_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX,
 };
 
-/// See the file's head.
+/// Counts short polls to decide how closely an extension is watched.
 #[derive(Debug)]
 pub(super) struct PreemptionBackoff {
-    /// Short polls since the last overrun; not counted past those asked for.
+    /// Short polls since the last overrun; not counted beyond the required number.
     short_polls: AtomicU32,
-    /// How many are asked for, a power of two.
+    /// The required number of short polls, a power of two.
     asked: AtomicU32,
-    /// When that was last changed, in microseconds.
+    /// The time of the last change of that number, in microseconds.
     changed_us: AtomicU64,
 }
 
@@ -44,7 +45,7 @@ impl PreemptionBackoff {
         self.short_polls.load(Relaxed) >= self.asked.load(Relaxed)
     }
 
-    /// A poll ended within its slice. Writes nothing once the extension is steady, so that workers do not
+    /// Records a poll that ended within its slice. Writes nothing once the extension is steady, so that workers do not
     /// contend for the count.
     #[inline]
     pub(super) fn note_short_poll(&self, now_us: u64) {
@@ -57,7 +58,7 @@ impl PreemptionBackoff {
         }
     }
 
-    /// A poll used up its slice, and so many in all before it was noticed.
+    /// Records a poll that used up its slice and ran `slices` slices before detection.
     #[cold]
     pub(super) fn note_overrun(&self, now_us: u64, slices: u64) {
         let (was_steady, is_long) = (self.is_steady(), slices >= LONG_OVERRUN_SLICES);
@@ -73,7 +74,7 @@ impl PreemptionBackoff {
         }
     }
 
-    /// Asks for half as many for each of the times that have passed.
+    /// Halves the required number once for each elapsed period.
     #[cold]
     fn forgive(&self, now_us: u64) {
         let asked = self.asked.load(Relaxed);
@@ -92,7 +93,7 @@ mod tests {
         LONG_OVERRUN_SLICES, SHORT_OVERRUN_SLICES, STEADY_HALVED_US, STEADY_POLLS, STEADY_POLLS_MAX,
     };
 
-    /// Short polls at `now_us` until it is steady; how many it took.
+    /// Returns the number of short polls at `now_us` until it is steady.
     fn polls_until_steady(steadiness: &PreemptionBackoff, now_us: u64) -> u32 {
         let mut polls = 0;
         while !steadiness.is_steady() {

@@ -1,13 +1,12 @@
-//! The extensions that are live, by tenant and name, in all versions that are kept: installed from source,
-//! removed, described.
+//! The live extensions, by tenant and name, in all kept versions: installed from source, removed, described.
 //!
-//! Control threads come here; workers never do. An installation is built (crate `builder`, in its sandbox),
-//! loaded, recorded by the caller, and only then visible; what fails on the way leaves the versions before it
-//! in place. Identical source is built once and loaded once, whoever installs it. Which version is current is
-//! the caller's to say, by [`Registry::settle`].
+//! Control threads call this module; workers never do. An installation is built (crate `builder`, in its sandbox),
+//! loaded, recorded by the caller, and then made visible; a failure at any step leaves the earlier versions in place.
+//! Identical source is built once and loaded once, whichever tenant installs it. The caller chooses the current version
+//! with [`Registry::settle`].
 //!
-//! A version that is kept no longer stays here until no worker and no invocation refers to it any more, so
-//! that code is unmapped by a control thread and never by a worker. [`Registry::collect`] does that.
+//! A version that is no longer kept stays here until no worker and no invocation refers to it, so that a control
+//! thread, never a worker, unmaps its code. [`Registry::collect`] does that.
 
 mod canary;
 mod error;
@@ -49,12 +48,12 @@ struct Live {
     extensions: BTreeMap<(TenantId, String), VersionHistory>,
     libraries: HashMap<String, Weak<Library>>,
     logs: HashMap<TenantId, Arc<ExtensionLog>>,
-    /// By the number of the grant.
+    /// Granted extensions, by the number of the grant.
     granted: HashMap<u32, Granted>,
     retired: Vec<Arc<Extension>>,
 }
 
-/// See the file's head.
+/// The live extensions of all tenants.
 pub struct Registry {
     workshop: Arc<Workshop>,
     turns: Turns,
@@ -63,8 +62,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An empty registry that builds in `directory`. The check of sources runs in this program, started anew
-    /// in the sandbox: its `main` begins with [`builder::child_main`].
+    /// Creates an empty registry that builds in `directory`. Sources are checked by this program, started again in the
+    /// sandbox: its `main` begins with [`builder::child_main`].
     ///
     /// # Errors
     /// When the directory cannot be made or no thread can be started.
@@ -74,8 +73,8 @@ impl Registry {
         Self::open_with(Box::new(move || Toolchain::prepare(&directory)), Accounts::default())
     }
 
-    /// An empty registry that builds with whatever `prepare` gives. It is called on a thread of its own now;
-    /// where there is no toolchain, installations say so, each after another try, and all else works.
+    /// Creates an empty registry that builds with the toolchain from `prepare`. A thread of its own calls `prepare`
+    /// now. Without a toolchain, every installation tries again and then reports the failure; everything else works.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -91,7 +90,7 @@ impl Registry {
         Ok(Self { workshop, turns: Turns::default(), accounts, live: Mutex::default() })
     }
 
-    /// As [`Registry::install_for`], for what was installed before: without limits, and only to be recorded.
+    /// Like [`Registry::install_for`] for a source that was installed before: without limits, and only recorded.
     ///
     /// # Errors
     /// See [`InstallError`].
@@ -106,10 +105,9 @@ impl Registry {
         self.install_for(tenant, name, files, now_ms, &mut Unlimited(Some(record)))
     }
 
-    /// Builds, loads and takes in a version of `name`. The customer records it when everything else has
-    /// succeeded. The first version is current; for a further one [`Registry::settle`] says what becomes of it.
-    /// Takes 0.2 to 2 s of this thread, more when others build; installations of one tenant come one after the
-    /// other.
+    /// Builds, loads and adds a version of `name`. `customer` records it after everything else has succeeded. The first
+    /// version becomes current; [`Registry::settle`] decides about later ones. Takes 0.2 to 2 s of this thread, more
+    /// while others build; installations of one tenant run one after another.
     ///
     /// # Errors
     /// See [`InstallError`].
@@ -157,9 +155,9 @@ impl Registry {
         Ok(installed)
     }
 
-    /// Says which versions are kept and which of them invocations get. What is kept no longer is retired:
-    /// invocations that run end on its code. Gives what workers are to know; `None` when there is no such
-    /// extension or its current version is not loaded.
+    /// Sets which versions are kept and which ones invocations get. Versions that are no longer kept are retired;
+    /// running invocations end on their code. Returns the set for the workers; `None` if the extension does not exist
+    /// or its current version is not loaded.
     pub fn settle(&self, tenant: TenantId, name: &str, choice: Choice) -> Option<ActiveVersions> {
         let mut live = self.live();
         let lineage = live.extensions.get_mut(&(tenant, name.to_owned()))?;
@@ -174,8 +172,8 @@ impl Registry {
         lineup
     }
 
-    /// Takes an extension out with all its versions. Invocations that run end on its code. False when there
-    /// was none.
+    /// Removes an extension with all its versions. Running invocations end on its code. Returns false if it did not
+    /// exist.
     pub fn remove(&self, tenant: TenantId, name: &str) -> bool {
         let mut live = self.live();
         let Some(removed) = live.extensions.remove(&(tenant, name.to_owned())) else { return false };
@@ -185,7 +183,7 @@ impl Registry {
         true
     }
 
-    /// Takes all extensions of a tenant out.
+    /// Removes all extensions of a tenant.
     pub fn remove_tenant(&self, tenant: TenantId) {
         for name in self.names(tenant) {
             self.remove(tenant, &name);
@@ -193,19 +191,19 @@ impl Registry {
         self.live().logs.remove(&tenant);
     }
 
-    /// The current version of an extension.
+    /// Returns the current version of an extension.
     #[must_use]
     pub fn find(&self, tenant: TenantId, name: &str) -> Option<Arc<Installed>> {
         self.lineage(tenant, name)?.current().cloned()
     }
 
-    /// An extension in all its versions.
+    /// Returns an extension with all its versions.
     #[must_use]
     pub fn lineage(&self, tenant: TenantId, name: &str) -> Option<VersionHistory> {
         self.live().extensions.get(&(tenant, name.to_owned())).cloned()
     }
 
-    /// The canaries that fail, with their tenants and names.
+    /// Returns the failing canaries, with their tenants and names.
     #[must_use]
     pub fn failing_canaries(&self) -> Vec<(TenantId, String, Failing)> {
         let live = self.live();
@@ -215,7 +213,7 @@ impl Registry {
         failing.collect()
     }
 
-    /// What the invocations of all versions came to, by owner and name and version.
+    /// Returns the metrics of all versions, by owner, name and version.
     #[must_use]
     pub fn measures(&self) -> Vec<(TenantId, String, u32, Arc<VersionMetrics>)> {
         let live = self.live();
@@ -229,8 +227,8 @@ impl Registry {
         versions.collect()
     }
 
-    /// Bytes of the artefacts of a tenant's versions that are loaded, those of `name` in `without` apart. Each
-    /// version counts, though identical source is loaded once.
+    /// Returns the artefact bytes of a tenant's loaded versions, except the versions `without` of `name`. Each version
+    /// counts, though identical source is loaded once.
     #[must_use]
     pub fn code_bytes(&self, tenant: TenantId, name: &str, without: &[u32]) -> u64 {
         let live = self.live();
@@ -242,20 +240,20 @@ impl Registry {
         versions.map(|(_, installed)| installed.artefact_bytes).sum()
     }
 
-    /// The names of a tenant's extensions, in order.
+    /// Returns the names of a tenant's extensions, in order.
     #[must_use]
     pub fn names(&self, tenant: TenantId) -> Vec<String> {
         let own = (tenant, String::new())..(TenantId(tenant.0 + 1), String::new());
         self.live().extensions.range(own).map(|entry| entry.0.1.clone()).collect()
     }
 
-    /// Where the extensions of a tenant log.
+    /// Returns the log of a tenant's extensions.
     #[must_use]
     pub fn log(&self, tenant: TenantId) -> Arc<ExtensionLog> {
         Arc::clone(self.live().logs.entry(tenant).or_default())
     }
 
-    /// Unloads what is kept no longer and not used any more. To be called now and then.
+    /// Unloads versions that are neither kept nor used. To be called periodically.
     pub fn collect(&self) {
         let unused: Vec<_> = {
             let mut live = self.live();
@@ -268,7 +266,7 @@ impl Registry {
         drop(unused);
     }
 
-    /// Versions that are kept no longer and are not unloaded yet.
+    /// Returns the number of retired versions that are not unloaded yet.
     #[must_use]
     pub fn retired(&self) -> usize {
         self.live().retired.len()

@@ -1,8 +1,8 @@
-//! What the glue of an artefact calls beside the host table: its allocator and the way out of a panic.
+//! The functions that an artefact's glue calls beside the host table: its allocator and the exit from a panic.
 //!
-//! These run on the extension's stack for whichever invocation runs on this thread. They take no lock and
-//! touch nothing but that invocation's arena and reply, so leaving or parking them half-way is harmless;
-//! what touches its access, which the worker touches as well, is a host call.
+//! They run on the extension's stack for the invocation on this thread. They take no lock and touch only that
+//! invocation's arena and reply, so leaving or parking the stack in the middle is harmless. Access to state that the
+//! worker also touches goes through a host call.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -16,7 +16,7 @@ use crate::sched::stack::Cause;
 /// The table that an artefact gets when it is opened.
 pub const SERVICES: Services = Services { allocate, free, reallocate, begin_panic, abandon };
 
-/// `kind` of [`abandon`] for out of memory.
+/// The `kind` of [`abandon`] for out of memory.
 const KIND_OUT_OF_MEMORY: u32 = 1;
 
 unsafe extern "C" fn allocate(bytes: usize, align: usize) -> *mut u8 {

@@ -1,12 +1,12 @@
-//! Traces of single invocations of a tenant's extensions, for as long as somebody reads them.
+//! Traces of single invocations of a tenant's extensions, recorded while a client reads them.
 //!
 //! ```text
-//!   reader ─ leases ─▶ account is traced ─▶ worker sees it when an invocation comes ─▶ recorder
-//!          ◀─ reads ── ring of the last 32 ◀─ publishes, or drops when a reader has the lock ─┘
+//!   reader ─ leases ─▶ account is traced ─▶ worker sees it when an invocation arrives ─▶ recorder
+//!          ◀─ reads ── ring of the last 32 ◀─ publishes, or drops when a reader has the lock ───┘
 //! ```
-//! Without a reader an invocation pays one relaxed load. With one, a worker traces one invocation at a time,
-//! those of one extension, or one function, that the reader named; of those only the slow ones are kept, if it
-//! says so. A lease ends with its reader, or by itself; its memory goes with [`Traces::forget`].
+//! Without a reader an invocation pays one relaxed load. With one, a worker traces one invocation at a time of the
+//! extension or function that the reader named; on request only the slow ones are kept. A lease ends with its reader or
+//! at its time limit; [`Traces::forget`] frees its memory.
 
 mod recorder;
 
@@ -20,14 +20,14 @@ use crate::limits::{TRACE_LEASE_US, TRACES_KEPT};
 use crate::sched::cycles;
 use crate::tenant::account::Account;
 
-/// Which invocations are traced.
+/// The selection of invocations to trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceFilter {
-    /// Number of the extension.
+    /// The number of the extension.
     pub extension: u32,
     /// [`wire::function_hash`] of the function; `None` for all.
     pub function: Option<u32>,
-    /// Those that took at least so long are kept, in microseconds.
+    /// The minimum duration of kept traces, in microseconds.
     pub slower_than_us: u64,
 }
 
@@ -35,31 +35,31 @@ pub struct TraceFilter {
 struct TraceRing {
     wanted: Option<TraceFilter>,
     traces: VecDeque<Recording>,
-    /// Number of the next trace.
+    /// The number of the next trace.
     next: u64,
 }
 
-/// See the file's head.
+/// The trace lease and the recent traces of one tenant.
 #[derive(Debug)]
 pub struct Traces {
-    /// When the lease ends, in microseconds of the server's clock.
+    /// The end of the lease, in microseconds of the server's clock.
     until_us: AtomicU64,
     ring: Mutex<TraceRing>,
 }
 
-/// Somebody of the tenant traces something else.
+/// Another reader of the tenant traces with a different filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracedAlready;
 
 impl Traces {
-    /// Nobody reads.
+    /// Creates traces without a reader.
     #[must_use]
     pub const fn new() -> Self {
         let ring = TraceRing { wanted: None, traces: VecDeque::new(), next: 1 };
         Self { until_us: AtomicU64::new(0), ring: Mutex::new(ring) }
     }
 
-    /// A reader wants these for a while, from now on. Called again and again while it reads.
+    /// Starts or renews a reader's lease for these traces. The reader repeats the call while it reads.
     ///
     /// # Errors
     /// [`TracedAlready`].
@@ -80,7 +80,7 @@ impl Traces {
         Ok(())
     }
 
-    /// The reader has what it wanted of an extension: ends the lease if it is for that one.
+    /// Ends the lease if it is for this extension.
     pub fn end(&self, account: &Account, extension: u32) {
         let ring = self.ring();
         if ring.wanted.is_some_and(|wanted| wanted.extension == extension) {
@@ -89,13 +89,13 @@ impl Traces {
         }
     }
 
-    /// Whether a reader is there.
+    /// Returns whether a reader holds the lease.
     #[must_use]
     pub fn is_leased(&self, now_us: u64) -> bool {
         now_us < self.until_us.load(Ordering::Relaxed)
     }
 
-    /// Whether a worker is to trace an invocation. Ends the lease when it is over. Never waits.
+    /// Returns whether a worker should trace an invocation. Ends an expired lease. Never waits.
     #[must_use]
     pub fn wants(&self, account: &Account, extension: u32, function: u32, now_us: u64) -> bool {
         if !self.is_leased(now_us) {
@@ -109,8 +109,8 @@ impl Traces {
         ring.wanted.is_some_and(wants)
     }
 
-    /// Takes in what a worker recorded, if it was slow enough; false when it was not. Never waits, and allocates
-    /// nothing.
+    /// Adds a worker's recording if it was slow enough. Returns false if it was not added, also when a reader holds the
+    /// lock. Never waits or allocates.
     pub fn publish(&self, recording: &Recording) -> bool {
         let Ok(mut ring) = self.ring.try_lock() else { return false };
         let slow = |wanted: TraceFilter| cycles::to_us(recording.cycles) >= wanted.slower_than_us;
@@ -125,8 +125,8 @@ impl Traces {
         true
     }
 
-    /// The oldest `count` behind trace `after`, with the number of the last, and how many behind `after` are no
-    /// longer there. Behind a number that was not reached there is nothing.
+    /// Returns the oldest `count` traces after `after`, the number of the last one, and how many after `after` are no
+    /// longer available. Returns no traces for a number that was not reached.
     #[must_use]
     pub fn after(&self, after: u64, count: usize) -> (Vec<Recording>, u64, u64) {
         let ring = self.ring();
@@ -137,7 +137,7 @@ impl Traces {
         (found, last, first.saturating_sub(after.saturating_add(1)))
     }
 
-    /// Gives the memory back when the lease is over: true then.
+    /// Frees the memory if the lease has ended, and returns whether it did.
     pub fn forget(&self, now_us: u64) -> bool {
         if self.is_leased(now_us) {
             return false;

@@ -1,13 +1,13 @@
-//! What the invocations of one version of an extension came to: how they ended, how long they ran, what they used.
+//! Metrics of one version's invocations: how they ended, how long they ran, what they used.
 //!
 //! ```text
 //!   worker 0 ─▶ counters, histogram ─┐
-//!   worker 1 ─▶ counters, histogram ─┼─ added up by whoever describes the extension  ─▶ Tally
+//!   worker 1 ─▶ counters, histogram ─┼─ summed when the extension is described  ─▶ MeasuredSummary
 //! ```
-//! Each worker has its own cells, written by it alone with a load and a store, made when it first ends an
-//! invocation of this version; so nothing is contended and nothing allocated later. Every end is counted; one
-//! of [`crate::limits::INVOCATIONS_PER_TIMING`] is timed, by the worker's [`Gauge`], in its last poll; what it was
-//! charged for the polls before is added. Waiting, in queues or between polls, is not in the times.
+//! Each worker has its own cells, which only it writes, with a load and a store. They are allocated when it first ends
+//! an invocation of this version; so there is no contention and no later allocation. Every end is counted. One of
+//! [`crate::limits::INVOCATIONS_PER_TIMING`] is timed by the worker's [`Gauge`] in its last poll, plus the time charged
+//! for earlier polls. The times exclude waiting, in queues or between polls.
 
 mod gauge;
 mod histogram;
@@ -27,7 +27,7 @@ use crate::limits::CORES_MAX;
 use crate::metrics::add_alone;
 use histogram::{STEPS, step_of};
 
-/// How an invocation can end, as counters tell it; the first is the good one.
+/// The outcomes of an invocation, as counters name them; the first is success.
 pub const ENDS: [&str; 9] = [
     "ok",
     "application_error",
@@ -40,26 +40,26 @@ pub const ENDS: [&str; 9] = [
     "other_error",
 ];
 
-/// What an invocation used besides time. What a commit that met a conflict had used before is not in it.
+/// An invocation's usage other than time. Excludes tries before a conflicted commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Objects read, absent ones too.
+    /// Objects read, including absent ones.
     pub reads: u64,
     /// Bytes of their keys and values.
     pub read_bytes: u64,
-    /// Objects that were to be written.
+    /// Objects to be written.
     pub writes: u64,
     /// Bytes of their keys and values.
     pub write_bytes: u64,
     /// Yields.
     pub yields: u64,
-    /// Slices that were used up.
+    /// Used-up slices.
     pub preemptions: u64,
-    /// Commits that met a conflict and were tried again.
+    /// Commits that met a conflict and were retried.
     pub conflicts: u64,
 }
 
-/// Cells of one worker for a [`Spent`].
+/// One worker's cells for a [`Spent`].
 #[derive(Debug, Default)]
 struct SpentCells {
     reads: AtomicU64,
@@ -71,15 +71,15 @@ struct SpentCells {
     conflicts: AtomicU64,
 }
 
-/// What one worker counted.
+/// The counters of one worker.
 ///
-/// What every end that is `ok` changes lies on the first line.
+/// The first line holds every cell that an `ok` end changes.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Cells {
     spent: SpentCells,
     ends: [AtomicU64; ENDS.len()],
-    /// Calls up to the last one that was timed, and the time that is taken for theirs.
+    /// Calls up to the last timed one, and the time estimated for them.
     calls_estimated: AtomicU64,
     cycles_estimated: AtomicU64,
     timed: AtomicU64,
@@ -89,26 +89,26 @@ struct Cells {
 
 const _: () = assert!(offset_of!(Cells, ends) + size_of::<AtomicU64>() <= 64);
 
-/// See the file's head.
+/// The metrics of one version's invocations.
 #[derive(Debug)]
 pub struct VersionMetrics {
     workers: [OnceLock<Box<Cells>>; CORES_MAX],
 }
 
 impl VersionMetrics {
-    /// Nothing counted yet.
+    /// Creates metrics with all counts at zero.
     #[must_use]
     pub const fn new() -> Self {
         Self { workers: [const { OnceLock::new() }; CORES_MAX] }
     }
 
-    /// Asks for where the cells of a worker are.
+    /// Prefetches the pointer to a worker's cells.
     #[inline]
     pub fn prefetch_place(&self, worker: usize) {
         prefetch_value(&self.workers[worker]);
     }
 
-    /// Asks for what each end changes of the cells of a worker.
+    /// Prefetches the cells of a worker that every end changes.
     #[inline]
     pub fn prefetch(&self, worker: usize) {
         if let Some(cells) = self.workers[worker].get() {
@@ -116,8 +116,8 @@ impl VersionMetrics {
         }
     }
 
-    /// Counts an end on a worker; `cycles` is how long it ran, if it was timed. What is to be tried again
-    /// has not ended.
+    /// Counts an end on a worker; `cycles` is its run time if it was timed. An invocation that will be retried has not
+    /// ended.
     #[inline]
     pub fn ended(&self, worker: usize, status: Status, cycles: Option<u64>, spent: &Spent) {
         let Some(end) = end_of(status) else { return };
@@ -130,7 +130,7 @@ impl VersionMetrics {
         }
     }
 
-    /// What all workers counted until now.
+    /// Returns the sum over all workers.
     #[must_use]
     pub fn tally(&self) -> MeasuredSummary {
         let mut tally = MeasuredSummary::default();
@@ -184,7 +184,7 @@ impl Cells {
 }
 
 impl SpentCells {
-    /// Most invocations use little of this: what is not used is not touched.
+    /// Adds the usage. Most invocations use few of these counters; unused ones are not touched.
     #[inline]
     fn add(&self, spent: &Spent) {
         if spent.reads != 0 {
@@ -215,7 +215,7 @@ impl Spent {
     }
 }
 
-/// The place of a status in [`ENDS`]; `None` for what is no end of an invocation.
+/// Returns the position of a status in [`ENDS`]; `None` if it does not end an invocation.
 #[inline]
 fn end_of(status: Status) -> Option<usize> {
     Some(match status {
@@ -227,7 +227,7 @@ fn end_of(status: Status) -> Option<usize> {
         Status::ExtensionKilled => 5,
         Status::Conflict => 6,
         Status::UnknownFunction => 7,
-        // What the server does to an invocation says nothing of its code.
+        // An action of the server says nothing about the invocation's code.
         Status::Retry | Status::Unavailable | Status::BadToken => return None,
         _ => 8,
     })

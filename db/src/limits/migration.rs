@@ -1,27 +1,29 @@
-//! Limits of migrations.
+//! Limits of migrations: concurrency, messages, pulls and pace.
 
-/// Partitions that a target pulls side by side (Rocksteady, SOSP'17 §3.1: enough to keep cores of both sides busy).
+/// Partitions that a target pulls in parallel (Rocksteady, SOSP'17 §3.1: enough to keep cores of both sides busy).
 pub const MIGRATION_PARTITIONS: usize = 8;
-/// Hashes of a priority pull at most: those that wait while another one is on its way. Rocksteady (§3.3) has 16; with so
-/// many more a round trip serves a burst of clients, and the answer ends where it has the bytes of a pull.
+/// Maximum hashes of a priority pull: those that wait while another one is under way. Rocksteady (§3.3) has 16; with
+/// this many a round trip serves a burst of clients, and the answer ends at the bytes of a pull.
 pub const PRIORITY_PULL_HASHES: usize = 256;
-/// Hashes that may wait for their objects at a target; who comes after them is told to try again.
+/// Hashes that may wait for their objects at a target; later requests get `Retry`.
 pub const PRIORITY_HASHES_MAX: usize = 4096;
-/// Microseconds until a message is sent again that nobody answers: many round trips within a rack, and a pull of 20 KB
+/// Microseconds until a message without an answer is sent again: many round trips within a rack, and a pull of 20 KB
 /// gathered at low priority.
 pub const MIGRATION_RETRY_US: u64 = 50_000;
-/// Longest message of a migration in bytes: what is given back, or a pull that ends with the largest object.
+/// Longest message of a migration in bytes: returned objects, or a pull that ends with the largest object.
 pub const MIGRATION_MESSAGE_BYTES_MAX: usize = 20 << 20;
-/// Bytes that a pull counts for before it is known how many come.
+/// Bytes that a pull counts for before its size is known.
 pub const PULL_BYTES: usize = 20_000;
 
-/// Spans of a piece that a source copies at most: with eight objects of 160 bytes each, more than a pull has bytes for.
+/// Maximum spans of a piece that a source copies: with eight objects of 160 bytes each, more than a pull has bytes
+/// for.
 pub const COPIED_SPANS_MAX: usize = 256;
-/// Pieces that a source has sent and that are not stored yet, at most: as many as pulls and replays of eight partitions.
+/// Maximum pieces that a source has sent and that are not stored yet: as many as pulls and replays of eight
+/// partitions.
 pub const COPIED_PIECES_MAX: usize = 2 * MIGRATION_PARTITIONS;
-/// Bytes written since they were copied below which a source lets the target take over: some milliseconds of copying.
+/// Bytes written since they were copied, below which a source lets the target take over: some milliseconds of copying.
 pub const COPY_LEFT_BYTES: u64 = 256 << 10;
-/// Rounds of copying after which it does so whatever is left: more of them gain nothing where writers are as fast.
+/// Rounds of copying after which the target takes over in any case: more rounds gain nothing if writers are as fast.
 pub const COPY_ROUNDS_MAX: u32 = 16;
 
 const _: () = assert!(MIGRATION_PARTITIONS <= u8::MAX as usize);
@@ -32,68 +34,69 @@ const _: () = assert!(
         > PULL_BYTES + PRIORITY_PULL_HASHES * 8 + 8 * (store::VALUE_BYTES_MAX + store::KEY_BYTES_MAX + 64)
 );
 
-/// Migrations of which a server is the source at a time, and as many of which it is the target: each takes a core of the
-/// store beside those of the workers. Others wait, the lowest number next: see `cluster/migration/admission.rs`.
+/// Concurrent migrations with a server as the source, and as many with it as the target: each takes a core of the
+/// store in addition to the workers'. Others wait, the lowest number next: see `cluster/migration/admission.rs`.
 pub const MIGRATIONS_AT_ONCE: usize = 2;
-/// Migrations of which a server tells how they went, after their end.
+/// Ended migrations whose outcome a server remembers.
 pub const MIGRATIONS_REMEMBERED: usize = 16;
-/// Cores of the store for them.
+/// Cores of the store for migrations.
 pub const MIGRATION_CORES: usize = 2 * MIGRATIONS_AT_ONCE;
 
-/// Bytes that a source has on its way to a target that takes none before it reads no more of what that one asks for: what
-/// it may ask for at a time.
+/// Bytes that a source has under way to a target that reads none, before it reads no more of that target's requests:
+/// as much as the target may request at a time.
 pub const PEER_UNTAKEN_BYTES_MAX: usize = 4 << 20;
 
-/// How often a session is told how far a cooperative migration is, in microseconds: in that time little of it arrives, and
-/// telling costs 140 bytes.
+/// Interval at which a session is told the progress of a cooperative migration, in microseconds: few objects arrive in
+/// that time, and telling costs 140 bytes.
 pub const PROGRESS_EVERY_US: u64 = 10_000;
-/// Which part of the bytes that move, as a divisor, reads at the source may cost beside them, with their requests: a tenth is
-/// what all reads at a second server may cost, and the rest of it is the target's for saying what has not arrived.
+/// Divisor of the moving bytes that bounds the cost of reads at the source, with their requests: all reads at a second
+/// server may cost a tenth, and the target has the rest of it for saying what has not arrived.
 pub const SECOND_READS_DIVISOR: u64 = 14;
 
-/// Milliseconds between the moment when clients are told that hashes are about to move and the change of owner: in them they
-/// open sessions with the target, so that nobody has to then.
+/// Milliseconds between the announcement of a move to clients and the change of owner: meanwhile they open sessions
+/// with the target, so that nobody has to later.
 pub const MIGRATION_ANNOUNCED_MS: u64 = 150;
-/// Microseconds from the change of owner in which nothing is pulled but what somebody waits for: then everybody waits for
-/// what is read most, and for nothing behind it.
+/// Microseconds after the change of owner in which only objects that requests wait for are pulled: everybody waits
+/// then for the objects read most, and these wait for nothing else.
 pub const WANTED_ALONE_US: u64 = 100_000;
-/// How long the thread of a migration sleeps at most while nothing happens, in milliseconds: what is said again is due so
-/// often.
+/// Maximum sleep of a migration's thread while nothing happens, in milliseconds: retransmissions are due that often.
 pub const MIGRATION_LOOK_MS: u64 = 10;
-/// The same where the migration waits for a slot, in milliseconds: there may be hundreds of those, and mail wakes them.
+/// Maximum sleep of a migration's thread that waits for a slot, in milliseconds: there may be hundreds of those, and
+/// messages wake them.
 pub const MIGRATION_QUEUED_LOOK_MS: u64 = 200;
-/// Messages that it takes from a stream before it looks for something else.
+/// Messages that a migration's thread reads from a stream before it does something else.
 pub const MIGRATION_MESSAGES_AT_ONCE: usize = 32;
-/// How long it works before it looks for mail again, in microseconds: what waits for a priority pull waits for that too.
+/// Time that a migration's thread works before it reads its inbox again, in microseconds: requests that wait for a
+/// priority pull wait for that too.
 pub const MIGRATION_TURN_US: u64 = 200;
 
-/// Bytes that a target pulls in a second while the workers are loaded: that much progress there always is.
+/// Bytes per second that a target pulls while the workers are loaded: a guaranteed minimum of progress.
 pub const PULL_RATE_MIN: u64 = 160 << 20;
-/// Bytes that a target pulls in a second at most: more than a core can store.
+/// Maximum bytes per second that a target pulls: more than a core can store.
 pub const PULL_RATE_MAX: u64 = 2 << 30;
-/// How much more it pulls in a second after each millisecond in which no worker was loaded, in bytes.
+/// Increase of the pull rate, in bytes per second, after each millisecond in which no worker was loaded.
 pub const PULL_RATE_STEP: u64 = 16 << 20;
-/// How often it looks at the workers, in microseconds.
+/// Interval at which the target looks at the workers, in microseconds.
 pub const PULL_LOOK_US: u64 = 1_000;
-/// How long an object that moves may find no room at a target before the migration is given up, in milliseconds: the
-/// cleaner makes room in far less if there is any to be made.
+/// Time for which a moving object may find no room at a target before the migration is given up, in milliseconds: the
+/// cleaner makes room in far less if possible.
 pub const REPLAY_PATIENCE_MS: u64 = 20_000;
-/// After which time without a word of it it is asked whether the other server is still there, in milliseconds.
+/// Silence after which a migration checks whether the other server is present, in milliseconds.
 pub const PEER_AWAY_MS: u64 = 1_000;
-/// How often a server says something to the other one at least, in milliseconds.
+/// Maximum interval between two messages to the other server, in milliseconds.
 pub const PEER_ALIVE_MS: u64 = 250;
-/// By how much nicer a thread is that moves tablets than the server: about a third of a worker's share of a CPU that both want. What it may
-/// take of that is up to its pace; with less, those wait for long whose objects it pulls first.
+/// Addition to the nice value of a migration's thread: it gets about a third of a worker's share of a CPU that both
+/// want. Its pace limits its use of that; with less, the requests whose objects it pulls first would wait long.
 pub const MIGRATION_NICER: i32 = 5;
-/// Objects that a source discards before it looks for something else.
+/// Objects that a source discards before it does something else.
 pub const DISCARD_STEPS_AT_ONCE: usize = 8;
-/// After what a target tries again to open a stream to the source, in milliseconds.
+/// Delay before a target retries to open a stream to the source, in milliseconds.
 pub const PEER_RETRY_MS: u64 = 50;
-/// Bytes of objects after which a piece of what goes back is sent.
+/// Bytes of objects after which a piece of returned objects is sent.
 pub const GIVEN_BACK_BYTES: usize = 256 << 10;
-/// Keys that were removed, in one such piece.
+/// Removed keys in one such piece.
 pub const GIVEN_BACK_REMOVALS: usize = 16 << 10;
-/// Pulls of what is gone through for it before something else is looked for.
+/// Pulls from the part for such a piece before something else is done.
 pub const GIVING_STEPS_AT_ONCE: usize = 8;
 
 const _: () = assert!(

@@ -1,30 +1,29 @@
-//! Limits of streams: how many there are and for whom, what they take of the process, and what moves over them.
+//! Limits of streams: their number and holders, their use of process resources, and their traffic.
 //!
-//! Where the process may open fewer files or have fewer threads there are fewer streams, see
-//! [`crate::config::StreamLimits`]. What records and answers take is shared among tenants, see
-//! [`crate::server::streams`].
+//! If the process may open fewer files or have fewer threads, there are fewer streams, see
+//! [`crate::config::StreamLimits`]. Tenants share the memory of records and answers, see [`crate::server::streams`].
 
-/// Streams at a time, each served by a control thread. Fewer if the process may open fewer files or have fewer threads.
+/// Concurrent streams, each served by a control thread. Fewer if the process may open fewer files or have fewer
+/// threads.
 pub const STREAMS_MAX: usize = 2048;
 
-/// Streams of one tenant, so that no tenant takes all of them. A session does without a stream while it moves
-/// nothing large.
+/// Streams of one tenant, so that no tenant takes all of them. A session needs no stream while it moves nothing large.
 pub const TENANT_STREAMS_MAX: usize = 512;
 
 /// Streams that tenants together leave to operators: a few commands at a time.
 pub const STREAMS_RESERVE: usize = 16;
 
-/// Streams that were closed to make room and whose threads have not ended yet: they do so at once, unless the
-/// machine is busy. Beyond them whoever comes waits.
+/// Streams that were closed to make room and whose threads have not ended yet: they end at once, unless the machine is
+/// busy. Beyond this number newcomers wait.
 pub const STREAMS_LEAVING_MAX: usize = 32;
 
-/// How long whoever comes waits for those, in milliseconds.
+/// Time that a newcomer waits for those, in milliseconds.
 pub const STREAM_ROOM_MS: u64 = 1_000;
 
-/// Descriptors of a stream: its own, and one to close it by.
+/// Descriptors of a stream: its own, and one for closing it.
 pub const DESCRIPTORS_PER_STREAM: usize = 2;
 
-/// Descriptors of a worker: its socket, and what it sleeps in and is woken by, with room.
+/// Descriptors of a worker: its socket, and those for sleeping and waking, with room.
 pub const DESCRIPTORS_PER_CORE: usize = 8;
 
 /// Descriptors of everything else: readers of metrics, metadata, pipes of compilers, libraries being opened.
@@ -36,52 +35,52 @@ pub const THREADS_BESIDE_STREAMS: usize = 64;
 /// Stack of a control thread, in bytes. Its record buffers are on the heap.
 pub const CONTROL_STACK_BYTES: usize = 512 << 10;
 
-/// A fresh connection that has not opened anything after this long is closed, in milliseconds.
+/// Time after which a new connection that has opened nothing is closed, in milliseconds.
 pub const OPENING_TIMEOUT_MS: u64 = 10_000;
 
 /// Bytes of the body of an opening: a name, a secret and their lengths, with room.
 pub const OPENING_BYTES_MAX: usize = 1024;
 
-/// How often the thread of a silent stream looks whether its session is over, in milliseconds.
+/// Interval at which the thread of a silent stream checks whether its session has ended, in milliseconds.
 pub const STREAM_LOOK_MS: u64 = 1_000;
 
-/// A record once begun has to arrive, and an answer has to be taken, within this time, in milliseconds.
+/// Time in which a begun record must arrive, and in which a peer must read an answer, in milliseconds.
 pub const RECORD_TIMEOUT_MS: u64 = 30_000;
 
-/// Bytes of records of tenants that are being read or served on all streams together, of which one tenant may have half
+/// Bytes of tenants' records that are being read or served on all streams together, of which one tenant may have half
 /// of what the others leave: eight of the largest installations of one tenant alone. Records are longer than anything
-/// else a stream keeps, and there may be thousands of streams.
+/// else that a stream keeps, and there may be thousands of streams.
 pub const RECORDS_BYTES_MAX: usize = 256 << 20;
 
-/// A record up to so many bytes is not counted in that: with as many streams as there are, half as much again.
+/// Bytes up to which a record is not counted in that: with the maximum number of streams, half as much again.
 pub const UNCOUNTED_RECORD_BYTES: usize = 64 << 10;
 
-/// How long a record that has no room waits for others to end, in milliseconds; then its stream is closed.
+/// Time that a record without room waits for others to end, in milliseconds; then its stream is closed.
 pub const RECORD_ROOM_MS: u64 = 10_000;
 
-/// Bytes of answers to tenants that are made or not taken yet on all streams together, shared as those of records are.
-/// Counted is from when a request is handed to a worker, as the longest that its answer may be: some 120 of one tenant
-/// alone, where each client has one under way.
+/// Bytes of answers to tenants that are being produced or not read yet on all streams together, shared like those of
+/// records. An answer counts from the hand-over of its request to a worker, with its maximum size: some 120 of one
+/// tenant alone, if each client has one under way.
 pub const ANSWERS_BYTES_MAX: usize = 256 << 20;
 
 /// Bytes of the longest answer to a data request: a reply or a value, with its head.
 pub const ANSWER_BYTES_MAX: usize = wire::limits::REPLY_BYTES_MAX + 64;
 
-/// Bytes of the longest page of an enumeration or a scan: it ends behind the object that fills it, and where keys were
-/// made to lie in one place of the index it may have as much as any answer.
+/// Bytes of the longest page of an enumeration or a scan: it ends after the object that fills it, and if keys were
+/// crafted to lie in one place of the index it may be as long as any answer.
 pub const PAGE_BYTES_MAX: usize = wire::limits::STREAM_BODY_BYTES_MAX;
 
-/// How long a request whose answer has no room waits for others, in milliseconds, before it is held off.
+/// Time that a request whose answer has no room waits for others before it gets `Throttled`, in milliseconds.
 pub const ANSWER_ROOM_MS: u64 = 1_000;
 
-/// After how long who was held off so is told to come again, in microseconds.
+/// Delay in that `Throttled` answer, in microseconds.
 pub const ANSWER_ROOM_RETRY_US: u32 = 250_000;
 
-/// Bytes of answers that the kernel keeps of one stream for a peer that takes none; a long answer passes in pieces of
-/// that. Enough for some 100 MB/s at a round trip of a millisecond.
+/// Bytes of answers that the kernel keeps of one stream whose peer reads none; a long answer passes in pieces of that
+/// size. Enough for some 100 MB/s at a round trip of a millisecond.
 pub const UNTAKEN_BYTES: usize = 128 << 10;
 
-/// How long a stream waits for the answer to a data operation, in milliseconds.
+/// Time that a stream waits for the answer to a data operation, in milliseconds.
 pub const STREAM_ANSWER_TIMEOUT_MS: u64 = 10_000;
 
 const _: () = assert!(TENANT_STREAMS_MAX + STREAMS_RESERVE <= STREAMS_MAX);

@@ -1,7 +1,7 @@
-//! How long requests waited for objects that had still to arrive, and how many wait.
+//! The durations of requests' waits for objects in transit, and the number of waiting requests.
 //!
-//! A histogram of eight steps to each doubling, in microseconds: a quantile is right within a sixteenth. Written by one worker,
-//! read by anybody.
+//! A histogram of eight steps per doubling, in microseconds: a quantile is accurate within a sixteenth. Written by one
+//! worker, read by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,11 +9,11 @@ use super::add_alone;
 
 const STEPS_PER_DOUBLING: u64 = 8;
 const STEP_BITS: u32 = STEPS_PER_DOUBLING.trailing_zeros();
-/// Waits from here on are in the last step: 2^24 microseconds, 16 seconds.
+/// The begin of the last step: 2^24 microseconds, 16 seconds.
 const WAIT_US_MAX: u64 = 1 << 24;
 const STEPS: usize = ((WAIT_US_MAX.trailing_zeros() - STEP_BITS + 1) as u64 * STEPS_PER_DOUBLING) as usize;
 
-/// See the file's head.
+/// A histogram of waits, and the number of waiting requests.
 #[derive(Debug)]
 pub struct Waits {
     waiting: AtomicU64,
@@ -26,7 +26,7 @@ fn step_of(wait_us: u64) -> usize {
     (u64::from(shift) * STEPS_PER_DOUBLING + (wait_us >> shift)) as usize
 }
 
-/// The longest wait of a step.
+/// Returns the longest wait of a step.
 fn last_of(step: usize) -> u64 {
     let shift = (step as u64 / STEPS_PER_DOUBLING).saturating_sub(1);
     let first = (step as u64 - shift * STEPS_PER_DOUBLING) << shift;
@@ -34,35 +34,35 @@ fn last_of(step: usize) -> u64 {
 }
 
 impl Waits {
-    /// Nothing waited.
+    /// Creates an empty histogram.
     #[must_use]
     pub const fn new() -> Self {
         Self { waiting: AtomicU64::new(0), steps: [const { AtomicU64::new(0) }; STEPS] }
     }
 
-    /// One has waited so long.
+    /// Adds a wait.
     pub fn note(&self, wait_us: u64) {
         add_alone(&self.steps[step_of(wait_us)], 1);
     }
 
-    /// So many wait now.
+    /// Sets the number of waiting requests.
     pub fn set_waiting(&self, waiting: u64) {
         self.waiting.store(waiting, Ordering::Relaxed);
     }
 
-    /// How many wait.
+    /// Returns the number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How many have waited.
+    /// Returns the number of finished waits.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.steps.iter().map(|step| step.load(Ordering::Relaxed)).sum()
     }
 
-    /// As long waited at most so many thousandths of those that have, in microseconds; 0 where none has.
+    /// Returns the duration that this many thousandths of the waits do not exceed, in microseconds; 0 without waits.
     #[must_use]
     pub fn quantile_us(&self, thousandths: u64) -> u64 {
         let (mut left, count) = (0, self.count());

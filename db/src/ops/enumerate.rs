@@ -1,10 +1,10 @@
-//! Operations on a whole table, a bounded step at a time: enumeration, verification.
+//! Operations on a whole table in bounded steps: enumeration, verification.
 //!
-//! Where a step ended travels to the client and back as a cursor, which is sealed with the table's number in the cluster:
-//! one of another table is refused. Steps are reads: they are not remembered, and one that is asked for twice is made
-//! twice. They go by the order of the hashes, so a step ends where a piece of what this server owns ends, and the next
-//! one is made by whoever owns the hash behind, wherever the tablet was when the cursor was made. Of a part that arrives a
-//! step goes as far as it has arrived without a gap.
+//! The position after a step travels to the client and back as a cursor, which is sealed with the table's number in the
+//! cluster: a cursor of another table is refused. Steps are reads: they are not recorded, and a repeated request
+//! repeats the step. They follow the order of the hashes. A step ends at the end of a range that this server owns, and
+//! the owner of the next hash makes the next step, wherever the tablet was when the cursor was made. In a part with
+//! arriving objects, a step goes as far as the part has arrived without a gap.
 
 use store::{Checked, Cursor, Listed, Page, PageLimits, Pinned, Table};
 use wire::Status;
@@ -12,13 +12,13 @@ use wire::limits::ENUMERATE_OBJECTS_MAX;
 
 use crate::tablet::TableEntry;
 
-/// Bytes of a cursor as it travels: hash, second hash, seal; u64 each, little-endian.
+/// Bytes of an encoded cursor: hash, second hash, seal; u64 each, little-endian.
 pub const CURSOR_BYTES: usize = 24;
 
-/// Room for the objects of a step.
+/// The buffer for the objects of a step.
 pub type StepObjects<'p> = [Option<Listed<'p>>; ENUMERATE_OBJECTS_MAX];
 
-/// A cursor as it travels; empty at the end.
+/// An encoded cursor; empty at the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CursorBytes {
     bytes: [u8; CURSOR_BYTES],
@@ -26,7 +26,7 @@ pub struct CursorBytes {
 }
 
 impl CursorBytes {
-    /// Where a step ended that went through a piece to the hash `last`.
+    /// Creates the cursor after a step through a range that ends with the hash `last`.
     fn of(next: Option<Cursor>, last: u64, entry: &TableEntry) -> Self {
         let (hash, second) = match next.and_then(|cursor| cursor.hashes()) {
             Some(hashes) => hashes,
@@ -41,15 +41,15 @@ impl CursorBytes {
         Self { bytes, is_end: false }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         if self.is_end { &[] } else { &self.bytes }
     }
 }
 
-/// The seal of cursors of a table. It is no secret: whoever makes one up enumerates his own table from a place of his
-/// choice.
+/// Returns the seal of a table's cursors. It is not a secret: a forged one only enumerates the client's own table from
+/// another position.
 fn seal_of(place: &[u8], entry: &TableEntry) -> [u8; 8] {
     let mut sealed = [0; 20];
     sealed[..16].copy_from_slice(place);
@@ -57,7 +57,7 @@ fn seal_of(place: &[u8], entry: &TableEntry) -> [u8; 8] {
     store::hash(&sealed).to_le_bytes()
 }
 
-/// What a step goes through, if it is owned: a part, from the cursor on to the last hash of the piece.
+/// Returns the range of a step if this server owns it: its part, the cursor, and the range's last hash.
 fn piece<'t>(entry: &'t TableEntry, cursor: &[u8]) -> Result<(&'t Table, Cursor, u64), Status> {
     let from = match <&[u8; CURSOR_BYTES]>::try_from(cursor) {
         Err(_) if cursor.is_empty() => Cursor::START,
@@ -77,10 +77,10 @@ fn piece<'t>(entry: &'t TableEntry, cursor: &[u8]) -> Result<(&'t Table, Cursor,
     Ok((part, from.until(last), last))
 }
 
-/// Fills the front of `found` with objects behind the cursor.
+/// Fills the front of `found` with objects after the cursor.
 ///
 /// # Errors
-/// `CursorInvalid`, `NotOwned`, `Retry` where objects have still to arrive, `UnknownTable` for a table that goes.
+/// `CursorInvalid`; `NotOwned`; `Retry` if objects are in transit; `UnknownTable` for a table that is being removed.
 pub fn enumerate<'p>(
     pin: &'p Pinned<'_>,
     entry: &TableEntry,
@@ -93,7 +93,7 @@ pub fn enumerate<'p>(
     Ok((page, CursorBytes::of(page.next, last, entry)))
 }
 
-/// Checks objects behind the cursor; notes the hashes of the keys of corrupted ones.
+/// Checks objects after the cursor; collects the key hashes of corrupted ones.
 ///
 /// # Errors
 /// As [`enumerate`].

@@ -1,9 +1,8 @@
-//! Operations that change nothing: get and multi-get.
+//! Read-only operations: get and multi-get.
 //!
-//! What they return points into the store and stays valid under the pin; the caller copies it once, into
-//! the outgoing frame. Prefetching is split in two steps over a whole batch: buckets first, then the
-//! objects that they lead to, so that the misses of many requests overlap. Who calls has found the part of the table in
-//! which the key is.
+//! Their results point into the store and stay valid under the pin; the caller copies them once, into the outgoing
+//! frame. Prefetching takes two steps over a whole batch, first the buckets and then their objects, so that the misses
+//! of many requests overlap. The caller has found the part of the table that holds the key.
 
 use store::{Object, Pinned, Table};
 use wire::{Keys, Status};
@@ -18,7 +17,7 @@ pub fn get<'p>(pin: &'p Pinned<'_>, part: &Table, hash: u64, key: &[u8]) -> Opti
     pin.get(part, hash, key)
 }
 
-/// Reads one object of a part whose objects arrive, or have: `None` where it is not known yet whether there is one.
+/// Reads one object of a part with arriving objects: `None` while it is unknown whether the object exists.
 #[must_use]
 pub fn get_arriving<'p>(
     pin: &'p Pinned<'_>,
@@ -30,7 +29,7 @@ pub fn get_arriving<'p>(
     pin.knows(part, hash, key).then(|| pin.get(part, hash, key))
 }
 
-/// Before the first step, where requests are of many tables: asks for the table.
+/// Prefetches the table, before the first step if requests use many tables.
 #[inline]
 pub fn prefetch_table(entry: &TableEntry) {
     if let Some(part) = entry.parts.likely() {
@@ -38,7 +37,7 @@ pub fn prefetch_table(entry: &TableEntry) {
     }
 }
 
-/// The same: asks for the head of a table's index; wants the table in the cache.
+/// Prefetches the head of a table's index; expects the table in the cache.
 #[inline]
 pub fn prefetch_index(pin: &Pinned<'_>, entry: &TableEntry) {
     if let Some(part) = entry.parts.likely() {
@@ -46,19 +45,19 @@ pub fn prefetch_index(pin: &Pinned<'_>, entry: &TableEntry) {
     }
 }
 
-/// First step: asks for the bucket of a key.
+/// First step: prefetches the bucket of a key.
 #[inline]
 pub fn prefetch_bucket(pin: &Pinned<'_>, part: &Table, hash: u64) {
     pin.prefetch_bucket(part, hash);
 }
 
-/// Second step: asks for the object of a key, whose bucket should be there by now.
+/// Second step: prefetches the object of a key, whose bucket should be in the cache by now.
 #[inline]
 pub fn prefetch_object(pin: &Pinned<'_>, part: &Table, hash: u64) {
     pin.prefetch_object(part, hash);
 }
 
-/// The hashes of keys of which it is not known yet whether there is an object, with their parts.
+/// Returns the parts and hashes of keys whose objects may still be in transit.
 #[must_use]
 pub fn lacking<'t, 'k>(
     pin: &Pinned<'_>,
@@ -75,12 +74,12 @@ pub fn lacking<'t, 'k>(
     places
 }
 
-/// Reads many objects of one table into `found`, which takes one entry per key in their order, and says
-/// how many bytes their values have in all.
+/// Reads many objects of one table into `found`, with one entry per key in their order; returns the sum of the value
+/// bytes.
 ///
 /// # Errors
-/// [`Status::ReplyTooLarge`] as soon as the values exceed `value_bytes_max`; [`Status::NotOwned`] where one of the keys is
-/// another server's; [`Status::Retry`] where one has not arrived.
+/// [`Status::ReplyTooLarge`] as soon as the values exceed `value_bytes_max`; [`Status::NotOwned`] if another server
+/// owns one of the keys; [`Status::Retry`] if one has not arrived.
 pub fn get_many<'p>(
     pin: &'p Pinned<'_>,
     entry: &TableEntry,

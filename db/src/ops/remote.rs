@@ -1,11 +1,11 @@
-//! What invocations ask of other servers of the cluster: on its way to the thread that asks, and what came of it.
+//! Invocations' reads at other servers of the cluster: their way to the remote thread, and their outcomes.
 //!
 //! ```text
-//!   host call ── Want ──► [ queue of a bounded number, without locks ] ──► the thread that asks ──► another server
-//!   host call ◄── Outcome ── the invocation, by its number ◄── Answer ── queue of changes of the worker
+//!   host call ── Want ──► [ bounded lock-free queue ] ──► remote thread ──► another server
+//!   host call ◄── RemoteOutcome ── invocation, by its number ◄── RemoteAnswer ── the worker's queue of changes
 //! ```
-//! A read of an object is what its owner had at some time between the question and the answer. A commit does not look at it
-//! again: see "Reads at other servers" in docs/notes.md. Whoever asks waits for nobody: where there is no room it is told so.
+//! A read returns the owner's object at some time between request and reply. The commit does not validate it: see
+//! "Reads at other servers" in docs/notes.md. The caller never waits: a full queue refuses the read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,23 +17,23 @@ use crate::sched::offers::Offers;
 use crate::tenant::TenantId;
 use crate::tenant::remote::{RemotePlace, RemoteValue};
 
-/// Who asks: what an answer names.
+/// The origin of a read, which the reply names.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Asker {
     /// The worker of the invocation.
     pub worker: u16,
-    /// The number of the invocation among those that ask.
+    /// The number of the invocation among those with remote reads.
     pub invocation: u64,
     /// The number of the read.
     pub read: u64,
 }
 
-/// An object that an invocation wants to read at another server.
+/// An invocation's request for an object of another server.
 #[derive(Debug)]
 pub struct Want {
-    /// Who asks.
+    /// The origin of the request.
     pub asker: Asker,
-    /// Whose tables it may read.
+    /// The tenant whose tables it may read.
     pub tenant: TenantId,
     /// The tenant's table, by its number in the cluster.
     pub table: u32,
@@ -41,37 +41,37 @@ pub struct Want {
     pub hash: u64,
     /// The key.
     pub key: Box<[u8]>,
-    /// Which server has what of the table, encoded, as the worker knows it.
+    /// The table's encoded tablet map, as the worker knows it.
     pub map: Arc<[u8]>,
-    /// What the tenant's share is counted by.
+    /// The tenant's share of reads in flight.
     pub place: RemotePlace,
 }
 
-/// What became of a read.
+/// The outcome of a read.
 #[derive(Clone, Debug)]
 pub enum RemoteOutcome {
-    /// The object, and its version.
+    /// The object's version and value.
     Found(u64, Arc<RemoteValue>),
-    /// There is none.
+    /// The object does not exist.
     Absent,
-    /// It is this server's by now.
+    /// This server owns it by now.
     Here,
-    /// No server that has it answered in time.
+    /// No server that owns it replied in time.
     Away,
-    /// The tenant has as many bytes under way as it may.
+    /// The tenant has its maximum of bytes in flight.
     NoRoom,
 }
 
-/// The answer to a [`Want`].
+/// The reply to a [`Want`].
 #[derive(Clone, Debug)]
 pub struct RemoteAnswer {
-    /// To whom.
+    /// The origin of the read.
     pub asker: Asker,
-    /// What.
+    /// The outcome of the read.
     pub outcome: RemoteOutcome,
 }
 
-/// The queue; see the file's head.
+/// The bounded queue of reads at other servers.
 pub struct RemoteReads {
     wants: Offers<Want>,
     waker: Waker,
@@ -79,19 +79,19 @@ pub struct RemoteReads {
 }
 
 impl RemoteReads {
-    /// An empty one; the waker wakes who asks.
+    /// Creates an empty queue; `waker` wakes the remote thread.
     #[must_use]
     pub fn new(waker: Waker) -> Self {
         Self { wants: Offers::new(REMOTE_WANTS_MAX), waker, numbers: AtomicU64::new(1) }
     }
 
-    /// A number that nobody had.
+    /// Returns a new unique number.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Asks. False where too many wait.
+    /// Queues a read. Returns false if too many wait.
     #[must_use]
     pub fn ask(&self, want: Want) -> bool {
         let is_queued = self.wants.put(want).is_ok();
@@ -101,7 +101,7 @@ impl RemoteReads {
         is_queued
     }
 
-    /// What was asked first, for who asks other servers.
+    /// Takes the oldest request, for the remote thread.
     #[must_use]
     pub fn take(&self) -> Option<Want> {
         self.wants.take()

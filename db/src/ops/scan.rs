@@ -1,11 +1,11 @@
-//! A scan of an ordered table, a bounded step at a time.
+//! A scan of an ordered table, in bounded steps.
 //!
-//! Where a step ended travels to the client and back as a cursor: the key that was looked at last, behind a seal of
-//! table and range. What does not fit them is refused. Steps are reads: they are not remembered.
+//! The position after a step travels to the client and back as a cursor: the key examined last, after a seal of table
+//! and range. A cursor with another seal is refused. Steps are reads: they are not recorded.
 //!
-//! Tablets are ranges of hashes, not of keys: of a table that is cut a client asks for the keys of each range of hashes by
-//! itself, and puts together what comes. A step goes through one part, so what lies in several is refused, with the last
-//! hash of the first one; the client asks for them one by one.
+//! Tablets are ranges of hashes, not of keys: for a table with several tablets, a client requests the keys of each hash
+//! range separately and merges the results. A step covers one part, so hashes in several parts are refused with the
+//! last hash of the first part, and the client requests them one part at a time.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
@@ -16,37 +16,37 @@ use wire::limits::SCAN_SEAL_BYTES;
 use crate::limits::SCAN_KEYS_EXAMINED_MAX;
 use crate::tablet::TableEntry;
 
-/// How far a step came.
+/// The progress of a scan step.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanStep<'p> {
     /// Objects found.
     pub count: usize,
-    /// Bytes of their keys and of what is wanted of their values.
+    /// Bytes of their keys and of the requested parts of their values.
     pub bytes: usize,
-    /// Behind the seal, the key that was looked at last; `None` at the end.
+    /// The key examined last, for the cursor after the seal; `None` at the end.
     pub last: Option<&'p [u8]>,
 }
 
-/// The seal of cursors of a range.
+/// Returns the seal of a range's cursors.
 #[must_use]
 pub fn seal(entry: &TableEntry, range: &wire::KeyRange<'_>) -> [u8; SCAN_SEAL_BYTES] {
     range.seal(entry.id, store::hash)
 }
 
-/// Why there is no step.
+/// The reason why a step was refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ScanRefusal {
-    /// For this reason.
+    /// Refused with this status.
     For(Status),
-    /// The hashes lie in several parts, the first of which ends with this one.
+    /// The hashes lie in several parts; the first part ends with this hash.
     SeveralParts(u64),
 }
 
-/// Fills the front of `found`, which has room for as many as there may be, with objects of the range behind the cursor,
-/// in order.
+/// Fills the front of `found`, which has room for the maximum, with objects of the range after the cursor, in order.
 ///
 /// # Errors
-/// `CursorInvalid`, `NotOrdered`; `Retry` where objects have still to arrive; `NotOwned` where hashes are named, `SeveralTablets` where not; or several parts.
+/// `CursorInvalid`; `NotOrdered`; `Retry` if objects are in transit; `NotOwned` if the request names hashes,
+/// `SeveralTablets` otherwise; or several parts.
 pub fn scan<'p>(
     pin: &'p Pinned<'_>,
     entry: &'p TableEntry,
@@ -84,7 +84,7 @@ pub fn scan<'p>(
     Ok(step)
 }
 
-/// The part that has all keys of a range, and their hashes.
+/// Returns the part that holds all keys of a range, and their hashes.
 fn part_of<'e>(
     entry: &'e TableEntry,
     range: &wire::KeyRange<'_>,

@@ -1,11 +1,11 @@
-//! What one invocation read and wants to write, and the commit that applies it.
+//! The reads and pending writes of one invocation, and the commit that applies the writes.
 //!
-//! Writes wait in a [`WriteSet`]; reads see them. A condition is evaluated when the function asks for the
-//! write, and what it was evaluated on is noted as read. A transaction that may write notes every version
-//! that it reads, absence included; the commit applies all writes if those versions still stand, or none.
+//! Writes wait in a [`WriteSet`]; reads see them. A condition is evaluated when the function requests the write, and
+//! the object that it depends on counts as read. A transaction that may write records every version that it reads,
+//! including absence; the commit applies all writes if those versions are unchanged, or none.
 //!
-//! The objects that reads lend lie in the log under the pin that the caller holds until it has begun the
-//! transaction anew. Called by the host calls of an extension; commits are called by the invocation's end.
+//! Objects lent by reads lie in the log under the pin, which the caller holds until it begins the transaction again. An
+//! extension's host calls use this; the end of an invocation calls the commit.
 
 pub mod scans;
 pub mod write_set;
@@ -21,22 +21,22 @@ use scans::ScanNote;
 pub use write_set::Full;
 use write_set::{Lent, WriteSet};
 
-/// Why a read or a write of a transaction was refused. Nothing was changed by it.
+/// The reason why a read or write was refused. It changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionError {
-    /// The condition does not hold; the version that was found, 0 when absent.
+    /// The condition does not hold; contains the version found, 0 if absent.
     ConditionFailed(u64),
-    /// The object's value has not eight bytes.
+    /// The object's value does not have eight bytes.
     NotANumber,
-    /// The sum does not fit.
+    /// The sum is out of range.
     Overflow,
-    /// The table is not one that can be scanned.
+    /// The table cannot be scanned.
     NotOrdered,
-    /// Who takes what a scan finds takes no more.
+    /// The receiver of a scan's objects refuses more.
     Refused,
-    /// More objects than a transaction that may write can note as read.
+    /// More objects than a writing transaction can record as read.
     TooManyReads,
-    /// It depends on an object that has still to arrive here.
+    /// It depends on an object that is still in transit.
     NotArrived,
     /// There is no room for the write, or for the key that was found absent.
     Full(Full),
@@ -48,12 +48,12 @@ impl From<Full> for TransactionError {
     }
 }
 
-/// Why a commit was refused; nothing was written.
+/// The reason why a commit was refused; nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncommitted {
     /// The store refuses it.
     Refused(CommitError),
-    /// What was read or is to be written is not this server's any more.
+    /// This server no longer owns an object that was read or is to be written.
     Moved,
 }
 
@@ -63,30 +63,30 @@ impl From<CommitError> for Uncommitted {
     }
 }
 
-/// What a transaction that may write is given.
+/// The memory and limits of a transaction that may write.
 #[derive(Debug)]
 pub struct Writing {
-    /// Takes the keys and values that will be written, and keys that were found absent.
+    /// Memory for the keys and values to be written, and for keys that were found absent.
     pub memory: Arena,
-    /// Objects that it may write.
+    /// The maximum number of objects to write.
     pub writes: usize,
-    /// Bytes of keys and values that it may write.
+    /// The maximum bytes of keys and values to write.
     pub write_bytes: usize,
 }
 
 /// An object as the transaction sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundObject {
-    /// The value, lent until the transaction begins anew.
+    /// The value, lent until the transaction begins again.
     pub value: Lent,
     /// The version; [`VERSION_UNAPPLIED`] for a write of this transaction.
     pub version: u64,
-    /// When it expires, by the store's clock.
+    /// The expiry, by the store's clock.
     pub expires_ms: u64,
 }
 
 impl FoundObject {
-    /// An object of the store.
+    /// Wraps an object of the store.
     #[inline]
     #[must_use]
     pub fn of(object: &Object<'_>) -> Self {
@@ -95,7 +95,7 @@ impl FoundObject {
     }
 }
 
-/// The object that an operation is about.
+/// The location of an operation's object.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectPlace<'p> {
     /// The table's number.
@@ -108,7 +108,7 @@ pub struct ObjectPlace<'p> {
     pub key: &'p [u8],
 }
 
-/// An object that was read, and the version found; 0 when there was none.
+/// A read object, and the version found; 0 if absent.
 #[derive(Clone, Copy, Debug)]
 struct ReadVersion {
     hash: u64,
@@ -123,10 +123,10 @@ pub struct Transaction {
     writes: WriteSet,
     reads: Vec<ReadVersion>,
     scans: Vec<ScanNote>,
-    /// Numbers of writes, for scans; kept for its room.
+    /// Numbers of writes, for scans; kept for its capacity.
     own: Vec<u32>,
     notes_reads: bool,
-    /// Empty between two commits; kept for their room.
+    /// Empty between two commits; kept for its capacity.
     checks: Vec<ReadCheck<'static>>,
     /// As `checks`.
     ranges: Vec<RangeCheck<'static>>,
@@ -135,7 +135,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Forgets everything. Without `writing` the transaction only reads and notes nothing.
+    /// Clears everything. Without `writing` the transaction only reads and records nothing.
     #[inline]
     pub fn begin(&mut self, writing: Option<Writing>) {
         self.notes_reads = writing.is_some();
@@ -146,8 +146,8 @@ impl Transaction {
         self.scans.clear();
     }
 
-    /// The transaction is over: gives back the room that a big one needed for its lists. The others grow no further
-    /// than these two.
+    /// Ends the transaction: releases the capacity that a large one needed for its lists. The other lists never exceed
+    /// these two.
     #[inline]
     pub fn trim(&mut self) {
         let (reads, writes) = (self.reads.capacity(), self.writes.capacity());
@@ -170,7 +170,7 @@ impl Transaction {
         self.changes.shrink_to(TRANSACTION_WRITES_KEPT);
     }
 
-    /// Bytes of the lists of what was read and is to be written.
+    /// Returns the bytes of the lists of reads and writes.
     #[must_use]
     pub fn list_bytes(&self) -> usize {
         self.writes.list_bytes()
@@ -182,30 +182,30 @@ impl Transaction {
             + self.changes.capacity() * size_of::<Write<'_>>()
     }
 
-    /// Whether there is nothing to write, and nothing that was read in more than one step.
+    /// Returns whether there is nothing to write and no read spanned several steps.
     #[inline]
     #[must_use]
     pub fn needs_no_commit(&self) -> bool {
         self.writes.writes().is_empty() && self.reads.len() < 2 && self.scans.is_empty()
     }
 
-    /// Objects to be written, and bytes of keys and values that were given for them.
+    /// Returns the number of objects to be written, and the bytes of keys and values given for them.
     #[inline]
     #[must_use]
     pub fn written(&self) -> (u64, u64) {
         (self.writes.writes().len() as u64, self.writes.bytes_written() as u64)
     }
 
-    /// Bytes of the lent memory in use.
+    /// Returns the bytes of the lent memory in use.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.writes.memory_bytes()
     }
 
-    /// Reads an object: the transaction's own write of it if there is one, else what the store has.
+    /// Reads an object: the transaction's own write of it, or else the store's object.
     ///
     /// # Errors
-    /// `TooManyReads`, `Full` when one more read cannot be noted; `NotArrived`, with nothing noted.
+    /// `TooManyReads`, `Full` if another read cannot be recorded; `NotArrived`, with nothing recorded.
     #[inline(always)]
     pub fn get(
         &mut self,
@@ -231,7 +231,7 @@ impl Transaction {
         Ok(found)
     }
 
-    /// Looks again, since it may have arrived meanwhile.
+    /// Reads again, because the object may have arrived meanwhile.
     #[cold]
     fn get_arriving(
         &mut self,
@@ -247,13 +247,13 @@ impl Transaction {
         Ok(found)
     }
 
-    /// Whether it would write, or delete, the object.
+    /// Returns whether it would write or delete the object.
     #[must_use]
     pub fn has_written(&self, id: u32, hash: u64, key: &[u8]) -> bool {
         self.writes.find(id, hash, key).is_some()
     }
 
-    /// What it would write of an object, `None` within for a deletion; nothing where it would not.
+    /// Returns its pending write of an object, with an inner `None` for a deletion; `None` if it has none.
     #[must_use]
     pub fn own_write(&self, id: u32, hash: u64, key: &[u8]) -> Option<Option<FoundObject>> {
         let write = self.writes.find(id, hash, key)?;
@@ -261,10 +261,10 @@ impl Transaction {
         Some(write.value.map(|value| FoundObject { value, version: VERSION_UNAPPLIED, expires_ms }))
     }
 
-    /// Takes a write of `value` that expires at `expires_ms`, or a deletion, if `condition` holds now.
+    /// Adds a write of `value` that expires at `expires_ms`, or a deletion, if `condition` holds now.
     ///
     /// # Errors
-    /// `ConditionFailed`, `TooManyReads`, `Full`; `NotArrived` for a deletion of what may still be on its way.
+    /// `ConditionFailed`, `TooManyReads`, `Full`; `NotArrived` for a deletion of an object that may be in transit.
     pub fn write(
         &mut self,
         pin: &Pinned<'_>,
@@ -283,7 +283,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Adds to the number that an object holds, absent counting as 0, and gives the sum. It expires when it would have.
+    /// Adds to the number in an object, 0 if absent, and returns the sum. The expiry does not change.
     ///
     /// # Errors
     /// `NotANumber`, `Overflow`, `TooManyReads`, `Full`.
@@ -297,7 +297,7 @@ impl Transaction {
         self.add(pin, place, sum).map(i64::from_le_bytes)
     }
 
-    /// The same for a floating point number; a sum that is not finite is `Overflow`.
+    /// Like [`Transaction::increment`] for a floating point number; a sum that is not finite is `Overflow`.
     ///
     /// # Errors
     /// As [`Transaction::increment`].
@@ -311,7 +311,7 @@ impl Transaction {
         self.add(pin, place, |before| sum(before).map(f64::to_le_bytes)).map(f64::from_le_bytes)
     }
 
-    /// Writes what `sum` makes of the eight bytes of an object, zeros where there is none.
+    /// Writes the result of `sum` for the eight bytes of an object, zeros if absent.
     #[inline]
     fn add(
         &mut self,
@@ -334,12 +334,12 @@ impl Transaction {
         Ok(sum)
     }
 
-    /// Applies all writes, or none. `parts_of` finds the parts of a table by its number; a write to one that is gone
-    /// since is refused as the store refuses a retired table. Each key is looked for anew: its part may be another one
-    /// than at the time of the read, or be gone.
+    /// Applies all writes, or none. `parts_of` returns the parts of a table by its number; a write to a table that is
+    /// gone is refused as the store refuses a retired table. Each key is looked up again: its part may have changed
+    /// since the read, or be gone.
     ///
     /// # Errors
-    /// What the store says, or that something has moved; nothing was written then.
+    /// The store's error, or `Moved`; nothing was written then.
     ///
     /// # Safety
     /// The pin under which the first read was made is held, and so is the memory of the write set.
@@ -360,7 +360,7 @@ impl Transaction {
         result
     }
 
-    /// Lists what the commit checks and changes.
+    /// Lists the checks and changes of the commit.
     ///
     /// # Safety
     /// As [`Transaction::commit`].
@@ -400,7 +400,7 @@ impl Transaction {
         if condition.holds(version) { Ok(()) } else { Err(TransactionError::ConditionFailed(version)) }
     }
 
-    /// Notes a key that a scan met: it lies in the tree under the pin.
+    /// Records a key that a scan found; it lies in the tree under the pin.
     fn note_met(&mut self, place: ObjectPlace<'_>, version: u64) -> Result<(), TransactionError> {
         if self.reads.len() == TRANSACTION_READS_MAX {
             return Err(TransactionError::TooManyReads);
@@ -423,7 +423,7 @@ impl Transaction {
     }
 }
 
-/// Empties a vector and lets its room be used for another lifetime; the standard library collects in place.
+/// Empties a vector and reuses its capacity for another lifetime; the standard library collects in place.
 fn recycle_checks<'new>(mut checks: Vec<ReadCheck<'_>>) -> Vec<ReadCheck<'new>> {
     checks.clear();
     checks.into_iter().map(|_| unreachable!("cleared")).collect()

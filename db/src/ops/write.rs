@@ -1,7 +1,7 @@
-//! Operations on one object that change it: put, delete, increment.
+//! Operations that change one object: put, delete, increment.
 //!
-//! Each ends in an [`WriteOutcome`]: a status with a reply of at most two words, small enough to be kept in the
-//! exactly-once ring as it is. The store does each in one atomic step.
+//! Each returns a [`WriteOutcome`]: a status with a reply of at most two words, small enough for the exactly-once ring
+//! as it is. The store performs each in one atomic step.
 
 use store::{Pinned, Table, WriteError};
 use wire::{Condition, Status};
@@ -9,10 +9,10 @@ use wire::{Condition, Status};
 use crate::ops::WorkerEnvironment;
 use crate::tenant::limit::TenantLimit;
 
-/// Where a write goes: to the part of a table in which the key is.
+/// The destination of a write: the part of a table that holds the key.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteTarget<'w> {
-    /// Whether the tenant may write there.
+    /// Whether the tenant may write to the table.
     pub writable: bool,
     /// The part.
     pub part: &'w Table,
@@ -20,10 +20,10 @@ pub struct WriteTarget<'w> {
     pub hash: u64,
 }
 
-/// How a write ended, with the body of its reply: `bytes` of the little-endian words.
+/// The status of a write with the body of its reply: the first `bytes` bytes of the little-endian words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOutcome {
-    /// How it ended.
+    /// The status.
     pub status: Status,
     /// Bytes of the body, at most 16.
     pub bytes: usize,
@@ -32,34 +32,34 @@ pub struct WriteOutcome {
 }
 
 impl WriteOutcome {
-    /// A status without a body.
+    /// Creates a status without a body.
     #[must_use]
     pub const fn bare(status: Status) -> Self {
         Self { status, bytes: 0, words: [0; 2] }
     }
 
-    /// A status with a version.
+    /// Creates a status with a version.
     #[must_use]
     pub const fn version(status: Status, version: u64) -> Self {
         Self { status, bytes: wire::reply::VERSION_BYTES, words: [version, 0] }
     }
 
-    /// Come again after this many microseconds.
+    /// Creates a request to retry after this many microseconds.
     #[must_use]
     pub const fn retry(after_us: u32) -> Self {
         Self { status: Status::Retry, bytes: 4, words: [after_us as u64, 0] }
     }
 
-    /// It depends on an object that has still to arrive: a retry that does not say when.
+    /// The write depends on an object in transit: a retry without a time.
     pub const LACKS: Self = Self::bare(Status::Retry);
 
-    /// Whether it is [`WriteOutcome::LACKS`].
+    /// Returns whether it is [`WriteOutcome::LACKS`].
     #[must_use]
     pub const fn lacks(&self) -> bool {
         self.status as u8 == Status::Retry as u8 && self.bytes == 0
     }
 
-    /// The tenant has used up what this limit allows: its name is the body.
+    /// Creates the refusal of a tenant that has used up this limit; the body is its name.
     #[must_use]
     pub const fn over_quota(limit: TenantLimit) -> Self {
         let name = limit.name().as_bytes();
@@ -87,8 +87,8 @@ impl WriteOutcome {
     }
 }
 
-/// Second step of a batch: asks for what a put or a delete will touch of the object of a key of so many bytes, whose
-/// bucket should be there by now.
+/// Second step of a batch: prefetches the object that a put or delete will replace, for a key of `key_bytes` bytes
+/// whose bucket should be in the cache by now.
 #[inline]
 pub fn prefetch_replaced(pin: &Pinned<'_>, part: &Table, hash: u64, key_bytes: usize) {
     pin.prefetch_replaced(part, hash, key_bytes);
@@ -113,7 +113,7 @@ pub fn put(
     }
 }
 
-/// Writes an object that is there for `ttl_ms` milliseconds from now on.
+/// Writes an object that expires after `ttl_ms` milliseconds.
 #[must_use]
 pub fn put_for(
     environment: &WorkerEnvironment<'_>,
@@ -147,7 +147,7 @@ pub fn delete(pin: &Pinned<'_>, target: WriteTarget<'_>, key: &[u8], condition: 
     }
 }
 
-/// Adds to the number that an object holds.
+/// Adds to the number in an object.
 #[inline]
 #[must_use]
 pub fn increment(pin: &Pinned<'_>, target: WriteTarget<'_>, key: &[u8], delta: i64) -> WriteOutcome {
@@ -162,7 +162,7 @@ pub fn increment(pin: &Pinned<'_>, target: WriteTarget<'_>, key: &[u8], delta: i
     }
 }
 
-/// Adds to the floating point number that an object holds. What is not finite is not added.
+/// Adds to the floating point number in an object. A number that is not finite is not added.
 #[must_use]
 pub fn increment_float(pin: &Pinned<'_>, target: WriteTarget<'_>, key: &[u8], delta: f64) -> WriteOutcome {
     if !target.writable {
@@ -179,7 +179,7 @@ pub fn increment_float(pin: &Pinned<'_>, target: WriteTarget<'_>, key: &[u8], de
     }
 }
 
-/// The condition of the wire as the store knows it.
+/// Converts a wire condition to a store condition.
 #[inline]
 #[must_use]
 pub const fn to_store(condition: Condition) -> store::Condition {
@@ -191,7 +191,7 @@ pub const fn to_store(condition: Condition) -> store::Condition {
     }
 }
 
-/// What the store's refusal is on the wire. The one place where this is decided.
+/// Converts the store's refusal to its wire form. No other place decides this.
 #[must_use]
 pub fn refused(error: WriteError) -> WriteOutcome {
     match error {

@@ -1,44 +1,44 @@
-//! The memory of one invocation: a bump pointer through a fixed run of bytes.
+//! The memory of one invocation: a bump pointer through a fixed range of bytes.
 //!
-//! Allocating is an addition and a comparison. Only the latest allocation can be freed or grown in place;
-//! everything else goes when the invocation ends, all at once. The record of the arena is the server's and
-//! lies outside of the bytes that it gives out.
+//! An allocation is an addition and a comparison. Only the latest allocation can be freed or grown in place; all memory
+//! is released together when the invocation ends. The record of the arena belongs to the server and lies outside of its
+//! bytes.
 //!
-//! An arena may be left in the middle of an allocation (an overflow of the stack that this code runs on):
-//! then it is only ever cleared.
+//! An arena may be left in the middle of an allocation (by an overflow of the stack that this code runs on): afterwards
+//! it is only ever cleared.
 
 use std::ptr;
 
-/// The bump pointer. It does not own its bytes.
+/// A bump allocator. It does not own its bytes.
 #[derive(Debug)]
 pub struct Arena {
     start: usize,
     next: usize,
     end: usize,
     highest: usize,
-    /// What the latest allocation that found no room would have made of it, in bytes from the start; 0 for none.
+    /// Bytes from the start that the latest failed allocation needed; 0 for none.
     asked_bytes: usize,
 }
 
 impl Arena {
-    /// An arena without memory: every allocation fails.
+    /// Creates an arena without memory: every allocation fails.
     #[must_use]
     pub const fn empty() -> Self {
         Self { start: 1, next: 1, end: 1, highest: 1, asked_bytes: 0 }
     }
 
-    /// An arena over `bytes` from `start` on.
+    /// Creates an arena over `bytes` from `start`.
     ///
     /// # Safety
-    /// Those bytes may be written, are nobody else's, and stay so as long as allocations are used.
+    /// Those bytes may be written, belong to nothing else, and stay so as long as allocations are used.
     #[must_use]
     pub unsafe fn over(start: *mut u8, bytes: usize) -> Self {
         let start = start as usize;
         Self { start, next: start, end: start + bytes, highest: start, asked_bytes: 0 }
     }
 
-    /// `bytes` at a multiple of `align`, or null when the arena is used up or `align` is no power of two.
-    /// Never touches the memory.
+    /// Returns `bytes` at a multiple of `align`, or null when the arena is full or `align` is not a power of two. Never
+    /// touches the memory.
     #[inline]
     pub fn allocate(&mut self, bytes: usize, align: usize) -> *mut u8 {
         if !align.is_power_of_two() {
@@ -56,14 +56,14 @@ impl Arena {
         }
     }
 
-    /// Notes what was asked for where there is no room for it.
+    /// Records the size of an allocation that found no room.
     #[cold]
     fn refuse(&mut self, from: usize, bytes: usize) -> *mut u8 {
         self.asked_bytes = (from - self.start).saturating_add(bytes);
         ptr::null_mut()
     }
 
-    /// Takes the latest allocation back; any other stays until the arena is cleared.
+    /// Frees the latest allocation; any other stays until the arena is cleared.
     #[inline]
     pub fn free(&mut self, address: *mut u8, bytes: usize) {
         let address = address as usize;
@@ -73,8 +73,8 @@ impl Arena {
         }
     }
 
-    /// Changes the size of an allocation: in place when it is the latest, else by a copy of its bytes. Null
-    /// when there is no room; then the allocation is as it was.
+    /// Changes the size of an allocation: in place for the latest one, otherwise by copying its bytes. Null when there
+    /// is no room; then the allocation is unchanged.
     ///
     /// # Safety
     /// `address` is an allocation of `bytes` at `align` from this arena, in use.
@@ -108,13 +108,13 @@ impl Arena {
         moved
     }
 
-    /// What was in use, or would have been with the latest allocation that found no room.
+    /// Returns the bytes in use, or those needed by the latest failed allocation.
     #[must_use]
     pub fn asked_bytes(&self) -> usize {
         if self.asked_bytes > 0 { self.asked_bytes } else { self.highest_bytes() }
     }
 
-    /// The most bytes that were ever in use, so that whoever owns the memory knows what was touched.
+    /// Returns the maximum of bytes ever in use, which tells the owner of the memory how much was touched.
     #[inline]
     #[must_use]
     pub fn highest_bytes(&self) -> usize {

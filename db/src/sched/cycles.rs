@@ -1,14 +1,14 @@
-//! Cycles of the time stamp counter: the clock of slices and of what an invocation is charged.
+//! Cycles of the time stamp counter: the clock of slices and of an invocation's charges.
 //!
-//! The counter runs at a constant rate on all machines we run on, also while a core sleeps. It counts wall
-//! time: what a thread spends without its core counts as well, so charges are capped by whoever charges.
-//! Reading it costs some 8 ns and needs no system call.
+//! The counter runs at a constant rate on all supported machines, also while a core sleeps. It counts wall time,
+//! including the time of a thread without its core, so the callers cap charges. Reading it costs some 8 ns and needs no
+//! system call.
 
 use std::arch::x86_64::_rdtsc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The counter now.
+/// Returns the counter.
 #[inline]
 #[must_use]
 pub fn now() -> u64 {
@@ -16,7 +16,7 @@ pub fn now() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// Cycles of a microsecond, measured once in the process, which takes 2 ms.
+/// Returns the cycles per microsecond, measured once per process, which takes 2 ms.
 #[must_use]
 pub fn per_us() -> u64 {
     static PER_US: OnceLock<u64> = OnceLock::new();
@@ -28,31 +28,31 @@ pub fn per_us() -> u64 {
     })
 }
 
-/// Cycles of some microseconds.
+/// Converts microseconds to cycles.
 #[must_use]
 pub fn of_us(us: u64) -> u64 {
     us.saturating_mul(per_us())
 }
 
-/// Microseconds of some cycles.
+/// Converts cycles to microseconds.
 #[must_use]
 pub fn to_us(cycles: u64) -> u64 {
     cycles / per_us()
 }
 
-/// Nanoseconds of some cycles.
+/// Converts cycles to nanoseconds.
 #[must_use]
 pub fn to_ns(cycles: u64) -> u64 {
     u64::try_from(u128::from(cycles) * 1000 / u128::from(per_us())).unwrap_or(u64::MAX)
 }
 
-/// Cycles of some nanoseconds.
+/// Converts nanoseconds to cycles.
 #[must_use]
 pub fn of_ns(ns: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(per_us()) / 1000).unwrap_or(u64::MAX)
 }
 
-/// Cycles for which this thread has had a core. A system call, of some 0.3 us.
+/// Returns the cycles for which this thread has had a core. A system call, of some 0.3 us.
 #[must_use]
 pub fn of_this_thread() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

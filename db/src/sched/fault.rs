@@ -1,14 +1,14 @@
-//! The handler of SIGSEGV, SIGBUS and SIGILL: a stack overflow of an extension, and an instruction by which its code
-//! aborts, end its invocation; any other fault is the server's own and goes to the handler that was there before.
+//! The handler of SIGSEGV, SIGBUS and SIGILL. A stack overflow of an extension, or an instruction by which its code
+//! aborts, ends its invocation; any other fault is the server's own and goes to the previous handler.
 //!
-//! A fault is an overflow when all of this holds: an extension's stack is in use on this thread and no host
-//! call is in progress; the stack pointer lies on that stack or in its guard; the address lies in the
-//! guard. Or the kernel itself could not write a signal frame there, since the extension had used it up. An abort is an
-//! instruction that the processor does not know, with the stack pointer on such a stack.
+//! A fault is an overflow if all of this holds: an extension's stack is in use on this thread and no host call is in
+//! progress; the stack pointer lies on that stack or in its guard; the address lies in the guard. It is also an
+//! overflow if the kernel could not write a signal frame there because the extension had used up the stack. An abort is
+//! an instruction that the processor does not know, with the stack pointer on such a stack.
 //!
-//! The handler runs on a stack of its own, since the faulting one has no room. It does not jump: it edits
-//! the interrupted context so that returning from the signal lands where a left stack comes out. So the
-//! signal mask and the alternate stack are as they were, whatever happened.
+//! The handler runs on a stack of its own, because the faulting one has no room. It does not jump: it edits the
+//! interrupted context so that returning from the signal continues at the exit of a left stack. So the signal mask and
+//! the alternate stack stay as they were.
 
 use std::ffi::c_void;
 use std::io;
@@ -24,14 +24,14 @@ use super::stack::Cause;
 use super::stack::{landing, signal_frame_bytes};
 use crate::limits::{ALTERNATE_STACK_BYTES, STACK_GUARD_BYTES};
 
-/// What `si_code` says when the kernel raised the signal for a reason without an address.
+/// The `si_code` of signals that the kernel raised without an address.
 const FROM_KERNEL: i32 = 0x80;
 
-/// This thread has the alternate stack on which overflows are caught. Stays on its thread.
+/// The alternate stack of this thread, on which overflows are caught. Stays on its thread.
 #[derive(Debug)]
 pub struct Guarded {
     previous: libc::stack_t,
-    /// The alternate stack, unmapped after the previous one is back in place.
+    /// The alternate stack, unmapped after the previous one is restored.
     _region: Region,
     _stays_on_its_thread: PhantomData<*mut ()>,
 }
@@ -40,7 +40,7 @@ impl Guarded {
     /// Gives this thread its alternate stack; the first call in the process installs the handler.
     ///
     /// # Errors
-    /// What the kernel says when there is no memory for the stack.
+    /// The kernel's error if there is no memory for the stack.
     pub fn new() -> io::Result<Self> {
         install();
         let bytes = ALTERNATE_STACK_BYTES + signal_frame_bytes().next_multiple_of(PAGE_BYTES);
@@ -63,12 +63,12 @@ impl Drop for Guarded {
     }
 }
 
-/// The handlers that were there before ours.
+/// The previous handlers.
 static PREVIOUS_SEGV: OnceLock<libc::sigaction> = OnceLock::new();
 static PREVIOUS_BUS: OnceLock<libc::sigaction> = OnceLock::new();
 static PREVIOUS_ILL: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// The signals that are handled, each with its handler before ours.
+/// The handled signals, each with its previous handler.
 const HANDLED: [(i32, &OnceLock<libc::sigaction>); 3] =
     [(libc::SIGSEGV, &PREVIOUS_SEGV), (libc::SIGBUS, &PREVIOUS_BUS), (libc::SIGILL, &PREVIOUS_ILL)];
 
@@ -138,13 +138,14 @@ fn is_overflow(running: &ThreadState, code: i32, address: usize, stack_pointer: 
     guard.contains(&address) || no_room_for_a_signal
 }
 
-/// Whether an extension came to an instruction that is none; one that somebody sent does not carry a place in the code.
+/// Returns whether an extension reached an invalid instruction. A signal sent by a process does not carry an address in
+/// the code.
 fn is_abort(running: &ThreadState, code: i32, stack_pointer: usize) -> bool {
     let (bottom, top) = running.bounds();
     code > 0 && code != FROM_KERNEL && running.may_be_left() && (bottom..top).contains(&stack_pointer)
 }
 
-/// Hands a fault that is not an extension's to the handler before ours, or lets the kernel end the process.
+/// Passes a fault of the server to the previous handler, or lets the kernel end the process.
 fn crash(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let previous = HANDLED.iter().find(|(handled, _)| *handled == signal).and_then(|(_, slot)| slot.get());
     let Some(previous) = previous else { return };

@@ -1,33 +1,33 @@
-//! The pulse of a worker: a number that is odd while an extension has the thread, and never stands still.
+//! The heartbeat of a worker: a number that is odd during a poll and changes with every poll.
 //!
-//! Written by the worker around each poll, read by the watchdog. Two relaxed stores per poll.
+//! The worker writes it around each poll, the watchdog reads it. Two relaxed stores per poll.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the file's head. On a cache line of its own.
+/// The heartbeat of one worker, on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Heartbeat {
     sequence: AtomicU64,
 }
 
-/// Where threads beat whom nobody watches.
+/// Dummy heartbeat for threads that are not watched.
 pub static NOBODYS: Heartbeat = Heartbeat { sequence: AtomicU64::new(0) };
 
 impl Heartbeat {
-    /// A poll begins.
+    /// Notes that a poll begins.
     #[inline]
     pub fn begin(&self) {
         self.sequence.store(self.sequence.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
     }
 
-    /// A poll has come back.
+    /// Notes that a poll has returned.
     #[inline]
     pub fn end(&self) {
         self.sequence.store((self.sequence.load(Ordering::Relaxed) | 1) + 1, Ordering::Relaxed);
     }
 
-    /// The number of the poll in progress; `None` between polls.
+    /// Returns the number of the poll in progress; `None` between polls.
     #[must_use]
     pub fn busy(&self) -> Option<u64> {
         let sequence = self.sequence.load(Ordering::Relaxed);

@@ -1,13 +1,12 @@
-//! What a worker shows the others of its load: whether it works, since when it has not looked at its port,
-//! and whether it sleeps.
+//! A worker's load as other workers see it: whether it works, when it last looked at its port, and whether it sleeps.
 //!
 //! ```text
 //!   word = 0                                      the last look at the port found nothing
 //!   word = begin of the round in us << 2 | 2 if the batch was cut | 1
 //! ```
-//! Written by its worker alone, once a round while there is work and once when the work ends; read by workers
-//! that have nothing to do. Every access is relaxed: the words are hints. A stale one costs a look at a port
-//! that is empty, or lets a frame wait one round longer, and nothing is found through them.
+//! Only the worker writes it, once per round while there is work and once when the work ends; workers without work read
+//! it. Every access is relaxed, because the words are hints. A stale one costs a look at an empty port or delays a
+//! frame by one round; no memory is reached through them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,7 +15,7 @@ use crate::limits::{ABSENT_AFTER_US, STEAL_AFTER_US};
 const WORKING: u64 = 1;
 const CUT: u64 = 2;
 
-/// See the file's head. On a cache line of its own.
+/// The load of one worker, on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Load {
@@ -25,14 +24,14 @@ pub struct Load {
 }
 
 impl Load {
-    /// A round with work begins. `cut` says that more waits than the round has taken.
+    /// Notes that a round with work begins. `cut` says that more frames wait than the round has taken.
     #[inline]
     pub fn work(&self, now_us: u64, cut: bool) {
         let cut = if cut { CUT } else { 0 };
         self.word.store(now_us << 2 | cut | WORKING, Ordering::Relaxed);
     }
 
-    /// There is nothing to do.
+    /// Notes that there is nothing to do.
     #[inline]
     pub fn rest(&self) {
         // A line that others read is written only when it changes.
@@ -41,7 +40,7 @@ impl Load {
         }
     }
 
-    /// Whether frames at the worker's port have to wait: it left some behind, or has not looked for a while.
+    /// Returns whether frames wait at the worker's port: it left some, or has not looked for a while.
     #[inline]
     #[must_use]
     pub fn is_loaded(&self, now_us: u64) -> bool {
@@ -49,27 +48,27 @@ impl Load {
         word & CUT != 0 || (word & WORKING != 0 && now_us.saturating_sub(word >> 2) >= STEAL_AFTER_US)
     }
 
-    /// Whether the worker has nothing to do.
+    /// Returns whether the worker has nothing to do.
     #[inline]
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.word.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether the worker has not come back to its port for longer than any round takes.
+    /// Returns whether the worker has been away from its port for longer than any round takes.
     #[must_use]
     pub fn is_absent(&self, now_us: u64) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         word & WORKING != 0 && now_us.saturating_sub(word >> 2) >= ABSENT_AFTER_US
     }
 
-    /// The worker goes to sleep, or has woken up.
+    /// Notes that the worker goes to sleep or has woken up.
     #[inline]
     pub fn set_asleep(&self, asleep: bool) {
         self.asleep.store(asleep, Ordering::Relaxed);
     }
 
-    /// Whether the worker sleeps.
+    /// Returns whether the worker sleeps.
     #[inline]
     #[must_use]
     pub fn is_asleep(&self) -> bool {

@@ -1,32 +1,33 @@
-//! Time that a worker lost while it had work: in which something else had its core.
+//! Time for which a worker had work and lost its core.
 //!
-//! The cycle counter goes on meanwhile, so what runs then looks as if it had used up its slice. How long the thread
-//! really ran, the kernel says; asking costs a system call. So the two clocks are read together once in a while, and
-//! again when it matters. What the host of a virtual machine takes counts as lost as far as it tells the kernel.
+//! The cycle counter continues meanwhile, so the running code seems to have used up its slice. Only the kernel knows
+//! how long the thread really ran, and asking costs a system call. So both clocks are read together occasionally, and
+//! again when it matters. Time taken by the host of a virtual machine counts as lost if the host reports it to the
+//! kernel.
 
 use std::cell::Cell;
 
 use super::cycles;
 
-/// See the file's head. All times are in cycles.
+/// The lost time of one thread. All times are in cycles.
 #[derive(Debug)]
 pub(super) struct LostTime {
-    /// When the clocks were read, and how long the thread had run by then.
+    /// The time when the clocks were read, and the thread's run time until then.
     mark: Cell<(u64, u64)>,
-    /// What was lost until then.
+    /// The total lost time until the mark.
     total: Cell<u64>,
-    /// A mark that is older is renewed.
+    /// The age after which a mark is renewed.
     renew_after: u64,
 }
 
 impl LostTime {
-    /// Marks are renewed after so many cycles.
+    /// Creates a clock whose marks are renewed after `renew_after` cycles.
     pub(super) fn new(renew_after: u64) -> Self {
         let mark = Cell::new((cycles::now(), cycles::of_this_thread()));
         Self { mark, total: Cell::new(0), renew_after }
     }
 
-    /// The thread works at `now`; if it may have `rested` before, what was until now is forgotten.
+    /// Notes that the thread works at `now`; if it may have `rested` before, the time until now is discarded.
     #[inline]
     pub(super) fn works(&self, now: u64, rested: bool) {
         if rested {
@@ -36,13 +37,13 @@ impl LostTime {
         }
     }
 
-    /// What was lost in all, up to the last time that the clocks were read.
+    /// Returns the total lost time up to the last reading of the clocks.
     #[inline]
     pub(super) fn total(&self) -> u64 {
         self.total.get()
     }
 
-    /// For how long until `now` the thread worked and had no core, since the mark; forgets it.
+    /// Returns the time lost since the mark until `now`, and resets the mark.
     #[cold]
     pub(super) fn take(&self, now: u64) -> u64 {
         let ((marked, had), has) = (self.mark.get(), cycles::of_this_thread());

@@ -1,26 +1,26 @@
-//! A bounded queue without locks, through which a loaded worker offers work and others take it.
+//! A bounded lock-free queue through which a loaded worker offers work to others.
 //!
 //! ```text
 //!   cell:   turn │ item          a cell at position p (of every lap) is
-//!                                  free    when turn = p         ─ whoever moves the tail from p fills it
-//!                                  filled  when turn = p + 1     ─ whoever moves the head from p empties it
+//!                                  free    when turn = p         ─ the thread that moves the tail from p fills it
+//!                                  filled  when turn = p + 1     ─ the thread that moves the head from p empties it
 //!                                  then    turn = p + capacity: free for the next lap
 //! ```
-//! Vyukov's bounded queue ("Bounded MPMC queue", 1024cores.net). One worker puts in and many take out, the one
-//! that put in among them; the queue is sound for any number on both sides, so that nobody has to keep to
-//! that. Nobody waits for anybody: a thread that is stopped in the middle of a `take` keeps its one cell, so
-//! that the queue is full a lap later, and nothing else.
+//! Vyukov's bounded queue ("Bounded MPMC queue", 1024cores.net). One worker puts and many take, including that worker;
+//! the queue is sound for any number of threads on both sides, so this pattern is not required. No thread waits for
+//! another: a thread that stops in the middle of a `take` keeps its one cell, and the only effect is that the queue is
+//! full a lap later.
 //!
-//! Orderings: `turn` is stored with release after the item was written or read, and loaded with acquire before
-//! it is read or written, so the item's bytes follow it from thread to thread. Head and tail only hand out
-//! positions, relaxed: a position that was read late is refused by the compare-and-swap or by the cell's
-//! turn. A position comes again after a lap of the whole number range only.
+//! Orderings: `turn` is stored with release after the item was written or read, and loaded with acquire before the item
+//! is read or written, so the item's bytes become visible from thread to thread. Head and tail only assign positions,
+//! relaxed: the compare-and-swap or the cell's turn rejects a stale position. A position repeats only after the whole
+//! number range.
 
 use std::mem::MaybeUninit;
 
 use crate::sync::{AtomicUsize, Ordering, UnsafeCell};
 
-/// On a cache line of its own: head and tail are moved by different threads.
+/// A value on its own cache line: different threads move head and tail.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Line<T>(T);
@@ -31,7 +31,7 @@ struct Cell<T> {
     item: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// See the file's head.
+/// A bounded lock-free queue of offered work.
 #[derive(Debug)]
 pub struct Offers<T> {
     cells: Box<[Cell<T>]>,
@@ -46,7 +46,7 @@ unsafe impl<T: Send> Send for Offers<T> {}
 unsafe impl<T: Send> Sync for Offers<T> {}
 
 impl<T> Offers<T> {
-    /// An empty queue for `capacity` items.
+    /// Creates an empty queue for `capacity` items.
     ///
     /// # Panics
     /// When `capacity` is not a power of two above 1: with one cell, filled and free for the next lap look alike.
@@ -61,14 +61,14 @@ impl<T> Offers<T> {
         }
     }
 
-    /// Whether there is nothing to take, as far as known.
+    /// Returns whether the queue seems empty.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.head.0.load(Ordering::Relaxed) == self.tail.0.load(Ordering::Relaxed)
     }
 
-    /// Whether there is no room, as far as known.
+    /// Returns whether the queue seems full.
     #[inline]
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -77,7 +77,7 @@ impl<T> Offers<T> {
         filled as isize >= self.cells.len() as isize
     }
 
-    /// Puts an item to the end; gives it back when the queue is full.
+    /// Appends an item; returns it when the queue is full.
     ///
     /// # Errors
     /// The item.
@@ -129,7 +129,7 @@ impl<T> Offers<T> {
         &self.cells[position & (self.cells.len() - 1)]
     }
 
-    /// Hands `position` out, to one thread; else says what comes next.
+    /// Assigns `position` to one thread; otherwise returns the current position.
     #[inline]
     fn advance(&self, counter: &AtomicUsize, position: usize) -> Result<(), usize> {
         let next = position.wrapping_add(1);
@@ -143,7 +143,7 @@ impl<T> Drop for Offers<T> {
     }
 }
 
-/// How far `turn` is ahead of `expected`, around the end of the number range.
+/// Returns the distance of `turn` ahead of `expected`, modulo the number range.
 #[inline]
 fn distance(turn: usize, expected: usize) -> isize {
     turn.wrapping_sub(expected) as isize

@@ -1,4 +1,4 @@
-//! Preemption: a timer of the worker's thread whose signal parks an extension that has used up its slice.
+//! Preemption: the signal of a worker's timer parks an extension that has used up its slice.
 //!
 //! ```text
 //!   worker                     extension's stack              kernel
@@ -9,15 +9,14 @@
 //!   run returns "parked" ◀──────┼────────────────┘
 //!   … resume ──────────────────▶│ handler returns: the kernel restores every register
 //! ```
-//! The handler acts only if an extension has the thread, its slice is over by the cycle counter, the stack
-//! pointer lies on its stack, and no host call is in progress. If only the last two fail, the preemption is
-//! *pending*. Between the polls of a turn it only sets its timer anew. So a signal that comes late, twice, or
-//! from outside changes nothing that should not change.
+//! The handler acts only if an extension has the thread, its slice is over by the cycle counter, the stack pointer lies
+//! on its stack, and no host call is in progress. If only the last two fail, the preemption is *pending*. Between the
+//! polls of a turn the handler only sets its timer again. So a signal that comes late, twice, or from outside has no
+//! wrong effect.
 //!
-//! A firing timer costs up to 20 us on a virtual machine, arming it for a slice up to 9 us. So it is not armed
-//! per poll: it is kept ahead of the polls, by one to two slices where the caller does not know what it runs
-//! and by more where it does, and does not fire while they are short; when turns are rare it is stopped after
-//! each.
+//! A firing timer costs up to 20 us on a virtual machine, arming it for a slice up to 9 us. So it is not armed per poll
+//! but kept ahead of the polls: by one to two slices for unknown code and by more for code with short polls, so that it
+//! does not fire while polls are short. When turns are rare it is stopped after each.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -34,15 +33,15 @@ use super::running::{self, ThreadState};
 use super::signal;
 use super::watchdog::{self, Watched};
 
-/// What `si_code` says when a timer raised the signal.
+/// The `si_code` of signals raised by a timer.
 const FROM_TIMER: i32 = -2;
 
 /// The timer of this thread, as the handler sees it.
 struct Alarm {
     id: Cell<libc::timer_t>,
-    /// When it fires, in cycles; 0 when it will not.
+    /// When it fires, in cycles; 0 if it is stopped.
     fires_at: AtomicU64,
-    /// Polls are about to begin: the timer is not to be lost if it fires before.
+    /// Polls are about to begin: if the timer fires before, the handler must not drop it.
     expecting: AtomicBool,
     slice: AtomicU64,
     cycles_per_us: AtomicU64,
@@ -62,7 +61,7 @@ thread_local! {
 }
 
 impl Alarm {
-    /// Lets the timer fire `after` cycles from `now` on. One system call, allowed in a signal handler.
+    /// Makes the timer fire `after` cycles from `now`. One system call, allowed in a signal handler.
     fn arm(&self, now: u64, after: u64) {
         self.fires_at.store(now + after, Relaxed);
         self.set((after * 1000 / self.cycles_per_us.load(Relaxed)).max(1));
@@ -83,11 +82,11 @@ impl Alarm {
     }
 }
 
-/// The kernel's timer of one thread; shared by all that preempt on it.
+/// The kernel's timer of one thread, shared by all preemptions on it.
 #[derive(Debug)]
 struct Timer {
     id: libc::timer_t,
-    /// The watchdog sees this thread.
+    /// The watchdog's registration of this thread.
     _watched: Watched,
 }
 
@@ -131,11 +130,11 @@ impl Drop for Timer {
     }
 }
 
-/// This thread is preempted when what it runs uses up its slice. Stays on its thread.
+/// The preemption of code that uses up its slice on this thread. Stays on its thread.
 #[derive(Debug)]
 pub struct Preemption {
     slice: u64,
-    /// When the last turn ended.
+    /// The end of the last turn.
     last_turn: Cell<u64>,
     /// Whether this turn began long after that.
     turns_are_rare: Cell<bool>,
@@ -143,14 +142,14 @@ pub struct Preemption {
     _timer: Rc<Timer>,
 }
 
-/// For how many slices the clocks of [`LostTime`] go unread.
+/// The slices after which the clocks of [`LostTime`] are read again.
 const LOST_SLICES: u64 = 20;
 
 impl Preemption {
-    /// Gives this thread its timer; the first call in the process installs the handler. `slice` in cycles.
+    /// Gives this thread its timer; the first call in the process installs the handler. `slice` is in cycles.
     ///
     /// # Errors
-    /// What the kernel says when it has no timer left.
+    /// The kernel's error if it has no timer left.
     pub fn new(slice: u64) -> io::Result<Self> {
         Ok(Self {
             slice,
@@ -161,15 +160,15 @@ impl Preemption {
         })
     }
 
-    /// The slice in cycles.
+    /// Returns the slice in cycles.
     #[inline]
     #[must_use]
     pub fn slice(&self) -> u64 {
         self.slice
     }
 
-    /// A turn of polls begins at `now`: until [`Preemption::rest`] the timer is not lost when it fires before a
-    /// poll has begun. Where something waited to run (`had_work`), the thread has not rested since the last turn.
+    /// Begins a turn of polls at `now`: until [`Preemption::rest`], a timer that fires before the first poll is set
+    /// again. If something waited to run (`had_work`), the thread has not rested since the last turn.
     #[inline]
     pub fn begin(&self, now: u64, had_work: bool) {
         let since_last = now.wrapping_sub(self.last_turn.get());
@@ -179,8 +178,8 @@ impl Preemption {
         compiler_fence(SeqCst);
     }
 
-    /// Sees to it that a poll which begins at `now` is looked at after one slice at the earliest and twice
-    /// `slices` at the latest.
+    /// Ensures that a poll beginning at `now` is checked after one slice at the earliest and twice `slices` at the
+    /// latest.
     #[inline]
     pub fn watch(&self, now: u64, slices: u64) {
         let fires_at = ALARM.with(|alarm| alarm.fires_at.load(Relaxed));
@@ -191,26 +190,25 @@ impl Preemption {
         }
     }
 
-    /// Sees to it that a poll which begins at `now` is looked at after one slice.
+    /// Ensures that a poll beginning at `now` is checked after one slice.
     pub fn watch_closely(&self, now: u64) {
         self.arm(now, self.slice);
     }
 
-    /// For how long, in the turns of the last milliseconds until `now`, something else had the thread's core; a time
-    /// that was told is not told again.
+    /// Returns how long the thread lost its core during turns of the last milliseconds until `now`; reports each time
+    /// only once.
     pub fn lost(&self, now: u64) -> u64 {
         self.lost.take(now)
     }
 
-    /// For how long something else had the thread's core while it had work, in all: exact where a turn begins, or when
-    /// [`Preemption::lost`] was asked.
+    /// Returns the total time for which the thread lost its core while it had work. Exact when a turn begins and after
+    /// [`Preemption::lost`].
     #[inline]
     pub fn lost_in_all(&self) -> u64 {
         self.lost.total()
     }
 
-    /// A turn of polls has ended at `now`: stops the timer if they are rare, so that it does not fire into
-    /// something else.
+    /// Ends a turn of polls at `now`: stops the timer if turns are rare, so that it does not interrupt other code.
     #[inline]
     pub fn rest(&self, now: u64) {
         ALARM.with(|alarm| alarm.expecting.store(false, Relaxed));
@@ -267,7 +265,7 @@ extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut c_void
     unsafe { *errno = before };
 }
 
-/// The rules of the file's head.
+/// Applies the rules of the file's head.
 fn look(running: &ThreadState, alarm: &Alarm, stack_pointer: usize, fired: bool) {
     if fired {
         alarm.fires_at.store(0, Relaxed);
@@ -280,7 +278,7 @@ fn look(running: &ThreadState, alarm: &Alarm, stack_pointer: usize, fired: bool)
         return;
     }
     let slice = alarm.slice.load(Relaxed);
-    // What is left of a slice is worth a timer only if it is longer than what a timer costs.
+    // The rest of a slice is worth a timer only if it is longer than the timer's cost.
     if now + slice / 4 < ends {
         if fired {
             alarm.arm(now, ends - now);

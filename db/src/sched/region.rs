@@ -1,16 +1,16 @@
-//! A run of virtual memory from the kernel: page-aligned, zeroed, backed by pages once they are touched.
+//! A range of virtual memory from the kernel: page-aligned, zeroed, backed by pages on first touch.
 //!
-//! Stacks and the memory of invocations are regions. A region never moves and never grows, so addresses
-//! into it stay good as long as it is mapped. A guard, if asked for, lies below the first byte and kills
-//! whoever touches it; the fault handler tells a stack overflow by that.
+//! Stacks and the memory of invocations are regions. A region never moves and never grows, so addresses in it stay
+//! valid while it is mapped. An optional guard lies below the first byte and faults on access; the fault handler
+//! detects a stack overflow by that.
 
 use std::io;
 use std::ptr::{self, NonNull};
 
-/// Bytes of a page of the kernel. The huge ones do not matter here: regions are small.
+/// Bytes of a kernel page. Huge pages do not matter here, because regions are small.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Mapped memory, given back when it is dropped.
+/// Mapped memory, unmapped on drop.
 #[derive(Debug)]
 pub struct Region {
     mapping: NonNull<u8>,
@@ -22,11 +22,11 @@ pub struct Region {
 unsafe impl Send for Region {}
 
 impl Region {
-    /// Maps `bytes` of memory above a guard of `guard_bytes`, both multiples of [`PAGE_BYTES`]. Two or
-    /// three system calls; no page is touched.
+    /// Maps `bytes` of memory above a guard of `guard_bytes`, both multiples of [`PAGE_BYTES`]. Two or three system
+    /// calls; no page is touched.
     ///
     /// # Errors
-    /// What the kernel says: out of address space, or too many mappings.
+    /// The kernel's error: out of address space, or too many mappings.
     pub fn new(bytes: usize, guard_bytes: usize) -> io::Result<Self> {
         assert!(bytes > 0 && bytes.is_multiple_of(PAGE_BYTES) && guard_bytes.is_multiple_of(PAGE_BYTES));
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -51,28 +51,28 @@ impl Region {
         Ok(region)
     }
 
-    /// The first usable byte; below it lies the guard.
+    /// Returns the first usable byte; the guard lies below it.
     #[must_use]
     pub fn start(&self) -> NonNull<u8> {
         // SAFETY: the mapping is `guard_bytes + bytes` long.
         unsafe { self.mapping.add(self.guard_bytes) }
     }
 
-    /// One past the last usable byte.
+    /// Returns one past the last usable byte.
     #[must_use]
     pub fn end(&self) -> *mut u8 {
         // SAFETY: one past the end of the mapping.
         unsafe { self.start().as_ptr().add(self.bytes) }
     }
 
-    /// Usable bytes.
+    /// Returns the usable bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Gives the pages of `bytes` from `offset` on back to the kernel; both are rounded to the inside. What
-    /// was there reads as zero afterwards. One system call, or none when no whole page is meant.
+    /// Returns the pages of `bytes` from `offset` to the kernel, rounded inwards. They read as zero afterwards. One
+    /// system call, or none if the range contains no whole page.
     ///
     /// # Safety
     /// Nothing may be borrowed from that part of the region.
@@ -89,7 +89,7 @@ impl Region {
         unsafe { libc::madvise(address.cast(), until - from, libc::MADV_DONTNEED) };
     }
 
-    /// Bytes that are backed by pages now, as the kernel says.
+    /// Returns the bytes backed by pages now, as reported by the kernel.
     #[cfg(test)]
     pub fn resident_bytes(&self) -> usize {
         let mut pages = vec![0_u8; self.bytes / PAGE_BYTES];

@@ -1,13 +1,13 @@
-//! What runs on this thread right now: the stack, the arena, its slice, and whether a host call is in progress.
+//! The state of this thread's running code: stack, arena, slice, and whether a host call is in progress.
 //!
-//! One record per thread, without a destructor and without lazy set-up, so that a signal handler may read
-//! it. The worker fills it before it switches to an extension's stack and clears it when it is back. The
-//! handlers of faults and of preemption decide by it alone; what they read is atomic, for the compiler's
-//! sake: there is one thread.
+//! One record per thread, without a destructor and without lazy initialization, so that a signal handler may read it.
+//! The worker fills it before it switches to an extension's stack and clears it afterwards. The handlers of faults and
+//! of preemption decide from this record only; its fields are atomic for the compiler's sake, because only one thread
+//! uses it.
 //!
-//! Host calls run on the extension's stack. [`host_call`] first looks whether enough of it is left, and
-//! marks the time during which a fault would be the server's own, and leaving or parking would tear the
-//! server's state. A preemption that comes meanwhile is *pending*, and the host call parks on its way out.
+//! Host calls run on the extension's stack. [`host_call`] first checks that enough of it is left. Then it marks the
+//! time in which a fault would be the server's own, and in which leaving or parking the stack would corrupt the
+//! server's state. A preemption in that time is *pending*, and the host call parks at its end.
 
 use std::arch::asm;
 use std::cell::Cell;
@@ -24,7 +24,7 @@ use super::stack::{
     park, reserve_bytes, switch_back, switch_to,
 };
 
-/// The record of one thread.
+/// The record of one thread's running code.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ThreadState {
@@ -58,40 +58,40 @@ thread_local! {
 }
 
 impl ThreadState {
-    /// Whether the worker has lent the thread to an extension.
+    /// Returns whether the worker has lent the thread to an extension.
     #[inline]
     #[must_use]
     pub fn is_lent(&self) -> bool {
         self.top.load(Relaxed) != 0
     }
 
-    /// Whether an extension's stack is in use on this thread and no host call is in progress: only then
-    /// may the stack be left or parked.
+    /// Returns whether an extension's stack is in use on this thread and no host call is in progress. Only then may the
+    /// stack be left or parked.
     #[inline]
     #[must_use]
     pub fn may_be_left(&self) -> bool {
         self.is_lent() && !self.in_host_call.load(Relaxed)
     }
 
-    /// The bounds of the stack in use, the guard excluded; (_, 0) when none is.
+    /// Returns the bounds of the stack in use, without the guard; (_, 0) if there is none.
     #[must_use]
     pub fn bounds(&self) -> (usize, usize) {
         (self.bottom.load(Relaxed), self.top.load(Relaxed))
     }
 
-    /// The stack pointer of the worker to come back to.
+    /// Returns the worker's saved stack pointer.
     #[must_use]
     pub fn worker_stack_pointer(&self) -> usize {
         self.pointers.of_worker.get()
     }
 
-    /// When the slice of what runs is over, in cycles.
+    /// Returns the end of the current slice, in cycles.
     #[must_use]
     pub fn slice_ends(&self) -> u64 {
         self.slice_ends.load(Relaxed)
     }
 
-    /// The next host call that ends parks the stack.
+    /// Makes the next host call that ends park the stack.
     pub fn set_pending(&self) {
         self.pending.store(true, Relaxed);
     }
@@ -99,16 +99,17 @@ impl ThreadState {
     /// Parks the extension's stack with the signal frame on it; returns when it is resumed.
     ///
     /// # Safety
-    /// In the handler of the preemption signal, which interrupted the extension on its own stack while it
-    /// [may be left](Running::may_be_left).
+    /// In the handler of the preemption signal, which interrupted the extension on its own stack while it [may be
+    /// left](ThreadState::may_be_left).
     pub unsafe fn park_by_signal(&self) {
         self.pending.store(false, Relaxed);
         // SAFETY: this thread is on the stack that it was lent; the rest is the caller's promise.
         unsafe { park(&raw const self.pointers, PARKED_BY_SIGNAL) };
     }
 
-    /// The call counts as in progress until the stack is left: a signal that parked the stack in the middle of this
-    /// would come back to a parked stack pointer that is another stack's by then.
+    /// Parks the stack at the end of a host call. The call counts as in progress until the stack is left: a signal that
+    /// parked the stack in the middle of this would return to a saved stack pointer that belongs to another stack by
+    /// then.
     #[cold]
     fn park_by_call(&self) {
         self.in_host_call.store(true, Relaxed);
@@ -147,20 +148,20 @@ impl ThreadState {
     }
 }
 
-/// The record of this thread. The lifetime is that of the thread, on which every caller stays.
+/// Returns the record of this thread. The lifetime is that of the thread, on which every caller stays.
 #[inline(always)]
 fn record<'t>() -> &'t ThreadState {
     // SAFETY: the record has no destructor, so it is valid as long as the thread.
     RUNNING.with(|running| unsafe { &*ptr::from_ref(running) })
 }
 
-/// Hands the record of this thread to `look`. Safe in a signal handler.
+/// Passes the record of this thread to `look`. Safe in a signal handler.
 #[inline]
 pub fn with<R>(look: impl FnOnce(&ThreadState) -> R) -> R {
     RUNNING.with(look)
 }
 
-/// Says where this thread shows that it comes back; null for nowhere.
+/// Sets the heartbeat of this thread; null for none.
 ///
 /// # Safety
 /// The heartbeat lives until another one is set.
@@ -169,7 +170,7 @@ pub unsafe fn set_heartbeat(heartbeat: *const Heartbeat) {
     RUNNING.with(|running| running.heartbeat.set(heartbeat));
 }
 
-/// A stack that was parked: it holds frames that are to be resumed on this thread, or forgotten.
+/// A parked stack: its frames are to be resumed on this thread or discarded.
 #[derive(Debug)]
 pub struct ParkedStack {
     stack: Stack,
@@ -178,7 +179,7 @@ pub struct ParkedStack {
 }
 
 impl ParkedStack {
-    /// The stack on which the last [`run`] or [`resume`] of this thread was parked.
+    /// Wraps the stack on which the last [`run`] or [`resume`] of this thread was parked.
     #[must_use]
     pub fn new(stack: Stack, outcome: StackOutcome) -> Self {
         assert!(outcome.is_parked(), "not a parked stack");
@@ -186,26 +187,25 @@ impl ParkedStack {
         Self { stack, stack_pointer, by_signal: outcome.cause == PARKED_BY_SIGNAL }
     }
 
-    /// Bytes that the stack holds at the most.
+    /// Returns the maximum bytes that the stack holds.
     #[must_use]
     pub fn stack_bytes(&self) -> usize {
         self.stack.bytes()
     }
 
-    /// Forgets what is on the stack, or takes it after it was resumed.
+    /// Returns the stack, discarding its frames unless it was resumed.
     #[must_use]
     pub fn into_stack(self) -> Stack {
         self.stack
     }
 }
 
-/// Runs `entry(data)` on `stack` until it returns, is left or is parked. `arena` is what [`arena`] answers
-/// meanwhile, `context` what [`context`] answers; its slice ends at `slice_ends`. Costs a few ns beside the
-/// entry itself.
+/// Runs `entry(data)` on `stack` until it returns, is left or is parked. Meanwhile [`arena`] returns `arena` and
+/// [`context`] returns `context`; the slice ends at `slice_ends`. Costs a few ns beside the entry.
 ///
 /// # Safety
-/// `entry` may be called with `data`, and may be left without running a destructor; `arena` and `context`
-/// stay valid until this returns. Nobody runs on `stack`. The thread holds a [`super::fault::Guarded`].
+/// `entry` may be called with `data`, and may be left without running a destructor; `arena` and `context` stay valid
+/// until this returns. Nothing runs on `stack`. The thread holds a [`super::fault::Guarded`].
 #[inline(always)]
 pub unsafe fn run(
     stack: &Stack,
@@ -226,12 +226,12 @@ pub unsafe fn run(
     outcome
 }
 
-/// Goes on where a stack was parked, as [`run`] does. Registers, vector registers among them, are as they
-/// were: the kernel restores them from the signal frame.
+/// Continues a parked stack, as [`run`] does. All registers, including vector registers, are restored by the kernel
+/// from the signal frame.
 ///
 /// # Safety
-/// As for [`run`], with the arena and the context that the stack was run with. `parked` was parked on this
-/// thread and is resumed for the first time since.
+/// As for [`run`], with the arena and the context that the stack was run with. `parked` was parked on this thread and
+/// is resumed for the first time since.
 #[cold]
 pub unsafe fn resume(
     parked: &ParkedStack,
@@ -256,7 +256,7 @@ pub unsafe fn resume(
 /// Leaves the extension's stack: [`run`] returns with `cause`. Nothing is unwound, no destructor runs.
 ///
 /// # Safety
-/// Called on the extension's stack, with no frame of the server on it that owns anything.
+/// Called on the extension's stack, which holds no frame of the server that owns anything.
 pub unsafe fn leave(cause: Cause) -> ! {
     let running = record();
     assert!(running.is_lent(), "no stack to leave");
@@ -264,11 +264,11 @@ pub unsafe fn leave(cause: Cause) -> ! {
     unsafe { jump_to_landing(&raw const running.pointers, cause as u64) }
 }
 
-/// Does `work` as a host call: when the stack has too little left for it, the stack is left instead.
+/// Runs `work` as a host call; if too little of the stack is left for it, leaves the stack instead.
 ///
 /// # Safety
-/// Called on the extension's stack, directly from the function that the extension called; that function
-/// owns nothing, and neither does the answer. `work` neither panics nor leaves.
+/// Called on the extension's stack, directly from the function that the extension called; that function owns nothing,
+/// and neither does the result. `work` neither panics nor leaves.
 #[inline(always)]
 pub unsafe fn host_call<R>(work: impl FnOnce(*mut c_void) -> R) -> R {
     let running = record();
@@ -288,14 +288,14 @@ pub unsafe fn host_call<R>(work: impl FnOnce(*mut c_void) -> R) -> R {
     answer
 }
 
-/// The arena of the invocation that runs on this thread; null when none does.
+/// Returns the arena of the invocation on this thread; null if none runs.
 #[inline]
 #[must_use]
 pub fn arena() -> *mut Arena {
     RUNNING.with(|running| running.arena.get())
 }
 
-/// The context given to [`run`]; null when nothing runs.
+/// Returns the context given to [`run`]; null if nothing runs.
 #[inline]
 #[must_use]
 pub fn context() -> *mut c_void {

@@ -1,16 +1,16 @@
-//! The preemption signal: which one it is, and when a thread takes it.
+//! The preemption signal: its number, and when a thread takes it.
 //!
-//! SIGURG, since nobody uses it for anything else, debuggers let it pass, and it is ignored where no handler
-//! is installed. While its handler runs it is blocked, and it stays so while a stack that the handler parked
-//! is resumed, until the kernel restores the interrupted context: so one signal frame at most is on a stack.
+//! The signal is SIGURG, because nothing else uses it, debuggers let it pass, and it is ignored where no handler is
+//! installed. It is blocked while its handler runs, and while a stack parked by the handler is resumed until the kernel
+//! restores the interrupted context. So a stack holds at most one signal frame.
 
 use std::mem;
 use std::ptr;
 
-/// Its number.
+/// The number of the preemption signal.
 pub const NUMBER: i32 = libc::SIGURG;
 
-/// The set of this one signal.
+/// Returns the set that contains only this signal.
 #[must_use]
 pub fn set() -> libc::sigset_t {
     // SAFETY: a signal set of zeros is valid.
@@ -20,18 +20,18 @@ pub fn set() -> libc::sigset_t {
     set
 }
 
-/// Takes the signal out of a mask.
+/// Removes the signal from a mask.
 pub fn remove_from(mask: &mut libc::sigset_t) {
     // SAFETY: a valid set and a signal that exists.
     unsafe { libc::sigdelset(mask, NUMBER) };
 }
 
-/// This thread does not take the signal from now on. One system call.
+/// Blocks the signal on this thread. One system call.
 pub fn block() {
     change(libc::SIG_BLOCK);
 }
 
-/// This thread takes the signal again. One system call.
+/// Unblocks the signal on this thread. One system call.
 pub fn unblock() {
     change(libc::SIG_UNBLOCK);
 }

@@ -1,11 +1,11 @@
-//! Stacks for extensions, pooled, and the switch onto one and back.
+//! Pooled stacks for extensions, and the switch onto one and back.
 //!
-//! A stack is what an extension may use, plus room for one signal frame of the kernel (`AT_MINSIGSTKSZ`,
-//! which grows with the vector registers of the machine), plus the depth of a host call, above a guard that
-//! is wider than any single step of the stack pointer: the compiler touches every page of a large frame.
+//! A stack consists of the extension's share, room for one signal frame of the kernel (`AT_MINSIGSTKSZ`, which grows
+//! with the vector registers of the machine), and the depth of a host call. The guard below is wider than any single
+//! step of the stack pointer, because the compiler touches every page of a large frame.
 //!
-//! The switch saves the registers that a C function preserves, on the worker's stack, and puts the stack
-//! pointer where the fault handler and [`leave`](super::running::leave) find it. It costs about 3 ns.
+//! The switch saves the registers that a C function preserves on the worker's stack, and stores the stack pointer where
+//! the fault handler and [`leave`](super::running::leave) find it. It costs about 3 ns.
 
 use std::arch::naked_asm;
 use std::cell::Cell;
@@ -18,7 +18,7 @@ use crate::limits::{
     EXTENSION_STACK_BYTES, HOST_CALL_STACK_BYTES, STACK_GUARD_BYTES, STACKS_KEPT_PER_WORKER,
 };
 
-/// Why a stack was left for good.
+/// The reason why a stack was left for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Cause {
@@ -28,12 +28,13 @@ pub enum Cause {
     OutOfMemory = 2,
     /// The stack was used up, or too little was left for a host call.
     StackOverflow = 3,
-    /// It came to an instruction that aborts (`ud2`): where a library ends the process, as at 2^64 clones of one `Rc`.
+    /// Its code reached an instruction that aborts (`ud2`), where a library ends the process, as at 2^64 clones of one
+    /// `Rc`.
     Abort = 4,
 }
 
 impl Cause {
-    /// The cause of a number; `None` for 0 and for numbers that are none.
+    /// Returns the cause with this number; `None` for 0 and for unknown numbers.
     #[inline]
     #[must_use]
     pub const fn from_number(number: u64) -> Option<Self> {
@@ -47,13 +48,13 @@ impl Cause {
     }
 }
 
-/// Where the switch saves stack pointers, by address.
+/// The stack pointers that the switch saves.
 #[repr(C)]
 #[derive(Debug)]
 pub struct StackPointers {
-    /// The worker's, to come back to.
+    /// The worker's stack pointer, to return to.
     pub(super) of_worker: Cell<usize>,
-    /// That of the stack which was parked last.
+    /// The stack pointer of the stack parked last.
     pub(super) of_parked: Cell<usize>,
 }
 
@@ -66,31 +67,31 @@ impl StackPointers {
 /// A function that runs on another stack.
 pub type StackEntry = unsafe extern "C" fn(*mut c_void) -> u64;
 
-/// How an [`StackEntry`] came back, in the two registers of a C answer.
+/// The outcome of a [`StackEntry`], in the two registers of a C result.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackOutcome {
-    /// What the entry returned; 0 when it was left.
+    /// The entry's return value; 0 if its stack was left.
     pub value: u64,
-    /// 0 when it returned, else the number of a [`Cause`], or [`PARKED_BY_SIGNAL`], [`PARKED_BY_CALL`].
+    /// 0 after a return, otherwise the number of a [`Cause`], or [`PARKED_BY_SIGNAL`], [`PARKED_BY_CALL`].
     pub cause: u64,
 }
 
-/// The stack was parked by the handler of the preemption signal, whose frame lies on it.
+/// The handler of the preemption signal parked the stack; its frame lies on it.
 pub const PARKED_BY_SIGNAL: u64 = 16;
 
-/// The stack was parked at the end of a host call.
+/// A host call parked the stack at its end.
 pub const PARKED_BY_CALL: u64 = 17;
 
 impl StackOutcome {
-    /// Why the stack was left; `None` when the entry returned.
+    /// Returns why the stack was left; `None` if the entry returned.
     #[inline]
     #[must_use]
     pub fn cause(self) -> Option<Cause> {
         Cause::from_number(self.cause)
     }
 
-    /// Whether the stack was parked and is to be resumed or forgotten.
+    /// Returns whether the stack was parked and is to be resumed or discarded.
     #[inline]
     #[must_use]
     pub const fn is_parked(self) -> bool {
@@ -108,26 +109,26 @@ impl Stack {
     /// Maps a stack. Two system calls; pages are touched as the stack grows.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new() -> io::Result<Self> {
         let bytes = EXTENSION_STACK_BYTES + reserve_bytes();
         Region::new(bytes.next_multiple_of(PAGE_BYTES), STACK_GUARD_BYTES).map(|region| Self { region })
     }
 
-    /// The lowest byte that may be used.
+    /// Returns the lowest usable byte.
     #[inline]
     #[must_use]
     pub fn bottom(&self) -> usize {
         self.region.start().as_ptr() as usize
     }
 
-    /// Bytes that whoever runs on it can touch.
+    /// Returns the bytes that code on the stack can touch.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.region.bytes()
     }
 
-    /// One past the highest byte, where the first frame begins; a multiple of 16.
+    /// Returns one past the highest byte, where the first frame begins; a multiple of 16.
     #[inline]
     #[must_use]
     pub fn top(&self) -> usize {
@@ -135,14 +136,14 @@ impl Stack {
     }
 }
 
-/// What a host call must find free below it: a frame of a signal that arrives meanwhile, and its own depth.
+/// Returns the free bytes that a host call needs: the frame of a signal during the call, and its own depth.
 #[must_use]
 pub fn reserve_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| signal_frame_bytes() + HOST_CALL_STACK_BYTES)
 }
 
-/// What the kernel needs on a stack to deliver a signal on this machine, in bytes.
+/// Returns the bytes that the kernel needs on a stack to deliver a signal on this machine.
 #[must_use]
 pub fn signal_frame_bytes() -> usize {
     // SAFETY: reads the auxiliary vector of the process.
@@ -151,33 +152,33 @@ pub fn signal_frame_bytes() -> usize {
     told.max(libc::MINSIGSTKSZ).max(4096)
 }
 
-/// Stacks of one worker that nobody runs on. Parked stacks stay out of it until their invocation ends.
+/// The unused stacks of one worker. A parked stack stays outside until its invocation ends.
 #[derive(Debug, Default)]
 pub struct StackPool {
     free: Vec<Stack>,
 }
 
 impl StackPool {
-    /// A pool with one stack ready.
+    /// Creates a pool with one stack ready.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new() -> io::Result<Self> {
         let mut free = Vec::with_capacity(STACKS_KEPT_PER_WORKER);
         free.push(Stack::new()?);
         Ok(Self { free })
     }
 
-    /// The stack given back last, whose pages are warm, or a new one.
+    /// Returns the stack given back last, whose pages are warm, or a new one.
     ///
     /// # Errors
-    /// What the kernel says when a new one has to be mapped.
+    /// The kernel's error if it cannot map a new one.
     #[inline]
     pub fn take(&mut self) -> io::Result<Stack> {
         self.free.pop().map_or_else(Stack::new, Ok)
     }
 
-    /// Takes a stack back, or unmaps it when enough are kept.
+    /// Returns a stack to the pool, or unmaps it when the pool is full.
     #[inline]
     pub fn give(&mut self, stack: Stack) {
         if self.free.len() < STACKS_KEPT_PER_WORKER {
@@ -186,14 +187,14 @@ impl StackPool {
     }
 }
 
-/// Calls `entry(data)` with the stack pointer at `top`, and returns when it does or when it is left.
+/// Calls `entry(data)` with the stack pointer at `top`, and returns when it returns or its stack is left.
 ///
-/// Without unwind tables on purpose: a walk over the extension's stack ends here. The first of
-/// `pointers` receives the stack pointer to come back to.
+/// It deliberately has no unwind tables, so that a walk over the extension's stack ends here. The first of `pointers`
+/// receives the stack pointer to return to.
 ///
 /// # Safety
-/// `top` is the top of a mapped stack that nobody runs on, and the thread's record says so; `entry` may be called with
-/// `data`. Whatever `entry` owns may be forgotten.
+/// `top` is the top of a mapped stack that nothing runs on, and the thread's record says so; `entry` may be called with
+/// `data`. All that `entry` owns may be forgotten.
 #[unsafe(naked)]
 pub unsafe extern "C" fn switch_to(
     pointers: *const StackPointers,
@@ -226,8 +227,8 @@ pub unsafe extern "C" fn switch_to(
     )
 }
 
-/// Where a left stack comes out on the worker's: the stack pointer as [`switch_to`] saved it, the cause in
-/// `rdx`. Whatever the extension did to the flags and the floating-point unit is undone.
+/// The exit of a left stack onto the worker's stack. Expects the stack pointer that [`switch_to`] saved, and the cause
+/// in `rdx`. Restores the flags and the floating-point unit, which the extension may have changed.
 ///
 /// # Safety
 /// To be jumped to, never called.
@@ -247,21 +248,21 @@ pub unsafe extern "C" fn landing() {
     )
 }
 
-/// Goes from the extension's stack to [`landing`] with `cause`.
+/// Jumps from the extension's stack to [`landing`] with `cause`.
 ///
 /// # Safety
-/// Only on a stack that [`switch_to`] with the same `pointers` went to, and that is left for good.
+/// Only on a stack entered by [`switch_to`] with the same `pointers`, and left for good.
 #[unsafe(naked)]
 pub unsafe extern "C" fn jump_to_landing(pointers: *const StackPointers, cause: u64) -> ! {
     naked_asm!("mov rsp, [rdi]", "mov rdx, rsi", "jmp {landing}", landing = sym landing)
 }
 
-/// Parks the extension's stack: saves on it what a C function preserves, and goes to [`landing`] with `how`.
-/// Returns when [`switch_back`] comes for it.
+/// Parks the extension's stack: saves the registers that a C function preserves on it, and goes to [`landing`] with
+/// `how`. Returns when [`switch_back`] resumes it.
 ///
 /// # Safety
-/// Only on a stack that [`switch_to`] or [`switch_back`] with the same `pointers` went to. The second of
-/// `pointers` receives where the stack was left.
+/// Only on a stack entered by [`switch_to`] or [`switch_back`] with the same `pointers`. The second of `pointers`
+/// receives the saved stack pointer.
 #[unsafe(naked)]
 pub unsafe extern "C" fn park(pointers: *const StackPointers, how: u64) {
     naked_asm!(
@@ -279,10 +280,10 @@ pub unsafe extern "C" fn park(pointers: *const StackPointers, how: u64) {
     )
 }
 
-/// Goes on where [`park`] left a stack; comes back as [`switch_to`] does.
+/// Continues a stack parked by [`park`]; returns as [`switch_to`] does.
 ///
 /// # Safety
-/// `stack_pointer` is what [`park`] on this thread left, once, and the thread's record says whose stack it is.
+/// `stack_pointer` is the one that [`park`] on this thread saved, used once, and the thread's record names its stack.
 #[unsafe(naked)]
 pub unsafe extern "C" fn switch_back(pointers: *const StackPointers, stack_pointer: usize) -> StackOutcome {
     naked_asm!(

@@ -1,12 +1,12 @@
-//! The watchdog: a thread that looks at the heartbeats of all workers of the process.
+//! The watchdog: a thread that checks the heartbeats of all workers of the process.
 //!
-//! Preemption makes polls short, so a worker that stays in one poll lost a signal, or is stuck in a host
-//! call. Found in the same poll twice, it gets the signal once more, which the handler takes like any other;
-//! if that does not help, the watchdog says so and counts it. It changes nothing else; whoever starts it may
-//! have other workers look after what waits for that one.
+//! Preemption makes polls short, so a worker that stays in one poll lost a signal or is stuck in a host call. If the
+//! watchdog finds a worker in the same poll twice, it sends the signal again, which the handler takes like any other.
+//! If that does not help, it logs and counts the event. It changes nothing else; its owner may let other workers serve
+//! the requests that wait for that one.
 //!
-//! A worker also stays in a poll while something else has its core. The kernel says for how long it was ready and
-//! waited; if that was most of the time, nothing is stuck, and the watchdog says that instead.
+//! A worker also stays in a poll while something else has its core. The kernel tells how long the thread was ready and
+//! waited; if that was most of the time, nothing is stuck, and the watchdog logs that instead.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,35 +18,35 @@ use super::heartbeat::Heartbeat;
 use super::signal;
 use crate::limits::{WATCHDOG_LOOK_MS, WATCHDOG_LOOKS_TO_REPORT};
 
-/// The threads that are looked at.
+/// The watched threads.
 static THREADS: Mutex<Vec<Thread>> = Mutex::new(Vec::new());
 
-/// Times that a worker got a signal since it stayed in one poll.
+/// The number of signals sent to workers that stayed in one poll.
 static NUDGES: AtomicU64 = AtomicU64::new(0);
 
-/// Times that a worker stayed in one poll in spite of that.
+/// The number of times that a worker stayed in one poll despite the signal.
 static STALLS: AtomicU64 = AtomicU64::new(0);
 
 struct Thread {
     id: libc::pid_t,
     heartbeat: Arc<Heartbeat>,
     seen: Option<u64>,
-    /// Looks that found `seen` again.
+    /// The number of checks that found `seen` again.
     looks: u32,
-    /// How long it had waited for a core at the first of those, in nanoseconds.
+    /// Its waiting time for a core at the first of those checks, in nanoseconds.
     delayed_ns: u64,
-    /// That it waits for a core was said of this poll.
+    /// Whether the log already says that this poll waits for a core.
     is_starved: bool,
 }
 
-/// A thread is looked at for as long as this lives.
+/// The registration of a watched thread, which ends on drop.
 #[derive(Debug)]
 pub struct Watched {
     heartbeat: Arc<Heartbeat>,
 }
 
 impl Watched {
-    /// Where the thread shows that it comes back.
+    /// Returns the heartbeat of the thread.
     #[must_use]
     pub fn heartbeat(&self) -> *const Heartbeat {
         Arc::as_ptr(&self.heartbeat)
@@ -59,7 +59,7 @@ impl Drop for Watched {
     }
 }
 
-/// Looks at the thread of this id from now on. To be dropped on that thread, before it ends.
+/// Watches the thread with this id. The result must be dropped on that thread, before it ends.
 #[must_use]
 pub fn watch(id: libc::pid_t) -> Watched {
     let heartbeat = Arc::new(Heartbeat::default());
@@ -75,13 +75,13 @@ pub fn watch(id: libc::pid_t) -> Watched {
     Watched { heartbeat }
 }
 
-/// How often the watchdog signalled a worker again, and how often that did not help, since the start.
+/// Returns how many signals the watchdog has sent, and how many did not help, since the start.
 #[must_use]
 pub fn counts() -> (u64, u64) {
     (NUDGES.load(Ordering::Relaxed), STALLS.load(Ordering::Relaxed))
 }
 
-/// The thread of the watchdog; ends when this is dropped.
+/// The watchdog's thread, which ends on drop.
 #[derive(Debug)]
 pub struct Watchdog {
     stopping: Arc<AtomicBool>,
@@ -89,7 +89,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts to look; calls `looked` after every look.
+    /// Starts the thread; calls `looked` after every check.
     ///
     /// # Errors
     /// When the kernel starts no thread.
@@ -136,7 +136,7 @@ fn look() {
 }
 
 impl Thread {
-    /// It was found in the same poll for so many looks.
+    /// Reports a thread found in the same poll by several checks.
     fn report(&mut self) {
         let for_ms = WATCHDOG_LOOK_MS * u64::from(self.looks);
         let delayed_ms = delayed_ns(self.id).saturating_sub(self.delayed_ns) / 1_000_000;
@@ -153,19 +153,18 @@ impl Thread {
                 "a worker has no core: something else runs there"
             );
         }
-        // What it does once it has one is looked at anew.
+        // Its behaviour with a core is checked from the beginning.
         self.looks = 0;
     }
 }
 
-/// How long a thread of this process was ready to run and had no core, in nanoseconds; 0 where the kernel does not
-/// say.
+/// Returns how long a thread of this process was ready without a core, in nanoseconds; 0 if the kernel does not tell.
 fn delayed_ns(thread: libc::pid_t) -> u64 {
     let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// The thread lives: it takes itself out of the list, whose lock is held, before it ends.
+/// Signals a thread. It still lives: before it ends it removes itself from the list, whose lock is held.
 fn nudge(thread: libc::pid_t) {
     NUDGES.fetch_add(1, Ordering::Relaxed);
     // SAFETY: sends a signal whose handler stands to a thread of this process.

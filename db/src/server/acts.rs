@@ -1,9 +1,9 @@
-//! Acts on their way into the audit log: what cannot be recorded now is recorded later, in order.
+//! Administrative acts on their way into the audit log: acts that cannot be recorded now are recorded later, in order.
 //!
 //! While the metadata does not answer, acts wait in memory, at most [`AUDIT_WAITING_MAX`] and of one tenant
-//! [`AUDIT_WAITING_PER_TENANT_MAX`]; housekeeping records them once it answers. What there is no room for, and what still
-//! waits when the server ends, is missing in the audit log, and the server's own log says so. An act whose recording was cut
-//! off in the middle may be recorded twice.
+//! [`AUDIT_WAITING_PER_TENANT_MAX`]; housekeeping records them once it answers. Acts beyond these limits, and acts
+//! that still wait when the server ends, are missing in the audit log, and the server's own log reports them. An act
+//! whose recording was interrupted may be recorded twice.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,26 +18,26 @@ use crate::tenant::TenantId;
 /// An act that has ended.
 #[derive(Clone, Debug)]
 pub struct Act {
-    /// To whom it happened, if to a tenant.
+    /// The affected tenant, if there is one.
     pub tenant: Option<TenantId>,
-    /// When it ended, in milliseconds since the Unix epoch.
+    /// Time of its end, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Who did it.
+    /// Its author.
     pub actor: Actor,
-    /// What it was, in words.
+    /// Its description.
     pub text: String,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: Status,
 }
 
-/// See the file's head.
+/// The queue of acts that wait for the audit log.
 #[derive(Debug, Default)]
 pub struct Acts {
     waiting: Mutex<VecDeque<Act>>,
 }
 
 impl Acts {
-    /// Records an act: at once, unless the metadata does not answer or others wait.
+    /// Records an act, at once unless the metadata does not answer or other acts wait.
     pub fn record(&self, metadata: &Metadata, act: Act) {
         if self.waiting().is_empty() {
             match write(metadata, &act) {
@@ -57,9 +57,9 @@ impl Acts {
         }
     }
 
-    /// Records the acts that wait, as far as the metadata answers. For one thread alone.
+    /// Records the waiting acts while the metadata answers. Only one thread may call this.
     pub fn catch_up(&self, metadata: &Metadata) {
-        // The lock is not held while the metadata is asked. Others add acts behind this one and take none away.
+        // The lock is not held during the call to the metadata. Others only add acts after this one.
         while let Some(act) = { self.waiting().front().cloned() } {
             match write(metadata, &act) {
                 Ok(()) => tracing::info!(act = act.text, "an act that waited is recorded"),
@@ -70,7 +70,7 @@ impl Acts {
         }
     }
 
-    /// Tells of the acts that still wait when the server ends.
+    /// Logs the acts that still wait when the server ends.
     pub fn give_up(&self) {
         self.waiting().drain(..).for_each(|act| lose(&act, "the server ends"));
     }
@@ -85,7 +85,7 @@ fn write(metadata: &Metadata, act: &Act) -> Result<(), MetadataError> {
     metadata.audit_append(tenant, at_ms, actor, text, outcome as u8).map(|_| ())
 }
 
-/// Whether the same may be stored later.
+/// Returns true if the same act may be stored later.
 fn is_passing(error: &MetadataError) -> bool {
     use RecordsError::{Storage, StorageFull, Unavailable, Uncertain};
     matches!(

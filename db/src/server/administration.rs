@@ -1,8 +1,8 @@
-//! Administration over streams: which role may ask what, and the answer.
+//! Administrative requests over streams: the rights of each role, and the answers.
 //!
-//! The administrator makes and drops tenants and sees everything; a tenant administers what it has and sees
-//! nothing of others. Names are relative to the tenant of the stream, so there is no way to even name a
-//! thing of another one. Each subject has its file.
+//! The administrator creates and drops tenants and sees everything; a tenant administers its own objects and sees
+//! nothing of others. Names are relative to the stream's tenant, so a tenant cannot even name another tenant's tables
+//! or extensions. Each subject has its file.
 
 mod audit;
 mod description;
@@ -34,14 +34,14 @@ use crate::session::Session;
 use crate::sync::lock;
 use crate::tenant::TenantId;
 
-/// Tenants whose things are compared.
+/// A set of tenants that are compared with the metadata.
 pub type TenantSet = BTreeSet<TenantId>;
 
-/// Brings back what the metadata has, and says what that was: called once, before anybody is let in. An extension
-/// that cannot be built any more is reported and left out.
+/// Restores tenants, tables and extensions from the metadata, and logs their numbers: called once, before clients are
+/// accepted. An extension that can no longer be built is reported and left out.
 ///
 /// # Errors
-/// When the metadata cannot be read or workers fail.
+/// If the metadata cannot be read, or workers fail.
 pub fn restore(control: &Control) -> Result<(), Refusal> {
     limits::restore(control)?;
     let catalog = tables::placed(control, None)?;
@@ -58,10 +58,10 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Ends canaries that fail, and records it: called now and then.
+/// Ends failing canaries and records it; called periodically.
 pub fn watch_canaries(control: &Control) {
     for (tenant, name, failing) in control.registry.failing_canaries() {
-        // Another one may have become the canary meanwhile: then it is not for this rule to end it.
+        // Another version may have become the canary meanwhile; this rule must not end that one.
         let rule = |standing: &mut VersionState| match standing.canary {
             Some((canary, _)) if canary == failing.version => standing.roll_back(0),
             _ => Err(VersionStateError::NoCanary),
@@ -85,8 +85,8 @@ pub fn watch_canaries(control: &Control) {
     }
 }
 
-/// Serves one request: the body of the answer under `Ok`. What changes something is recorded; that a client leaves,
-/// and ends its session, changes nothing.
+/// Serves one request and returns the body of the answer under `Ok`. Changes are recorded in the audit log; a client
+/// that ends its own session changes nothing.
 ///
 /// # Errors
 /// The refusal to answer.

@@ -1,8 +1,8 @@
-//! The administrator's secret: a file of mode 0600 in the data directory, made at the first start.
+//! The administrator's secret: a file of mode 0600 in the data directory, created at the first start.
 //!
-//! The file holds the secret itself, since the one who may read it is the administrator; the server keeps
-//! a hash in memory. The file is written whole or not at all: into a fresh file beside it, synced, then
-//! renamed. To rotate the secret, remove the file and start again.
+//! The file holds the secret itself, because only the administrator may read it; the server keeps a hash in memory.
+//! The file is written atomically: into a new file beside it, synced, then renamed. To rotate the secret, remove the
+//! file and start again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,10 +14,10 @@ use crate::tenant::secret::{SecretHash, generate};
 /// Name of the file.
 pub const FILE_NAME: &str = "admin.secret";
 
-/// Reads the secret of `directory`, made if it is missing, and keeps its hash.
+/// Reads the secret of `directory`, creating it if it is missing, and returns its hash.
 ///
 /// # Errors
-/// When the file cannot be read or written, is empty, or may be read by others.
+/// If the file cannot be read or written, is empty, or is readable by others.
 pub fn open(directory: &Path) -> io::Result<SecretHash> {
     let path = directory.join(FILE_NAME);
     let secret = match fs::read_to_string(&path) {
@@ -40,7 +40,7 @@ pub fn open(directory: &Path) -> io::Result<SecretHash> {
 fn create(directory: &Path, path: &Path) -> io::Result<String> {
     let secret = generate().map_err(io::Error::other)?;
     let fresh = directory.join("admin.secret.new");
-    // One that is left from a start that was cut short may have another mode.
+    // A file left by an interrupted start may have another mode.
     let _ = fs::remove_file(&fresh);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     writeln!(file, "{secret}")?;

@@ -1,28 +1,28 @@
-//! How much of a batch belongs to one session, and to one tenant: so that a flood holds nobody else up.
+//! Limits one session's and one tenant's messages in a batch, so that a flood does not delay others.
 //!
 //! ```text
-//!   of one session in one batch:   0 ─ served ─ 512 ─ told to come again ─ 1,024 ─ dropped unread and counted
-//!   of one tenant, beside others:  0 ─ served ─ 2,048 ─ told to come again ─ 4,096 ─ dropped unread and counted
+//!   messages of one session in one batch:   0 ─ served ─ 512 ─ `Retry` ─ 1,024 ─ dropped unread and counted
+//!   messages of one tenant beside others:   0 ─ served ─ 2,048 ─ `Retry` ─ 4,096 ─ dropped unread and counted
 //! ```
-//! A client has no more requests outstanding than its credits, and what came in one batch is answered when the
-//! round ends. So twice the credits in one batch are copies, or come from a client that keeps to nothing. Being
-//! told to come again costs a fraction of being served, being dropped a fraction of that: so a worker empties
-//! its port faster than a flood fills it, and others' requests in there are not lost. A tenant with many
-//! sessions is limited only while another one has been seen on the worker: alone it is in nobody's way.
+//! A client has no more requests outstanding than its credits, and the requests of a batch are answered when the round
+//! ends. So more than its credits in one batch are copies, or the client ignores its credits. A `Retry` costs a
+//! fraction of an execution, a drop a fraction of a `Retry`: so a worker empties its port faster than a flood fills
+//! it, and requests of others in the port are not lost. A tenant with many sessions is limited only while another
+//! tenant has been seen on the worker.
 //!
-//! The counts lie with the session and in the tenant's ledger, each stamped with worker and round, so that nothing
-//! is looked up and nothing is cleared. Two workers that serve one session at once take each other's stamp away and
-//! serve it a little more.
+//! The counts are stored in the session and in the tenant's ledger, each stamped with worker and round, so that
+//! nothing is looked up or cleared. If two workers serve one session at once they overwrite each other's stamps and
+//! serve it slightly more.
 
 use crate::limits::{CROWDED_US, SESSION_BATCH_MESSAGES, TENANT_BATCH_MESSAGES};
 use crate::session::Session;
 use crate::tenant::TenantId;
 use crate::tenant::ledger::Page;
 
-/// See the file's head.
+/// The admission of a worker's batches.
 #[derive(Debug)]
 pub struct BatchAdmission {
-    /// The worker in the upper 8 bits, below it the round.
+    /// The worker in the upper 8 bits, the round below.
     stamp: u32,
     latest: TenantId,
     crowded_until_us: u64,
@@ -30,12 +30,12 @@ pub struct BatchAdmission {
 
 const ROUND_BITS: u32 = 24;
 
-/// What becomes of the messages of a group, in their order.
+/// The numbers of a group's messages that are served and answered, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupShare {
-    /// So many are served.
+    /// Messages that are served.
     pub served: u64,
-    /// Up to so many, those that are served included, are answered.
+    /// Messages that are answered, including the served ones.
     pub answered: u64,
 }
 
@@ -44,19 +44,19 @@ impl GroupShare {
 }
 
 impl BatchAdmission {
-    /// Nobody was seen yet on this worker.
+    /// Creates the admission of a worker that has seen no tenant.
     #[must_use]
     pub const fn new(worker: usize) -> Self {
         Self { stamp: (worker as u32) << ROUND_BITS, latest: TenantId(u32::MAX), crowded_until_us: 0 }
     }
 
-    /// A batch begins.
+    /// Begins a batch.
     pub const fn begin(&mut self) {
         let round_mask = (1 << ROUND_BITS) - 1;
         self.stamp = self.stamp & !round_mask | self.stamp.wrapping_add(1) & round_mask;
     }
 
-    /// How many of `messages` of a session, whose tenant has this page, are served.
+    /// Returns how many of `messages` of a session are served and answered; `page` is its tenant's.
     #[inline]
     pub fn share(&mut self, session: &Session, page: &Page, messages: u64, now_us: u64) -> GroupShare {
         // A group without messages is work as well.

@@ -1,13 +1,13 @@
-//! The parts list of a server, in the order in which they are put together, and the way down.
+//! Starts a server part by part in a fixed order, and stops it.
 //!
 //! ```text
-//!   data directory -> metadata, which server, administrator's secret -> store -> ports -> workers
+//!   data directory -> metadata, identity, administrator's secret -> store -> ports -> workers
 //!                  -> registry of extensions -> control -> tables and extensions of the metadata
 //!                  -> listener -> membership of the cluster
 //! ```
-//! What fails on the way up is a [`BootError`] and leaves no thread behind. On the way down streams and migrations end
-//! first, then workers, which answer what they hold, and last the registration: what is served is served by a server that
-//! others take for alive. Each is waited for only so long ([`Joining`]).
+//! A failure at the start is a [`BootError`] and leaves no thread behind. At the stop, streams and migrations end
+//! first, then workers, which answer their pending requests, and last the registration, so that the server stays
+//! registered while it serves. Each wait is bounded ([`Joining`]).
 
 mod devices;
 mod dpdk;
@@ -62,16 +62,16 @@ use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
 use crate::tenant::secret::SecretHash;
 
-/// How often a source may be wrong about a secret.
+/// Rate of wrong secrets and tokens that a source may send.
 const ATTEMPTS: ResponseRate = ResponseRate { burst: ATTEMPTS_BURST, per_second: ATTEMPTS_PER_SECOND };
 
-/// View under which a server begins that is alone: nobody has a session that is older.
+/// First view of a server outside a cluster: no session is older.
 const VIEW: u64 = 1;
-/// Bits of a view that count the changes since a start; those above count the starts of a server of a cluster, so that its
-/// views only grow.
+/// Bits of a view that count the changes since a start. The bits above count the starts of a server in a cluster, so
+/// that its views only grow.
 const VIEW_BITS: u32 = 32;
 
-/// A running server. Ends with [`Server::stop`] or when it is dropped.
+/// A running server, which ends with [`Server::stop`] or on drop.
 pub struct Server {
     control: Arc<Control>,
     tcp: SocketAddr,
@@ -80,12 +80,12 @@ pub struct Server {
     stopping: Arc<AtomicBool>,
     control_threads: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
-    /// Raised when nothing is served any more.
+    /// Set when nothing is served any more.
     ended: Arc<AtomicBool>,
     registration: Option<JoinHandle<()>>,
     /// Ends after the workers.
     _watchdog: Watchdog,
-    /// Which server of a cluster it is.
+    /// The server's identity in a cluster.
     _identity: Option<Identity>,
 }
 
@@ -93,7 +93,7 @@ impl Server {
     /// Starts a server over kernel UDP, with shared memory for clients of its own host, or over DPDK.
     ///
     /// # Errors
-    /// Says which part failed and why.
+    /// Names the part that failed, and the reason.
     pub fn start(config: &Config) -> Result<Self, BootError> {
         config.check().map_err(|error| BootError::new("configuration", error))?;
         match &config.dpdk {
@@ -102,10 +102,10 @@ impl Server {
         }
     }
 
-    /// Starts a server over whatever devices it is given. The data directory exists.
+    /// Starts a server over the given devices. The data directory exists.
     ///
     /// # Errors
-    /// Says which part failed and why.
+    /// Names the part that failed, and the reason.
     pub fn start_over<P: SharedPort + 'static>(
         config: &Config,
         devices: Devices<P>,
@@ -186,7 +186,7 @@ impl Server {
         Ok(())
     }
 
-    /// Makes the server known to the others of its cluster, if it has one.
+    /// Registers the server in its cluster, if it has one.
     fn join_cluster(&mut self, reached: SocketAddr, wants: Option<Wants>) -> Result<(), BootError> {
         if let Some(wants) = wants {
             let asking = remote::start(&self.control, &self.stopping, wants);
@@ -203,7 +203,7 @@ impl Server {
         Ok(())
     }
 
-    /// Brings back what the metadata holds, and starts what is done beside the workers.
+    /// Restores tables and extensions from the metadata, and starts housekeeping.
     fn start_control(&mut self, populates: bool) -> Result<(), BootError> {
         administration::restore(&self.control)
             .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
@@ -228,7 +228,7 @@ impl Server {
         Ok(())
     }
 
-    /// Lets clients in, and who reads metrics.
+    /// Starts the listeners of local clients, streams and metrics.
     fn open_doors(
         &mut self,
         clients: Listener,
@@ -258,31 +258,31 @@ impl Server {
         Ok(())
     }
 
-    /// The address of the listener.
+    /// Returns the address of the listener.
     #[must_use]
     pub fn tcp(&self) -> SocketAddr {
         self.tcp
     }
 
-    /// Where metrics are shown, if anywhere.
+    /// Returns the address of the metrics port, if there is one.
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// The control plane.
+    /// Returns the control plane.
     #[must_use]
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
-    /// The UDP port of each core.
+    /// Returns the UDP port of each core.
     #[must_use]
     pub fn frame_ports(&self) -> &[u16] {
         &self.control.ports.numbers
     }
 
-    /// Whether a worker has ended on its own: its port broke. Then the server is of no more use.
+    /// Returns true if a worker has ended because its port broke; the server is then useless.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.workers.iter().any(JoinHandle::is_finished)
@@ -300,7 +300,7 @@ impl Drop for Server {
         for stop in &self.stops {
             stop.stop();
         }
-        // Threads of streams wait for them.
+        // Stream threads wait for migrations.
         if let Some(migrations) = &self.control.migrations {
             migrations.stop();
         }
@@ -332,13 +332,13 @@ fn no_thread(error: io::Error) -> BootError {
     BootError::new("cannot start a thread", error)
 }
 
-/// The queue of what invocations read at other servers, where there are any.
+/// Makes the queue of invocations' remote reads, if the server is in a cluster.
 fn remote_wants(is_wanted: bool) -> Result<Option<Wants>, BootError> {
     let wants = is_wanted.then(Wants::new).transpose();
     wants.map_err(|error| BootError::new("cannot make the queue of remote reads", error))
 }
 
-/// The administrator's secret, and one that nobody has.
+/// Returns the hash of the administrator's secret, and of one that nobody has.
 fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
     let administrator = administrator::open(&config.data_directory)
         .map_err(|error| BootError::new("the administrator's secret", error))?;
@@ -346,7 +346,7 @@ fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
     Ok((administrator, nobody))
 }
 
-/// The listener of the metrics port and its address.
+/// Opens the listener of the metrics port; returns it with its address.
 fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), BootError> {
     Listener::bind(address)
         .and_then(|listener| listener.local().map(|local| (listener, local)))

@@ -1,7 +1,7 @@
-//! What a worker knows: sessions by token, tables and extensions by number.
+//! A worker's catalog: sessions by token, tables and extensions by number.
 //!
-//! Every worker has its own [`WorkerCatalog`] and changes it between two batches, so lookups take no lock and
-//! what a batch borrowed stays valid while it runs.
+//! Every worker has its own [`WorkerCatalog`] and changes it between two batches, so lookups take no lock and a
+//! batch's borrows stay valid while it runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,59 +28,61 @@ pub struct WorkerCatalog {
 }
 
 impl WorkerCatalog {
-    /// An empty one under this view.
+    /// Creates an empty catalog under this view.
     #[must_use]
     pub fn under(view: u64) -> Self {
         Self { view, ..Self::default() }
     }
 
-    /// The same, of a server of a cluster, whose invocations may read at the others.
+    /// Sets the queue of remote reads, if the server is in a cluster.
     #[must_use]
     pub fn reading(self, remote: Option<Arc<RemoteReads>>) -> Self {
         Self { remote, ..self }
     }
 
-    /// Where to ask for what other servers have.
+    /// Returns the queue of reads at other servers.
     #[inline]
     #[must_use]
     pub fn remote(&self) -> Option<&RemoteReads> {
         self.remote.as_deref()
     }
 
-    /// The worker's view.
+    /// Returns the worker's view.
     #[inline]
     #[must_use]
     pub fn view(&self) -> u64 {
         self.view
     }
 
-    /// The session of a token.
+    /// Returns the session of a token.
     #[inline]
     #[must_use]
     pub fn session(&self, token: u64) -> Option<&Arc<Session>> {
         self.sessions.get(&token)
     }
 
-    /// Whether the token was that of a session which has ended.
+    /// Returns true if the token's session has ended.
     #[must_use]
     pub fn has_ended(&self, token: u64) -> bool {
         self.ended.has(token)
     }
 
-    /// The versions of an extension, of whichever tenant.
+    /// Returns the versions of an extension of any tenant.
     #[inline]
     #[must_use]
     pub fn extension(&self, id: u32) -> Option<&ActiveVersions> {
         self.extensions.get(&id)
     }
 
-    /// Whether this server, as one of a cluster, may have still to hear of the extension `id` of `tenant`, or to build it.
+    /// Returns true if this server of a cluster may not have heard of the tenant's extension `id` yet, or not have
+    /// built it.
     #[must_use]
     pub fn may_come(&self, tenant: TenantId, id: u32) -> bool {
         self.remote.is_some() && self.newest_extensions.may_come(tenant, id)
     }
 
-    /// Applies what the control plane decided. What waits, requests and the stop are not the catalog's.
+    /// Applies a change by the control plane. Changes that concern pending requests, requests or the stop do not
+    /// affect the catalog.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::SessionOpened(session) => {
@@ -92,7 +94,7 @@ impl WorkerCatalog {
             }
             Change::TableCreated(entry) => self.tables.insert(entry),
             Change::Cut(cut) => {
-                // A table that was dropped meanwhile stays so.
+                // A table that was dropped meanwhile stays dropped.
                 for entry in &cut.tables {
                     if self.tables.get(entry.tenant, entry.id).is_some() {
                         self.tables.insert(Arc::clone(entry));
@@ -106,7 +108,7 @@ impl WorkerCatalog {
             }
             Change::ExtensionSettled(lineup) => {
                 self.newest_extensions.note(lineup.tenant, lineup.id);
-                // Each worker has its own, so that a lookup follows one pointer less.
+                // Each worker has its own copy, so that a lookup follows one pointer less.
                 self.extensions.insert(lineup.id, ActiveVersions::clone(&lineup));
             }
             Change::ExtensionRemoved(id) => {

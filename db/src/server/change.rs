@@ -1,10 +1,9 @@
-//! What the control plane tells a worker, and how: one queue per worker, looked at between two batches.
+//! Changes from the control plane to workers: one queue per worker, read between two batches.
 //!
-//! Control threads put a [`Change`] into every worker's queue and wait until all have taken it before they
-//! answer the client, so that a fresh session, table or extension works on every core. An empty queue
-//! costs a worker one relaxed load per round. Workers never wait for control threads, also not for one that lost its core
-//! while it sends: see [`Inbox`]. What fills the queue is bounded by the number of control threads, each of which waits for
-//! its own.
+//! Control threads put a [`Change`] into every worker's queue and wait until all have taken it before they answer the
+//! client, so that a new session, table or extension works on every core. An empty queue costs a worker one relaxed
+//! load per round. Workers never wait for control threads, not even for one that lost its core while it sends: see
+//! [`Inbox`]. The number of control threads bounds the queue, because each waits for its own change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,86 +24,86 @@ use crate::tenant::TenantId;
 /// A message to a worker.
 #[derive(Clone)]
 pub enum Change {
-    /// Requests of this session are served from now on.
+    /// The session is open.
     SessionOpened(Arc<Session>),
-    /// The session of this token is over.
+    /// The session of this token has ended.
     SessionClosed(u64),
     /// The table can be used from now on.
     TableCreated(Arc<TableEntry>),
-    /// Another view begins, with what is owned under it.
+    /// A new view begins, with the tables whose ownership changed.
     Cut(Arc<Cut>),
     /// The table is gone.
     TableDropped(u32),
-    /// These versions of an extension can be invoked from now on, in place of what was known of it.
+    /// The versions of an extension that can be invoked from now on, replacing the previous ones.
     ExtensionSettled(Arc<ActiveVersions>),
     /// The extension cannot be invoked any more.
     ExtensionRemoved(u32),
-    /// The tenant is gone with all it had.
+    /// The tenant is gone, with everything that it had.
     TenantDropped(TenantId),
-    /// What waits for objects of an arriving part may go on.
+    /// Requests that wait for objects of an arriving part may continue.
     Wake(Arc<Wake>),
-    /// What invocations asked other servers is answered.
+    /// Answers of other servers to invocations' reads.
     Answers(Arc<[Answered]>),
-    /// What another server asks for its invocations.
+    /// Reads that another server requests for its invocations.
     Reads(Arc<PeerReads>),
-    /// A data request that came over a stream.
+    /// A data request of a stream.
     Request(Arc<StreamRequest>),
-    /// The worker ends after this round.
+    /// The worker stops after this round.
     Stop,
 }
 
-/// A record of questions on its way through a worker.
+/// A record of another server's questions, to be answered by a worker.
 pub struct PeerReads {
     pub(super) record: Vec<u8>,
-    /// Takes the body of the answer; one without bytes for what is no record of questions.
+    /// Receives the body of the answer, which is empty if the record is invalid.
     pub(super) answer: Sender<Vec<u8>>,
 }
 
 impl Change {
-    /// Whether what was to be found of a table may be elsewhere from now on.
+    /// Returns true if objects of a table may be elsewhere from now on.
     #[must_use]
     pub fn moves_tables(&self) -> bool {
         matches!(self, Self::Cut(_) | Self::TableDropped(_) | Self::TenantDropped(_))
     }
 
-    /// Whether sessions are over with it.
+    /// Returns true if it ends sessions.
     #[must_use]
     pub fn ends_sessions(&self) -> bool {
         matches!(self, Self::SessionClosed(_) | Self::TenantDropped(_))
     }
 }
 
-/// What of an arriving part need not be waited for any more.
+/// Hashes of an arriving part that need not be waited for any more.
 #[derive(Debug)]
 pub struct Wake {
     /// The part's number in the store.
     pub part: u32,
-    /// The hashes whose objects are here, or will never be; `None`: all.
+    /// Hashes whose objects have arrived, or never will; `None`: all.
     pub hashes: Option<Box<[u64]>>,
 }
 
-/// A data request that came over a stream.
+/// A data request received over a stream.
 pub struct StreamRequest {
-    /// Whose it is.
+    /// The session.
     pub session: Arc<Session>,
-    /// Its number in the session.
+    /// The request's number in the session.
     pub sequence: u64,
-    /// What the client has acknowledged.
+    /// The oldest sequence that the client has not acknowledged.
     pub first_unacknowledged: u64,
     /// The view under which it was sent.
     pub view: u64,
-    /// Which request.
+    /// The opcode.
     pub opcode: u8,
-    /// The whole record, as it came.
+    /// The whole record as received.
     pub record: Vec<u8>,
     /// Bytes of the record before the request's body.
     pub head_bytes: usize,
-    /// Takes the one answer.
+    /// Receives the answer.
     pub answer: Sender<StreamAnswer>,
 }
 
 impl StreamRequest {
-    /// The request's body.
+    /// Returns the request's body.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.record[self.head_bytes..]
@@ -118,26 +117,26 @@ struct Envelope {
 
 struct ChangeQueue {
     inbox: Inbox<Envelope>,
-    /// Envelopes that were not taken, counted before they are there.
+    /// Number of envelopes not taken yet, raised before they are in the queue.
     waiting: AtomicUsize,
 }
 
 /// The worker's end of its queue.
 pub struct Changes {
     queue: Arc<ChangeQueue>,
-    /// What was taken out of the queue and is still to be applied.
+    /// Envelopes that were taken out of the queue and not applied yet.
     taken: Taken<Envelope>,
 }
 
 impl Changes {
-    /// Whether something waits: one relaxed load.
+    /// Returns true if no change waits. Cost: one relaxed load.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the next change and hands it to `apply`; then tells the sender. False when there was none.
+    /// Takes the next change, passes it to `apply`, then acknowledges it. Returns false if there was none.
     pub fn take(&mut self, apply: impl FnOnce(Change)) -> bool {
         let Some(envelope) = self.taken.next().or_else(|| {
             self.taken = self.queue.inbox.take_all();
@@ -155,7 +154,7 @@ impl Changes {
     }
 }
 
-/// Whoever waits for what is left hears that nobody takes it.
+/// Closes the queue, so that senders which wait for the remaining changes get an error.
 impl Drop for Changes {
     fn drop(&mut self) {
         drop(self.queue.inbox.close());
@@ -169,7 +168,7 @@ pub struct ChangeSender {
     waker: Waker,
 }
 
-/// A queue for a worker that `waker` wakes.
+/// Creates a queue for a worker that `waker` wakes.
 #[must_use]
 pub fn change_queue(waker: Waker) -> (ChangeSender, Changes) {
     let queue = Arc::new(ChangeQueue { inbox: Inbox::new(), waiting: AtomicUsize::new(0) });
@@ -177,7 +176,7 @@ pub fn change_queue(waker: Waker) -> (ChangeSender, Changes) {
 }
 
 impl ChangeSender {
-    /// Puts a change into the queue. False when the worker has ended.
+    /// Queues a change. Returns false if the worker has ended.
     pub fn send(&self, change: Change) -> bool {
         self.put(Envelope { change, taken: None })
     }
@@ -194,14 +193,14 @@ impl ChangeSender {
     }
 }
 
-/// A worker has ended or does not come back; the change may be known to some of them.
+/// The error that a worker has ended or does not respond; others may have applied the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerMissing;
 
-/// Tells all workers and waits until each has taken the change.
+/// Sends a change to all workers and waits until each has taken it.
 ///
 /// # Errors
-/// When a worker has ended or does not answer in time.
+/// If a worker has ended or does not acknowledge in time.
 pub fn broadcast(workers: &[ChangeSender], change: &Change) -> Result<(), WorkerMissing> {
     let mut acknowledgements = Vec::with_capacity(workers.len());
     for worker in workers {

@@ -1,8 +1,8 @@
-//! One stream, served by one control thread: opening, then one request after the other.
+//! Serves one stream on one control thread: the opening, then one request after the other.
 //!
-//! Data requests are handed to the session's home worker and answered when it answers; administration is
-//! done here. A peer that stalls in a record, sends too much, takes no answers or sends nonsense is told once, where
-//! that is possible, and cut off. Nothing a stream does holds up another one.
+//! Data requests go to the session's home worker and are answered when it answers; administrative requests are
+//! executed here. A peer that stalls within a record, sends too much, does not read its answers or sends invalid
+//! records is told once, if possible, and disconnected. No stream delays another.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use crate::limits::{
 use crate::session::{Session, StreamAnswer};
 use crate::sync::oneshot::oneshot;
 
-/// Bytes of a record's header behind the length.
+/// Bytes of a record's header after the length.
 const HEAD_BYTES: usize = RECORD_HEADER_BYTES - RecordHeader::LENGTH_BYTES;
 
-/// How a tenant hears that too many answers to it are made or wait to be taken.
+/// The limit that a tenant is told when too many bytes of answers to it are pending.
 const ANSWER_LIMIT: &str = "answer_bytes_of_streams";
 
-/// How clients are received.
+/// Returns the reception of clients' streams.
 #[must_use]
 pub fn reception(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> Reception {
     let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
@@ -52,7 +52,7 @@ fn serve(
     from: (SocketAddr, &ConnectionPermit),
     stopping: &AtomicBool,
 ) {
-    // Without the bound the kernel keeps more of what is not taken, by its own limits.
+    // Without this bound the kernel buffers more unread bytes, by its own limits.
     let _ = stream.bound_untaken(UNTAKEN_BYTES);
     let Some(entrant) = open(control, &mut stream, from) else { return };
     match entrant {
@@ -69,7 +69,7 @@ fn serve(
     }
 }
 
-/// Tells a peer that there are as many streams as may be, and closes. The answer fits the socket's buffer.
+/// Tells a peer that the maximum number of streams is reached, and closes. The answer fits the socket's buffer.
 fn turn_away(mut stream: Stream) {
     answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has as many streams as it may");
 }
@@ -110,7 +110,7 @@ fn converse(
     let patience = Duration::from_millis(RECORD_ROOM_MS);
     let mut record = Vec::new();
     while !stopping.load(Ordering::Relaxed) {
-        // Until the record was served.
+        // Held until the record was served.
         let mut room = None;
         let has_room = |bytes| {
             room = place.room_for(bytes, patience);
@@ -138,7 +138,7 @@ fn converse(
     }
 }
 
-/// Serves one record; false when the stream is of no more use.
+/// Serves one record; returns false if the stream must end.
 fn serve_record(
     control: &Control,
     stream: &mut Stream,
@@ -148,7 +148,7 @@ fn serve_record(
     let (header, body) = match RecordHeader::split(&record) {
         Ok(split) => split,
         Err(status) => {
-            // The length was honest, so the next record can be found.
+            // The length was valid, so the next record can be found.
             let sequence = sequence_of(&record);
             return answer_record(stream, sequence, status, status.text().as_bytes());
         }
@@ -165,7 +165,7 @@ fn serve_record(
     };
     match answer {
         Ok(body) => {
-            // It is done, so there is nothing to refuse any more: who takes no answers does not get this one.
+            // The request is done and cannot be refused any more: a peer that reads no answers does not get this one.
             let room = place.room_for_answer(body.len(), Duration::from_millis(ANSWER_ROOM_MS));
             room.is_some() && answer_record(stream, header.sequence, Status::Ok, &body)
         }
@@ -173,7 +173,7 @@ fn serve_record(
     }
 }
 
-/// Hands a data request to the home worker and brings back its answer.
+/// Sends a data request to the home worker and returns its answer to the peer.
 fn serve_data(
     control: &Control,
     stream: &mut Stream,
@@ -181,7 +181,7 @@ fn serve_data(
     header: RecordHeader,
     record: Vec<u8>,
 ) -> bool {
-    // Until the answer was taken.
+    // Held until the peer has read the answer.
     let patience = Duration::from_millis(ANSWER_ROOM_MS);
     let Some(mut room) = place.room_for_answer(answer_bytes_max(header.code), patience) else {
         let held_off = reply::Throttled { after_us: ANSWER_ROOM_RETRY_US, limit: ANSWER_LIMIT.as_bytes() };
@@ -200,7 +200,7 @@ fn serve_data(
         head_bytes: HEAD_BYTES,
         answer: sender,
     });
-    // Before the request is decided on, as in frames.
+    // Read before the request is decided, as in frames.
     let view = control.views.settled();
     let home = &control.workers[usize::from(session.home_core())];
     // This thread keeps the request, so that the worker does not have to free it.
@@ -215,7 +215,7 @@ fn serve_data(
     write_answer(stream, header, answer.status, &answer.body)
 }
 
-/// Bytes of the longest answer that a data request may have; 0 when that is some numbers.
+/// Returns the maximum answer size of a data request in bytes; 0 if the answer consists of some numbers.
 fn answer_bytes_max(code: u8) -> usize {
     match code {
         opcode::GET | opcode::MULTI_GET | opcode::INVOKE => ANSWER_BYTES_MAX,
@@ -228,13 +228,13 @@ fn is_over(role: &Role) -> bool {
     matches!(role, Role::Tenant(session) if session.is_closed())
 }
 
-/// The sequence of a record whose header is not in order.
+/// Returns the sequence of a record with an invalid header.
 fn sequence_of(record: &[u8]) -> u64 {
     let bytes = record.get(4..12).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u64::from_le_bytes)
 }
 
-/// Writes an answer; false when the peer is gone.
+/// Writes an answer; returns false if the peer is gone.
 fn answer_record(stream: &mut Stream, sequence: u64, status: Status, body: &[u8]) -> bool {
     write_answer(stream, RecordHeader { sequence, ..RecordHeader::default() }, status, body)
 }

@@ -1,9 +1,9 @@
-//! The state of the control plane: what control threads share, and the changes that they make.
+//! State of the control plane: shared data of control threads, and the changes that they make.
 //!
-//! Every change goes the same way: metadata first (on disk or refused), then all workers, then the client
-//! hears of it. One lock makes the changes follow one another, so that what a worker knows is what the
-//! metadata says; nothing slow but the metadata happens under it. A second one is for what is owned of tables, which
-//! migrations change in a hurry. Workers never come here.
+//! Every change takes the same steps: it is written to the metadata (durable or refused), sent to all workers, then
+//! reported to the client. One lock serializes the changes, so that the workers' catalogs match the metadata; only
+//! metadata operations are slow under it. A second lock protects the ownership of tables, which migrations change
+//! under time pressure. Workers never use this state.
 
 mod tenants;
 
@@ -47,32 +47,32 @@ use crate::tenant::account::Accounts;
 use crate::tenant::limit::TenantLimit;
 use crate::tenant::secret::{SecretHash, random_token};
 
-/// A refusal to a client of the control plane: a status and text for people.
+/// A refusal by the control plane: a status for programs and text for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What programs read.
+    /// The status, for programs.
     pub status: Status,
-    /// What people read; of what is held off the name of the limit.
+    /// The text, for people; for `Throttled` the name of the limit.
     pub text: String,
-    /// When to come again, of what is held off.
+    /// Delay before the next attempt in microseconds, for `Throttled`.
     after_us: u32,
 }
 
 impl Refusal {
-    /// A refusal in words of its own.
+    /// Creates a refusal with its own text.
     #[must_use]
     pub fn new(status: Status, text: impl Into<String>) -> Self {
         Self { status, text: text.into(), after_us: 0 }
     }
 
-    /// Not now: a limit of the tenant holds it off for this long.
+    /// Creates a refusal because a limit of the tenant delays the request for this long.
     #[must_use]
     pub fn throttled(after_us: u64, limit: TenantLimit) -> Self {
         let after_us = u32::try_from(after_us).unwrap_or(u32::MAX);
         Self { status: Status::Throttled, text: limit.name().to_owned(), after_us }
     }
 
-    /// The body of the answer.
+    /// Encodes the body of the answer.
     #[must_use]
     pub fn body(&self) -> Vec<u8> {
         if self.status != Status::Throttled {
@@ -123,102 +123,104 @@ impl From<MetadataError> for Refusal {
     }
 }
 
-/// An open session and what only lists show of it.
+/// An open session with the details shown in lists.
 #[derive(Clone, Debug)]
 pub struct OpenSession {
     /// The session.
     pub session: Arc<Session>,
-    /// Name of its tenant.
+    /// Name of the tenant.
     pub tenant: String,
-    /// Where it was opened from.
+    /// The client's address.
     pub peer: SocketAddr,
-    /// When it was opened, in milliseconds since the Unix epoch.
+    /// Time of opening, in milliseconds since the Unix epoch.
     pub opened_ms: u64,
 }
 
 /// Tables by owner and name.
 pub type TableNames = BTreeMap<(TenantId, String), Arc<TableEntry>>;
 
-/// What control threads share.
+/// State shared by control threads.
 pub struct Control {
     /// The server's clock.
     pub clock: Clock,
-    /// What survives a restart.
+    /// Records that survive a restart.
     pub metadata: Metadata,
-    /// What a server of a cluster goes by while that does not answer.
+    /// Substitute for the metadata while a cluster's metadata does not answer.
     pub interim: LeaseCache,
-    /// Tablets on the move; nothing where this server is alone.
+    /// Migrations of tablets; `None` outside a cluster.
     pub migrations: Option<Migrations>,
-    /// The extensions that are live.
+    /// The loaded extensions.
     pub registry: Registry,
-    /// What tenants may use.
+    /// Limits and counters of tenants.
     pub accounts: Accounts,
-    /// Where the parts of tables are made.
+    /// The store, in which the parts of tables are made.
     pub store: Arc<Store>,
-    /// Those that were made.
+    /// The parts that were made.
     pub parts_made: PartsMade,
-    /// When tables last lost objects since a server ended, in milliseconds since the Unix epoch, by their numbers.
+    /// Time at which each table last lost objects because a server ended, in milliseconds since the Unix epoch, by
+    /// table number.
     pub emptied: Mutex<BTreeMap<u32, u64>>,
     /// The workers' queues.
     pub workers: Vec<ChangeSender>,
     /// The workers' counters.
     pub metrics: Vec<Arc<WorkerMetrics>>,
-    /// Where the workers take frames.
+    /// The workers' frame ports.
     pub ports: FramePorts,
-    /// Where clients of this host get in, if they do.
+    /// Shared-memory listener for local clients; `None` if there is none.
     pub door: Option<ListenerStatus>,
     /// The server's views.
     pub views: Arc<Views>,
-    /// Acts that are not in the audit log yet.
+    /// Administrative acts not yet in the audit log.
     pub acts: Acts,
-    /// Until when workers may serve what others may come to own.
+    /// The time until which workers may serve tablets that others may come to own.
     pub fence: Arc<Fence>,
-    /// What is kept of the administrator's secret.
+    /// Hash of the administrator's secret.
     pub administrator: SecretHash,
-    /// What is kept of a secret that nobody has: what is compared for a tenant that there is not.
+    /// Hash of a secret that nobody has, compared when the tenant does not exist.
     pub nobody: SecretHash,
-    /// Who has a stream of clients.
+    /// Connection permits of clients' streams.
     pub streams: Arc<Streams>,
-    /// How often a source may be wrong.
+    /// Rate limit for wrong secrets and tokens, per source.
     pub attempts: Mutex<ResponseLimiter>,
     /// Open sessions by token.
     pub sessions: Mutex<HashMap<u64, OpenSession>>,
-    /// Sessions that were open.
+    /// Sessions that have ended.
     pub ended: Mutex<Ended>,
     /// Tables of all tenants.
     pub tables: Mutex<TableNames>,
-    /// What tenants have granted each other.
+    /// Grants between tenants.
     pub grants: Mutex<Vec<Grant>>,
-    /// Tenants that trace, with what they trace into.
+    /// Tenants with tracing switched on, each with its log.
     pub traced: Mutex<Vec<(TenantId, Arc<ExtensionLog>)>>,
-    /// Reserved numbers of clients.
+    /// Reserved client numbers.
     pub client_ids: Mutex<Range<u64>>,
-    /// Held while the catalog changes.
+    /// Lock for changes of the catalog.
     pub changing: Mutex<()>,
-    /// Held while what is owned of a table changes, or what workers know of it. Whoever holds both took `changing` first;
-    /// nobody asks the metadata with it, so that a cut waits for no disk and no other server.
+    /// Lock for changes of a table's ownership and of the workers' copy of it. A thread that holds both locks took
+    /// `changing` first. No thread queries the metadata under this lock, so that a cut waits for no disk and no other
+    /// server.
     pub owning: Mutex<()>,
 }
 
-/// There is no tenant of this name.
+/// Returns the refusal for a tenant name that does not exist.
 pub(super) fn unknown_tenant(name: &str) -> Refusal {
     Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`"))
 }
 
 impl Control {
-    /// The number of the tenant of this name.
+    /// Returns the number of the tenant with this name.
     pub(super) fn tenant_number(&self, name: &str) -> Result<TenantId, Refusal> {
         let row = self.metadata.tenant_find(name)?;
         row.map(|row| row.id).ok_or_else(|| unknown_tenant(name))
     }
 
-    /// The refusal of who is wrong, or of who is wrong too often.
+    /// Returns the refusal for a wrong secret or token, or `Retry` if the source exceeds its rate.
     pub(super) fn wrong(&self, peer: SocketAddr, refusal: Refusal) -> Refusal {
         let now_us = self.clock.now_us();
         if lock(&self.attempts).take_for(peer, now_us) { refusal } else { Status::Retry.into() }
     }
 
-    /// This lease is held, or none.
+    /// Sets the lease that is held, or none.
     pub fn hold(&self, held: Option<HeldLease>) {
         if let Some(HeldLease { lease, until }) = held {
             self.fence.hold(lease, self.clock.us_at(until));
@@ -226,10 +228,10 @@ impl Control {
         self.interim.hold(held);
     }
 
-    /// Tells all workers.
+    /// Sends a change to all workers and waits until they applied it.
     ///
     /// # Errors
-    /// `Unavailable` when one of them does not come back.
+    /// `Unavailable` if a worker does not acknowledge it.
     pub fn tell(&self, change: &Change) -> Result<(), Refusal> {
         broadcast(&self.workers, change)
             .map_err(|_| Refusal::new(Status::Unavailable, "a worker of the server does not answer"))
@@ -238,8 +240,8 @@ impl Control {
     /// Opens a session for a tenant whose secret was checked.
     ///
     /// # Errors
-    /// `LimitExceeded`, `BadSecret` when the tenant or its secret has gone meanwhile, or that numbers, workers or the
-    /// metadata fail.
+    /// `LimitExceeded`; `BadSecret` if the tenant was dropped or its secret changed meanwhile; or a failure of
+    /// numbers, workers or the metadata.
     pub fn open_session(&self, checked: TenantRow, peer: SocketAddr) -> Result<Arc<Session>, Refusal> {
         let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
         let client_id = self.next_client_id()?;
@@ -247,7 +249,7 @@ impl Control {
         let session = Session::new(token, client_id, account, self.clock.now_us());
         let session = Arc::new(session.opened_from(peer.ip()));
         let (tenant, opened_ms) = (checked.name.clone(), self.clock.wall_ms());
-        // Known before the tenant is looked at again: whoever drops it from then on ends this session too.
+        // Registered before the tenant is checked again: a drop from then on ends this session too.
         self.admit(OpenSession { session: Arc::clone(&session), tenant, peer, opened_ms })?;
         let confirmed = self.confirm(&checked, &session);
         if confirmed.is_err() {
@@ -256,7 +258,7 @@ impl Control {
         confirmed.map(|()| session)
     }
 
-    /// Tells workers of a session if its tenant is still what it was.
+    /// Announces a session to the workers if its tenant is unchanged.
     fn confirm(&self, checked: &TenantRow, session: &Arc<Session>) -> Result<(), Refusal> {
         let gone =
             || Refusal::new(Status::BadSecret, "the tenant has just been dropped, or got a new secret");
@@ -278,7 +280,7 @@ impl Control {
         Ok(())
     }
 
-    /// Makes a session known to the control plane, if there may be one more.
+    /// Adds a session to the control plane, within the limits.
     fn admit(&self, open: OpenSession) -> Result<(), Refusal> {
         let tenant = open.session.tenant;
         let mut sessions = lock(&self.sessions);
@@ -302,11 +304,11 @@ impl Control {
         reserved.next().ok_or_else(|| Status::Internal.into())
     }
 
-    /// Ends a session on every worker, with what it has running. Does nothing when it is over already; while another
-    /// thread ends it, waits for the workers like that one.
+    /// Ends a session and everything that it runs on every worker. Does nothing if it has ended; if another thread is
+    /// ending it, waits for the workers too.
     ///
     /// # Errors
-    /// That workers fail.
+    /// If workers fail.
     pub fn close_session(&self, token: u64) -> Result<(), Refusal> {
         let Some(open) = lock(&self.sessions).get(&token).cloned() else { return Ok(()) };
         open.session.close();
@@ -316,14 +318,14 @@ impl Control {
         Ok(())
     }
 
-    /// Workers that run no more: each holds on to its counters until then.
+    /// Returns the number of ended workers: a worker holds its counters while it runs.
     #[must_use]
     pub fn workers_ended(&self) -> usize {
         self.metrics.iter().filter(|metrics| Arc::strong_count(metrics) == 1).count()
     }
 
-    /// What is done now and then: ends idle sessions, unloads code that nobody uses any more, records acts that
-    /// could not be, says what streams were closed or refused.
+    /// Does periodic work: ends idle sessions, unloads unused extensions, records acts that could not be recorded
+    /// before, logs streams that were closed or refused.
     pub fn tidy(&self) {
         self.acts.catch_up(&self.metadata);
         self.close_idle_sessions();
@@ -335,7 +337,7 @@ impl Control {
         }
     }
 
-    /// Reserves more versions before those of the server's reservation are used up.
+    /// Reserves more versions before the server's reservation is used up.
     pub fn keep_versions(&self) {
         let tables: Vec<_> = lock(&self.tables).values().cloned().collect();
         let parts = tables.iter().flat_map(|entry| entry.parts.held());
@@ -348,20 +350,20 @@ impl Control {
         }
     }
 
-    /// Moves the home of one tenant if the load asks for it.
+    /// Moves one tenant's home core if the load requires it.
     pub fn balance(&self, homes: &mut HomeBalancer) {
         let accounts = self.accounts.all();
         let look = Look::of(self.clock.now_us(), &self.metrics, &accounts);
         let Some(Move { tenant, from, to }) = homes.look(look) else { return };
         if let Some(account) = accounts.iter().find(|account| account.tenant == tenant) {
             account.move_home(to);
-            // Of all counters the one that no worker counts.
+            // The only counter that no worker counts.
             self.metrics[usize::from(from)].count(Counter::HomesMoved);
             tracing::debug!(tenant = tenant.0, from, to, "a tenant's home moved");
         }
     }
 
-    /// Ends the sessions that nobody has used for [`SESSION_IDLE_MS`].
+    /// Ends sessions that were idle for [`SESSION_IDLE_MS`].
     fn close_idle_sessions(&self) {
         let now_us = self.clock.now_us();
         let idle: Vec<u64> = lock(&self.sessions)
@@ -370,18 +372,18 @@ impl Control {
             .map(|open| open.session.token)
             .collect();
         for token in idle {
-            // A worker that is gone serves nobody.
+            // A worker that has ended serves nobody.
             let _ = self.close_session(token);
         }
     }
 
-    /// The table of a tenant by its name.
+    /// Returns a tenant's table by its name.
     #[must_use]
     pub fn table(&self, tenant: TenantId, name: &str) -> Option<Arc<TableEntry>> {
         lock(&self.tables).get(&(tenant, name.to_owned())).cloned()
     }
 
-    /// The tables of a tenant.
+    /// Returns the tables of a tenant.
     #[must_use]
     pub fn tables_of(&self, tenant: TenantId) -> Vec<Arc<TableEntry>> {
         let tables = lock(&self.tables);

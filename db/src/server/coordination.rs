@@ -1,9 +1,9 @@
-//! The thread of a coordinator, at each server of a cluster: whichever was elected takes the steps that are due, the others
-//! look whether there is still one.
+//! The coordination thread of each server in a cluster: the elected one executes due steps, the others check that one
+//! is elected.
 //!
-//! Elected is who writes its number first, under the lease of its registration; when that is over another one is. What is
-//! to be done is decided by [`crate::cluster::coordinator`] from the records and from who is there. While the metadata does not answer
-//! nothing is decided, and data traffic goes on.
+//! The first server that writes its number under its registration's lease is elected; when that lease ends another one
+//! is. [`crate::cluster::coordinator`] derives the steps from the metadata and the present servers. While the metadata
+//! does not answer nothing is decided, and data traffic continues.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::limits::COORDINATION_LOOK_MS;
 /// Starts the thread, which ends when the server stops.
 ///
 /// # Errors
-/// When no thread can be started.
+/// If the thread cannot be started.
 pub fn start(
     control: &Arc<Control>,
     stopping: &Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub fn start(
     thread::Builder::new().name("coordination".to_owned()).spawn(move || {
         let mut elected = None;
         while !stopping.load(Ordering::Relaxed) {
-            // What goes wrong is tried again at the next look; others may coordinate by then.
+            // An error is retried at the next look; another server may coordinate by then.
             match look(&control, own, elected) {
                 Ok(now) => elected = now,
                 Err(MetadataError::Conflict | MetadataError::Records(_)) => {}
@@ -41,7 +41,7 @@ pub fn start(
     })
 }
 
-/// Takes the steps that are due if it is for this server to do; says who coordinates.
+/// Executes the due steps if this server is the coordinator; returns the coordinator.
 fn look(
     control: &Control,
     own: ServerRun,

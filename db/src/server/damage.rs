@@ -1,18 +1,18 @@
-//! Memory that lost what was written to it: told in the log when the cleaner has met it, once.
+//! Reports damaged memory: logs once what the cleaner has found.
 //!
-//! The cleaner checks each object that it copies against its checksum. What it found it only counts, since it runs on
-//! workers; housekeeping looks at the counters and tells the operator, whose memory it is that fails.
+//! The cleaner checks each object that it copies against its checksum. It runs on workers and therefore only counts
+//! damage; housekeeping reads the counters and informs the operator that memory fails.
 
 use store::Store;
 
-/// How much was told.
+/// The counts already reported.
 #[derive(Debug, Default)]
 pub struct Damage {
     told: (u64, u64),
 }
 
 impl Damage {
-    /// Tells what was found since the last look.
+    /// Logs the damage found since the last call.
     pub fn look(&mut self, store: &Store) {
         if let Some((objects, segments)) = self.news(store.damaged()) {
             tracing::error!(

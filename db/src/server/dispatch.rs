@@ -1,4 +1,4 @@
-//! From a batch of frames to their replies.
+//! Dispatch of a batch: from received frames to their replies.
 //!
 //! ```text
 //!   frame -> view -> group -> session -> message -> request ─┐  decode: hash, table, prefetch the bucket
@@ -6,13 +6,14 @@
 //!                     chunk of 32 requests, of any frames and sessions
 //!                     prefetch all objects -> execute in order -> reply into the peer's outgoing frame
 //! ```
-//! Decoding a whole chunk before anything executes lets the memory misses of its requests overlap; that is
-//! worth a factor of five. Native requests run to completion here, unless they lack objects that have still to arrive: those are
-//! parked; invocations are started here and run by the worker. Everything borrows from the batch and the catalog, nothing is allocated.
+//! Decoding a whole chunk before execution lets the memory misses of its requests overlap, which is worth a factor of
+//! five. Native requests run to completion here, unless they lack objects that have not arrived yet: those become
+//! pending. Invocations are started here and run by the worker. Everything borrows from the batch and the catalog;
+//! nothing is allocated.
 //!
-//! Every request of a session is answered with a typed status, the malformed one as well. A group without a
-//! session gets `BadToken` for each of its messages, never more bytes than it brought, and only as often as
-//! its source may ask; a frame that is none is counted and dropped.
+//! Every request of a session gets a typed status, malformed ones included. A group without a session gets `BadToken`
+//! for each of its messages, never more bytes than it brought, and only within its source's rate. An invalid frame is
+//! counted and dropped.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,34 +42,34 @@ use crate::session::{Origin, Session};
 use crate::tenant::ledger::{Entry, Page};
 use crate::tenant::limit::TenantLimit;
 
-/// What one round of a worker dispatches with.
+/// The context in which one round of a worker dispatches a batch.
 pub struct Dispatch<'w, P: Exits> {
     /// Store, tables, counters and time of this round.
     pub environment: WorkerEnvironment<'w>,
     /// Sessions, tables and extensions.
     pub catalog: &'w WorkerCatalog,
-    /// Where frames leave.
+    /// The port that sends frames.
     pub port: &'w mut P,
-    /// Index of the worker to whose port the frames came.
+    /// Index of the worker at whose port the frames arrived.
     pub arrived_at: u16,
     /// Frames under construction.
     pub outgoing: &'w mut Outgoing,
-    /// How often strangers are answered.
+    /// Rate limit for replies to sources without a session.
     pub refusals: &'w mut ResponseLimiter,
-    /// How much of a batch one session and one tenant may have.
+    /// Limits of one session and one tenant within a batch.
     pub crowd: &'w mut BatchAdmission,
     /// Invocations of this worker.
     pub invocations: &'w mut Invocations<Origin>,
-    /// Requests that wait for objects.
+    /// Pending requests.
     pub parking: &'w mut PendingRequests,
     /// The worker's view.
     pub view: RoundView,
-    /// How many live invocations are reason to run them before the batch is done: few enough that their
-    /// memory is still in the cache, counted from those that are parked.
+    /// Number of live invocations at which they run before the batch ends: the pending ones plus few enough that their
+    /// memory is still in the cache.
     pub run_at: usize,
 }
 
-/// A decoded request that waits for its turn in a chunk.
+/// A decoded request of a chunk.
 struct Pending<'b> {
     request: Request<'b>,
     session: &'b Arc<Session>,
@@ -78,15 +79,15 @@ struct Pending<'b> {
     takes_parts: bool,
 }
 
-/// Requests that execute together. Places that are not taken hold nothing: to write `None` into all of them took longer than
-/// a get does.
+/// Requests that execute together. Unused places stay uninitialized: writing `None` into all of them took longer than
+/// a get.
 struct Chunk<'b> {
     pending: ArrayVec<Pending<'b>, CHUNK_REQUESTS>,
     tables: TablePrefetch<'b>,
 }
 
 impl<'w, P: Exits> Dispatch<'w, P> {
-    /// Serves all frames of a batch; the replies are in the outgoing frames afterwards.
+    /// Serves all frames of a batch and writes the replies into outgoing frames.
     pub fn batch(&mut self, batch: &'w Batch) {
         let mut chunk = Chunk { pending: ArrayVec::new(), tables: TablePrefetch::default() };
         let metrics = self.environment.metrics;
@@ -172,8 +173,8 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         page.add(Entry::BytesReceived, body_bytes as u64);
     }
 
-    /// Answers a request that is more than its tenant may make a second, and then may be made `throttled_us` later,
-    /// or more than it may bring at once.
+    /// Answers a request beyond its tenant's rate, which may be sent again after `throttled_us`, or beyond its batch
+    /// limit.
     #[cold]
     fn hold_off(
         &mut self,
@@ -207,7 +208,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         }
     }
 
-    /// Executes what the chunk holds and empties it.
+    /// Executes the chunk's requests and empties it.
     fn execute(&mut self, chunk: &mut Chunk<'w>) {
         let Chunk { pending: chunk, tables } = chunk;
         tables.locate_all(&self.environment, chunk, |it| (&mut it.located, it.session, &it.request));
@@ -264,7 +265,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         }
     }
 
-    /// Lets a request wait for the objects that it lacks.
+    /// Makes a request pending that lacks objects.
     #[cold]
     fn park(&mut self, pending: &Pending<'_>) {
         let Pending { session, sequence, peer, takes_parts, .. } = *pending;
@@ -278,7 +279,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         pending_requests::park(&environment, self.parking, came, wanted, &mut place);
     }
 
-    /// Answers each message of a group that belongs to no session, in no more bytes than it has.
+    /// Answers each message of a group without a session, in no more bytes than the group has.
     #[cold]
     fn refuse_group(&mut self, group: &Group<'_>, peer: SocketAddr) {
         let environment = self.environment;
@@ -297,13 +298,13 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         }
     }
 
-    /// The worker's page in the ledger of a session's tenant.
+    /// Returns the worker's page in the ledger of a session's tenant.
     #[inline]
     fn page<'s>(&self, session: &'s Session) -> &'s Page {
         session.account.ledger.page(self.environment.core.index())
     }
 
-    /// For an answer that is short.
+    /// Returns the place of a short answer.
     fn place<'s>(&'s mut self, session: &'s Session, sequence: u64, peer: SocketAddr) -> FramePlace<'s, P> {
         let to = Addressee::of(session, (self.arrived_at, peer), false);
         FramePlace::new((self.outgoing, self.port), &self.environment, (session, sequence), to)

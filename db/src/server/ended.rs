@@ -1,24 +1,24 @@
-//! Tokens of sessions that have ended: what still comes under them is late, and no guess.
+//! Tokens of ended sessions, which distinguish late requests from guesses.
 //!
-//! Of the latest some are remembered, so that copies of requests that were under way when their session was revoked, or
-//! a stream that wants to be of it, are told apart from tokens that somebody makes up. Nothing is served for it. Each
-//! worker has a set of its own, and control threads one; who asks has found no session first.
+//! The latest tokens are remembered, so that copies of requests that were under way when their session was revoked, or
+//! a stream that wants to attach to it, are distinguished from invented tokens. Nothing is served for them. Each
+//! worker has its own set, and control threads share one; callers first find that there is no such session.
 
 use std::collections::{HashSet, VecDeque};
 
 use crate::limits::ENDED_SESSIONS_REMEMBERED;
 use crate::tablet::NumberHash;
 
-/// See the file's head.
+/// The tokens of the latest ended sessions.
 #[derive(Debug, Default)]
 pub struct Ended {
     tokens: HashSet<u64, NumberHash>,
-    /// The same in the order of their ends.
+    /// The tokens in the order in which their sessions ended.
     order: VecDeque<u64>,
 }
 
 impl Ended {
-    /// The session of this token is over.
+    /// Records that the session of this token has ended.
     pub fn note(&mut self, token: u64) {
         if !self.tokens.insert(token) {
             return;
@@ -31,7 +31,7 @@ impl Ended {
         }
     }
 
-    /// Whether the token was that of a session which is over.
+    /// Returns true if the token's session has ended.
     #[must_use]
     pub fn has(&self, token: u64) -> bool {
         self.tokens.contains(&token)

@@ -1,14 +1,15 @@
-//! The fence of a server: until when its workers may serve what others may come to own.
+//! The fence of a server: the time until which its workers may serve hashes that others may come to own.
 //!
 //! ```text
 //!   registration ── hold(lease, until) ──┐
 //!   migrations ──── guard, drop ─────────┴──▶ until_us ──▶ workers: one relaxed load a round
 //! ```
-//! What a side of a migration serves is the server's own for as long as the lease lasts under which it was found to be; so
-//! that side keeps a [`Guard`] of that lease from before it serves until after all workers have left. Normally it makes them
-//! leave when the lease is over. Where it gets no chance to, since the whole server stood still, the fence is passed: workers execute
-//! nothing more until all such guards are dropped. A new lease moves the fence of no guard of an earlier one: what was
-//! served under that may be another's by now. A server without guards, and one that is of no cluster, has no fence.
+//! The hashes that a side of a migration serves belong to the server as long as the lease lasts under which it was
+//! found to be the owner. Therefore that side holds a [`Guard`] of the lease from before it serves until after all
+//! workers have left. Normally it makes them leave when the lease ends. If it cannot, because the whole server stood
+//! still, the fence passes: workers execute nothing until all such guards are dropped. A new lease does not move the
+//! fence of guards of an earlier one: another server may own by now what was served under that. A server without
+//! guards, or outside a cluster, has no fence.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::cluster::records::LeaseId;
 use crate::limits::FENCE_AFTER_MS;
 
-/// There is none.
+/// No fence.
 const NEVER_US: u64 = u64::MAX;
 
-/// See the file's head.
+/// The fence that workers check in each round.
 #[derive(Debug)]
 pub struct Fence {
     until_us: AtomicU64,
@@ -29,13 +30,13 @@ pub struct Fence {
 
 #[derive(Debug, Default)]
 struct FenceState {
-    /// The lease that is held, or was last.
+    /// The lease that is held, or was held last.
     lease: Option<LeaseId>,
-    /// Guards of each lease, and where they fence, in microseconds of the server's clock.
+    /// Number of guards of each lease, and their fence in microseconds of the server's clock.
     leases: BTreeMap<LeaseId, (usize, u64)>,
 }
 
-/// What it was taken for may be served, while its lease is held.
+/// A guard for hashes that may be served while its lease is held.
 #[derive(Debug)]
 pub struct Guard {
     fence: Arc<Fence>,
@@ -49,15 +50,15 @@ impl Default for Fence {
 }
 
 impl Fence {
-    /// Whether nothing may be executed. Cost: one relaxed load of what seldom changes; whoever was handed what a guard was
-    /// taken for sees that guard.
+    /// Returns true if nothing may be executed. Cost: one relaxed load of a value that seldom changes. A thread that
+    /// received the guarded hashes sees the guard.
     #[inline]
     #[must_use]
     pub fn is_passed(&self, now_us: u64) -> bool {
         now_us >= self.until_us.load(Ordering::Relaxed)
     }
 
-    /// This lease is held until then, in microseconds of the server's clock.
+    /// Sets the lease that is held, and its end in microseconds of the server's clock.
     pub fn hold(&self, lease: LeaseId, until_us: u64) {
         let mut state = self.state();
         let before = state.lease.replace(lease);
@@ -68,7 +69,7 @@ impl Fence {
         self.move_to(&state);
     }
 
-    /// A guard of a lease; of one that is not held, and has no guards yet, it lets nothing be served.
+    /// Returns a guard of a lease. If the lease is not held and has no guards yet, the guard lets nothing be served.
     #[must_use]
     pub fn guard(self: &Arc<Self>, lease: LeaseId) -> Guard {
         let mut state = self.state();

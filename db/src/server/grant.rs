@@ -1,4 +1,4 @@
-//! A grant as the control plane keeps it: what is stored, with the names of the two tenants.
+//! A grant in the control plane: its record, with the names of the two tenants.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::cluster::metadata::GrantRow;
 use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
 
-/// A grant that is in force.
+/// A grant in force.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// As it is stored.
+    /// The stored record.
     pub row: GrantRow,
     /// Name of the owner.
     pub owner: String,
@@ -20,13 +20,13 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// What the other tenant calls it.
+    /// Returns the other tenant's name for it.
     #[must_use]
     pub fn called(&self) -> String {
         format!("{}/{}", self.owner, self.row.name)
     }
 
-    /// The granted table as the other tenant knows it.
+    /// Returns the other tenant's entry of the granted table.
     #[must_use]
     pub fn entry_of(&self, table: &TableEntry) -> TableEntry {
         TableEntry {
@@ -40,7 +40,7 @@ impl Grant {
         }
     }
 
-    /// Whether this thing of this owner is granted.
+    /// Returns true if it grants this subject of this owner.
     #[must_use]
     pub fn is(&self, owner: TenantId, subject: Subject, name: &str) -> bool {
         self.row.owner == owner && self.row.right.subject() == subject && self.row.name == name

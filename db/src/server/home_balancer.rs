@@ -1,16 +1,16 @@
-//! Where tenants are at home, and when one moves: from a worker that is full to one with room.
+//! Balances home cores: moves a tenant's home from a full worker to one with room.
 //!
 //! ```text
-//!   every look:  time that each worker was busy, work that each tenant gave ─▶ work of the tenants at home there
-//!   the fullest is nearly always busy, and another has less than half of its work: lopsided
-//!   lopsided for some looks in a row ─▶ the tenant whose move evens it out best
+//!   every sample:  busy time of each worker, work of each tenant ─▶ work of the tenants at home on each worker
+//!   the fullest is nearly always busy, and another has less than half of its work: uneven
+//!   uneven in some consecutive samples ─▶ move the tenant that balances best
 //! ```
-//! A move is one store to the tenant's account. Answers then name the new home, clients send there from the next
-//! frame on, and what is on its way to the old home is served there: any worker serves any request.
+//! A move is one store to the tenant's account. Answers then name the new home, clients send there from the next frame
+//! on, and frames already under way to the old home are served there, because any worker serves any request.
 //!
-//! Nothing flaps: a move has to lower the fullest worker's work by a tenth at least, and a tenant that moved
-//! stays for a while. A tenant that fills a worker by itself stays; others help that one by stealing, which is
-//! the quick answer to a lopsided load, as a move is the lasting one. Called by the housekeeping thread alone.
+//! To avoid oscillation, a move must lower the fullest worker's work by at least a tenth, and a tenant that moved
+//! stays for a while. A tenant that fills a worker alone stays; others help that worker by stealing, which reacts
+//! quickly to uneven load, whereas a move has a lasting effect. Only the housekeeping thread calls this.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,30 +23,30 @@ use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::ledger::Entry;
 
-/// What a tenant gave its workers to do.
+/// The work that a tenant caused.
 #[derive(Clone, Copy, Debug)]
 pub struct TenantWork {
     /// The tenant.
     pub tenant: TenantId,
-    /// Its home.
+    /// Its home core.
     pub home: u16,
-    /// Cycles since the server started, roughly.
+    /// Cycles since the server started, approximately.
     pub cycles: u64,
 }
 
-/// What is looked at. All amounts count from the start of the server.
+/// A sample of the load. All amounts count from the start of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
-    /// When, in microseconds.
+    /// Time of the sample, in microseconds.
     pub at_us: u64,
-    /// How long each worker was busy, in microseconds.
+    /// Busy time of each worker, in microseconds.
     pub busy_us: Vec<u64>,
     /// All tenants.
     pub tenants: Vec<TenantWork>,
 }
 
 impl Look {
-    /// What counters and ledgers say now.
+    /// Takes a sample from counters and ledgers.
     #[must_use]
     pub fn of(now_us: u64, workers: &[Arc<WorkerMetrics>], accounts: &[Arc<Account>]) -> Self {
         let busy_us = workers.iter().map(|worker| worker.value(Counter::BusyUs)).collect();
@@ -60,29 +60,30 @@ impl Look {
     }
 }
 
-/// A tenant is to have another home.
+/// A decision to change a tenant's home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Which.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Where it was.
+    /// Its present home.
     pub from: u16,
-    /// Where it will be.
+    /// Its new home.
     pub to: u16,
 }
 
-/// What is remembered from look to look.
+/// The balancer's memory between samples.
 #[derive(Debug, Default)]
 pub struct HomeBalancer {
     before: Look,
     cycles_before: HashMap<TenantId, u64>,
     moved_us: HashMap<TenantId, u64>,
-    /// Looks in a row that found the load lopsided.
+    /// Consecutive samples that found the load uneven.
     lopsided: u32,
 }
 
 impl HomeBalancer {
-    /// Looks, and says who is to move. At most one at a time, so that the next look sees what it brought.
+    /// Evaluates a sample and returns the tenant to move. It moves at most one, so that the next sample shows the
+    /// effect.
     pub fn look(&mut self, look: Look) -> Option<Move> {
         let work: Vec<(TenantWork, u64)> = look
             .tenants
@@ -117,7 +118,7 @@ struct Imbalance {
     to: (u16, u64),
 }
 
-/// What is lopsided, if anything is.
+/// Returns the imbalance, if there is one.
 fn imbalance(before: &Look, now: &Look, work: &[(TenantWork, u64)]) -> Option<Imbalance> {
     let mut at_home = vec![0_u64; now.busy_us.len()];
     for (tenant, cycles) in work {
@@ -132,8 +133,9 @@ fn imbalance(before: &Look, now: &Look, work: &[(TenantWork, u64)]) -> Option<Im
     (is_full && to.1 * 2 < from.1).then_some(Imbalance { from, to })
 }
 
-/// The tenant whose move leaves the fuller of the two with the least work. What moves leaves a warm cache behind: a
-/// part of its work counts against it, so that of two moves that bring about the same the smaller one is made.
+/// Chooses the tenant whose move leaves the fuller of the two workers with the least work. A move leaves a warm cache
+/// behind, so a part of the tenant's work counts against it: of two moves with the same effect the smaller one is
+/// chosen.
 fn choose(
     imbalance: &Imbalance,
     work: &[(TenantWork, u64)],

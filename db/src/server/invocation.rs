@@ -1,9 +1,8 @@
-//! Invocations as the dispatcher sees them: how one starts, and what becomes of its end.
+//! Invocations in the dispatcher: starting them, and answering them when they end.
 //!
-//! A function that writes passes the exactly-once ring before it starts and is completed there when it
-//! ends; one that only reads may run again, unless a copy of it was begun at a worker where the function writes. A refusal for
-//! good is stored there as well. The reply lives with the invocation until it ends, so a parked one
-//! holds nobody's frame.
+//! A function that writes claims a record of the exactly-once ring before it starts and completes it when it ends. One
+//! that only reads may run again, unless a copy of it was begun at a worker where the function writes. A final refusal
+//! is stored there as well. The invocation holds its reply until it ends, so a pending one occupies no frame.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::session::{Claim, Origin, Route, Session, StreamAnswer};
 
-/// Starts an invocation, or answers why not. The request is an `Invoke`.
+/// Starts an invocation, or answers with a refusal. The request is an `Invoke`.
 pub fn start(
     environment: &WorkerEnvironment<'_>,
     catalog: &WorkerCatalog,
@@ -55,7 +54,7 @@ pub fn start(
     if table != 0 && located.part.is_none() {
         return match located.missing(environment, session, table) {
             Status::NotOwned => replies::refuse_unexecuted(metrics, caller, Status::NotOwned, place),
-            // No copy of it has been executed here.
+            // No copy of the request has been executed here.
             Status::Retry => replies::retry_after(metrics, RETRY_UNHEARD_US, place),
             status => {
                 replies::refuse_for_good(metrics, caller, status, place);
@@ -73,7 +72,8 @@ pub fn start(
     }
 }
 
-/// Answers an invocation that the worker did not take. It has not run, so it may come again, unless it is refused for good.
+/// Answers an invocation that the worker did not accept. It has not run, so the client may repeat it, unless the
+/// refusal is final.
 #[cold]
 fn not_started(
     metrics: &WorkerMetrics,
@@ -99,8 +99,8 @@ fn not_started(
     }
 }
 
-/// Takes an invocation that a worker offered; answers why not if that cannot be. What was on its way from one worker
-/// to another when its session ended is found here.
+/// Takes over an invocation that another worker offered, or answers it with a refusal. Ends an invocation whose
+/// session ended while it moved between workers.
 pub fn take<P: Exits>(
     environment: &WorkerEnvironment<'_>,
     invocations: &mut Invocations<Origin>,
@@ -121,7 +121,7 @@ pub fn take<P: Exits>(
     finish(environment, port, outgoing, origin, status, body);
 }
 
-/// Polls every invocation of the worker once and answers those that ended.
+/// Polls every invocation of the worker once and answers those that have ended.
 pub fn run<P: Exits>(
     environment: &WorkerEnvironment<'_>,
     invocations: &mut Invocations<Origin>,
@@ -136,7 +136,7 @@ pub fn run<P: Exits>(
     }
 }
 
-/// Ends the invocations of sessions that are over and answers them.
+/// Ends and answers the invocations of closed sessions.
 pub fn end_of_closed<P: Exits>(
     environment: &WorkerEnvironment<'_>,
     invocations: &mut Invocations<Origin>,
@@ -149,7 +149,7 @@ pub fn end_of_closed<P: Exits>(
     });
 }
 
-/// Ends every invocation of the worker, which stops, and answers them.
+/// Ends and answers every invocation of a worker that stops.
 pub fn end_all<P: Exits>(
     environment: &WorkerEnvironment<'_>,
     invocations: &mut Invocations<Origin>,
@@ -161,7 +161,7 @@ pub fn end_all<P: Exits>(
     });
 }
 
-/// Takes the end of an invocation: stores the reply for copies of the request and sends it.
+/// Handles the end of an invocation: stores the reply for copies of the request and sends it.
 #[inline(always)]
 fn finish<P: Exits>(
     environment: &WorkerEnvironment<'_>,

@@ -1,28 +1,28 @@
-//! Waiting for threads to end, until a deadline: those that have not ended by then are named in the log and left behind.
+//! Joins threads until a deadline; logs the names of those that have not ended by then and leaves them behind.
 //!
-//! Every thread of the server ends by itself soon after it was told to; a deadline is for the one that does not, so that no
-//! defect and no extension keeps the process from its end.
+//! Every thread of the server ends soon after it was told to; the deadline covers one that does not, so that no defect
+//! and no extension keeps the process from ending.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Between two looks at a thread.
+/// Pause between two looks at a thread.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// See the file's head.
+/// A deadline for joining threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Joining {
     deadline: Instant,
 }
 
 impl Joining {
-    /// For so long, whatever the number of threads.
+    /// Sets the deadline for all threads together.
     #[must_use]
     pub fn within(patience: Duration) -> Self {
         Self { deadline: Instant::now() + patience }
     }
 
-    /// Waits for a thread. False when it has not ended by the deadline.
+    /// Waits for a thread. Returns false if it has not ended by the deadline.
     pub fn join<T>(&self, thread: JoinHandle<T>) -> bool {
         while !thread.is_finished() {
             if Instant::now() >= self.deadline {
@@ -32,7 +32,7 @@ impl Joining {
             }
             thread::sleep(LOOK);
         }
-        // One that panicked has said so.
+        // A thread that panicked has logged it.
         let _ = thread.join();
         true
     }

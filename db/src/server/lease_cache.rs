@@ -1,8 +1,8 @@
-//! What a server of a cluster goes by while the metadata does not answer: the tenants as it last saw them, so that sessions
-//! are opened, for as long as its lease is held.
+//! Cached cluster metadata, used while the metadata does not answer: the tenants as last seen, so that sessions can be
+//! opened while the server's lease is held.
 //!
-//! A secret that another server rotated meanwhile opens sessions here until then: ten seconds at most, and only while
-//! this server cannot reach what the other one can.
+//! A secret that another server rotated meanwhile opens sessions here until the lease expires: ten seconds at most,
+//! and only while this server cannot reach the metadata and the other one can.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,13 @@ use crate::cluster::presence::Presence;
 use crate::cluster::records::{HeldLease, LeaseId};
 use crate::tenant::TenantId;
 
-/// See the file's head.
+/// The cached state of a server in a cluster.
 #[derive(Debug, Default)]
 pub struct LeaseCache(Mutex<LeaseState>);
 
 #[derive(Debug, Default)]
 struct LeaseState {
-    /// The server's own number and start.
+    /// The server's number and start.
     run: Option<ServerRun>,
     held: Option<HeldLease>,
     tenants: BTreeMap<String, TenantRow>,
@@ -28,33 +28,33 @@ struct LeaseState {
 }
 
 impl LeaseCache {
-    /// Of this server of a cluster, or of one that is alone.
+    /// Creates the cache of a server in a cluster, or of one outside a cluster.
     #[must_use]
     pub fn of(run: Option<ServerRun>) -> Self {
         Self(Mutex::new(LeaseState { run, ..LeaseState::default() }))
     }
 
-    /// The server's number in the cluster and its start; nothing where it is alone.
+    /// Returns the server's number in the cluster and its start; `None` outside a cluster.
     #[must_use]
     pub fn run(&self) -> Option<ServerRun> {
         self.state().run
     }
 
-    /// This lease is held, or none.
+    /// Sets the lease that is held, or none.
     pub fn hold(&self, held: Option<HeldLease>) {
         self.state().held = held;
     }
 
-    /// The lease, when it is held.
+    /// Returns the lease if it is held.
     #[must_use]
     pub fn lease(&self, now: Moment) -> Option<LeaseId> {
         self.state().held.filter(|held| now < held.until).map(|held| held.lease)
     }
 
-    /// Looks which servers are there.
+    /// Reads which servers are registered.
     ///
     /// # Errors
-    /// When the metadata does not say.
+    /// If the metadata does not answer.
     pub fn look(&self, metadata: &Metadata) -> Result<(), MetadataError> {
         let seen = metadata.members().and_then(|members| Ok((members, metadata.servers()?)));
         let mut state = self.state();
@@ -72,32 +72,32 @@ impl LeaseCache {
         }
     }
 
-    /// Whether a server is gone for good: see [`Presence`].
+    /// Returns true if a server is gone for good: see [`Presence`].
     #[must_use]
     pub fn is_gone(&self, run: ServerRun) -> bool {
         self.state().presence.is_gone(run, Instant::now())
     }
 
-    /// The servers that are not.
+    /// Returns the servers that are not gone.
     #[must_use]
     pub fn there(&self) -> Vec<ServerRun> {
         self.state().presence.there(Instant::now())
     }
 
-    /// These are the tenants now, of those that `is_meant` says something about.
+    /// Replaces the known tenants that `is_meant` selects.
     pub fn see(&self, tenants: &[TenantRow], is_meant: impl Fn(TenantId) -> bool) {
         let mut state = self.state();
         state.tenants.retain(|_, row| !is_meant(row.id));
         state.tenants.extend(tenants.iter().map(|row| (row.name.clone(), row.clone())));
     }
 
-    /// Whether the lease is held.
+    /// Returns true if the lease is held.
     #[must_use]
     pub fn is_held(&self, now: Moment) -> bool {
         self.lease(now).is_some()
     }
 
-    /// The tenant of this name or none, when the lease is held; nothing when it is not.
+    /// Returns the tenant of this name, if it exists, while the lease is held; `None` while it is not.
     #[must_use]
     pub fn tenant(&self, name: &str, now: Moment) -> Option<Option<TenantRow>> {
         let state = self.state();
@@ -105,7 +105,7 @@ impl LeaseCache {
         Some(state.tenants.get(name).cloned())
     }
 
-    /// The names of the tenants, whether the lease is held or not.
+    /// Returns the names of the tenants, whether the lease is held or not.
     #[must_use]
     pub fn names(&self) -> BTreeMap<TenantId, String> {
         self.state().tenants.values().map(|row| (row.id, row.name.clone())).collect()

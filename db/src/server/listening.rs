@@ -1,8 +1,8 @@
-//! Accepts streams and gives each a control thread, as many as there are places.
+//! Accepts streams and starts a control thread for each, within the connection permits.
 //!
-//! Who is received and how is the [`Reception`]'s: there is one for clients and one for who reads metrics; who
-//! has to leave when there are too many, [`Streams`] says. Ends when its listener is stopped; then it closes
-//! all streams and waits for their threads, for a bounded time.
+//! A [`Reception`] defines how streams are served: there is one for clients and one for readers of metrics.
+//! [`Streams`] decides which stream is closed when there are too many. The loop ends when its listener is stopped;
+//! then it closes all streams and waits for their threads, for a bounded time.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,25 +19,25 @@ use super::streams::{ConnectionPermit, Streams};
 use crate::limits::{CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, STREAM_ROOM_MS, STREAMS_STOP_MS};
 use crate::sync::lock;
 
-/// How long to wait when the process is out of descriptors or threads.
+/// Pause when the process has no descriptors or threads left.
 const BREATH: Duration = Duration::from_millis(20);
 
-/// Serves a stream of this peer, in this place.
+/// A function that serves a peer's stream under a permit.
 pub type Serve = dyn Fn(Stream, SocketAddr, &ConnectionPermit) + Send + Sync;
 
-/// How streams are received.
+/// The way in which a listener's streams are received.
 pub struct Reception {
     /// Name of their threads.
     pub name: &'static str,
-    /// Their places.
+    /// Their connection permits.
     pub streams: Arc<Streams>,
-    /// Serves one until it is over.
+    /// Serves one stream until it ends.
     pub serve: Box<Serve>,
-    /// Tells one that there are as many as may be.
+    /// Tells a stream's peer that the maximum number of streams is reached.
     pub turn_away: fn(Stream),
 }
 
-/// Accepts until the listener is stopped.
+/// Accepts streams until the listener is stopped.
 pub fn accept_all(reception: Reception, listener: &Listener, stopping: &AtomicBool) {
     let reception = Arc::new(reception);
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
@@ -65,8 +65,8 @@ pub fn accept_all(reception: Reception, listener: &Listener, stopping: &AtomicBo
     }
 }
 
-/// Starts the thread of a stream, if there is a place for it. When the system makes no more threads, one of a stream
-/// that has opened nothing has to end for it.
+/// Starts the thread of a stream, if it gets a permit. If the system cannot create a thread, a stream that has opened
+/// nothing is closed to make room.
 fn receive(
     reception: &Arc<Reception>,
     stream: Stream,
@@ -79,7 +79,7 @@ fn receive(
         return Ok(None);
     };
     let number = place.number();
-    // Until a thread takes it.
+    // Held until a thread takes it.
     let waiting = Arc::new(Mutex::new(Some((stream, place))));
     let start = || {
         let (reception, waiting) = (Arc::clone(reception), Arc::clone(&waiting));
@@ -94,8 +94,8 @@ fn receive(
     with_room(&reception.streams, number, patience, start).map(Some)
 }
 
-/// Starts what the stream of this number needs. When the system has no more of it, a stream that has opened nothing is
-/// closed, and for so long its end is waited for.
+/// Starts the resources of the stream with this number. If the system has none left, closes a stream that has opened
+/// nothing and retries for `patience`.
 fn with_room<T>(
     streams: &Streams,
     number: u64,

@@ -1,7 +1,7 @@
-//! The answers to requests about many objects of a table: a page of an enumeration or a scan, a step of a verification.
+//! Answers requests about many objects of a table: a page of an enumeration or a scan, a step of a verification.
 //!
-//! What is found points into the store and is copied once, into the reply. A page that does not fit a datagram is
-//! asked for again over the stream, as any answer is.
+//! The objects found point into the store and are copied once, into the reply. As usual, the client asks again over
+//! the stream if a page does not fit a datagram.
 
 use store::{Object, PageLimits};
 use wire::limits::ENUMERATE_OBJECTS_MAX;
@@ -16,10 +16,10 @@ use crate::ops::enumerate::{self, StepObjects};
 use crate::ops::scan::{self, ScanRefusal};
 use crate::tablet::TableEntry;
 
-/// Objects of a scan up to which the room for them is a quarter of what the first cache has; beyond, it fills that.
+/// Objects of a scan up to which their array takes a quarter of the first-level cache; beyond, it fills the cache.
 const SCAN_OBJECTS_FEW: usize = 128;
 
-/// Runs `request`, which is an enumeration or a verification. `entry` is its table, already found to be the tenant's.
+/// Executes an enumeration, a scan or a verification. `entry` is its table, already found to be the tenant's.
 pub fn execute(
     environment: &WorkerEnvironment<'_>,
     request: &Request<'_>,
@@ -77,7 +77,7 @@ fn answer_page(
     let objects_bytes = listed.clone().map(|listed| listed.bytes()).sum();
     let body_bytes = Listing::body_bytes(next.as_slice(), objects_bytes);
     if body_bytes > wire::limits::STREAM_BODY_BYTES_MAX {
-        // Crafted keys: all of one place come together.
+        // Crafted keys: all objects of one place are listed together.
         return Err(Status::ReplyTooLarge);
     }
     place.reply(Status::Ok, body_bytes, |body| {
@@ -89,7 +89,7 @@ fn answer_page(
     Ok(())
 }
 
-/// `OBJECTS` is the room for what is found.
+/// Answers a scan; `OBJECTS` is the capacity for objects found.
 fn answer_scan<const OBJECTS: usize>(
     environment: &WorkerEnvironment<'_>,
     entry: &TableEntry,
@@ -128,7 +128,7 @@ fn listed_of<'p>(
     reply::Listed {
         status: Status::Ok,
         version: object.version(),
-        // One that is about to expire is still there.
+        // An object that is about to expire still exists.
         ttl_ms: ttl_ms(environment, object).map(|ttl_ms| ttl_ms.max(1)),
         key: object.key(),
         value: if keys_only { &[] } else { object.value() },
@@ -145,7 +145,7 @@ fn answer_verification(
     cursor: &[u8],
     place: &mut impl ReplyPlace,
 ) -> Result<(), Status> {
-    // Allocates for what is corrupted alone.
+    // Allocates only for corrupted objects.
     let mut corrupted = Vec::new();
     let (checked, next) = enumerate::verify(environment.pin, entry, cursor, &mut corrupted)?;
     environment.metrics.add(Counter::ObjectsCorrupted, corrupted.len() as u64);

@@ -1,7 +1,7 @@
-//! What a server of a cluster does beside serving: it stays registered, and follows what others change.
+//! Cluster membership of a server: it keeps its registration, and follows the metadata changes of others.
 //!
-//! Two threads, since following may compile an extension for a second. Neither is needed for data traffic: while the
-//! metadata does not answer, both try again.
+//! It uses two threads, because following may compile an extension for a second. Data traffic needs neither: while the
+//! metadata does not answer, both retry.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::limits::{CLUSTER_RETRY_MS, FOLLOWING_AGAIN_MS, FOLLOWING_LOOK_MS, REG
 /// Registers the server in its cluster, and keeps it registered until it has ended.
 ///
 /// # Errors
-/// When no thread can be started.
+/// If the thread cannot be started.
 pub fn register(
     control: &Arc<Control>,
     ended: &Arc<AtomicBool>,
@@ -74,10 +74,10 @@ pub fn register(
     })
 }
 
-/// Follows what others change until the server stops.
+/// Follows metadata changes of others until the server stops.
 ///
 /// # Errors
-/// When no thread can be started.
+/// If the thread cannot be started.
 pub fn follow(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
     let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
     thread::Builder::new().name("following".to_owned()).spawn(move || {
@@ -93,20 +93,20 @@ pub fn follow(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> io::Result<
     })
 }
 
-/// How far a server has followed.
+/// State of a server that follows the metadata.
 #[derive(Default)]
 struct Following {
     follower: Follower,
-    /// Nothing when everything is to be looked at.
+    /// `None` if everything must be read.
     watch: Option<Watch>,
-    /// The commit as of which it has last looked at everything.
+    /// The revision as of which it has last read everything.
     seen: Revision,
-    /// When that was.
+    /// Time of that.
     at: Option<Instant>,
 }
 
 impl Following {
-    /// Waits a little for changes, and follows them.
+    /// Waits briefly for changes, and follows them.
     fn step(&mut self, control: &Arc<Control>) -> Result<(), Refusal> {
         let Some(watch) = &self.watch else {
             self.catch_up(control)?;
@@ -116,7 +116,7 @@ impl Following {
         match watch.next(Duration::from_millis(FOLLOWING_LOOK_MS)) {
             Ok(event) => {
                 let mut whose = self.whose(control, &event);
-                // What has come meanwhile is followed with it.
+                // Includes events that have arrived meanwhile.
                 while let (Some(some), Ok(event)) = (&mut whose, watch.next(Duration::ZERO)) {
                     match self.whose(control, &event) {
                         Some(others) => some.extend(others),
@@ -148,7 +148,7 @@ impl Following {
         Ok(())
     }
 
-    /// Whose things an event may have changed without this server's doing; nothing for anybody's.
+    /// Returns the tenants that an event of another server may have changed; `None` for all.
     fn whose(&self, control: &Control, event: &Event) -> Option<TenantSet> {
         let is_done = || !event.changes.iter().any(|(key, _)| is_followed_by_its_author(key));
         if event.revision <= self.seen || control.metadata.is_own(event.revision) && is_done() {
@@ -157,7 +157,7 @@ impl Following {
         tenants_of(event)
     }
 
-    /// Follows everything.
+    /// Applies all metadata.
     fn catch_up(&mut self, control: &Arc<Control>) -> Result<(), Refusal> {
         let followed = self.follower.follow(control, None);
         self.at = Some(Instant::now());
@@ -165,7 +165,7 @@ impl Following {
         Ok(())
     }
 
-    /// What goes wrong is tried again from the beginning.
+    /// Restarts from the beginning after an error.
     fn begin_anew_unless<T>(&mut self, followed: Result<T, Refusal>) -> Result<T, Refusal> {
         if followed.is_err() {
             self.watch = None;

@@ -1,14 +1,13 @@
-//! The metrics port: what the server counts, over HTTP, as Prometheus reads it.
+//! The metrics port: the server's counters over HTTP in the format of Prometheus.
 //!
 //! ```text
 //!   GET /metrics  ─▶ snapshot: names, counters, handles     locks of the control plane, each for a copy of a list
 //!                 ─▶ families, one after the other          no lock; sent as they come, 64 KiB at a time
 //!   GET /health   ─▶ 200 while all workers run, else 503
 //! ```
-//! Served by control threads alone, a few at a time, one answer each, with limits on what is read, on how long
-//! it may take and on how often a source may ask. Workers write their counters as always and never know.
-//! Counters only grow while the server runs. Who can reach the port reads the names of all tenants: see
-//! docs/security.md.
+//! Only control threads serve metrics, a few at a time, one answer each, with limits on the bytes read, on the time
+//! and on each source's rate. Workers write their counters as always and are not involved. Counters only grow while
+//! the server runs. Anyone who can reach the port can read the names of all tenants: see docs/security.md.
 
 mod cluster;
 mod cores;
@@ -38,23 +37,23 @@ use tables::ShownTables;
 use tenants::ShownTenants;
 use text::{Kind, MetricsText};
 
-/// What Prometheus wants to be told about the format.
+/// Content type that names the format to Prometheus.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How readers of metrics are received.
+/// Returns the reception of readers of metrics.
 #[must_use]
 pub fn reception(control: &Arc<Control>) -> Reception {
     let control = Arc::clone(control);
     let rate = ResponseRate { burst: METRICS_REQUESTS_BURST, per_second: METRICS_REQUESTS_PER_SECOND };
     let requests = Mutex::new(ResponseLimiter::new(rate));
-    // Nobody here is a tenant.
+    // Readers of metrics are not tenants.
     let places = METRICS_CONNECTIONS_MAX;
     let streams = Streams::new(StreamLimits { places, of_tenant: 0, reserve: places });
     Reception {
         name: "metrics",
         streams,
         serve: Box::new(move |stream, peer, place| {
-            // Who leaves before it has its answer gets none.
+            // A reader that leaves early gets no answer.
             let _ = serve(&control, &requests, stream.into_socket(), (peer, place));
         }),
         turn_away: |stream| http::turn_away(stream.into_socket()),
@@ -77,7 +76,7 @@ fn serve(
         return HttpResponse::refuse(socket, "429 Too Many Requests");
     }
     if place.take(Holder::Operator).is_err() {
-        // Its place was wanted before it had said anything.
+        // The stream was closed for another one before the request was complete.
         return Ok(());
     }
     let answer = match request.path.as_str() {
@@ -85,7 +84,7 @@ fn serve(
         "/health" => health(control, &request, socket),
         _ => HttpResponse::refusal(socket, "404 Not Found"),
     }?;
-    // It has what it came for; that it is slow to leave is to keep nobody out.
+    // The answer is sent; a reader that is slow to leave must not keep others out.
     place.give_up();
     answer.close()
 }
@@ -115,7 +114,7 @@ fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Resul
     answer.end()
 }
 
-/// What is looked up under locks before anything is written.
+/// Data that is copied under locks before anything is written.
 struct MetricsSnapshot {
     tenants: ShownTenants,
     tables: ShownTables,

@@ -1,14 +1,13 @@
-//! Tablets that this server moves, to it or away from it: which there are, by the number of the migration, with a thread
-//! for each.
+//! Migrations with this server as source or target, by number, each with its own thread.
 //!
 //! ```text
-//!   records ── follow ──► a thread for each migration in which this server has a part  ([`source`], [`target`])
+//!   records ── follow ──► a thread for each migration in which this server takes part  ([`source`], [`target`])
 //!   streams of targets ── attach ──► the thread of the source
-//!   the thread: mail, messages of the other end, actions on the store by a core of its own; errands for what may take long
+//!   the thread: inbox, messages of the other side, actions on its own core of the store, slow tasks in background
 //! ```
-//! A thread works at full priority until the hashes have changed hands, since nobody serves them meanwhile, and at the
-//! lower one from there on. There are [`crate::limits::MIGRATIONS_AT_ONCE`] cores of the store for sources and as many for
-//! targets ([`slots`]). A thread that waits for one reads its mail, and hears its stream: it can end.
+//! A thread runs at full priority until the ownership of the hashes has changed, since nobody serves them meanwhile,
+//! and at lower priority from then on. The store has [`crate::limits::MIGRATIONS_AT_ONCE`] cores for sources and as
+//! many for targets ([`slots`]). A thread that waits for a slot reads its inbox and its stream, so it can end.
 
 mod background;
 mod context;
@@ -48,8 +47,9 @@ use crate::cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
 use crate::limits::{MIGRATION_MESSAGE_BYTES_MAX, PEER_UNTAKEN_BYTES_MAX, RECORD_TIMEOUT_MS};
 use crate::sync::lock;
 
-/// Begins what is new in these records and has `own` as one of its servers, and tells the others what is said of them.
-/// Where one that `is_meant` is not among them its table was dropped, or others have ended it while this server was gone.
+/// Starts new migrations of these records in which `own` takes part, and informs the running ones of their records. If
+/// a migration that `is_meant` selects is missing from the records, its table was dropped, or others ended it while
+/// this server was gone.
 pub fn follow(
     control: &Arc<Control>,
     migrations: &Migrations,
@@ -61,7 +61,7 @@ pub fn follow(
     if migrations.is_stopping() {
         return;
     }
-    // One that is over stays until the records say so too: else it would begin again.
+    // An ended migration stays until the metadata records the end: otherwise it would begin again.
     let is_over = |id: &u32, one: &mut RunningMigration| {
         let is_known = || rows.iter().any(|row| row.id == *id && !is_done(row, one.side));
         one.thread.is_finished() && is_meant(&one.row) && !is_known()
@@ -92,7 +92,7 @@ pub fn follow(
     }
     let is_new = |row: &&MigrationRow| !running.contains_key(&row.id);
     let mut fresh: Vec<&MigrationRow> = rows.iter().filter(is_new).collect();
-    // So that targets ask for slots in the order in which these are given.
+    // So that targets request slots in the order in which these are assigned.
     fresh.sort_unstable_by_key(|row| row.id);
     for row in fresh {
         let Some(side) = row.side_of(own).filter(|side| !is_done(row, *side)) else { continue };
@@ -104,7 +104,7 @@ pub fn follow(
     }
 }
 
-/// Hands a stream of its target to a migration, and stays until it is over.
+/// Hands a target's stream to the source's migration, and blocks until the stream is dropped.
 pub fn attach(post: InboxSender, stream: Stream) {
     let patience = Duration::from_millis(RECORD_TIMEOUT_MS);
     let Ok(stream) = Duplex::over(stream, patience, MIGRATION_MESSAGE_BYTES_MAX) else { return };
@@ -112,7 +112,7 @@ pub fn attach(post: InboxSender, stream: Stream) {
     let stream = stream.held_back_above(PEER_UNTAKEN_BYTES_MAX);
     post.send(Notice::Stream(AttachedStream { stream, _place: Some(place) }));
     drop(post);
-    // Nothing is ever sent: it ends when the stream does.
+    // Nothing is ever sent: the receive fails when the stream is dropped.
     let _ = left.recv();
 }
 
@@ -148,7 +148,7 @@ fn begin(
     Ok(RunningMigration { row: row.clone(), side, post, over, progress, thread })
 }
 
-/// What a migration's thread does.
+/// Runs a migration on its thread.
 fn move_tablet(
     (side, claim): (Side, SlotClaim),
     mailbox: Inbox,

@@ -1,9 +1,10 @@
-//! One native request, run to completion: get, put, delete, increment, multi-get, ping; whole tables in `listing.rs`.
+//! Executes one native request to completion: get, put, delete, increment, multi-get, ping; `listing.rs` handles whole
+//! tables.
 //!
-//! No task, no allocation, no copy of a value but the one into the reply. Mutations pass the exactly-once
-//! ring of their session before they touch anything, so a copy of a request is answered from the ring even
-//! when its table is gone by now. What is answered without being executed is in
-//! `replies.rs`, and so is where replies are written: a frame, or a stream's answer.
+//! A request needs no task, no allocation, and no copy of a value except the one into the reply. Mutations pass the
+//! exactly-once ring of their session first, so the ring answers a copy of a request even if the table is gone by
+//! then. `replies.rs` answers requests that are not executed, and defines the places of replies: a frame, or a
+//! stream's answer.
 
 use store::{Object, Table};
 use wire::reply::{Entry, Object as GetReply, Objects};
@@ -20,8 +21,8 @@ use crate::ops::{WorkerEnvironment, read, write};
 use crate::session::{Claim, Session};
 use crate::tablet::TableEntry;
 
-/// Runs `request`, which is not an invocation, unless it lacks objects. `located` says where its key is: in a table that was
-/// already found to be the tenant's. `IS_NEW`: it has not lacked objects before, when it was counted.
+/// Executes a native request, unless it lacks objects. `located` names its key's place in a table that was already
+/// found to be the tenant's. `IS_NEW`: the request runs for the first time and is counted.
 #[inline]
 pub fn execute<const IS_NEW: bool>(
     environment: &WorkerEnvironment<'_>,
@@ -137,8 +138,8 @@ fn mutation<const IS_NEW: bool>(
     }
 }
 
-/// The answer to a request that has no part to go to: it is to come again where the table may be one of which this server of
-/// a cluster has still to hear.
+/// Returns the outcome of a request without a part: `Retry` if another server of the cluster may have created the
+/// table and this one has not heard of it yet.
 #[cold]
 fn missing(
     environment: &WorkerEnvironment<'_>,
@@ -174,7 +175,7 @@ fn reply_object(environment: &WorkerEnvironment<'_>, object: &Object<'_>, place:
     place.reply(Status::Ok, reply.body_bytes(), |body| reply.encode(body));
 }
 
-/// Answers a get that has found nothing where objects arrive: looks again, since they may have come meanwhile.
+/// Answers a get that found nothing in an arriving part; looks again, because the object may have arrived meanwhile.
 #[cold]
 fn get_arriving(
     environment: &WorkerEnvironment<'_>,
@@ -190,7 +191,7 @@ fn get_arriving(
     RequestOutcome::Answered
 }
 
-/// Runs a mutation once, and answers every copy of it alike.
+/// Executes a mutation once, and answers every copy of it alike.
 #[inline]
 fn mutate(
     environment: &WorkerEnvironment<'_>,
@@ -212,7 +213,7 @@ fn mutate(
                 metrics.count(Counter::Retries);
                 ring.release(sequence);
             } else if outcome.status == Status::NotOwned {
-                // It may be executed by another server: nothing of it stays here.
+                // Another server may execute it, so no record stays here.
                 metrics.count(Counter::Refused);
                 ring.release(sequence);
             } else {

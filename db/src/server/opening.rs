@@ -1,11 +1,10 @@
-//! The first record of a stream: who is there, and what he may do from here on.
+//! The first record of a stream: authenticates the peer and determines its role.
 //!
-//! A tenant proves itself by its secret, a further stream by the token of its session, the administrator by
-//! the secret in the data directory, another server by a second record (`peers.rs`). Whoever fails gets one typed refusal and is cut off; whoever fails too
-//! often from one source prefix hears `Retry` until his bucket fills again; a token of a session that has ended is no
-//! failure in this sense. A right secret is never turned
-//! away for the wrong ones of a neighbour. Who proved himself takes the stream's place before anything is made
-//! for him.
+//! A tenant authenticates itself by its secret, a further stream by its session's token, the administrator by the
+//! secret in the data directory, another server by a second record (`peers.rs`). A peer that fails gets one typed
+//! refusal and is disconnected. A source prefix with too many failures gets `Retry` until its bucket refills; the
+//! token of an ended session does not count as a failure. A right secret is never refused because of a neighbour's
+//! wrong ones. An authenticated peer takes the stream's permit before anything is allocated for it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,28 +20,28 @@ use crate::limits::SESSION_CREDITS;
 use crate::session::Session;
 use crate::sync::lock;
 
-/// What the stream's other end may do.
+/// The role of a stream's peer.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// Use a session and administer what its tenant has.
+    /// May use a session and administer its tenant.
     Tenant(Arc<Session>),
-    /// Administer tenants.
+    /// May administer tenants.
     Administrator,
 }
 
-/// Who sent the first record.
+/// The peer that sent the first record.
 #[derive(Debug)]
 pub enum Entrant {
-    /// Somebody who has proved who he is.
+    /// An authenticated peer.
     Known(Role),
-    /// Another server of the cluster, as it says: it has still to prove it.
+    /// Another server of the cluster that has not authenticated itself yet.
     Peer(Challenge),
 }
 
-/// What a tenant's opening hears of a name or a secret that is wrong.
+/// The refusal of a wrong tenant name or secret.
 const WRONG: &str = "no such tenant, or not its secret";
 
-/// Decides over the first record of a stream: who that is, and the body of the answer.
+/// Checks the first record of a stream; returns the peer, and the body of the answer.
 ///
 /// # Errors
 /// The refusal to answer before the stream is closed.
@@ -62,7 +61,7 @@ pub fn open(
         OpenRequest::Attach { token } => {
             let open = lock(&control.sessions).get(&token).cloned().filter(|open| !open.session.is_closed());
             let Some(open) = open else {
-                // Who comes late has not guessed.
+                // A late client has not guessed.
                 let is_late = lock(&control.ended).has(token);
                 let refusal = Status::BadToken.into();
                 return Err(if is_late { refusal } else { control.wrong(peer, refusal) });
@@ -85,7 +84,7 @@ pub fn open(
     }
 }
 
-/// Body of the answer to a refused opening.
+/// Returns the body of the answer to a refused opening.
 #[must_use]
 pub fn refusal_body(refusal: &Refusal) -> Vec<u8> {
     match refusal.status {
@@ -101,7 +100,7 @@ fn open_session(
     (tenant, secret): (&str, &str),
     peer: SocketAddr,
 ) -> Result<Arc<Session>, Refusal> {
-    // Compared in any case, so that neither the answer nor the time it takes says who is a tenant here.
+    // Always compared, so that neither the answer nor its latency reveals whether the tenant exists.
     let matches =
         |row: Option<&TenantRow>| row.map_or(&control.nobody, |row| &row.secret).matches(secret.as_bytes());
     let KnownTenant { row, doubt } = control.tenant_named(tenant, matches)?;
@@ -111,7 +110,7 @@ fn open_session(
             place.take(Holder::Tenant(row.id))?;
             control.open_session(row, peer)
         }
-        // Whether it is the name or the secret; and where neither can be looked up it may be right elsewhere.
+        // Wrong name or wrong secret; if the metadata cannot be read, the opening may succeed at another server.
         _ => {
             let refusal = doubt.map_or_else(|| Refusal::new(Status::BadSecret, WRONG), Refusal::from);
             Err(control.wrong(peer, refusal))
@@ -126,7 +125,7 @@ impl From<NoPlace> for Refusal {
             NoPlace::OfTenants => {
                 Self::new(Status::LimitExceeded, "the server has as many streams of tenants as it may")
             }
-            // Nobody hears it.
+            // The stream is closed, so the peer does not read it.
             NoPlace::Closed => Status::Unavailable.into(),
         }
     }

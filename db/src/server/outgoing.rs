@@ -1,17 +1,17 @@
-//! The frames of replies under construction: one open frame per peer, filled in place.
+//! Outgoing frames: one open frame per peer, which replies fill in place.
 //!
 //! ```text
-//!   reply for (peer, session) -> the peer's open frame -> its group of that session -> the message's body
+//!   reply to (peer, session)  -> the peer's open frame -> its group of that session -> the message's body
 //!                                full: open the next     other session: new group     written once, here
 //!                                outbox full: send all
 //! ```
-//! The frame of the latest reply is remembered, so replies of one request frame cost no lookup; other
-//! peers are found through a small direct-mapped table, where a collision costs a frame that could have
-//! been shared and nothing else. Nothing allocates after the start. A reply that fits no frame goes in parts, a frame
-//! each, to who takes those; else it becomes `UseStream`. Nothing is kept of parts: who misses one asks again. Frames leave when the outbox is full, when a reply has to leave from another port than those
-//! before it, or when the worker's round ends. At that end answers of invocations wait for more of their kind if
-//! more follow soon, since a frame costs more than what is in it. A port that breaks on the way is reported at
-//! the end of the round.
+//! The frame of the latest reply is remembered, so the replies to one request frame need no lookup. Other peers are
+//! found through a small direct-mapped table; a collision only costs a frame that could have been shared. Nothing
+//! allocates after the start. A reply that fits no frame is sent in parts, one frame each, if the client accepts
+//! parts; otherwise it becomes `UseStream`. The server does not keep parts: a client that misses one asks again.
+//! Frames leave when the outbox is full, when a reply has to leave from another port than those before it, or when the
+//! worker's round ends. At the end of a round, answers of invocations wait for more of their kind if more follow soon,
+//! since a frame costs more than its content. If the port breaks meanwhile, the end of the round reports it.
 
 mod place;
 
@@ -46,22 +46,22 @@ pub struct Outgoing {
     peers: [u16; PEER_SLOTS],
     current: usize,
     current_peer: SocketAddr,
-    /// The port from which all frames leave that are open.
+    /// The port from which all open frames leave.
     exit: u16,
     view: u64,
     broken: Option<io::Error>,
-    /// Something in it is not to wait.
+    /// An answer in it must not wait.
     hurries: bool,
-    /// Since when something in it waits, in microseconds.
+    /// Time since which an answer in it waits, in microseconds.
     gathers_since_us: Option<u64>,
-    /// Where an answer is made that goes in parts.
+    /// Buffer for an answer that is sent in parts.
     whole: Box<[u8]>,
-    /// Of the latest answer in parts. It begins anywhere, so that those of two workers hardly meet.
+    /// Number of the latest answer in parts. It starts at random, so that the numbers of two workers rarely coincide.
     stamp: u32,
 }
 
 impl Outgoing {
-    /// No frame is open. `frame_bytes_max` is the port's.
+    /// Creates an outbox without open frames. `frame_bytes_max` is the port's.
     #[must_use]
     pub fn new(frame_bytes_max: usize, view: u64) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Outgoing {
         }
     }
 
-    /// Frames that are opened from now on name this view.
+    /// Sets the view that frames name when they are opened from now on.
     #[inline]
     pub fn set_view(&mut self, view: u64) {
         self.view = view;
@@ -112,7 +112,7 @@ impl Outgoing {
         self.reply_elsewhere(port, metrics, to, head, body_bytes, fill);
     }
 
-    /// The rarer ways: another session in the frame, or the next frame, or a reply that fits none.
+    /// Handles the rare cases: another session in the frame, the next frame, or a reply that fits none.
     #[inline(never)]
     fn reply_elsewhere<P: Exits>(
         &mut self,
@@ -142,7 +142,8 @@ impl Outgoing {
         fill(body.expect("there is room for the message, it was asked for"));
     }
 
-    /// Sends the beginning of `whole` in parts. They are as long as frames allow, so that the port may merge them.
+    /// Sends the first `body_bytes` of `whole` in parts, each as long as a frame allows so that the port may merge
+    /// them.
     fn reply_in_parts<P: Exits>(
         &mut self,
         port: &mut P,
@@ -169,20 +170,20 @@ impl Outgoing {
         self.whole = whole;
     }
 
-    /// Sends whatever is open.
+    /// Sends all open frames.
     ///
     /// # Errors
-    /// When the port is broken, or broke since the last call.
+    /// If the port is broken, or broke since the last call.
     pub fn send<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) -> io::Result<()> {
         self.flush(port, metrics);
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    /// As [`Outgoing::send`] at the end of a round, but what is open waits while `more_follows`, nothing in it
-    /// hurries, and none of it has waited for [`GATHER_US`].
+    /// Ends a round: sends all open frames as [`Outgoing::send`] does, or lets them wait. They wait while
+    /// `more_follows`, no answer in them is urgent, and none has waited for [`GATHER_US`].
     ///
     /// # Errors
-    /// As [`Outgoing::send`].
+    /// Same as [`Outgoing::send`].
     #[inline]
     pub fn send_or_gather<P: Exits>(
         &mut self,
@@ -200,14 +201,14 @@ impl Outgoing {
         self.send(port, metrics)
     }
 
-    /// An answer was written that is not to wait for what else this round does.
+    /// Notes that an answer must not wait for the rest of the round.
     #[inline]
     pub fn hurry(&mut self) {
         self.hurries = true;
     }
 
-    /// As [`Outgoing::send`], if there is an answer that is not to wait. Whether the port broke, the next call of
-    /// that says.
+    /// Sends all open frames if an answer in them must not wait. The next call of [`Outgoing::send`] reports whether
+    /// the port broke.
     pub fn send_hurried<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics) {
         if self.hurries {
             self.flush(port, metrics);
@@ -236,7 +237,7 @@ impl Outgoing {
         self.outbox.clear();
     }
 
-    /// Makes the open frame of the addressee the current one.
+    /// Makes the addressee's open frame the current one.
     fn select<P: Exits>(&mut self, port: &mut P, metrics: &WorkerMetrics, to: &Addressee) {
         if self.exit != to.port {
             self.flush(port, metrics);
@@ -269,7 +270,7 @@ impl Outgoing {
         (self.current, self.current_peer) = (index, peer);
     }
 
-    /// Opens a group in the current frame if a message of `body_bytes` fits behind it.
+    /// Opens a group in the current frame if a message of `body_bytes` fits after it.
     fn open_group(&mut self, to: &Addressee, body_bytes: usize) -> bool {
         let index = self.current;
         let buffer = self.outbox.buffer(index);

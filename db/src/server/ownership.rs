@@ -1,7 +1,8 @@
-//! What of its tables a server owns, and how that changes: by a cut through all workers.
+//! The ownership of tables on a server, and its changes by a cut through all workers.
 //!
-//! A cut that a worker does not pass in time is decided all the same: the change is in that worker's queue and cannot be
-//! taken back. Nobody is told that it is done; whoever asks again waits for the workers again, and does nothing twice.
+//! A cut that a worker does not reach in time is decided nevertheless: the change is in that worker's queue and cannot
+//! be withdrawn. It is reported to nobody as done; a repeated call waits for the workers again, and does nothing
+//! twice.
 
 mod records;
 
@@ -19,35 +20,36 @@ use crate::sync::lock;
 use crate::tablet::{Parts, PartsChange, TableEntry};
 use crate::tenant::TenantId;
 
-/// What of a table is here and owned from the next view on.
+/// The parts and ranges of a table on this server from the next view on.
 #[derive(Clone, Debug)]
 pub struct Ownership {
     /// The table's number.
     pub table: u32,
     /// Its parts and ranges.
     pub parts: Parts,
-    /// What clients are told of all its tablets, where that is news; `None`: as before.
+    /// The map of all its tablets for clients, if it changes; `None`: as before.
     pub map: Option<TabletMap>,
 }
 
-/// What changes of a table from the next view on.
+/// A change of a table's parts and ranges from the next view on.
 #[derive(Clone, Debug)]
 pub struct Alteration {
     /// The table's number.
     pub table: u32,
-    /// Of its parts and ranges.
+    /// The change of its parts and ranges.
     pub change: PartsChange,
-    /// What clients are told of all its tablets, where that is news; `None`: as before.
+    /// The map of all its tablets for clients, if it changes; `None`: as before.
     pub map: Option<TabletMap>,
 }
 
 impl Control {
-    /// Changes what is owned, of all these tables in one step, and gives the view from which on it is so. When it
-    /// returns all workers have passed: no request is executed any more by what was owned before, and what was executed
-    /// is in its part. Parts that are not held any more are the caller's to retire.
+    /// Changes the ownership of all these tables in one step, and returns the view from which it holds. When it
+    /// returns all workers have reached the view: no request executes under the earlier ownership any more, and the
+    /// writes of those that did are in their parts. The caller must retire parts that are not held any more.
     ///
     /// # Errors
-    /// `UnknownTable`, with nothing changed; `Unavailable` when a worker does not come back: then some may have passed.
+    /// `UnknownTable`, with nothing changed; `Unavailable` if a worker does not respond: then some may have reached
+    /// the view.
     pub fn cut(&self, changed: &[Ownership]) -> Result<u64, Refusal> {
         let owning = lock(&self.owning);
         let mut tables = Vec::new();
@@ -58,12 +60,12 @@ impl Control {
         self.pass(&owning, tables)
     }
 
-    /// The same by what comes and goes, so that what others change beside it stays. Where nothing does, and clients are told
-    /// nothing new, there is no cut, unless workers have still to pass an earlier one. What is new in a map makes a view of
-    /// its own, by which clients see that there is something to ask for.
+    /// Changes the ownership relative to the present one, so that concurrent changes by others stay. Without any
+    /// change, or news for clients, there is no cut, unless workers have not reached an earlier one yet. A new map
+    /// makes a new view, which shows clients that there is a map to request.
     ///
     /// # Errors
-    /// As [`Control::cut`], and `OutOfRange` for parts that cannot be so.
+    /// Same as [`Control::cut`], and `OutOfRange` for invalid parts.
     pub fn alter(&self, changed: &[Alteration]) -> Result<u64, Refusal> {
         let owning = lock(&self.owning);
         let (mut tables, mut is_news) = (Vec::new(), false);
@@ -84,7 +86,7 @@ impl Control {
         self.pass(&owning, tables)
     }
 
-    /// Takes all workers to the next view, with these tables.
+    /// Moves all workers to the next view, with these tables.
     fn pass(&self, _owning: &MutexGuard<'_, ()>, tables: Vec<Arc<TableEntry>>) -> Result<u64, Refusal> {
         let granted: Vec<_> = tables.iter().flat_map(|entry| self.granted(entry)).collect();
         let all = [tables.clone(), granted].concat();
@@ -97,22 +99,22 @@ impl Control {
         Ok(view)
     }
 
-    /// A table as those know it to whom it is granted.
+    /// Returns the entries of a table for the tenants with a grant.
     fn granted(&self, entry: &TableEntry) -> Vec<Arc<TableEntry>> {
         let grants = lock(&self.grants);
         let own = grants.iter().filter(|grant| grant.is(entry.tenant, Subject::Table, &entry.name));
         own.map(|grant| Arc::new(grant.entry_of(entry))).collect()
     }
 
-    /// Makes a new table known.
+    /// Publishes a new table to the control plane and all workers.
     ///
     /// # Errors
-    /// That workers fail.
+    /// If workers fail.
     pub fn publish(&self, entry: Arc<TableEntry>) -> Result<(), Refusal> {
         self.make_known(&lock(&self.owning), entry)
     }
 
-    /// Makes a table known, or what clients are told of it, where what is owned stays as it was.
+    /// Publishes a table, or its new map for clients, without a change of ownership.
     fn make_known(&self, _owning: &MutexGuard<'_, ()>, entry: Arc<TableEntry>) -> Result<(), Refusal> {
         for granted in self.granted(&entry) {
             self.tell(&Change::TableCreated(granted))?;
@@ -122,7 +124,7 @@ impl Control {
         Ok(())
     }
 
-    /// A table as the control plane and all workers are to know it, with nothing of it here.
+    /// Returns a new table's entry, without parts on this server.
     #[must_use]
     pub fn make_table(
         &self,
@@ -139,8 +141,8 @@ impl Control {
         TableEntry { id, tenant, name: name.into(), writable: true, owner, parts, map: None }
     }
 
-    /// A part for these hashes of a table, empty and known to nobody yet, with an index for so many objects. Where the
-    /// table evicts, the part has its share of the budget.
+    /// Creates an empty, unpublished part for these hashes of a table, with an index for this many objects. If the
+    /// table evicts, the part gets its share of the budget.
     #[must_use]
     pub fn make_part(&self, entry: &TableEntry, hashes: HashRange, objects_expected: u64) -> Arc<Table> {
         let part = self.parts_made.number();
@@ -157,10 +159,10 @@ impl Control {
         part
     }
 
-    /// Makes a table known to the control plane and to all workers, all of which is here.
+    /// Publishes a table of which this server owns everything.
     ///
     /// # Errors
-    /// That workers fail.
+    /// If workers fail.
     pub fn publish_table(
         &self,
         id: u32,
@@ -173,21 +175,21 @@ impl Control {
         self.publish(Arc::new(entry.with_parts(parts, None)))
     }
 
-    /// Lets what waits for objects of an arriving part go on: for these hashes, or for all where there are none. Before,
-    /// the part is told that they are here ([`Table::pulled`], [`Table::arrived`]): what does not find it so waits again,
-    /// and wants its hashes anew. When all have arrived, or none will any more, it is called for all: hashes that were wanted
-    /// and not taken yet are forgotten then. Waits for no worker.
+    /// Wakes requests that wait for objects of an arriving part: for these hashes, or for all if `None`. The part must
+    /// know before that they have arrived ([`Table::pulled`], [`Table::arrived`]): a request that does not find its
+    /// object waits again, and requests its hashes anew. When all objects have arrived, or no more will, it is called
+    /// for all: requested hashes that were not taken yet are forgotten then. Does not wait for workers.
     pub fn wake(&self, part: &Table, hashes: Option<&[u64]>) {
-        // Before the workers hear of it, so that what waits again is not taken for known.
+        // Before the workers are informed, so that a request which waits again requests its hash anew.
         part.not_pulled(hashes.unwrap_or_default());
         let wake = Arc::new(Wake { part: part.id(), hashes: hashes.map(Into::into) });
         for worker in &self.workers {
-            // One that has ended has answered what waited.
+            // A worker that has ended has answered its pending requests.
             let _ = worker.send(Change::Wake(Arc::clone(&wake)));
         }
     }
 
-    /// A table by its number in the cluster.
+    /// Returns a table by its number in the cluster.
     #[must_use]
     pub fn table_of(&self, table: u32) -> Option<Arc<TableEntry>> {
         lock(&self.tables).values().find(|entry| entry.id == table).cloned()

@@ -1,6 +1,6 @@
-//! Streams that other servers of the cluster open here: they prove themselves, say what for, and are handed to who does it.
+//! Streams opened by other servers of the cluster: authenticates them and hands them to the code for their purpose.
 //!
-//! The stream's thread keeps its place while somebody else speaks over it, and ends with it.
+//! The stream's thread holds its permit while another thread uses the stream, and ends with it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::streams::{ConnectionPermit, Holder};
 use crate::cluster::peer::{Challenge, Purpose};
 use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS};
 
-/// Answers the opening of another server: the challenge, and the body of the answer.
+/// Answers another server's opening: returns the challenge, and the body of the answer.
 ///
 /// # Errors
-/// `UnknownOpcode` where this server is of no cluster.
+/// `UnknownOpcode` outside a cluster.
 pub(super) fn challenge(
     control: &Control,
     opener: u32,
@@ -32,7 +32,7 @@ pub(super) fn challenge(
     Ok((challenge, body))
 }
 
-/// Takes the proof, and serves the stream until it is over.
+/// Checks the proof, and serves the stream until it ends.
 pub(super) fn serve(
     control: &Control,
     mut stream: Stream,
@@ -83,7 +83,7 @@ fn proven(
     Ok(purpose)
 }
 
-/// Says yes or no; who does not hear it asks again.
+/// Answers with a status; a server that does not get it asks again.
 fn answer(stream: &mut Stream, status: Status) {
     let header = RecordHeader { code: status as u8, ..RecordHeader::default() };
     let _ = stream.write_record(&header.encode_record(&[]), &[]);

@@ -1,13 +1,13 @@
-//! Requests that wait for objects which have still to arrive, without anybody waiting for them.
+//! Pending requests, which wait for objects in transit without occupying a thread.
 //!
 //! ```text
-//!   lacks objects ─► park: want their hashes ─► waiting, by hash ── wake ──► due ─► executed again, by the ordinary way
-//!                      └ no room: Retry            └ too long: Retry
+//!   lacks objects ─► park: request their hashes ─► waiting, by hash ── wake ──► due ─► executed again as usual
+//!                      └ no room: Retry               └ too long: Retry
 //! ```
-//! Each worker has its own. A request keeps its bytes, session, route, and that of a mutation its record of the ring: copies
-//! that come meanwhile get no answer but its own. Before it goes on the record is given back, so whatever is true by then
-//! (the session is over, the range is another server's, a copy was faster) is met as by a request that has just come. What
-//! waits is bounded for the worker and for each tenant.
+//! Each worker has its own table. A pending request keeps its bytes, session and route, and a mutation its ring
+//! record: copies that arrive meanwhile get no reply of their own. Before it executes again the record is released, so
+//! whatever holds by then (the session has ended, another server owns the range, a copy was faster) applies as to a
+//! new request. Pending requests are bounded per worker and per tenant.
 
 mod resume;
 
@@ -25,35 +25,35 @@ use crate::session::{Route, Session};
 use crate::tablet::NumberHash;
 use crate::tenant::TenantId;
 
-/// A request that waits.
+/// A request that waits for objects.
 #[derive(Debug)]
 pub struct PendingRequest {
-    /// Whose it is.
+    /// The session.
     pub session: Arc<Session>,
-    /// Its number in the session.
+    /// The request's number in the session.
     pub sequence: u64,
     /// The view under which it was sent.
     pub view: u64,
-    /// Which request.
+    /// The opcode.
     pub opcode: u8,
-    /// Its body.
+    /// The request's body.
     pub body: Vec<u8>,
-    /// Whether its answer may come in parts.
+    /// The answer may come in parts.
     pub takes_parts: bool,
-    /// Where its answer goes.
+    /// The route of its answer.
     pub route: Route,
-    /// Since when it waits, in microseconds.
+    /// Time since which it waits, in microseconds.
     pub since_us: u64,
 }
 
 impl PendingRequest {
-    /// Whether it has a record of the ring that says it is being executed.
+    /// Returns true if it holds a ring record that marks it as executing.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         !wire::opcode::is_read(self.opcode)
     }
 
-    /// Lets copies be executed again.
+    /// Releases its ring record, so that copies may execute again.
     pub fn give_record_back(&self) {
         if self.is_recorded() {
             self.session.ring.release(self.sequence);
@@ -61,18 +61,18 @@ impl PendingRequest {
     }
 }
 
-/// A hash of a part of the store.
+/// A part of the store, by number, and a hash in it.
 pub type MissingHashes = (u32, u64);
 
 #[derive(Debug)]
 struct WaitingRequests {
     parked: PendingRequest,
     lacks: Box<[MissingHashes]>,
-    /// How many of those have not come.
+    /// Number of those that have not arrived.
     left: usize,
 }
 
-/// What a worker or a tenant has waiting.
+/// The pending requests of a worker or a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct WaitingCount {
     requests: usize,
@@ -89,33 +89,33 @@ const WORKER_MOST: WaitingCount = WaitingCount { requests: PARKED_REQUESTS_MAX, 
 const TENANT_MOST: WaitingCount =
     WaitingCount { requests: TENANT_PARKED_REQUESTS_MAX, bytes: TENANT_PARKED_BYTES_MAX };
 
-/// See the file's head.
+/// The pending requests of one worker.
 #[derive(Debug, Default)]
 pub struct PendingRequests {
-    /// By ticket, which count up.
+    /// By ticket, in ascending order of arrival.
     waiting: HashMap<u64, WaitingRequests, NumberHash>,
     next_ticket: u64,
-    /// Tickets by what they wait for. Clients choose hashes, so these are hashed with a secret.
+    /// Tickets by the hashes that they lack. Clients choose hashes, so the map hashes them with a secret.
     by_lacked: HashMap<MissingHashes, Vec<u64>>,
-    /// Tickets of requests, by token and sequence: a copy takes the place of what waits.
+    /// Tickets by token and sequence: a copy replaces the pending request.
     by_request: HashMap<(u64, u64), u64>,
-    /// Tickets in the order in which they came, those included that wait no more.
+    /// Tickets in order of arrival, with the time since which each waits; includes tickets that no longer wait.
     order: VecDeque<(u64, u64)>,
-    /// What goes on.
+    /// Requests that are due to execute again.
     due: VecDeque<PendingRequest>,
     all: WaitingCount,
     tenants: HashMap<TenantId, WaitingCount, NumberHash>,
 }
 
 impl PendingRequests {
-    /// Requests that wait or go on.
+    /// Returns the number of requests that wait or are due.
     #[inline]
     #[must_use]
     pub fn requests(&self) -> usize {
         self.all.requests
     }
 
-    /// Whether there is something to do at that time.
+    /// Returns true if a request is due or overdue at that time.
     #[inline]
     #[must_use]
     pub fn is_due(&self, now_us: u64) -> bool {
@@ -126,11 +126,10 @@ impl PendingRequests {
         self.order.front().is_some_and(|&(_, since_us)| since_us + PARKED_US_MAX <= now_us)
     }
 
-    /// Takes a request that waits for these hashes, each once. A copy of one that waits takes its place. `Err`: there is no
-    /// room.
+    /// Adds a request that lacks these hashes, each listed once. A copy of a pending request replaces it.
     ///
     /// # Errors
-    /// The request, which keeps its record of the ring.
+    /// The request, which keeps its ring record, if there is no room.
     pub fn park(
         &mut self,
         mut parked: PendingRequest,
@@ -152,25 +151,25 @@ impl PendingRequests {
             self.by_lacked.entry(lacked).or_default().push(ticket);
         }
         self.by_request.insert(of, ticket);
-        // A copy of an older one is as old, and stands behind younger ones: it waits for a little longer.
+        // A copy inherits the age of the older one but stands after younger ones: it waits a little longer.
         self.order.push_back((ticket, parked.since_us));
         let left = lacks.len();
         self.waiting.insert(ticket, WaitingRequests { parked, lacks, left });
         if left == 0 {
-            // They have come since it was found to lack them.
+            // The objects have arrived since the request was found to lack them.
             self.make_due(ticket);
         }
         Ok(())
     }
 
-    /// Hashes need not be waited for any more.
+    /// Marks hashes as arrived; makes requests that lack no others due.
     pub fn wake(&mut self, wake: &Wake) {
         match &wake.hashes {
             Some(hashes) => hashes.iter().for_each(|&hash| self.arrived((wake.part, hash))),
             None => {
                 let all = self.by_lacked.keys().copied().filter(|&(part, _)| part == wake.part);
                 let mut all: Vec<MissingHashes> = all.collect();
-                // Who has waited longest goes on first.
+                // The longest-waiting requests continue first.
                 all.sort_unstable_by_key(|lacked| self.by_lacked[lacked].first().copied());
                 all.into_iter().for_each(|lacked| self.arrived(lacked));
             }
@@ -187,7 +186,7 @@ impl PendingRequests {
         }
     }
 
-    /// All for which that holds go on, whatever they wait for.
+    /// Makes all requests due for which `holds` returns true, whatever they lack.
     pub fn wake_where(&mut self, holds: impl Fn(&PendingRequest) -> bool) {
         let chosen = self.waiting.iter().filter(|(_, waiting)| holds(&waiting.parked));
         let mut tickets: Vec<u64> = chosen.map(|(&ticket, _)| ticket).collect();
@@ -197,20 +196,20 @@ impl PendingRequests {
 
     fn make_due(&mut self, ticket: u64) {
         if let Some(parked) = self.take(ticket) {
-            // It counts until it goes on.
+            // It counts until it executes.
             self.count(parked.session.tenant, bytes_of(&parked, 0));
             self.due.push_back(parked);
         }
     }
 
-    /// The next one that goes on; it is counted no more.
+    /// Takes the next due request; it counts no more.
     pub fn take_due(&mut self) -> Option<PendingRequest> {
         let parked = self.due.pop_front()?;
         self.forget(parked.session.tenant, bytes_of(&parked, 0));
         Some(parked)
     }
 
-    /// The next one that has waited for too long at that time.
+    /// Takes the next request that has waited too long at that time.
     pub fn take_overdue(&mut self, now_us: u64) -> Option<PendingRequest> {
         while self.is_overdue(now_us) {
             let (ticket, _) = self.order.pop_front()?;
@@ -221,12 +220,12 @@ impl PendingRequests {
         None
     }
 
-    /// One that waits, whatever for.
+    /// Takes any pending request.
     pub fn take_any(&mut self) -> Option<PendingRequest> {
         self.take_due().or_else(|| self.take_overdue(u64::MAX))
     }
 
-    /// Takes one out that waits.
+    /// Removes a pending request.
     fn take(&mut self, ticket: u64) -> Option<PendingRequest> {
         let WaitingRequests { parked, lacks, .. } = self.waiting.remove(&ticket)?;
         for lacked in &lacks {
@@ -264,7 +263,7 @@ impl PendingRequests {
     }
 }
 
-/// What a request counts for.
+/// Returns the bytes that a request counts for.
 fn bytes_of(parked: &PendingRequest, lacks: usize) -> usize {
     PARKED_REQUEST_BYTES + parked.body.len() + lacks * PARKED_HASH_BYTES
 }

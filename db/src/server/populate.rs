@@ -1,10 +1,10 @@
-//! A thread that backs the store's memory before it is needed, then ends.
+//! A thread that backs the store's memory before its use, then ends.
 //!
-//! The kernel clears a page at the first write to it: 100 us and more for 2 MiB, paid by whichever request
-//! comes first, and a third of the time of a server that is being filled. A thread beside the workers takes
-//! that off them, a segment at a time in the order in which the log will use them. It holds up neither the
-//! start nor a stop; where the kernel refuses (memory is short, or older than 5.14) it says so and ends, and
-//! the first writes pay as they would have.
+//! The kernel clears a page at the first write to it: 100 us and more for 2 MiB, paid by the first request, and a
+//! third of the time of a server that is being filled. A separate thread relieves the workers of that, a segment at a
+//! time in the order in which the log will use them. It delays neither the start nor a stop. If the kernel refuses
+//! (memory is short, or the kernel is older than 5.14) the thread logs that and ends, and the first writes pay the
+//! cost.
 
 use std::io;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use std::thread::{Builder, JoinHandle};
 
 use store::Store;
 
-/// Starts the thread. It ends by itself, earlier when `stopping` is set.
+/// Starts the thread. It ends automatically, earlier if `stopping` is set.
 ///
 /// # Errors
-/// When no thread can be started.
+/// If the thread cannot be started.
 pub fn start(store: Arc<Store>, stopping: Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
     Builder::new().name("populate".to_owned()).spawn(move || {
         for segment in 0.. {

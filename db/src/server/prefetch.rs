@@ -1,13 +1,14 @@
-//! Asks for memory before it is needed: for what many sessions, tenants and extensions have each for themselves.
+//! Prefetches the memory that each session, tenant and extension has separately.
 //!
 //! ```text
 //!   groups of a frame     session ─▶ account ─▶ the worker's page of its ledger
-//!   requests of a chunk   table as the tenant knows it ─▶ its part ─▶ the index ─▶ the bucket ─▶ the object
-//!                         extension ─▶ its library, the worker's cells of its measures ─▶ those
+//!   requests of a chunk   the tenant's entry of the table ─▶ its part ─▶ the index ─▶ the bucket ─▶ the object
+//!                         extension ─▶ its library ─▶ the worker's cells of its measures
 //! ```
-//! Requests of one session touch what the one before them has touched. Those of a thousand tenants each follow
-//! pointers of their own, and each step waits for the one before. So the first step is taken for all of a frame or a
-//! chunk, then the second for all: the misses of a step overlap. Where there is one of a kind nothing is asked for.
+//! Requests of one session touch the same memory as the one before. Requests of a thousand tenants each follow their
+//! own pointers, and each step waits for the one before. So the first step is taken for all items of a frame or a
+//! chunk, then the second for all: the misses of a step overlap. If all items share one session, table or extension,
+//! nothing is prefetched.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use crate::ops::{WorkerEnvironment, read};
 use crate::session::{Origin, Session};
 use crate::tablet::TableEntry;
 
-/// Groups of a frame whose sessions are looked up ahead.
+/// Maximum number of groups of a frame whose sessions are looked up ahead.
 const GROUPS_AHEAD: usize = 32;
 
 /// The sessions of the first groups of a frame.
@@ -34,7 +35,7 @@ pub struct Sessions<'w> {
 }
 
 impl<'w> Sessions<'w> {
-    /// Looks up those of a frame and asks for what a worker will touch of them.
+    /// Looks up the sessions of a frame and prefetches the memory that a worker touches in them.
     #[inline]
     pub fn of(reader: &FrameReader<'_>, catalog: &'w WorkerCatalog, worker: usize) -> Self {
         let (mut found, mut count) = ([None; GROUPS_AHEAD], 0);
@@ -55,14 +56,14 @@ impl<'w> Sessions<'w> {
         Self { found, count }
     }
 
-    /// The session of the group at `index`, whose token is `token`.
+    /// Returns the session of the group at `index`, whose token is `token`.
     #[inline]
     pub fn session(&self, index: usize, token: u64, catalog: &'w WorkerCatalog) -> Option<&'w Arc<Session>> {
         if index < self.count { self.found[index] } else { catalog.session(token) }
     }
 }
 
-/// Asks for what a worker will touch of the extensions that a chunk of requests invokes, and of their tenants.
+/// Prefetches the extensions that a chunk invokes, and their tenants' queues, for a worker.
 #[inline]
 pub fn prefetch_extensions<'b>(
     requests: impl Iterator<Item = &'b Request<'b>> + Clone,
@@ -102,19 +103,19 @@ fn prefetch_mixed(
     }
 }
 
-/// Where a request goes: its table, the part of it that has its key, and the key's hash, if it has them.
+/// The place of a request: its table, the part that has its key, and the key's hash, if it has them.
 #[derive(Clone, Copy, Default)]
 pub struct Located<'w> {
     /// The table, if the tenant may use it.
     pub entry: Option<&'w TableEntry>,
     /// The part, if the key is owned.
     pub part: Option<&'w Table>,
-    /// Of the key.
+    /// The key's hash.
     pub hash: u64,
 }
 
 impl<'w> Located<'w> {
-    /// Where a write of the key goes.
+    /// Returns the target of a write of the key.
     #[inline]
     #[must_use]
     pub fn target(&self) -> Option<WriteTarget<'w>> {
@@ -122,8 +123,8 @@ impl<'w> Located<'w> {
         Some(WriteTarget { writable: entry.writable, part, hash: self.hash })
     }
 
-    /// Why a request of a session for the table, or a key of it, has nothing to go to: `Retry` where the table may be one
-    /// of which this server of a cluster has still to hear.
+    /// Returns the status for a request whose table or key has no part here: `Retry` if another server of the cluster
+    /// may have created the table and this one has not heard of it yet.
     #[cold]
     #[must_use]
     pub fn missing(&self, environment: &WorkerEnvironment<'_>, session: &Session, table: u32) -> Status {
@@ -136,19 +137,19 @@ impl<'w> Located<'w> {
     }
 }
 
-/// The tables of the requests of a chunk.
+/// Prefetches the tables of a chunk's requests.
 #[derive(Default)]
 pub struct TablePrefetch<'w> {
-    /// That of the request before; 0 before the first.
+    /// Table of the previous request; 0 before the first.
     latest: u32,
-    /// Requests of others, by their places in the chunk: their entries are asked for, and not looked at yet.
+    /// Requests of other tables, by their places in the chunk: their entries are prefetched, but not read yet.
     waiting: ArrayVec<(usize, &'w TableEntry), CHUNK_REQUESTS>,
 }
 
 impl<'w> TablePrefetch<'w> {
-    /// Finds the table of the request that is to be `place` in the chunk and asks for the bucket of its key, if the one
-    /// before was of the same or there was none: a batch of one table takes no further step. Otherwise asks for the table
-    /// alone.
+    /// Locates the request that takes `place` in the chunk and prefetches its key's bucket, if the previous request
+    /// had the same table or there was none: a batch of one table needs no further step. Otherwise prefetches only the
+    /// table's entry.
     #[inline]
     pub fn locate(
         &mut self,
@@ -173,7 +174,7 @@ impl<'w> TablePrefetch<'w> {
         }
     }
 
-    /// Locates what is not yet, a step at a time for all requests of a chunk.
+    /// Locates the remaining requests of a chunk, one step at a time for all of them.
     #[inline]
     pub fn locate_all<R>(
         &mut self,
@@ -211,7 +212,7 @@ impl<'w> TablePrefetch<'w> {
     }
 }
 
-/// The table of a request, and its key if it has one.
+/// Returns the table of a request, and its key if it has one.
 fn target<'r>(request: &Request<'r>) -> Option<(u32, Option<&'r [u8]>)> {
     match *request {
         Request::Get { table, key }
@@ -232,7 +233,7 @@ fn target<'r>(request: &Request<'r>) -> Option<(u32, Option<&'r [u8]>)> {
     }
 }
 
-/// Finds the table of a request and the part that has its key, and asks for the bucket of the key.
+/// Finds the table of a request and the part that has its key, and prefetches the key's bucket.
 #[inline]
 pub fn locate<'w>(
     environment: &WorkerEnvironment<'w>,
@@ -246,7 +247,7 @@ pub fn locate<'w>(
     }
 }
 
-/// The same in a table.
+/// Finds the part of a table that has the key, and prefetches the key's bucket.
 #[inline]
 fn locate_in<'w>(
     environment: &WorkerEnvironment<'w>,

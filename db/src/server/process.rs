@@ -1,7 +1,7 @@
-//! What a server asks of the operating system as a process: signals, CPUs, descriptors.
+//! Operating-system services for a server process: signals, CPUs, descriptors.
 //!
-//! Signals are blocked before any thread starts and waited for by the main thread, so that no handler runs
-//! anywhere. Pinning is a wish: where it is refused the server runs unpinned and says so.
+//! Signals are blocked before any thread starts and the main thread waits for them, so that no handler runs anywhere.
+//! Pinning is optional: if it is refused the server runs unpinned and logs that.
 
 use std::io;
 use std::mem;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::limits::KERNEL_SLICE_US;
 
-/// Where control groups are.
+/// Path of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 /// The signals that end a server.
@@ -23,7 +23,7 @@ impl EndSignals {
     /// Blocks SIGTERM and SIGINT for this thread and all that it starts.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn block() -> io::Result<Self> {
         // SAFETY: a zeroed set is a valid argument of sigemptyset, which initialises it.
         let mut set: libc::sigset_t = unsafe { mem::zeroed() };
@@ -37,10 +37,10 @@ impl EndSignals {
         if result == 0 { Ok(Self { set }) } else { Err(io::Error::from_raw_os_error(result)) }
     }
 
-    /// Waits at most `timeout` for one of them and gives its name.
+    /// Waits at most `timeout` for one of them and returns its name.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn wait(&self, timeout: Duration) -> io::Result<Option<&'static str>> {
         let timeout = libc::timespec {
             tv_sec: timeout.as_secs() as libc::time_t,
@@ -60,7 +60,7 @@ impl EndSignals {
     }
 }
 
-/// Memory of the machine, in bytes; `None` where the kernel does not say.
+/// Returns the memory of the machine in bytes; `None` if the kernel does not report it.
 #[must_use]
 pub fn machine_memory_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -75,8 +75,9 @@ pub fn machine_memory_bytes() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// How many threads more the process may have, as far as the kernel says: by its control groups, and by the limits of
-/// the system and of its user, of which it does not say how much is used. That of a user does not hold for the superuser.
+/// Returns how many more threads the process may have, as far as the kernel reports it: by its control groups, and by
+/// the limits of the system and of its user, whose use it does not report. A user's limit does not apply to the
+/// superuser.
 #[must_use]
 pub fn threads_left() -> usize {
     let number = |path: &Path| std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
@@ -90,7 +91,8 @@ pub fn threads_left() -> usize {
     of_groups.chain(of_system).chain(threads_of_user()).min().unwrap_or(usize::MAX)
 }
 
-/// The folders of the control groups that may limit threads, of the process and of those around it: of either version.
+/// Returns the folders of the control groups, of either version, that may limit threads: those of the process and the
+/// enclosing ones.
 fn control_groups(text: &str) -> Vec<PathBuf> {
     let folder = |line: &str| match line.splitn(3, ':').collect::<Vec<_>>()[..] {
         ["0", "", path] => Some((Path::new(GROUPS).to_owned(), path.to_owned())),
@@ -107,7 +109,7 @@ fn control_groups(text: &str) -> Vec<PathBuf> {
     folders
 }
 
-/// The limit of threads of the process's user; `None` when there is none for it.
+/// Returns the thread limit of the process's user; `None` if there is none.
 fn threads_of_user() -> Option<usize> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is live and ours to be written.
@@ -117,10 +119,10 @@ fn threads_of_user() -> Option<usize> {
     (result == 0 && !is_superuser).then(|| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
 
-/// Lets the process open as many files as `wanted`, or as the hard limit allows; gives how many it may open now.
+/// Lets the process open `wanted` files, or as many as the hard limit allows; returns how many it may open now.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses.
 pub fn raise_descriptors(wanted: usize) -> io::Result<usize> {
     let mut limit = descriptor_limit()?;
     let raised = (wanted as libc::rlim_t).min(limit.rlim_max);
@@ -134,10 +136,10 @@ pub fn raise_descriptors(wanted: usize) -> io::Result<usize> {
     descriptors()
 }
 
-/// How many files the process may open.
+/// Returns how many files the process may open.
 ///
 /// # Errors
-/// When the kernel does not say.
+/// If the kernel does not report it.
 pub fn descriptors() -> io::Result<usize> {
     descriptor_limit().map(|limit| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }
@@ -149,10 +151,10 @@ fn descriptor_limit() -> io::Result<libc::rlimit> {
     if result == 0 { Ok(limit) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Keeps the calling thread on one CPU.
+/// Pins the calling thread to one CPU.
 ///
 /// # Errors
-/// When there is no such CPU or the process may not use it.
+/// If there is no such CPU or the process may not use it.
 pub fn pin_thread(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -169,7 +171,7 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
 /// The highest nice value.
 const NICE_MAX: i32 = 19;
 
-/// What the kernel takes of a thread's scheduling: its `struct sched_attr`, first version.
+/// The kernel's scheduling attributes of a thread: its `struct sched_attr`, first version.
 #[repr(C)]
 struct Scheduling {
     bytes: u32,
@@ -182,12 +184,11 @@ struct Scheduling {
     period_ns: u64,
 }
 
-/// Gives the calling thread slices so short that whoever shares its CPU waits for one of them at most, where the kernel
-/// knows of slices (Linux 6.12), and a nice value that is higher by so much. There is no way back for a process without
-/// privileges.
+/// Shortens the calling thread's slices, so that threads which share its CPU wait for one slice at most, if the kernel
+/// supports slices (Linux 6.12), and adds `nicer` to its nice value. A process without privileges cannot undo this.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses.
 pub fn take_short_turns(nicer: i32) -> io::Result<()> {
     // SAFETY: plain numbers; 0 is the calling thread, which is there.
     let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };

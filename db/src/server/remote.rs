@@ -1,13 +1,13 @@
-//! The thread that asks other servers for what invocations of this one read there, and who answers such questions here
-//! ([`serving`]).
+//! The thread that reads objects of other servers for invocations of this one; [`serving`] answers such questions
+//! here.
 //!
 //! ```text
-//!   workers ── wants, by a bounded queue ──► this thread ── records, many reads each ──► a stream for each other server
-//!   workers ◄── Change::Answers ──────────── this thread ◄── answers in any order ──────┘
+//!   workers ── wants, in a bounded queue ──► this thread ── records of many reads ──► a stream to each other server
+//!   workers ◄── Change::Answers ──────────── this thread ◄── answers in any order ───┘
 //! ```
-//! Streams stay open. Whose an object is, the table's map says ([`maps`]); what is done when that changes, or nobody answers,
-//! [`OpenQuestions`] decides. The thread never waits for one server: streams are opened by threads of their own, and
-//! what a server does not take it is asked no more of.
+//! Streams stay open. The table's map ([`maps`]) names the owner of an object; [`OpenQuestions`] decides what to do if
+//! that changes, or nobody answers. The thread never waits for one server: separate threads open streams, and a server
+//! that does not read its questions gets no more of them.
 
 mod maps;
 mod serving;
@@ -38,7 +38,7 @@ use crate::limits::{
 use crate::ops::remote::{RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::tenant::remote::RemoteValue;
 
-/// The queue of wants, before anybody takes them.
+/// The queue of remote reads, before the thread starts.
 pub struct Wants {
     /// The queue, for workers.
     pub reads: Arc<RemoteReads>,
@@ -46,10 +46,10 @@ pub struct Wants {
 }
 
 impl Wants {
-    /// An empty one.
+    /// Creates an empty queue.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// If the process has no descriptors left.
     pub fn new() -> io::Result<Self> {
         let sleeper = Sleeper::alone()?;
         let reads = Arc::new(RemoteReads::new(sleeper.waker()));
@@ -57,10 +57,10 @@ impl Wants {
     }
 }
 
-/// Starts the thread; it ends when the server stops.
+/// Starts the thread, which ends when the server stops.
 ///
 /// # Errors
-/// When no thread can be started.
+/// If the thread cannot be started.
 pub fn start(control: &Arc<Control>, stopping: &Arc<AtomicBool>, wants: Wants) -> io::Result<JoinHandle<()>> {
     let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
     thread::Builder::new().name("remote".to_owned()).spawn(move || {
@@ -72,10 +72,10 @@ pub fn start(control: &Arc<Control>, stopping: &Arc<AtomicBool>, wants: Wants) -
     })
 }
 
-/// A server, and the stream to it if it could be opened.
+/// A server, and the stream to it if one could be opened.
 type OpenedServer = (u32, Option<Duplex>);
 
-/// See the file's head.
+/// The state of the thread.
 struct Asking {
     control: Arc<Control>,
     wants: Wants,
@@ -83,7 +83,7 @@ struct Asking {
     maps: Maps,
     questions: OpenQuestions<Want>,
     streams: BTreeMap<u32, Duplex>,
-    /// What goes to each worker.
+    /// Answers for each worker.
     answers: Vec<Vec<RemoteAnswer>>,
 }
 
@@ -134,13 +134,13 @@ impl Asking {
         self.send(now_us);
         for (worker, answers) in self.control.workers.iter().zip(&mut self.answers) {
             if !answers.is_empty() {
-                // One that has ended has ended its invocations.
+                // A worker that has ended has ended its invocations.
                 let _ = worker.send(Change::Answers(std::mem::take(answers).into()));
             }
         }
     }
 
-    /// Takes what has come of all streams.
+    /// Receives answers from all streams.
     fn receive(&mut self, now_us: u64) {
         let mut broken = Vec::new();
         let mut over = Vec::new();
@@ -175,14 +175,14 @@ impl Asking {
         self.questions.lost(server, now_us);
     }
 
-    /// A read is over.
+    /// Queues the outcome of a read for its worker.
     fn end(&mut self, want: &Want, outcome: RemoteOutcome) {
         if let Some(answers) = self.answers.get_mut(usize::from(want.asker.worker)) {
             answers.push(RemoteAnswer { asker: want.asker, outcome });
         }
     }
 
-    /// Asks what can be asked.
+    /// Sends the questions that can be sent.
     fn send(&mut self, now_us: u64) {
         let mut broken = Vec::new();
         for (&server, stream) in &mut self.streams {
@@ -207,7 +207,7 @@ impl Asking {
         broken.into_iter().for_each(|server| self.lost(server, now_us));
     }
 
-    /// Opens a stream to a server, by a thread of its own.
+    /// Opens a stream to a server on a separate thread.
     fn open(&self, server: u32, address: SocketAddr) {
         let (control, post) = (Arc::clone(&self.control), self.opened.0.clone());
         let waker = self.wants.sleeper.waker();
@@ -237,7 +237,7 @@ impl Asking {
     }
 }
 
-/// What a reply makes of the read that it is about, if that is over with it.
+/// Returns a read with its outcome, if the reply ends it.
 fn settle(
     questions: &mut OpenQuestions<Want>,
     (server, number): (u32, u64),

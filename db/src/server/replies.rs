@@ -1,9 +1,9 @@
-//! Where a reply is written, and the replies to requests that are not executed: copies of others, those that come too
-//! early, that a limit holds off, that were sent under another view, or that are refused.
+//! Places of replies, and the replies to requests that are not executed: copies, and requests that come too early,
+//! exceed a limit, were sent under another view, or are refused.
 //!
-//! A refusal leaves no trace in the session's ring where the request may be executed later, here or elsewhere; one for good
-//! is stored there, since a copy may be on its way to a worker that would execute it. But where a copy has been executed, or
-//! is being executed, that one's answer counts: it is looked for first.
+//! A refusal leaves no record in the session's ring if the request may be executed later, here or elsewhere. A final
+//! refusal is stored there, because a copy may be on its way to a worker that would execute it. The ring is searched
+//! first: if a copy has been executed, or is being executed, its answer counts.
 
 use store::Object;
 use wire::Status;
@@ -19,28 +19,28 @@ use crate::sync::oneshot::Sender;
 use crate::tenant::ledger::Page;
 use crate::tenant::limit::TenantLimit;
 
-/// Where the reply to one request is written.
+/// The place of the reply to one request.
 pub trait ReplyPlace {
-    /// Writes the reply; `fill` gets exactly `body_bytes` that hold old bytes. Called once per request. A
-    /// reply that is too large for the place becomes a status that says so.
+    /// Writes the reply; `fill` gets exactly `body_bytes`, which hold old bytes. Called once per request. If the reply
+    /// is too large for the place, a status that says so replaces it.
     fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8]));
 
-    /// The place as something that can be kept, for a request that is answered later.
+    /// Returns the route of the reply, which a request keeps that is answered later.
     fn route(&self) -> Route;
 }
 
-/// What became of a request.
+/// The outcome of executing a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum RequestOutcome {
-    /// It has its answer.
+    /// The reply is written.
     Answered,
-    /// It has none, and did nothing: it depends on objects that have still to arrive. That of a mutation keeps its record
-    /// of the ring.
+    /// The request did nothing and has no reply, because it depends on objects that have not arrived. A mutation keeps
+    /// its record in the ring.
     Lacks,
 }
 
-/// Who asks, and under which number.
+/// The session and sequence of a request.
 #[derive(Clone, Copy)]
 pub struct Caller<'b> {
     /// The session.
@@ -49,8 +49,7 @@ pub struct Caller<'b> {
     pub sequence: u64,
 }
 
-/// Answers a request that may not run: its reply is stored, or it runs already, or it is outside of the
-/// window.
+/// Answers a request that may not execute: its reply is stored, it is running, or it is outside the window.
 #[cold]
 pub fn answer_copy(metrics: &WorkerMetrics, caller: Caller<'_>, claim: Claim, place: &mut impl ReplyPlace) {
     match claim {
@@ -64,7 +63,7 @@ pub fn answer_copy(metrics: &WorkerMetrics, caller: Caller<'_>, claim: Claim, pl
                 answer_later(metrics, place);
             }
         }
-        // The original answers; the client asks again should that answer be lost.
+        // The original request will be answered; the client repeats the request if that answer is lost.
         Claim::InFlight => metrics.count(Counter::DuplicatesInFlight),
         Claim::Expired => {
             metrics.count(Counter::Expired);
@@ -75,20 +74,20 @@ pub fn answer_copy(metrics: &WorkerMetrics, caller: Caller<'_>, claim: Claim, pl
     }
 }
 
-/// Answers that the request should come again soon.
+/// Answers `Retry` with a short delay.
 pub fn answer_later(metrics: &WorkerMetrics, place: &mut impl ReplyPlace) {
     retry_after(metrics, RETRY_BUSY_US, place);
 }
 
-/// Answers that the request should come again after so many microseconds.
+/// Answers `Retry` with a delay in microseconds.
 pub fn retry_after(metrics: &WorkerMetrics, after_us: u32, place: &mut impl ReplyPlace) {
     metrics.count(Counter::Retries);
     let outcome = WriteOutcome::retry(after_us);
     place.reply(outcome.status, outcome.bytes, |body| outcome.write_body(body));
 }
 
-/// Answers a request that was sent under another view than the worker's: it is not executed. While other workers have
-/// still to pass, a copy of it may be, so the client hears nothing of the new view yet.
+/// Answers a request sent under another view; it is not executed. While other workers have not reached the new view,
+/// one of them may execute a copy, so the reply does not name the view yet.
 #[cold]
 pub fn refuse_other_view(
     metrics: &WorkerMetrics,
@@ -102,8 +101,8 @@ pub fn refuse_other_view(
     refuse_unexecuted(metrics, caller, Status::WrongView, place);
 }
 
-/// Answers a request that a limit of its tenant holds off. It has not run, unless an earlier copy has: then that
-/// one's answer counts.
+/// Answers a request that exceeds a limit of its tenant. It has not been executed; if an earlier copy has, that copy's
+/// answer counts.
 #[cold]
 pub fn throttle(
     metrics: &WorkerMetrics,
@@ -121,8 +120,8 @@ pub fn throttle(
     }
 }
 
-/// Refuses a request that may be executed elsewhere, or later: unless a copy of it has been executed here, or is being
-/// executed, it leaves no trace.
+/// Refuses a request that may be executed elsewhere or later. It leaves no record, unless a copy has been executed
+/// here or is being executed.
 #[cold]
 pub fn refuse_unexecuted(
     metrics: &WorkerMetrics,
@@ -136,8 +135,8 @@ pub fn refuse_unexecuted(
     }
 }
 
-/// Refuses a request for good: no copy of it is executed from now on. False where one has been, or is being executed: then
-/// that one's answer counts.
+/// Refuses a request for good: no copy of it executes from now on. Returns false if a copy has been executed or is
+/// being executed; then that copy's answer counts.
 #[cold]
 pub fn refuse_for_good(
     metrics: &WorkerMetrics,
@@ -157,14 +156,14 @@ pub fn refuse_for_good(
     true
 }
 
-/// Answers that a limit of the tenant holds the request off.
+/// Answers `Throttled` with the limit's name and the delay in microseconds.
 pub fn answer_throttled(metrics: &WorkerMetrics, limit: &str, after_us: u32, place: &mut impl ReplyPlace) {
     metrics.count(Counter::Throttled);
     let throttled = Throttled { after_us, limit: limit.as_bytes() };
     place.reply(Status::Throttled, throttled.body_bytes(), |body| throttled.encode(body));
 }
 
-/// Answers without a body and counts a refusal.
+/// Answers with a bare status and counts a refusal.
 pub fn refuse(metrics: &WorkerMetrics, place: &mut impl ReplyPlace, status: Status) {
     metrics.count(Counter::Refused);
     reply_bare(place, status);
@@ -175,16 +174,16 @@ pub(super) fn reply_bare(place: &mut impl ReplyPlace, status: Status) {
     place.reply(status, 0, |_| {});
 }
 
-/// How long an object is there yet.
+/// Returns the remaining time to live of an object; `None` if it never expires.
 #[inline]
 pub(super) fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -> Option<u64> {
     let expires_ms = object.expires_ms();
     (expires_ms != store::NEVER_MS).then(|| expires_ms.saturating_sub(environment.core.store().now_ms()))
 }
 
-/// A reply to who waits for it at a stream.
+/// The place of a reply to a stream thread.
 pub struct StreamPlace<'s> {
-    /// Takes it.
+    /// Receives the reply.
     pub answer: &'s Sender<StreamAnswer>,
     /// The tenant's counters.
     pub page: &'s Page,

@@ -1,19 +1,19 @@
-//! How often strangers get an answer: a bucket of tokens per source prefix.
+//! Rate limits for replies to strangers: a token bucket per source prefix.
 //!
-//! Whoever has no session gets at most its own length back, and that not more often than a bucket
-//! allows, so the server reflects nothing worth forging an address for. Prefixes (/24 of IPv4, /48 of
-//! IPv6) share a fixed number of buckets: memory is bounded whatever comes.
+//! A sender without a session gets at most as many bytes as it sent, and only at the bucket's rate, so forging an
+//! address gains nothing. Prefixes (/24 of IPv4, /48 of IPv6) share a fixed number of buckets, which bounds the
+//! memory.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::limits::SOURCE_BUCKETS;
 
-/// Where something comes from, as far as sources are told apart.
+/// A source prefix, the unit in which sources are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SourcePrefix(u64);
 
 impl SourcePrefix {
-    /// The prefix of an address.
+    /// Returns the prefix of an address.
     #[must_use]
     pub fn of(source: IpAddr) -> Self {
         Self(match source.to_canonical() {
@@ -27,10 +27,10 @@ impl SourcePrefix {
     }
 }
 
-/// Rate of one kind of answer.
+/// The rate of one kind of reply.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseRate {
-    /// Answers at once.
+    /// Burst of answers.
     pub burst: u32,
     /// Answers per second.
     pub per_second: u32,
@@ -38,12 +38,12 @@ pub struct ResponseRate {
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// Answers left, in millionths.
+    /// Remaining answers, in millionths.
     left: u64,
     filled_us: u64,
 }
 
-/// The buckets of all sources.
+/// A rate limiter with a bucket per source prefix.
 #[derive(Debug)]
 pub struct ResponseLimiter {
     rate: ResponseRate,
@@ -53,14 +53,14 @@ pub struct ResponseLimiter {
 const WHOLE: u64 = 1_000_000;
 
 impl ResponseLimiter {
-    /// All buckets full.
+    /// Creates a limiter whose buckets are full.
     #[must_use]
     pub fn new(rate: ResponseRate) -> Self {
         let full = Bucket { left: u64::from(rate.burst) * WHOLE, filled_us: 0 };
         Self { rate, buckets: vec![full; SOURCE_BUCKETS].into_boxed_slice() }
     }
 
-    /// Takes one answer for `source` if there is one.
+    /// Takes one answer from the source's bucket; returns false if it is empty.
     pub fn take(&mut self, source: IpAddr, now_us: u64) -> bool {
         let bucket = &mut self.buckets[SourcePrefix::of(source).bucket()];
         let full = u64::from(self.rate.burst) * WHOLE;
@@ -75,7 +75,7 @@ impl ResponseLimiter {
         allowed
     }
 
-    /// [`ResponseLimiter::take`] for the address of a frame.
+    /// Same as [`ResponseLimiter::take`], for the address of a frame.
     pub fn take_for(&mut self, peer: SocketAddr, now_us: u64) -> bool {
         self.take(peer.ip(), now_us)
     }

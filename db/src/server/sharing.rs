@@ -1,13 +1,13 @@
-//! Invocations that have not begun, from a worker that cannot get to them to one that has nothing to do.
+//! Shares invocations that have not begun: from a loaded worker to an idle one.
 //!
 //! ```text
-//!   after a turn: what waits and has not begun ── give ──▶ the worker's offers ── take ──▶ an idle worker
-//!                                                             │
-//!                                    taken back when the worker gets to them itself
+//!   after a turn: invocations not begun ── give ──▶ the worker's offers ── take ──▶ an idle worker
+//!                                                          │
+//!                                 taken back when the worker can run them itself
 //! ```
-//! A turn of invocations ends after a slice of time, so what has not begun by then has waited that long. It is
-//! offered only while another worker is idle, and runs there like that worker's own: the same limits, the same
-//! record in the session's ring, an answer from the port to which the request came.
+//! A turn of invocations ends after a slice of time, so an invocation that has not begun by then has waited that long.
+//! It is offered only while another worker is idle, and runs there like that worker's own: with the same limits, the
+//! same record in the session's ring, and an answer from the port at which the request arrived.
 
 use super::invocation;
 use super::outgoing::Outgoing;
@@ -19,7 +19,7 @@ use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::session::Origin;
 
-/// What a worker shares with.
+/// The context in which a worker shares invocations.
 pub struct Sharing<'w, P: Exits> {
     /// Store, tables, counters and time of this round.
     pub environment: WorkerEnvironment<'w>,
@@ -27,14 +27,14 @@ pub struct Sharing<'w, P: Exits> {
     pub neighbours: &'w SiblingWorkers,
     /// Invocations of this worker.
     pub invocations: &'w mut Invocations<Origin>,
-    /// Where frames leave.
+    /// The port that sends frames.
     pub port: &'w mut P,
     /// Frames under construction.
     pub outgoing: &'w mut Outgoing,
 }
 
 impl<P: Exits> Sharing<'_, P> {
-    /// Takes back what nobody has taken, as much as the worker gets to now; all of it if `all`.
+    /// Takes back offers that nobody has taken, as many as the worker can run now; all of them if `all`.
     pub fn take_back(&mut self, all: bool) {
         let own = self.environment.core.index();
         while all || self.invocations.ready() <= OFFER_KEEP {
@@ -44,13 +44,13 @@ impl<P: Exits> Sharing<'_, P> {
         }
     }
 
-    /// Takes a few of what another worker offers.
+    /// Takes a few of another worker's offers.
     pub fn take_from(&mut self, other: usize) {
         let taken = (0..STEAL_INVOCATIONS).map_while(|_| self.take_one(other)).count();
         self.environment.metrics.add(Counter::InvocationsStolen, taken as u64);
     }
 
-    /// Offers what this worker cannot get to, if another one is idle. True when it offered something.
+    /// Offers invocations that this worker cannot run soon, if another one is idle. Returns true if it offered any.
     pub fn give(&mut self) -> bool {
         let own = self.environment.core.index();
         if self.invocations.ready() <= OFFER_KEEP || !self.neighbours.has_idle(own) {
@@ -61,7 +61,7 @@ impl<P: Exits> Sharing<'_, P> {
         while self.invocations.ready() > OFFER_KEEP && !offers.is_full() {
             let Some(offer) = self.invocations.give(&self.environment) else { break };
             if let Err(offer) = offers.put(offer) {
-                // Nobody else puts in, but somebody may be slow to take out.
+                // No other worker adds offers, but one may be slow to take one out.
                 invocation::take(&self.environment, self.invocations, offer, self.port, self.outgoing);
                 break;
             }

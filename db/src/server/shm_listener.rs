@@ -1,11 +1,11 @@
-//! Clients on the server's own host: who of them gets a link over shared memory, and what is counted of that.
+//! Shared-memory channels of local clients: which clients may attach, and the counters.
 //!
 //! ```text
-//!   opening over the stream ── where the door is ──▶ client ── knocks: token, core ──▶ thread `door` ── link ──▶ worker
+//!   opening over the stream ── path ──▶ client ── attach: token, core ──▶ thread `door` ── channel ──▶ worker
 //! ```
-//! Whoever has an open session may have links, as many as its user may ([`crate::limits`]); a link ends with the session
-//! that it was asked for with. Workers notice nothing but frames with addresses of another kind. A server without a door, or
-//! whose door breaks, serves over UDP as before.
+//! A client with an open session may attach channels, up to the limit of its user ([`crate::limits`]); a channel ends
+//! with the session that requested it. Workers see only frames with addresses of another kind. A server without this
+//! listener, or whose listener breaks, serves over UDP.
 
 mod signs;
 
@@ -24,19 +24,19 @@ use super::control::Control;
 use crate::limits::{LINKS_OF_CORE, LINKS_OF_USER};
 use crate::sync::lock;
 
-/// A door that nobody stands at yet.
+/// An open shared-memory listener whose thread has not started.
 #[derive(Debug)]
 pub struct ShmEntrance {
     door: ShmListener,
-    /// What clients are told of it.
+    /// The endpoint for clients, and the counters.
     pub signs: ListenerStatus,
 }
 
 impl ShmEntrance {
-    /// Opens a door at `path` to the workers of these ports.
+    /// Opens a listener at `path` that attaches clients to the workers of these ports.
     ///
     /// # Errors
-    /// When nobody can listen there.
+    /// If the listener cannot be opened there.
     pub fn open(path: &Path, ports: &[HostPort]) -> io::Result<Self> {
         let points: Vec<ChannelPoint> = ports.iter().map(HostPort::link_point).collect();
         let path = std::path::absolute(path)?;
@@ -48,10 +48,10 @@ impl ShmEntrance {
     }
 }
 
-/// Starts the thread that stands at the door; what stops it.
+/// Starts the thread of the shared-memory listener; returns its stop handle and its join handle.
 ///
 /// # Errors
-/// When the system makes no more threads.
+/// If the system cannot create a thread.
 pub fn start(control: &Arc<Control>, door: ShmListener) -> io::Result<(StopHandle, JoinHandle<()>)> {
     let (stop, control) = (door.stop_handle(), Arc::clone(control));
     let standing = thread::Builder::new().name("door".to_owned()).spawn(move || {
@@ -63,14 +63,14 @@ pub fn start(control: &Arc<Control>, door: ShmListener) -> io::Result<(StopHandl
 }
 
 impl ShmEntrance {
-    /// The door, and what is known of it.
+    /// Splits into the listener and its status.
     #[must_use]
     pub fn part(self) -> (ShmListener, ListenerStatus) {
         (self.door, self.signs)
     }
 }
 
-/// Decides for the server.
+/// Decides which clients may attach.
 struct Acceptor<'c> {
     control: &'c Control,
 }

@@ -1,13 +1,13 @@
-//! How the workers know of each other: what each shows of its load, and how to wake it.
+//! Shared view of all workers: each one's load and offers, and its waker.
 //!
 //! ```text
-//!   worker:    work, rest ──▶ its load ◀── loaded ─── a worker with nothing to do
-//!   worker:    what it cannot get to ──▶ its offers ◀── take ─── a worker with nothing to do
-//!   worker that stays loaded, or offers ─── wake ──▶ a worker that sleeps
-//!   watchdog:  a worker that stays away ── wake ──▶ a worker that sleeps
+//!   worker:    work, rest ──▶ its load ◀── loaded ─── an idle worker
+//!   worker:    invocations that it cannot poll soon ──▶ its offers ◀── take ─── an idle worker
+//!   worker that stays loaded, or offers ─── wake ──▶ a sleeping worker
+//!   watchdog:  for a worker that stays away ── wake ──▶ a sleeping worker
 //! ```
-//! Nobody waits for anybody here. A worker looks at others only when it has nothing to do, and not at every
-//! turn, so that an idle one costs a busy one next to nothing. See "Where work goes" in docs/notes.md.
+//! No worker waits for another. A worker looks at others only if it has nothing to do, and not in every round, so that
+//! an idle worker costs a busy one next to nothing. See "Where work goes" in docs/notes.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,12 +31,12 @@ struct SiblingWorker {
 /// All workers of a server, by index.
 pub struct SiblingWorkers {
     all: Box<[SiblingWorker]>,
-    /// Threads beside the workers that have much to do and give way to them.
+    /// Busy background threads that yield to workers.
     company: AtomicUsize,
 }
 
 impl SiblingWorkers {
-    /// Workers that these wake. Nobody works.
+    /// Creates the table of workers with these wakers; none has work.
     #[must_use]
     pub fn new(wakers: impl IntoIterator<Item = Waker>) -> Self {
         let neighbour =
@@ -44,65 +44,65 @@ impl SiblingWorkers {
         Self { all: wakers.into_iter().map(neighbour).collect(), company: AtomicUsize::new(0) }
     }
 
-    /// What a worker shows.
+    /// Returns the published load of a worker.
     #[must_use]
     pub fn load(&self, index: usize) -> &Load {
         &self.all[index].load
     }
 
-    /// What a worker offers to the others.
+    /// Returns the invocations that a worker offers to others.
     #[must_use]
     pub fn offers(&self, index: usize) -> &Offers<Offer<Origin>> {
         &self.all[index].offers
     }
 
-    /// Whether another worker has nothing to do.
+    /// Returns true if another worker is idle.
     #[must_use]
     pub fn has_idle(&self, own: usize) -> bool {
         self.after(own).any(|index| self.all[index].load.is_idle())
     }
 
-    /// The nearest worker after `own` that offers something.
+    /// Returns the nearest worker after `own` that offers invocations.
     #[must_use]
     pub fn offering(&self, own: usize) -> Option<usize> {
         self.after(own).find(|&index| !self.all[index].offers.is_empty())
     }
 
-    /// The nearest worker after `own` that is loaded.
+    /// Returns the nearest worker after `own` that is loaded.
     #[must_use]
     pub fn loaded(&self, own: usize, now_us: u64) -> Option<usize> {
         self.after(own).find(|&index| self.all[index].load.is_loaded(now_us))
     }
 
-    /// Notes a thread that has much to do beside the workers and gives way to them, as long as what is returned lives.
+    /// Registers a busy background thread that yields to workers, until the guard is dropped.
     #[must_use]
     pub fn keep_company(self: &Arc<Self>) -> BackgroundLoad {
         self.company.fetch_add(1, Ordering::Relaxed);
         BackgroundLoad(Arc::clone(self))
     }
 
-    /// Whether there is such a thread.
+    /// Returns true if a busy background thread is registered.
     #[inline]
     #[must_use]
     pub fn have_company(&self) -> bool {
         self.company.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether any worker is loaded.
+    /// Returns true if any worker is loaded.
     #[must_use]
     pub fn is_any_loaded(&self, now_us: u64) -> bool {
         self.all.iter().any(|neighbour| neighbour.load.is_loaded(now_us))
     }
 
-    /// Wakes the nearest worker after `own` that sleeps.
+    /// Wakes the nearest sleeping worker after `own`.
     pub fn wake_one(&self, own: usize) {
         if let Some(index) = self.after(own).find(|&index| self.all[index].load.is_asleep()) {
             self.all[index].waker.wake();
         }
     }
 
-    /// Wakes a worker for each one that does not come back to its port. Called now and then by a thread that
-    /// is no worker.
+    /// Wakes a worker for each one that does not return to its port. Called periodically by a thread that is not a
+    /// worker.
     pub fn help_the_absent(&self, now_us: u64) {
         for (own, neighbour) in self.all.iter().enumerate() {
             if neighbour.load.is_absent(now_us) {
@@ -117,7 +117,7 @@ impl SiblingWorkers {
     }
 }
 
-/// A thread beside the workers: see [`SiblingWorkers::keep_company`].
+/// A registered background thread: see [`SiblingWorkers::keep_company`].
 pub struct BackgroundLoad(Arc<SiblingWorkers>);
 
 impl Drop for BackgroundLoad {
@@ -126,21 +126,21 @@ impl Drop for BackgroundLoad {
     }
 }
 
-/// What one worker keeps in mind of its neighbours.
+/// One worker's schedule of looking at siblings and waking them.
 #[derive(Debug, Default)]
 pub struct Outlook {
-    /// When it looks for a loaded one next.
+    /// Time of its next look for a loaded one.
     look_us: u64,
-    /// When its latest round began.
+    /// Time at which its latest round began.
     round_us: u64,
-    /// Rounds in a row that found frames which had to wait.
+    /// Consecutive rounds that found waiting frames.
     loaded_rounds: u32,
-    /// When it last woke one.
+    /// Time at which it last woke one.
     woke_us: u64,
 }
 
 impl Outlook {
-    /// Whether it is time to look for a loaded neighbour.
+    /// Returns true if the worker should look for a loaded sibling now.
     #[inline]
     pub fn is_due(&mut self, now_us: u64) -> bool {
         let due = now_us >= self.look_us;
@@ -150,8 +150,8 @@ impl Outlook {
         due
     }
 
-    /// A round begins that takes `frames` frames, or none. True when the worker has been loaded for a while
-    /// and should have help.
+    /// Begins a round; `frames` says whether it received any. Returns true if the worker has been loaded for a while
+    /// and should wake a helper.
     #[inline]
     pub fn needs_help(&mut self, now_us: u64, frames: bool, cut: bool) -> bool {
         let waited = now_us.saturating_sub(self.round_us) >= STEAL_AFTER_US;
@@ -164,7 +164,7 @@ impl Outlook {
         self.loaded_rounds >= LOADED_ROUNDS_TO_WAKE && self.may_wake(now_us)
     }
 
-    /// Whether it is time to wake another worker, if there is reason to.
+    /// Returns true if the worker may wake another one now.
     #[inline]
     pub fn may_wake(&mut self, now_us: u64) -> bool {
         let may = now_us >= self.woke_us + WAKE_NEIGHBOUR_US;

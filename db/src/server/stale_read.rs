@@ -1,13 +1,13 @@
-//! A get that does not wait, of a client that asks both servers between which the key may be on the move.
+//! A non-blocking get, for a client that asks both servers of a migration.
 //!
 //! ```text
 //!   owner, nothing moves      as a get
-//!   owner, it arrives         as a get where it is known; else `NotArrived`; in front of both what has arrived, if that is news
-//!   gave it away, has it yet  `Frozen`: what it was, as long as the migration has bytes to spend on it
+//!   owner, objects arrive     as a get if the key is known, else `NotArrived`; new progress precedes both
+//!   former owner, has it yet  `Frozen` with the last value, within the migration's byte budget
 //! ```
-//! What two servers said is put together by the client, by the number of the migration: what was frozen is right for who was
-//! told by the owner, at whatever time within the same request, that it has not arrived. See "Reads of both sides" in
-//! docs/formats.md.
+//! The client combines the answers of both servers by the number of the migration: a `Frozen` answer is valid if the
+//! owner told the client, at any time within the same request, that the object has not arrived. See "Reads of both
+//! sides" in docs/formats.md.
 
 use store::Object;
 use wire::limits::MESSAGE_HEADER_BYTES;
@@ -20,7 +20,7 @@ use crate::ops::{WorkerEnvironment, read};
 use crate::session::{ProgressThrottle, Session};
 use crate::tablet::{Moving, TableEntry};
 
-/// See the file's head.
+/// Executes a [`Request::GetNow`].
 #[cold]
 pub fn get(
     environment: &WorkerEnvironment<'_>,
@@ -67,13 +67,13 @@ pub fn get(
                 rest.copy_from_slice(&migration);
             });
         }
-        // Nobody else may be asked: it waits as any other.
+        // No other server may be asked: the request becomes pending as usual.
         (None, None) => return RequestOutcome::Lacks,
     }
     RequestOutcome::Answered
 }
 
-/// What of a migration has arrived, as bytes, if that is news to the session.
+/// Returns the encoded progress of a migration, if it is new to the session.
 fn progress<'a>(
     told: &ProgressThrottle,
     now_us: u64,
@@ -93,7 +93,7 @@ fn progress<'a>(
     bytes
 }
 
-/// Answers with what a key was when it left.
+/// Answers with the value of a key at the time when it was given away.
 fn tell_frozen(
     environment: &WorkerEnvironment<'_>,
     moving: &Moving,
@@ -109,7 +109,7 @@ fn tell_frozen(
     if !moving.spend(bytes as u64) {
         frozen.left = Left::Untold;
     }
-    // Whoever removes objects closes it before: what was read above was there if it is open now.
+    // Objects are removed only after a close: if it is open now, the object read above was there.
     if !moving.is_open() {
         return refuse(environment.metrics, place, Status::NotOwned);
     }

@@ -1,8 +1,8 @@
-//! A data request that came over a stream, served by the session's home worker.
+//! Serves a data request of a stream on the session's home worker.
 //!
-//! The same operations, the same exactly-once ring and the same sequences as in frames; only the place of
-//! the reply differs: bytes that are sent to the stream's control thread, which waits for them. Streams carry what
-//! does not fit a frame, so copies and allocations here are not the hot path.
+//! The operations, the exactly-once ring and the sequences are the same as for frames. Only the place of the reply
+//! differs: the reply is sent to the stream's control thread, which waits for it. Streams carry messages that do not
+//! fit a frame, so copies and allocations here are not on the hot path.
 
 use wire::{Request, Status};
 
@@ -21,7 +21,7 @@ use crate::session::Origin;
 use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
 
-/// Serves one request; its answer is sent to the stream's thread, now or when its invocation ends.
+/// Serves one request; its answer goes to the stream's thread, now or when its invocation ends.
 pub fn serve(
     environment: &WorkerEnvironment<'_>,
     (catalog, view): (&WorkerCatalog, RoundView),

@@ -1,20 +1,21 @@
-//! Who has a stream of the server, so that nobody keeps others out.
+//! Connection permits: which client streams are open, so that nobody keeps others out.
 //!
 //! ```text
 //!                    right secret or token               ┌─▶ Tenant     within its own bound, beside a reserve
 //!   accepted ──▶ Unopened ─────────── take ──────────────┤
 //!                    │                                   └─▶ Operator   always
-//!                    └── closed to make room ──▶ Leaving ◀── of the tenant with most, for one with less
+//!                    └── closed to make room ──▶ Leaving ◀── of the tenant with most, for one with fewer
 //!                                                   └─▶ gone when its thread ends
 //! ```
-//! A stranger has a place as long as nobody else wants it: when all are taken, the oldest unopened stream of the
-//! source prefix that has most of those is closed for the one that comes. Tenants have a bound each, and together
-//! leave a reserve, in which operators open their streams whatever tenants do; within that a tenant which has less than
-//! another gets a place of that one's ([`ceding`]). Who has what it came for and does not leave counts as one that has
-//! opened nothing. Places come back by themselves.
+//! A stream that has opened nothing keeps its permit until someone else needs it: when all permits are taken, the
+//! oldest unopened stream of the source prefix with the most unopened streams is closed for the newcomer. Each tenant
+//! has a bound, and all tenants together leave a reserve, in which operators open their streams whatever tenants do.
+//! When the tenants' permits are all taken, a tenant that has fewer streams gets a permit of the one with the most
+//! ([`ceding`]). A stream that has served its purpose and stays open counts as unopened. A permit is returned
+//! automatically on drop.
 //!
-//! One lock, held for a look over all places: some microseconds, on control threads alone. What large records take,
-//! [`records`] counts.
+//! One lock is held while all permits are searched: some microseconds, on control threads only. [`records`] counts the
+//! memory of large records.
 
 mod ceding;
 mod records;
@@ -34,31 +35,31 @@ pub use ceding::ServingGuard;
 use records::RecordMemory;
 pub use records::RecordRoom;
 
-/// All streams of one listener.
+/// The permits of all streams of one listener.
 pub struct Streams {
     limits: StreamLimits,
     state: Mutex<StreamTable>,
-    /// Raised when a stream is gone.
+    /// Signalled when a stream is gone.
     gone: Condvar,
-    /// Raised when a large record is.
+    /// Signalled when the memory of a large record is returned.
     room: Condvar,
-    /// Counts the uses of all streams, which puts them in an order.
+    /// Counts the uses of all streams, which orders them.
     uses: AtomicU64,
 }
 
 #[derive(Default)]
 struct StreamTable {
-    /// By number, which is by age.
+    /// By number, that is, by age.
     held: BTreeMap<u64, PermittedStream>,
     latest: u64,
     counts: Counts,
     reported: Counts,
     records: RecordMemory,
-    /// All were closed: the listener has ended.
+    /// All streams were closed: the listener has ended.
     is_over: bool,
 }
 
-/// A stream that has a place.
+/// A stream with a permit.
 struct PermittedStream {
     closer: StreamCloser,
     standing: StreamRole,
@@ -66,68 +67,68 @@ struct PermittedStream {
     used: Arc<AtomicU64>,
 }
 
-/// What a stream has shown so far.
+/// The role that a stream has shown so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamRole {
-    /// Nothing; it came from there.
+    /// None yet; it came from this prefix.
     Unopened(SourcePrefix),
-    /// Nothing, and it was closed for another one.
+    /// None, and it was closed for another stream.
     Leaving,
-    /// That it is a tenant's.
+    /// A tenant.
     Tenant(TenantId),
-    /// That it is an operator's.
+    /// An operator.
     Operator,
 }
 
-/// Whose a stream turned out to be.
+/// The holder of an opened stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// A tenant's.
+    /// A tenant.
     Tenant(TenantId),
-    /// An operator's: the administrator's, or that of a reader of metrics.
+    /// An operator: the administrator, a reader of metrics, or another server of the cluster.
     Operator,
 }
 
-/// Why a stream was not given to its holder.
+/// The reason why a stream got no permit for its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPlace {
-    /// The tenant has as many as it may.
+    /// The tenant reached its bound.
     OfTenant,
-    /// Tenants together have as many as they may.
+    /// Tenants together reached their bound.
     OfTenants,
-    /// It was closed for another one meanwhile.
+    /// The stream was closed for another one meanwhile.
     Closed,
 }
 
-/// What became of streams since the start.
+/// Counts of closed and refused streams since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Closed before they had opened anything, for one that came.
+    /// Closed before they had opened anything, for a new stream.
     pub evicted: u64,
-    /// Turned away, since there was no place and nobody to be closed.
+    /// Turned away, because all permits were taken and no stream could be closed.
     pub turned_away: u64,
-    /// Refused to a tenant by a bound.
+    /// Refused to a tenant because of a bound.
     pub refused: u64,
-    /// Of the tenant that had most, closed for one of a tenant that had less.
+    /// Closed streams of the tenant with the most, for a tenant that had fewer.
     pub ceded: u64,
 }
 
-/// Streams there are.
+/// Numbers of open streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Of whoever has opened nothing yet.
+    /// Streams that have opened nothing yet.
     pub unopened: usize,
-    /// Closed, their threads about to end.
+    /// Closed streams whose threads are about to end.
     pub leaving: usize,
-    /// Of tenants.
+    /// Streams of tenants.
     pub tenants: usize,
-    /// Of operators.
+    /// Streams of operators.
     pub operators: usize,
-    /// What became of others.
+    /// Counts of closed and refused streams.
     pub counts: Counts,
 }
 
-/// The place of one stream, for as long as its thread lives.
+/// The permit of one stream, held while its thread lives.
 pub struct ConnectionPermit {
     streams: Arc<Streams>,
     number: u64,
@@ -136,7 +137,7 @@ pub struct ConnectionPermit {
 }
 
 impl Streams {
-    /// No streams yet.
+    /// Creates permits for a listener without streams.
     #[must_use]
     pub fn new(limits: StreamLimits) -> Arc<Self> {
         Arc::new(Self {
@@ -148,8 +149,8 @@ impl Streams {
         })
     }
 
-    /// Gives a fresh stream a place; `None` when all are held by tenants and operators. Waits at most `patience`
-    /// for the thread of a stream that was closed, and only when many of those have not ended yet.
+    /// Gives a new stream a permit; `None` if tenants and operators hold all permits. Waits at most `patience` for the
+    /// thread of a closed stream, and only if many of those have not ended yet.
     pub fn enter(
         self: &Arc<Self>,
         closer: StreamCloser,
@@ -176,13 +177,13 @@ impl Streams {
         Some(ConnectionPermit { streams: Arc::clone(self), number, from, used })
     }
 
-    /// Makes room for the stream of this number, which has a place and nothing to serve it: closes one that came before
-    /// it and has opened nothing. False when there is none.
+    /// Closes a stream older than this number that has opened nothing, because the stream with this number has a
+    /// permit but no resources to serve it. Returns false if there is none.
     pub fn close_one_before(&self, number: u64) -> bool {
         self.lock().evict(number)
     }
 
-    /// Closes all.
+    /// Closes all streams.
     pub fn close_all(&self) {
         let mut state = self.lock();
         state.is_over = true;
@@ -192,7 +193,7 @@ impl Streams {
         self.room.notify_all();
     }
 
-    /// How many there are.
+    /// Returns the numbers of streams.
     #[must_use]
     pub fn census(&self) -> Census {
         let state = self.lock();
@@ -208,7 +209,8 @@ impl Streams {
         census
     }
 
-    /// What became of streams if it was not said yet: called now and then, so that a crowd fills no log.
+    /// Returns the counts if they changed since the last call. Called periodically, so that a crowd does not fill the
+    /// log.
     pub fn news(&self) -> Option<Counts> {
         let mut state = self.lock();
         let counts = state.counts;
@@ -225,8 +227,8 @@ impl StreamTable {
         self.held.values().filter(|held| held.standing == StreamRole::Leaving).count()
     }
 
-    /// Closes the oldest unopened stream of the prefix that has most of them, of those before this number; false when
-    /// there is none.
+    /// Closes the oldest unopened stream of the prefix with the most of them, among those before this number; returns
+    /// false if there is none.
     fn evict(&mut self, before: u64) -> bool {
         let mut prefixes: HashMap<SourcePrefix, (usize, u64)> = HashMap::new();
         for (number, held) in self.held.range(..before) {
@@ -234,7 +236,7 @@ impl StreamTable {
                 prefixes.entry(from).or_insert((0, *number)).0 += 1;
             }
         }
-        // Of prefixes with as many the one that was there first.
+        // Among equals the prefix that was there first.
         let most = prefixes.into_values().max_by_key(|(streams, oldest)| (*streams, u64::MAX - *oldest));
         let Some((_, oldest)) = most else { return false };
         self.close(oldest);
@@ -242,7 +244,7 @@ impl StreamTable {
         true
     }
 
-    /// Closes the stream of this number, which makes room at once.
+    /// Closes the stream with this number, which frees its permit at once.
     fn close(&mut self, number: u64) {
         if let Some(held) = self.held.get_mut(&number) {
             held.closer.close();
@@ -250,7 +252,7 @@ impl StreamTable {
         }
     }
 
-    /// Whether a tenant may have one more; makes room for it if it is to have some.
+    /// Checks a tenant's bound; closes a stream of another tenant if this one is entitled to it.
     fn admit(&mut self, tenant: TenantId, limits: StreamLimits) -> Result<(), NoPlace> {
         let tenants = self.streams_of_tenants();
         let (own, all) = (tenants.get(&tenant).copied().unwrap_or(0), tenants.values().sum::<usize>());
@@ -266,16 +268,16 @@ impl StreamTable {
 }
 
 impl ConnectionPermit {
-    /// Number of the stream; later ones have larger ones.
+    /// Returns the number of the stream; later streams have larger numbers.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Gives the stream to whose it turned out to be, before anything is made for him.
+    /// Assigns the stream to its holder, before anything is allocated for it.
     ///
     /// # Errors
-    /// Why not; the stream is to end then.
+    /// The reason of the refusal; the stream must end then.
     pub fn take(&self, holder: Holder) -> Result<(), NoPlace> {
         let mut state = self.streams.lock();
         let is_leaving = state.held.get(&self.number).is_none_or(|held| held.standing == StreamRole::Leaving);
@@ -301,7 +303,7 @@ impl ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// What the stream was for is done: from here on it makes room for who comes, as one that has opened nothing.
+    /// Marks the stream as done: from here on it counts as unopened and may be closed for a newcomer.
     pub fn give_up(&self) {
         if let Some(held) = self.streams.lock().held.get_mut(&self.number)
             && held.standing != StreamRole::Leaving

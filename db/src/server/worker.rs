@@ -1,17 +1,17 @@
-//! A worker: one thread, one core, one port, one log head; the loop that serves requests.
+//! A worker: one thread with one core, one port and one log head, and its loop.
 //!
 //! ```text
 //!   round:  changes from the control plane        one relaxed load when there are none
-//!           receive a batch                       none and nothing else to do: a loaded neighbour's frames
-//!           look at the fence                     behind it nothing is executed
+//!           receive a batch                       without any other work: take frames of a loaded sibling
+//!           check the fence                       after its time nothing is executed
 //!           dispatch it                           native requests run to completion
-//!           run invocations                       one poll each; what it cannot get to, others may have
-//!           send what is in the outgoing frames   answers of invocations may wait for more
-//!           a step of the store's background work
-//!           nothing to do at all: spin, yield, then sleep in the port
+//!           run invocations                       one poll each; siblings may take those that are left
+//!           send the outgoing frames              answers of invocations may wait for more
+//!           run a step of the store's background work
+//!           without work: spin, yield, then sleep in the port
 //! ```
-//! A worker never blocks but in that sleep, and takes no lock that another thread could hold meanwhile.
-//! All it needs is handed over at the start; it ends with [`Change::Stop`] or when its port breaks.
+//! A worker blocks only in that sleep and takes no lock that another thread could hold meanwhile. It receives
+//! everything that it needs at its start, and ends with [`Change::Stop`] or when its port breaks.
 
 mod idle;
 
@@ -48,7 +48,7 @@ use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteReads;
 use crate::session::Origin;
 
-/// Everything a worker owns.
+/// The state of one worker.
 pub struct Worker<P: SharedPort> {
     core: Core,
     ports: Ports<P>,
@@ -70,46 +70,46 @@ pub struct Worker<P: SharedPort> {
     reads: Vec<Arc<PeerReads>>,
     parking: PendingRequests,
     wall: WallTime,
-    /// When the port was last told to look wherever frames may be, in microseconds.
+    /// Time at which the port last looked wherever frames may be, in microseconds.
     everywhere_us: u64,
-    /// When background work was looked for and there was none, in microseconds.
+    /// Time at which the worker last looked for background work and found none, in microseconds.
     background_us: u64,
-    /// Until when this worker takes its CPU for one that others want: then it does not spin.
+    /// Time until which this worker assumes that other threads want its CPU; it does not spin until then.
     crowded_until_us: u64,
     stopping: bool,
 }
 
-/// What a worker is given.
+/// The parts from which a worker is made.
 pub struct WorkerParts<P: SharedPort> {
-    /// Its handle of the store.
+    /// The worker's handle of the store.
     pub core: Core,
-    /// Its port, and the way to those of the others.
+    /// The worker's port, with handles of the other workers' ports.
     pub ports: Ports<P>,
     /// All workers of the server.
     pub neighbours: Arc<SiblingWorkers>,
-    /// Its queue of changes.
+    /// The worker's queue of changes.
     pub changes: Changes,
-    /// Its counters.
+    /// The worker's counters.
     pub metrics: Arc<WorkerMetrics>,
     /// The server's clock.
     pub clock: Clock,
-    /// What to do when there is nothing to do.
+    /// How an idle worker waits.
     pub idle: IdleStrategy,
     /// The server's views.
     pub views: Arc<Views>,
-    /// Until when it may serve what others may come to own.
+    /// The time until which the server may serve tablets that others may come to own.
     pub fence: Arc<Fence>,
-    /// Where to ask for what other servers have; nothing where the server is alone.
+    /// Queue of reads at other servers; `None` outside a cluster.
     pub remote: Option<Arc<RemoteReads>>,
-    /// Whether invocations are preempted, take turns by share and are accounted for.
+    /// Preempts invocations, schedules them by share and accounts for them.
     pub isolation: bool,
 }
 
 impl<P: SharedPort> Worker<P> {
-    /// A worker that knows no session and no table yet. Called on the thread that will run it.
+    /// Creates a worker without sessions and tables, on the thread that will run it.
     ///
     /// # Errors
-    /// When the kernel has no memory for the stacks of extensions.
+    /// If the kernel has no memory for the stacks of extensions.
     pub fn new(mut parts: WorkerParts<P>) -> io::Result<Self> {
         let index = usize::from(parts.ports.own_index());
         let view = RoundView::settled(parts.views.settled());
@@ -149,10 +149,10 @@ impl<P: SharedPort> Worker<P> {
         })
     }
 
-    /// Serves until it is told to stop.
+    /// Serves until [`Change::Stop`] arrives.
     ///
     /// # Errors
-    /// When the port breaks.
+    /// If the port breaks.
     pub fn run(mut self) -> io::Result<()> {
         let mut batch = Batch::new();
         let mut worked_us = self.clock.now_us();
@@ -161,7 +161,7 @@ impl<P: SharedPort> Worker<P> {
             if !self.changes.is_empty() {
                 self.take_changes();
             }
-            // Before anything of this round is decided: what is decided later holds for later views too.
+            // Read before any decision of this round: decisions made under an old view hold for later views too.
             self.view = RoundView { own: self.catalog.view(), settled: self.views.settled() };
             self.outgoing.set_view(self.view.settled);
             self.ports.own().receive(&mut batch)?;
@@ -196,8 +196,8 @@ impl<P: SharedPort> Worker<P> {
         Ok(())
     }
 
-    /// Serves a batch, requests of streams, what was found at others, and one poll of each runnable
-    /// invocation. False when there was nothing of it.
+    /// Serves a batch, requests of streams and work found at other workers, and polls each runnable invocation once.
+    /// Returns false if there was no work.
     fn round(&mut self, batch: &Batch, found: FoundWork, now_us: u64) -> bool {
         if batch.is_empty() && found.offering.is_none() && !self.has_work(now_us) {
             return false;
@@ -262,7 +262,7 @@ impl<P: SharedPort> Worker<P> {
         true
     }
 
-    /// Takes what the control plane decided. When it hears that a session is over, nothing of it runs here any more.
+    /// Applies queued changes. Once a change ends a session, nothing of that session runs on this worker.
     fn take_changes(&mut self) {
         for _ in 0..CHANGES_PER_ROUND {
             let taken = self.changes.take(|change| match change {
@@ -300,8 +300,8 @@ impl<P: SharedPort> Worker<P> {
         }
     }
 
-    /// One step of the store's background work, more when there is nothing else to do. Where there was none a moment ago
-    /// none is looked for: rounds are shorter than that, and a request that comes meanwhile waits.
+    /// Runs one step of the store's background work, more if the worker is idle. Skips it for a short time after a
+    /// step found nothing: rounds are shorter than that, and a request that arrives meanwhile would wait.
     fn background(&mut self, served: bool, now_us: u64) -> bool {
         if now_us < self.background_us + BACKGROUND_EACH_US {
             return false;
@@ -313,7 +313,7 @@ impl<P: SharedPort> Worker<P> {
     }
 }
 
-/// What whatever runs in a round is lent.
+/// Builds the environment that a round lends to its work.
 fn lend<'w>(
     (core, pin): (&'w Core, &'w Pinned<'w>),
     catalog: &'w WorkerCatalog,

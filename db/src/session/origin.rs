@@ -1,8 +1,7 @@
-//! The way back of a request that is answered later: an invocation, or anything that came over a stream.
+//! The return path of a request that is answered later: an invocation, or any request over a stream.
 //!
-//! A request in a frame that runs to completion needs none of this. An invocation keeps an [`Origin`] until
-//! it ends; whoever ran it hands origin, status and reply to the worker, which stores the reply for retries
-//! and sends it.
+//! A request in a frame that runs to completion needs none. An invocation keeps an [`Origin`] until it ends; then
+//! origin, status and reply go to the worker, which stores the reply for retries and sends it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,25 +11,25 @@ use wire::Status;
 use super::Session;
 use crate::sync::oneshot::Sender;
 
-/// Who asked, and where the answer goes.
+/// The sender of a request and the destination of its reply.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The session of the request.
     pub session: Arc<Session>,
     /// The request's number in its session.
     pub sequence: u64,
-    /// Whether the exactly-once ring holds an executing record that the end has to complete.
+    /// Whether the exactly-once ring holds an executing record that must be completed.
     pub recorded: bool,
-    /// Where the answer goes.
+    /// The destination of the reply.
     pub route: Route,
 }
 
-/// Where an answer goes.
+/// The destination of a reply.
 #[derive(Clone, Debug)]
 pub enum Route {
     /// Into a frame.
     Frame {
-        /// Index of the worker to whose port the request came: the answer leaves from there.
+        /// The index of the worker whose port received the request; the reply leaves from there.
         port: u16,
         /// The client's address.
         peer: SocketAddr,
@@ -39,11 +38,11 @@ pub enum Route {
     Stream(Sender<StreamAnswer>),
 }
 
-/// The answer to a request that came over a stream.
+/// The reply to a request over a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamAnswer {
-    /// How it ended.
+    /// The status of the request.
     pub status: Status,
-    /// Body of the reply.
+    /// The body of the reply.
     pub body: Vec<u8>,
 }

@@ -1,27 +1,27 @@
-//! What a session was told last of how far a migration is: the same is not told again, and nothing too often.
+//! The throttle of migration progress per session: suppresses repeated values and frequent messages.
 //!
-//! Two workers that tell it at once tell it twice, which is as good.
+//! Two workers that report at once may send the progress twice, which is harmless.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::limits::PROGRESS_EVERY_US;
 
-/// See the file's head.
+/// Suppresses repeated and frequent progress messages.
 #[derive(Debug, Default)]
 pub struct ProgressThrottle {
     not_before_us: AtomicU64,
-    /// A sum of what was told.
+    /// A sum of the progress sent last.
     sum: AtomicU64,
 }
 
 impl ProgressThrottle {
-    /// Whether something may be told at that time.
+    /// Returns whether progress may be sent at `now_us`.
     #[must_use]
     pub fn is_due(&self, now_us: u64) -> bool {
         self.not_before_us.load(Relaxed) <= now_us
     }
 
-    /// Notes that it is told; whether it is another sum than last time.
+    /// Records that progress is sent; returns whether `sum` differs from the last one.
     pub fn tell(&self, now_us: u64, sum: u64) -> bool {
         self.not_before_us.store(now_us + PROGRESS_EVERY_US, Relaxed);
         self.sum.swap(sum, Relaxed) != sum

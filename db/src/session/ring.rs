@@ -1,4 +1,4 @@
-//! The exactly-once ring of a session: one record per mutation or invocation that may come again.
+//! The exactly-once ring of a session: one record per mutation or invocation that may be retransmitted.
 //!
 //! ```text
 //!  record = sequence & mask                free -> executing -> done        by compare-and-swap
@@ -7,21 +7,21 @@
 //!  +-------+------+-------+-------+        replies up to 16 bytes are held inline, longer ones beside
 //! ```
 //!
-//! Guarantees: of all copies of a request, on whichever worker they arrive, one gets [`Claim::Execute`];
-//! after [`Ring::complete`] the others get the stored reply, until the client acknowledges it. What is
-//! below the window is [`Claim::Expired`] and never runs again. A record is reused only when its request is
-//! acknowledged and has ended.
+//! Guarantees: of all copies of a request, on whichever worker they arrive, one gets [`Claim::Execute`]; after
+//! [`Ring::complete`] the others get the stored reply, until the client acknowledges it. A request below the window is
+//! [`Claim::Expired`] and never runs again. A record is reused only after its request is acknowledged and has ended.
 //!
-//! Whether an invocation writes depends on the version of its function, which may differ from worker to worker and from copy
-//! to copy. One that only reads takes no record, and looks for that of a copy that has written only where the session has begun
-//! writing invocations up to its sequence: [`Ring::begin_read`].
+//! Whether an invocation writes depends on the version of its function, which may differ from worker to worker and from
+//! copy to copy. A read-only invocation takes no record. It looks for the record of a copy that has written only if the
+//! session has begun writing invocations up to its sequence: [`Ring::begin_read`].
 //!
-//! Inline replies are read optimistically: state, words, state again. The words are atomics, and fences on both sides let a
-//! reader that loses the race see a changed state and never a torn reply.
+//! Inline replies are read optimistically: state, words, state again. The words are atomics, and fences on both sides
+//! let a reader that loses the race see a changed state and never a torn reply.
 //!
-//! A longer reply lies in a box beside its record. Whoever works with it takes the box and puts it back, by exchanges of one
-//! pointer: nobody waits, also for a worker that answers a copy from it and meanwhile sends what is before that in the frame.
-//! Who finds no box leaves the work to the one who has it, and who puts one back does what was left.
+//! A longer reply lies in a box beside its record. A thread takes the box to use it and puts it back, each by one
+//! pointer exchange. No thread waits, not even for a worker that answers a copy from the box and meanwhile sends the
+//! frame's earlier contents. A thread that finds no box leaves its work to the holder, which does it when it puts the
+//! box back.
 
 use store::AtomicBox;
 use wire::Status;
@@ -31,13 +31,13 @@ use crate::limits::{
 };
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Largest sequence: two bits of the state word hold the phase.
+/// The largest sequence: two bits of the state word hold the phase.
 pub const SEQUENCE_MAX: u64 = (1 << 62) - 1;
 
 /// Bytes of a reply that a record holds inline.
 pub const INLINE_BYTES: usize = 16;
 
-/// Records of a ring; under loom so few that they are soon used again.
+/// Records of a ring; few under loom, so that they are soon reused.
 const RECORDS: usize = if cfg!(loom_model) { 2 } else { WINDOW_RECORDS };
 const MASK: u64 = RECORDS as u64 - 1;
 const PHASE_FREE: u64 = 0;
@@ -46,20 +46,20 @@ const PHASE_DONE: u64 = 2;
 const PHASE_MASK: u64 = 3;
 const HEAD_LONG: u64 = 1 << 16;
 
-/// What to do with a request.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It is new and the caller's: run it, then [`Ring::complete`] or [`Ring::release`].
+    /// The request is new: the caller runs it, then calls [`Ring::complete`] or [`Ring::release`].
     Execute,
-    /// It ran before: answer by [`Ring::replay`].
+    /// It ran before: the caller replies with [`Ring::replay`].
     Replay,
-    /// It is running; the answer will come from there.
+    /// It is running; that execution will reply.
     InFlight,
     /// It is below the window: it may have run, its reply is gone.
     Expired,
-    /// Its record, or the room for replies, is still taken: ask again later.
+    /// Its record, or the room for replies, is still in use: the client must retry later.
     Busy,
-    /// It is further ahead of the oldest unacknowledged request than the window reaches.
+    /// It is beyond the window that begins at the oldest unacknowledged request.
     Ahead,
 }
 
@@ -72,7 +72,7 @@ struct RingRecord {
     second: AtomicU64,
 }
 
-/// A buffer for replies that are longer than a record holds, and whose reply is in it; 0 and no bytes for none.
+/// A buffer for one reply that is too long for a record; sequence 0 and no bytes if empty.
 #[derive(Debug, Default)]
 struct LongReply {
     sequence: u64,
@@ -84,19 +84,19 @@ struct LongReply {
 #[repr(C)]
 pub struct Ring {
     acknowledged: AtomicU64,
-    /// The highest sequence of an invocation that may write, of those that were begun.
+    /// The highest sequence of a begun invocation that may write.
     written: AtomicU64,
     records: Box<[RingRecord]>,
     long: Box<[AtomicBox<LongReply>]>,
-    /// Bytes of long replies that are kept.
+    /// Bytes of the stored long replies.
     long_bytes: AtomicUsize,
 }
 
 impl Ring {
-    /// Bytes at its beginning that a request reads which needs no record.
+    /// Bytes at the start of the ring that a request without a record reads.
     pub const READ_BYTES: usize = 2 * size_of::<AtomicU64>();
 
-    /// A ring in which nothing happened.
+    /// Creates a ring without requests.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Ring {
         }
     }
 
-    /// Notes that the client has the answers to all requests below `first_unacknowledged`.
+    /// Records that the client has the replies to all requests below `first_unacknowledged`.
     #[inline]
     pub fn acknowledge(&self, first_unacknowledged: u64) {
         let first = first_unacknowledged.min(SEQUENCE_MAX);
@@ -122,20 +122,20 @@ impl Ring {
         }
     }
 
-    /// The lowest sequence that the client has not acknowledged, as far as known.
+    /// Returns the lowest sequence not known to be acknowledged.
     #[must_use]
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    /// A sequence beyond all that were claimed or acknowledged so far. Looks at every record.
+    /// Returns a sequence beyond all claimed or acknowledged ones. Reads every record.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         let claimed = self.records.iter().map(|record| record.state.load(Ordering::Acquire) >> 2).max();
         claimed.map_or(1, |claimed| claimed + 1).max(self.acknowledged())
     }
 
-    /// Takes the record of `sequence`.
+    /// Claims the record of `sequence`.
     #[inline]
     pub fn claim(&self, sequence: u64) -> Claim {
         let (claim, state) = self.judge(sequence);
@@ -153,7 +153,8 @@ impl Ring {
         }
     }
 
-    /// As [`Ring::claim`], for an invocation that may write, copies of which may meet a version of its function that reads.
+    /// Like [`Ring::claim`], for an invocation that may write while copies of it may meet a read-only version of its
+    /// function.
     #[inline]
     pub fn begin_write(&self, sequence: u64) -> Claim {
         if sequence > self.written.load(Ordering::Relaxed) {
@@ -163,7 +164,7 @@ impl Ring {
         self.claim(sequence)
     }
 
-    /// What to do with an invocation that only reads. [`Claim::Execute`] unless a copy of it was begun as a write.
+    /// Decides about a read-only invocation. [`Claim::Execute`] unless a copy of it was begun as a write.
     #[inline]
     #[must_use]
     pub fn begin_read(&self, sequence: u64) -> Claim {
@@ -176,13 +177,13 @@ impl Ring {
         }
     }
 
-    /// What [`Ring::claim`] would say of a request that is not to run here; takes nothing.
+    /// Returns the result of [`Ring::claim`] for a request that must not run here, without claiming it.
     #[must_use]
     pub fn look(&self, sequence: u64) -> Claim {
         self.judge(sequence).0
     }
 
-    /// What is to be done with a request, and the state of its record that says so.
+    /// Decides about a request; returns also the state of its record.
     #[inline]
     fn judge(&self, sequence: u64) -> (Claim, u64) {
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
@@ -209,8 +210,8 @@ impl Ring {
         (Claim::Execute, state)
     }
 
-    /// Stores the reply of a claimed request that ran. A long one is not kept when nobody will ask for it any more,
-    /// or when the session keeps too many; then a copy of the request gets `ReplyForgotten`.
+    /// Stores the reply of a claimed request that ran. A long one is dropped if it is already acknowledged or the
+    /// session stores too many; then a copy of the request gets `ReplyForgotten`.
     pub fn complete(&self, sequence: u64, status: Status, body: &[u8]) {
         if body.len() > INLINE_BYTES {
             return self.complete_long(sequence, status, body);
@@ -221,13 +222,13 @@ impl Ring {
         self.complete_inline(sequence, status, body.len(), [words as u64, (words >> 64) as u64]);
     }
 
-    /// Stores a reply of up to two little-endian words, `bytes` of which count.
+    /// Stores a reply of up to two little-endian words, of which the first `bytes` bytes count.
     #[inline]
     pub fn complete_inline(&self, sequence: u64, status: Status, bytes: usize, words: [u64; 2]) {
         assert!(bytes <= INLINE_BYTES);
         let record = self.executing(sequence);
-        // Behind the claim: a reader that sees one of these words sees the new state in its second look. Costs no instruction
-        // on x86-64.
+        // After the claim: a reader that sees one of these words sees the new state in its second look. Costs no
+        // instruction on x86-64.
         fence(Ordering::Release);
         record.head.store(status as u64 | (bytes as u64) << 8, Ordering::Relaxed);
         record.first.store(words[0], Ordering::Relaxed);
@@ -235,13 +236,13 @@ impl Ring {
         record.state.store(sequence << 2 | PHASE_DONE, Ordering::Release);
     }
 
-    /// Gives a claimed record back: the request did not run and may come again.
+    /// Releases a claimed record: the request did not run and may be repeated.
     #[inline]
     pub fn release(&self, sequence: u64) {
         self.executing(sequence).state.store(sequence << 2 | PHASE_FREE, Ordering::Release);
     }
 
-    /// Hands the stored reply of `sequence` to `answer`, or `None` when it is gone by now.
+    /// Passes the stored reply of `sequence` to `answer`; `None` if it is gone.
     pub fn replay<T>(&self, sequence: u64, answer: impl FnOnce(Status, &[u8]) -> T) -> Option<T> {
         let record = &self.records[(sequence & MASK) as usize];
         let done = sequence << 2 | PHASE_DONE;
@@ -270,9 +271,9 @@ impl Ring {
     fn complete_long(&self, sequence: u64, status: Status, body: &[u8]) {
         let record = self.executing(sequence);
         let mut reply = self.long(sequence).take().unwrap_or_default();
-        // That of the request before, which was acknowledged.
+        // The reply of the previous request, which was acknowledged.
         self.empty(&mut reply);
-        // Counted before it can be found, so that whoever takes it counts it off later.
+        // Counted before it can be found, so that a later taker subtracts it.
         let stored = self.long_bytes.fetch_add(body.len(), Ordering::Relaxed) + body.len();
         let is_kept = stored <= SESSION_REPLY_BYTES_STORED_MAX;
         if is_kept {
@@ -299,8 +300,8 @@ impl Ring {
         }
     }
 
-    /// Puts a buffer back beside the record of `sequence`, emptied if its reply is acknowledged. Of two that meet there the
-    /// one of the later request stays. False where the request of `sequence` itself is acknowledged.
+    /// Puts a buffer back beside the record of `sequence`, emptied if its reply is acknowledged. If two meet there, the
+    /// one of the later request stays. Returns false if the request of `sequence` is acknowledged.
     fn put_back(&self, mut reply: Box<LongReply>, sequence: u64) -> bool {
         let place = self.long(sequence);
         loop {
@@ -315,8 +316,8 @@ impl Ring {
                 }
                 self.empty(&mut other);
             }
-            // Not a load: of this and the exchange by which somebody acknowledges, the later one sees what was before the
-            // other. So either what was put back is seen to be acknowledged here, or its bytes and the box are seen there.
+            // Not a load: of this and the exchange that acknowledges, the later one sees what preceded the other. So
+            // either this thread sees that the reply is acknowledged, or the other one sees its bytes and the box.
             let acknowledged = self.acknowledged.fetch_add(0, Ordering::AcqRel);
             if own == 0 || own >= acknowledged {
                 return sequence >= acknowledged;
@@ -328,7 +329,7 @@ impl Ring {
         }
     }
 
-    /// Empties a buffer, which it keeps unless it is large.
+    /// Empties a buffer, whose memory it keeps unless it is large.
     fn empty(&self, reply: &mut LongReply) {
         self.long_bytes.fetch_sub(reply.bytes.len(), Ordering::Relaxed);
         reply.bytes.clear();

@@ -1,6 +1,6 @@
-//! One value from a worker to a thread that waits for it; the worker waits for nobody.
+//! One value from a worker to a waiting thread; the worker never waits.
 //!
-//! Sending is an exchange of a pointer and, where the other one sleeps, the system call that wakes it. The channels of the
+//! Sending is a pointer exchange and, if the receiver sleeps, the system call that wakes it. The channels of the
 //! standard library take a lock there that the waiting thread also takes.
 
 use std::marker::PhantomData;
@@ -19,27 +19,27 @@ struct Shared<T> {
     waiting: Thread,
 }
 
-/// The end that sends; one of those of a value, of which the first counts.
+/// The sending end. A value may have several senders; one value is received.
 #[derive(Debug)]
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// The end that waits, which stays on the thread that made it.
+/// The receiving end, which stays on the thread that created it.
 #[derive(Debug)]
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     _stays: PhantomData<*const ()>,
 }
 
-/// Why there is no value.
+/// The reason why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoValue {
-    /// None has been sent so far.
+    /// No value was sent yet.
     Yet,
-    /// Nobody is left who could send one.
+    /// All senders are gone.
     Ever,
 }
 
-/// Both ends; the calling thread waits.
+/// Creates both ends; the calling thread receives.
 #[must_use]
 pub fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
     let (value, senders) = (AtomicBox::empty(), AtomicUsize::new(1));
@@ -48,9 +48,9 @@ pub fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Sends the value. The other end may be gone; then nobody waits.
+    /// Sends the value, which is dropped if the receiver is gone.
     pub fn send(&self, value: T) {
-        // Of two that were sent the later one is had, if it is in time.
+        // Of two sent values the later one is received, if it is in time.
         drop(self.0.value.put(Box::new(value)));
         self.0.waiting.unpark();
     }
@@ -72,7 +72,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The value, if it is there.
+    /// Returns the value, if it was sent.
     ///
     /// # Errors
     /// [`NoValue`].
@@ -86,7 +86,7 @@ impl<T> Receiver<T> {
     /// Waits for the value.
     ///
     /// # Errors
-    /// When nobody is left who could send one.
+    /// When all senders are gone.
     pub fn receive(&self) -> Result<T, NoValue> {
         self.wait(|| {
             thread::park();
@@ -94,7 +94,7 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Waits for the value, for so long.
+    /// Waits for the value for at most `timeout`.
     ///
     /// # Errors
     /// [`NoValue`].
@@ -107,7 +107,7 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// `sleep` says whether there is time for another look.
+    /// Waits for the value; `sleep` returns whether time is left for another check.
     fn wait(&self, sleep: impl Fn() -> bool) -> Result<T, NoValue> {
         loop {
             match self.try_receive() {

@@ -1,9 +1,9 @@
-//! Copying hashes that are served here, a piece at a time: all of them in round 0, what was written to since in later ones.
+//! Copying of hashes served here in pieces: all of them in round 0, those written to since in later rounds.
 //!
-//! Begun by who has a core of the store beside the workers; it makes parts mark what is written to until it is dropped. Round
-//! 0 may begin when every worker has passed some change since then. What it gathers of a span is at least as new as when
-//! the span's mark was taken, so whoever replaces what is in the span, in the order of the pieces, is behind by what is
-//! marked, and by nothing else.
+//! The copier needs a store core other than the workers'. While it exists, parts mark the hashes that are written to.
+//! Round 0 may begin when every worker has passed some change since the copier's creation. The copy of a span is at
+//! least as new as the time when its mark was taken. So a receiver that replaces each span, in the order of the pieces,
+//! lacks exactly the marked writes.
 
 use std::sync::Arc;
 
@@ -11,43 +11,44 @@ use store::{Core, Cursor, Table};
 
 use super::ranges::Range;
 
-/// Looks at buckets after which a piece ends that has few objects: a thread has other things to do, too.
+/// The number of bucket reads after which a piece with few objects ends, because the thread has other work, too.
 const GATHERS_PER_PIECE: usize = 8;
 
-/// The two hashes of a place.
+/// The two hashes of a position.
 pub type Spot = (u64, u64);
 
-/// See the file's head.
+/// Copies ranges of hashes in pieces and rounds.
 #[derive(Debug)]
 pub struct Copier {
     pieces: Vec<(Range, Arc<Table>)>,
     round: Option<u32>,
-    /// The piece at hand, and the first hash in it that is looked at next; none behind its last one.
+    /// The current piece, and the first hash in it to examine next; `None` after its last one.
     at: (usize, Option<u64>),
-    /// What of some hashes is still to be gathered: up to the last one.
+    /// The rest of some hashes still to be copied, up to the last one.
     open: Option<(Cursor, u64)>,
 }
 
-/// What was gathered.
+/// One copied piece.
 #[derive(Debug, Default)]
 pub struct Copy {
-    /// From and to where, both included.
+    /// The copied spans, both bounds included.
     pub spans: Vec<(Spot, Spot)>,
-    /// All objects there.
+    /// All objects in them.
     pub objects: Vec<u8>,
     /// Whether the round is over.
     pub is_end: bool,
 }
 
 impl Copier {
-    /// Of what these parts have of these hashes.
+    /// Creates a copier of these hashes of these parts.
     #[must_use]
     pub fn new(pieces: Vec<(Range, Arc<Table>)>) -> Self {
         pieces.iter().for_each(|(_, part)| part.watch());
         Self { pieces, round: None, at: (0, None), open: None }
     }
 
-    /// The next piece of a round, of about so many bytes and at most so many spans. Another round than before begins anew.
+    /// Returns the next piece of a round, of about `bytes_max` bytes and at most `spans_max` spans. Another round than
+    /// before starts at the beginning.
     pub fn next(&mut self, core: &Core, round: u32, (bytes_max, spans_max): (usize, usize)) -> Copy {
         if self.round.replace(round) != Some(round) {
             self.open = None;
@@ -87,13 +88,13 @@ impl Copier {
         copy
     }
 
-    /// About how many bytes were written since they were gathered.
+    /// Returns about how many bytes were written since they were copied.
     #[must_use]
     pub fn left_bytes(&self) -> u64 {
         self.pieces.iter().map(|(range, part)| part.touched_bytes(*range)).sum()
     }
 
-    /// The hashes that come next in a round.
+    /// Returns the next hashes of a round.
     fn open_next(&mut self, round: u32) -> Option<(Cursor, u64)> {
         loop {
             let (range, part) = self.pieces.get(self.at.0)?;
@@ -121,7 +122,7 @@ impl Drop for Copier {
     }
 }
 
-/// The place behind one.
+/// Returns the position after another one.
 fn behind((hash, second): Spot) -> Spot {
     second.checked_add(1).map_or((hash + 1, 0), |second| (hash, second))
 }

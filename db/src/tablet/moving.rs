@@ -1,11 +1,11 @@
-//! Hashes on the move of which clients may read at both servers: what a worker at either end knows of it.
+//! Hashes in migration that clients may read at both servers: the state shared by the workers at either end.
 //!
 //! ```text
-//!   source   gave them away; answers with what there was, until it is closed       budget ── bytes told ──► no more
-//!   target   owns them; says of what has not come that it has not, and how far the rest is
+//!   source   gave them away; replies with the former objects until it is closed    budget ── bytes sent ──► no more
+//!   target   owns them; names objects that have not arrived, and the progress of the rest
 //! ```
-//! Objects at the source stay as they were as long as it is open: it is closed before anything of them is removed, and a
-//! worker looks after it has read whether it is open yet. Shared by all workers and the migration's thread.
+//! Objects at the source stay unchanged while it is open: it is closed before any of them is removed, and a worker
+//! checks after its read whether it is still open. Shared by all workers and the migration's thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,14 +14,14 @@ use store::Table;
 
 use super::ranges::Range;
 
-/// See the file's head.
+/// A migration that lets clients read at both servers.
 #[derive(Debug)]
 pub struct Moving {
-    /// Number of the migration.
+    /// The number of the migration.
     pub migration: u32,
-    /// The hashes, by the parts that have them.
+    /// The hashes, with the parts that hold them.
     pieces: Vec<(Range, Arc<Table>)>,
-    /// Bytes that reads at a second server may cost here.
+    /// The budget for reads at a second server, in bytes.
     budget_bytes: u64,
     spent_bytes: AtomicU64,
     reads: AtomicU64,
@@ -29,7 +29,7 @@ pub struct Moving {
 }
 
 impl Moving {
-    /// That of a migration, with the parts that have the hashes, and the bytes that may be spent.
+    /// Creates the state of a migration, with the parts that hold the hashes, and the byte budget.
     #[must_use]
     pub fn new(migration: u32, pieces: Vec<(Range, Arc<Table>)>, budget_bytes: u64) -> Self {
         Self {
@@ -42,36 +42,36 @@ impl Moving {
         }
     }
 
-    /// Whether a hash is on the move.
+    /// Returns whether a hash is in migration.
     #[must_use]
     pub fn has(&self, hash: u64) -> bool {
         self.part(hash).is_some()
     }
 
-    /// The part that has a hash.
+    /// Returns the part that holds a hash.
     #[must_use]
     pub fn part(&self, hash: u64) -> Option<&Table> {
         let piece = self.pieces.iter().find(|((first, last), _)| (*first..=*last).contains(&hash));
         piece.map(|(_, part)| &**part)
     }
 
-    /// What of it has arrived here.
+    /// Returns the ranges that have arrived here.
     pub fn arrived(&self) -> impl Iterator<Item = (u64, u64)> {
         self.pieces.iter().flat_map(|(_, part)| part.arrived_ranges())
     }
 
-    /// Whether reads are answered. What was read before it was asked is as it was.
+    /// Returns whether reads are answered. If so, an earlier read of the objects is valid.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Ends it: before anything of the objects changes.
+    /// Closes the source, before any of the objects changes.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Counts the bytes of a read at a second server. False where there is no room for them any more: then they are not.
+    /// Charges the bytes of a read at a second server. Returns false, without a charge, if they exceed the budget.
     pub fn spend(&self, bytes: u64) -> bool {
         let before = self.spent_bytes.fetch_add(bytes, Ordering::Relaxed);
         let may = before.saturating_add(bytes) <= self.budget_bytes;
@@ -83,12 +83,12 @@ impl Moving {
         may
     }
 
-    /// Counts bytes that have to be spent, whatever is left.
+    /// Charges bytes that must be sent, regardless of the budget.
     pub fn count(&self, bytes: u64) {
         self.spent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Reads for which there was room, and bytes that were spent.
+    /// Returns the number of admitted reads, and the bytes charged.
     #[must_use]
     pub fn spent(&self) -> (u64, u64) {
         (self.reads.load(Ordering::Relaxed), self.spent_bytes.load(Ordering::Relaxed))

@@ -1,16 +1,16 @@
-//! The parts of a table that a server holds, and the hashes of which it serves requests.
+//! The parts of a table that a server holds, and the hashes for which it serves requests.
 //!
 //! ```text
 //!   hashes  0 ─────────────────────────────────────────────────── 2^64
-//!   parts      [ made here               ]     [ arrived          ]     each a table of the store
-//!   owned      [            ][  ]               [                 ]     what requests are served from
+//!   parts      [ created here            ]     [ arrived          ]     each a table of the store
+//!   owned      [            ][  ]               [                 ]     the ranges that serve requests
 //! ```
-//! A part stays whole when its tablet is split: what is owned is a matter of ranges. Hashes that went and came back are in
-//! a part of their own, the newest of those that have them; the older one keeps what else it has. A key is found by its hash: one
-//! comparison where the range is the widest one, which for most tables is all there is; a search among the others. What
-//! is held and not owned, since it moves away, is counted and not served.
+//! A part stays whole when its tablet is split, because ownership is a matter of ranges. Hashes that left and returned
+//! are in a new part, the newest one that holds them; the older one keeps its other hashes. A key is found by its hash:
+//! with one comparison in the widest range, which is the only one of most tables, otherwise by a search among the
+//! others. Objects that are held and not owned, because they move away, are counted and not served.
 //!
-//! Each worker has its own copy, in its catalog; the parts themselves are shared.
+//! Each worker has its own copy, in its catalog; the parts are shared.
 
 mod altering;
 
@@ -24,13 +24,13 @@ use store::{Eviction, HashRange, Table, TableKind, TableOptions};
 use super::Moving;
 use crate::limits::PARTS_PER_TABLE_MAX;
 
-/// A range of hashes that is owned, within one part.
+/// An owned range of hashes within one part.
 #[derive(Clone, Debug)]
 struct OwnedRange {
     first: u64,
-    /// Last minus first, so that one comparison is enough for both bounds.
+    /// Last minus first, so that one comparison covers both bounds.
     span: u64,
-    /// `None` alone where nothing is owned.
+    /// `None` only if nothing is owned.
     part: Option<Arc<Table>>,
 }
 
@@ -50,32 +50,32 @@ impl OwnedRange {
     }
 }
 
-/// Every hash, of no part.
+/// The range of every hash, without a part.
 const NOTHING: OwnedRange = OwnedRange { first: 0, span: u64::MAX, part: None };
 
-/// See the file's head.
+/// The held parts and owned ranges of one table.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Parts {
-    /// The widest owned range, in which most look-ups end.
+    /// The widest owned range, in which most lookups end.
     widest: OwnedRange,
     /// The other owned ranges, by their hashes.
     others: Box<[OwnedRange]>,
-    /// By their hashes.
+    /// The held parts, by their hashes.
     held: Box<[Arc<Table>]>,
-    /// On the move here or from here, in such a way that reads may ask both servers.
+    /// The migrations to or from here whose reads may ask both servers.
     moving: Box<[Arc<Moving>]>,
     options: TableOptions,
 }
 
-/// Why there are no such parts.
+/// The reason why parts are invalid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PartsError {
-    /// Two ranges have this hash.
+    /// Two ranges contain this hash.
     Overlap(u64),
-    /// The hash is owned and of no part.
+    /// The hash is owned and no part holds it.
     NotHeld(u64),
-    /// The range from this hash on is narrower than a part may be.
+    /// The range that begins with this hash is narrower than a part may be.
     TooNarrow(u64),
     /// More parts or ranges than [`PARTS_PER_TABLE_MAX`].
     TooMany,
@@ -95,7 +95,7 @@ impl fmt::Display for PartsError {
 impl std::error::Error for PartsError {}
 
 impl Parts {
-    /// One part, all of which is owned.
+    /// Creates one fully owned part.
     #[must_use]
     pub fn whole(part: Arc<Table>) -> Self {
         let hashes = part.hashes();
@@ -107,7 +107,7 @@ impl Parts {
         Self { widest, others: Box::default(), held, moving: Box::default(), options }
     }
 
-    /// Nothing of a table that is made so.
+    /// Creates the parts of a table with these options of which nothing is here.
     #[must_use]
     pub fn none(options: TableOptions) -> Self {
         let options = TableOptions { hashes: HashRange::ALL, ..options };
@@ -115,7 +115,7 @@ impl Parts {
         Self { widest: NOTHING, others, held, moving, options }
     }
 
-    /// These parts, and the ranges of them that are owned: none of either, or many, in any order.
+    /// Creates these parts with these owned ranges, in any number and order.
     ///
     /// # Errors
     /// See [`PartsError`].
@@ -155,7 +155,7 @@ impl Parts {
         Ok(Self { widest, others: pieces.into(), held: held.into(), moving: Box::default(), options })
     }
 
-    /// The part that has the keys of a hash, if they are owned.
+    /// Returns the part with the keys of a hash, if they are owned.
     #[inline]
     #[must_use]
     pub fn find(&self, hash: u64) -> Option<&Table> {
@@ -171,7 +171,8 @@ impl Parts {
         self.others.get(at).filter(|piece| piece.contains(hash))?.part.as_deref()
     }
 
-    /// The part that has the keys of a hash, if they are owned, and the last hash from there on of which the same is true.
+    /// Returns the part with the keys of a hash, if they are owned, and the last following hash for which the same
+    /// holds.
     #[must_use]
     pub fn piece(&self, hash: u64) -> Option<(&Table, u64)> {
         let at = self.others.partition_point(|piece| piece.last() < hash);
@@ -180,33 +181,33 @@ impl Parts {
         Some((piece.part.as_deref()?, piece.last()))
     }
 
-    /// The one part that has all keys of the table, where it is so.
+    /// Returns the part that holds all keys of the table, if one does.
     #[inline]
     #[must_use]
     pub fn only(&self) -> Option<&Table> {
         if self.widest.span == u64::MAX { self.widest.part.as_deref() } else { None }
     }
 
-    /// The part of the widest range: what to ask ahead for, before the hash is known.
+    /// Returns the part of the widest range, to be prefetched before the hash is known.
     #[inline]
     #[must_use]
     pub fn likely(&self) -> Option<&Table> {
         self.widest.part.as_deref()
     }
 
-    /// What moves a hash, here or from here, and lets reads ask both servers.
+    /// Returns the migration of a hash that lets reads ask both servers.
     #[must_use]
     pub fn moving(&self, hash: u64) -> Option<&Moving> {
         self.moving.iter().map(|moving| &**moving).find(|moving| moving.has(hash) && moving.is_open())
     }
 
-    /// All parts that are held, owned or not, by their hashes.
+    /// Returns all held parts, owned or not, by their hashes.
     #[must_use]
     pub fn held(&self) -> &[Arc<Table>] {
         &self.held
     }
 
-    /// What is owned, by hashes; ranges that follow each other within a part are one.
+    /// Returns the owned ranges, by hashes; adjacent ranges within a part are merged.
     #[must_use]
     pub fn owned(&self) -> Vec<(u64, u64)> {
         let all = self.others.iter().chain([&self.widest]).filter(|piece| piece.part.is_some());
@@ -215,7 +216,7 @@ impl Parts {
         ranges
     }
 
-    /// What is owned, by hashes, with the part that has it.
+    /// Returns the owned ranges, by hashes, with their parts.
     #[must_use]
     pub fn pieces(&self) -> Vec<((u64, u64), Arc<Table>)> {
         let all = self.others.iter().chain([&self.widest]);
@@ -226,37 +227,37 @@ impl Parts {
         pieces
     }
 
-    /// The table's kind.
+    /// Returns the table's kind.
     #[must_use]
     pub fn kind(&self) -> TableKind {
         self.options.kind
     }
 
-    /// Which objects leave the table by themselves.
+    /// Returns which objects the table evicts automatically.
     #[must_use]
     pub fn eviction(&self) -> Eviction {
         self.options.eviction
     }
 
-    /// The sum of a figure over all parts that are held.
+    /// Returns the sum of a figure over all held parts.
     #[must_use]
     pub fn sum(&self, figure: impl Fn(&Table) -> u64) -> u64 {
         self.held.iter().fold(0, |sum, part| sum.wrapping_add(figure(part)))
     }
 
-    /// Objects that are held.
+    /// Returns the number of held objects.
     #[must_use]
     pub fn objects(&self) -> u64 {
         self.sum(Table::objects)
     }
 
-    /// Bytes of those.
+    /// Returns the bytes of the held objects.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sum(Table::bytes)
     }
 
-    /// Bytes of the indexes.
+    /// Returns the bytes of the indexes.
     #[must_use]
     pub fn index_bytes(&self) -> u64 {
         self.sum(Table::index_bytes)
@@ -268,7 +269,7 @@ impl Parts {
     }
 }
 
-/// Up to where a part is the newest one, from a hash on of which it is.
+/// Returns the last hash, from `first` on, for which `part` stays the newest one.
 fn last_of_piece(held: &[Arc<Table>], part: &Table, first: u64) -> u64 {
     let is_newer = |other: &&Arc<Table>| other.id() > part.id() && other.hashes().first() > first;
     let newer = held.iter().filter(is_newer).map(|other| other.hashes().first() - 1);

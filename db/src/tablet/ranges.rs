@@ -1,9 +1,9 @@
-//! Sets of hashes: ranges, each with its first and its last hash, that do not overlap.
+//! Sets of hashes: disjoint ranges, each with its first and last hash.
 
 /// A range of hashes, both bounds included.
 pub type Range = (u64, u64);
 
-/// What is in `from` and not in `what`, by hashes.
+/// Returns the hashes that are in `from` and not in `what`.
 #[must_use]
 pub fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
     let mut left: Vec<Range> = from.to_vec();
@@ -20,7 +20,7 @@ pub fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
     left
 }
 
-/// What is in either, by hashes; ranges that follow each other are one.
+/// Returns the hashes in either set; adjacent ranges are merged.
 #[must_use]
 pub fn unite(one: &[Range], other: &[Range]) -> Vec<Range> {
     let mut all = [subtract(one, other), other.to_vec()].concat();
@@ -35,7 +35,7 @@ pub fn unite(one: &[Range], other: &[Range]) -> Vec<Range> {
     united
 }
 
-/// Whether both have a hash.
+/// Returns whether the sets have a hash in common.
 #[must_use]
 pub fn overlap(one: &[Range], other: &[Range]) -> bool {
     one.iter().any(|&(first, last)| other.iter().any(|&(from, to)| first <= to && from <= last))

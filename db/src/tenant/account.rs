@@ -1,8 +1,8 @@
-//! The account of a tenant: the limits that hold for it now, and the ledger of what it did.
+//! The account of a tenant: its current limits, and the ledger of its usage.
 //!
-//! One for each tenant of a server, shared by its sessions, tables and extensions, by control threads that
-//! change a limit and by workers that read it. Reading a limit is a relaxed load; a change is seen by the next
-//! request. The memory of its objects is counted and limited by the store, in the quota that its tables share.
+//! A server has one per tenant, shared by its sessions, tables and extensions, by control threads that change a limit
+//! and by workers that read it. Reading a limit is a relaxed load; the next request sees a change. The store counts and
+//! limits the memory of its objects, in the quota shared by its tables.
 
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -17,39 +17,39 @@ use super::ledger::Ledger;
 use super::limit::{TenantLimit, UNLIMITED};
 use super::rate::{Admission, Rate};
 
-/// What a tenant has under way at other servers.
+/// A tenant's reads in flight at other servers.
 #[derive(Debug, Default)]
 pub struct RemoteUse {
     pub(super) reads: AtomicUsize,
     pub(super) bytes: AtomicUsize,
 }
 
-/// See the file's head. What every request reads lies on the first cache line.
+/// The limits and usage of one tenant. The first cache line holds the fields that every request reads.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Account {
-    /// Whose it is.
+    /// The tenant of the account.
     pub tenant: TenantId,
     home_core: AtomicU16,
-    /// Whether somebody reads traces of the tenant's invocations.
+    /// Whether a client reads traces of the tenant's invocations.
     traced: AtomicBool,
-    /// Whether some limit is not the default.
+    /// Whether any limit differs from its default.
     has_own_limits: AtomicBool,
     changes: AtomicU64,
     limits: [AtomicU64; TenantLimit::ALL.len()],
-    /// What its requests came to.
+    /// The counters of its requests.
     pub ledger: Ledger,
     operations: Rate,
-    /// What its installations used.
+    /// The compile time of its installations.
     pub compile_time: CompileTime,
-    /// What its invocations have under way at other servers.
+    /// The reads of its invocations in flight at other servers.
     pub(super) remote: RemoteUse,
-    /// Made with the first table.
+    /// The memory quota, created with the first table.
     quota: OnceLock<Arc<Quota>>,
 }
 
 impl Account {
-    /// The account of a tenant with the default limits, at home at the first worker.
+    /// Creates the account of a tenant with the default limits, with the first worker as its home.
     #[must_use]
     pub fn new(tenant: TenantId) -> Self {
         let limits = std::array::from_fn(|index| AtomicU64::new(TenantLimit::ALL[index].default_value()));
@@ -73,40 +73,40 @@ impl Account {
         }
     }
 
-    /// The worker that the tenant's clients should send to.
+    /// Returns the worker that the tenant's clients should send to.
     #[inline]
     #[must_use]
     pub fn home_core(&self) -> u16 {
         self.home_core.load(Ordering::Relaxed)
     }
 
-    /// Moves the tenant's home. Answers name the new one from now on.
+    /// Moves the tenant's home. Replies name the new one from now on.
     pub fn move_home(&self, core: u16) {
         self.home_core.store(core, Ordering::Relaxed);
     }
 
-    /// Asks for what a worker looks at with each request.
+    /// Prefetches the fields that a worker reads for each request.
     #[inline]
     pub fn prefetch(&self, worker: usize) {
         prefetch_value(&self.changes);
         self.ledger.prefetch_place(worker);
     }
 
-    /// What holds now.
+    /// Returns the current value of a limit.
     #[inline]
     #[must_use]
     pub fn limit(&self, limit: TenantLimit) -> u64 {
         self.limits[limit as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether some limit was set to something else than its default.
+    /// Returns whether any limit was set to something other than its default.
     #[inline]
     #[must_use]
     pub fn has_own_limits(&self) -> bool {
         self.has_own_limits.load(Ordering::Relaxed)
     }
 
-    /// Takes so many native operations and invocations from what the tenant may make a second, over all cores.
+    /// Charges native operations and invocations to the tenant's rate per second, over all cores.
     #[inline]
     #[must_use]
     pub fn admit(&self, now_us: u64, operations: u64) -> Admission {
@@ -116,26 +116,26 @@ impl Account {
         }
     }
 
-    /// How often a limit was set: whoever keeps what it read looks here whether it still holds.
+    /// Returns the number of limit changes, which invalidate cached limits.
     #[inline]
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Whether somebody reads traces of the tenant's invocations.
+    /// Returns whether a client reads traces of the tenant's invocations.
     #[inline]
     #[must_use]
     pub fn is_traced(&self) -> bool {
         self.traced.load(Ordering::Relaxed)
     }
 
-    /// Says whether somebody reads traces of the tenant's invocations.
+    /// Sets whether a client reads traces of the tenant's invocations.
     pub fn set_traced(&self, traced: bool) {
         self.traced.store(traced, Ordering::Relaxed);
     }
 
-    /// Sets a limit. The caller has looked at [`TenantLimit::allows`], and no table is made meanwhile.
+    /// Sets a limit. The caller has checked [`TenantLimit::allows`], and no table is created meanwhile.
     pub fn set_limit(&self, limit: TenantLimit, value: u64) {
         self.limits[limit as usize].store(value, Ordering::Relaxed);
         let is_own = |limit: &TenantLimit| self.limit(*limit) != limit.default_value();
@@ -148,7 +148,7 @@ impl Account {
         }
     }
 
-    /// What its tables are made within, in a store of so many cores.
+    /// Returns the quota of its tables, in a store with `cores` cores.
     pub fn quota(&self, cores: usize) -> &Arc<Quota> {
         self.quota.get_or_init(|| Arc::new(Quota::new(cores, self.limit(TenantLimit::MemoryBytes))))
     }
@@ -156,22 +156,22 @@ impl Account {
 
 const _: () = assert!(offset_of!(Account, limits) + (TenantLimit::Invocations as usize + 1) * 8 <= 64);
 
-/// The accounts of all tenants of a server. Control threads come here; workers never do.
+/// The accounts of all tenants of a server. Only control threads use it.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     by_tenant: Arc<Mutex<HashMap<TenantId, Arc<Account>>>>,
-    /// Workers among which tenants are at home.
+    /// The number of workers among which tenants are distributed.
     workers: u16,
 }
 
 impl Accounts {
-    /// No accounts yet, of a server with so many workers.
+    /// Creates an empty set for a server with `workers` workers.
     #[must_use]
     pub fn over(workers: usize) -> Self {
         Self { by_tenant: Arc::default(), workers: u16::try_from(workers).unwrap_or(u16::MAX) }
     }
 
-    /// The account of a tenant; a fresh one at the first time. Tenants begin at home one by one at each worker.
+    /// Returns the account of a tenant, creating it on first use. The homes of new tenants rotate over the workers.
     #[must_use]
     pub fn of(&self, tenant: TenantId) -> Arc<Account> {
         let mut accounts = self.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,7 +183,7 @@ impl Accounts {
         Arc::clone(accounts.entry(tenant).or_insert_with(fresh))
     }
 
-    /// All accounts, in the order of their tenants.
+    /// Returns all accounts, in the order of their tenants.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Account>> {
         let accounts = self.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +192,7 @@ impl Accounts {
         all
     }
 
-    /// Forgets a tenant that was dropped.
+    /// Forgets a removed tenant.
     pub fn forget(&self, tenant: TenantId) {
         self.by_tenant.lock().unwrap_or_else(PoisonError::into_inner).remove(&tenant);
     }

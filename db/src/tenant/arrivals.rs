@@ -1,20 +1,20 @@
-//! How many messages came in one round of one worker: a count that is stamped, so that nobody has to clear it.
+//! Counts messages per round of one worker, with a stamp instead of a reset.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The stamp in the upper half, the count below. Written by whichever worker serves, without a lock: two at once may
-/// lose each other's counts.
+/// The stamp in the upper half, the count below. Any serving worker writes it without a lock: two at once may lose each
+/// other's counts.
 #[derive(Debug, Default)]
 pub struct Arrivals(AtomicU64);
 
 impl Arrivals {
-    /// None yet.
+    /// Creates a count of zero.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Counts `messages` under a stamp; how many there were of it before.
+    /// Counts `messages` under a stamp; returns the earlier count of that stamp.
     #[inline]
     pub fn add(&self, stamp: u32, messages: u64) -> u64 {
         let known = self.0.load(Relaxed);

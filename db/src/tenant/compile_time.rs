@@ -1,8 +1,7 @@
-//! Processor time that the installations of a tenant may use: so much in a minute.
+//! The processor time of a tenant's installations, limited per minute.
 //!
-//! What an installation needs is known when it has ended, so it may begin whenever something is left, and what it
-//! uses beyond that is a debt that the next one waits for. What is not used is kept for a minute. Control threads
-//! come here; workers never do.
+//! An installation's need is known only when it has ended. So it may begin whenever time is left; the excess is a debt
+//! that the next one waits for. Unused time is kept for a minute. Only control threads use this.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,12 +9,12 @@ use super::limit::UNLIMITED;
 
 const MINUTE_US: u128 = 60_000_000;
 
-/// Why an installation may not begin.
+/// The reason why an installation may not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTime {
-    /// Something is left again after so many microseconds.
+    /// Time is available again after this many microseconds.
     For(u64),
-    /// The tenant may use none at all.
+    /// The tenant's limit is zero.
     Ever,
 }
 
@@ -25,15 +24,15 @@ struct Used {
     at_us: u64,
 }
 
-/// What a tenant's installations have used and not yet got back.
+/// The compile time that a tenant's installations have used and not yet regained.
 #[derive(Debug, Default)]
 pub struct CompileTime(Mutex<Used>);
 
 impl CompileTime {
-    /// Whether an installation may begin.
+    /// Checks whether an installation may begin.
     ///
     /// # Errors
-    /// [`NoTime`] when all is used up.
+    /// [`NoTime`] when all time is used up.
     pub fn admit(&self, ms_per_minute: u64, now_us: u64) -> Result<(), NoTime> {
         if ms_per_minute == 0 {
             return Err(NoTime::Ever);
@@ -48,12 +47,12 @@ impl CompileTime {
         Err(NoTime::For(u64::try_from(wait_us).unwrap_or(u64::MAX)))
     }
 
-    /// Notes what an installation used.
+    /// Charges the time of an installation.
     pub fn spend(&self, ms_per_minute: u64, now_us: u64, spent_ms: u64) {
         self.used(ms_per_minute.saturating_mul(1000), now_us, spent_ms.saturating_mul(1000));
     }
 
-    /// What counts as used now, with so much more.
+    /// Returns the time that counts as used now, plus `more_us`.
     fn used(&self, limit_us: u64, now_us: u64, more_us: u64) -> u64 {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let passed_us = u128::from(now_us.saturating_sub(used.at_us));

@@ -1,12 +1,12 @@
-//! What a tenant's requests came to: how many of which kind, how they were answered, bytes, time.
+//! The counters of a tenant's requests: number by kind, replies, bytes, time.
 //!
 //! ```text
 //!   worker 0 ─▶ page ─┐
-//!   worker 1 ─▶ page ─┼─ added up by whoever shows the tenant's counters  ─▶ Sums
+//!   worker 1 ─▶ page ─┼─ summed when the tenant's counters are shown  ─▶ Sums
 //! ```
-//! Each worker has a page of its own in each tenant's ledger, made at the tenant's first request there and
-//! written by that worker alone with a load, an addition and a store; so nothing is contended, and nothing is
-//! allocated later. A get or an invocation that ends well writes one cache line.
+//! Each worker has its own page in each tenant's ledger, allocated at the tenant's first request there and written only
+//! by that worker, with a load, an addition and a store; so there is no contention and no later allocation. A get or a
+//! successful invocation writes one cache line.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,15 +19,15 @@ use crate::limits::CORES_MAX;
 use crate::metrics::{add_alone, counted};
 
 counted! {
-    /// What is counted of a tenant.
+    /// A counter of a tenant.
     Entry:
-    /// Requests of the tenant, over frames and streams, copies included.
+    /// Requests of the tenant, over frames and streams, including copies.
     Requests = "requests",
     /// Bytes of the requests' bodies.
     BytesReceived = "bytes_received",
-    /// Bytes of the answers' bodies.
+    /// Bytes of the replies' bodies.
     BytesSent = "bytes_sent",
-    /// Time on the processor that the tenant was charged for its invocations.
+    /// Processor time charged to the tenant for its invocations.
     InvocationCycles = "invocation_cycles",
     /// Requests to invoke.
     Invokes = "invokes",
@@ -55,9 +55,9 @@ counted! {
     RemoteReads = "remote_reads",
     /// Bytes of the keys and values of those.
     RemoteReadBytes = "remote_read_bytes",
-    /// Reads at other servers that were refused, since the tenant is `local_only` or too many were under way.
+    /// Reads at other servers refused because the tenant is `local_only` or too many were in flight.
     RemoteReadsRefused = "remote_reads_refused",
-    /// Reads at other servers that nobody answered in time.
+    /// Reads at other servers without an answer in time.
     RemoteReadsUnanswered = "remote_reads_unanswered",
 }
 
@@ -65,7 +65,7 @@ counted! {
 const FIRST_LINE_ENTRIES: usize = Entry::Gets as usize + 1;
 
 impl Entry {
-    /// What a request counts as.
+    /// Returns the counter of a request.
     #[inline]
     #[must_use]
     pub const fn of(request: &Request<'_>) -> Self {
@@ -85,29 +85,29 @@ impl Entry {
     }
 }
 
-/// What one worker counts for a tenant.
+/// One worker's counters of a tenant.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Page {
-    /// Of the tenant, in one round of the worker.
+    /// The tenant's messages in one round of the worker.
     pub arrivals: Arrivals,
-    /// Answers that were `Ok`: of all statuses the one on the first line.
+    /// `Ok` replies, the only status on the first line.
     answers_ok: AtomicU64,
     entries: [AtomicU64; Entry::ALL.len()],
-    /// The place of `Ok` is not used.
+    /// Replies by status; the entry of `Ok` is unused.
     answers: [AtomicU64; Status::ALL.len()],
 }
 
 const _: () = assert!(std::mem::offset_of!(Page, entries) + FIRST_LINE_ENTRIES * 8 <= 64);
 
 impl Page {
-    /// Adds to an entry. Called by the owning worker alone.
+    /// Adds to an entry. Called by the owning worker only.
     #[inline]
     pub fn add(&self, entry: Entry, amount: u64) {
         add_alone(&self.entries[entry as usize], amount);
     }
 
-    /// Counts an answer and the bytes of its body. Called by the owning worker alone.
+    /// Counts a reply and the bytes of its body. Called by the owning worker only.
     #[inline]
     pub fn answered(&self, status: Status, body_bytes: usize) {
         if status == Status::Ok {
@@ -129,13 +129,13 @@ impl Page {
     }
 }
 
-/// See the file's head.
+/// The counters of one tenant, one page per worker.
 #[derive(Debug)]
 pub struct Ledger {
     pages: [OnceLock<Box<Page>>; CORES_MAX],
 }
 
-/// What all workers counted.
+/// The sums over all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     entries: [u64; Entry::ALL.len()],
@@ -143,29 +143,29 @@ pub struct Sums {
 }
 
 impl Ledger {
-    /// Nothing counted yet.
+    /// Creates a ledger with all counts at zero.
     #[must_use]
     pub const fn new() -> Self {
         Self { pages: [const { OnceLock::new() }; CORES_MAX] }
     }
 
-    /// The page of a worker.
+    /// Returns the page of a worker.
     ///
     /// # Panics
-    /// When there is no such worker.
+    /// When the worker does not exist.
     #[inline]
     #[must_use]
     pub fn page(&self, worker: usize) -> &Page {
         self.pages[worker].get_or_init(Page::new)
     }
 
-    /// Asks for where the page of a worker is.
+    /// Prefetches the pointer to a worker's page.
     #[inline]
     pub fn prefetch_place(&self, worker: usize) {
         prefetch_value(&self.pages[worker]);
     }
 
-    /// Asks for what each request changes of the page of a worker.
+    /// Prefetches the fields of a worker's page that every request changes.
     #[inline]
     pub fn prefetch(&self, worker: usize) {
         if let Some(page) = self.pages[worker].get() {
@@ -173,7 +173,7 @@ impl Ledger {
         }
     }
 
-    /// What all workers counted until now.
+    /// Returns the sums over all workers.
     #[must_use]
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();
@@ -197,13 +197,13 @@ impl Default for Ledger {
 }
 
 impl Sums {
-    /// An entry.
+    /// Returns one entry.
     #[must_use]
     pub const fn of(&self, entry: Entry) -> u64 {
         self.entries[entry as usize]
     }
 
-    /// The statuses that were answered, and how often.
+    /// Returns the statuses of replies, and how often each was sent.
     pub fn answers(&self) -> impl Iterator<Item = (Status, u64)> {
         Status::ALL.iter().copied().zip(self.answers).filter(|(_, count)| *count > 0)
     }
@@ -215,7 +215,7 @@ impl Default for Sums {
     }
 }
 
-/// The name of a status as counters have it: `not_found`.
+/// Returns the name of a status as used by counters: `not_found`.
 #[must_use]
 pub fn status_name(status: Status) -> String {
     let mut name = String::new();

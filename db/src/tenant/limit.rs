@@ -1,7 +1,7 @@
-//! The limits of a tenant: what it, and each of its invocations, may use.
+//! The limits of a tenant and of each of its invocations.
 //!
-//! Every limit is a number with a name, a unit in that name, a default and bounds. The administrator changes
-//! them while the server runs; workers read them from the tenant's [`super::account::Account`].
+//! Every limit is a number with a name, a unit in that name, a default and bounds. The administrator changes limits
+//! while the server runs; workers read them from the tenant's [`super::account::Account`].
 
 use crate::limits::{
     ARENA_BYTES, COMPILE_CPU_MS_MAX, INVOCATION_CPU_US_MAX, INVOCATION_READS_MAX, INVOCATION_WALL_US_MAX,
@@ -9,7 +9,7 @@ use crate::limits::{
     TENANT_WEIGHT_MAX, TRANSACTION_BYTES, TRANSACTION_WRITES_MAX,
 };
 
-/// The value of a limit that is none.
+/// The value of an unlimited limit.
 pub const UNLIMITED: u64 = u64::MAX;
 
 macro_rules! limits {
@@ -22,19 +22,19 @@ macro_rules! limits {
             /// All limits in the order of their declaration.
             pub const ALL: &'static [TenantLimit] = &[$(TenantLimit::$variant,)*];
 
-            /// The name by which it is shown, changed and refused.
+            /// Returns the name under which it is shown, changed and reported.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(TenantLimit::$variant => $name,)* }
             }
 
-            /// What holds for a tenant for which nobody has said anything.
+            /// Returns the value for a tenant for which none was set.
             #[must_use]
             pub const fn default_value(self) -> u64 {
                 match self { $(TenantLimit::$variant => $default,)* }
             }
 
-            /// The least and the most that it can be set to; [`UNLIMITED`] as the most allows that as well.
+            /// Returns the minimum and the maximum value; a maximum of [`UNLIMITED`] allows that value too.
             #[must_use]
             pub const fn bounds(self) -> (u64, u64) {
                 match self { $(TenantLimit::$variant => ($least, $most),)* }
@@ -44,19 +44,19 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Share of a core beside other tenants that want it: in proportion to their weights.
+    /// Share of a core relative to other tenants that want it, in proportion to their weights.
     Weight = "weight", TENANT_WEIGHT_DEFAULT, 1, TENANT_WEIGHT_MAX;
-    /// Native operations and invocations a second, over all cores.
+    /// Native operations and invocations per second, over all cores.
     OperationsPerSecond = "operations_per_second", UNLIMITED, 1, UNLIMITED;
-    /// Invocations of one core that have not ended.
+    /// Unfinished invocations on one core.
     Invocations = "invocations", INVOCATIONS_PER_WORKER_MAX as u64 / 2, 1, INVOCATIONS_PER_WORKER_MAX as u64 / 2;
-    /// Bytes of the log that its objects take, heads included.
+    /// Bytes of the log that its objects take, including heads.
     MemoryBytes = "memory_bytes", UNLIMITED, 0, UNLIMITED;
-    /// Bytes of artefacts of all versions of its extensions that are kept.
+    /// Bytes of the artefacts of all kept versions of its extensions.
     CodeBytes = "code_bytes", TENANT_CODE_BYTES_MAX, 0, UNLIMITED;
-    /// Time on the processor that its installations may use in a minute, in milliseconds.
+    /// Processor time of its installations per minute, in milliseconds.
     CompileMsPerMinute = "compile_ms_per_minute", COMPILE_CPU_MS_MAX, 0, UNLIMITED;
-    /// Time on the processor of one invocation, in microseconds.
+    /// Processor time of one invocation, in microseconds.
     InvocationCpuUs = "invocation_cpu_us", INVOCATION_CPU_US_MAX, 100, INVOCATION_WALL_US_MAX;
     /// Age of one invocation, in microseconds.
     InvocationWallUs = "invocation_wall_us", INVOCATION_WALL_US_MAX, 100, INVOCATION_WALL_US_MAX;
@@ -75,18 +75,18 @@ limits! {
     /// Bytes of the reply of one invocation.
     InvocationReplyBytes = "invocation_reply_bytes", wire::limits::REPLY_BYTES_MAX as u64, 0,
         wire::limits::REPLY_BYTES_MAX as u64;
-    /// Whether its invocations read at this server alone: 1 for yes; 0 lets them read what other servers have.
+    /// Whether its invocations may read at this server only: 1 for yes; 0 permits reads at other servers.
     LocalOnly = "local_only", 0, 0, 1;
 }
 
 impl TenantLimit {
-    /// The limit of this name.
+    /// Returns the limit with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|limit| limit.name() == name)
     }
 
-    /// Whether it can be set to `value`.
+    /// Returns whether it can be set to `value`.
     #[must_use]
     pub const fn allows(self, value: u64) -> bool {
         let (least, most) = self.bounds();

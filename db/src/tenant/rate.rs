@@ -1,46 +1,45 @@
-//! How many operations a second a tenant may make, over all cores: a bucket that all workers take from.
+//! The rate limit of a tenant's operations per second, over all cores: a bucket shared by all workers.
 //!
-//! A bucket is one number, the time up to which what was admitted has used up the rate (the generic cell rate
-//! algorithm, ITU-T I.371, annex A). It lies at most a burst behind the present, so a tenant that was quiet may
-//! make that much at once. Who is turned away is told when to come again, each a little later than the one
-//! before, so that they come back at the rate at which they can be admitted and not all at once; that is a hint
-//! and no promise.
+//! A bucket is one number, the time up to which the admitted operations have used up the rate (the generic cell rate
+//! algorithm, ITU-T I.371, annex A). It lies at most a burst behind the present, so a tenant that was quiet may send a
+//! burst at once. Each refused operation gets a retry time a little later than the one before, so that retries come at
+//! the admissible rate and not all at once; the time is a hint, not a promise.
 //!
-//! No lock: a compare-and-swap for each group of messages of a tenant that has a limit, nothing for others.
+//! No lock: one compare-and-swap per group of messages of a tenant with a limit, nothing for others.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::limits::{RATE_BURST_US, THROTTLED_AFTER_US_MAX, THROTTLED_AFTER_US_MIN};
 
-/// Parts of a microsecond in which a bucket counts: so a rate of a hundred millions is right within a percent.
+/// Ticks of a bucket per microsecond, fine enough to keep a rate of a hundred million exact within a percent.
 const TICKS_PER_US: u64 = 64_000;
 
-/// See the file's head.
+/// The bucket of one tenant's rate.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Rate {
-    /// Up to when the rate is used up, in ticks.
+    /// The time up to which the rate is used up, in ticks.
     used_until: AtomicU64,
-    /// When the last that was turned away was told to come again, in ticks.
+    /// The retry time of the last refused operation, in ticks.
     put_off_until: AtomicU64,
 }
 
-/// How many of some operations may be made now, and when the others are to come again.
+/// The number of operations admitted now, and the retry times of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// How many of them, the first ones.
+    /// The number of admitted operations, the first ones.
     pub admitted: u64,
-    /// When the first of the others is to come again, in ticks from now.
+    /// The retry time of the first refused one, in ticks from now.
     after: u64,
-    /// How much later each further one.
+    /// The delay of each further one.
     step: u64,
 }
 
 impl Admission {
-    /// All of them.
+    /// Admits all operations.
     pub const ALL: Self = Self { admitted: u64::MAX, after: 0, step: 0 };
 
-    /// When to come again, in microseconds, for operation `index` of those that were asked for, counted from 0.
+    /// Returns the retry delay in microseconds of operation `index`, counted from 0 over the requested ones.
     #[must_use]
     pub fn after_us(&self, index: u64) -> u32 {
         let turned_away = index.saturating_sub(self.admitted);

@@ -1,6 +1,6 @@
-//! What invocations of a tenant have under way at other servers: how many reads, bytes of their keys, and of values that came
-//! and were not taken yet. Bounded for each tenant, whatever becomes of the invocations: what holds a share gives it back when it is
-//! dropped, at whichever end of the way that is.
+//! A tenant's reads in flight at other servers: their number, the bytes of their keys, and the bytes of received values
+//! that were not taken yet. Bounded per tenant, whatever the fate of the invocations: each share is returned when its
+//! holder is dropped, at either end of the path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::account::Account;
 use crate::limits::{TENANT_REMOTE_BYTES_MAX, TENANT_REMOTE_READS_MAX};
 
-/// One read under way.
+/// One read in flight.
 #[derive(Debug)]
 pub struct RemotePlace {
     key_bytes: usize,
@@ -16,7 +16,7 @@ pub struct RemotePlace {
 }
 
 impl RemotePlace {
-    /// A place for one more with a key of so many bytes; `None` where the tenant has as much as it may.
+    /// Reserves another read with a key of `key_bytes` bytes; `None` if the tenant has its maximum.
     #[must_use]
     pub fn take(account: &Arc<Account>, key_bytes: usize) -> Option<Self> {
         if !take(&account.remote.reads, 1, TENANT_REMOTE_READS_MAX) {
@@ -29,7 +29,7 @@ impl RemotePlace {
         Some(Self { key_bytes, account: Arc::clone(account) })
     }
 
-    /// Whose it is.
+    /// Returns the tenant's account.
     #[must_use]
     pub fn account(&self) -> &Arc<Account> {
         &self.account
@@ -43,7 +43,7 @@ impl Drop for RemotePlace {
     }
 }
 
-/// A value that came.
+/// A received value.
 #[derive(Debug)]
 pub struct RemoteValue {
     bytes: Box<[u8]>,
@@ -51,14 +51,14 @@ pub struct RemoteValue {
 }
 
 impl RemoteValue {
-    /// Keeps a copy; `None` where the tenant has as many bytes as it may.
+    /// Keeps a copy; `None` if the tenant has its maximum of bytes.
     #[must_use]
     pub fn keep(account: &Arc<Account>, bytes: &[u8]) -> Option<Self> {
         let has_room = take(&account.remote.bytes, bytes.len(), TENANT_REMOTE_BYTES_MAX);
         has_room.then(|| Self { bytes: bytes.into(), account: Arc::clone(account) })
     }
 
-    /// The value.
+    /// Returns the value.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -1,15 +1,14 @@
-//! Secrets of tenants and of the administrator: made here, shown once, stored as a salted hash.
+//! Secrets of tenants and of the administrator: generated here, shown once, stored as a salted hash.
 //!
-//! A secret is 256 bits from the kernel's random source, written as 64 hexadecimal digits. Since it is
-//! generated and never chosen, a single round of SHA-256 with a salt is enough: there is no dictionary to
-//! try. Comparison takes the same time wherever the difference is.
+//! A secret is 256 bits from the kernel's random source, written as 64 hexadecimal digits. Because it is generated and
+//! never chosen, a single round of SHA-256 with a salt suffices: no dictionary applies. Comparison takes constant time.
 
 use sha2::{Digest, Sha256};
 
 /// Random bytes of a secret.
 pub const SECRET_BYTES: usize = 32;
 
-/// What is kept of a secret.
+/// The stored form of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretHash {
     /// Random, one per secret.
@@ -18,7 +17,7 @@ pub struct SecretHash {
     pub digest: [u8; 32],
 }
 
-/// The kernel's random source refused; nothing that must be unguessable can be made.
+/// The kernel's random source refused, so nothing unguessable can be generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomnessMissing;
 
@@ -30,17 +29,17 @@ impl std::fmt::Display for RandomnessMissing {
 
 impl std::error::Error for RandomnessMissing {}
 
-/// Unguessable bytes.
+/// Returns unguessable bytes.
 ///
 /// # Errors
-/// When the kernel has none to give.
+/// When the kernel has no random bytes to give.
 pub fn random_bytes<const BYTES: usize>() -> Result<[u8; BYTES], RandomnessMissing> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|_| RandomnessMissing)?;
     Ok(bytes)
 }
 
-/// An unguessable token that is not zero.
+/// Returns an unguessable token that is not zero.
 ///
 /// # Errors
 /// When the kernel has no random bytes to give.
@@ -53,7 +52,7 @@ pub fn random_token() -> Result<u64, RandomnessMissing> {
     }
 }
 
-/// A fresh secret as text.
+/// Generates a secret as text.
 ///
 /// # Errors
 /// When the kernel has no random bytes to give.
@@ -72,7 +71,7 @@ impl SecretHash {
         Ok(Self { salt, digest: digest(&salt, secret) })
     }
 
-    /// The hash of a secret that nobody has.
+    /// Returns the hash of a random secret that is discarded.
     ///
     /// # Errors
     /// When the kernel has no random bytes to give.
@@ -80,7 +79,7 @@ impl SecretHash {
         Self::of(&random_bytes::<SECRET_BYTES>()?)
     }
 
-    /// Whether `candidate` is the secret; takes as long for a near miss as for a far one.
+    /// Returns whether `candidate` is the secret, in a time independent of where they differ.
     #[must_use]
     pub fn matches(&self, candidate: &[u8]) -> bool {
         let other = digest(&self.salt, candidate);

@@ -1,4 +1,4 @@
-//! What all ports of a device share: its queues, whose hardware has which address, and a letterbox for each port.
+//! The state shared by all ports of a device: its queues, the hardware addresses of peers, and a letterbox per port.
 //!
 //! ```text
 //!   queue 0, 1 ... of the device     each under a lock that is only ever tried, for one burst
@@ -6,8 +6,9 @@
 //!       ▼
 //!   letterbox of port i              what another port received for it, bounded; its waker
 //! ```
-//! Nobody waits here: who finds a receiving queue taken knows that its packets are being looked at; who finds a sending
-//! queue or a letterbox taken tries again for the time of a burst, and then loses its packets, as on a full queue.
+//! No thread waits here. A thread that finds a receiving queue locked leaves it to the thread that polls it. A thread
+//! that finds a sending queue or a letterbox locked tries again for the time of a burst, and then loses its packets,
+//! as on a full queue.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -36,26 +37,26 @@ const QUEUE_ATTEMPTS: usize = 4096;
 /// Tries to hand packets to a device whose queue is full.
 const SEND_ATTEMPTS: usize = 256;
 
-/// How a device was set up, for people.
+/// The setup of a device, for people.
 #[derive(Clone, Debug)]
 pub struct Attachment {
-    /// The driver.
+    /// The driver's name.
     pub driver: String,
-    /// The hardware's address.
+    /// The hardware address.
     pub mac: Mac,
     /// Pairs of queues.
     pub queues: usize,
-    /// How packets find their port.
+    /// The way in which packets reach their port.
     pub steering: Steering,
-    /// Why the card has no rules, where they were tried.
+    /// The reason why the card has no rules, if they were tried.
     pub no_rules: Option<DpdkError>,
-    /// Checksums that the device checks.
+    /// Checksums that the device verifies.
     pub checks: Offloaded,
     /// Checksums that the device fills in.
     pub fills: Offloaded,
 }
 
-/// One port, as the others see it.
+/// One port, as the other ports use it.
 pub(super) struct Lane {
     /// Has room for all that may be in it.
     letters: Mutex<VecDeque<Mbuf>>,
@@ -66,7 +67,8 @@ pub(super) struct Lane {
     queues: Box<[usize]>,
 }
 
-/// See the file's head. Dropped in the order of the fields: packets, the device, their memory, the environment.
+/// A device with its queues and ports. Dropped in the order of the fields: packets, the device, their memory, the
+/// environment.
 pub(super) struct Device {
     lanes: Box<[Lane]>,
     receiving: Box<[Mutex<Queue>]>,
@@ -140,20 +142,20 @@ impl Device {
         &self.lanes[port]
     }
 
-    /// Which port a UDP port is.
+    /// Returns the port of a UDP port.
     #[inline]
     pub(super) fn port_of(&self, udp_port: u16) -> Option<usize> {
         let index = usize::from(udp_port.checked_sub(self.port_first)?);
         (index < self.lanes.len()).then_some(index)
     }
 
-    /// A receiving queue, if nobody is at it.
+    /// Returns a receiving queue, unless another thread uses it.
     #[inline]
     pub(super) fn receiving(&self, queue: usize) -> Option<MutexGuard<'_, Queue>> {
         attempt(&self.receiving[queue])
     }
 
-    /// The queue in which the port sends to the UDP port `to`.
+    /// Returns the queue in which the port sends to the UDP port `to`.
     #[inline]
     pub(super) fn sending_queue(&self, port: usize, to: u16) -> usize {
         let serving = match self.role {
@@ -163,7 +165,7 @@ impl Device {
         steering::queue_of(serving, self.sending.len())
     }
 
-    /// Sends the packets of a list and empties it. Says how many were lost.
+    /// Sends the packets of a list and empties it. Returns the number of lost packets.
     pub(super) fn transmit(&self, queue: usize, packets: &mut SendList) -> usize {
         let Some(mut queue) = attempt_for_long(&self.sending[queue]) else { return packets.settle() };
         for _ in 0..SEND_ATTEMPTS {
@@ -176,7 +178,7 @@ impl Device {
         packets.settle()
     }
 
-    /// Hands a packet to the port that it is for.
+    /// Hands a packet to its port.
     #[inline]
     pub(super) fn hand_over(&self, port: usize, packet: Mbuf) {
         let lane = &self.lanes[port];
@@ -188,14 +190,14 @@ impl Device {
         lane.waker.wake();
     }
 
-    /// Packets that the device lost, of all its ports.
+    /// Returns the number of packets that the device lost, of all its ports.
     pub(super) fn missed(&self) -> u64 {
         self.ethdev.missed()
     }
 }
 
 impl Lane {
-    /// Receiving queues that the port polls.
+    /// Returns the receiving queues that the port polls.
     pub(super) fn queues(&self) -> &[usize] {
         &self.queues
     }

@@ -1,26 +1,26 @@
-//! Why there is no port over DPDK.
+//! Errors of ports over DPDK.
 
 use std::fmt;
 
-/// See the file's head.
+/// The reason why there is no port over DPDK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DpdkError {
-    /// The environment was begun before in this process; DPDK begins it once.
+    /// The environment was started before in this process; DPDK starts it only once.
     BegunBefore,
-    /// The environment did not begin: wrong arguments, no memory, another process with the same prefix.
+    /// The environment did not start: wrong arguments, no memory, another process with the same prefix.
     Environment(String),
-    /// The arguments brought no device.
+    /// The arguments created no device.
     NoDevice,
     /// The device refused a part of its set-up.
     Device {
-        /// Which part.
+        /// The part that was refused.
         part: &'static str,
-        /// What DPDK says about it.
+        /// DPDK's message about it.
         text: String,
     },
-    /// The memory of the environment does not hold the packets of the ports.
+    /// The memory of the environment is too small for the packets of the ports.
     NoMemory(String),
-    /// What is asked for cannot be.
+    /// The configuration is impossible.
     Configuration(String),
 }
 

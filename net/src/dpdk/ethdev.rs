@@ -1,7 +1,7 @@
-//! One device of DPDK's: its description, its start with all queues, its flow rules, and bursts in both directions.
+//! One DPDK device: its description, its start with all queues, its flow rules, and bursts in both directions.
 //!
-//! A device is configured, its queues are made and it is started in one call; it is stopped and closed when it is dropped,
-//! before the environment ends.
+//! One call configures a device, creates its queues and starts it. Its drop stops and closes it, before the
+//! environment ends.
 
 use std::ffi::c_void;
 use std::mem::zeroed;
@@ -16,31 +16,31 @@ use crate::packet::{Mac, Offloaded};
 /// Descriptors asked for a queue; a device may have fewer.
 const DESCRIPTORS: u16 = 1024;
 
-/// What a device says of itself.
+/// The capabilities that a device reports.
 #[derive(Clone, Debug)]
 pub(super) struct Description {
     pub(super) driver: String,
     pub(super) mac: Mac,
-    /// Most queues in each direction.
+    /// Maximum number of queues in each direction.
     pub(super) queues_max: u16,
     pub(super) mtu_bytes_max: u16,
-    /// What it checks of what it receives.
+    /// Checksums that it verifies on receipt.
     pub(super) checks: Offloaded,
-    /// What it fills into what it sends.
+    /// Checksums that it fills in on sending.
     pub(super) fills: Offloaded,
 }
 
-/// How a device is set up.
+/// The setup of a device.
 pub(super) struct Setup<'s> {
     pub(super) mtu_bytes: u16,
-    /// A pair of queues for each, which takes the packets for what it receives from it.
+    /// One pool per pair of queues, for the packets that the queue receives.
     pub(super) pools: &'s [&'s Pool],
     pub(super) description: &'s Description,
-    /// What no rule names stays with the kernel.
+    /// Whether packets without a rule are left to the kernel.
     pub(super) isolate: bool,
 }
 
-/// A device: the first one of the environment.
+/// The first device of the environment.
 pub(super) struct Ethdev {
     number: u16,
     started: bool,
@@ -88,7 +88,7 @@ impl Ethdev {
         })
     }
 
-    /// Configures the device, makes its queues and starts it.
+    /// Configures the device, creates its queues and starts it.
     pub(super) fn start(&mut self, setup: &Setup<'_>) -> Result<(), DpdkError> {
         let (number, queues) = (self.number, setup.pools.len() as u16);
         if setup.isolate {
@@ -130,7 +130,7 @@ impl Ethdev {
         Ok(())
     }
 
-    /// Makes the rule that UDP datagrams to `port` go to `queue`.
+    /// Creates the rule that sends UDP datagrams for `port` to `queue`.
     pub(super) fn steer(&self, port: u16, queue: u16) -> Result<(), DpdkError> {
         use d::rte_flow_action_type as action;
         use d::rte_flow_item_type as item;
@@ -164,13 +164,13 @@ impl Ethdev {
         }
     }
 
-    /// Takes all rules back.
+    /// Removes all rules.
     pub(super) fn unsteer(&self) {
         // SAFETY: a null error is not filled in.
         unsafe { d::rte_flow_flush(self.number, null_mut()) };
     }
 
-    /// Packets that the device lost for want of room.
+    /// Returns the number of packets that the device lost for lack of room.
     pub(super) fn missed(&self) -> u64 {
         // SAFETY: zero is a value of every field; the function fills in the structure.
         unsafe {
@@ -206,7 +206,7 @@ impl Queue {
         Self { device: device.number(), queue }
     }
 
-    /// Adds up to [`BURST`] packets that have arrived to `packets`, and says how many. Returns at once.
+    /// Adds up to [`BURST`] arrived packets to `packets`; returns their number. Does not wait.
     #[inline]
     pub(super) fn receive(&mut self, packets: &mut Vec<Mbuf>) -> usize {
         packets.reserve(BURST);
@@ -218,8 +218,8 @@ impl Queue {
         received.into()
     }
 
-    /// Gives the packets from `first` on to the device, as many as it takes now, and says how many those are. They stay
-    /// in the list until it is settled.
+    /// Passes packets from `first` on to the device, as many as it takes now; returns their number. They stay in the
+    /// list until it is settled.
     #[inline]
     pub(super) fn send(&mut self, packets: &mut SendList) -> usize {
         let left = packets.left();

@@ -1,9 +1,9 @@
-//! Packets in DPDK's memory: the pools that they come from, and how bursts of them are received and sent.
+//! Packets in DPDK's memory: their pools, and bursts that are received and sent.
 //!
-//! With `sys.rs` the only file of `dpdk` that contains `unsafe`. An [`Mbuf`] owns its packet: sent, it belongs to the
-//! device, dropped, it goes back to its pool. A [`Queue`] is one end of a device's queue; its methods take it
-//! exclusively, as DPDK asks for, and whoever shares one puts it under a lock. What is received is one piece of memory,
-//! or refused (`Seen::is_whole`): packets of ours fit one.
+//! With `sys.rs` the only file of `dpdk` that contains `unsafe`. An [`Mbuf`] owns its packet: after a send it belongs
+//! to the device, on drop it returns to its pool. A [`Queue`] is one end of a device's queue; its methods take it
+//! exclusively, as DPDK requires, and threads that share one put it under a lock. A received packet is one piece of
+//! memory, or refused (`Seen::is_whole`): our packets fit one.
 
 use std::ffi::CString;
 use std::ptr::NonNull;
@@ -14,7 +14,7 @@ use super::sys::bindings as d;
 use super::sys::{self, Environment};
 use crate::packet::Offloaded;
 
-/// Packets that one call moves at most.
+/// Maximum packets of one call.
 pub(super) const BURST: usize = 32;
 
 /// Packets that each thread keeps ready, so that most bursts do not touch what all share.
@@ -22,7 +22,7 @@ const KEPT_PER_THREAD: u32 = 256;
 /// Bytes before a packet that DPDK asks for.
 const HEADROOM_BYTES: u16 = 128;
 
-/// Memory for packets. As long as the environment.
+/// Memory for packets. Lives as long as the environment.
 pub(super) struct Pool(NonNull<d::rte_mempool>);
 
 // SAFETY: the pools that are made here may be used by any number of threads (their ring is of that kind, and what
@@ -50,7 +50,7 @@ impl Pool {
         self.0.as_ptr()
     }
 
-    /// Adds fresh packets to `packets` until there are `count`; false when the pool has not so many.
+    /// Adds fresh packets to `packets` until there are `count`; false if the pool has too few.
     pub(super) fn fill(&self, packets: &mut Vec<Mbuf>, count: usize) -> bool {
         let missing = count.saturating_sub(packets.len());
         packets.reserve(missing);
@@ -72,26 +72,26 @@ impl Drop for Pool {
     }
 }
 
-/// A packet.
+/// A packet, owned by the process.
 #[repr(transparent)]
 pub(super) struct Mbuf(NonNull<d::rte_mbuf>);
 
 // SAFETY: it has one owner, and pools take packets back from any thread.
 unsafe impl Send for Mbuf {}
 
-/// A received packet, looked at.
+/// A received packet, opened for reading.
 pub(super) struct Seen<'m> {
     pub(super) bytes: &'m [u8],
-    /// All of it is in `bytes`.
+    /// Whether `bytes` has all of it.
     pub(super) is_whole: bool,
-    /// What the device has checked.
+    /// Checksums that the device has verified.
     pub(super) checked: Offloaded,
-    /// The device has found a wrong checksum.
+    /// Whether the device has found a wrong checksum.
     pub(super) is_wrong: bool,
 }
 
 impl Mbuf {
-    /// What was received.
+    /// Returns a view of the received packet.
     #[inline]
     pub(super) fn look(&self) -> Seen<'_> {
         // SAFETY: it is a packet of ours.
@@ -108,8 +108,10 @@ impl Mbuf {
         }
     }
 
-    /// Writes a packet into a fresh one: `write` gets the room and says how much it took, or that it had too little.
-    /// What is `offloaded` is left to the device.
+    /// Writes a packet into a fresh one.
+    ///
+    /// `write` gets the room and returns the length that it used, or that the room was too small. The device fills in
+    /// the checksums of `offloaded`.
     #[inline]
     pub(super) fn write(
         &mut self,
@@ -137,7 +139,7 @@ impl Drop for Mbuf {
     }
 }
 
-/// Gives packets back to their pools, in one call.
+/// Returns packets to their pools, in one call.
 #[inline]
 pub(super) fn free_all(packets: &mut Vec<Mbuf>) {
     let count = packets.len() as u32;
@@ -147,7 +149,7 @@ pub(super) fn free_all(packets: &mut Vec<Mbuf>) {
     unsafe { d::rte_pktmbuf_free_bulk(packets.as_mut_ptr().cast(), count) };
 }
 
-/// Packets on their way to a device.
+/// Packets to be sent by a device.
 #[derive(Default)]
 pub(super) struct SendList {
     all: Vec<Mbuf>,
@@ -156,31 +158,31 @@ pub(super) struct SendList {
 }
 
 impl SendList {
-    /// The packets, none of which has been sent.
+    /// Returns the packets; none may have been sent.
     pub(super) fn packets(&mut self) -> &mut Vec<Mbuf> {
         assert_eq!(self.sent, 0, "what is sent is settled before more is added");
         &mut self.all
     }
 
-    /// Those that the device has not taken.
+    /// Returns the packets that the device has not taken.
     #[inline]
     pub(super) fn left(&mut self) -> &mut [Mbuf] {
         &mut self.all[self.sent..]
     }
 
-    /// The device has taken so many more.
+    /// Counts `count` more packets as taken by the device.
     #[inline]
     pub(super) fn count_sent(&mut self, count: usize) {
         self.sent += count;
     }
 
-    /// Whether all were sent.
+    /// Returns whether all were sent.
     #[inline]
     pub(super) fn is_done(&self) -> bool {
         self.sent == self.all.len()
     }
 
-    /// Empties the list; what the device did not take goes back to its pool. Says how many those were.
+    /// Empties the list and returns the untaken packets to their pool; returns their number.
     #[inline]
     pub(super) fn settle(&mut self) -> usize {
         let (count, sent) = (self.all.len(), std::mem::take(&mut self.sent));

@@ -1,9 +1,9 @@
-//! A port over a device of DPDK: bursts of packets in, frames out, ARP beside them.
+//! A port over a DPDK device: bursts of packets in, frames out, ARP beside them.
 //!
-//! A packet that arrives is checked (what the device has not), its sender's hardware remembered, and its frame copied
-//! into the batch: the one copy, after which the packet goes back to its pool at once, so that requests that wait do
-//! not hold the device's memory. A frame that leaves is copied once too, into memory that the device reads. Packets for
-//! other ports of the device are handed to them.
+//! An arriving packet is checked (except for checks by the device), its sender's hardware address is remembered, and
+//! its frame is copied into the batch. This is the only copy; the packet then returns to its pool at once, so that
+//! pending requests do not hold the device's memory. A leaving frame is copied once too, into memory that the device
+//! reads. Packets for other ports of the device are handed to them.
 //!
 //! There is no descriptor to sleep on: [`Port::wait`] sleeps for a moment at a time, and wakers end it at once.
 
@@ -34,7 +34,7 @@ const RECEIVES_PER_LOOK: u32 = 1 << 16;
 /// What has been checked before.
 const CHECKED: Offloaded = Offloaded { ipv4: true, udp: true };
 
-/// One port of a device.
+/// One port of a DPDK device.
 pub struct DpdkPort {
     index: usize,
     sleeper: Sleeper,
@@ -68,7 +68,7 @@ impl DpdkPort {
         }
     }
 
-    /// How the device was set up.
+    /// Returns the setup of the device.
     #[must_use]
     pub fn attachment(&self) -> &Attachment {
         &self.device.attachment

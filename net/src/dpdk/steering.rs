@@ -1,12 +1,12 @@
-//! Which packet goes to which port: by the card's rules, by one queue for each port, or by the ports themselves.
+//! The way of packets to their ports: by the card's rules, by one queue per port, or by the ports.
 //!
 //! ```text
 //!   flow rules      card: UDP port base + i ──▶ queue i ──▶ port i          mlx5, i40e, ice
 //!   queue per port  peer's sender ─ queue i of the ring ──▶ port i          memif, vhost, virtio-user
 //!   software        any queue ──▶ whichever port polls it ─ hands over ──▶ port i
 //! ```
-//! Whatever is active, a packet that comes to another port than it names is handed over; the ways differ in how often.
-//! Rules are tried by making them: there are devices that find a rule valid and then refuse it.
+//! In every mode, a packet that arrives at another port than its own is handed over; the modes differ in how often.
+//! Rules are tested by creating them: some devices declare a rule valid and then refuse it.
 
 use std::fmt;
 
@@ -16,21 +16,21 @@ use super::ethdev::Ethdev;
 /// Drivers of rings between two processes, where the sender's queue is the receiver's.
 const RINGS: [&str; 3] = ["net_memif", "net_vhost", "net_virtio_user"];
 
-/// How packets find their port.
+/// The way in which packets find their port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steering {
-    /// There is one port, to which all go.
+    /// There is one port for all packets.
     OnePort,
     /// The card has a rule for each port.
     FlowRules,
     /// Each port has a queue of a ring, which senders choose.
     QueuePerPort,
-    /// Ports poll what queues there are, and hand over what is another's.
+    /// Ports poll the available queues, and hand over the packets of other ports.
     Software,
 }
 
 impl Steering {
-    /// A word for statistics.
+    /// Returns a word for statistics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,8 +53,8 @@ impl fmt::Display for Steering {
     }
 }
 
-/// Finds the best way of a started device with a queue for each of the ports from `base` on, or with fewer. Says besides
-/// why there are no rules, where they were tried.
+/// Chooses the best mode for a started device with a queue for each port from `base` on, or with fewer. Also returns
+/// the reason why there are no rules, if they were tried.
 pub(super) fn choose(
     ethdev: &Ethdev,
     driver: &str,
@@ -87,8 +87,8 @@ fn make_rules(ethdev: &Ethdev, base: u16, ports: usize) -> Result<(), DpdkError>
     rules
 }
 
-/// The queue, of so many, in which packets of a serving UDP port travel in both directions. Both ends of a ring know it
-/// without a word.
+/// Returns the queue, of `queues`, for packets of a serving UDP port in both directions. Both ends of a ring compute
+/// it without communication.
 #[inline]
 pub(super) fn queue_of(port: u16, queues: usize) -> usize {
     usize::from(port) % queues

@@ -1,6 +1,6 @@
-//! DPDK's environment (EAL), and what its functions have in common: threads, errors, texts.
+//! DPDK's environment (EAL), and the common parts of its functions: threads, errors, texts.
 //!
-//! The environment is begun once in the life of a process and ended with its last user; DPDK forbids to begin it again.
+//! The environment starts once in the life of a process and ends with its last user; DPDK forbids another start.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::thread;
 
 use super::error::DpdkError;
 
-/// What bindgen made of DPDK's headers; its style is not ours.
+/// Bindings that bindgen generated from DPDK's headers; their style differs from ours.
 #[expect(clippy::all, clippy::undocumented_unsafe_blocks, reason = "generated")]
 #[expect(non_camel_case_types, unused_qualifications, reason = "generated")]
 #[allow(non_snake_case, non_upper_case_globals, dead_code, unnecessary_transmutes, reason = "generated")]
@@ -18,13 +18,13 @@ pub(super) mod bindings {
 
 use bindings as d;
 
-/// What DPDK keeps for this process: memory, devices, a thread of its own.
+/// DPDK's state in this process: memory, devices, a thread.
 pub(super) struct Environment(());
 
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 impl Environment {
-    /// Begins the environment with the arguments that users of DPDK know, such as `--no-pci`.
+    /// Starts the environment with DPDK's usual arguments, such as `--no-pci`.
     pub(super) fn begin(arguments: &[String]) -> Result<Self, DpdkError> {
         if BEGUN.swap(true, Ordering::SeqCst) {
             return Err(DpdkError::BegunBefore);
@@ -53,19 +53,19 @@ impl Drop for Environment {
     }
 }
 
-/// Gives this thread a number among DPDK's, under which pools keep packets ready for it. False when there is none left.
+/// Registers this thread with DPDK, so that pools keep packets ready for it. Returns false if no number is left.
 pub(super) fn register_thread() -> bool {
     // SAFETY: no pointers; the environment has begun.
     unsafe { d::rte_thread_register() == 0 }
 }
 
-/// Takes it back.
+/// Unregisters this thread.
 pub(super) fn unregister_thread() {
     // SAFETY: no pointers.
     unsafe { d::rte_thread_unregister() };
 }
 
-/// What a call into DPDK came to; functions of devices return the negated number of an error.
+/// Checks the result of a DPDK call; functions of devices return the negated number of an error.
 pub(super) fn checked(part: &'static str, result: c_int) -> Result<(), DpdkError> {
     match result {
         0.. => Ok(()),
@@ -83,7 +83,7 @@ fn error_text(number: c_int) -> String {
     text(unsafe { d::rte_strerror(number) })
 }
 
-/// A text of DPDK's.
+/// Converts a text of DPDK's.
 pub(super) fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();

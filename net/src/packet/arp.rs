@@ -1,59 +1,59 @@
-//! ARP (RFC 826) for IPv4 over Ethernet: who asks for our address gets an answer, who answers ours is believed.
+//! ARP (RFC 826) for IPv4 over Ethernet: requests for our address are answered, replies to ours are trusted.
 //!
-//! There is no kernel that would do it for a port of its own. Whoever can send on the segment can claim any address in
-//! it, as everywhere with ARP; answers to frames go where the frames came from, and tokens say who may ask.
+//! No kernel does this for a port of its own. As always with ARP, any sender on the segment can claim any address.
+//! Replies to frames go to the origin of the frames, and tokens authenticate the requests.
 
 use std::net::Ipv4Addr;
 
 use super::ethernet::{self, ETHERNET_HEADER_BYTES, EtherType, Mac, PACKET_BYTES_MIN};
 use super::{PacketRefusal, address, number};
 
-/// Bytes of a packet with ARP in it.
+/// Bytes of an ARP packet.
 pub const ARP_PACKET_BYTES: usize = PACKET_BYTES_MIN;
 
 const BYTES: usize = 28;
 /// Ethernet, IPv4, lengths of their addresses.
 const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// What is said.
+/// The kind of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArpOperation {
-    /// Who has this address?
+    /// Asks for the owner of an address.
     Request,
-    /// I have.
+    /// Names the owner of an address.
     Reply,
 }
 
-/// A question or an answer.
+/// An ARP request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arp {
-    /// Which of them.
+    /// The kind of the packet.
     pub operation: ArpOperation,
-    /// The hardware of who says it.
+    /// The sender's hardware address.
     pub from_mac: Mac,
-    /// The address of who says it.
+    /// The sender's IP address.
     pub from: Ipv4Addr,
-    /// The hardware of who is meant; of everybody in a question.
+    /// The receiver's hardware address; in a request all stations.
     pub to_mac: Mac,
-    /// The address of who is meant.
+    /// The receiver's IP address.
     pub to: Ipv4Addr,
 }
 
 impl Arp {
-    /// The question who has the address `to`.
+    /// Creates the request for the owner of the address `to`.
     #[must_use]
     pub fn request(from_mac: Mac, from: Ipv4Addr, to: Ipv4Addr) -> Self {
         Self { operation: ArpOperation::Request, from_mac, from, to_mac: Mac::BROADCAST, to }
     }
 
-    /// Our answer to a question about us.
+    /// Creates our reply to a request for our address.
     #[must_use]
     pub fn reply(&self, own_mac: Mac) -> Self {
         let operation = ArpOperation::Reply;
         Self { operation, from_mac: own_mac, from: self.to, to_mac: self.from_mac, to: self.from }
     }
 
-    /// Writes the packet into `buffer` and returns its length; `None` when the buffer is too small.
+    /// Writes the packet into `buffer` and returns its length; `None` if the buffer is too small.
     pub fn write(&self, buffer: &mut [u8]) -> Option<usize> {
         let packet = buffer.get_mut(..ARP_PACKET_BYTES)?;
         packet.fill(0);
@@ -73,7 +73,7 @@ impl Arp {
     }
 }
 
-/// Reads what is meant for the owner of the address `own`.
+/// Reads a packet addressed to the owner of the address `own`.
 pub(super) fn read(body: &[u8], own: Ipv4Addr) -> Result<Arp, PacketRefusal> {
     let body = body.get(..BYTES).ok_or(PacketRefusal::Malformed)?;
     if body[..6] != KIND || address(body, 24) != own {

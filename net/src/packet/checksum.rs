@@ -1,15 +1,15 @@
 //! The checksum of the internet protocols (RFC 1071): the one's complement of the one's complement sum of 16-bit words.
 //!
-//! The sum does not care about byte order as long as it is read and written in the same one, so words are taken as the
-//! machine has them, four bytes at a time, and carries are folded once at the end. Odd bytes count as if a zero
-//! followed, so only the last piece of a sum may be odd.
+//! The sum does not depend on byte order if reading and writing use the same one, so words are taken in the machine's
+//! order, four bytes at a time, and carries are folded once at the end. Odd bytes count as if a zero followed, so
+//! only the last piece of a sum may be odd.
 
 /// A sum in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum(u64);
 
 impl Sum {
-    /// Adds bytes; all but the last piece are even in number. The sum of a packet stays far below 64 bits.
+    /// Adds bytes; all pieces but the last must be even in length. The sum of a packet stays far below 64 bits.
     #[inline]
     pub(super) fn with(self, bytes: &[u8]) -> Self {
         let words = bytes.chunks_exact(4);
@@ -28,7 +28,7 @@ impl Sum {
         Self(self.0 + u64::from(number.to_be()))
     }
 
-    /// The sum itself, as bytes of a packet.
+    /// Returns the sum, as bytes of a packet.
     #[inline]
     pub(super) fn sum_bytes(self) -> [u8; 2] {
         let mut sum = self.0;
@@ -38,13 +38,13 @@ impl Sum {
         (sum as u16).to_ne_bytes()
     }
 
-    /// The checksum, as bytes of a packet.
+    /// Returns the checksum, as bytes of a packet.
     #[inline]
     pub(super) fn checksum_bytes(self) -> [u8; 2] {
         self.sum_bytes().map(|byte| !byte)
     }
 
-    /// Whether bytes that contain their own checksum are as they were sent.
+    /// Returns whether bytes that contain their own checksum are unchanged.
     #[inline]
     pub(super) fn is_right(self) -> bool {
         self.sum_bytes() == [0xff; 2]

@@ -1,7 +1,8 @@
-//! The Ethernet header, without VLAN tags: who, to whom, which protocol.
+//! The Ethernet header, without VLAN tags: sender, receiver, protocol.
 //!
 //! The device has decided that a packet is for us (its filter, or a ring with one peer), so the destination is not
-//! compared here; who is meant says the IPv4 address. Senders must be one station, since answers go there.
+//! compared here; the IPv4 address determines the receiver. A sender must be a single station, since replies go
+//! there.
 
 use std::fmt;
 
@@ -9,21 +10,21 @@ use super::{PacketRefusal, number};
 
 /// Bytes of the header.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
-/// Shortest packet, without its check sequence; shorter ones are padded.
+/// Minimum bytes of a packet, without its check sequence; shorter ones are padded.
 pub const PACKET_BYTES_MIN: usize = 60;
 
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
 
-/// Address of a piece of hardware.
+/// A hardware address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// All stations.
+    /// The address of all stations.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether it is one station's: neither nobody's nor that of several.
+    /// Returns whether it is the address of one station: neither zero nor a group address.
     #[must_use]
     #[inline]
     pub fn is_station(self) -> bool {
@@ -51,7 +52,7 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// What a packet carries.
+/// The protocol of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EtherType {
     Arp,

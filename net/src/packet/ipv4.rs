@@ -22,7 +22,7 @@ pub(super) struct Ipv4Header {
 }
 
 impl Ipv4Header {
-    /// The sum of what UDP adds to its checksum: addresses, protocol, length.
+    /// Returns the sum that UDP adds to its checksum: addresses, protocol, length.
     #[inline]
     pub(super) fn pseudo_sum(&self, udp_bytes: u16) -> Sum {
         let sum = Sum::default().with(&self.from.octets()).with(&self.to.octets());
@@ -30,7 +30,7 @@ impl Ipv4Header {
     }
 }
 
-/// Reads the header of a UDP packet for `own`; what follows is as long as the header says.
+/// Reads the header of a UDP packet for `own`; returns as much content as the header states.
 #[inline]
 pub(super) fn read(
     packet: &[u8],

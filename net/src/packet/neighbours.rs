@@ -1,11 +1,11 @@
-//! Whose hardware has which address: written and read by all workers without a lock.
+//! The hardware addresses of peers: written and read by all workers without a lock.
 //!
 //! ```text
 //!   address  a.b.c.d     c.d says which word     word: | a.b, 16 bits | hardware address, 48 bits |
 //! ```
-//! One word holds a whole entry, so it is read and replaced in one piece. Two addresses that share their last two
-//! bytes share a word: the later one wins, and the earlier one is learned again from its next packet. The room does
-//! not depend on how many there are, 512 KiB, of which only touched pages are backed.
+//! One word holds a whole entry, so it is read and replaced in one piece. Two addresses with the same last two bytes
+//! share a word: the later one wins, and the earlier one is learned again from its next packet. The size does not
+//! depend on the number of peers: 512 KiB, of which only touched pages are backed.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::Mac;
 const WORDS: usize = 1 << 16;
 const MAC_BITS: u32 = 48;
 
-/// The table.
+/// The table of hardware addresses.
 pub struct Neighbours {
     words: Box<[AtomicU64]>,
 }
@@ -27,13 +27,13 @@ impl Default for Neighbours {
 }
 
 impl Neighbours {
-    /// Nobody is known.
+    /// Creates an empty table.
     #[must_use]
     pub fn new() -> Self {
         Self { words: (0..WORDS).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Notes what a packet said; returns at once.
+    /// Stores the address pair of a packet. Does not wait.
     #[inline]
     pub fn learn(&self, address: Ipv4Addr, mac: Mac) {
         if !mac.is_station() {
@@ -48,7 +48,7 @@ impl Neighbours {
         }
     }
 
-    /// The hardware of an address, if it is known.
+    /// Returns the hardware address of an IP address, if known.
     #[must_use]
     #[inline]
     pub fn find(&self, address: Ipv4Addr) -> Option<Mac> {

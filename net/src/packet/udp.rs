@@ -12,7 +12,7 @@ pub(super) struct Ports {
     pub(super) to: u16,
 }
 
-/// Reads the header; what follows is as long as it says.
+/// Reads the header; returns as much content as it states.
 #[inline]
 pub(super) fn read<'p>(
     body: &'p [u8],

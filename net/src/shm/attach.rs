@@ -1,8 +1,9 @@
-//! The client's side of a door: it knocks, says what it has to say, and gets the memory of a link.
+//! The client's side of an attachment: it connects to the listener, sends its words, and gets the memory of a
+//! channel.
 //!
-//! Before it says anything it looks who listens: only the user that the server told over the stream may, so that nobody who
-//! has put a socket of his own in that place hears what the client says. A door that says nothing holds nobody up: who has
-//! knocked looks for the answer whenever he likes.
+//! Before it sends anything it checks the user that listens: only the user that the server named over the stream is
+//! accepted, so that another user's socket in that place does not receive the client's words. A silent
+//! listener delays nobody: the client polls for the reply at any time.
 
 use std::fmt;
 use std::io;
@@ -17,9 +18,9 @@ use super::channels::Channels;
 use super::descriptor::{self, PASSED};
 use super::region::Region;
 
-/// The first byte of an answer that lets in.
+/// The first byte of a reply that admits the client.
 pub(super) const ADMITTED: u8 = 0;
-/// Bytes that a client may say when it knocks.
+/// Maximum bytes that a client sends when it attaches.
 pub const KNOCK_BYTES_MAX: usize = 64;
 /// Bytes of the longest reason for a refusal.
 const REASON_BYTES_MAX: usize = 256;
@@ -27,45 +28,45 @@ const REASON_BYTES_MAX: usize = 256;
 /// Serials of the links of this process.
 static SERIALS: AtomicU64 = AtomicU64::new(1);
 
-/// Where a server of this host lets clients in.
+/// The address of a listener on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerAddress {
     /// The path of its Unix socket.
     pub path: PathBuf,
-    /// The user who listens there.
+    /// The user id of the listening process.
     pub user: u32,
 }
 
-/// A knock that has not been answered. The server lets go of who drops it.
+/// An attachment without a reply yet. Dropping it makes the server forget it.
 #[derive(Debug)]
 pub struct PendingAttach {
     socket: OwnedFd,
 }
 
-/// What a knock has come to.
+/// The state of an attachment.
 #[derive(Debug)]
 pub enum Entry {
-    /// There is a link, and this is its address.
+    /// The channel exists and has this address.
     Attached(SocketAddr),
-    /// Nothing yet.
+    /// No reply yet.
     Waiting(PendingAttach),
 }
 
-/// Why there is no link.
+/// The reason why there is no channel.
 #[derive(Debug)]
 pub enum AttachError {
-    /// This kind of port has no links.
+    /// This kind of port has no channels.
     Unsupported,
-    /// Nobody answers at the door, or only somebody else.
+    /// The listener cannot be reached, or ended the connection without a reply.
     Unreachable(io::Error),
     /// Another user than the server's listens there.
     OtherUser {
-        /// Who does.
+        /// The user id of the listening process.
         user: u32,
     },
-    /// The server says why it does not want to.
+    /// The server refused, with this reason.
     Refused(String),
-    /// What came is no memory of a link.
+    /// The reply is not the memory of a channel.
     Unintelligible,
 }
 
@@ -91,7 +92,7 @@ impl From<io::Error> for AttachError {
     }
 }
 
-/// Knocks at `door` and says `words`.
+/// Connects to `door` and sends `words`.
 pub(crate) fn knock(door: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
     let socket = descriptor::connect(&door.path)?;
     let listening = descriptor::peer_user(socket.as_fd())?;
@@ -102,7 +103,7 @@ pub(crate) fn knock(door: &ListenerAddress, words: &[u8]) -> Result<PendingAttac
     Ok(PendingAttach { socket })
 }
 
-/// Adds the link to `links` if the server has answered, or does within `patience`.
+/// Adds the channel to `links` if the server has replied, or does so within `patience`.
 pub(crate) fn enter(
     links: &mut Channels,
     knocking: PendingAttach,

@@ -1,11 +1,12 @@
-//! A link: the memory of two rings, at either end, and what wakes who sleeps there.
+//! A shared-memory channel: the memory of two rings, at either end, and the bells that wake a sleeping end.
 //!
-//! The server's bell is an eventfd that it watches for edges and never reads; the client's is the Unix socket. So the server
-//! makes no call that a client can hold up: not of a descriptor whose flags a client could change, nor one that takes what a
-//! client has sent.
+//! The server's bell is an eventfd that it watches for edges and never reads; the client's is the Unix socket. So the
+//! server makes no call that a client can delay: neither on a descriptor whose flags a client could change, nor one
+//! that reads data from a client.
 //!
-//! Shared between the owner of a port, neighbours that answer from there, and the thread of the [`super::Door`], which lets
-//! go of it last, so that no worker unmaps memory. Whoever finds that it is of no more use says so once, and why.
+//! The owner of a port, neighbours that answer from there, and the thread of the [`super::ShmListener`] share a
+//! channel. The listener releases it last, so that no worker unmaps memory. The thread that finds the channel
+//! unusable marks its end once, with the reason.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,34 +22,34 @@ use crate::sys;
 /// Bytes of rings that are taken off a socket at once.
 const BELLS: usize = 64;
 
-/// Why a link is of no more use.
+/// The reason why a channel has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum End {
-    /// The other end has gone, or this one wants to go.
+    /// The other end has gone, or this one leaves.
     Left = 1,
-    /// The other end wrote what no honest one does.
+    /// The other end violated the protocol.
     Lied = 2,
 }
 
-/// What has passed the links of a port; all but the first only grow.
+/// Counters of a port's channels; all but the first only grow.
 #[derive(Debug, Default)]
 pub struct ChannelCounts {
-    /// Links that there are.
+    /// Existing channels.
     pub links: AtomicU64,
-    /// Links that have joined.
+    /// Channels that have joined.
     pub links_made: AtomicU64,
     /// Frames that arrived.
     pub frames_received: AtomicU64,
     /// Frames that were sent.
     pub frames_sent: AtomicU64,
-    /// Frames that found a full ring, or one that others used for too long.
+    /// Frames lost to a full ring, or to one that others used for too long.
     pub frames_lost: AtomicU64,
-    /// Links that were ended for a lie.
+    /// Channels that were ended for a violation of the protocol.
     pub lies: AtomicU64,
 }
 
-/// See the file's head.
+/// A shared-memory channel, at either end.
 #[derive(Debug)]
 pub(crate) struct Channel {
     region: Region,
@@ -61,55 +62,55 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// The server's end.
+    /// Creates the server's end.
     pub(super) fn of_server(region: Region, socket: OwnedFd, server_bell: OwnedFd, serial: u64) -> Self {
         Self { region, socket, server_bell, serial, is_server: true, end: AtomicU8::new(0) }
     }
 
-    /// The client's end.
+    /// Creates the client's end.
     pub(super) fn of_client(region: Region, socket: OwnedFd, server_bell: OwnedFd, serial: u64) -> Self {
         Self { region, socket, server_bell, serial, is_server: false, end: AtomicU8::new(0) }
     }
 
-    /// A number that no other link of this process has had.
+    /// Returns its number, unique among the channels of this process.
     pub(super) fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// Whether this is the client's end.
+    /// Returns whether this is the client's end.
     pub(super) fn is_client(&self) -> bool {
         !self.is_server
     }
 
-    /// Whose closing says that the other end is gone.
+    /// Returns the socket whose closing signals the end of the peer.
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// What this end watches, for edges, while it sleeps.
+    /// Returns the descriptor that this end watches, for edges, while it sleeps.
     pub(super) fn own_bell(&self) -> BorrowedFd<'_> {
         if self.is_server { self.server_bell.as_fd() } else { self.socket.as_fd() }
     }
 
-    /// Where frames for this end arrive.
+    /// Returns the ring of frames for this end.
     #[inline]
     pub(super) fn arriving(&self) -> Ring<'_> {
         self.region.ring(if self.is_server { Direction::Requests } else { Direction::Replies })
     }
 
-    /// Where frames for the other end leave.
+    /// Returns the ring of frames for the other end.
     #[inline]
     pub(super) fn leaving(&self) -> Ring<'_> {
         self.region.ring(if self.is_server { Direction::Replies } else { Direction::Requests })
     }
 
-    /// Whether it is of no more use.
+    /// Returns whether it has ended.
     #[inline]
     pub(super) fn has_ended(&self) -> bool {
         self.end.load(Ordering::Relaxed) != 0
     }
 
-    /// Says that it is of no more use; the first reason stands. True for who says so first.
+    /// Marks the channel as ended; the first reason stands. Returns true for the first call.
     pub(super) fn end(&self, why: End) -> bool {
         let is_first = self.end.compare_exchange(0, why as u8, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_first && self.is_server {
@@ -119,7 +120,7 @@ impl Channel {
         is_first
     }
 
-    /// Wakes the other end. A client that does not take its bells off has enough of them.
+    /// Wakes the other end. A full socket is ignored: its client has enough unread bells.
     #[cold]
     pub(super) fn ring_bell(&self) {
         if self.is_server {
@@ -129,7 +130,7 @@ impl Channel {
         }
     }
 
-    /// Takes a client's bells off; notices when the server is gone.
+    /// Reads a client's bells; detects that the server is gone.
     #[cold]
     pub(super) fn take_bells(&self) {
         if self.is_server {
@@ -142,7 +143,7 @@ impl Channel {
         }
     }
 
-    /// Whether the server has closed it: a look at the memory.
+    /// Returns whether the server has closed the channel, by a look at the memory.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
         !self.is_server && self.region.is_closed()
@@ -153,14 +154,14 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// The receiving half of a link in a port's list.
+/// The receiving half of a channel in a port's list.
 #[derive(Debug)]
 pub(super) struct Receiving {
     pub(super) link: Arc<Channel>,
     pub(super) consumer: Consumer,
 }
 
-/// The sending half of a link in a port's list.
+/// The sending half of a channel in a port's list.
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) link: Arc<Channel>,

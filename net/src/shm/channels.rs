@@ -1,13 +1,13 @@
-//! The links of one port: polled by its owner, used by neighbours that help out there, joined by the thread of the door.
+//! The channels of one port: polled by its owner, used by helping neighbours, extended by the listener's thread.
 //!
 //! ```text
 //!   door ── joins ──▶ news ──┐            places 0 .. 63, an address each
 //!                            ▼  owner     receiving: a consumer each  ◀─ owner, or a neighbour without work
 //!   whoever finds an end ─▶ news          sending:   a producer each  ◀─ owner, or a neighbour that answers from here
 //! ```
-//! Each of the two lists belongs to one thread at a time, by a lock that workers try and never wait for longer than a
-//! neighbour copies frames: who does not get the one for receiving finds nothing this time; who does not get the one for
-//! sending loses the frames, as on a network. A port without links costs its owner one load a turn.
+//! Each of the two lists belongs to one thread at a time, by a lock that workers only try, for no longer than a
+//! neighbour copies frames: a thread that does not get the receiving lock finds nothing this time; one that does not
+//! get the sending lock loses the frames, as on a network. A port without channels costs its owner one load per turn.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +26,7 @@ const FRAMES_OF_LINK: usize = 32;
 /// How often who wants to send looks whether a neighbour is done; some microseconds.
 const PATIENCE: u32 = 400;
 
-/// What one look brought.
+/// The result of one poll.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LookOutcome {
     pub(crate) frames: usize,
@@ -44,7 +44,7 @@ struct ChannelTable {
     counts: ChannelCounts,
 }
 
-/// The links of one port, for those who have a handle of it.
+/// The channels of one port, for holders of its handle.
 #[derive(Clone, Debug)]
 pub(crate) struct Channels {
     shared: Arc<ChannelTable>,
@@ -56,20 +56,20 @@ pub(crate) struct Channels {
     has_lost: bool,
 }
 
-/// What a door needs of a port.
+/// The attachment point of a port, for the listener.
 #[derive(Clone, Debug)]
 pub struct ChannelPoint {
     links: Channels,
 }
 
 impl ChannelPoint {
-    /// What has passed the port's links.
+    /// Returns the counters of the port's channels.
     #[must_use]
     pub fn counts(&self) -> &ChannelCounts {
         &self.links.shared.counts
     }
 
-    /// Lets a link join in a place that is free.
+    /// Adds a channel in a free place.
     pub(super) fn join(&self, place: usize, link: Arc<Channel>) -> std::io::Result<()> {
         self.links.watcher.watch(link.own_bell())?;
         lock(&self.links.shared.joining).push((place, link));
@@ -78,12 +78,12 @@ impl ChannelPoint {
         Ok(())
     }
 
-    /// A link that was let go of wakes the owner no more, though its client keeps the bell.
+    /// Stops the wake-ups of a released channel, though its client keeps the bell.
     pub(super) fn forget(&self, link: &Channel) {
         self.links.watcher.forget(link.own_bell());
     }
 
-    /// The owner has to look at its links.
+    /// Tells the owner to look at its channels.
     pub(super) fn tell(&self) {
         self.links.shared.has_news.store(true, Ordering::Release);
         self.links.shared.is_used.store(true, Ordering::Release);
@@ -112,18 +112,18 @@ impl Channels {
         self.shared.counts.frames_lost.load(Ordering::Relaxed)
     }
 
-    /// Whether there may be links.
+    /// Returns whether there may be channels.
     #[inline]
     pub(crate) fn are_used(&self) -> bool {
         self.shared.is_used.load(Ordering::Relaxed)
     }
 
-    /// Whether a link to a server has been taken off since the last call.
+    /// Returns whether a channel to a server was removed since the last call.
     pub(crate) fn take_lost(&mut self) -> bool {
         std::mem::take(&mut self.has_lost)
     }
 
-    /// Adds a link of the owner's own, which is the client's end; its address.
+    /// Adds a channel of the owner, at the client's end; returns its address.
     pub(crate) fn add(&mut self, link: Channel) -> std::io::Result<SocketAddr> {
         let place = {
             let receiving = lock(&self.shared.receiving);
@@ -135,7 +135,7 @@ impl Channels {
         Ok(address)
     }
 
-    /// Adds what has arrived to `batch`, up to `frames_max` frames.
+    /// Adds arrived frames to `batch`, up to `frames_max`.
     pub(crate) fn receive(
         &mut self,
         batch: &mut Batch,
@@ -150,7 +150,7 @@ impl Channels {
         received
     }
 
-    /// The same by somebody who does not own the port.
+    /// As [`Channels::receive`], by a thread that does not own the port.
     pub(crate) fn receive_beside(
         &self,
         batch: &mut Batch,
@@ -203,7 +203,8 @@ impl Channels {
         (found, cut)
     }
 
-    /// Sends the frames for links, which are empty afterwards. How many left, and whether frames for others are there.
+    /// Sends the frames for channels and empties them. Returns the number that left, and whether frames for other
+    /// peers remain.
     pub(crate) fn send(&self, out: &mut Outbox) -> (usize, bool) {
         let (mut sent, mut lost, mut to_ring, mut others) = (0, 0, 0u64, false);
         let mut held = None;
@@ -250,7 +251,7 @@ impl Channels {
         (sent, others)
     }
 
-    /// Says to all that the owner sleeps; false when it must not.
+    /// Announces to all channels that the owner sleeps; false if it must not.
     pub(crate) fn fall_asleep(&mut self) -> bool {
         let receiving = attempt(&self.shared.receiving);
         let Some(receiving) = receiving.filter(|_| !self.shared.has_news.load(Ordering::Acquire)) else {
@@ -259,7 +260,7 @@ impl Channels {
         receiving.in_use().all(|one| one.consumer.fall_asleep(&one.link.arriving()))
     }
 
-    /// Takes it back.
+    /// Withdraws the announcement of a sleep.
     pub(crate) fn wake_up(&mut self) {
         // Whoever has it instead receives here: then the links that still ring will ring once for nothing.
         let Some(receiving) = attempt(&self.shared.receiving) else { return };
@@ -273,7 +274,7 @@ impl Channels {
         }
     }
 
-    /// Looks whether the other ends are still there, where nothing in the memory says so.
+    /// Detects peers that have gone without a sign in the memory.
     #[cold]
     pub(crate) fn look_after(&self) {
         let Some(receiving) = attempt(&self.shared.receiving) else { return };
@@ -285,7 +286,7 @@ impl Channels {
         }
     }
 
-    /// Whether a link of this address is there.
+    /// Returns whether a channel with this address exists.
     pub(crate) fn has(&self, address: &SocketAddr) -> bool {
         let Some((serial, place)) = link_of(address) else { return false };
         let sending = lock(&self.shared.sending);

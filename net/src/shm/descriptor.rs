@@ -1,4 +1,4 @@
-//! The kernel calls of a link: memory with a size that nobody can change, and descriptors that pass over a Unix socket.
+//! The kernel calls of a channel: memory of an unchangeable size, and descriptors passed over a Unix socket.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -12,7 +12,7 @@ use super::layout::REGION_BYTES;
 /// and further seals.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Descriptors that pass at once: the memory, and the server's bell.
+/// Descriptors passed together: the memory, and the server's bell.
 pub(super) const PASSED: usize = 2;
 const PASSED_BYTES: u32 = (PASSED * size_of::<libc::c_int>()) as u32;
 
@@ -24,7 +24,7 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Makes the memory of a link, all zero.
+/// Creates the memory of a channel, all zero.
 pub(super) fn memory() -> io::Result<OwnedFd> {
     // SAFETY: the name is a string that lives across the call.
     let memory = checked(unsafe {
@@ -39,7 +39,7 @@ pub(super) fn memory() -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
-/// Whether a descriptor that came from somewhere is the memory of a link: of its size, and sealed.
+/// Returns whether a received descriptor is the memory of a channel: of its size, and sealed.
 pub(super) fn is_memory(memory: BorrowedFd<'_>) -> bool {
     // SAFETY: all zero is a valid value of this structure of numbers.
     let mut status: libc::stat = unsafe { zeroed() };
@@ -50,14 +50,14 @@ pub(super) fn is_memory(memory: BorrowedFd<'_>) -> bool {
     known && status.st_size == REGION_BYTES as libc::off_t && seals >= 0 && seals & SEALS == SEALS
 }
 
-/// The user that this process acts for.
+/// Returns the effective user of this process.
 #[must_use]
 pub fn own_user() -> u32 {
     // SAFETY: no pointers; it cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// The user at the other end of a Unix socket, as of when it was connected or listened.
+/// Returns the user at the other end of a Unix socket, as of its connect or listen.
 pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: all zero is a valid value of this structure of numbers.
     let mut peer: libc::ucred = unsafe { zeroed() };
@@ -75,7 +75,7 @@ pub(super) fn peer_user(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(peer.uid)
 }
 
-/// Sends bytes, all or an error, with [`PASSED`] descriptors or none. Never waits.
+/// Sends all bytes or fails, with [`PASSED`] descriptors or none. Never waits.
 pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = DescriptorMessage([0; 24]);
@@ -108,7 +108,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[BorrowedFd<'_
     }
 }
 
-/// Takes what has arrived, with the descriptors that came; 0 bytes when the other end is gone. Never waits.
+/// Receives bytes with their descriptors; 0 bytes if the other end is gone. Never waits.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     to: &mut [u8],
@@ -143,7 +143,7 @@ pub(super) fn receive(
     Ok((received, passed))
 }
 
-/// Connects to the Unix socket at `path`. Does not wait where many others do.
+/// Connects to the Unix socket at `path`. Does not wait if its queue is full.
 pub(super) fn connect(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let socket = checked(unsafe {
@@ -168,7 +168,7 @@ pub(super) fn connect(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Waits until something is the matter with one of the descriptors, or `timeout_ms` have passed.
+/// Waits until one of the descriptors has an event, or `timeout_ms` have passed.
 pub(super) fn poll(watched: &mut [libc::pollfd], timeout_ms: i32) -> io::Result<()> {
     // SAFETY: the list lives across the call and its length is passed.
     match checked(unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, timeout_ms) }) {

@@ -1,4 +1,4 @@
-//! Where what lies in the memory of a link.
+//! The layout of a channel's memory.
 //!
 //! ```text
 //!        0  magic u32, version u32, closed u32                     written by the server
@@ -9,29 +9,29 @@
 //!     4096  slots of the requests, then slots of the replies
 //!     slot  sequence u32 and bytes u32 in one word, then the frame
 //! ```
-//! Sequence and length stand in the cache line in which the frame begins, so that a short frame costs its receiver one
-//! line. What one end polls and the other writes has a line of its own.
+//! Sequence and length share the cache line in which the frame begins, so that a short frame costs its receiver one
+//! line. A number that one end polls and the other writes has a line of its own.
 
 /// `SPLM`.
 pub(super) const MAGIC: u32 = 0x4d4c_5053;
-/// Of this layout.
+/// Version of this layout.
 pub(super) const VERSION: u32 = 1;
 
-/// Slots of a ring, a power of two: the answers of all requests that a session may have outstanding, each in a frame of its
-/// own.
+/// Slots of a ring, a power of two: enough for the replies to all outstanding requests of a session, each in a frame
+/// of its own.
 pub(super) const SLOTS: u32 = 256;
 /// Bytes of a slot: a word and the largest frame, in whole cache lines.
 pub(super) const SLOT_BYTES: usize = 1_536;
 /// Bytes of the word before a frame.
 pub(super) const WORD_BYTES: usize = 8;
-/// Bytes of the largest frame that a slot takes.
+/// Maximum bytes of a frame in a slot.
 pub(crate) const SLOT_FRAME_BYTES: usize = SLOT_BYTES - WORD_BYTES;
 
 pub(super) const MAGIC_AT: usize = 0;
 pub(super) const VERSION_AT: usize = 4;
 pub(super) const CLOSED_AT: usize = 8;
 
-/// One of the two rings.
+/// The direction of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// From the client to the server.
@@ -43,7 +43,7 @@ pub(super) enum Direction {
 const HEADER_BYTES: usize = 4_096;
 const RING_BYTES: usize = SLOTS as usize * SLOT_BYTES;
 
-/// Bytes of the whole.
+/// Bytes of the whole memory.
 pub(super) const REGION_BYTES: usize = HEADER_BYTES + 2 * RING_BYTES;
 
 const _: () = assert!(SLOTS.is_power_of_two());

@@ -1,12 +1,12 @@
-//! The server's side: a Unix socket at which clients of the same host knock and get a link to a core.
+//! The server's side: a Unix socket at which clients of the same host attach to a core.
 //!
 //! ```text
 //!   client: connects, says some bytes          server: who is it (SO_PEERCRED), may he (Admission), is there room
 //!           gets: memory and bell, or why not          makes the memory, lets the link join its port
 //!           closes, dies                               the link is over
 //! ```
-//! One thread does all of it, [`ShmListener::run`], and waits for nobody: who connects and says nothing is forgotten after a while.
-//! It keeps every link until its port has let go of it, and unmaps its memory.
+//! One thread does all of it, [`ShmListener::run`], and waits for no client: a silent connection is dropped after a
+//! while. It keeps every channel until its port has released it, and unmaps its memory.
 
 use std::fs;
 use std::io;
@@ -40,36 +40,36 @@ const BREATH: Duration = Duration::from_millis(20);
 /// How often links are looked after, in milliseconds.
 const LOOK_MS: i32 = 100;
 
-/// How many links there may be.
+/// Maximum numbers of channels.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerLimits {
-    /// To one core.
+    /// Channels to one core.
     pub of_core: usize,
-    /// Of one user, all cores together.
+    /// Channels of one user, all cores together.
     pub of_user: usize,
 }
 
-/// Who knocks.
+/// A client that wants to attach.
 #[derive(Clone, Copy, Debug)]
 pub struct Attacher<'k> {
-    /// The user, as the kernel knows him.
+    /// The user id, as the kernel reports it.
     pub user: u32,
-    /// What he says.
+    /// The words that the client sent.
     pub words: &'k [u8],
 }
 
-/// Who decides over those that knock.
+/// The policy that admits clients.
 pub trait Admission {
-    /// The core that this one is to have a link to.
+    /// Returns the core to which this client gets a channel.
     ///
     /// # Errors
-    /// Why he is not, in words.
+    /// The reason of a refusal, as text.
     fn admit(&mut self, knocker: Attacher<'_>) -> Result<usize, String>;
 
-    /// Whether a link, which was let in by these words, is to end.
+    /// Returns whether a channel, which was admitted by these words, must end.
     fn is_over(&mut self, words: &[u8]) -> bool;
 
-    /// Something has happened that people may want to know.
+    /// Reports an event to people.
     fn note(&mut self, text: &str);
 }
 
@@ -91,7 +91,7 @@ struct Inside {
     words: Vec<u8>,
 }
 
-/// See the file's head.
+/// The listener for local clients.
 #[derive(Debug)]
 pub struct ShmListener {
     listener: UnixListener,
@@ -105,11 +105,12 @@ pub struct ShmListener {
 }
 
 impl ShmListener {
-    /// Listens at `path`, in place of a server that has gone. `points` are those of the cores' ports. Whoever can reach the
-    /// path may knock: its directory says who that is.
+    /// Listens at `path`, in place of a server that has gone. `points` are those of the cores' ports.
+    ///
+    /// Every process that can reach the path may connect: the permissions of its directory decide.
     ///
     /// # Errors
-    /// When the path is too long, somebody listens there, or the directory refuses.
+    /// If the path is too long, another process listens there, or the directory refuses.
     pub fn open(path: &Path, points: Vec<ChannelPoint>, limits: ListenerLimits) -> io::Result<Self> {
         match descriptor::connect(path) {
             Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
@@ -125,16 +126,16 @@ impl ShmListener {
         Ok(Self { listener, path: path.to_owned(), stop, points, limits, knocking, inside, serial: 0 })
     }
 
-    /// A handle that ends [`ShmListener::run`].
+    /// Returns a handle that ends [`ShmListener::run`].
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle::of(&self.stop)
     }
 
-    /// Lets clients in until it is stopped; then all links are over.
+    /// Admits clients until it is stopped; then all channels end.
     ///
     /// # Errors
-    /// When the socket breaks.
+    /// If the socket breaks.
     pub fn run(mut self, admission: &mut impl Admission) -> io::Result<()> {
         while self.wait()? {
             self.accept();

@@ -1,4 +1,4 @@
-//! Which machine this is: two processes that name the same one may share memory.
+//! The identity of this machine: two processes with the same one may share memory.
 
 use std::fs;
 use std::io;
@@ -6,10 +6,10 @@ use std::io;
 /// Where Linux says which start of which machine this is.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// 16 bytes that are the same in every process of this machine, until it is started anew, and on no other.
+/// Returns 16 bytes that identify this boot of this machine, equal in all its processes and unique.
 ///
 /// # Errors
-/// When the system does not say.
+/// If the system does not provide them.
 pub fn machine() -> io::Result<[u8; 16]> {
     let text = fs::read_to_string(BOOT_ID)?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();

@@ -1,13 +1,14 @@
-//! The places of a port's links. Most ports have few links, and are looked at all the time: so who looks goes by the bits.
+//! The places of a port's channels. Most ports have few channels and are polled constantly, so a poll follows the
+//! bits.
 
-/// Links of one port.
+/// Maximum channels of one port.
 pub(super) const PLACES: usize = u64::BITS as usize;
 
-/// What stands in which place.
+/// The occupied places and their contents.
 #[derive(Debug)]
 pub(super) struct Places<T> {
     pub(super) all: Vec<Option<T>>,
-    /// A bit for each place that is taken.
+    /// A bit for each occupied place.
     pub(super) taken: u64,
 }
 
@@ -16,7 +17,7 @@ impl<T> Places<T> {
         Self { all: (0..PLACES).map(|_| None).collect(), taken: 0 }
     }
 
-    /// The places that are taken, in turn, with `first` or the one behind it first.
+    /// Returns the occupied places in turn, beginning at `first` or behind it.
     #[inline]
     pub(super) fn taken_from(&self, first: usize) -> impl Iterator<Item = usize> + use<T> {
         let mut left = self.taken.rotate_right(first as u32);

@@ -1,9 +1,8 @@
-//! The memory of one link, mapped: numbers at fixed places and frames that are copied in and out.
+//! The mapped memory of one channel: numbers at fixed places and frames that are copied in and out.
 //!
-//! The other process writes whatever it wants, whenever it wants. So nothing here hands out a reference to bytes of it:
-//! numbers are atomics, frames are copied once, in one piece, by whoever wants to look at them. Its size cannot change
-//! ([`super::descriptor`] has sealed it or has looked), so no access is beyond its end; a peer that gives pages back makes
-//! them zero, not absent.
+//! The other process may write anything at any time. So nothing here returns a reference to its bytes: numbers are
+//! atomics, and a reader copies a frame once, in one piece. Its size cannot change ([`super::descriptor`] has sealed
+//! or checked it), so no access is beyond its end; pages that a peer gives back become zero, not absent.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,7 +15,7 @@ use super::layout::{
 };
 use super::ring::RingMemory;
 
-/// See the file's head.
+/// The mapped memory of one channel.
 #[derive(Debug)]
 pub(super) struct Region {
     first: NonNull<u8>,
@@ -50,30 +49,30 @@ impl Region {
             .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Writes what the other end looks for.
+    /// Writes the magic number and version that the other end checks.
     pub(super) fn sign(&self) {
         self.number(VERSION_AT).store(VERSION, Ordering::Relaxed);
         self.number(MAGIC_AT).store(MAGIC, Ordering::Release);
     }
 
-    /// Whether it is laid out as this end does it.
+    /// Returns whether its magic number and version match this end's.
     pub(super) fn is_signed(&self) -> bool {
         self.number(MAGIC_AT).load(Ordering::Acquire) == MAGIC
             && self.number(VERSION_AT).load(Ordering::Relaxed) == VERSION
     }
 
-    /// Tells the client that nobody looks any more.
+    /// Tells the client that the server has stopped polling.
     pub(super) fn close(&self) {
         self.number(CLOSED_AT).store(1, Ordering::Release);
     }
 
-    /// Whether the server has said so.
+    /// Returns whether the server has closed the channel.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.number(CLOSED_AT).load(Ordering::Relaxed) != 0
     }
 
-    /// One of the rings.
+    /// Returns one of the rings.
     #[inline]
     pub(super) fn ring(&self, way: Direction) -> Ring<'_> {
         Ring { region: self, way }

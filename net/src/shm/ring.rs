@@ -6,41 +6,41 @@
 //!             so many bytes are copied out; later, once for many frames: taken = position
 //!   producer: never more than all slots ahead of `taken`
 //! ```
-//! Each end keeps its position to itself, so nothing that the other writes moves it. What the other can lie about is the
-//! length of a frame and how much it has taken, and both are checked: [`Lie`]. A sequence that is wrong is "not yet",
-//! frames that change while they are copied are the sender's own business: they are copied once, and decoded from there.
+//! Each end keeps its own position privately, so the other end cannot move it. The other end can forge only the
+//! length of a frame and the number of taken slots, and both are checked: [`Lie`]. A wrong sequence means "not yet".
+//! Frames that change while they are copied harm only their sender: they are copied once, and decoded from the copy.
 //!
-//! Sleep: the consumer says that it sleeps, then looks once more; the producer publishes, then looks whether the consumer
-//! sleeps. With a full fence between at both ends one of them sees the other.
+//! Sleep: the consumer announces its sleep, then polls once more; the producer publishes, then checks the
+//! announcement. With a full fence in between at both ends, one of them sees the other.
 
-/// What one end needs of the memory, with the orderings that the protocol rests on.
+/// The memory access of one end, with the orderings that the protocol requires.
 pub(super) trait RingMemory {
-    /// Slots, a power of two.
+    /// Returns the number of slots, a power of two.
     fn slots(&self) -> u32;
-    /// The word of the slot at a position; acquires what was published with it.
+    /// Returns the word of the slot at a position; acquires the content published with it.
     fn word(&self, position: u32) -> u64;
-    /// Publishes what was written to the slot.
+    /// Publishes the content of the slot.
     fn publish(&self, position: u32, word: u64);
     /// Copies a frame behind the slot's word.
     fn write(&self, position: u32, frame: &[u8]);
     /// Copies as many bytes as `to` has from behind the slot's word.
     fn read(&self, position: u32, to: &mut [u8]);
-    /// What the consumer has taken; acquires that it has read it.
+    /// Returns the consumer's taken position; acquires its reads.
     fn taken(&self) -> u32;
-    /// Gives the slots before `position` back.
+    /// Frees the slots before `position`.
     fn set_taken(&self, position: u32);
-    /// Whether the consumer says that it sleeps.
+    /// Returns whether the consumer has announced its sleep.
     fn is_asleep(&self) -> bool;
-    /// Says so, or takes it back.
+    /// Announces the consumer's sleep, or withdraws it.
     fn set_asleep(&self, is_asleep: bool);
-    /// Orders what this end wrote before it against what it reads behind it.
+    /// Orders the earlier writes of this end before its later reads.
     fn fence(&self);
 }
 
-/// The other end has written what no honest one does.
+/// A violation of the protocol by the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lie {
-    /// A frame without bytes, or with more than frames have.
+    /// A frame without bytes, or longer than the maximum.
     Length,
     /// More was taken than was ever sent.
     Taken,
@@ -50,7 +50,7 @@ const fn word_of(position: u32, frame_bytes: usize) -> u64 {
     (position.wrapping_add(1) as u64) << 32 | frame_bytes as u64
 }
 
-/// The receiving end.
+/// The receiving end of a ring.
 #[derive(Debug, Default)]
 pub(super) struct Consumer {
     position: u32,
@@ -59,7 +59,7 @@ pub(super) struct Consumer {
 }
 
 impl Consumer {
-    /// Bytes of the frame that is next, if it is there; at most `frame_bytes_max`.
+    /// Returns the bytes of the next frame, if present; at most `frame_bytes_max`.
     #[inline]
     pub(super) fn next(
         &self,
@@ -76,14 +76,14 @@ impl Consumer {
         }
     }
 
-    /// Copies the frame that is next and passes it.
+    /// Copies the next frame and advances behind it.
     #[inline]
     pub(super) fn take(&mut self, memory: &impl RingMemory, to: &mut [u8]) {
         memory.read(self.position, to);
         self.position = self.position.wrapping_add(1);
     }
 
-    /// Gives back the slots of what was taken.
+    /// Frees the slots of taken frames.
     #[inline]
     pub(super) fn release(&mut self, memory: &impl RingMemory) {
         if self.told != self.position {
@@ -92,7 +92,7 @@ impl Consumer {
         }
     }
 
-    /// Says that this end sleeps from now on. False when it must not: something has come.
+    /// Announces that this end sleeps from now on. Returns false if it must not, because a frame has come.
     pub(super) fn fall_asleep(&self, memory: &impl RingMemory) -> bool {
         memory.set_asleep(true);
         memory.fence();
@@ -100,13 +100,13 @@ impl Consumer {
         matches!(self.next(memory, usize::MAX), Ok(None))
     }
 
-    /// Takes it back.
+    /// Withdraws the announcement of a sleep.
     pub(super) fn wake_up(&self, memory: &impl RingMemory) {
         memory.set_asleep(false);
     }
 }
 
-/// The sending end.
+/// The sending end of a ring.
 #[derive(Debug, Default)]
 pub(super) struct Producer {
     position: u32,
@@ -115,7 +115,7 @@ pub(super) struct Producer {
 }
 
 impl Producer {
-    /// Sends one frame; false when the ring is full.
+    /// Sends one frame; false if the ring is full.
     #[inline]
     pub(super) fn push(&mut self, memory: &impl RingMemory, frame: &[u8]) -> Result<bool, Lie> {
         if self.position.wrapping_sub(self.taken) >= memory.slots() {
@@ -137,8 +137,8 @@ impl Producer {
         if self.position.wrapping_sub(taken) > memory.slots() { Err(Lie::Taken) } else { Ok(taken) }
     }
 
-    /// Whether the consumer is to be rung: it sleeps and nobody has rung yet. Who asks rings: it counts as rung from then on.
-    /// Called behind what was pushed.
+    /// Returns whether the caller must ring the consumer's bell: it sleeps and no bell was rung yet. A result of true
+    /// counts as rung. Called after the frame was pushed.
     #[inline]
     pub(super) fn has_to_ring(&self, memory: &impl RingMemory) -> bool {
         memory.fence();

@@ -1,11 +1,11 @@
-//! What the kernel says beside a datagram, and what it is told: control messages.
+//! Control messages: data from and to the kernel beside a datagram.
 
 use std::mem::zeroed;
 
-/// Room for the two control messages that we ask for (drop count, segment size), 24 bytes each.
+/// Room for the two control messages that we request (drop count, segment size), 24 bytes each.
 pub(super) const CONTROL_BYTES: usize = 64;
 
-/// Control data, aligned as `cmsghdr` wants it.
+/// Control data, aligned as `cmsghdr` requires.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub(super) struct ControlData([u8; CONTROL_BYTES]);
@@ -14,10 +14,10 @@ impl ControlData {
     pub(super) const EMPTY: Self = Self([0; CONTROL_BYTES]);
 }
 
-/// What was found beside a received datagram.
+/// The control data of a received datagram.
 #[derive(Default)]
 pub(super) struct ReceivedControl {
-    /// Several datagrams were merged; each but the last has this many bytes.
+    /// Bytes of each merged datagram but the last, if several were merged.
     pub(super) segment_bytes: Option<usize>,
     /// Datagrams that the kernel has dropped on this socket so far, 32 bits that wrap.
     pub(super) kernel_drops: Option<u32>,
@@ -54,7 +54,7 @@ pub(super) fn lend(header: &mut libc::msghdr, control: &mut ControlData) {
     header.msg_controllen = CONTROL_BYTES;
 }
 
-/// Asks the kernel to cut the message into datagrams of `segment_bytes`.
+/// Requests that the kernel cuts the message into datagrams of `segment_bytes`.
 pub(super) fn write_segment_bytes(header: &mut libc::msghdr, control: &mut ControlData, segment_bytes: u16) {
     lend(header, control);
     // SAFETY: `msg_control` points at CONTROL_BYTES of our own, enough for one control message of two

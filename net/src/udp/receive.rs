@@ -1,7 +1,7 @@
 //! The receiving side: `recvmsg` while frames come one at a time, `recvmmsg` while they come in bursts.
 //!
-//! Message headers are built once and hold pointers into the boxes beside them and into the batch of the
-//! call; only what a call changes is written again.
+//! Message headers are built once and hold pointers into the boxes beside them and into the batch of the call; only
+//! the fields that a call changes are written again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ impl ReceiveMessages {
         }
     }
 
-    /// The socket has a fixed peer from now on: the kernel need not name the sender.
+    /// Notes that the socket has a fixed peer: the kernel need not name the sender.
     pub(super) fn connected(&mut self, peer: SocketAddr) {
         self.peer = Some(peer);
         for header in &mut self.headers {
@@ -81,7 +81,7 @@ impl ReceiveMessages {
         }
     }
 
-    /// The socket has a fixed peer no more.
+    /// Notes that the socket no longer has a fixed peer.
     pub(super) fn disconnected(&mut self) {
         self.peer = None;
         for ((header, name), control) in self.headers.iter_mut().zip(&mut self.names).zip(&mut self.controls)
@@ -112,7 +112,7 @@ impl ReceiveMessages {
         Ok(batch.len())
     }
 
-    /// Receives from a socket of another port. What the kernel dropped there is the other's to count.
+    /// Receives from the socket of another port, which counts the kernel's drops there.
     pub(super) fn receive_at(
         &mut self,
         fd: BorrowedFd<'_>,

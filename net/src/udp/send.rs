@@ -3,8 +3,8 @@
 //! Message headers are built once; a call writes names, vectors and control data. A merged message is one
 //! header over a run of vectors, one per frame, so nothing is copied to make it contiguous.
 //!
-//! The kernel refuses merged messages by peer: a path narrower than a frame, a device without checksums, a peer at port 0.
-//! Frames of such a peer leave one by one for a while; those of others stay merged.
+//! The kernel refuses merged messages for some peers: a path narrower than a frame, a device without checksums, a
+//! peer at port 0. Frames of such a peer leave one by one for a while; those of others stay merged.
 
 use std::io;
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ impl SendMessages {
         }
     }
 
-    /// The socket has a fixed peer from now on.
+    /// Notes that the socket has a fixed peer.
     pub(super) fn connected(&mut self) {
         self.connected = true;
         for header in &mut self.headers {
@@ -76,7 +76,7 @@ impl SendMessages {
         }
     }
 
-    /// The socket has a fixed peer no more.
+    /// Notes that the socket no longer has a fixed peer.
     pub(super) fn disconnected(&mut self) {
         self.connected = false;
     }

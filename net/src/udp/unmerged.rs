@@ -1,4 +1,4 @@
-//! Peers to which frames leave one by one, since the kernel refused to merge them.
+//! Peers whose frames leave one by one, because the kernel refused to merge them.
 //!
 //! Bounded: the newest peers are kept, so one more peer costs at most a refused call for each of its messages.
 
@@ -9,7 +9,7 @@ const PEERS_MAX: usize = 16;
 /// Messages to such a peer until merging is tried again: its path may have changed.
 const MESSAGES_UNTIL_TRIED: u32 = 4_096;
 
-/// See the file's head.
+/// Peers whose frames are not merged.
 #[derive(Default)]
 pub(super) struct Unmerged {
     /// Peers, each with its messages until it is tried again.
@@ -19,13 +19,13 @@ pub(super) struct Unmerged {
 }
 
 impl Unmerged {
-    /// Whether frames of `peer` leave one by one; counts a message to it.
+    /// Returns whether frames of `peer` leave one by one; counts a message to it.
     #[inline]
     pub(super) fn holds(&mut self, peer: SocketAddr) -> bool {
         !self.peers.is_empty() && self.count(peer)
     }
 
-    /// Frames of `peer` leave one by one from now on.
+    /// Makes frames of `peer` leave one by one from now on.
     #[cold]
     pub(super) fn add(&mut self, peer: SocketAddr) {
         let entry = (peer, MESSAGES_UNTIL_TRIED);

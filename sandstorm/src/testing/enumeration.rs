@@ -1,5 +1,6 @@
-//! Enumerations of a [`MemoryDb`](super::MemoryDb): an order of the keys that is neither that of their bytes nor that
-//! of their writing, so that no test comes to rely on one.
+//! Enumeration of a [`MemoryDb`](super::MemoryDb) in an order that no test can rely on.
+//!
+//! It is neither the order of the keys' bytes nor that of the writes.
 
 use alloc::vec::Vec;
 
@@ -11,11 +12,11 @@ use crate::abi::RawListed;
 use crate::abi::RawRecord;
 use crate::abi::RawSlice;
 
-/// Bytes of a cursor: the table, and the place of the last key that was met.
+/// Bytes of a cursor: the table, and the position of the last key found.
 const CURSOR_BYTES: usize = 4 + 16;
 
 impl State {
-    /// At most `capacity` objects of a table behind a cursor. Keys and values are lent: the state keeps them.
+    /// Returns at most `capacity` objects of a table after a cursor. Lends keys and values, which the state keeps.
     pub(super) fn page(
         &self,
         table: u32,
@@ -58,7 +59,7 @@ impl State {
     }
 }
 
-/// The place of a key in the order: FNV-1a of 128 bits.
+/// Returns the position of a key in the order: FNV-1a of 128 bits.
 fn place_of(key: &[u8]) -> u128 {
     let prime = (1 << 88) + 0x13b;
     key.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {

@@ -1,7 +1,7 @@
-//! The host calls of a [`MemoryDb`](super::MemoryDb), and the write set of the invocation that makes them.
+//! The host calls of a [`MemoryDb`](super::MemoryDb), and the write set of the calling invocation.
 //!
-//! Values are reference-counted and never changed, so what is lent stays valid while the state is borrowed
-//! or the write set lives.
+//! Values are reference-counted and never change, so lent memory stays valid while the state is borrowed or the write
+//! set lives.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -31,21 +31,21 @@ use crate::abi::RawSlice;
 use crate::abi::TTL_FOREVER;
 use crate::abi::VERSION_UNAPPLIED;
 
-/// The store's limit of a key.
+/// The store's maximum size of a key, in bytes.
 const KEY_BYTES_MAX: usize = (64 << 10) - 1;
-/// The store's limit of a value.
+/// The store's maximum size of a value, in bytes.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// The host table.
+/// The table of host calls.
 pub(super) static HOST: Host =
     Host { get, get_many, scan, enumerate, put, delete, increment, increment_float, table, log, now_ms };
 
-/// One write; no value is a deletion.
+/// One write; without a value a deletion.
 pub(super) struct Write {
     pub(super) table: u32,
     pub(super) key: Vec<u8>,
     pub(super) value: Option<Rc<[u8]>>,
-    /// When the object expires; `u64::MAX` for never.
+    /// Time when the object expires; `u64::MAX` for never.
     pub(super) expires_ms: u64,
 }
 
@@ -53,15 +53,15 @@ pub(super) struct Write {
 pub(super) struct Invocation<'s> {
     state: &'s State,
     may_write: bool,
-    /// Every write in order; nothing is removed, since values may be lent.
+    /// Every write in order; none is removed, because values may be lent.
     writes: RefCell<Vec<Write>>,
-    /// Where the latest write of an object is.
+    /// Index of the latest write of an object.
     latest: RefCell<BTreeMap<(u32, Vec<u8>), usize>>,
     log: RefCell<Vec<(Level, String)>>,
 }
 
 impl<'s> Invocation<'s> {
-    /// An invocation that has done nothing yet.
+    /// Returns an invocation that has done nothing yet.
     pub(super) fn new(state: &'s State, may_write: bool) -> Invocation<'s> {
         Invocation {
             state,
@@ -72,12 +72,12 @@ impl<'s> Invocation<'s> {
         }
     }
 
-    /// The write set and the log lines.
+    /// Returns the write set and the log lines.
     pub(super) fn finish(self) -> (Vec<Write>, Vec<(Level, String)>) {
         (self.writes.into_inner(), self.log.into_inner())
     }
 
-    /// The object as the invocation sees it: version (0: none) and value.
+    /// Returns the object as the invocation sees it: version (0: none) and value.
     fn look_up(&self, table: u32, key: &[u8]) -> Result<(u64, Rc<[u8]>), Error> {
         if !self.state.tables.values().any(|id| *id == table) {
             return Err(Error::UnknownTable);
@@ -91,7 +91,8 @@ impl<'s> Invocation<'s> {
         Ok(object.map_or((0, Rc::from([])), |object| (object.version, object.value.clone())))
     }
 
-    /// The objects of a range as the invocation sees them. Keys and values are lent: state and write set keep them.
+    /// Returns the objects of a range as the invocation sees them. Lends keys and values, which state and write set
+    /// keep.
     fn scan(&self, table: u32, range: &RawRange, capacity: usize) -> Result<Vec<RawEntry>, Error> {
         if !self.state.tables.values().any(|id| *id == table) {
             return Err(Error::UnknownTable);
@@ -99,7 +100,7 @@ impl<'s> Invocation<'s> {
         if !self.state.ordered.contains(&table) {
             return Err(Error::NotOrdered);
         }
-        // SAFETY: the caller lends the slices of the range over the call.
+        // SAFETY: the caller lends the slices of the range during the call.
         let [from, to, prefix, after] =
             [range.from, range.to, range.prefix, range.after].map(|slice| unsafe { slice.as_slice() });
         let has = |flag: u32| range.flags & flag != 0;
@@ -133,7 +134,7 @@ impl<'s> Invocation<'s> {
         })
     }
 
-    /// Adds to the write set what passes limits and condition.
+    /// Adds a write to the write set if it passes limits and condition.
     fn write(
         &self,
         table: u32,
@@ -173,7 +174,7 @@ impl<'s> Invocation<'s> {
         Ok(())
     }
 
-    /// What `sum` makes of an object's number, written back.
+    /// Replaces an object's number by the result of `sum`, and returns it.
     fn add(
         &self,
         table: u32,
@@ -192,7 +193,7 @@ impl<'s> Invocation<'s> {
         Ok(sum)
     }
 
-    /// When the object that the invocation sees expires.
+    /// Returns the expiry time of the object that the invocation sees.
     fn expiry(&self, table: u32, key: &[u8]) -> u64 {
         let name = (table, key.to_vec());
         if let Some(index) = self.latest.borrow().get(&name) {
@@ -201,7 +202,7 @@ impl<'s> Invocation<'s> {
         self.state.object(&name).map_or(u64::MAX, |object| object.expires_ms)
     }
 
-    /// When the database is stalling, whether this is the first poll of an operation.
+    /// Returns whether the database is stalling and this is the first poll of an operation.
     fn stalls(&self, ticket: &mut u64) -> bool {
         let stalls = self.state.stalling && *ticket == 0;
         if stalls {
@@ -211,7 +212,7 @@ impl<'s> Invocation<'s> {
     }
 }
 
-/// Makes a host call: pending when stalling, else what `operation` answers.
+/// Makes a host call: pending if stalling, else the result of `operation`.
 ///
 /// # Safety
 /// `context` is an [`Invocation`] and `ticket` is valid.
@@ -228,7 +229,7 @@ unsafe fn answer(
     operation(invocation).map_or_else(Error::code, |()| OK)
 }
 
-/// Reads one object into a border record. The value is lent: state and write set keep it.
+/// Reads one object into an ABI record. Lends the value, which state or write set keeps.
 fn read(invocation: &Invocation<'_>, table: u32, key: &[u8]) -> Result<RawRecord, Error> {
     let (version, value) = invocation.look_up(table, key)?;
     Ok(RawRecord { value: RawSlice::of(&value), version })
@@ -241,7 +242,7 @@ unsafe extern "C" fn get(
     key: RawSlice,
     record: *mut RawRecord,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
             record.write(read(invocation, table, key.as_slice())?);
@@ -258,7 +259,7 @@ unsafe extern "C" fn get_many(
     count: usize,
     records: *mut RawRecord,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
             for index in 0..count {
@@ -278,7 +279,7 @@ unsafe extern "C" fn scan(
     capacity: usize,
     scanned: *mut RawScanned,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
             let met = invocation.scan(table, &*range, capacity)?;
@@ -302,7 +303,7 @@ unsafe extern "C" fn enumerate(
     capacity: usize,
     listed: *mut RawListed,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
             if invocation.may_write {
@@ -327,7 +328,7 @@ unsafe extern "C" fn put(
     condition: RawCondition,
     ttl_ms: u64,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
             let expires_ms = match ttl_ms {
@@ -346,7 +347,7 @@ unsafe extern "C" fn delete(
     key: RawSlice,
     condition: RawCondition,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe { answer(context, ticket, |invocation| invocation.write(table, key.as_slice(), None, condition)) }
 }
 
@@ -358,7 +359,7 @@ unsafe extern "C" fn increment(
     delta: i64,
     value: *mut i64,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
             let sum = |old| i64::from_le_bytes(old).checked_add(delta).map(i64::to_le_bytes);
@@ -376,7 +377,7 @@ unsafe extern "C" fn increment_float(
     delta: f64,
     value: *mut f64,
 ) -> Code {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
             let sum = |old| Some(f64::from_le_bytes(old) + delta).filter(|sum| sum.is_finite());
@@ -388,7 +389,7 @@ unsafe extern "C" fn increment_float(
 }
 
 unsafe extern "C" fn table(context: *mut c_void, ticket: *mut u64, name: RawSlice, id: *mut u32) -> Code {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe {
         answer(context, ticket, |invocation| {
             let name = str::from_utf8(name.as_slice()).map_err(|_| Error::UnknownTable)?;
@@ -399,7 +400,7 @@ unsafe extern "C" fn table(context: *mut c_void, ticket: *mut u64, name: RawSlic
 }
 
 unsafe extern "C" fn log(context: *mut c_void, level: u32, text: RawSlice) {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     let (invocation, text) = unsafe { (&*context.cast::<Invocation<'_>>(), text.as_slice()) };
     let level = match level {
         0 => Level::Error,
@@ -411,6 +412,6 @@ unsafe extern "C" fn log(context: *mut c_void, level: u32, text: RawSlice) {
 }
 
 unsafe extern "C" fn now_ms(context: *mut c_void) -> u64 {
-    // SAFETY: called as the border says, with the context that MemoryDb gave.
+    // SAFETY: called as the ABI specifies, with the context that MemoryDb gave.
     unsafe { (*context.cast::<Invocation<'_>>()).state.now_ms }
 }

@@ -1,12 +1,13 @@
-//! Hashes that reads have missed lately, so that one that is missed again is known to be asked for often.
+//! Hashes that reads missed recently, to detect hashes that are requested often.
 //!
-//! A sample, not a count: each hash has one place, which others share and take. Who is asked for often comes back before
-//! that. No locks; what two threads do at once to one place costs a hash its mark, and nothing else.
+//! A sample, not a count: each hash has one place, which it shares with others that may overwrite it. A frequently
+//! requested hash returns before that happens. There are no locks; a race of two threads on one place costs one hash
+//! its mark, and nothing else.
 
 use crate::limits::MISSED_HASHES_KEPT;
 use crate::sync::{AtomicU64, Ordering};
 
-/// See the file's head.
+/// A sample of the hashes that reads missed recently.
 pub(super) struct Missed {
     places: Box<[AtomicU64]>,
 }
@@ -18,7 +19,7 @@ impl Default for Missed {
 }
 
 impl Missed {
-    /// A read has missed `hash`; whether one had not long ago.
+    /// Records that a read missed `hash`; returns whether another read did so recently.
     pub(super) fn again(&self, hash: u64) -> bool {
         let place = &self.places[hash as usize % self.places.len()];
         place.swap(hash, Ordering::Relaxed) == hash

@@ -1,11 +1,11 @@
-//! Hashes whose objects somebody waits for, on their way to who pulls them.
+//! The queue of hashes from pending requests to the thread that pulls their objects.
 //!
 //! ```text
 //!   workers ── want ──► recent: the same hash again goes no further
 //!                         └──► [ queue of a bounded number ] ── take ──► who pulls, which is woken
 //! ```
-//! No locks: whoever pulls may be a thread of the lowest priority, and nobody waits for it. A hash may come more than
-//! once where two share a place of `recent`; who takes them holds them against each other.
+//! There are no locks: the pulling thread may have the lowest priority, and no worker waits for it. A hash may come
+//! more than once if two hashes share a place of `recent`; the pulling thread removes the duplicates.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ struct Place {
     hash: AtomicU64,
 }
 
-/// See the file's head.
+/// A bounded, lock-free queue of hashes to pull.
 pub(crate) struct PullQueue {
     places: Box<[Place]>,
     /// Places that hold a hash, or will: reserved before the hash counts as wanted, so that nobody relies on one for which
@@ -52,13 +52,13 @@ impl PullQueue {
         }
     }
 
-    /// What is called after a hash was queued. Once.
+    /// Sets the function that is called after a hash was queued. May be called once.
     pub(crate) fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
         let set = self.waker.set(waker);
         assert!(set.is_ok(), "one thread pulls");
     }
 
-    /// Somebody waits for the objects of `hash`. False where too many are wanted.
+    /// Requests the objects of `hash`. Returns false if too many hashes are queued.
     pub(crate) fn want(&self, hash: u64) -> bool {
         // A hash of 0 is never among the recent ones: it is queued each time.
         let recent = self.recent_place(hash);
@@ -80,12 +80,12 @@ impl PullQueue {
         true
     }
 
-    /// Takes at most so many. Called by one thread.
+    /// Takes at most `count_max` hashes. Called by one thread.
     pub(crate) fn take(&self, count_max: usize, into: &mut Vec<u64>) {
         into.extend(std::iter::from_fn(|| self.pop()).take(count_max));
     }
 
-    /// Whoever wants it from now on is queued.
+    /// Forgets that `hash` was requested recently: the next request queues it again.
     pub(super) fn forget(&self, hash: u64) {
         // Where another one took the place there is nothing to forget.
         let _ = self.recent_place(hash).compare_exchange(hash, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -1,16 +1,16 @@
-//! Hashes that were pulled ahead of their partitions: what is absent of them is absent.
+//! Hashes that were pulled ahead of their partitions: their absent keys are known to be absent.
 //!
 //! ```text
 //!   young [ .. h .. .. ]   written by one thread; full: becomes old, and what was old is forgotten
 //!   old   [ .. .. g .. ]
 //! ```
-//! Two tables by hash, read without locks, so that nobody waits for the one thread that writes. As many as a table takes
-//! are remembered at least; who meets one that is forgotten wants it again.
+//! Two hash tables are read without locks, so that no reader waits for the one thread that writes. They remember at
+//! least as many hashes as one table holds; a request that meets a forgotten hash queues it again.
 
 use crate::limits::{PULLED_HASHES_KEPT, PULLED_SLOTS};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// See the file's head.
+/// The set of hashes that were pulled ahead recently.
 pub(super) struct Pulled {
     tables: [Box<[AtomicU64]>; 2],
     /// Hashes that were ever added: which table is young, and how full.
@@ -27,7 +27,7 @@ impl Default for Pulled {
 }
 
 impl Pulled {
-    /// Everything of `hash` is here. Called by one thread.
+    /// Adds a hash of which everything has arrived. Called by one thread.
     pub(super) fn add(&self, hash: u64) {
         if hash == 0 {
             self.zero.store(true, Ordering::Release);
@@ -46,7 +46,7 @@ impl Pulled {
         self.added.store(added + 1, Ordering::Relaxed);
     }
 
-    /// Whether everything of `hash` is here, as far as is remembered.
+    /// Returns whether the set remembers that everything of `hash` has arrived.
     pub(super) fn has(&self, hash: u64) -> bool {
         if hash == 0 {
             return self.zero.load(Ordering::Acquire);

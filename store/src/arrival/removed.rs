@@ -1,12 +1,13 @@
-//! The keys that were removed from a table while its objects arrive, by their positions.
+//! The keys, as positions, that were removed from a table while its objects arrive.
 //!
 //! ```text
 //!   segments   [ 4 Ki slots ] [ 16 Ki ] [ 64 Ki ] [ 256 Ki ] [ 1 Mi ]    allocated when the one before is 3/4 full
 //!   slot       second hash (0: free) │ hash (0: not written yet)
 //! ```
-//! A lock-free set that only grows. The first word claims a slot, the second one publishes it. The owner of a key's bucket
-//! adds the key, so no key is added twice at a time; a look-up at the same moment may miss it, as if it came before. A key
-//! lies within [`PROBES_MAX`] slots of the one that its hash selects: chosen keys cannot make look-ups slow.
+//! A lock-free set that only grows. The first word claims a slot, the second one publishes it. The owner of a key's
+//! bucket adds the key, so no key is added twice at a time; a concurrent look-up may miss it, as if it had come
+//! before. A key lies within [`PROBES_MAX`] slots of the one that its hash selects: chosen keys cannot make look-ups
+//! slow.
 
 use once_cell::race::OnceBox;
 
@@ -37,7 +38,7 @@ struct Segment {
     used: AtomicU64,
 }
 
-/// See the file's head.
+/// A lock-free set of removed keys.
 pub(super) struct Removed {
     segments: [OnceBox<Segment>; SEGMENTS],
     first_slots: usize,
@@ -97,7 +98,7 @@ impl Removed {
         Removed { segments: std::array::from_fn(|_| OnceBox::new()), first_slots }
     }
 
-    /// Adds a key, for the owner of its bucket. False where there is no room for it.
+    /// Adds a key; called by the owner of its bucket. Returns false if there is no room.
     pub(super) fn add(&self, position: Position) -> bool {
         let words = words(position);
         if self.has(position) {
@@ -110,24 +111,24 @@ impl Removed {
         })
     }
 
-    /// Whether a key was added.
+    /// Returns whether the key was added.
     pub(super) fn has(&self, position: Position) -> bool {
         let words = words(position);
         self.made().any(|segment| segment.has(words))
     }
 
-    /// Whether no key was added.
+    /// Returns whether the set is empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.segments[0].get().is_none()
     }
 
-    /// Keys that were added.
+    /// Returns the number of keys that were added.
     pub(super) fn len(&self) -> usize {
         self.made().map(|segment| segment.used.load(Ordering::Relaxed) as usize).sum()
     }
 
-    /// The positions of all keys.
+    /// Returns the positions of all keys.
     pub(super) fn positions(&self) -> impl Iterator<Item = Position> {
         self.made().flat_map(|segment| &segment.slots).filter_map(|slot| {
             let hash = slot.first.load(Ordering::Acquire);

@@ -1,6 +1,6 @@
-//! A queue of hashes, in chunks: it grows and shrinks without moving what is in it.
+//! A queue of hashes, in chunks: it grows and shrinks without moving its contents.
 //!
-//! One chunk is kept when it is left, so that a queue that neither grows nor shrinks allocates nothing.
+//! One emptied chunk is kept, so that a queue of constant size allocates nothing.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::limits::CACHE_CHUNK_HASHES;
 
 type Chunk = [u64; CACHE_CHUNK_HASHES];
 
-/// See the file's head.
+/// A queue of hashes.
 #[derive(Default)]
 pub(crate) struct Fifo {
     chunks: VecDeque<Box<Chunk>>,
@@ -20,18 +20,18 @@ pub(crate) struct Fifo {
 }
 
 impl Fifo {
-    /// Hashes in it.
+    /// Returns the number of hashes.
     pub(crate) fn len(&self) -> usize {
         self.end - self.first
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         let chunks = self.chunks.len() + usize::from(self.spare.is_some());
         (chunks * size_of::<Chunk>() + self.chunks.capacity() * size_of::<Box<Chunk>>()) as u64
     }
 
-    /// Adds a hash as the youngest.
+    /// Adds a hash at the young end.
     pub(crate) fn push(&mut self, hash: u64) {
         if self.end == self.chunks.len() * CACHE_CHUNK_HASHES {
             let chunk = self.spare.take().unwrap_or_else(|| Box::new([0; CACHE_CHUNK_HASHES]));
@@ -41,13 +41,13 @@ impl Fifo {
         self.end += 1;
     }
 
-    /// The hash that so many others stand before.
+    /// Returns the hash behind the `others` oldest ones.
     pub(crate) fn peek(&self, others: usize) -> Option<u64> {
         let at = self.first + others;
         (at < self.end).then(|| self.chunks[at / CACHE_CHUNK_HASHES][at % CACHE_CHUNK_HASHES])
     }
 
-    /// Takes the oldest.
+    /// Removes and returns the oldest hash.
     pub(crate) fn pop(&mut self) -> Option<u64> {
         let hash = self.peek(0)?;
         self.first += 1;
@@ -59,7 +59,7 @@ impl Fifo {
         Some(hash)
     }
 
-    /// Frees some chunks of a queue that nobody uses any more. Returns whether there were any.
+    /// Frees some chunks of an unused queue. Returns whether there were any.
     pub(crate) fn take_apart(&mut self, chunks: usize) -> bool {
         let left = self.chunks.len().saturating_sub(chunks);
         let had_some = !self.chunks.is_empty();

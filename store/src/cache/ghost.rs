@@ -1,13 +1,13 @@
-//! Ghosts: which objects have left the small queue a short while ago, by a piece of their hash.
+//! Ghosts: objects that left the small queue recently, remembered by a part of their hash.
 //!
 //! ```text
 //!   set of 16 ── line of 16 words: [ when, 16 bits │ fingerprint, 16 bits ]      0 = empty
 //! ```
 //!
-//! As many count as there are objects in the main queue; older ones are forgotten by the clock, which counts those that
-//! came, or since a younger one took their place. A wrong answer (one in 2,000) costs an object a better place than
-//! it has earned, so the whole hash is not kept: four bytes a ghost. When the main queue has outgrown the sets they are
-//! made anew, empty.
+//! As many ghosts count as the main queue has objects. Older ones are forgotten by the clock, which counts added
+//! ghosts, or because a younger one took their place. A wrong answer (one in 2,000) gives an object a better place
+//! than it has earned, so the whole hash is not kept: four bytes per ghost. When the main queue has outgrown the
+//! sets, they are allocated again, empty.
 
 use crate::limits::{CACHE_GHOST_SETS_MAX, CACHE_GHOST_SETS_MIN};
 
@@ -15,7 +15,7 @@ const WAYS: usize = 16;
 /// Ticks of the clock in the time in which each set gets as many ghosts as it has places.
 const TICKS_PER_TURN: u64 = 1 << 13;
 
-/// See the file's head.
+/// The set of ghosts of one table.
 #[derive(Default)]
 pub(crate) struct Ghost {
     sets: Vec<[u32; WAYS]>,
@@ -24,7 +24,7 @@ pub(crate) struct Ghost {
 }
 
 impl Ghost {
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         (self.sets.len() * size_of::<[u32; WAYS]>()) as u64
     }
@@ -51,7 +51,7 @@ impl Ghost {
         u64::from((self.ticks(self.came) as u16).wrapping_sub((word >> 16) as u16))
     }
 
-    /// Adds a ghost, where so many are to be remembered.
+    /// Adds a ghost, in sets sized for `wanted` ghosts.
     pub(crate) fn insert(&mut self, hash: u64, wanted: usize) {
         let enough = wanted.div_ceil(WAYS).clamp(CACHE_GHOST_SETS_MIN, CACHE_GHOST_SETS_MAX);
         if self.sets.len() < enough {
@@ -68,7 +68,7 @@ impl Ghost {
         self.sets[at][oldest.unwrap_or(0)] = word;
     }
 
-    /// Takes the ghost of `hash`, if it is one of the last `wanted`.
+    /// Removes the ghost of `hash`; returns whether it was one of the last `wanted`.
     pub(crate) fn take(&mut self, hash: u64, wanted: usize) -> bool {
         if self.sets.is_empty() {
             return false;

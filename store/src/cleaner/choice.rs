@@ -1,19 +1,19 @@
-//! What to clean, and how.
+//! The choice of the segments to clean, and of the way to clean them.
 //!
-//! Segments are weighed by cost and benefit: the memory that comes back times the age of what lives there, over the
-//! bytes to read and to copy (Rosenblum and Ousterhout, LFS; TOCS'15 §4.6). Cold segments are so cleaned while they are
-//! fuller than hot ones, whose objects die by themselves if they are given time. Age is that of the segment, as RAMCloud
-//! corrects LFS, not of the objects in it: cold ones are old for ever, and full segments of them would be copied again
-//! and again for it. The root of it is taken. Bytes copied for each written (`tests/utilization.rs`, windows of 1 MiB in
-//! 192), for Zipf 0.99 at 80 % and 90 % and uniformly at 90 %:
+//! Segments are weighed by cost and benefit: the memory gained times the age of the live objects, over the bytes to
+//! read and to copy (Rosenblum and Ousterhout, LFS; TOCS'15 §4.6). The cleaner therefore takes cold segments while
+//! they are fuller than hot ones, whose objects die without cleaning if they are given time. As in RAMCloud's
+//! correction of LFS, the age is the segment's, not its objects': cold objects are old forever, and full segments of
+//! them would be copied again and again. The weight uses the square root of the age. Bytes copied per byte written
+//! (`tests/utilization.rs`, windows of 1 MiB in 192), for Zipf 0.99 at 80 % and 90 % and uniformly at 90 %:
 //!
 //! ```text
 //!   no age, one class of survivors        1.73  3.29  4.59        age of objects, its root, 3 classes   1.07  2.42  5.51
 //!   age of the segment, 3 classes         1.15  2.50  4.66        its root, 3 classes                   0.98  2.23  4.66
 //! ```
 //!
-//! A batch of segments is put in the order of its age, and survivors go to a few heads by how often they have survived,
-//! so that hot and cold ones part.
+//! A batch of segments is sorted by age, and survivors go to a few heads by the number of times they have survived,
+//! so that hot and cold ones separate.
 
 use crate::limits::{
     CLEAN_GAIN_DIVISOR, CLEAN_GARBAGE_DIVISOR, CLEAN_SEGLETS_PER_LOOK, CLEAN_SOURCES_MAX, RESERVE_WINDOWS,
@@ -38,8 +38,8 @@ enum Cleanable {
 }
 
 impl Store {
-    /// Chooses what to clean next, if anything. Returns whether something was chosen or found to be dead, or a part of the
-    /// log is still to be looked at.
+    /// Chooses the next segments to clean. Returns whether it chose some, found dead ones, or has not yet looked at
+    /// the whole log.
     pub(super) fn choose(&self, cleaner: &mut Cleaner, keep: u64) -> bool {
         let (segments, least) = (&self.log.segments, self.log.wanted());
         let free = segments.free_count() + cleaner.limbo_seglets;
@@ -68,8 +68,8 @@ impl Store {
         cleaner.limbo.len() > waiting
     }
 
-    /// Whether a writer of `bytes` who finds no room will find some, if it waits. Where more is dead and free than can be
-    /// lost in the end, that is for the cleaner to find out; it says so when it has done what it can.
+    /// Returns whether a writer of `bytes` that finds no room will find some if it waits. While more is dead and free
+    /// than can be lost in the end, the cleaner has to find out; it reports when it has done all it can.
     pub(crate) fn cleaning_brings(&self, bytes: usize) -> bool {
         let least = self.log.seglets_for(bytes);
         match self.cleanable(least, 0) {
@@ -82,7 +82,7 @@ impl Store {
         }
     }
 
-    /// Whether a writer of `bytes` would find room if so many bytes more were dead.
+    /// Returns whether a writer of `bytes` would find room if `more_dead_bytes` were dead in addition.
     pub(crate) fn cleaning_would_bring(&self, bytes: usize, more_dead_bytes: u64) -> bool {
         self.cleanable(self.log.seglets_for(bytes), more_dead_bytes) != Cleanable::TooLittle
     }
@@ -232,7 +232,7 @@ impl Store {
         self.cleaning.evacuations.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes an evacuated window free when readers are gone. Returns whether it did.
+    /// Frees an evacuated window when its readers are gone. Returns whether it did.
     pub(super) fn end_evacuation(&self, cleaner: &mut Cleaner) -> bool {
         let Some((window, bits)) = cleaner.window else { return false };
         let segments = &self.log.segments;
@@ -250,8 +250,9 @@ impl Store {
         true
     }
 
-    /// Nothing could be copied to. What was chosen goes back; where nothing is on its way to become free, a window is
-    /// evacuated, or whoever waits for a run is told that there is none. An evacuation waits as long as there is hope.
+    /// Handles a lack of memory to copy to. The chosen segments go back. If nothing is about to become free, it
+    /// evacuates a window, or tells the writer that waits for a run that there is none. An evacuation waits as long
+    /// as there is hope.
     pub(super) fn out_of_room(&self, cleaner: &mut Cleaner) {
         if cleaner.level == Level::Evacuation && !cleaner.limbo.is_empty() {
             return;
@@ -268,12 +269,12 @@ impl Store {
         }
     }
 
-    /// Which head the survivors of a segment go to.
+    /// Returns the head for the survivors of a segment of this generation.
     pub(super) fn class_of(&self, generation: u32) -> usize {
         (generation as usize).min(SURVIVOR_CLASSES - 1)
     }
 
-    /// What survivors may take for an object of `bytes`, of a source that has so many live bytes.
+    /// Returns the claim of survivors for an object of `bytes`, from a source with `live_bytes`.
     pub(super) fn claim_of_survivors(&self, level: Level, live_bytes: usize, bytes: usize) -> Claim {
         let window = self.log.segments.window_seglets();
         let least = self.log.seglets_for(bytes);

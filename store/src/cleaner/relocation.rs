@@ -1,15 +1,15 @@
-//! Relocation: walking through a segment and moving what lives to the survivors.
+//! Relocation: walks through a segment and moves its live objects to the survivors.
 //!
 //! ```text
 //!   read ──► bucket asked for ──┐  the batch before meanwhile:
 //!                               └► does the index lead here? ──► checksum, copy ──► swapped under the bucket's lock
 //! ```
 //!
-//! Entries go through it in batches, and a batch through one stage after the other: memory answers while others are
-//! looked at, checksums of several are computed at once, and no lock waits for the stores of a copy. An index entry is
-//! swapped if it still leads to the old place; else the copy is buried. An object that is not what was written is taken
-//! out of the index and counted, so that nobody is given it; one that has expired goes as a walk would remove it. A
-//! segment in which lengths cannot be trusted any more is left as it is.
+//! Entries pass in batches through one stage after the other: a batch waits for memory while another is processed,
+//! several checksums are computed at once, and no lock waits for the stores of a copy. An index entry is swapped if
+//! it still points to the old location; otherwise the copy is buried. A corrupted object is removed from the index
+//! and counted, so that no reader gets it; an expired one is removed as a walk would do it. A segment whose lengths
+//! cannot be trusted is left as it is.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl<'p> Tables<'p> {
 }
 
 impl Store {
-    /// Goes on through the source for about `budget` bytes. `false`: there is no memory to copy to.
+    /// Continues with the source for about `budget` bytes. Returns false if there is no memory to copy to.
     pub(super) fn copy_survivors(
         &self,
         cleaner: &mut Cleaner,

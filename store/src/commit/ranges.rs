@@ -1,9 +1,9 @@
-//! What a commit that relies on a scan checks: that no key has appeared in the range.
+//! The range checks of a commit that relies on a scan: no key has appeared in the range.
 //!
-//! The keys that the scan met are checked as reads; here the range is gone through again for others. The keys that the
-//! commit inserts have entered the trees before that and can be found after it, so of two commits that insert into what the
-//! other has scanned at least one sees the other's key. A key that another writer is just inserting or removing may be
-//! taken for one that has appeared: the commit is refused, and tried again by who wants it.
+//! The keys that the scan met are checked as reads; this file walks through the range again for others. The keys that
+//! the commit inserts have entered the trees before that and can be found afterwards, so of two commits that insert
+//! into each other's scanned range at least one sees the other's key. A key that another writer is just inserting or
+//! removing may be taken for one that has appeared: the commit is refused, and its caller may try again.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::pinned::Pinned;
 use crate::sync::{Ordering, fence};
 use crate::table::Table;
 
-/// What a commit relies on: that a range has no keys but those that were met in it.
+/// A condition of a commit: the range has no keys but those that the scan met.
 #[derive(Clone, Debug)]
 pub struct RangeCheck<'a> {
     /// The table, an ordered one.
@@ -28,8 +28,8 @@ pub struct RangeCheck<'a> {
 }
 
 impl Pinned<'_> {
-    /// For a commit that has locked its buckets and checked its reads, and whose new keys are in their trees: checks the
-    /// ranges. `order` has all writes by hash, `entering` those of new keys.
+    /// Checks the ranges of a commit that has locked its buckets, checked its reads and entered its new keys into
+    /// their trees. `order` has all writes by hash, `entering` those of new keys.
     pub(crate) fn check_ranges(
         &self,
         (reads, ranges): (&[ReadCheck<'_>], &[RangeCheck<'_>]),

@@ -5,14 +5,14 @@
 //!   entry    63..48 tag (low 16 bits of the hash) │ 47..45 mark │ 44..0 location (0 = empty)
 //! ```
 //!
-//! Writers hold the lock bit while they change entries; each entry changes by one store. Readers do not care for
-//! the lock bit: they see the old entry or the new one. The version grows at every unlock, and before an entry
-//! disappears from one slot because it was copied to another, so that a reader that missed it in both notices.
-//! `committing` is set while a commit publishes several objects: readers wait for it, since they must not see
-//! half of it. In an overflow bucket only the overflow field of the control word is used.
+//! Writers hold the lock bit while they change entries; each entry changes by one store. Readers ignore the lock bit:
+//! they see the old entry or the new one. The version grows at every unlock, and before an entry disappears from one
+//! slot because it was copied to another, so that a reader that missed it in both notices. `committing` is set while
+//! a commit publishes several objects: readers wait for it, since they must not see half of it. An overflow bucket
+//! uses only the overflow field of its control word.
 //!
-//! The mark is for tables that evict (`cache.rs`), zero elsewhere. Readers note a use in it by compare-and-swap of the
-//! whole entry: one that a writer has changed meanwhile stays as the writer left it.
+//! The mark is for tables that evict (`cache.rs`), zero elsewhere. Readers note a use in it by compare-and-swap of
+//! the whole entry; if a writer has changed the entry meanwhile, it stays as the writer left it.
 
 use crate::index::{LOCATION_BITS, Location};
 use crate::sync::{AtomicU64, Backoff, Busy, Ordering};
@@ -22,13 +22,13 @@ pub(crate) const SLOTS: usize = 7;
 /// Bytes of a bucket.
 pub(crate) const BUCKET_BYTES: usize = 64;
 
-/// A writer has the bucket.
+/// A writer holds the bucket.
 pub(crate) const LOCKED: u64 = 1;
 /// The bucket's hashes belong to the next generation; it never changes again.
 pub(crate) const MOVED: u64 = 2;
 /// A commit is being published.
 pub(crate) const COMMITTING: u64 = 4;
-/// What makes a reader do something else than read.
+/// The bits that make a reader not read.
 pub(crate) const BUSY_FOR_READERS: u64 = MOVED | COMMITTING;
 const VERSION_UNIT: u64 = 8;
 const VERSION_MASK: u64 = 0xffff_fff8;
@@ -37,70 +37,70 @@ const USE_UNIT: u64 = 1 << LOCATION_BITS;
 const USES_MASK: u64 = 3 * USE_UNIT;
 const SETTLED: u64 = 4 * USE_UNIT;
 
-/// What an entry remembers of its object's past, for tables that evict.
+/// The history of an entry's object, for tables that evict.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Mark(u64);
 
 impl Mark {
-    /// Of an object in the main queue that has not been used since it came there; zero is one in the small queue.
+    /// An object in the main queue, unused since it came there; zero is one in the small queue.
     pub(crate) const MAIN: Mark = Mark(SETTLED);
 
-    /// Whether the object is in the main queue.
+    /// Returns whether the object is in the main queue.
     #[inline]
     pub(crate) fn is_main(self) -> bool {
         self.0 & SETTLED != 0
     }
 
-    /// How often it was used, up to 3.
+    /// Returns how often it was used, up to 3.
     #[inline]
     pub(crate) fn uses(self) -> u32 {
         ((self.0 & USES_MASK) / USE_UNIT) as u32
     }
 
-    /// With one use less; it has some.
+    /// Returns the mark with one use less; it must have some.
     pub(crate) fn with_use_forgotten(self) -> Mark {
         debug_assert!(self.uses() > 0);
         Mark(self.0 - USE_UNIT)
     }
 }
 
-/// The overflow bucket that a control word names, 0 for none.
+/// Returns the overflow bucket of a control word, 0 for none.
 #[inline]
 pub(crate) fn overflow_of(control: u64) -> u32 {
     (control >> 32) as u32
 }
 
-/// Whether a writer has the bucket of this control word.
+/// Returns whether a writer holds the bucket of this control word.
 #[inline]
 pub(crate) fn is_locked(control: u64) -> bool {
     control & LOCKED != 0
 }
 
-/// The control word with another overflow bucket.
+/// Returns the control word with another overflow bucket.
 #[inline]
 pub(crate) fn with_overflow(control: u64, overflow: u32) -> u64 {
     (control & u64::from(u32::MAX)) | u64::from(overflow) << 32
 }
 
-/// The control word with the next version (which wraps within its 29 bits).
+/// Returns the control word with the next version (which wraps within its 29 bits).
 #[inline]
 pub(crate) fn with_next_version(control: u64) -> u64 {
     (control & !VERSION_MASK) | (control.wrapping_add(VERSION_UNIT) & VERSION_MASK)
 }
 
-/// An entry's word.
+/// Returns the word of an entry.
 #[inline]
 pub(crate) fn entry(hash: u64, location: Location, mark: Mark) -> u64 {
     hash << 48 | mark.0 | location.0
 }
 
-/// The mark of an entry's word.
+/// Returns the mark of an entry's word.
 #[inline]
 pub(crate) fn mark_of(entry: u64) -> Mark {
     Mark(entry & (USES_MASK | SETTLED))
 }
 
-/// The location of an entry's word, `None` where it is empty.
+/// Returns the location of an entry's word, `None` if it is empty.
 #[inline]
 pub(crate) fn location_of(entry: u64) -> Option<Location> {
     let location = entry & LOCATION_MASK;
@@ -128,7 +128,7 @@ impl Bucket {
         self.control.load(Ordering::Acquire)
     }
 
-    /// For the owner of the lock (or of an overflow bucket that only it can reach).
+    /// Sets the control word; called by the owner of the lock (or of an unpublished overflow bucket).
     #[inline]
     pub(crate) fn set_control(&self, control: u64) {
         self.control.store(control, Ordering::Release);
@@ -139,13 +139,13 @@ impl Bucket {
         self.slots[slot].load(Ordering::Acquire)
     }
 
-    /// For the owner of the lock.
+    /// Sets a slot; called by the owner of the lock.
     #[inline]
     pub(crate) fn set_slot(&self, slot: usize, entry: u64) {
         self.slots[slot].store(entry, Ordering::Release);
     }
 
-    /// Notes a use of the object in a slot, which leads to `location`; in vain where that has changed.
+    /// Notes a use of the object in a slot, unless the slot no longer has `location`.
     pub(crate) fn note_use(&self, slot: usize, location: Location) {
         let entry = self.slots[slot].load(Ordering::Relaxed);
         if location_of(entry) == Some(location) && entry & USES_MASK != USES_MASK {
@@ -155,7 +155,7 @@ impl Bucket {
         }
     }
 
-    /// The slots with the tag of `hash`, as bits.
+    /// Returns the slots with the tag of `hash`, as bits.
     #[inline(always)]
     pub(crate) fn matches(&self, hash: u64) -> u32 {
         let tag = hash & 0xffff;
@@ -182,17 +182,17 @@ impl Bucket {
         None
     }
 
-    /// An empty slot.
+    /// Returns an empty slot.
     pub(crate) fn empty_slot(&self) -> Option<usize> {
         (0..SLOTS).find(|&slot| location_of(self.slot(slot)).is_none())
     }
 
-    /// A slot in use, the last one.
+    /// Returns the last slot in use.
     pub(crate) fn last_used_slot(&self) -> Option<usize> {
         (0..SLOTS).rev().find(|&slot| location_of(self.slot(slot)).is_some())
     }
 
-    /// Locks the bucket, or `None` where it is moved. Returns the control word with the lock bit. Waits for whoever has it,
+    /// Locks the bucket; `None` if it is moved. Returns the control word with the lock bit. Waits for its holder,
     /// within a bound.
     #[inline]
     pub(crate) fn lock(&self) -> Result<Option<u64>, Busy> {
@@ -211,7 +211,7 @@ impl Bucket {
         }
     }
 
-    /// Locks the bucket unless somebody has it.
+    /// Locks the bucket unless another thread holds it.
     pub(crate) fn try_lock(&self) -> Option<u64> {
         let control = self.control.load(Ordering::Relaxed);
         if control & MOVED != 0 { None } else { self.try_lock_from(control) }
@@ -227,13 +227,13 @@ impl Bucket {
         won.is_ok().then_some(locked)
     }
 
-    /// Ends a lock: `control` is the owner's latest control word.
+    /// Unlocks the bucket; `control` is the owner's latest control word.
     #[inline]
     pub(crate) fn unlock(&self, control: u64) {
         self.set_control(with_next_version(control) & !(LOCKED | COMMITTING));
     }
 
-    /// Ends a lock without a new version, where nothing was changed.
+    /// Unlocks an unchanged bucket without a new version.
     #[inline]
     pub(crate) fn unlock_unchanged(&self, control: u64) {
         self.set_control(control & !(LOCKED | COMMITTING));

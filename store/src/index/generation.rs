@@ -1,13 +1,13 @@
-//! One size of a table's index: an array of buckets, room for overflow buckets behind it, and how far it has
-//! been moved to the next generation.
+//! One size of a table's index: an array of buckets, room for overflow buckets behind it, and the cursor of the move
+//! to the next generation.
 //!
 //! ```text
 //!   mapping: [ n buckets │ overflow buckets for inserts │ overflow buckets for the mover ]
 //! ```
 //!
-//! The mover's share is as large as the fullest older generation can need, so that growth never gets stuck.
-//! The memory is zero at first, which is an empty live bucket, so that a large generation costs nothing until
-//! its buckets are used. This file turns the mapping into references to buckets; nothing else does.
+//! The mover's share is as large as the fullest older generation can need, so that growth never gets stuck. The
+//! memory is zero at first, which is an empty live bucket, so that a large generation costs nothing until its buckets
+//! are used. Only this file turns the mapping into references to buckets.
 
 use std::io;
 use std::ops::{Range, RangeInclusive};
@@ -24,17 +24,17 @@ use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 /// Smaller generations do with ordinary pages.
 const HUGE_GENERATION_BYTES_MIN: usize = 4 << 20;
 
-/// What an entry is put into a bucket for.
+/// The purpose of putting an entry into a bucket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Purpose {
     /// A new object: may be refused.
     Insert,
-    /// Growth, or the opposite: has room for whatever was admitted.
+    /// Growth or shrinking: has room for every admitted entry.
     Move,
 }
 
 impl Purpose {
-    /// How many overflow buckets a chain may have.
+    /// Returns the maximum number of overflow buckets of a chain.
     pub(crate) fn chain_max(self) -> usize {
         match self {
             Purpose::Insert => CHAIN_BUCKETS_MAX,
@@ -43,7 +43,7 @@ impl Purpose {
     }
 }
 
-/// An index of one size. What a look-up reads lies on the first cache line.
+/// An index of one size. The fields that a look-up reads lie on the first cache line.
 #[repr(C, align(64))]
 pub(crate) struct Generation {
     memory: BucketArray,
@@ -70,7 +70,7 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// A generation of `buckets` empty buckets for `hashes`, to which the entries of `older` will be moved.
+    /// Creates `buckets` empty buckets for `hashes`, the target of the entries of `older`.
     pub(crate) fn new(
         hashes: HashRange,
         buckets: u64,
@@ -105,22 +105,22 @@ impl Generation {
         })
     }
 
-    /// Number of buckets.
+    /// Returns the number of buckets.
     pub(crate) fn buckets(&self) -> u64 {
         self.buckets
     }
 
-    /// Bytes of its buckets, overflow buckets left out.
+    /// Returns the bytes of its buckets, without overflow buckets.
     pub(crate) fn bytes(&self) -> u64 {
         self.buckets * BUCKET_BYTES as u64
     }
 
-    /// Bytes of the overflow buckets that were ever used.
+    /// Returns the bytes of the overflow buckets that were ever used.
     pub(crate) fn overflow_bytes(&self) -> u64 {
         u64::from(self.overflow_used.load(Ordering::Relaxed)) * BUCKET_BYTES as u64
     }
 
-    /// The bucket of `hash`: in hash order. That of a hash beyond the range, which a damaged key may have, is some
+    /// Returns the bucket of `hash`, in hash order. A hash beyond the range, which a damaged key may have, gets some
     /// bucket.
     #[inline]
     pub(crate) fn position(&self, hash: u64) -> u64 {
@@ -129,19 +129,19 @@ impl Generation {
         (position as u64 >> self.scale_shift).min(self.buckets - 1)
     }
 
-    /// The positions of this generation that the hashes of `position` in `older` can have.
+    /// Returns the positions of this generation for the hashes of `position` in `older`.
     pub(crate) fn overlap(&self, older: &Generation, position: u64) -> Range<u64> {
         let hashes = older.hashes_of(position);
         let within = |hash: u64| hash.clamp(self.hashes.first(), self.hashes.last());
         self.position(within(*hashes.start()))..self.position(within(*hashes.end())) + 1
     }
 
-    /// The hashes that it is for.
+    /// Returns the range of hashes.
     pub(crate) fn hashes(&self) -> HashRange {
         self.hashes
     }
 
-    /// The hashes of `position`.
+    /// Returns the hashes of `position`.
     pub(crate) fn hashes_of(&self, position: u64) -> RangeInclusive<u64> {
         let last = match position + 1 {
             next if next < self.buckets => self.first_hash(next) - 1,
@@ -164,13 +164,13 @@ impl Generation {
         hash
     }
 
-    /// Buckets below this position are moved.
+    /// Returns the cursor: buckets below this position are moved.
     #[inline]
     pub(crate) fn cursor(&self) -> u64 {
         self.cursor.load(Ordering::Acquire)
     }
 
-    /// For the mover.
+    /// Sets the cursor; called by the mover.
     pub(crate) fn set_cursor(&self, cursor: u64) {
         self.cursor.store(cursor, Ordering::Release);
     }
@@ -181,7 +181,7 @@ impl Generation {
         self.memory.get(position as usize)
     }
 
-    /// The generation that this one grows or shrinks into.
+    /// Returns the generation that this one grows or shrinks into.
     #[inline]
     pub(crate) fn next<'p>(&self, _pin: &'p EpochPin<'_>) -> Option<&'p Generation> {
         // SAFETY: the next generation is freed through the reclaimer only, after every pin that could have come
@@ -193,13 +193,13 @@ impl Generation {
         self.next.load(Ordering::Acquire)
     }
 
-    /// For the mover, once.
+    /// Sets the next generation; called once, by the mover.
     pub(crate) fn set_next(&self, next: Box<Generation>) {
         let before = self.next.swap(Box::into_raw(next), Ordering::AcqRel);
         assert!(before.is_null(), "a generation is left once");
     }
 
-    /// The overflow bucket of that number; `None` for 0.
+    /// Returns the overflow bucket of that number; `None` for 0.
     #[inline]
     pub(crate) fn overflow(&self, number: u32) -> Option<&Bucket> {
         if number == 0 {
@@ -209,7 +209,7 @@ impl Generation {
         Some(self.memory.get(self.buckets as usize + number as usize - 1))
     }
 
-    /// An empty overflow bucket without a successor. `None` where all are used that `purpose` may use.
+    /// Takes an empty overflow bucket without a successor. `None` if `purpose` may use no more.
     pub(crate) fn take_overflow(&self, purpose: Purpose) -> Option<u32> {
         let overflow_max = match purpose {
             Purpose::Insert => self.insert_overflow_max,
@@ -242,7 +242,7 @@ impl Generation {
         None
     }
 
-    /// Gives an empty overflow bucket back that has been taken out of its chain.
+    /// Frees an empty overflow bucket that is no longer in a chain.
     pub(crate) fn free_overflow(&self, number: u32) {
         let Some(bucket) = self.overflow(number) else { return };
         let mut list = self.overflow_free.load(Ordering::Relaxed);
@@ -263,29 +263,29 @@ impl Generation {
         exchanged.map(drop)
     }
 
-    /// Counts `changes` that found it too large; returns how many have.
+    /// Counts `changes` that found the index too large; returns the sum.
     pub(crate) fn count_underloaded(&self, changes: u64) -> u64 {
         self.underloaded_changes.fetch_add(changes, Ordering::Relaxed) + changes
     }
 
-    /// For the mover: a chain is longer than inserts may make one.
+    /// Notes a chain that is longer than inserts may make; called by the mover.
     pub(crate) fn note_long_chain(&self) {
         self.long_chain.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there was ever such a chain: merged with its neighbours it could get too long to be read.
+    /// Returns whether there was ever such a chain: merged with its neighbours it could become too long to be read.
     pub(crate) fn has_long_chain(&self) -> bool {
         self.long_chain.load(Ordering::Relaxed)
     }
 
-    /// Backs the buckets with memory, a huge page at a time, so that others get their turn in between.
+    /// Backs the buckets with memory, a huge page at a time, so that other threads get their turn in between.
     pub(crate) fn populate(&self) -> io::Result<()> {
         let Some((mapping, bytes)) = self.pages(0, self.buckets) else { return Ok(()) };
         let mut starts = bytes.clone().step_by(HUGE_PAGE_BYTES);
         starts.try_for_each(|from| mapping.populate(from..bytes.end.min(from + HUGE_PAGE_BYTES)))
     }
 
-    /// The memory of the buckets `from..to`, to be given back.
+    /// Returns the memory of the buckets `from..to`, to be given back.
     pub(crate) fn pages(&self, from: u64, to: u64) -> Option<(Arc<Mapping>, Range<usize>)> {
         let range = from as usize * BUCKET_BYTES..to as usize * BUCKET_BYTES;
         self.memory.mapping().map(|mapping| (mapping, range))

@@ -1,13 +1,12 @@
-//! Growing and shrinking the index in place, a few buckets at a time, and taking it apart when its table is retired.
+//! Growing and shrinking the index in place, a few buckets at a time, and taking a retired table's index apart.
 //!
-//! Both ways the entries move to a next generation, of another size, in the order of their hashes; only who decides
-//! that it is due, and for what size, differs. Between the sizes at which it grows and shrinks lies enough that
-//! neither follows from the other.
+//! Both ways move the entries in hash order to a next generation of another size; only the decision and the size
+//! differ. The sizes at which it grows and shrinks are far enough apart that neither causes the other.
 //!
-//! One mover at a time, by a lock that is only tried. A step locks an old bucket, then tries to lock the (mostly two
-//! or three) buckets of the next generation that its hashes fall into; where one is taken it gives up until the next
-//! step, since a commit may hold it and wait for ours. Entries carry no hash beyond 16 bits, so the caller
-//! says by closure what the hash of a location is (it reads the key).
+//! There is one mover at a time, by a lock that is only tried. A step locks an old bucket, then tries to lock the
+//! (mostly two or three) buckets of the next generation that its hashes fall into. If one is locked, it gives up
+//! until the next step, since a commit may hold it and wait for ours. Entries carry only 16 bits of the hash, so the
+//! caller supplies the hash of a location by a closure (it reads the key).
 
 use crate::epoch::EpochPin;
 use crate::index::bucket::{BUCKET_BYTES, SLOTS, location_of};
@@ -30,31 +29,31 @@ const OVERLAP_MAX: usize = GROWTH_FACTOR_MAX as usize + 2;
 /// How far ahead a bucket's objects are asked for while an index is taken apart.
 const DISMANTLED_AHEAD: u64 = 8;
 
-/// How a step of moving ended.
+/// The result of a step of moving.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Growth {
     /// There is more to move.
     Unfinished,
-    /// Somebody else is at it, or has locked what must be moved next.
+    /// Another thread is moving, or has locked a bucket of the next move.
     Busy,
     /// The index keeps its size.
     Idle,
 }
 
-/// The system has no memory for the next generation.
+/// An error: the system has no memory for the next generation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct NoMemory;
 
 impl Index {
-    /// Whether `objects` are more than the index should hold at its size.
+    /// Returns whether `objects` are more than the index should hold at its size.
     pub(crate) fn is_overloaded(&self, pin: &EpochPin<'_>, objects: u64) -> bool {
         let Some(current) = self.current(pin) else { return false };
         let buckets = current.next(pin).unwrap_or(current).buckets();
         objects.saturating_mul(LOAD_DENOMINATOR) > buckets * LOAD_NUMERATOR
     }
 
-    /// Whether the index, or what it becomes, is so much larger than `objects` need that it should shrink, and has been
-    /// for long: `changes` is how many inserts and removals this look stands for.
+    /// Returns whether the index, or its next generation, has long been so much larger than `objects` need that it
+    /// should shrink. `changes` is the number of inserts and removals that this look stands for.
     pub(crate) fn is_due_to_shrink(&self, pin: &EpochPin<'_>, objects: u64, changes: u64) -> bool {
         let Some(current) = self.current(pin) else { return false };
         let generation = current.next(pin).unwrap_or(current);
@@ -64,15 +63,16 @@ impl Index {
             && generation.count_underloaded(changes) >= buckets / SHRINK_PATIENCE_DIVISOR
     }
 
-    /// Whether buckets wait to be moved.
+    /// Returns whether buckets wait to be moved.
     #[inline]
     pub(crate) fn is_growing(&self, pin: &EpochPin<'_>) -> bool {
         self.current(pin).is_some_and(|current| !current.next_pointer().is_null())
     }
 
-    /// Makes the next generation, unless there is one: larger by a quarter, or as large as `objects` need where
-    /// more have come meanwhile. Returns whether this call did. Where the system has no
-    /// memory for it the index stays as it is, and chains get longer.
+    /// Creates the next generation, unless there is one; returns whether this call did.
+    ///
+    /// It is larger by a quarter, or as large as `objects` need if more have come meanwhile. If the system has no
+    /// memory for it, the index stays as it is, and chains get longer.
     pub(crate) fn start_growth(
         &self,
         pin: &EpochPin<'_>,
@@ -94,9 +94,10 @@ impl Index {
         Ok(true)
     }
 
-    /// Makes a smaller next generation with some room for more than `objects`, unless there is a next one. Returns
-    /// whether this call did: not where the system has no memory for it, and not where crafted keys have made chains
-    /// that must not get longer.
+    /// Creates a smaller next generation, unless there is a next one; returns whether this call did.
+    ///
+    /// It has some room for more than `objects`. None is created if the system has no memory for it, or if crafted
+    /// keys have made chains that must not get longer.
     pub(crate) fn start_shrinking(&self, pin: &EpochPin<'_>, objects: u64, huge_pages: bool) -> bool {
         let Some(_mover) = self.mover.try_lock() else { return false };
         let Some(current) = self.current(pin) else { return false };
@@ -143,9 +144,9 @@ impl Index {
         Growth::Unfinished
     }
 
-    /// Takes up to `buckets` buckets out of service for good, unless somebody has one of them, calling `visit` with each
-    /// location that is dropped, a few buckets after `prefetch_location`. Returns whether nothing is left: then lookups find nothing and
-    /// locks are refused.
+    /// Takes up to `buckets` buckets out of service for good, unless another thread holds one of them. Calls `visit`
+    /// with each dropped location, a few buckets after `prefetch_location`. Returns whether nothing is left: then
+    /// lookups find nothing and locks are refused.
     pub(crate) fn dismantle(
         &self,
         pin: &EpochPin<'_>,

@@ -1,7 +1,7 @@
 //! A bucket that this thread has locked: find, insert, replace, remove.
 //!
-//! Unlocks when dropped, with a new version if anything was changed. An insert that needs an overflow bucket may
-//! be refused, so a commit makes room for all its inserts before it publishes the first.
+//! Unlocks when dropped, with a new version if anything was changed. An insert that needs an overflow bucket may be
+//! refused, so a commit makes room for all its inserts before it publishes the first.
 
 use crate::index::Location;
 use crate::index::bucket::{
@@ -10,11 +10,11 @@ use crate::index::bucket::{
 };
 use crate::index::generation::{Generation, Purpose};
 
-/// The chain is as long as it may be, or no overflow bucket is left: crafted keys, or an index that must grow.
+/// An error: the chain is full, or no overflow bucket is left (crafted keys, or an index that must grow).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct NoRoom;
 
-/// Where an entry sits in a locked bucket's chain: number of the overflow bucket (0 = the bucket itself), slot.
+/// The place of an entry in a locked bucket's chain: overflow bucket (0 = the bucket itself) and slot.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SlotPlace {
     overflow: u32,
@@ -37,7 +37,7 @@ impl<'p> LockedBucket<'p> {
         LockedBucket { generation, bucket: generation.bucket(position), control, changed: false }
     }
 
-    /// Its address: the order in which commits lock.
+    /// Returns its address: the order in which commits lock.
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(self.bucket).addr()
     }
@@ -65,7 +65,7 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// The entry of `hash` that `accept` makes something of.
+    /// Returns the first entry of `hash` that `accept` accepts.
     #[inline]
     pub(crate) fn find<T>(
         &self,
@@ -88,20 +88,20 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// Makes the entry at `place` point elsewhere. It keeps its mark.
+    /// Points the entry at `place` to another location. It keeps its mark.
     #[inline]
     pub(crate) fn replace(&mut self, place: SlotPlace, hash: u64, location: Location) {
         self.changed = true;
         self.at(place.overflow).set_slot(place.slot, entry(hash, location, self.mark(place)));
     }
 
-    /// The mark of the entry at `place`.
+    /// Returns the mark of the entry at `place`.
     #[inline]
     pub(crate) fn mark(&self, place: SlotPlace) -> Mark {
         mark_of(self.at(place.overflow).slot(place.slot))
     }
 
-    /// Gives the entry at `place`, which leads to `location`, another mark.
+    /// Sets the mark of the entry at `place`, which leads to `location`.
     pub(crate) fn set_mark(&mut self, place: SlotPlace, hash: u64, location: Location, mark: Mark) {
         self.at(place.overflow).set_slot(place.slot, entry(hash, location, mark));
     }
@@ -111,7 +111,7 @@ impl<'p> LockedBucket<'p> {
         self.at(place.overflow).note_use(place.slot, location);
     }
 
-    /// The entry of `hash` that `accept` makes something of, by its mark too.
+    /// As [`LockedBucket::find`], with the mark passed to `accept`.
     pub(crate) fn find_marked<T>(
         &self,
         hash: u64,
@@ -162,7 +162,7 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// Makes sure that `count` inserts will find an empty slot.
+    /// Ensures that `count` inserts will find an empty slot.
     #[inline]
     pub(crate) fn make_room(&mut self, count: usize, purpose: Purpose) -> Result<(), NoRoom> {
         let (mut overflow, mut empty, mut length) = (0, 0, 0);
@@ -189,8 +189,10 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// Removes the entry at `place`, and the last overflow bucket if that empties it: the chain's last entry
-    /// takes the place, so that churn leaves no half-empty chains behind. Returns its mark.
+    /// Removes the entry at `place`; returns its mark.
+    ///
+    /// The chain's last entry takes the place, so that churn leaves no half-empty chains behind. If that empties the
+    /// last overflow bucket, it is removed too.
     pub(crate) fn remove(&mut self, place: SlotPlace) -> Mark {
         self.changed = true;
         let mark = self.mark(place);
@@ -223,13 +225,13 @@ impl<'p> LockedBucket<'p> {
         mark
     }
 
-    /// Makes readers wait until the lock ends.
+    /// Makes readers wait until the unlock.
     pub(crate) fn begin_commit(&mut self) {
         self.control |= COMMITTING;
         self.bucket.set_control(self.control);
     }
 
-    /// All locations in the chain, with their marks.
+    /// Calls `visit` with all locations in the chain and their marks.
     pub(crate) fn locations(&self, mut visit: impl FnMut(Mark, Location)) {
         let mut overflow = 0;
         loop {
@@ -247,7 +249,7 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// Ends the lock for good: the bucket's hashes belong to the next generation, or to nobody.
+    /// Unlocks for good: the bucket's hashes belong to the next generation, or to none.
     pub(crate) fn mark_moved(mut self) {
         self.control |= MOVED;
         self.changed = true;
@@ -267,7 +269,7 @@ impl Drop for LockedBucket<'_> {
     }
 }
 
-/// How many buckets each thread of a test has locked.
+/// Counts the buckets that each thread of a test has locked.
 #[cfg(test)]
 pub(crate) mod held {
     use std::cell::Cell;
@@ -280,7 +282,7 @@ pub(crate) mod held {
         BUCKETS.set(BUCKETS.get() + by);
     }
 
-    /// For what is not to be done under the lock of a bucket. Models run all their threads on one.
+    /// Asserts that this thread holds no bucket. Models run all their threads on one.
     pub(crate) fn assert_none() {
         assert!(cfg!(loom_model) || BUCKETS.get() == 0, "a bucket is locked meanwhile");
     }

@@ -1,8 +1,9 @@
-//! Walking through an index in the order of the hashes, a bucket at a time.
+//! Walking through an index in hash order, a bucket at a time.
 //!
-//! Where a walk stands is a hash: everything below is done. Buckets may be moved, split and joined between two steps
-//! without any effect on that: the bucket that owns the hash then is read next, and who must not see an entry twice
-//! leaves out those below the hash. A bucket is read as of one moment, so an entry that is there all the time is seen.
+//! The position of a walk is a hash: everything below is done. Buckets may be moved, split and joined between two
+//! steps without any effect on the position: the next step reads the bucket that owns the hash then, and a caller
+//! that must not see an entry twice skips those below the hash. A bucket is read as of one moment, so an entry that
+//! is there all the time is seen.
 
 use std::ops::RangeInclusive;
 
@@ -13,17 +14,18 @@ use crate::limits::CHAIN_BUCKETS_HARD_MAX;
 use crate::memory::prefetch;
 use crate::sync::Backoff;
 
-/// Which hashes a bucket is read for.
+/// The hashes for which a bucket is read.
 pub(crate) struct Reach {
-    /// Those that the bucket can have.
+    /// The hashes that the bucket can have.
     pub(crate) hashes: RangeInclusive<u64>,
-    /// The last one that it owns yet: while the index changes its size, older buckets own what is behind.
+    /// The last hash that it owns yet; while the index changes its size, older buckets own the rest.
     pub(crate) end: u64,
 }
 
 impl Index {
-    /// Looks at the bucket that lies so many behind the one of `hash`: calls `visit` with what its own slots lead to, and
-    /// asks for the bucket as many places further on, of which it will be the turn later.
+    /// Calls `visit` with the locations of the bucket `buckets` places behind that of `hash`.
+    ///
+    /// Reads only the bucket's own slots. Prefetches the bucket as many places further on, which is read later.
     #[inline]
     pub(crate) fn look_ahead(
         &self,
@@ -43,10 +45,11 @@ impl Index {
         }
     }
 
-    /// Fills `entries` with the tags and locations in the bucket that owns `hash`; `None` where the table is gone. Waits for
-    /// nobody but a commit in the middle of its publication, as a lookup does: under a writer's lock each entry changes by
-    /// one store, and before one leaves a slot for another the version changes. What is on its way then may be met twice,
-    /// and is given once.
+    /// Fills `entries` with the tags and locations in the bucket that owns `hash`; `None` if the table is gone.
+    ///
+    /// Waits only for a commit in the middle of its publication, as a lookup does. Under a writer's lock each entry
+    /// changes by one store, and before one leaves a slot for another the version changes; an entry that moves may be
+    /// met twice, and is returned once.
     pub(crate) fn read_bucket(
         &self,
         pin: &EpochPin<'_>,

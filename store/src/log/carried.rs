@@ -1,7 +1,7 @@
 //! Whole objects between the log and the bytes in which they travel.
 //!
-//! One copy at either end: out of the log as they are, into it with the number of their new table. Checking them is not
-//! done here (`carried.rs`).
+//! Each side makes one copy: out of the log unchanged, into it with the number of the new table. `carried.rs` checks
+//! the objects, not this file.
 
 use crate::carried::Carried;
 use crate::epoch::EpochPin;
@@ -11,8 +11,8 @@ use crate::log::{Log, NoSegment, Staged};
 use crate::object::{Header, OBJECT_HEADER_BYTES};
 
 impl Log {
-    /// All bytes of the object at a location that the index gave under this pin; `None` where its lengths, which were
-    /// damaged then, lead out of the window.
+    /// Returns the bytes of the object at a location that the index gave under this pin; `None` if damaged lengths
+    /// lead out of the window.
     #[inline]
     pub(crate) fn bytes_of<'p>(&self, location: Location, _pin: &'p EpochPin<'_>) -> Option<&'p [u8]> {
         let at = self.pointer(location.offset());
@@ -26,7 +26,7 @@ impl Log {
         (within + bytes <= self.window_bytes).then(|| unsafe { std::slice::from_raw_parts(at, bytes) })
     }
 
-    /// Copies an object that was checked behind the head, for `table` (the one copy that is made of it).
+    /// Copies a checked object behind the head, for `table` (the only copy that is made of it).
     #[inline]
     pub(crate) fn stage_carried(
         &self,

@@ -1,8 +1,8 @@
-//! What writers may take of the log's memory, what they have to leave, and what they wait for.
+//! The memory of the log that writers may take, must leave, and wait for.
 //!
-//! A writer that finds no room notes how many seglets it needs in one piece; the cleaner takes that off when it is there,
-//! or says that it cannot be had (`cleaner/choice.rs`). Both are hints between threads, read and written relaxed: a lost
-//! one costs a try more.
+//! A writer that finds no room notes how many seglets it needs in one piece. The cleaner clears the note when they
+//! are free, or reports that it cannot provide them (`cleaner/choice.rs`). Both are hints between threads, read and
+//! written relaxed: a lost hint costs one more try.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,7 @@ use crate::log::Log;
 use crate::segment::Claim;
 
 impl Log {
-    /// What a writer may take that needs `bytes` and has to leave `keep` seglets.
+    /// Returns the claim of a writer that needs `bytes` and must leave `keep` seglets.
     pub(crate) fn claim_of_writer(&self, bytes: usize, keep: u64) -> Claim {
         let least = self.seglets_for(bytes);
         let share = self.segments.free_count().saturating_sub(keep) / HEAD_SHARE_DIVISOR;
@@ -20,28 +20,28 @@ impl Log {
         Claim { least, most, keep, windows_kept: RESERVE_WINDOWS }
     }
 
-    /// Seglets in one piece that a writer waits for, 0 without one.
+    /// Returns the seglets in one piece that a writer waits for, 0 without one.
     pub(crate) fn wanted(&self) -> u32 {
         self.wanted.load(Relaxed)
     }
 
-    /// Notes that a writer could not have so many seglets in one piece, or that nobody waits any more.
+    /// Notes that a writer could not get this many seglets in one piece; 0 clears the note.
     pub(crate) fn set_wanted(&self, seglets: u32) {
         self.wanted.store(seglets, Relaxed);
     }
 
-    /// Notes that the cleaner could not bring so many seglets in one piece, or that it could.
+    /// Notes that the cleaner could not provide this many seglets in one piece; 0 if it could.
     pub(crate) fn set_refused(&self, seglets: u32) {
         self.refused.store(seglets, Relaxed);
     }
 
-    /// Whether the cleaner could not bring so many; it is asked anew the next time.
+    /// Returns whether the cleaner could not provide this many seglets, and clears that, so that it is asked again.
     pub(crate) fn take_refused(&self, seglets: u32) -> bool {
         let refused = self.refused.load(Relaxed);
         refused != 0 && refused <= seglets && self.refused.swap(0, Relaxed) != 0
     }
 
-    /// Seglets that an ordinary writer must leave, given how many bytes the indexes take.
+    /// Returns the seglets that an ordinary writer must leave, given the bytes of the indexes.
     pub(crate) fn keep_for_writers(&self, index_bytes: u64) -> u64 {
         let window = u64::from(self.segments.window_seglets());
         let reserve = u64::from(RESERVE_WINDOWS) * window + window / RESERVE_DIVISOR;

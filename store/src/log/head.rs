@@ -1,15 +1,16 @@
-//! Heads: where a core, or the cleaner, appends to the log.
+//! Heads: the positions at which cores and the cleaner append to the log.
 //!
-//! A head owns an open segment. When an object does not fit, another segment is taken and the old one closed: its
-//! seglets behind the last object are free at once, and it is told the time by the log's clock, which counts what writers
-//! have written, so that the cleaner can weigh free space by age. Nothing here touches the region's bytes; `log.rs` does.
+//! A head owns an open segment. When an object does not fit, the head takes another segment and closes the old one:
+//! its seglets behind the last object are free at once. The closed segment gets the time of the log's clock, which
+//! counts the bytes that writers have written, so that the cleaner can weigh free space by age. Nothing here touches
+//! the region's bytes; `log.rs` does.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::log::{Log, NoSegment, SEGMENT_HEADER_BYTES};
 use crate::segment::{Claim, SegmentId};
 
-/// Where a core, or the cleaner, appends. Offsets are in the region.
+/// The append position of a core or the cleaner. Offsets are in the region.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     pub(super) segment: Option<SegmentId>,
@@ -24,14 +25,14 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Notes that what is appended comes from a segment of this generation.
+    /// Notes that appended objects come from a segment of this generation.
     pub(crate) fn note_origin(&mut self, generation: u32) {
         self.generation = self.generation.max(generation + 1);
     }
 }
 
 impl Log {
-    /// Bytes that a writer appended since the last call; they are counted as written now.
+    /// Returns the bytes that a writer appended since the last call, and counts them as written.
     pub(crate) fn take_appended(&self, head: &mut Head) -> u64 {
         self.count_written(head);
         head.counted = 0;
@@ -45,12 +46,12 @@ impl Log {
         }
     }
 
-    /// Seglets that a head has not begun to fill: they are free when it is closed.
+    /// Returns the unused seglets of a head, which are free when it is closed.
     pub(crate) fn left(&self, head: &Head) -> u32 {
         ((head.end - head.offset) / self.seglet_bytes()) as u32
     }
 
-    /// Makes sure that `bytes` fit behind the head, with a new segment if need be.
+    /// Ensures that `bytes` fit behind the head, with a new segment if necessary.
     #[inline]
     pub(super) fn make_room(
         &self,

@@ -5,9 +5,8 @@
 //!   branch with n children: n - 1 keys; child i holds keys below key i, child i + 1 from key i on
 //! ```
 //!
-//! A node's keys never change: an edit makes another node. What changes are the slots of branches: each leads to one
-//! child, and is frozen when its branch is about to be replaced. This file turns slots into references; nothing else
-//! does.
+//! A node's keys never change: an edit makes another node. Only the slots of branches change: each leads to one
+//! child, and is frozen when its branch is about to be replaced. Only this file turns slots into references.
 
 use crate::epoch::EpochPin;
 use crate::limits::ORDERED_LEAF_BYTES_MAX;
@@ -30,20 +29,20 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// How many.
+    /// Returns the number of keys.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Asks for all of them.
+    /// Prefetches all keys.
     #[inline]
     pub(super) fn prefetch(&self) {
         let lines = self.block.len().min(ORDERED_LEAF_BYTES_MAX);
         (0..lines).step_by(CACHE_LINE_BYTES).for_each(|at| prefetch(self.block.as_ptr().wrapping_add(at)));
     }
 
-    /// Bytes of the keys, without their offsets.
+    /// Returns the bytes of the keys, without their offsets.
     #[inline]
     pub(super) fn key_bytes(&self) -> usize {
         self.block.len() - self.len() * OFFSET_BYTES
@@ -63,7 +62,7 @@ impl Keys {
         &keys[self.start(at)..self.start(at + 1)]
     }
 
-    /// How many keys are before the first one of which `is_before` is false; those behind it must be so too.
+    /// Returns the number of keys before the first for which `is_before` is false; it must be false for the rest too.
     #[inline]
     pub(super) fn partition_point(&self, is_before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
@@ -74,14 +73,14 @@ impl Keys {
         low
     }
 
-    /// The place of `key`, or where it would be.
+    /// Returns the place of `key`, or the place where it would be.
     #[inline]
     pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let at = self.partition_point(|other| other < key);
         if at < self.len() && self.get(at) == key { Ok(at) } else { Err(at) }
     }
 
-    /// All keys of `pieces`, which are ranges of keys of nodes, one behind the other.
+    /// Concatenates `pieces`, which are ranges of keys of nodes.
     pub(super) fn collect(pieces: &[(&Keys, std::ops::Range<usize>)]) -> Keys {
         #[cfg(test)]
         crate::index::locked::held::assert_none();
@@ -105,7 +104,7 @@ impl Keys {
         Keys { block: block.into_boxed_slice(), count: count as u32 }
     }
 
-    /// One key.
+    /// Creates a block of one key.
     pub(super) fn one(key: &[u8]) -> Keys {
         let mut block = Vec::with_capacity(OFFSET_BYTES + key.len());
         block.extend_from_slice(&(key.len() as u32).to_le_bytes());
@@ -113,18 +112,18 @@ impl Keys {
         Keys { block: block.into_boxed_slice(), count: 1 }
     }
 
-    /// These keys with `key` at `at`.
+    /// Returns these keys with `key` at `at`.
     pub(super) fn with(&self, at: usize, key: &[u8]) -> Keys {
         Keys::collect(&[(self, 0..at), (&Keys::one(key), 0..1), (self, at..self.len())])
     }
 
-    /// These keys without that at `at`.
+    /// Returns these keys without the one at `at`.
     pub(super) fn without(&self, at: usize) -> Keys {
         Keys::collect(&[(self, 0..at), (self, at + 1..self.len())])
     }
 }
 
-/// A node: a leaf has no children.
+/// A node; a leaf has no children.
 #[derive(Default)]
 pub(super) struct Node {
     pub(super) keys: Keys,
@@ -132,12 +131,12 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A leaf.
+    /// Creates a leaf.
     pub(super) fn leaf(keys: Keys) -> Node {
         Node { keys, children: Box::default() }
     }
 
-    /// A branch over children that are the tree's own.
+    /// Creates a branch over children that the tree owns.
     pub(super) fn branch(keys: Keys, children: &[*mut Node]) -> Node {
         assert!(keys.len() + 1 == children.len(), "a key between two children");
         let children = children.iter().map(|&child| NodeSlot(AtomicPtr::new(child))).collect();
@@ -149,30 +148,30 @@ impl Node {
         self.children.is_empty()
     }
 
-    /// Bytes of memory that it takes, what its children take left out.
+    /// Returns its bytes of memory, without those of its children.
     pub(super) fn bytes(&self) -> u64 {
         let children = size_of_val(&*self.children) as u64;
         let allocations = 2 + u64::from(!self.is_leaf());
         size_of::<Node>() as u64 + self.keys.block.len() as u64 + children + allocations * ALLOCATION_BYTES
     }
 
-    /// The number of the child that may have `key`.
+    /// Returns the number of the child that may have `key`.
     #[inline]
     pub(super) fn child_of(&self, key: &[u8]) -> usize {
         self.keys.partition_point(|separator| separator <= key)
     }
 }
 
-/// Where a node hangs. Never null.
+/// The place of a node in its parent. Never null.
 pub(super) struct NodeSlot(AtomicPtr<Node>);
 
 impl NodeSlot {
-    /// A slot for `node`.
+    /// Creates a slot for `node`.
     pub(super) fn new(node: Node) -> NodeSlot {
         NodeSlot(AtomicPtr::new(hung(node)))
     }
 
-    /// The node in it, and whether it is frozen.
+    /// Returns the node in the slot, and whether the slot is frozen.
     #[inline]
     pub(super) fn load<'p>(&self, _pin: &'p EpochPin<'_>) -> (&'p Node, bool) {
         let tagged = self.0.load(Ordering::Acquire);
@@ -183,8 +182,8 @@ impl NodeSlot {
         (unsafe { &*node }, tagged.addr() & FROZEN != 0)
     }
 
-    /// Puts `new` in the place of `current`, unless the slot is frozen or has another node by now: then it is given back.
-    /// Nothing is allocated or freed.
+    /// Replaces `current` by `new`, unless the slot is frozen or has another node by now: then it returns `new`.
+    /// Allocates and frees nothing.
     pub(super) fn replace(&self, current: &Node, new: Box<Node>) -> Result<Retired<Node>, Box<Node>> {
         let current = std::ptr::from_ref(current).cast_mut();
         let new = Box::into_raw(new);
@@ -200,7 +199,7 @@ impl NodeSlot {
         }
     }
 
-    /// Makes the slot stay as it is; the node that it has for good.
+    /// Freezes the slot; returns its final node.
     pub(super) fn freeze(&self) -> *mut Node {
         let mut current = self.0.load(Ordering::Acquire);
         loop {
@@ -212,31 +211,31 @@ impl NodeSlot {
         }
     }
 
-    /// Lets the slot change again that nobody has copied.
+    /// Unfreezes a slot that was not copied.
     #[cfg(test)]
     pub(super) fn thaw(&self) {
         self.0.store(self.pointer(), Ordering::Release);
     }
 
-    /// The node in it, for who makes another branch over the same children and lets nobody change this slot
-    /// meanwhile.
+    /// Returns the node in the slot, for a thread that makes another branch over the same children and prevents
+    /// changes of this slot meanwhile.
     pub(super) fn pointer(&self) -> *mut Node {
         self.0.load(Ordering::Acquire).map_addr(|address| address & !FROZEN)
     }
 
-    /// Takes the node out of a tree that nobody else has any more.
+    /// Takes the node out of a tree that no other thread uses.
     pub(super) fn take(&mut self) -> Box<Node> {
         // SAFETY: as the caller says nobody else gets here; what is in a slot came from `Box::into_raw`.
         unsafe { Box::from_raw(self.pointer()) }
     }
 }
 
-/// A node for slots to lead to.
+/// Allocates a node for slots to point to.
 pub(super) fn hung(node: Node) -> *mut Node {
     Box::into_raw(Box::new(node))
 }
 
-/// A node that no slot leads to any more.
+/// Wraps a node that no slot points to any more.
 pub(super) fn unhung(node: *mut Node) -> Retired<Node> {
     // SAFETY: callers have just replaced the branch in whose slots alone the node hung, and leave the node to the
     // reclaimer.

@@ -1,11 +1,11 @@
-//! Changing the shape of the tree: splitting a leaf that is too full, joining or taking out one that is too empty.
+//! Changes the shape of the tree: splits a leaf that is too full, joins or removes one that is too empty.
 //!
-//! One thread at a time, by a lock that is only tried: who finds it taken leaves the leaf as it is, and the next
-//! edit there comes back to it. The branch over the leaf is frozen slot by slot, so that no edit gets lost; then
-//! another branch takes its place, and if that has too many children or none, its parent is replaced the same way,
+//! One thread at a time does it, by a lock that is only tried: a thread that finds it taken leaves the leaf as it is,
+//! and the next edit there tries again. The branch over the leaf is frozen slot by slot, so that no edit gets lost.
+//! Then another branch replaces it, and if that has too many children or none, its parent is replaced the same way,
 //! up to the root. A branch with few children is joined with a neighbour in the same way, and a root over one branch
-//! makes place for it. Slots of branches over branches change under the lock alone and are not frozen. Writers who meet
-//! a frozen slot wait for the few instructions that this takes.
+//! is replaced by it. Slots of branches over branches change under the lock alone and are not frozen. Writers that
+//! meet a frozen slot wait for the few instructions that this takes.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ struct Children {
     nodes: Vec<*mut Node>,
 }
 
-/// Whether a leaf should be split.
+/// Returns whether a leaf should be split.
 pub(super) fn is_too_full(keys: &Keys) -> bool {
     keys.len() > ORDERED_KEYS_MAX || (keys.len() > 1 && keys.key_bytes() > ORDERED_LEAF_BYTES_MAX)
 }
@@ -43,8 +43,8 @@ fn fit(left: &Keys, right: &Keys) -> bool {
 }
 
 impl OrderedKeys {
-    /// Looks after the leaf of `key`, which has become too full or too empty. Returns the bytes that the tree
-    /// takes more, as a wrapping difference.
+    /// Reshapes the leaf of `key`, which has become too full or too empty. Returns the growth of the tree in bytes,
+    /// as a wrapping difference.
     #[cold]
     pub(super) fn reshape(&self, pin: &EpochPin<'_>, key: &[u8], garbage: &mut NodeGarbage) -> u64 {
         let Some(_reshaping) = self.reshaping.try_lock() else { return 0 };
@@ -148,8 +148,8 @@ impl OrderedKeys {
         bytes
     }
 
-    /// Takes the first branch over leaves out of a tree that nobody edits any more. Returns the bytes that the tree
-    /// takes more, as a wrapping difference; `None` where the tree is empty.
+    /// Takes the first branch over leaves out of a tree without editors. Returns the growth of the tree in bytes, as
+    /// a wrapping difference; `None` if the tree is empty.
     pub(super) fn prune(&self, pin: &EpochPin<'_>, garbage: &mut NodeGarbage) -> Option<u64> {
         let _reshaping = self.reshaping.try_lock()?;
         let path = self.path_of(pin, &[]);
@@ -166,7 +166,7 @@ impl OrderedKeys {
     }
 }
 
-/// A root over one empty leaf, and the bytes of both.
+/// Creates a root over one empty leaf; returns it with the bytes of both.
 pub(super) fn empty_root() -> (Node, u64) {
     let leaf = Node::leaf(Keys::default());
     let leaf_bytes = leaf.bytes();

@@ -1,9 +1,9 @@
 //! A walk over the keys of a range, forward or backward.
 //!
-//! The walker keeps the branches it came by. Their keys do not change, so that the children of a branch part its
-//! keys without gap or overlap however often they are replaced meanwhile: the walk meets every key that was there
-//! all the time exactly once, in order. What it reads of a branch that was left is what it led to when it was left,
-//! which is after the walk began.
+//! The walker keeps the branches on its path. Their keys do not change, so the children of a branch divide its keys
+//! without gap or overlap however often they are replaced meanwhile: the walk meets every key that was there all the
+//! time exactly once, in order. A replaced branch still shows the children that it had when it was replaced, which is
+//! after the walk began.
 
 use crate::epoch::EpochPin;
 use crate::limits::ORDERED_DEPTH_MAX;
@@ -15,7 +15,7 @@ use crate::ordered::{KeyRange, OrderedKeys};
 /// short scan that ends before.
 const ASK_AHEAD_KEYS: usize = 24;
 
-/// See the file's head. Keys live as long as the pin.
+/// A walk over the keys of a range. Keys live as long as the pin.
 pub(crate) struct Walk<'p, 'r> {
     pin: &'p EpochPin<'p>,
     range: KeyRange<'r>,
@@ -83,7 +83,7 @@ impl<'p, 'r> Walk<'p, 'r> {
         if self.range.reverse { self.at } else { leaf.keys.len().saturating_sub(self.at) }
     }
 
-    /// The next key of the range.
+    /// Returns the next key of the range.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<&'p [u8]> {
         loop {

@@ -1,6 +1,7 @@
-//! What waits to be done in the background; `background.rs` and `cleaner.rs` do it.
+//! Work that waits to be done in the background; `background.rs` and `cleaner.rs` do it.
 //!
-//! Nobody waits for a list: work is added without a lock, and who takes some off only tries to get hold of the list.
+//! No thread waits for a list: work is added without a lock, and a thread that removes work only tries the list's
+//! lock.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,94 +21,94 @@ use crate::table::Table;
 pub(crate) struct Backlog {
     /// Ids of tables whose index grows.
     pub(crate) growing: Worklist<u32>,
-    /// Ids of tables in which room is reserved for a large write, each once.
+    /// Ids of tables with room reserved for a large write, each once.
     pub(crate) evicting: Worklist<u32>,
-    /// Tables that are being taken apart; held by whoever takes one apart.
+    /// Tables that are being taken apart; locked by the thread that takes one apart.
     pub(crate) retiring: Exclusive<VecDeque<Arc<Table>>>,
-    /// Keys that are still to leave the trees of ordered tables.
+    /// Keys that still have to leave the trees of ordered tables.
     pub(crate) leaving: Worklist<Leaving>,
     /// Tables with objects that expire; `expiry.rs` does the work.
     pub(crate) expiring: Worklist<ExpiryWalk>,
 }
 
-/// How far the removal of a table's expired objects has come.
+/// The progress of the removal of a table's expired objects.
 pub(crate) struct ExpiryWalk {
     pub(crate) table: u32,
-    /// Buckets of hashes below are done.
+    /// Buckets of lower hashes are done.
     pub(crate) next_hash: u64,
-    /// When the walk goes on; not before.
+    /// The earliest time to continue the walk.
     pub(crate) due_ms: u64,
-    /// When it began.
+    /// The time of its beginning.
     pub(crate) began_ms: u64,
-    /// The earliest expiry of what it has left.
+    /// The earliest expiry among the remaining objects.
     pub(crate) earliest_ms: u64,
 }
 
-/// How the cleaner proceeds with what it has chosen.
+/// The cleaner's method for the chosen segments.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Level {
-    /// One segment to a run of just the length that it needs.
+    /// One segment to a run of exactly the length that it needs.
     Compaction,
-    /// Several segments to fewer, survivors of like age together.
+    /// Several segments to fewer, survivors of similar age together.
     Combined,
     /// All segments of a window to another one, so that the window is one free run again.
     Evacuation,
 }
 
-/// What the cleaner has in hand.
+/// The state of the cleaner.
 pub(crate) struct Cleaner {
     pub(crate) level: Level,
-    /// What may be chosen.
+    /// Segments that may be chosen.
     pub(crate) candidates: Candidates,
-    /// The seglet at which the next look for more begins.
+    /// The seglet at which the next search begins.
     pub(crate) looked_to: u32,
-    /// Seglets that were looked at since something was found.
+    /// Seglets searched since the last find.
     pub(crate) fruitless: u32,
-    /// Nothing was found in all of the log when it was last looked at.
+    /// Whether the last search of the whole log found nothing.
     pub(crate) barren: bool,
-    /// What is chosen and not begun, in the order of its age.
+    /// Chosen segments not yet begun, ordered by age.
     pub(crate) chosen: VecDeque<Chosen>,
-    /// What was walked through and is not all dead, under the tags of that moment.
+    /// Segments that were walked through but are not all dead, with the tags of that moment.
     pub(crate) unsettled: VecDeque<(u64, SegmentId)>,
     pub(crate) source: Option<Source>,
-    /// Where survivors of combined cleaning go, the hottest first.
+    /// Heads for survivors of combined cleaning, the hottest first.
     pub(crate) survivors: [Head; SURVIVOR_CLASSES],
-    /// Where those of a compaction go.
+    /// Head for survivors of a compaction.
     pub(crate) compacted: Head,
-    /// Where those of an evacuation go.
+    /// Head for survivors of an evacuation.
     pub(crate) evacuated: Head,
-    /// The window that is evacuated, with those of its seglets that were free, as bits.
+    /// The evacuated window, with its seglets that were free, as bits.
     pub(crate) window: Option<(u32, u32)>,
-    /// Dead segments in order of the tags under which they wait.
+    /// Dead segments ordered by the tags under which they wait.
     pub(crate) limbo: VecDeque<(u64, SegmentId)>,
-    /// Seglets of those.
+    /// Number of their seglets.
     pub(crate) limbo_seglets: u64,
-    /// Sixteenths of a byte that have to be examined to free one, by what was chosen last.
+    /// Sixteenths of a byte to examine to free one byte, by the latest choice.
     pub(crate) price: u64,
 }
 
-/// A segment that is to be cleaned.
+/// A segment chosen for cleaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     pub(crate) segment: SegmentId,
-    /// It was walked through before, and whoever was at work in it then has ended.
+    /// It was walked through before, and the threads that worked in it then have ended.
     pub(crate) again: bool,
 }
 
-/// A segment that is being cleaned, and how far.
+/// A segment that is being cleaned, with its progress.
 pub(crate) struct Source {
     pub(crate) segment: SegmentId,
     pub(crate) again: bool,
     pub(crate) next: usize,
     pub(crate) end: usize,
     pub(crate) generation: u32,
-    /// Bytes that lived when it was begun.
+    /// Live bytes at the beginning.
     pub(crate) live_bytes: usize,
-    /// Which of the survivors' heads it goes to.
+    /// Class of the survivors' head.
     pub(crate) class: usize,
-    /// Bytes that were not what was written have been met.
+    /// Whether damaged bytes were found.
     pub(crate) damaged: bool,
-    /// A bucket was another thread's for too long, so that something may be left that could be taken away.
+    /// Whether another thread held a bucket for too long, so that a movable object may remain.
     pub(crate) busy: bool,
 }
 
@@ -124,7 +125,7 @@ impl Backlog {
 }
 
 impl Cleaner {
-    /// For a log of so many seglets, of which so many are a window.
+    /// Creates the state for a log of `seglets`, with `window_seglets` per window.
     pub(crate) fn new(seglets: u32, window_seglets: u32) -> Cleaner {
         Cleaner {
             level: Level::Combined,
@@ -146,7 +147,7 @@ impl Cleaner {
         }
     }
 
-    /// Where survivors of the source go.
+    /// Returns the head for survivors of the source.
     pub(crate) fn head(&mut self, class: usize) -> &mut Head {
         match self.level {
             Level::Compaction => &mut self.compacted,
@@ -157,7 +158,7 @@ impl Cleaner {
 }
 
 impl Store {
-    /// Notes that the index of a table grows, so that it does even if nobody inserts.
+    /// Notes that a table's index grows, so that it grows even without inserts.
     pub(crate) fn note_growing(&self, table: &Table) {
         self.backlog.growing.add(table.id());
     }

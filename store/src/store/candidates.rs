@@ -1,14 +1,14 @@
 //! Segments that the cleaner may choose, the best first.
 //!
-//! Looking at all segments takes milliseconds where memory is large, so a choice looks at a part of them
-//! (`cleaner/choice.rs`). Those that are not chosen are kept for the next one, where they are weighed again: their dead
-//! bytes grow and they get older. Sampling with such a memory comes near to the best of all (Mitzenmacher, Prabhakar and
-//! Shah, "Load balancing with memory", 2002).
+//! Looking at all segments takes milliseconds in a large memory, so a choice looks at a part of them
+//! (`cleaner/choice.rs`). The segments that are not chosen are kept for the next choice, which weighs them again:
+//! their dead bytes grow and they get older. Sampling with such a memory comes near to the best of all (Mitzenmacher,
+//! Prabhakar and Shah, "Load balancing with memory", 2002).
 
 use crate::limits::CLEAN_CANDIDATES_MAX;
 use crate::segment::SegmentId;
 
-/// As many as are kept, with what they were found to be worth.
+/// A bounded list of candidates with their scores.
 pub(crate) struct Candidates {
     weighed: [(f64, SegmentId); CLEAN_CANDIDATES_MAX],
     count: usize,
@@ -23,7 +23,7 @@ impl Candidates {
         self.count == 0
     }
 
-    /// Puts a segment in its place, if it is there already or good enough.
+    /// Inserts a segment by its score, if it is already listed or good enough.
     pub(crate) fn offer(&mut self, score: f64, segment: SegmentId) {
         let held = &mut self.weighed[..self.count];
         if held.len() == CLEAN_CANDIDATES_MAX && held.last().is_some_and(|&(worst, _)| score <= worst) {
@@ -41,7 +41,7 @@ impl Candidates {
         }
     }
 
-    /// Takes the best off.
+    /// Removes and returns the best.
     pub(crate) fn take_best(&mut self) -> Option<SegmentId> {
         let &(_, best) = self.weighed[..self.count].first()?;
         self.weighed[..self.count].rotate_left(1);
@@ -49,7 +49,7 @@ impl Candidates {
         Some(best)
     }
 
-    /// Takes all off, to be weighed again.
+    /// Removes all, to be weighed again.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = SegmentId> + use<> {
         let count = std::mem::take(&mut self.count);
         self.weighed.into_iter().take(count).map(|(_, segment)| segment)

@@ -1,4 +1,4 @@
-//! What the cleaner has done, counted, and what that comes to.
+//! Counters of the cleaner's work, and figures derived from them.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -18,48 +18,48 @@ pub(crate) struct Cleaning {
     pub(crate) damaged_segments: AtomicU64,
 }
 
-/// Figures of the log's memory and of what cleaning it costs.
+/// Figures of the log's memory and of the cost of cleaning it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct CleanerStatistics {
-    /// Bytes of the smallest unit in which the log's memory is taken.
+    /// Bytes of a seglet, the smallest unit of the log's memory.
     pub seglet_bytes: u64,
-    /// Bytes of the log's memory that are free.
+    /// Free bytes of the log's memory.
     pub free_bytes: u64,
-    /// Bytes that writers must leave: the cleaner's reserve and what the indexes take.
+    /// Bytes that writers must leave: the cleaner's reserve and the bytes of the indexes.
     pub kept_bytes: u64,
-    /// Bytes that wait for readers to become free.
+    /// Bytes that wait for readers before they become free.
     pub limbo_bytes: u64,
-    /// Bytes of objects in full segments that nothing leads to any more.
+    /// Bytes of unreachable objects in full segments.
     pub dead_bytes: u64,
     /// Bytes of objects that writers have written, up to their last steps of background work.
     pub written_bytes: u64,
-    /// Bytes that the cleaner has looked at.
+    /// Bytes that the cleaner has examined.
     pub examined_bytes: u64,
-    /// Bytes that it has copied.
+    /// Bytes that the cleaner has copied.
     pub copied_bytes: u64,
-    /// Bytes of the segments that it has emptied, those that held nothing alive included.
+    /// Bytes of the emptied segments, including those without live objects.
     pub emptied_bytes: u64,
-    /// Segments given a run of their own length.
+    /// Segments moved to a run of their own length.
     pub compactions: u64,
     /// Batches of segments that were cleaned together.
     pub combinations: u64,
-    /// Windows emptied for the sake of a run in one piece.
+    /// Windows emptied to obtain a contiguous run.
     pub evacuations: u64,
-    /// Writes that were told to come again, or that there is no memory.
+    /// Writes refused with a retry or for lack of memory.
     pub refusals: u64,
-    /// Objects taken out of the index since their bytes were not what had been written.
+    /// Objects removed from the index because their bytes were damaged.
     pub damaged_objects: u64,
-    /// Segments left as they are, since they could not be emptied for such bytes.
+    /// Segments set aside because damaged bytes prevented their emptying.
     pub damaged_segments: u64,
 }
 
 impl CleanerStatistics {
-    /// Bytes written to memory for each byte that a writer wrote, in hundredths: 100 without cleaning.
+    /// Returns the bytes written to memory per byte of writers, in hundredths: 100 without cleaning.
     pub fn write_amplification_percent(&self) -> u64 {
         100 + percent(self.copied_bytes, self.written_bytes)
     }
 
-    /// Bytes copied for each byte that cleaning has made free, in hundredths.
+    /// Returns the bytes copied per byte freed by cleaning, in hundredths.
     pub fn copied_per_freed_percent(&self) -> u64 {
         percent(self.copied_bytes, self.emptied_bytes.saturating_sub(self.copied_bytes))
     }
@@ -70,7 +70,7 @@ fn percent(part: u64, whole: u64) -> u64 {
 }
 
 impl Cleaning {
-    /// The counters, as part of the figures.
+    /// Returns the counters as statistics.
     pub(crate) fn counted(&self) -> CleanerStatistics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CleanerStatistics {

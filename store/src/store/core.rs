@@ -1,4 +1,4 @@
-//! A core: what one worker thread has of the store. Its log head, its epoch slot, its scratch memory.
+//! A core: one worker thread's part of the store. Its log head, its epoch slot, its scratch memory.
 //!
 //! `Send`, since a worker may be replaced, but not `Sync`: two threads never share one.
 
@@ -18,9 +18,9 @@ pub struct Core {
     pub(crate) local: LocalEpoch,
     pub(crate) head: RefCell<Head>,
     pub(crate) scratch: RefCell<Scratch>,
-    /// Nodes that this core's edits of ordered tables left behind.
+    /// Nodes retired by this core's edits of ordered tables.
     pub(crate) garbage: RefCell<NodeGarbage>,
-    /// Which kind of background work is looked at next.
+    /// The kind of background work to try next.
     pub(crate) turn: Cell<u32>,
     /// Bytes written for which no cleaning has been done.
     pub(crate) owed: Cell<u64>,
@@ -33,22 +33,22 @@ impl Core {
         Core { store, index, local, head, scratch, garbage, turn: Cell::new(0), owed: Cell::new(0) }
     }
 
-    /// Which core it is.
+    /// Returns the core's index.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Ends a held pin. Panics where it is another core's.
+    /// Ends a held pin. Panics if it belongs to another core.
     pub fn release(&self, held: HeldPin) {
         self.local.release(held);
     }
 
-    /// How many pins are held by yielded invocations.
+    /// Returns the number of pins held by yielded invocations.
     pub fn held_pins(&self) -> u64 {
         self.local.held_count()
     }

@@ -1,14 +1,14 @@
-//! A place for one boxed value, into which threads put and from which they take without waiting for each other.
+//! A place for one boxed value, which threads fill and empty without waiting for each other.
 //!
-//! Each operation is one exchange of a pointer, so a value has one owner at any time: the place, or the thread that took
-//! it. Whoever takes a value sees what was written before it was put in.
+//! Each operation is one exchange of a pointer, so a value has one owner at any time: the place, or the thread that
+//! took it. A thread that takes a value sees everything written before it was put in.
 
 use std::marker::PhantomData;
 use std::ptr;
 
 use super::{AtomicPtr, Ordering};
 
-/// A place for one boxed value; see the file's head.
+/// A place for one boxed value, exchanged atomically.
 pub struct AtomicBox<T> {
     value: AtomicPtr<T>,
     /// It owns a `T` and hands it from thread to thread.
@@ -19,18 +19,18 @@ pub struct AtomicBox<T> {
 unsafe impl<T: Send> Sync for AtomicBox<T> {}
 
 impl<T> AtomicBox<T> {
-    /// An empty place.
+    /// Creates an empty place.
     #[must_use]
     pub fn empty() -> Self {
         Self { value: AtomicPtr::new(ptr::null_mut()), _owns: PhantomData }
     }
 
-    /// Puts a value in; returns the one that was there.
+    /// Puts a value in; returns the previous one.
     pub fn put(&self, value: Box<T>) -> Option<Box<T>> {
         self.exchange(Box::into_raw(value))
     }
 
-    /// Takes the value that is there.
+    /// Takes the value, if any.
     pub fn take(&self) -> Option<Box<T>> {
         self.exchange(ptr::null_mut())
     }

@@ -4,9 +4,10 @@
 //!   push: newest = my entry, which leads to the one before        take_all: newest = none
 //!   newest ─► entry 3 ─► entry 2 ─► entry 1                        and the entries are turned round
 //! ```
-//! Entries are linked by one compare-and-swap and taken by one exchange. So a thread that loses its core while it pushes has
-//! pushed or has not, and whoever takes never meets a half-made entry; the queues of the standard library let their reader
-//! spin until such a writer goes on. Unbounded: who pushes keeps to a bound of its own.
+//! Entries are linked by one compare-and-swap and taken by one exchange. So a thread that loses its core during a
+//! push has either pushed or not, and the taker never meets an incomplete entry; the queues of the standard library
+//! let their reader spin until such a writer continues. The queue is unbounded: its producers apply a bound of their
+//! own.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -18,7 +19,7 @@ struct InboxEntry<T> {
     before: *mut InboxEntry<T>,
 }
 
-/// See the file's head.
+/// An unbounded queue with many producers and one consumer.
 pub struct Inbox<T> {
     /// Null, or [`closed`], or the entry that was pushed last.
     newest: AtomicPtr<InboxEntry<T>>,
@@ -35,13 +36,13 @@ fn closed<T>() -> *mut InboxEntry<T> {
 }
 
 impl<T> Inbox<T> {
-    /// An empty one.
+    /// Creates an empty inbox.
     #[must_use]
     pub fn new() -> Self {
         Self { newest: AtomicPtr::new(ptr::null_mut()), _owns: PhantomData }
     }
 
-    /// Adds a value behind those that are there.
+    /// Adds a value at the end.
     ///
     /// # Errors
     /// The value, once the inbox is closed.
@@ -62,20 +63,20 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Whether there is nothing to take, as far as known.
+    /// Returns whether the inbox seems to be empty.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.newest.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes all values, the one that was pushed first in front. Not to be called once it is closed.
+    /// Takes all values, in the order of their pushes. Must not be called after a close.
     #[must_use]
     pub fn take_all(&self) -> Taken<T> {
         Taken::from_newest(self.newest.swap(ptr::null_mut(), Ordering::Acquire))
     }
 
-    /// Takes all values; nothing can be pushed from now on.
+    /// Takes all values and closes the inbox for pushes.
     pub fn close(&self) -> Taken<T> {
         Taken::from_newest(self.newest.swap(closed(), Ordering::AcqRel))
     }

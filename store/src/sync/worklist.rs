@@ -1,10 +1,10 @@
-//! A list of work: anybody adds to it without waiting, and whoever gets hold of it works it off.
+//! A list of work: any thread adds to it without waiting, and the thread that locks it does the work.
 
 use std::collections::VecDeque;
 
 use super::{AtomicUsize, Exclusive, Inbox, Ordering};
 
-/// See the file's head.
+/// A list of work whose lock is only tried.
 pub(crate) struct Worklist<T> {
     added: Inbox<T>,
     list: Exclusive<VecDeque<T>>,
@@ -18,18 +18,18 @@ impl<T> Worklist<T> {
         Worklist { added, list, listed: AtomicUsize::new(0) }
     }
 
-    /// Adds to the end.
+    /// Adds work to the end.
     pub(crate) fn add(&self, work: T) {
         assert!(self.added.push(work).is_ok(), "a list of work is never closed");
     }
 
-    /// Whether there is nothing to do, as far as known.
+    /// Returns whether the list seems to be empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.listed.load(Ordering::Relaxed) == 0 && self.added.is_empty()
     }
 
-    /// Hands the list over; `None` where another thread has it.
+    /// Calls `work` with the list; `None` if another thread has it.
     pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut VecDeque<T>) -> R) -> Option<R> {
         let mut list = self.list.try_lock()?;
         if !self.added.is_empty() {

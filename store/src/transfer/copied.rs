@@ -1,5 +1,5 @@
-//! Copying a table that is in use: what is to be copied again, and what the copy has too much then: keys that are not at the
-//! source any more.
+//! Copying a table in use: the objects to copy again, and the keys to remove from the copy because the source no
+//! longer has them.
 
 use crate::carried::Carried;
 use crate::cursor::Cursor;
@@ -10,28 +10,28 @@ use crate::position::Position;
 use crate::table::Table;
 
 impl Table {
-    /// Marks from now on what is written to or removed: from when on for all that writes, says the head of `dirty_map.rs`. Ends
-    /// by as many calls of [`Table::unwatch`].
+    /// Starts to mark writes and removals. The head of `dirty_map.rs` describes from when on all writers mark. Ends
+    /// after an equal number of calls of [`Table::unwatch`].
     pub fn watch(&self) {
         self.touched.get_or_init(|| DirtyMap::new(self.hashes(), self.objects())).watch();
     }
 
-    /// One less needs to know.
+    /// Removes one watcher.
     ///
     /// # Panics
-    /// When nobody watches.
+    /// If there is no watcher.
     pub fn unwatch(&self) {
         assert!(self.touched.get().map_or(0, DirtyMap::unwatch) > 0, "somebody watches");
     }
 
-    /// Takes the first mark of hashes from `from` on, of those `within`: which hashes are to be read,
-    /// now. `None` where there is none. A mark that is of hashes outside, too, stays, since others may look for it.
+    /// Takes the first mark at or after `from`, among the hashes `within`; returns the hashes to read now. `None` if
+    /// there is none. A mark that also covers hashes outside stays, since others may need it.
     #[must_use]
     pub fn take_touched(&self, from: u64, within: (u64, u64)) -> Option<(u64, u64)> {
         self.touched.get()?.take_next(from, within)
     }
 
-    /// About how many bytes the objects have that were written to since their marks were taken.
+    /// Returns the approximate bytes of the objects written since their marks were taken.
     #[must_use]
     pub fn touched_bytes(&self, within: (u64, u64)) -> u64 {
         self.touched.get().map_or(0, |touched| {
@@ -41,8 +41,8 @@ impl Table {
 }
 
 impl Pinned<'_> {
-    /// Removes the keys from the place `first` to the place `last`, by their two hashes, that are not in this pull, which
-    /// has all objects of the source between them. Says how many.
+    /// Removes the keys from the place `first` to the place `last`, by their two hashes, that are not in this pull,
+    /// which has all objects of the source between them. Returns their number.
     ///
     /// # Errors
     /// [`Gone`].

@@ -1,8 +1,8 @@
-//! Gathering what moves, at the source: bytes out of the log into a buffer, one copy each.
+//! Gathering the objects of a transfer at the source: bytes out of the log into a buffer, one copy each.
 //!
-//! Buckets are gone through in the order of the hashes (`index/walk.rs`), and what those ahead lead to is asked for from
-//! memory early. A bucket is taken as a whole wherever that can be, so that no key is hashed: its objects come in any
-//! order. Only where a pull begins or ends within a bucket, or the index is changing its size, they are put in order.
+//! Buckets are read in hash order (`index/walk.rs`), and the objects of later buckets are prefetched early. A bucket
+//! is taken as a whole if possible, so that no key is hashed: its objects come in any order. They are sorted only if
+//! a pull begins or ends within a bucket, or the index is changing its size.
 
 use crate::cursor::{Cursor, Placed};
 use crate::enumerate::Gone;
@@ -18,9 +18,10 @@ use crate::table::Table;
 struct Full;
 
 impl Pinned<'_> {
-    /// Appends objects behind `from` and up to the hash `last` to `pull`, about in the order of their hashes, until it has
-    /// `bytes_max` or a bounded number of buckets was read; the first object comes whatever it has. What has expired is left
-    /// out, damage is not looked for. Returns where to go on; `None` where that was all.
+    /// Appends objects behind `from` and up to the hash `last` to `pull`, roughly in hash order.
+    ///
+    /// It ends when the pull has `bytes_max` or a bounded number of buckets was read; the first object always comes.
+    /// Expired objects are omitted, damage is not checked. Returns the cursor to continue with; `None` at the end.
     ///
     /// # Errors
     /// [`Gone`].

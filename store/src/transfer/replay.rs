@@ -1,8 +1,8 @@
-//! Replaying what moves, at the target: bytes of another store become objects of this one.
+//! Replaying a transfer at the target: bytes of another store become objects of this one.
 //!
-//! A pull is looked through as a whole before anything of it is stored: whether it comes out even, what each object's
-//! checksum says, whether its hash is one that was asked for. Its buckets are asked for from memory meanwhile. Then each
-//! object is copied behind the log head, and found under the lock of its bucket if it is newer than what is here.
+//! The whole pull is checked before any of it is stored: its length, each object's checksum, and whether its hash was
+//! requested. Meanwhile its buckets are prefetched. Then each object is copied behind the log head, and published
+//! under the lock of its bucket if it is newer than the present one.
 
 use std::fmt;
 
@@ -14,25 +14,25 @@ use crate::log::Staged;
 use crate::pinned::Pinned;
 use crate::table::Table;
 
-/// What came of the objects of pulls.
+/// The result of replaying pulls.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Replayed {
     /// Objects that were stored.
     pub stored: u64,
-    /// Those that were of the past: what is here is as new, the key was removed here, or its hash has arrived.
+    /// Objects that were outdated: the present one is as new, the key was removed here, or its hash has arrived.
     pub late: u64,
-    /// Those whose bytes were not those that were written; they are left out.
+    /// Objects with damaged bytes, which are omitted.
     pub corrupted: u64,
 }
 
-/// Why a pull was not replayed, or not to its end.
+/// The reason why a pull was not replayed completely.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReplayError {
     /// It ends within an object. Nothing was stored.
     Cut,
-    /// It has a sound object whose hash nobody asked for. Nothing was stored.
+    /// It has a sound object with an unrequested hash. Nothing was stored.
     Foreign,
-    /// The store refuses the object that comes next, as it refuses a put.
+    /// The store refuses the next object, as it refuses a put.
     Refused(WriteError),
 }
 
@@ -48,9 +48,10 @@ enum Way {
 }
 
 impl Pinned<'_> {
-    /// Stores objects that were written elsewhere since the table's hashes went there, now that these come back: each
-    /// unless what is here is as new. Otherwise as [`Pinned::replay`]; whether the table itself has once arrived does not
-    /// matter.
+    /// Stores returning objects that were written elsewhere since the table's hashes went there.
+    ///
+    /// Skips each object that the store has in a version as new. Otherwise as [`Pinned::replay`]; it does not matter
+    /// whether the table itself once arrived.
     ///
     /// # Errors
     /// [`ReplayError`].
@@ -64,9 +65,11 @@ impl Pinned<'_> {
         self.store_all(table, (hashes, Way::Back), pull, replayed)
     }
 
-    /// Stores the objects of a pull ([`Pinned::gather`]) whose hashes should lie in `hashes`, each unless what is here is as
-    /// new, the key was removed here, or its hash has arrived. No quota refuses them: they were admitted where they come
-    /// from. What is done is taken off `pull` and counted in `replayed`, so that who is refused calls again.
+    /// Stores the objects of a pull ([`Pinned::gather`]) whose hashes should lie in `hashes`.
+    ///
+    /// Skips an object if the present one is as new, the key was removed here, or its hash has arrived. No quota
+    /// refuses them: they were admitted at their origin. Finished objects are taken off `pull` and counted in
+    /// `replayed`, so that the caller can continue after a refusal.
     ///
     /// # Errors
     /// [`ReplayError`].
@@ -80,8 +83,9 @@ impl Pinned<'_> {
         self.store_all(table, (hashes, Way::There), pull, replayed)
     }
 
-    /// Stores objects of a table that is copied while it is in use elsewhere, and not here: each unless what is here is as
-    /// new. Otherwise as [`Pinned::replay`].
+    /// Stores objects of a table that is copied while in use elsewhere, and not in use here.
+    ///
+    /// Skips each object that the store has in a version as new. Otherwise as [`Pinned::replay`].
     ///
     /// # Errors
     /// [`ReplayError`].

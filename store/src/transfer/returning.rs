@@ -1,5 +1,5 @@
-//! What goes back when a move is taken back: objects that were written at the target since, told by their versions, and the
-//! keys that were removed there, told by their places.
+//! The return of a reversed move: objects written at the target since, identified by their versions, and keys removed
+//! there, identified by their places.
 
 use crate::carried::Carried;
 use crate::cursor::Cursor;
@@ -9,7 +9,7 @@ use crate::pinned::Pinned;
 use crate::position::Position;
 use crate::table::Table;
 
-/// Those objects of a pull whose keys have these hashes.
+/// Returns the objects of a pull whose keys have these hashes.
 #[must_use]
 pub fn within(mut pull: &[u8], hashes: HashRange) -> Vec<u8> {
     let mut kept = Vec::new();
@@ -23,23 +23,24 @@ pub fn within(mut pull: &[u8], hashes: HashRange) -> Vec<u8> {
 }
 
 impl Table {
-    /// Whether what was written and removed here since it began to arrive is known, so that it can go back.
+    /// Returns whether all writes and removals since the arrival began are known, so that it can go back.
     #[must_use]
     pub fn can_return(&self) -> bool {
         self.arrival.get().is_some_and(|arrival| arrival.knows_removals())
     }
 
-    /// It stays: nothing has to be noted any more for a return.
+    /// Makes the move final: removals need no longer be noted for a return.
     pub fn settle(&self) {
         self.arrival.get().inspect(|arrival| arrival.settle());
     }
 }
 
 impl Pinned<'_> {
-    /// Appends objects behind `from` whose version is above `version` to `pull`, in the order of their hashes, until it has
-    /// `bytes_max` or a bounded number of buckets was read; the first ones come whatever they have. What has expired comes
-    /// too: left out, what it took the place of would come to life where it goes back to. Returns where to go on; `None` where
-    /// that was all.
+    /// Appends objects behind `from` whose version is above `version` to `pull`, in hash order.
+    ///
+    /// It ends when the pull has `bytes_max` or a bounded number of buckets was read; the first ones always come.
+    /// Expired objects come too: without them, the objects that they replaced would reappear at the other side.
+    /// Returns the cursor to continue with; `None` at the end.
     ///
     /// # Errors
     /// [`Gone`].
@@ -67,8 +68,8 @@ impl Pinned<'_> {
         })
     }
 
-    /// The keys that were removed here since the table began to arrive and are not here again, by their two hashes. When
-    /// nobody writes to it.
+    /// Returns the keys, by their two hashes, that were removed here since the arrival began and are still absent.
+    /// Call it while there are no writers.
     #[must_use]
     pub fn removals(&self, table: &Table) -> Vec<(u64, u64)> {
         let Some(arrival) = table.arrival.get() else { return Vec::new() };
@@ -85,7 +86,7 @@ impl Pinned<'_> {
         table.index.find(&self.pin, position.hash, is_it).is_some()
     }
 
-    /// Removes the key with these two hashes, if it is there. For a thread that may wait for writers.
+    /// Removes the key with these two hashes, if present. For a thread that may wait for writers.
     ///
     /// # Errors
     /// [`Gone`].

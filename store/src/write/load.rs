@@ -1,8 +1,8 @@
-//! What writers do so that the index has the right size: look at its load now and then, move a few of its buckets, and hurry
-//! where one is full.
+//! The writers' part in the size of the index: they check its load, move a few of its buckets, and hurry the growth
+//! if a bucket is full.
 //!
-//! Nobody waits for a growth: each insert pays for a few buckets, and background steps do the rest. A writer that finds no
-//! room all the same comes again.
+//! No writer waits for a growth: each insert moves a few buckets, and background steps do the rest. A writer that
+//! finds no room in spite of that is told to retry.
 
 use crate::error::WriteError;
 use crate::index::NotLocked;
@@ -23,8 +23,7 @@ impl From<NoRoom> for WriteError {
 }
 
 impl Pinned<'_> {
-    /// After an insert: looks at the table's load now and then, and moves a few buckets while the index grows or
-    /// shrinks.
+    /// Sometimes checks the table's load after an insert, and moves a few buckets while the index grows or shrinks.
     #[inline]
     pub(crate) fn help_growth(&self, table: &Table) {
         self.look_at_load(table);
@@ -34,8 +33,8 @@ impl Pinned<'_> {
         }
     }
 
-    /// After an insert or a removal: sees now and then whether the index has the right size. What follows is done by
-    /// inserts and by background steps.
+    /// Sometimes checks, after an insert or a removal, whether the index has the right size. Inserts and background
+    /// steps do the resulting work.
     #[inline]
     pub(crate) fn look_at_load(&self, table: &Table) {
         if !table.count_change(self.core.index).is_multiple_of(CHANGES_PER_LOAD_CHECK) {
@@ -48,8 +47,8 @@ impl Pinned<'_> {
         }
     }
 
-    /// What a writer is told that found no room in the bucket of `hash`. That means collisions only in an index of
-    /// the right size: whoever moves its buckets may have lost the processor while others went on inserting.
+    /// Returns the error for a writer that found no room in the bucket of `hash`. It means collisions only in an
+    /// index of the right size: a thread that moves its buckets may have lost the processor while others inserted.
     #[cold]
     pub(crate) fn refused(&self, table: &Table, hash: u64, error: WriteError) -> WriteError {
         if error != WriteError::Collisions {
@@ -69,7 +68,7 @@ impl Pinned<'_> {
         if has_room || self.hurry_growth(table, 1) != Ok(false) { retry } else { error }
     }
 
-    /// Grows an index at once that is growing, or due to with so many objects more. Returns whether it is.
+    /// Immediately grows an index that is growing, or is due to with `more` objects. Returns whether it grows.
     pub(crate) fn hurry_growth(&self, table: &Table, more: u64) -> Result<bool, NoMemory> {
         let due = table.index.is_overloaded(&self.pin, table.objects() + more);
         if due && self.start_growth(table, more)? {

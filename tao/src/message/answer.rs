@@ -1,43 +1,43 @@
-//! Replies of the graph functions, as their caller reads them.
+//! Decoders for the replies of the graph functions.
 //!
-//! Entries need no decoder of their own: a reply of entries is a [`crate::entry::Run`].
+//! A reply of entries needs no decoder: it is a [`crate::entry::Run`].
 
 use crate::key::ObjectId;
 use alloc::vec::Vec;
 
-/// Stands for the length of an object that does not exist.
+/// The length that marks an object that does not exist.
 pub const NO_OBJECT: u32 = u32::MAX;
 
-/// Reply of `friends`.
+/// The reply of `friends`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Friends {
     /// The ends of the list, newest first.
     pub ids: Vec<ObjectId>,
-    /// The record of each, when asked for.
+    /// The record of each, on request.
     pub objects: Vec<Option<Vec<u8>>>,
 }
 
-/// Reply of `friends_of_friends`.
+/// The reply of `friends_of_friends`.
 ///
 /// ```text
 /// distinct u32 | visited u32 | complete u8 | zero 3 | count u32 | (id u64, paths u32) ... | objects
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FriendsOfFriends {
-    /// How many different ones there are, the asker and its friends left out.
+    /// The number of different objects, without the asking object and its friends.
     pub distinct: u32,
     /// Edges visited.
     pub visited: u32,
     /// Whether every edge was visited.
     pub complete: bool,
-    /// Those reached by most paths, and by how many; equal ones by id.
+    /// The objects on most paths, with the number of paths; ties ordered by id.
     pub ranked: Vec<(ObjectId, u32)>,
-    /// The record of each, when asked for.
+    /// The record of each, on request.
     pub objects: Vec<Option<Vec<u8>>>,
 }
 
 impl Friends {
-    /// Decodes a reply; `None` when it is none.
+    /// Decodes a reply; `None` if it is invalid.
     pub fn decode(reply: &[u8]) -> Option<Friends> {
         let (count, mut rest) = take_u32(reply)?;
         let mut ids = Vec::new();
@@ -51,7 +51,7 @@ impl Friends {
 }
 
 impl FriendsOfFriends {
-    /// Decodes a reply; `None` when it is none.
+    /// Decodes a reply; `None` if it is invalid.
     pub fn decode(reply: &[u8]) -> Option<FriendsOfFriends> {
         let (distinct, rest) = take_u32(reply)?;
         let (visited, rest) = take_u32(rest)?;
@@ -69,12 +69,12 @@ impl FriendsOfFriends {
     }
 }
 
-/// Decodes the reply of `assoc_count`, and the id that `obj_add` answers.
+/// Decodes the reply of `assoc_count`, and the id in the reply of `obj_add`.
 pub fn decode_count(reply: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(reply.try_into().ok()?))
 }
 
-/// Decodes the reply of a write that answers found or new.
+/// Decodes the reply of a write that says found or new.
 pub fn decode_flag(reply: &[u8]) -> Option<bool> {
     match reply {
         [0] => Some(false),

@@ -1,4 +1,4 @@
-//! A call of a graph function, as its caller writes it.
+//! The encoding of calls of the graph functions.
 
 use crate::entry::Span;
 use crate::key::{self, AssocType, ListId, ObjectId};
@@ -23,25 +23,25 @@ pub enum Call<'a> {
         list: ListId,
         /// The other ends.
         ids: &'a [ObjectId],
-        /// Only those of this time.
+        /// The span of time.
         span: Span,
     },
     /// Reads a part of a list by position.
     AssocRange {
         /// The list.
         list: ListId,
-        /// Where to start, counted from the newest.
+        /// The first position, counted from the newest.
         position: u32,
-        /// How many.
+        /// The number of associations.
         limit: u32,
     },
-    /// Reads the newest associations of a span of time.
+    /// Reads the newest associations in a span of time.
     AssocTimeRange {
         /// The list.
         list: ListId,
         /// The span.
         span: Span,
-        /// How many.
+        /// The number of associations.
         limit: u32,
     },
     /// Counts a list.
@@ -52,7 +52,7 @@ pub enum Call<'a> {
         list: ListId,
         /// The other end.
         id2: ObjectId,
-        /// When.
+        /// The time.
         time: u64,
         /// The application's bytes.
         data: &'a [u8],
@@ -68,33 +68,33 @@ pub enum Call<'a> {
     AssocDeclare {
         /// The type.
         atype: AssocType,
-        /// Its inverse; the type itself when it is symmetric.
+        /// Its inverse; the type itself if it is symmetric.
         inverse: AssocType,
     },
-    /// The newest ends of a list, with their objects if asked for.
+    /// Reads the newest ends of a list, with their objects on request.
     Friends {
         /// The list.
         list: ListId,
-        /// How many.
+        /// The number of ends.
         limit: u32,
-        /// Whether to add their objects.
+        /// Whether to include their objects.
         objects: bool,
     },
-    /// Ends of the ends of a list, those reached most often first.
+    /// Reads the ends of the ends of a list, those on most paths first.
     FriendsOfFriends {
         /// The list.
         list: ListId,
-        /// How many.
+        /// The number of ends.
         limit: u32,
-        /// Edges to visit at most; 0 is the limit of the function.
+        /// The maximum number of visited edges; 0 means the limit of the function.
         visits: u32,
-        /// Whether to add their objects.
+        /// Whether to include their objects.
         objects: bool,
     },
 }
 
 impl<'a> Call<'a> {
-    /// Name of the function.
+    /// Returns the name of the function.
     pub fn function(&self) -> &'static str {
         match self {
             Call::ObjGet(_) => "obj_get",
@@ -113,7 +113,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether the function writes.
+    /// Returns whether the function writes.
     pub fn is_write(&self) -> bool {
         matches!(
             self,
@@ -126,7 +126,7 @@ impl<'a> Call<'a> {
         )
     }
 
-    /// The call of a question of the mix.
+    /// Returns the call for a question of the mix.
     #[inline]
     pub fn of_question(question: &'a Question) -> Call<'a> {
         match *question {

@@ -1,12 +1,12 @@
-//! The audit log: who administered what, when, and how it ended. It holds no secret.
+//! The audit log: each administrative action with its actor, time and outcome. It contains no secret.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
-/// Who administered something.
+/// The actor of an administrative action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Actor {
-    /// The server by itself: a canary that fails goes back.
+    /// The server itself: it rolls back a failing canary.
     Server,
     /// The administrator.
     Administrator,
@@ -16,7 +16,7 @@ pub enum Actor {
         name: String,
         /// The id of the session's client.
         client_id: u64,
-        /// Where the session was opened from.
+        /// The address from which the session was opened.
         peer: String,
     },
 }
@@ -49,18 +49,18 @@ impl Body for Actor {
     }
 }
 
-/// One act.
+/// One administrative action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditEntry {
     /// Its number; later acts have higher ones.
     pub sequence: u64,
-    /// When it ended, in milliseconds since the Unix epoch.
+    /// The time of its end, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Who did it.
+    /// The actor.
     pub actor: Actor,
-    /// What was done, in words: the request, and the names in it.
+    /// The action as text: the request, and the names in it.
     pub act: String,
-    /// How it ended, a number of [`Status`].
+    /// The outcome, a number of [`Status`].
     pub outcome: u8,
 }
 

@@ -1,52 +1,52 @@
-//! Answers about a cluster as a whole: its servers, there or not, who coordinates, and plans.
+//! Replies about a cluster as a whole: its servers, present or not, its coordinator, and its plans.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
-/// A cluster as one of its servers knows it.
+/// A cluster as seen by one of its servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClusterStatus {
-    /// Number of the server that was asked; 0 of one that is alone.
+    /// Number of the server that replied; 0 for a single server.
     pub asked: u32,
-    /// Number of the server that coordinates; 0 for a moment after that one is gone.
+    /// Number of the coordinating server; 0 briefly after it is gone.
     pub coordinator: u32,
-    /// The servers that the cluster has, or has had, by number.
+    /// The present and former servers of the cluster, by number.
     pub members: Vec<MemberEntry>,
-    /// The plans that are kept, by number.
+    /// The stored plans, by number.
     pub plans: Vec<PlanEntry>,
 }
 
-/// A server that a cluster has, or has had.
+/// A present or former server of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberEntry {
     /// Its number.
     pub id: u32,
-    /// Where it is reached, or was last.
+    /// Its present or last address.
     pub tcp: String,
-    /// How often it was started.
+    /// The number of its starts.
     pub starts: u32,
-    /// Whether it is there.
+    /// Whether it is present.
     pub is_there: bool,
     /// Whether it is drained: it gets no tablets.
     pub is_drained: bool,
 }
 
-/// How far a plan is.
+/// The progress of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum PlanProgress {
-    /// Moves are begun.
+    /// Its migrations are being started.
     Running = 0,
     /// Its goal is reached.
     Done = 1,
-    /// A move came to nothing, or somebody stopped it.
+    /// A migration failed, or an operator stopped the plan.
     Stopped = 2,
 }
 
 impl PlanProgress {
     const ALL: [PlanProgress; 3] = [Self::Running, Self::Done, Self::Stopped];
 
-    /// In a word.
+    /// Returns the progress as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -56,33 +56,33 @@ impl PlanProgress {
     }
 }
 
-/// Migrations that lead to a goal together.
+/// Migrations with a common goal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanEntry {
     /// Its number, never reused.
     pub id: u32,
-    /// The server that is to own nothing; 0 when all are to own the same.
+    /// The server that is drained; 0 for a plan that balances all servers.
     pub drains: u32,
-    /// How far it is.
+    /// The progress of the plan.
     pub progress: PlanProgress,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// The time of its creation, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
-    /// Moves that are known so far.
+    /// Migrations known so far.
     pub moves: u32,
-    /// Those that are on the way.
+    /// Migrations in progress.
     pub on_the_way: u32,
-    /// Those that are there.
+    /// Completed migrations.
     pub done: u32,
-    /// Those that came to nothing.
+    /// Failed migrations.
     pub failed: u32,
 }
 
-/// Tablets that others were given.
+/// Tablets given to other servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Adopted {
-    /// How many.
+    /// Number of tablets.
     pub tablets: u32,
-    /// Whether some are still on the move.
+    /// Whether some are still moving.
     pub are_left: bool,
 }
 

@@ -1,24 +1,24 @@
-//! All that is known of an extension: its functions, limits, versions, and what their invocations came to.
+//! The description of an extension: its functions, limits, versions, and statistics of their invocations.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 use crate::{FunctionEntry, Statistic, VersionState};
 
-/// What the invocations of a version came to since the server started, over all its workers.
+/// Statistics of a version's invocations since the server started, over all its workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Measured {
-    /// How many ended in each way; a way is named by the server, `ok` the good one. Ways that did not occur
-    /// are left out.
+    /// Number of invocations by outcome. The server names the outcomes, `ok` is success. Outcomes that did not occur
+    /// are omitted.
     pub ends: Vec<Statistic>,
-    /// Time on the processor, in nanoseconds, extrapolated from those that were timed.
+    /// Processor time in nanoseconds, extrapolated from the timed invocations.
     pub cpu_ns: u64,
-    /// How many were timed.
+    /// Number of timed invocations.
     pub timed: u64,
-    /// Nanoseconds that half of them did not exceed; 0 when none was timed.
+    /// Median in nanoseconds; 0 if none was timed.
     pub ns_p50: u64,
-    /// Nanoseconds that 99 of 100 did not exceed.
+    /// 99th percentile in nanoseconds.
     pub ns_p99: u64,
-    /// Nanoseconds that 999 of 1000 did not exceed.
+    /// 99.9th percentile in nanoseconds.
     pub ns_p999: u64,
 }
 
@@ -42,7 +42,7 @@ impl Body for Measured {
     }
 }
 
-/// One version.
+/// The description of one version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VersionDescription {
     /// Its number.
@@ -53,11 +53,11 @@ pub struct VersionDescription {
     pub artefact_bytes: u64,
     /// Bytes of the source.
     pub source_bytes: u64,
-    /// When it was installed, in milliseconds since the Unix epoch.
+    /// The time of its installation, in milliseconds since the Unix epoch.
     pub installed_ms: u64,
-    /// Milliseconds that checking and compiling took.
+    /// Milliseconds of checking and compiling.
     pub compile_ms: u32,
-    /// What its invocations came to.
+    /// Statistics of its invocations.
     pub measured: Measured,
 }
 
@@ -85,20 +85,20 @@ impl Body for VersionDescription {
     }
 }
 
-/// All that is known of an extension.
+/// The description of an extension.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExtensionDescription {
-    /// What invocations name it by.
+    /// The id that invocations use.
     pub extension: u32,
     /// Its name.
     pub name: String,
-    /// Which versions invocations get.
+    /// The versions that invocations get.
     pub standing: VersionState,
     /// The functions of the current version.
     pub functions: Vec<FunctionEntry>,
-    /// What an invocation may use at most; each limit is named by the server, unit last.
+    /// The maximum use of an invocation; the server names each limit, unit last.
     pub limits: Vec<Statistic>,
-    /// The versions that are loaded, oldest first.
+    /// The loaded versions, oldest first.
     pub versions: Vec<VersionDescription>,
 }
 

@@ -1,18 +1,18 @@
-//! Answers about the extensions of a tenant, their description apart.
+//! Replies about the extensions of a tenant, except their description.
 //!
 //! An invocation names an extension by its id, a version of it (or 0, the current one) and a function by
-//! [`crate::function_hash`] of its name; [`ExtensionResolved`] is the way from names to these numbers.
+//! [`crate::function_hash`] of its name; [`ExtensionResolved`] maps names to these numbers.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 use crate::{VersionEntry, VersionState};
 
-/// What a function may do.
+/// The access mode of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FunctionMode {
-    /// It may not write, and is not recorded for exactly-once execution.
+    /// The function cannot write, and is not recorded for exactly-once execution.
     Read,
-    /// Its writes are applied together when it ends well.
+    /// Its writes are applied together when it succeeds.
     Write,
 }
 
@@ -40,9 +40,9 @@ pub struct FunctionEntry {
     pub name: String,
     /// [`crate::function_hash`] of its name.
     pub hash: u32,
-    /// What it may do.
+    /// The access mode.
     pub mode: FunctionMode,
-    /// What its author wrote above it; may be empty.
+    /// The author's doc comment; may be empty.
     pub doc: String,
 }
 
@@ -64,18 +64,18 @@ impl Body for FunctionEntry {
     }
 }
 
-/// The answer to an installation.
+/// The reply to an installation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExtensionInstalled {
-    /// What invocations name it by; the same for all its versions.
+    /// The id that invocations use; the same for all its versions.
     pub extension: u32,
-    /// The version that was installed.
+    /// The installed version.
     pub version: u32,
     /// The version that is current now.
     pub current: u32,
-    /// Milliseconds that checking and compiling took, 0 when the same source had been built before.
+    /// Milliseconds of checking and compiling, 0 if the same source had been built before.
     pub compile_ms: u32,
-    /// What the compiler warned of when the source was built, now or before; empty when it was nothing.
+    /// The compiler's warnings of the source's build, now or earlier; may be empty.
     pub diagnostics: String,
 }
 
@@ -102,15 +102,15 @@ impl Body for ExtensionInstalled {
 /// One extension of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExtensionEntry {
-    /// What invocations name it by.
+    /// The id that invocations use.
     pub extension: u32,
     /// Its name.
     pub name: String,
-    /// Which versions invocations get.
+    /// The versions that invocations get.
     pub standing: VersionState,
-    /// How many functions the current version has; 0 when it could not be loaded.
+    /// Number of functions of the current version; 0 if it could not be loaded.
     pub functions: u32,
-    /// All versions that are kept, oldest first.
+    /// All stored versions, oldest first.
     pub versions: Vec<VersionEntry>,
 }
 
@@ -134,10 +134,10 @@ impl Body for ExtensionEntry {
     }
 }
 
-/// The way from names to the numbers of an invocation.
+/// The mapping from names to the numbers of an invocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExtensionResolved {
-    /// What invocations name it by.
+    /// The id that invocations use.
     pub extension: u32,
     /// The current version.
     pub version: u32,

@@ -1,21 +1,21 @@
-//! Grants: what a tenant lets another one do with a table or an extension of his.
+//! Grants: the rights of a tenant on another tenant's table or extension.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
-/// What is granted.
+/// A right that is granted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Right {
-    /// To read a table.
+    /// Reading a table.
     Read,
-    /// To read and write a table.
+    /// Reading and writing a table.
     Write,
-    /// To invoke the functions of an extension, on tables of the caller.
+    /// Invoking the functions of an extension, on tables of the caller.
     Invoke,
 }
 
 impl Right {
-    /// What kind of thing has this right.
+    /// Returns the kind of object that this right applies to.
     pub const fn subject(self) -> Subject {
         match self {
             Right::Read | Right::Write => Subject::Table,
@@ -43,7 +43,7 @@ impl Body for Right {
     }
 }
 
-/// What kind of thing is granted.
+/// The kind of object that is granted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Subject {
     /// A table.
@@ -72,15 +72,15 @@ impl Body for Subject {
 /// One grant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GrantEntry {
-    /// Whose the thing is.
+    /// The owning tenant.
     pub owner: String,
     /// Its name; the other tenant calls it `owner/name`.
     pub name: String,
-    /// Who may use it.
+    /// The tenant that may use it.
     pub to: String,
-    /// For what.
+    /// The granted right.
     pub right: Right,
-    /// Since when, in milliseconds since the Unix epoch.
+    /// The time of the grant, in milliseconds since the Unix epoch.
     pub granted_ms: u64,
 }
 

@@ -1,23 +1,23 @@
 //! The limits of a tenant, read and changed.
 //!
-//! A limit is named by text, so that both sides need not know the same ones; the server says which there are.
+//! A limit is named by text, so that both sides need not know the same ones; the server defines them.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::limits::LIMIT_CHANGES_MAX;
 use crate::status::Status;
 
-/// One limit of a tenant. The greatest number as a value, or as the most, is no limit.
+/// One limit of a tenant. The maximum number, as a value or as `most`, means no limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TenantLimitEntry {
     /// Its name, with the unit at its end.
     pub name: String,
-    /// What holds now.
+    /// The current value.
     pub value: u64,
-    /// What holds for a tenant for which nobody has said anything.
+    /// The value for a tenant without an explicit setting.
     pub default: u64,
-    /// The least that it can be set to.
+    /// The minimum setting.
     pub least: u64,
-    /// The most that it can be set to.
+    /// The maximum setting.
     pub most: u64,
 }
 
@@ -46,7 +46,7 @@ impl Body for TenantLimitEntry {
 pub struct LimitChange<'a> {
     /// Its name.
     pub limit: &'a str,
-    /// What holds from now on; nothing for the default.
+    /// The new value; `None` for the default.
     pub value: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What the extensions of a tenant logged.
+//! Log lines of a tenant's extensions.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
@@ -8,13 +8,13 @@ use crate::status::Status;
 pub struct LogEntry {
     /// Its number in the tenant's log; later lines have higher ones.
     pub number: u64,
-    /// When it was written, in milliseconds since the Unix epoch.
+    /// The time of writing, in milliseconds since the Unix epoch.
     pub at_ms: u64,
     /// 0 error, 1 warning, 2 information, 3 debug.
     pub level: u8,
-    /// The version of the extension that wrote it.
+    /// The version of the extension.
     pub version: u32,
-    /// What it wrote.
+    /// The text.
     pub text: String,
 }
 
@@ -38,14 +38,14 @@ impl Body for LogEntry {
     }
 }
 
-/// Lines, and where to go on.
+/// Log lines, and the position to continue from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogLines {
-    /// The last line that was looked at: what `after` of the next request is. 0 when there is none.
+    /// The last line examined: the `after` of the next request. 0 if there is none.
     pub looked_at: u64,
-    /// Lines of the tenant behind `after` that were no longer there.
+    /// Lines of the tenant behind `after` that were already discarded.
     pub missed: u64,
-    /// The lines that were asked for, oldest first.
+    /// The requested lines, oldest first.
     pub lines: Vec<LogEntry>,
 }
 

@@ -1,7 +1,7 @@
-//! The source of an extension as it travels: files with their paths.
+//! The source of an extension in transit: files with their paths.
 //!
-//! Paths are checked when they are read, so that none climbs out of the folder that it is written to, and none
-//! comes twice. The bytes are borrowed from the record.
+//! Paths are checked by the reader, so that none leaves its target folder and none occurs twice. The bytes are
+//! borrowed from the record.
 
 use crate::body::{BodyReader, BodyWriter};
 use crate::limits::{INSTALL_BODY_BYTES_MAX, PACKAGE_FILES_MAX};

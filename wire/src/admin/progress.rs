@@ -1,16 +1,16 @@
-//! How far a migration is, as one of its two servers counts.
+//! The progress of a migration, as counted by one of its two servers.
 
 use super::MigrationEntry;
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
-/// What a migration waits for before it goes on, as one of its two servers knows it.
+/// The resource that a migration waits for, as known to one of its two servers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum MigrationAwaited {
-    /// Nothing: it goes on.
+    /// Nothing: the migration proceeds.
     Nothing = 0,
-    /// A slot at that server.
+    /// A migration slot at this server.
     Slot = 1,
     /// The other server.
     Peer = 2,
@@ -21,7 +21,7 @@ pub enum MigrationAwaited {
 impl MigrationAwaited {
     const ALL: [MigrationAwaited; 4] = [Self::Nothing, Self::Slot, Self::Peer, Self::Records];
 
-    /// In a word.
+    /// Returns the resource as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -32,32 +32,32 @@ impl MigrationAwaited {
     }
 }
 
-/// See the file's head.
+/// The progress of a migration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MigrationProgress {
-    /// Which, as the server knew it last.
+    /// The migration, in the server's latest state.
     pub migration: MigrationEntry,
-    /// Whether it is the source that counts.
+    /// Whether the source reports.
     pub is_source: bool,
-    /// Whether it is over.
+    /// Whether the migration has ended.
     pub is_over: bool,
-    /// What it waits for.
+    /// The resource that it waits for.
     pub awaited: MigrationAwaited,
-    /// Migrations that get a slot before it, where it waits for one.
+    /// Migrations that get a slot earlier, if it waits for one.
     pub ahead: u32,
-    /// Objects that there were when it began, about.
+    /// Approximate number of objects at the beginning.
     pub objects_expected: u64,
-    /// Objects that were stored at the target; a source does not count them.
+    /// Objects stored at the target; a source does not count them.
     pub objects: u64,
-    /// Bytes of objects that were sent, or taken.
+    /// Bytes of objects sent or received.
     pub bytes: u64,
-    /// The same in a second.
+    /// Bytes of objects per second.
     pub bytes_per_second: u64,
-    /// Bytes of reads that the source answered for clients that ask both servers.
+    /// Bytes of reads that the source answered for clients that read both servers.
     pub second_read_bytes: u64,
-    /// Microseconds in which nobody served the hashes, as the target saw it.
+    /// Microseconds without a server for the hashes, as measured by the target.
     pub pause_us: u64,
-    /// Milliseconds since its bulk began, until its end if it is over.
+    /// Milliseconds since the transfer began, until its end if it has ended.
     pub took_ms: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The requests of administration.
 //!
-//! Names and paths are checked by the decoder ([`crate::name_is_valid`], [`crate::path_is_valid`]), so what
-//! the server gets may be shown and stored. What a request holds is borrowed from the record.
+//! The decoder checks names and paths ([`crate::name_is_valid`], [`crate::path_is_valid`]), so the server can show
+//! and store them. A request borrows the record.
 
 mod decode;
 mod encode;
@@ -9,7 +9,7 @@ mod encode;
 use crate::opcode;
 use crate::{LimitChange, MigrationMode, PackageFile, Placement, Right, Subject, TableOptions};
 
-/// A request of administration. The comment of each names the answer under `Ok`.
+/// An administrative request. The comment of each variant names the reply under `Ok`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AdminRequest<'a> {
     /// Creates a tenant: [`crate::TenantCreated`].
@@ -19,21 +19,21 @@ pub enum AdminRequest<'a> {
     },
     /// Lists the tenants: a `Vec` of [`crate::TenantEntry`].
     TenantList,
-    /// Drops a tenant with all it has: empty.
+    /// Drops a tenant with all its data: empty.
     TenantDrop {
         /// Its name.
         name: &'a str,
     },
     /// Reads the limits of a tenant: a `Vec` of [`crate::TenantLimitEntry`].
     TenantLimits {
-        /// Its name; nothing for the tenant whose stream it is.
+        /// Its name; `None` for the tenant of the stream.
         name: Option<&'a str>,
     },
-    /// Changes limits of a tenant, all of them or none: a `Vec` of [`crate::TenantLimitEntry`], as they are then.
+    /// Changes limits of a tenant, all of them or none: a `Vec` of [`crate::TenantLimitEntry`] with the new values.
     TenantLimitsSet {
         /// Its name.
         name: &'a str,
-        /// What changes.
+        /// The changes.
         changes: Vec<LimitChange<'a>>,
     },
     /// Gives a tenant a new secret: [`crate::TenantCreated`].
@@ -45,16 +45,16 @@ pub enum AdminRequest<'a> {
     TableCreate {
         /// Its name.
         name: &'a str,
-        /// How it is made.
+        /// Its options.
         options: TableOptions,
     },
-    /// Creates a table of several tablets, each at the server that owns fewest: [`crate::TableId`].
+    /// Creates a table of several tablets, each at the server with the fewest: [`crate::TableId`].
     TableCreateSpread {
         /// Its name.
         name: &'a str,
-        /// How it is made.
+        /// Its options.
         options: TableOptions,
-        /// How many.
+        /// Number of tablets.
         tablets: u16,
     },
     /// Lists the tables: a `Vec` of [`crate::TableEntry`].
@@ -64,24 +64,23 @@ pub enum AdminRequest<'a> {
         /// Its name.
         name: &'a str,
     },
-    /// Counts a table: [`crate::TableStatistics`].
+    /// Reads the statistics of a table: [`crate::TableStatistics`].
     TableStat {
         /// Its name.
         name: &'a str,
     },
     /// Finds a table: [`crate::TableId`].
     TableOpen {
-        /// Its name, or `owner/name` of one that is granted.
+        /// Its name, or `owner/name` of a granted one.
         name: &'a str,
     },
-    /// Compiles and installs an extension: [`crate::ExtensionInstalled`]. A name that exists gets a new
-    /// version.
+    /// Compiles and installs an extension: [`crate::ExtensionInstalled`]. An existing name gets a new version.
     ExtensionInstall {
         /// Its name.
         name: &'a str,
         /// Its source.
         files: Vec<PackageFile<'a>>,
-        /// Who gets the new version.
+        /// The invocations that get the new version.
         placement: Placement,
     },
     /// Lists the extensions: a `Vec` of [`crate::ExtensionEntry`].
@@ -95,122 +94,120 @@ pub enum AdminRequest<'a> {
     ExtensionRemove {
         /// Its name.
         name: &'a str,
-        /// Which version; 0 is all of them.
+        /// The version; 0 for all of them.
         version: u32,
     },
-    /// Finds what is needed to invoke: [`crate::ExtensionResolved`].
+    /// Finds the numbers that an invocation needs: [`crate::ExtensionResolved`].
     ExtensionResolve {
-        /// Its name, or `owner/name` of one that is granted.
+        /// Its name, or `owner/name` of a granted one.
         name: &'a str,
     },
-    /// Makes an earlier version current: [`crate::Standing`].
+    /// Makes an earlier version current: [`crate::VersionState`].
     ExtensionRollback {
         /// Its name.
         name: &'a str,
-        /// Which version; 0 ends the canary, or, when there is none, takes the version before the current one.
+        /// The version; 0 ends the canary, or, without one, takes the version before the current one.
         version: u32,
     },
-    /// Makes a version current and keeps it so when others are installed: [`crate::Standing`].
+    /// Makes a version current and keeps it current across installations: [`crate::VersionState`].
     ExtensionPin {
         /// Its name.
         name: &'a str,
-        /// Which version; 0 lets the next installation become current again.
+        /// The version; 0 lets the next installation become current again.
         version: u32,
     },
-    /// Makes the canary current: [`crate::Standing`].
+    /// Makes the canary current: [`crate::VersionState`].
     ExtensionPromote {
         /// Its name.
         name: &'a str,
     },
-    /// Reads what an extension logged, oldest first: [`crate::LogLines`].
+    /// Reads the log of an extension, oldest first: [`crate::LogLines`].
     ExtensionLogs {
-        /// Its name, or `owner/name` of one that is granted: what it logged for the caller.
+        /// Its name, or `owner/name` of a granted one: then only lines logged for the caller.
         name: &'a str,
-        /// Lines up to this level: 0 errors alone, 1 warnings, 2 information, 3 all.
+        /// Lines up to this level: 0 only errors, 1 warnings, 2 information, 3 all.
         level: u8,
-        /// Lines behind this one, the oldest of them; 0 asks for the newest of all.
+        /// Lines behind this one, oldest first; 0 asks for the newest of all.
         after: u64,
-        /// How many at most.
+        /// Maximum number of lines.
         count: u32,
     },
-    /// Traces invocations of an extension for some seconds, and reads what was traced, oldest first:
-    /// [`crate::Traces`].
+    /// Traces invocations of an extension for some seconds, and reads the traces, oldest first: [`crate::Traces`].
     ExtensionTraces {
-        /// Its name, or `owner/name` of one that is granted: the caller's invocations of it.
+        /// Its name, or `owner/name` of a granted one: then only the caller's invocations.
         name: &'a str,
         /// [`crate::function_hash`] of the function; `None` for all.
         function: Option<u32>,
-        /// Those that took at least so long, in microseconds.
+        /// Minimum duration, in microseconds.
         slower_than_us: u64,
-        /// Traces behind this one; `u64::MAX` for those to come.
+        /// Traces behind this one; `u64::MAX` for future ones.
         after: u64,
     },
-    /// Ends the tracing of an extension's invocations, if they are traced: empty.
+    /// Ends the tracing of an extension's invocations, if active: empty.
     ExtensionTracesEnd {
-        /// Its name, or `owner/name` of one that is granted.
+        /// Its name, or `owner/name` of a granted one.
         name: &'a str,
     },
     /// Reads the counters that the caller may see: a `Vec` of [`crate::Statistic`].
     Statistics {
-        /// Those of this tenant; `None` for all, which to a tenant are its own.
+        /// The tenant; `None` for all, which for a tenant means its own.
         tenant: Option<&'a str>,
     },
-    /// Lists the servers of the cluster that are there: a `Vec` of [`crate::ServerEntry`], empty when the server is alone.
+    /// Lists the present servers of the cluster: a `Vec` of [`crate::ServerEntry`], empty for a single server.
     ServerList,
     /// Lists the tablets of all tables, by table and hash: a `Vec` of [`crate::TabletEntry`].
     TabletList,
-    /// Makes a hash the first one of a tablet: empty.
+    /// Splits a tablet, so that a hash becomes the first one of a tablet: empty.
     TabletSplit {
         /// `owner/name` of the table.
         table: &'a str,
         /// The hash.
         at: u64,
     },
-    /// Makes one tablet of those on both sides of a hash: empty.
+    /// Merges the tablets on both sides of a hash: empty.
     TabletMerge {
         /// `owner/name` of the table.
         table: &'a str,
-        /// The first hash of the upper one.
+        /// The first hash of the upper tablet.
         at: u64,
     },
-    /// Lists the migrations that are not over, or not cleared away: a `Vec` of [`crate::MigrationEntry`].
+    /// Lists the migrations that have not ended, or are not cleared away: a `Vec` of [`crate::MigrationEntry`].
     MigrationList,
-    /// Asks how far the migrations are in which the server has a part, and how the latest ones went: a `Vec` of
-    /// [`crate::MigrationProgress`].
+    /// Reads the progress of the server's present and latest migrations: a `Vec` of [`crate::MigrationProgress`].
     MigrationProgress,
-    /// Begins to move hashes of a table, all of one server, to another: [`crate::MigrationEntry`].
+    /// Starts to move hashes of a table, all of one server, to another: [`crate::MigrationEntry`].
     MigrationBegin {
         /// `owner/name` of the table.
         table: &'a str,
         /// The first hash.
         first: u64,
-        /// The last one.
+        /// The last hash.
         last: u64,
-        /// Number of the server that they go to.
+        /// Number of the target server.
         target: u32,
-        /// In which way; `None`: in the table's.
+        /// The mode; `None` for the table's.
         mode: Option<MigrationMode>,
     },
-    /// Asks for the servers of the cluster, there or not, and for its plans: [`crate::ClusterStatus`].
+    /// Reads the present and former servers of the cluster, and its plans: [`crate::ClusterStatus`].
     ClusterStatus,
-    /// Begins to move all that a server owns to others: [`crate::PlanEntry`].
+    /// Starts to move all tablets of a server to others: [`crate::PlanEntry`].
     ClusterDrain {
         /// Number of the server.
         server: u32,
     },
-    /// Begins to move tablets until all servers own the same: [`crate::PlanEntry`].
+    /// Starts to move tablets until all servers own an equal share: [`crate::PlanEntry`].
     ClusterBalance,
-    /// Stops a plan; what is on the move goes on: [`crate::PlanEntry`].
+    /// Stops a plan; running migrations continue: [`crate::PlanEntry`].
     ClusterStop {
         /// Number of the plan.
         plan: u32,
     },
-    /// Gives to others, empty, what a server owned that is gone: [`crate::Adopted`].
+    /// Gives the tablets of a lost server to others, empty: [`crate::Adopted`].
     ClusterAdopt {
         /// Number of the server.
         server: u32,
     },
-    /// Asks for a migration to be undone: [`crate::MigrationEntry`] as it is at that moment.
+    /// Requests that a migration is undone: [`crate::MigrationEntry`] at that moment.
     MigrationAbort {
         /// Its number.
         id: u32,
@@ -222,27 +219,27 @@ pub enum AdminRequest<'a> {
         /// Its client's id.
         client_id: u64,
     },
-    /// Reads the audit log, as far as the caller may see it, oldest first: a `Vec` of [`crate::AuditEntry`].
+    /// Reads the part of the audit log visible to the caller, oldest first: a `Vec` of [`crate::AuditEntry`].
     AuditRead {
-        /// Entries behind this one, the oldest of them; 0 asks for the newest of all.
+        /// Entries behind this one, oldest first; 0 asks for the newest of all.
         after: u64,
-        /// How many at most.
+        /// Maximum number of entries.
         count: u32,
     },
-    /// Lets another tenant use a table or an extension, in place of what was granted before: empty.
+    /// Grants another tenant a right on a table or an extension, replacing an earlier grant: empty.
     GrantCreate {
         /// Its name.
         name: &'a str,
         /// The other tenant.
         to: &'a str,
-        /// For what.
+        /// The right.
         right: Right,
     },
-    /// Lists the grants of the tenant and those to it: a `Vec` of [`crate::GrantEntry`].
+    /// Lists the grants of the tenant and to it: a `Vec` of [`crate::GrantEntry`].
     GrantList,
-    /// Takes a grant back: empty.
+    /// Revokes a grant: empty.
     GrantRevoke {
-        /// What kind of thing.
+        /// The kind of object.
         subject: Subject,
         /// Its name.
         name: &'a str,
@@ -252,7 +249,7 @@ pub enum AdminRequest<'a> {
 }
 
 impl<'a> AdminRequest<'a> {
-    /// The request's number, one of [`crate::opcode`].
+    /// Returns the request's number, one of [`crate::opcode`].
     pub const fn opcode(&self) -> u8 {
         match self {
             AdminRequest::TenantCreate { .. } => opcode::TENANT_CREATE,

@@ -1,7 +1,7 @@
-//! Answers about the server, its sessions, and the others of its cluster.
+//! Replies about the server, its sessions, and the other servers of its cluster.
 //!
-//! Counters are named by the server, so that a client prints what it does not know. A token never leaves the
-//! session that it belongs to: sessions are listed by their client's id.
+//! The server names the counters, so that a client can print unknown ones. A token never leaves its session: sessions
+//! are listed by their client's id.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
@@ -33,9 +33,9 @@ pub struct SessionEntry {
     pub client_id: u64,
     /// The tenant's name.
     pub tenant: String,
-    /// Where it was opened from.
+    /// The address from which it was opened.
     pub peer: String,
-    /// When it was opened, in milliseconds since the Unix epoch.
+    /// The time of its opening, in milliseconds since the Unix epoch.
     pub opened_ms: u64,
     /// The worker that its client sends to.
     pub home_core: u16,
@@ -66,7 +66,7 @@ impl Body for SessionEntry {
 pub struct ServerEntry {
     /// Its number in the cluster.
     pub id: u32,
-    /// Whether it is the one that was asked.
+    /// Whether it is the server that replied.
     pub is_asked: bool,
     /// Address and port of its streams.
     pub tcp: String,
@@ -74,7 +74,7 @@ pub struct ServerEntry {
     pub frame_ports: Vec<u16>,
     /// Its view.
     pub view: u64,
-    /// When it was started, in milliseconds since the Unix epoch.
+    /// The time of its start, in milliseconds since the Unix epoch.
     pub started_ms: u64,
     /// Its version.
     pub version: String,

@@ -1,15 +1,15 @@
-//! Answers about the tables of a tenant.
+//! Replies about the tables of a tenant.
 //!
-//! Data requests name a table by its id, which is never used again after the table is dropped.
+//! Data requests name a table by its id, which is never reused after the table is dropped.
 
 use crate::admin::tablet::MigrationMode;
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
-/// The answer to the creation or opening of a table.
+/// The reply to the creation or opening of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableId {
-    /// What data requests name it by.
+    /// The id that data requests use.
     pub id: u32,
 }
 
@@ -23,15 +23,15 @@ impl Body for TableId {
     }
 }
 
-/// How a table is made.
+/// The options of a new table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TableOptions {
-    /// Whether its keys can be scanned in their order.
+    /// Whether its keys can be scanned in order.
     pub ordered: bool,
-    /// Bytes that its objects may take: within these the table evicts those that are used least (S3-FIFO). `None`: nothing
-    /// leaves by itself.
+    /// Byte budget of its objects: the table evicts the least used ones to stay within it (S3-FIFO). `None`: no
+    /// eviction.
     pub cache_bytes: Option<u64>,
-    /// In which way its tablets move, unless another is asked for: rocksteady or cooperative.
+    /// The default migration mode of its tablets: rocksteady or cooperative.
     pub migration: MigrationMode,
 }
 
@@ -64,11 +64,11 @@ fn read_budget(reader: &mut BodyReader<'_>) -> Result<Option<u64>, Status> {
 /// One table of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableEntry {
-    /// What data requests name it by.
+    /// The id that data requests use.
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Whether its keys can be scanned in their order.
+    /// Whether its keys can be scanned in order.
     pub ordered: bool,
     /// Live objects.
     pub objects: u64,
@@ -76,11 +76,12 @@ pub struct TableEntry {
     pub bytes: u64,
     /// Bytes of memory of the index, and of the queues of a table that evicts.
     pub index_bytes: u64,
-    /// Bytes that its objects may take, where it evicts.
+    /// Byte budget of its objects, if it evicts.
     pub cache_bytes: Option<u64>,
-    /// Objects that it has evicted since the server began.
+    /// Objects that it has evicted since the server started.
     pub evicted: u64,
-    /// When it last lost objects since a server ended, in milliseconds since the Unix epoch; `None`: it has lost none.
+    /// The time of its latest loss of objects by the end of a server, in milliseconds since the Unix epoch; `None`
+    /// without a loss.
     pub emptied_ms: Option<u64>,
 }
 
@@ -112,10 +113,10 @@ impl Body for TableEntry {
     }
 }
 
-/// What a table holds.
+/// The statistics of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableStatistics {
-    /// What data requests name it by.
+    /// The id that data requests use.
     pub id: u32,
     /// Live objects.
     pub objects: u64,
@@ -123,11 +124,12 @@ pub struct TableStatistics {
     pub bytes: u64,
     /// Bytes of memory of the index, and of the queues of a table that evicts.
     pub index_bytes: u64,
-    /// Bytes that its objects may take, where it evicts.
+    /// Byte budget of its objects, if it evicts.
     pub cache_bytes: Option<u64>,
-    /// Objects that it has evicted since the server began.
+    /// Objects that it has evicted since the server started.
     pub evicted: u64,
-    /// When it last lost objects since a server ended, in milliseconds since the Unix epoch; `None`: it has lost none.
+    /// The time of its latest loss of objects by the end of a server, in milliseconds since the Unix epoch; `None`
+    /// without a loss.
     pub emptied_ms: Option<u64>,
 }
 

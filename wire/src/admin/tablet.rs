@@ -1,11 +1,11 @@
-//! Answers about tablets and migrations: which server owns which hashes, and what is on its way.
+//! Replies about tablets and migrations: the owner of each hash range, and the ranges in transit.
 //!
-//! Hashes are those of keys (docs/formats.md); a range names its first and its last one.
+//! Hashes are those of keys (docs/formats.md); a range includes its first and its last one.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
-/// Hashes of a table with one owner.
+/// A hash range of a table with one owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TabletEntry {
     /// `owner/name` of the table.
@@ -14,11 +14,11 @@ pub struct TabletEntry {
     pub id: u32,
     /// The first hash.
     pub first: u64,
-    /// The last one.
+    /// The last hash.
     pub last: u64,
-    /// Number of the server that owns them.
+    /// Number of the owning server.
     pub server: u32,
-    /// When the objects that were there were lost, in milliseconds since the Unix epoch; 0 when they were not.
+    /// The time at which its objects were lost, in milliseconds since the Unix epoch; 0 if they were not.
     pub emptied_ms: u64,
 }
 
@@ -47,25 +47,25 @@ impl Body for TabletEntry {
 /// Stands for no mode.
 const NO_MODE: u8 = u8::MAX;
 
-/// In which way a tablet moves.
+/// The mode of a migration.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum MigrationMode {
-    /// The target owns it first, and pulls.
+    /// The target owns the tablet first, and pulls.
     Rocksteady = 0,
-    /// The source stands still until the target has it: to compare with.
+    /// The source pauses until the target has the tablet: for comparison.
     StopAndCopy = 1,
-    /// The target owns it first, and pulls; clients read of both what may not have arrived.
+    /// The target owns the tablet first, and pulls; clients read both servers for objects that may not have arrived.
     #[default]
     Cooperative = 2,
-    /// The source sends all of it while it serves it, and stands still for the last: to compare with.
+    /// The source sends everything while it serves, and pauses for the rest: for comparison.
     PreCopy = 3,
 }
 
 impl MigrationMode {
     const ALL: [MigrationMode; 4] = [Self::Rocksteady, Self::StopAndCopy, Self::Cooperative, Self::PreCopy];
 
-    /// As it is called on command lines.
+    /// Returns the name on command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rocksteady => "rocksteady",
@@ -79,7 +79,7 @@ impl MigrationMode {
         writer.u8(self as u8);
     }
 
-    /// One that may be left to the table.
+    /// Writes an optional mode, where `None` leaves it to the table.
     pub(crate) fn write_or_none(mode: Option<MigrationMode>, writer: &mut BodyWriter) {
         writer.u8(mode.map_or(NO_MODE, |mode| mode as u8));
     }
@@ -97,17 +97,17 @@ impl MigrationMode {
     }
 }
 
-/// How far a migration is, and so who owns the hashes.
+/// The phase of a migration, which determines the owner of the hashes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum MigrationPhase {
-    /// The source owns them.
+    /// The source owns the hashes.
     Preparing = 0,
-    /// The target owns them, the source has what has not arrived.
+    /// The target owns them; the source has the objects that have not arrived.
     Moving = 1,
-    /// The source owns them, the target has what was written since.
+    /// The source owns them; the target has the objects written since.
     Returning = 2,
-    /// The target owns them; what is left at the source goes.
+    /// The target owns them; the source removes the rest.
     Finished = 3,
     /// The source owns them, as before.
     Ended = 4,
@@ -117,7 +117,7 @@ impl MigrationPhase {
     const ALL: [MigrationPhase; 5] =
         [Self::Preparing, Self::Moving, Self::Returning, Self::Finished, Self::Ended];
 
-    /// In a word.
+    /// Returns the phase as a word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Preparing => "preparing",
@@ -129,7 +129,7 @@ impl MigrationPhase {
     }
 }
 
-/// Hashes of a table on their way from one server to another.
+/// A migration of a table's hashes from one server to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MigrationEntry {
     /// Its number, never reused.
@@ -138,19 +138,19 @@ pub struct MigrationEntry {
     pub table: String,
     /// The first hash.
     pub first: u64,
-    /// The last one.
+    /// The last hash.
     pub last: u64,
-    /// Number of the server that they come from.
+    /// Number of the source server.
     pub source: u32,
-    /// Number of the server that they go to.
+    /// Number of the target server.
     pub target: u32,
-    /// In which way.
+    /// The mode.
     pub mode: MigrationMode,
-    /// How far.
+    /// The phase.
     pub standing: MigrationPhase,
-    /// Whether somebody wants them to stay at the source.
+    /// Whether an abort was requested, so that they stay at the source.
     pub is_aborted: bool,
-    /// When it was begun, in milliseconds since the Unix epoch.
+    /// The time of its beginning, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
 }
 

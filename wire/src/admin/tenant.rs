@@ -1,11 +1,11 @@
-//! Answers about tenants, for the administrator.
+//! Replies about tenants, for the administrator.
 //!
-//! A secret is shown once, when it is made; the server keeps a hash.
+//! A secret is shown once, at its creation; the server keeps a hash.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
-/// The answer to the creation of a tenant, and to what gives it a new secret.
+/// The reply to the creation of a tenant, and to a rotation of its secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TenantCreated {
     /// The secret that opens its sessions: printable, 256 bits of randomness.
@@ -34,11 +34,11 @@ impl core::fmt::Debug for TenantCreated {
 pub struct TenantEntry {
     /// Its name.
     pub name: String,
-    /// How many tables it has.
+    /// Number of its tables.
     pub tables: u32,
-    /// How many extensions it has.
+    /// Number of its extensions.
     pub extensions: u32,
-    /// How many sessions are open.
+    /// Number of its open sessions.
     pub sessions: u32,
     /// Live objects in its tables.
     pub objects: u64,

@@ -1,4 +1,4 @@
-//! What happened to single invocations.
+//! Traces of single invocations.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
@@ -6,56 +6,56 @@ use crate::status::Status;
 /// Host calls of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TracedCalls {
-    /// Which kind: `get`, `put`, ...
+    /// The kind: `get`, `put`, ...
     pub kind: String,
-    /// How many.
+    /// Number of calls.
     pub count: u64,
-    /// How long all of them took, in nanoseconds.
+    /// Total duration, in nanoseconds.
     pub ns: u64,
 }
 
-/// One time that the function ran.
+/// One poll of the function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TracedPoll {
-    /// When it began, in nanoseconds since the invocation came.
+    /// The time of its beginning, in nanoseconds since the invocation arrived.
     pub at_ns: u64,
-    /// How long it ran, host calls included.
+    /// Its duration, host calls included.
     pub ns: u64,
-    /// 0 it ended, 1 it yielded, 2 its slice was over, 3 its commit met a conflict.
+    /// The reason of its end: 0 completion, 1 yield, 2 end of its slice, 3 conflict at the commit.
     pub end: u8,
-    /// How long the commit behind it took.
+    /// Duration of the commit behind it.
     pub commit_ns: u64,
     /// Its host calls by kind.
     pub calls: Vec<TracedCalls>,
 }
 
-/// One invocation.
+/// The trace of one invocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceEntry {
-    /// When it came, in milliseconds since the Unix epoch.
+    /// The time of its arrival, in milliseconds since the Unix epoch.
     pub at_ms: u64,
     /// The version of the extension.
     pub version: u32,
     /// The function.
     pub function: String,
-    /// The status of its answer.
+    /// The status of its reply.
     pub status: u8,
-    /// From its coming until its answer was on its way, in nanoseconds.
+    /// The time from its arrival until its reply was on its way, in nanoseconds.
     pub ns: u64,
-    /// How long the answer took, in nanoseconds.
+    /// The duration of the reply, in nanoseconds.
     pub reply_ns: u64,
-    /// Polls in all; those beyond the list are added up in its last one.
+    /// Total number of polls; those beyond the list are added to its last one.
     pub polls_made: u64,
     /// Its polls in order.
     pub polls: Vec<TracedPoll>,
 }
 
-/// Traces, and where to go on.
+/// Traces, and the position to continue from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Traces {
-    /// The last trace that was looked at: what `after` of the next request is.
+    /// The last trace examined: the `after` of the next request.
     pub looked_at: u64,
-    /// Traces behind `after` that were no longer there.
+    /// Traces behind `after` that were already discarded.
     pub missed: u64,
     /// The traces, oldest first.
     pub traces: Vec<TraceEntry>,

@@ -1,21 +1,21 @@
-//! Which versions of an extension there are, and which of them invocations get.
+//! The versions of an extension, and the one that each invocation gets.
 //!
-//! An extension has one current version. It may have a canary, which gets a share of the invocations that name
-//! no version, and others that are kept, to be invoked by number or to go back to. Every installation says
-//! with a [`Placement`] what becomes of the new version; [`VersionState`] is how things are afterwards.
+//! An extension has one current version. It may have a canary, which gets a share of the invocations that name no
+//! version, and other stored versions, for invocation by number or for a rollback. Every installation chooses the
+//! role of the new version by a [`Placement`]; [`VersionState`] is the resulting state.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::status::Status;
 
-/// Who gets a version that is installed. The first version of an extension is current in any case.
+/// The invocations that get a newly installed version. The first version of an extension is always current.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Placement {
-    /// It becomes current, unless the current one is pinned.
+    /// The version becomes current, unless the current one is pinned.
     #[default]
     Current,
-    /// Whoever names it; the current one is pinned.
+    /// Only invocations that name the version; the current one is pinned.
     Pinned,
-    /// This many of 100 invocations that name no version: 1 to 99.
+    /// This percentage of the invocations that name no version: 1 to 99.
     Canary(u8),
 }
 
@@ -40,16 +40,16 @@ impl Body for Placement {
     }
 }
 
-/// Which versions invocations get that name none.
+/// The versions for invocations that name none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VersionState {
     /// The current version.
     pub current: u32,
-    /// The canary; 0 when there is none.
+    /// The canary; 0 if there is none.
     pub canary: u32,
-    /// How many of 100 invocations the canary gets; 0 when there is none.
+    /// The canary's percentage of invocations; 0 if there is none.
     pub canary_percent: u8,
-    /// Whether the current version stays current when others are installed.
+    /// Whether the current version stays current across installations.
     pub pinned: bool,
 }
 
@@ -71,12 +71,12 @@ impl Body for VersionState {
     }
 }
 
-/// A version that is kept.
+/// A stored version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VersionEntry {
     /// Its number.
     pub version: u32,
-    /// When it was installed, in milliseconds since the Unix epoch.
+    /// The time of its installation, in milliseconds since the Unix epoch.
     pub installed_ms: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Takes a received frame apart without copying.
+//! Reads a received frame without copying.
 //!
-//! The frame header is checked by [`FrameReader::new`]; each group and message when the iterator reaches it.
-//! An iterator yields at most one error and then ends: nothing behind a broken length can be trusted. What
-//! came before it is valid and has been handed out. Nothing here panics, whatever the bytes are.
+//! [`FrameReader::new`] checks the frame header; the iterator checks each group and message when it reaches it. An
+//! iterator yields at most one error and then ends: nothing behind a broken length can be trusted. Everything before
+//! it is valid and has been returned. Nothing here panics on any bytes.
 
 use core::fmt;
 
@@ -10,16 +10,16 @@ use crate::limits::{
     FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MAGIC, MESSAGE_HEADER_BYTES, PROTOCOL_VERSION, SUITE_CLEAR,
 };
 
-/// Why a frame, or the rest of it, cannot be read.
+/// The reason why a frame, or the rest of it, cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameError {
-    /// The datagram is shorter than its headers or lengths say, or longer.
+    /// The datagram is shorter or longer than its headers or lengths say.
     Length,
     /// It does not start like a frame.
     Magic,
-    /// It is of another version of the protocol.
+    /// It has another version of the protocol.
     Version(u8),
-    /// It is of a suite that is not spoken here.
+    /// It has an unknown suite.
     Suite(u8),
     /// A field that must be zero is not.
     Reserved,
@@ -41,7 +41,7 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// A frame whose header has been checked.
+/// A frame with a checked header.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameReader<'a> {
     view: u64,
@@ -52,7 +52,7 @@ impl<'a> FrameReader<'a> {
     /// Checks the header of a datagram. A few nanoseconds.
     ///
     /// # Errors
-    /// Says what is wrong with the header; the frame then has nothing that can be answered.
+    /// The fault of the header; the frame then contains nothing that can be answered.
     #[inline]
     pub fn new(datagram: &'a [u8]) -> Result<FrameReader<'a>, FrameError> {
         let (head, rest) = datagram.split_first_chunk::<FRAME_HEADER_BYTES>().ok_or(FrameError::Length)?;
@@ -73,20 +73,20 @@ impl<'a> FrameReader<'a> {
         Ok(FrameReader { view, groups: Groups { rest, left, failed: false } })
     }
 
-    /// The sender's view of the cluster.
+    /// Returns the sender's view of the cluster.
     #[inline]
     pub const fn view(&self) -> u64 {
         self.view
     }
 
-    /// The groups, in order.
+    /// Returns the groups, in order.
     #[inline]
     pub const fn groups(&self) -> Groups<'a> {
         self.groups
     }
 }
 
-/// Iterator over the groups of a frame.
+/// An iterator over the groups of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Groups<'a> {
     rest: &'a [u8],
@@ -147,19 +147,19 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// The messages, in order.
+    /// Returns the messages, in order.
     #[inline]
     pub const fn messages(&self) -> Messages<'a> {
         self.messages
     }
 
-    /// How many messages the group says it has.
+    /// Returns the number of messages that the group announces.
     #[inline]
     pub const fn message_count(&self) -> u16 {
         self.messages.left
     }
 
-    /// The whole sequence of a request, from its low half: the first one at or above
+    /// Returns the whole sequence of a request, from its low half: the first one at or above
     /// [`Group::first_unacknowledged`].
     #[inline]
     pub const fn sequence(&self, sequence_low: u32) -> u64 {
@@ -168,7 +168,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Iterator over the messages of a group.
+/// An iterator over the messages of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
@@ -217,7 +217,7 @@ pub struct Message<'a> {
     pub flags: u8,
     /// Low half of the sequence.
     pub sequence_low: u32,
-    /// What [`crate::Request::decode`] or [`crate::reply`] reads.
+    /// The body, decoded by [`crate::Request::decode`] or [`crate::reply`].
     pub body: &'a [u8],
 }
 

@@ -1,15 +1,15 @@
 //! Packs messages into one outgoing frame, in place.
 //!
-//! [`FrameWriter`] is plain state beside the buffer, which the caller passes to every call, so that many
-//! frames can be under construction at once. A message costs a bounds check and one store of eight bytes;
-//! counts and lengths of a group are written when the next group starts or the frame is finished.
+//! [`FrameWriter`] is plain state beside the buffer, which the caller passes to every call, so that many frames can
+//! be under construction at once. A message costs a bounds check and one store of eight bytes; counts and lengths of
+//! a group are written when the next group starts or the frame is finished.
 
 use crate::limits::{
     FRAME_BYTES_LIMIT, FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MAGIC, MESSAGE_HEADER_BYTES, PROTOCOL_VERSION,
     SUITE_CLEAR,
 };
 
-/// A frame under construction. Every call must be given the buffer that [`FrameWriter::start`] was given.
+/// A frame under construction. Every call must get the buffer that [`FrameWriter::start`] got.
 #[derive(Clone, Debug, Default)]
 pub struct FrameWriter {
     /// Where the next message goes; 0 before the start.
@@ -23,7 +23,7 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
-    /// A writer that has not been started.
+    /// Creates a writer without a frame.
     pub const fn new() -> FrameWriter {
         FrameWriter { at: 0, group_at: 0, messages: 0, groups: 0 }
     }
@@ -31,7 +31,7 @@ impl FrameWriter {
     /// Starts a frame at the start of `buffer`, which bounds its size.
     ///
     /// # Panics
-    /// If `buffer` has no place for the header.
+    /// If `buffer` has no room for the header.
     #[inline]
     pub fn start(&mut self, buffer: &mut [u8], view: u64) {
         let head = &mut buffer[..FRAME_HEADER_BYTES];
@@ -42,8 +42,10 @@ impl FrameWriter {
         *self = FrameWriter { at: FRAME_HEADER_BYTES, ..FrameWriter::new() };
     }
 
-    /// Starts a group; an open one without messages is replaced. `false`, with nothing changed, when not
-    /// even an empty message would fit behind it. `home_core` is the server's to set, a client writes 0.
+    /// Starts a group; replaces an open one without messages.
+    ///
+    /// Returns `false`, with nothing changed, if not even an empty message would fit behind it. Only the server sets
+    /// `home_core`, a client writes 0.
     ///
     /// # Panics
     /// Unless the frame was started.
@@ -72,8 +74,8 @@ impl FrameWriter {
         true
     }
 
-    /// Adds a message to the open group and lends its body to fill, all of it; it holds old bytes. `None`,
-    /// with nothing changed, when it does not fit.
+    /// Adds a message to the open group; returns its body, which the caller must fill completely. The body holds old
+    /// bytes. `None`, with nothing changed, if it does not fit.
     ///
     /// # Panics
     /// Unless a group is open.
@@ -101,20 +103,20 @@ impl FrameWriter {
         Some(body)
     }
 
-    /// Bytes that the body of one more message may have; `None` when not even an empty one fits.
+    /// Returns the maximum body bytes of one more message; `None` if not even an empty one fits.
     #[inline]
     pub fn body_bytes_left(&self, buffer: &[u8]) -> Option<usize> {
         buffer.len().min(FRAME_BYTES_LIMIT).checked_sub(self.at + MESSAGE_HEADER_BYTES)
     }
 
-    /// Whether no message has been written since the start.
+    /// Returns whether no message has been written since the start.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.groups == 0 && self.messages == 0
     }
 
-    /// Completes the frame and returns its length in bytes, 0 when it is empty. The writer must be started
-    /// again before it is used.
+    /// Completes the frame and returns its length in bytes, 0 if it is empty. The writer must be started again before
+    /// further use.
     #[inline]
     pub fn finish(&mut self, buffer: &mut [u8]) -> usize {
         if self.is_empty() {

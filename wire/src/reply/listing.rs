@@ -1,9 +1,9 @@
-//! The answer of an enumeration: some objects, and where it goes on.
+//! The reply of an enumeration: some objects, and the cursor to continue from.
 //!
-//! Cursor bytes u8, cursor (none: that was the end), count u16, then per object status u8, key bytes u16, value bytes
-//! u32, version u64, key, value; of an object that expires bit 63 of the version is set, and the milliseconds left u64
-//! stand before the key. An object whose status is `Corrupted` has neither key nor value; in the place of its version is
-//! the hash of its key as far as that is known. Checked when decoded, so iterating never fails.
+//! Cursor bytes u8, cursor (empty at the end), count u16, then per object status u8, key bytes u16, value bytes u32,
+//! version u64, key, value; of an object that expires bit 63 of the version is set, and the milliseconds left u64
+//! precede the key. An object whose status is `Corrupted` has neither key nor value; its version field has the hash
+//! of its key, if known. Checked when decoded, so iterating never fails.
 
 use super::EXPIRES;
 use crate::limits::{CURSOR_BYTES_MAX, ENUMERATE_OBJECTS_MAX};
@@ -16,11 +16,11 @@ pub struct Listed<'a> {
     pub status: Status,
     /// Version of the object; of a corrupted one the hash of its key.
     pub version: u64,
-    /// How long it will be there yet, in milliseconds; `None` where it stays.
+    /// Its remaining time to live, in milliseconds; `None` if it does not expire.
     pub ttl_ms: Option<u64>,
     /// Its key.
     pub key: &'a [u8],
-    /// Its value, empty where only keys were asked for.
+    /// Its value, empty if only keys were requested.
     pub value: &'a [u8],
 }
 
@@ -28,14 +28,14 @@ impl Listed<'_> {
     /// Bytes before the key of an object that does not expire.
     const HEAD_BYTES: usize = 15;
 
-    /// Bytes in the answer.
+    /// Returns its bytes in the reply.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         Self::HEAD_BYTES + if self.ttl_ms.is_some() { 8 } else { 0 } + self.key.len() + self.value.len()
     }
 }
 
-/// The answer of an enumeration. An iterator over its objects.
+/// The reply of an enumeration: an iterator over its objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Listing<'a> {
     cursor: &'a [u8],
@@ -44,16 +44,16 @@ pub struct Listing<'a> {
 }
 
 impl<'a> Listing<'a> {
-    /// Length of the encoded body of objects that take `objects_bytes` together.
+    /// Returns the length of the encoded body of objects that take `objects_bytes` together.
     #[must_use]
     pub const fn body_bytes(cursor: &[u8], objects_bytes: usize) -> usize {
         1 + cursor.len() + 2 + objects_bytes
     }
 
-    /// Writes what stands before the objects; they follow with [`Listing::encode_object`].
+    /// Writes the part before the objects; they follow with [`Listing::encode_object`].
     ///
     /// # Panics
-    /// If `body` has no place for it, or there are more objects, or a longer cursor, than an answer may have.
+    /// If `body` has no room for it, or there are more objects, or a longer cursor, than a reply may have.
     pub fn encode_head<'b>(body: &'b mut [u8], cursor: &[u8], count: usize) -> &'b mut [u8] {
         assert!(cursor.len() <= CURSOR_BYTES_MAX && count <= ENUMERATE_OBJECTS_MAX);
         let (head, rest) = body.split_at_mut(1 + cursor.len() + 2);
@@ -96,7 +96,7 @@ impl<'a> Listing<'a> {
         Listing::of_objects(cursor, u16::from_le_bytes(*count).into(), bytes)
     }
 
-    /// So many objects, one behind the other, and nothing else.
+    /// Reads exactly `count` objects, which must fill `bytes`.
     pub(super) fn of_objects(cursor: &'a [u8], count: usize, bytes: &'a [u8]) -> Result<Listing<'a>, Status> {
         let mut rest = bytes;
         for _ in 0..count {
@@ -108,7 +108,7 @@ impl<'a> Listing<'a> {
         Ok(Listing { cursor, count, bytes })
     }
 
-    /// Where the enumeration goes on; `None` at its end.
+    /// Returns the cursor to continue from; `None` at the end.
     #[must_use]
     pub fn cursor(&self) -> Option<&'a [u8]> {
         (!self.cursor.is_empty()).then_some(self.cursor)
@@ -132,7 +132,7 @@ impl<'a> Iterator for Listing<'a> {
 
 impl ExactSizeIterator for Listing<'_> {}
 
-/// The cursor at the beginning of a body, and what is behind it.
+/// Splits a body into its cursor and the rest.
 pub(super) fn split_cursor(body: &[u8]) -> Result<(&[u8], &[u8]), Status> {
     let (&cursor_bytes, rest) = body.split_first().ok_or(Status::Malformed)?;
     let (cursor, rest) = rest.split_at_checked(cursor_bytes.into()).ok_or(Status::Malformed)?;

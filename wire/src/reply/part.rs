@@ -1,37 +1,38 @@
-//! A piece of an answer that does not fit a frame.
+//! A part of a reply that does not fit a frame.
 //!
 //! ```text
 //! stamp u32 | bytes of the whole answer u32 | index u16 | count u16 | the piece
 //! ```
-//! All pieces but the last are as long as each other. The stamp tells the pieces of one execution from those of
-//! another: a read that is executed twice may find something else. Who misses a piece asks again for the whole.
+//! All parts but the last have the same length. The stamp distinguishes the parts of one execution from those of
+//! another: a read that executes twice may have different results. A client that misses a part requests the whole
+//! again.
 
 use crate::limits::{REPLY_PARTS_BYTES_MAX, REPLY_PARTS_MAX};
 use crate::status::Status;
 
-/// See the file's head.
+/// A part of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part<'a> {
-    /// Of the execution.
+    /// Stamp of the execution.
     pub stamp: u32,
-    /// Bytes of the whole answer.
+    /// Bytes of the whole reply.
     pub whole_bytes: u32,
-    /// Number of the piece, from 0.
+    /// Index of the part, from 0.
     pub index: u16,
-    /// How many there are, at least two.
+    /// Number of parts, at least two.
     pub count: u16,
-    /// The piece.
+    /// The bytes of the part.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Part<'a> {
-    /// Bytes before the piece.
+    /// Bytes before the part's content.
     pub const HEAD_BYTES: usize = 12;
 
-    /// The pieces of an answer of which none has more than `piece_bytes`; those must be fewer than its bytes.
+    /// Splits a reply into parts of at most `piece_bytes`, which must be fewer than its bytes.
     ///
     /// # Panics
-    /// Where that makes less than two pieces or more than [`REPLY_PARTS_MAX`], or the answer is too long for pieces.
+    /// If that makes fewer than two parts or more than [`REPLY_PARTS_MAX`], or the reply is too long for parts.
     pub fn split(stamp: u32, whole: &'a [u8], piece_bytes: usize) -> impl Iterator<Item = Part<'a>> {
         let count = whole.len().div_ceil(piece_bytes);
         assert!((2..=REPLY_PARTS_MAX).contains(&count) && whole.len() <= REPLY_PARTS_BYTES_MAX);
@@ -40,16 +41,16 @@ impl<'a> Part<'a> {
         pieces.map(move |(index, bytes)| Part { stamp, whole_bytes, index: index as u16, count, bytes })
     }
 
-    /// Length of the encoded body.
+    /// Returns the length of the encoded body.
     #[inline]
     pub const fn body_bytes(&self) -> usize {
         Self::HEAD_BYTES + self.bytes.len()
     }
 
-    /// Writes the body; copies the piece once.
+    /// Writes the body; copies the part once.
     ///
     /// # Panics
-    /// Unless `body` is as long as [`Part::body_bytes`] says.
+    /// Unless `body` has exactly [`Part::body_bytes`].
     #[inline]
     pub fn encode(&self, body: &mut [u8]) {
         let (head, place) = body.split_at_mut(Self::HEAD_BYTES);
@@ -60,7 +61,7 @@ impl<'a> Part<'a> {
         place.copy_from_slice(self.bytes);
     }
 
-    /// Reads the body. What it returns is a piece of an answer of that length: its place is within it.
+    /// Reads the body. The place of the returned part is within a reply of the stated length.
     ///
     /// # Errors
     /// [`Status::Malformed`].
@@ -96,7 +97,7 @@ impl<'a> Part<'a> {
         is_whole.then(|| usize::from(self.index) * piece_bytes)
     }
 
-    /// Where the piece begins in the whole.
+    /// Returns the offset of the part in the whole reply.
     #[inline]
     pub fn first(&self) -> usize {
         self.place().unwrap_or_default()

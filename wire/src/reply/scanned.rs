@@ -1,19 +1,19 @@
-//! The answer of a scan: some objects in order, and where it goes on.
+//! The reply of a scan: some objects in order, and the cursor to continue from.
 //!
-//! Cursor bytes u32, cursor (none: that was the end), count u16, then the objects as in a listing.
+//! Cursor bytes u32, cursor (empty at the end), count u16, then the objects as in a listing.
 
 use super::listing::{Listed, Listing};
 use crate::limits::{ENUMERATE_OBJECTS_MAX, SCAN_CURSOR_BYTES_MAX};
 use crate::status::Status;
 
-/// Writes and reads the answer; its objects are those of a [`Listing`].
+/// Writes and reads the reply; its objects are those of a [`Listing`].
 #[derive(Clone, Copy, Debug)]
 pub struct Scanned;
 
 const HEAD_BYTES: usize = 6;
 
 impl Scanned {
-    /// Length of the encoded body of objects that take `objects_bytes` together.
+    /// Returns the length of the encoded body of objects that take `objects_bytes` together.
     #[must_use]
     pub const fn body_bytes(cursor_bytes: usize, objects_bytes: usize) -> usize {
         HEAD_BYTES + cursor_bytes + objects_bytes
@@ -22,7 +22,7 @@ impl Scanned {
     /// Writes the body; copies every key and value once.
     ///
     /// # Panics
-    /// Unless `body` is as long as [`Scanned::body_bytes`] says, or where there are too many objects.
+    /// Unless `body` has exactly [`Scanned::body_bytes`], or if there are too many objects.
     pub fn encode<'o>(
         body: &mut [u8],
         cursor: [&[u8]; 2],

@@ -1,8 +1,8 @@
-//! The answers to a get that does not wait, at both servers between which its key may be on the move.
+//! The replies to a get that does not wait, from both servers of a migration.
 //!
-//! The one that the key goes to says in front of its answer which hashes have arrived, if that is news to the session; or
-//! nothing, which costs a byte. The one that it comes from says which migration took it, so that nobody puts together what two
-//! of them were told.
+//! The target begins its reply with the hashes that have arrived, if that is news to the session; otherwise with an
+//! empty list, which costs a byte. The source names the migration that took the key, so that no client combines
+//! replies of two migrations.
 
 use super::Object;
 use crate::status::Status;
@@ -14,14 +14,15 @@ const RANGE_BYTES: usize = 16;
 /// Bytes of the longest [`Arrived`].
 pub const ARRIVED_BYTES_MAX: usize = 1 + RANGES_MAX * RANGE_BYTES;
 
-/// Ranges of hashes whose objects have arrived: count u8, then per range first hash u64, last hash u64. None: nothing new.
+/// Ranges of hashes whose objects have arrived: count u8, then per range first hash u64, last hash u64. Empty:
+/// nothing new.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Arrived<'a> {
-    /// Writes ranges, as many as are told at most, and returns their bytes.
+    /// Writes ranges, up to the maximum number, and returns their bytes.
     pub fn encode(ranges: impl Iterator<Item = (u64, u64)>, into: &mut [u8; ARRIVED_BYTES_MAX]) -> &[u8] {
         let (count, places) = into.split_first_mut().expect("a count comes first");
         *count = 0;
@@ -34,7 +35,7 @@ impl<'a> Arrived<'a> {
         &into[..bytes]
     }
 
-    /// Takes them from the front of an answer, and gives what is behind.
+    /// Reads the ranges from the front of a reply; returns them and the rest.
     ///
     /// # Errors
     /// [`Status::Malformed`].
@@ -45,7 +46,7 @@ impl<'a> Arrived<'a> {
         Ok((Arrived { bytes }, rest))
     }
 
-    /// First and last hash of each.
+    /// Returns the first and last hash of each range.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let (words, _) = self.bytes.as_chunks::<8>();
         let (pairs, _) = words.as_chunks::<2>();
@@ -53,23 +54,23 @@ impl<'a> Arrived<'a> {
     }
 }
 
-/// What a key was when it left.
+/// The state of a key when it left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left<'a> {
     /// There was no object.
     Absent,
-    /// There was this one.
+    /// There was this object.
     Object(Object<'a>),
-    /// So much was told of this migration that no more is: its target is to be asked alone.
+    /// The source has reported too much of this migration to report more: the client must ask only the target.
     Untold,
 }
 
-/// The body of `StaleRead`: migration u32, kind u8 (0 absent, 1 there, 2 untold), of one that was there as of a get.
+/// The body of `Frozen`: migration u32, kind u8 (0 absent, 1 present, 2 untold), then as of a get if present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StaleRead<'a> {
     /// The migration that took the key.
     pub migration: u32,
-    /// What it was.
+    /// The state of the key.
     pub left: Left<'a>,
 }
 
@@ -77,7 +78,7 @@ impl<'a> StaleRead<'a> {
     /// Bytes before the object.
     pub const HEAD_BYTES: usize = 5;
 
-    /// Length of the encoded body.
+    /// Returns the length of the encoded body.
     pub const fn body_bytes(&self) -> usize {
         match &self.left {
             Left::Object(object) => Self::HEAD_BYTES + object.body_bytes(),

@@ -1,26 +1,26 @@
-//! The answer of a verification: what was checked, what is corrupted, and where it goes on.
+//! The reply of a verification: counts, corrupted objects, and the cursor to continue from.
 //!
-//! Cursor bytes u8, cursor (none: that was the end), objects u64, bytes u64, then of each corrupted object the hash of
-//! its key u64, as far as that is known.
+//! Cursor bytes u8, cursor (empty at the end), objects u64, bytes u64, then for each corrupted object the hash of its
+//! key u64, if known.
 
 use super::listing::split_cursor;
 use crate::status::Status;
 
-/// What was checked since the cursor of the request.
+/// The result of a verification since the cursor of the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verified<'a> {
-    /// Where the verification goes on; empty at its end.
+    /// The cursor to continue from; empty at the end.
     pub cursor: &'a [u8],
-    /// Objects that were checked, corrupted ones included.
+    /// Number of objects checked, corrupted ones included.
     pub objects: u64,
-    /// Bytes that the sound ones take in the log.
+    /// Bytes of the sound objects in the log.
     pub bytes: u64,
     /// Hashes of the keys of corrupted ones, eight bytes each.
     corrupted: &'a [u8],
 }
 
 impl<'a> Verified<'a> {
-    /// Length of the encoded body with so many corrupted objects.
+    /// Returns the length of the encoded body with `corrupted` corrupted objects.
     #[must_use]
     pub const fn body_bytes(cursor: &[u8], corrupted: usize) -> usize {
         1 + cursor.len() + 16 + 8 * corrupted
@@ -56,7 +56,7 @@ impl<'a> Verified<'a> {
         Ok(Verified { cursor, objects, bytes, corrupted })
     }
 
-    /// Hashes of the keys of corrupted objects.
+    /// Returns the hashes of the keys of corrupted objects.
     pub fn corrupted(&self) -> impl Iterator<Item = u64> + 'a {
         self.corrupted.as_chunks::<8>().0.iter().map(|hash| u64::from_le_bytes(*hash))
     }

@@ -1,7 +1,7 @@
-//! From bytes to a [`Request`]: the edge where bytes from outside become values that are valid by construction.
+//! Decodes bytes into a [`Request`]: bytes from outside become values that are valid by construction.
 //!
-//! Every length is checked against what is there and against the limits; padding must be zero. Nothing is copied and
-//! nothing panics: what makes no sense becomes the status that the server answers.
+//! Every length is checked against the available bytes and against the limits; padding must be zero. Nothing is
+//! copied and nothing panics: an invalid request becomes the status that the server returns.
 
 use super::range::ScanHead;
 use super::{
@@ -14,10 +14,10 @@ use crate::opcode;
 use crate::status::Status;
 
 impl<'a> Request<'a> {
-    /// Reads a body. Borrows all of it; costs a few nanoseconds, and one step per key for a multi-get.
+    /// Decodes a body. Borrows all of it; costs a few nanoseconds, and one step per key for a multi-get.
     ///
     /// # Errors
-    /// The status to answer: [`Status::UnknownOpcode`], [`Status::Malformed`], or the limit exceeded as in
+    /// The status to return: [`Status::UnknownOpcode`], [`Status::Malformed`], or the limit exceeded as in
     /// [`Request::check`].
     #[inline]
     pub fn decode(number: u8, body: &'a [u8]) -> Result<Request<'a>, Status> {

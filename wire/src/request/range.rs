@@ -1,21 +1,21 @@
-//! The keys that a scan goes through.
+//! The key range of a scan.
 
 use crate::limits::{KEY_BYTES_MAX, SCAN_SEAL_BYTES};
 use crate::status::Status;
 
-/// Keys of an ordered table, and which way.
+/// The range and direction of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KeyRange<'a> {
-    /// Not those below.
+    /// The lower bound, included.
     pub from: &'a [u8],
-    /// Not this one and those above; `None` has no end.
+    /// The upper bound, excluded; `None` for no bound.
     pub to: Option<&'a [u8]>,
-    /// Those alone that begin so.
+    /// The prefix that all keys of the range have.
     pub prefix: &'a [u8],
-    /// From the largest to the smallest.
+    /// Whether the scan goes from the largest key to the smallest.
     pub reverse: bool,
-    /// Those alone whose hashes are from the first to the second, both included: of a table that is cut into tablets one
-    /// asks each server for its own.
+    /// The first and last hash of the keys, both included; for a table of several tablets, since each server is asked
+    /// for its own.
     pub hashes: Option<(u64, u64)>,
 }
 
@@ -37,8 +37,9 @@ pub(super) struct ScanHead<'a> {
 }
 
 impl<'a> KeyRange<'a> {
-    /// What cursors of this range begin with, before the key that was looked at last. `table` is the table's id, `hash`
-    /// that of the protocol. Hashes are left out: a cursor is one for all of the range.
+    /// Returns the seal with which cursors of this range begin, before the last key that was examined. `table` is the
+    /// table's id, `hash` the protocol's hash function. Hashes are not part of it: a cursor is valid for the whole
+    /// range.
     #[must_use]
     pub fn seal(&self, table: u32, hash: impl Fn(&[u8]) -> u64) -> [u8; SCAN_SEAL_BYTES] {
         let flags = u64::from(self.reverse) | u64::from(self.to.is_some()) << 1 | u64::from(table) << 32;
@@ -48,7 +49,7 @@ impl<'a> KeyRange<'a> {
         hash(&bytes).to_le_bytes()
     }
 
-    /// Whether its bounds are keys, and its hashes a range.
+    /// Checks that its bounds are keys, and its hashes a range.
     pub(super) fn check(&self) -> Result<(), Status> {
         if self.hashes.is_some_and(|(first, last)| first > last) {
             return Err(Status::OutOfRange);
@@ -67,10 +68,10 @@ impl<'a> KeyRange<'a> {
 }
 
 impl<'a> ScanHead<'a> {
-    /// Bytes of what stands before the bounds.
+    /// Bytes before the bounds.
     pub(super) const BYTES: usize = SCAN_HEAD_BYTES;
 
-    /// Writes it with its bounds; returns the place behind.
+    /// Writes it with its bounds; returns the rest of `body`.
     pub(super) fn encode<'b>(&self, body: &'b mut [u8]) -> &'b mut [u8] {
         let KeyRange { from, to, prefix, reverse, hashes } = self.range;
         let (head, mut rest) = body.split_at_mut(Self::BYTES);
@@ -98,7 +99,7 @@ impl<'a> ScanHead<'a> {
         rest
     }
 
-    /// Reads it with its bounds, and what is behind.
+    /// Reads it with its bounds; returns the rest too.
     pub(super) fn decode(body: &'a [u8]) -> Result<(ScanHead<'a>, &'a [u8]), Status> {
         let (head, mut rest) = body.split_first_chunk::<SCAN_HEAD_BYTES>().ok_or(Status::Malformed)?;
         let flags = head[6];

@@ -1,9 +1,9 @@
-//! What a request is about: what it is routed by.
+//! The routing target of a request.
 
 use super::Request;
 
 impl Request<'_> {
-    /// The table's id, if it is about one.
+    /// Returns the table's id, if the request has one.
     #[inline]
     #[must_use]
     pub const fn table(&self) -> Option<u32> {
@@ -25,8 +25,8 @@ impl Request<'_> {
         }
     }
 
-    /// The hash of the key that it is for; or of where its cursor goes on, which may be one that nobody has made. `hash`
-    /// is that of the protocol. `None` where it is for none, or for several.
+    /// Returns the hash of the request's key, or of the position of its cursor, which may be forged. `hash` is the
+    /// protocol's hash function. `None` for requests without a key, or with several.
     #[must_use]
     pub fn hash(&self, hash: impl Fn(&[u8]) -> u64) -> Option<u64> {
         match self {

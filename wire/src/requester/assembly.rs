@@ -1,7 +1,7 @@
-//! Answers whose pieces are coming in.
+//! Replies whose parts are arriving.
 //!
-//! One for a sequence that is awaited, and of one execution: a piece of another execution begins anew. Memory: at most
-//! [`crate::limits::REPLY_PARTS_BYTES_MAX`] for each request outstanding, given back when it is complete.
+//! There is one assembly per awaited sequence, of one execution: a part of another execution starts again. Memory: at
+//! most [`crate::limits::REPLY_PARTS_BYTES_MAX`] per outstanding request, freed when it is complete.
 
 use crate::limits::REPLY_PARTS_MAX;
 use crate::reply::Part;
@@ -21,7 +21,7 @@ struct Assembly {
 
 const _: () = assert!(REPLY_PARTS_MAX <= u64::BITS as usize);
 
-/// All of a session.
+/// The assemblies of a session.
 #[derive(Debug, Default)]
 pub(super) struct Assemblies {
     open: Vec<Assembly>,
@@ -29,7 +29,7 @@ pub(super) struct Assemblies {
 }
 
 impl Assemblies {
-    /// Puts a piece into its place; the answer, when it was the last that was missing.
+    /// Stores a part; returns the reply if it was the last missing one.
     #[inline]
     pub(super) fn add(&mut self, sequence: u64, part: &Part<'_>) -> Option<Vec<u8>> {
         // What comes together was asked for last, mostly.
@@ -54,7 +54,7 @@ impl Assemblies {
         is_whole.then(|| self.open.swap_remove(index).body)
     }
 
-    /// Forgets what has come for a sequence.
+    /// Discards the parts of a sequence.
     #[inline]
     pub(super) fn forget(&mut self, sequence: u64) {
         if !self.open.is_empty()
@@ -65,7 +65,7 @@ impl Assemblies {
         }
     }
 
-    /// Takes back the memory of an answer.
+    /// Takes back the memory of a reply.
     pub(super) fn give_back(&mut self, body: Vec<u8>) {
         if self.spare.len() < SPARE_BUFFERS {
             self.spare.push(body);

@@ -1,7 +1,7 @@
-//! What a caller of the requester sees: settings, refusals and completions.
+//! The requester's interface for callers: settings, refusals and completions.
 //!
-//! Exactly one completion comes for each accepted request: an answer of the server, or the reason why there
-//! is none. [`CompletionError::NotSent`] and [`CompletionError::Away`] promise that nothing was executed.
+//! Each accepted request gets exactly one completion: a reply of the server, or the reason why there is none.
+//! [`CompletionError::NotSent`] and [`CompletionError::Away`] promise that nothing was executed.
 
 use core::fmt;
 
@@ -11,13 +11,13 @@ use crate::status::Status;
 /// Settings of a requester; the defaults suit a local network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequesterConfig {
-    /// A request without answer is given up after this time.
+    /// Time after which a request without a reply is given up.
     pub call_timeout_us: u64,
-    /// First retransmission before any round trip was measured.
+    /// First retransmission interval before any round trip was measured.
     pub resend_initial_us: u64,
-    /// Earliest retransmission.
+    /// Minimum retransmission interval.
     pub resend_min_us: u64,
-    /// Longest time between retransmissions.
+    /// Maximum retransmission interval.
     pub resend_max_us: u64,
     /// Largest frame to send, [`FRAME_BYTES_MAX`] over IPv4.
     pub frame_bytes_max: usize,
@@ -35,14 +35,14 @@ impl Default for RequesterConfig {
     }
 }
 
-/// Why a request was not queued.
+/// The reason why a request was not queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubmitError {
     /// The window is full; a completion makes room.
     Full,
     /// It does not fit in a frame: reserve a sequence and use the stream.
     TooLarge,
-    /// No server takes it, for this reason.
+    /// It exceeds a limit of the protocol, for this reason.
     Refused(Status),
 }
 
@@ -60,21 +60,21 @@ impl fmt::Display for SubmitError {
 
 impl std::error::Error for SubmitError {}
 
-/// Why there is no answer.
+/// The reason why there is no reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompletionError {
     /// The deadline passed before the request was sent: it was not executed.
     NotSent,
-    /// The deadline passed without an answer: it may have been executed, once.
+    /// The deadline passed without a reply: it may have been executed, once.
     TimedOut,
-    /// The deadline passed and the server's latest answer was to come again: it was not executed unless an
-    /// earlier transmission is still under way.
+    /// The deadline passed and the server's latest reply asked to send it again: it was not executed unless an earlier
+    /// transmission is still in transit.
     Overloaded,
-    /// The same, and the answer was that a limit of the tenant held the request off.
+    /// As [`CompletionError::Overloaded`], but a limit of the tenant delayed the request.
     Throttled,
     /// The session ended: it may have been executed, once.
     Closed,
-    /// There is no way to the server of the cluster that the request is for: it was not executed.
+    /// The server of the cluster that the request is for cannot be reached: it was not executed.
     Away {
         /// The server's number.
         server: u32,
@@ -102,15 +102,15 @@ impl std::error::Error for CompletionError {}
 /// The end of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion<'a> {
-    /// What the caller gave to `submit`.
+    /// The tag that the caller passed to `submit`.
     pub tag: u64,
     /// The request's sequence. After [`Status::UseStream`] it stays reserved: the caller sends the same
     /// request over the stream under this sequence and then releases it.
     pub sequence: u64,
-    /// The server's answer, any but [`Status::Retry`], [`Status::Throttled`] and [`Status::WrongView`], or why there is
-    /// none. After [`Status::NotOwned`] no copy of the request can be executed by this server any more, whatever is still
-    /// on its way: it may be made to another one.
+    /// The server's reply, any but [`Status::Retry`], [`Status::Throttled`] and [`Status::WrongView`], or the reason
+    /// why there is none. After [`Status::NotOwned`] this server can execute no copy of the request any more,
+    /// including those in transit: the caller may send it to another server.
     pub status: Result<Status, CompletionError>,
-    /// What the answer carries, see [`crate::reply`]. Borrows the received frame.
+    /// The body of the reply, see [`crate::reply`]. Borrows the received frame.
     pub body: &'a [u8],
 }

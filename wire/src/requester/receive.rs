@@ -1,8 +1,8 @@
-//! The receiving half of the requester: finds the request that a reply answers.
+//! The receiving half of the requester: matches replies to requests.
 //!
-//! A reply names the low half of its sequence; within the window that is the whole. What is not awaited is
-//! ignored, so repeated, late and invented replies do no harm: nobody but the holder of the token can name
-//! the session, and the port is to drop frames from other addresses.
+//! A reply names the low half of its sequence; within the window this determines the whole. Replies that are not
+//! awaited are ignored, so repeated, late and forged replies are harmless: only the holder of the token can name the
+//! session, and the port has to drop frames from other addresses.
 
 use super::ring::{Repetition, State};
 use super::{Completion, Requester};
@@ -15,12 +15,13 @@ use crate::status::Status;
 const RETRY_AFTER_US_MAX: u32 = 1_000_000;
 
 impl Requester {
-    /// Takes a received frame and completes what it answers. Groups of other sessions, replies to unknown
-    /// sequences and repeated replies are ignored. Returns the server's view, which the next transmission is
-    /// to carry: what was refused for its view is then due.
+    /// Processes a received frame and completes the answered requests; returns the server's view.
+    ///
+    /// Groups of other sessions, replies to unknown sequences and repeated replies are ignored. The next transmission
+    /// must carry the returned view: requests that were refused for their view are then due.
     ///
     /// # Errors
-    /// What is wrong with the frame; replies before the fault have been completed.
+    /// The fault of the frame; replies before it have been completed.
     #[inline]
     pub fn on_frame(
         &mut self,
@@ -35,7 +36,7 @@ impl Requester {
         Ok(reader.view())
     }
 
-    /// Like [`Requester::on_frame`], for a caller that shares a port between sessions and finds them by
+    /// As [`Requester::on_frame`], for a caller that shares a port between sessions and finds them by
     /// [`Group::token`]. `view` is the frame's. A group of another session is ignored.
     ///
     /// # Errors

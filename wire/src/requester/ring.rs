@@ -1,14 +1,14 @@
 //! The slots of outstanding requests, found by sequence.
 //!
-//! A power of two of slots, at least the credits: two sequences within a window never share one. A slot keeps
-//! the encoded body for retransmission, in a buffer that only grows, up to one frame.
+//! The number of slots is a power of two, at least the credits: two sequences within a window never share one. A slot
+//! keeps the encoded body for retransmission, in a buffer that only grows, up to one frame.
 
 use crate::frame::FrameWriter;
 use crate::limits::TAKES_PARTS;
 use crate::opcode;
 use crate::requester::journey::{Accepted, Journey};
 
-/// Where a request is.
+/// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// No request, or a complete one.
@@ -17,22 +17,22 @@ pub(super) enum State {
     Queued,
     /// Sent, possibly many times.
     Sent,
-    /// Refused for now: waits until it is sent again.
+    /// Refused for now: waits for its retransmission.
     PutOff,
-    /// The same, for a limit of its tenant.
+    /// As `PutOff`, for a limit of its tenant.
     Throttled,
     /// The sequence belongs to a request over the stream.
     Reserved,
 }
 
-/// Whether a request was sent again.
+/// The reason why a request was sent again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Repetition {
-    /// It was not.
+    /// It was sent only once.
     None,
-    /// The server had put it off each time.
+    /// The server replied each time that it should be sent again later.
     PutOff,
-    /// Some answer got lost.
+    /// A reply was lost.
     Lost,
 }
 
@@ -41,37 +41,37 @@ pub(super) struct Slot {
     pub(super) state: State,
     /// The opcode.
     pub(super) code: u8,
-    /// Whether it was sent more than once, and why.
+    /// The reason of its retransmissions, if any.
     pub(super) repetition: Repetition,
-    /// Doublings of the interval that it waits now.
+    /// Doublings of its present interval.
     pub(super) doublings: u8,
     /// Length of the body at the start of `buffer`.
     body_bytes: u16,
     moves: u16,
     pub(super) tag: u64,
-    /// When the call is given up.
+    /// The time at which the call is given up.
     pub(super) deadline_us: u64,
-    /// When it is sent again.
+    /// The time of its next transmission.
     pub(super) due_us: u64,
-    /// When it was first sent.
+    /// The time of its first transmission.
     pub(super) sent_us: u64,
     buffer: Vec<u8>,
 }
 
 impl Slot {
-    /// Whether an answer would be taken.
+    /// Returns whether a reply would be accepted.
     #[inline]
     pub(super) const fn awaits_reply(&self) -> bool {
         matches!(self.state, State::Sent | State::PutOff | State::Throttled)
     }
 
-    /// Whether somebody waits for its completion.
+    /// Returns whether a caller waits for its completion.
     #[inline]
     pub(super) const fn is_call(&self) -> bool {
         self.awaits_reply() || matches!(self.state, State::Queued)
     }
 
-    /// Makes place for a body; it holds old bytes.
+    /// Returns room for a body; it holds old bytes.
     #[inline]
     pub(super) fn body_mut(&mut self, body_bytes: usize) -> &mut [u8] {
         if self.buffer.len() < body_bytes {
@@ -81,7 +81,7 @@ impl Slot {
         &mut self.buffer[..body_bytes]
     }
 
-    /// Says how long the call may take.
+    /// Sets the deadline and moves of the call.
     #[inline]
     pub(super) fn set_journey(&mut self, journey: Journey) {
         (self.deadline_us, self.moves) = (journey.deadline_us, journey.moves);
@@ -92,7 +92,7 @@ impl Slot {
         &self.buffer[..usize::from(self.body_bytes)]
     }
 
-    /// The request as it was accepted.
+    /// Returns the request as it was accepted.
     pub(super) fn accepted(&self) -> Accepted<'_> {
         let was_repeated = self.repetition != Repetition::None;
         let journey = Journey { deadline_us: self.deadline_us, moves: self.moves };
@@ -170,7 +170,7 @@ impl Ring {
         self.slot_mut(sequence).state = State::Free;
     }
 
-    /// Slots that are not free.
+    /// Returns the number of slots in use.
     #[inline]
     pub(super) const fn used(&self) -> usize {
         self.used

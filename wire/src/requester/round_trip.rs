@@ -1,8 +1,8 @@
-//! When to send again: the smoothed round trip after RFC 6298, with its back-off.
+//! The retransmission interval: the smoothed round trip after RFC 6298, with its back-off.
 //!
 //! Samples come from requests that were sent once (Karn): a reply to a repeated one may belong to either
-//! transmission. A loss doubles the interval for that request, and for new ones until a fresh sample comes,
-//! so that a path which became slower than the timer is measured again.
+//! transmission. A loss doubles the interval for that request, and for new ones until a fresh sample comes, so that a
+//! path that became slower than the timer is measured again.
 
 use super::completion::RequesterConfig;
 
@@ -35,7 +35,7 @@ impl RoundTrip {
         }
     }
 
-    /// A request that was sent once was answered after this time.
+    /// Records the round trip of a request that was sent once.
     #[inline]
     pub(super) fn on_sample(&mut self, sample_us: u64) {
         let sample_us = sample_us.max(1);
@@ -51,21 +51,21 @@ impl RoundTrip {
         self.doublings = 0;
     }
 
-    /// Doublings for a request that is sent for the first time.
+    /// Returns the doublings of a request that is sent for the first time.
     #[inline]
     pub(super) const fn doublings(&self) -> u8 {
         self.doublings
     }
 
-    /// A request that waited an interval of `doublings` was not answered in time; returns the doublings to
-    /// wait now. Those lost together raise it together, by one.
+    /// Records that a request which waited an interval of `doublings` got no reply in time; returns its new
+    /// doublings. Requests lost together raise the shared number by one in total.
     pub(super) fn on_loss(&mut self, doublings: u8) -> u8 {
         let raised = (doublings + 1).min(DOUBLINGS_MAX);
         self.doublings = self.doublings.max(raised);
         raised
     }
 
-    /// Time to wait for an answer after so many doublings.
+    /// Returns the time to wait for a reply after `doublings` doublings.
     #[inline]
     pub(super) fn interval_us(&self, doublings: u8) -> u64 {
         (self.base_us << doublings).min(self.max_us)

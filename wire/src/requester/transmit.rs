@@ -1,16 +1,16 @@
-//! The sending half of the requester: packs what is due and what is queued.
+//! The sending half of the requester: packs due retransmissions and queued requests.
 //!
-//! New requests are found by a cursor, so a frame of them costs nothing but its messages. Retransmissions are
-//! found by walking the window, but only when the earliest timer may have fired, which at a healthy server is
-//! once per timer interval whatever the load is.
+//! A cursor finds new requests, so a frame of them costs nothing but its messages. Retransmissions are found by
+//! walking the window, but only when the earliest timer may have fired, which at a healthy server is once per timer
+//! interval at any load.
 
 use super::ring::{Repetition, State};
 use super::{NEVER_US, Requester};
 use crate::frame::FrameWriter;
 
 impl Requester {
-    /// Fills one frame with what is due for retransmission and what is queued, and returns its length;
-    /// `None` when there is nothing to send. Call again until then. Copies each body once.
+    /// Fills one frame with due retransmissions and queued requests, and returns its length; `None` if there is
+    /// nothing to send. Call again until then. Copies each body once.
     ///
     /// # Panics
     /// If `buffer` is shorter than [`crate::RequesterConfig::frame_bytes_max`], which also bounds the frame.
@@ -29,8 +29,9 @@ impl Requester {
         }
     }
 
-    /// Like [`Requester::poll_transmit`], into a frame that is already started under this view and that other sessions
-    /// may share. Returns whether everything fitted; else the caller finishes the frame and goes on with another.
+    /// As [`Requester::poll_transmit`], into a frame that is already started under this view and that other sessions
+    /// may share. Returns whether everything fitted; otherwise the caller finishes the frame and continues with
+    /// another.
     #[inline]
     pub fn poll_group(
         &mut self,
@@ -48,7 +49,7 @@ impl Requester {
             && self.send_queued(now_us, writer, buffer)
     }
 
-    /// Whether [`Requester::poll_transmit`] may have something to send.
+    /// Returns whether [`Requester::poll_transmit`] may have something to send.
     #[inline]
     pub const fn wants_transmit(&self, now_us: u64) -> bool {
         self.unsent != self.next || now_us >= self.resend_at_us

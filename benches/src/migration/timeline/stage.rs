@@ -25,17 +25,18 @@ const TABLE: &str = "records";
 /// Between two looks at a migration.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// How a tablet moves.
+/// Ways to move a tablet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum MoveWay {
-    /// The target owns it at once and pulls; what waits for an object is pulled first.
+    /// The target owns the tablet at once and pulls; requested objects come first.
     Rocksteady,
-    /// The same, and clients read of both servers what may not have arrived.
+    /// As rocksteady, but clients read both servers for objects in transit.
     Cooperative,
-    /// The source sends all of it while it serves it, then what was written meanwhile; nobody is served for the last of that.
+    /// The source sends everything while serving, then what was written meanwhile; the last part of that is
+    /// unavailable.
     PreCopy,
-    /// Nobody is served until all has moved.
+    /// The range is unavailable until everything has moved.
     StopAndCopy,
 }
 

@@ -3,26 +3,26 @@
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Extensions.
+/// The commands of `splinter ext`.
 #[derive(Debug, Subcommand)]
 pub enum ExtensionCommand {
-    /// Write a new extension with a unit test, ready for `cargo test`.
+    /// Create a new extension with a unit test, ready for `cargo test`.
     New {
-        /// Its name, which is also the name of the folder.
+        /// Name of the extension and of its folder.
         name: String,
     },
-    /// Check the source as the server would, without a server.
+    /// Check the source with the server's rules, without a server.
     Check {
-        /// The folder of the package.
+        /// Folder of the package.
         #[arg(default_value = ".")]
         directory: PathBuf,
     },
     /// Send the source to the server, which checks, compiles and loads it.
     Install {
-        /// The folder of the package.
+        /// Folder of the package.
         #[arg(default_value = ".")]
         directory: PathBuf,
-        /// Name to install it under; that of its package when left out.
+        /// Name to install it under; default: the name of its package.
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]
@@ -30,47 +30,47 @@ pub enum ExtensionCommand {
     },
     /// List the installed extensions and their versions.
     List,
-    /// Functions, limits, and the figures of each version of an extension.
+    /// Show functions, limits, and the figures of each version of an extension.
     Describe {
-        /// Its name, or OWNER/NAME of one that is granted.
+        /// Name of the extension, or OWNER/NAME for a granted one.
         name: String,
     },
-    /// What an extension logged.
+    /// Show what an extension logged.
     Logs {
-        /// Its name, or OWNER/NAME of one that is granted.
+        /// Name of the extension, or OWNER/NAME for a granted one.
         name: String,
-        /// How many lines, the latest.
+        /// Show this many of the latest lines.
         #[arg(long, default_value_t = 50)]
         lines: u32,
-        /// Lines of this level and graver ones.
+        /// Show lines of this level and more severe ones.
         #[arg(long, value_enum, default_value = "debug")]
         level: LogLevel,
-        /// Go on with what is logged from now on, until interrupted.
+        /// Continue with new lines until interrupted.
         #[arg(long)]
         follow: bool,
     },
-    /// Make the version before current again, or end the canary.
+    /// Make the previous version current again, or end the canary.
     Rollback {
-        /// Its name.
+        /// Name of the extension.
         name: String,
-        /// Which version becomes current; the one before when left out.
+        /// Version that becomes current; default: the previous one.
         #[arg(long, value_name = "VERSION")]
         to: Option<u32>,
     },
-    /// Make a version current and keep it so when others are installed.
+    /// Make a version current and keep it current across later installations.
     Pin {
-        /// Its name.
+        /// Name of the extension.
         name: String,
-        /// The version; left out with --off.
+        /// Version to pin; omit it with --off.
         #[arg(required_unless_present = "off", conflicts_with = "off")]
         version: Option<u32>,
-        /// Let the next installation become current again.
+        /// Let the next installed version become current again.
         #[arg(long)]
         off: bool,
     },
     /// Make the canary current.
     Promote {
-        /// Its name.
+        /// Name of the extension.
         name: String,
     },
     /// Remove an extension, or one version of it.
@@ -80,7 +80,7 @@ pub enum ExtensionCommand {
     },
 }
 
-/// How grave a line is.
+/// Severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
     /// Something failed.
@@ -89,18 +89,18 @@ pub enum LogLevel {
     Warning,
     /// Worth knowing.
     Info,
-    /// For the author.
+    /// Details for the author.
     Debug,
 }
 
-/// Who gets a version that is installed; without a word it becomes current.
+/// The share of invocations for an installed version; by default it becomes current.
 #[derive(Args, Clone, Debug)]
 #[group(multiple = false)]
 pub struct Placing {
-    /// Keep the current version current, and pin it; the new one is invoked as NAME@VERSION.
+    /// Keep and pin the current version; invoke the new one as NAME@VERSION.
     #[arg(long)]
     pub pin: bool,
-    /// Give the new version so many of 100 invocations.
+    /// Give the new version this many of 100 invocations.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub canary: Option<u8>,
 }

@@ -2,65 +2,65 @@
 
 use clap::{Args, Subcommand};
 
-/// Grants.
+/// The commands of `splinter grant`.
 #[derive(Debug, Subcommand)]
 pub enum GrantCommand {
     /// Let another tenant use a table, as OWNER/TABLE.
     Table {
-        /// Its name.
+        /// Name of the table.
         name: String,
-        /// The other tenant.
+        /// Tenant that gets the right.
         #[arg(long)]
         to: String,
         #[command(flatten)]
         right: TableRight,
     },
-    /// Let another tenant invoke an extension, as OWNER/EXTENSION, on tables of its own.
+    /// Let another tenant invoke an extension on its own tables, as OWNER/EXTENSION.
     Ext {
-        /// Its name.
+        /// Name of the extension.
         name: String,
-        /// The other tenant.
+        /// Tenant that gets the right.
         #[arg(long)]
         to: String,
-        /// To invoke: the one right that there is.
+        /// The right to invoke, which is the only one.
         #[arg(long, required = true)]
         invoke: bool,
     },
-    /// List what was granted, and what is granted to the tenant.
+    /// List the grants that the tenant gave and got.
     List,
-    /// Take a grant back.
+    /// Revoke a grant.
     #[command(subcommand)]
     Revoke(RevokeCommand),
 }
 
-/// What is granted of a table.
+/// The right granted on a table.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 pub struct TableRight {
-    /// To read.
+    /// Let the tenant read.
     #[arg(long)]
     pub read: bool,
-    /// To read and write.
+    /// Let the tenant read and write.
     #[arg(long)]
     pub write: bool,
 }
 
-/// What is taken back.
+/// The commands of `splinter grant revoke`.
 #[derive(Debug, Subcommand)]
 pub enum RevokeCommand {
-    /// A table.
+    /// Revoke a right on a table.
     Table {
-        /// Its name, without the owner.
+        /// Name of the table, without the owner.
         name: String,
-        /// The other tenant.
+        /// Tenant that loses the right.
         #[arg(long)]
         to: String,
     },
-    /// An extension.
+    /// Revoke a right on an extension.
     Ext {
-        /// Its name, without the owner.
+        /// Name of the extension, without the owner.
         name: String,
-        /// The other tenant.
+        /// Tenant that loses the right.
         #[arg(long)]
         to: String,
     },

@@ -1,27 +1,27 @@
 //! The command line of `splinter tenant limits`: `LIMIT=VALUE`, with units for bytes.
 //!
-//! Which limits there are is the server's to say, so that names are not checked here; a limit whose name ends with
-//! `_bytes` takes units.
+//! The server knows the limits, so this file does not check their names. Limits whose names end with `_bytes` accept
+//! units.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The value of a limit that is none.
+/// The value that means "no limit".
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// Units of bytes, each 1,024 times the one before.
+/// Units of bytes, each 1,024 times the previous one.
 pub const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/// A limit and what it becomes.
+/// A limit and its new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Its name.
+    /// Name of the limit.
     pub limit: String,
-    /// The value.
+    /// New value.
     pub value: u64,
 }
 
-/// Why a setting is none.
+/// Why a text is not a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSetting(String);
 
@@ -49,7 +49,7 @@ impl FromStr for Setting {
     }
 }
 
-/// Bytes, with or without one of [`UNITS`].
+/// Parses bytes, with or without one of [`UNITS`].
 pub fn bytes_of(text: &str) -> Option<u64> {
     amount(text, true).filter(|_| text != "unlimited")
 }

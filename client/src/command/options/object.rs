@@ -4,26 +4,26 @@ use super::TimeToLive;
 use crate::command::bytes::Bytes;
 use clap::{Args, ValueEnum};
 
-/// Which objects to read.
+/// The options of `splinter get`.
 #[derive(Args, Clone, Debug)]
 pub struct GetOptions {
-    /// Name of the table, or OWNER/TABLE of one that is granted.
+    /// Name of the table, or OWNER/TABLE for a granted one.
     pub table: String,
-    /// Key: text, 0xHEX or @FILE. Several are read together.
+    /// Key: text, 0xHEX or @FILE. Several keys are read together.
     #[arg(required_unless_present = "from", value_name = "KEY")]
     pub keys: Vec<Bytes>,
-    /// Read many objects, the key of one a line of this file (- for standard input).
+    /// Read many objects; this file lists one key per line (- for standard input).
     #[arg(long, value_name = "FILE", conflicts_with = "keys")]
     pub from: Option<String>,
-    /// How the lines are written.
+    /// Format of the lines.
     #[arg(long, value_enum, default_value = "tab", conflicts_with = "keys")]
     pub format: LineFormat,
 }
 
-/// What to write.
+/// The options of `splinter put`.
 #[derive(Args, Clone, Debug)]
 pub struct PutOptions {
-    /// Name of the table, or OWNER/TABLE of one that is granted.
+    /// Name of the table, or OWNER/TABLE for a granted one.
     pub table: String,
     /// Key: text, 0xHEX or @FILE.
     #[arg(required_unless_present = "from")]
@@ -31,58 +31,58 @@ pub struct PutOptions {
     /// Value: text, 0xHEX or @FILE.
     #[arg(allow_negative_numbers = true, required_unless_present = "from")]
     pub value: Option<Bytes>,
-    /// Write many objects, one a line of this file (- for standard input), each as a request of its own.
+    /// Write many objects, one per line of this file (- for standard input), each as a separate request.
     #[arg(long, value_name = "FILE", conflicts_with = "key")]
     pub from: Option<String>,
-    /// How the lines are written.
+    /// Format of the lines.
     #[arg(long, value_enum, default_value = "tab", conflicts_with = "key")]
     pub format: LineFormat,
     #[command(flatten)]
     pub condition: WriteCondition,
-    /// How long it is there: a number with ms, s, m, h or d behind it. It stays when left out.
+    /// Time to live: a number with ms, s, m, h or d. Default: no expiry.
     #[arg(long, value_name = "TIME")]
     pub ttl: Option<TimeToLive>,
 }
 
-/// What to delete.
+/// The options of `splinter delete`.
 #[derive(Args, Clone, Debug)]
 pub struct DeleteOptions {
-    /// Name of the table, or OWNER/TABLE of one that is granted.
+    /// Name of the table, or OWNER/TABLE for a granted one.
     pub table: String,
-    /// Key: text, 0xHEX or @FILE. Several are deleted, each by itself.
+    /// Key: text, 0xHEX or @FILE. Several keys are deleted one by one.
     #[arg(required_unless_present = "from", value_name = "KEY")]
     pub keys: Vec<Bytes>,
-    /// Delete many objects, the key of one a line of this file (- for standard input).
+    /// Delete many objects; this file lists one key per line (- for standard input).
     #[arg(long, value_name = "FILE", conflicts_with = "keys")]
     pub from: Option<String>,
-    /// How the lines are written.
+    /// Format of the lines.
     #[arg(long, value_enum, default_value = "tab", conflicts_with = "keys")]
     pub format: LineFormat,
-    /// Only when the object has exactly this version.
+    /// Only if the object has exactly this version.
     #[arg(long, value_name = "VERSION")]
     pub if_version: Option<u64>,
 }
 
-/// How objects stand in a file, one a line.
+/// Formats of a file with one object per line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LineFormat {
-    /// Key, tab, value; each is text, or 0xHEX.
+    /// Key, tab, value; each is text or 0xHEX.
     Tab,
     /// {"key": .., "value": .., "ttl_ms": ..} as `scan` and `table enumerate` print them, or with texts.
     Json,
 }
 
-/// When a put applies.
+/// The condition of a put.
 #[derive(Args, Clone, Debug)]
 #[group(multiple = false)]
 pub struct WriteCondition {
-    /// Only when the object has exactly this version.
+    /// Only if the object has exactly this version.
     #[arg(long, value_name = "VERSION")]
     pub if_version: Option<u64>,
-    /// Only when there is no such object.
+    /// Only if the object does not exist.
     #[arg(long)]
     pub if_absent: bool,
-    /// Only when there is such an object.
+    /// Only if the object exists.
     #[arg(long)]
     pub if_present: bool,
 }

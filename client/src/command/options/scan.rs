@@ -3,12 +3,12 @@
 use crate::command::bytes::Bytes;
 use clap::Args;
 
-/// Which keys of an ordered table, and how many.
+/// The options of `splinter scan`.
 #[derive(Args, Clone, Debug)]
 pub struct ScanOptions {
-    /// Name of the table, or OWNER/TABLE of one that is granted.
+    /// Name of the table, or OWNER/TABLE for a granted one.
     pub table: String,
-    /// Only keys that begin so: text, 0xHEX or @FILE.
+    /// Only keys with this prefix: text, 0xHEX or @FILE.
     #[arg(long, value_name = "KEY")]
     pub prefix: Option<Bytes>,
     /// Only keys from this one on.
@@ -17,16 +17,16 @@ pub struct ScanOptions {
     /// Only keys below this one.
     #[arg(long, value_name = "KEY")]
     pub to: Option<Bytes>,
-    /// From the largest key to the smallest.
+    /// Scan from the largest key to the smallest.
     #[arg(long)]
     pub reverse: bool,
-    /// How many objects at most.
+    /// Maximum number of objects.
     #[arg(long, default_value_t = 100)]
     pub limit: u64,
-    /// Leave out the values.
+    /// Omit the values.
     #[arg(long)]
     pub keys_only: bool,
-    /// Go on where another scan of the same range has ended: the hex that it printed.
+    /// Continue where an earlier scan of the same range ended: the hex that it printed.
     #[arg(long, value_name = "CURSOR", default_value = "", hide_default_value = true)]
     pub cursor: String,
 }

@@ -1,17 +1,17 @@
 //! The command line of `splinter session`.
 //!
-//! Sessions are named by the number of their client; their tokens are never shown.
+//! A client's number identifies its session; tokens are never shown.
 
 use clap::Subcommand;
 
-/// Sessions.
+/// The commands of `splinter session`.
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
     /// List the open sessions.
     List,
-    /// End a session. Its client opens another one by itself, if the tenant's secret still does.
+    /// End a session. Its client opens another automatically if the tenant's secret is still valid.
     Revoke {
-        /// Number of its client, as `splinter session list` shows it.
+        /// Number of the client, as `splinter session list` shows it.
         client: u64,
     },
 }

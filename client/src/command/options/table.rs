@@ -1,29 +1,29 @@
 //! The command line of `splinter table`.
 //!
-//! Tables of other tenants are named OWNER/TABLE where that is said; the others are the tenant's own.
+//! A name is the tenant's own table, or OWNER/TABLE of another tenant where the option says so.
 
 use clap::{Subcommand, ValueEnum};
 use client::MigrationMode;
 
 use super::limits::bytes_of;
 
-/// Bytes, with or without a unit.
+/// Parses bytes, with or without a unit.
 fn size(text: &str) -> Result<u64, String> {
     let wrong = || "write bytes, or with a unit: 256MiB".to_owned();
     bytes_of(text).ok_or_else(wrong)
 }
 
-/// How tablets move to other servers.
+/// Modes of migration of a table's tablets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TableMigration {
-    /// Reads of what has not arrived wait for it, and it comes first.
+    /// Reads of an object in transit wait for it, and it moves first.
     Rocksteady,
-    /// Such reads ask the server that it comes from too; costs up to a tenth more bytes.
+    /// Reads of an object in transit also ask the source server; costs up to a tenth more bytes.
     Cooperative,
 }
 
 impl TableMigration {
-    /// The same in requests.
+    /// Returns the mode as requests encode it.
     pub const fn mode(self) -> MigrationMode {
         match self {
             Self::Rocksteady => MigrationMode::Rocksteady,
@@ -32,55 +32,55 @@ impl TableMigration {
     }
 }
 
-/// Tables.
+/// The commands of `splinter table`.
 #[derive(Debug, Subcommand)]
 pub enum TableCommand {
     /// Create a table.
     Create {
-        /// Its name.
+        /// Name of the table.
         name: String,
-        /// Keep its keys in their order, so that they can be scanned; costs memory, and time of each new key.
+        /// Keep keys in order, so that they can be scanned; costs memory, and time for each new key.
         #[arg(long)]
         ordered: bool,
-        /// Keep its objects within so many bytes, by evicting those that are used least (S3-FIFO): for instance 256MiB.
+        /// Limit the table to this many bytes by evicting the least used objects (S3-FIFO): for instance 256MiB.
         #[arg(long, value_name = "SIZE", value_parser = size)]
         cache: Option<u64>,
-        /// Spread it over the servers of the cluster in so many tablets, each at the one that owns fewest.
+        /// Spread the table over the cluster in this many tablets, each on the server that owns fewest.
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
         tablets: u16,
-        /// How its tablets move to other servers, where nothing else is asked for.
+        /// Mode in which its tablets migrate, unless a migration sets another.
         #[arg(long, value_enum, default_value = "cooperative")]
         migration: TableMigration,
     },
-    /// List the tables with what they hold.
+    /// List the tables with their sizes.
     List,
     /// Drop a table with all its objects.
     Drop {
-        /// Its name.
+        /// Name of the table.
         name: String,
     },
-    /// Objects and bytes of a table.
+    /// Show the number of objects and bytes of a table.
     Stat {
-        /// Its name.
+        /// Name of the table.
         name: String,
     },
-    /// List the objects of a table, each that is there all the time exactly once, in no order that has a meaning.
+    /// List the objects of a table in arbitrary order; an object present throughout is listed exactly once.
     Enumerate {
-        /// Its name, or OWNER/TABLE of one that is granted.
+        /// Name of the table, or OWNER/TABLE for a granted one.
         name: String,
-        /// Leave out the values.
+        /// Omit the values.
         #[arg(long)]
         keys_only: bool,
-        /// How many objects about; what an enumeration has begun to read it prints.
+        /// Approximate maximum number of objects; a page that was read is printed in full.
         #[arg(long, default_value_t = 1_000)]
         limit: u64,
-        /// Go on where another enumeration of the table has ended: the hex that it printed.
+        /// Continue where an earlier enumeration of the table ended: the hex that it printed.
         #[arg(long, value_name = "CURSOR", alias = "from", default_value = "", hide_default_value = true)]
         cursor: String,
     },
     /// Check all objects of a table against their checksums.
     Verify {
-        /// Its name, or OWNER/TABLE of one that is granted.
+        /// Name of the table, or OWNER/TABLE for a granted one.
         name: String,
     },
 }

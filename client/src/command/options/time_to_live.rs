@@ -1,15 +1,15 @@
-//! How long an object is to be there, as it is written on the command line: `500ms`, `30s`, `15m`, `12h`, `7d`.
+//! Times to live on the command line: `500ms`, `30s`, `15m`, `12h`, `7d`.
 //!
-//! Nothing and more than the protocol can say are refused here, before a server is asked.
+//! Refuses zero and values beyond the protocol's limit before asking a server.
 
 use client::TTL_MS_MAX;
 use std::str::FromStr;
 
-/// Milliseconds, from 1 to [`TTL_MS_MAX`].
+/// A time to live in milliseconds, from 1 to [`TTL_MS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeToLive(pub u64);
 
-/// Units and their milliseconds; the first that fits the end counts.
+/// Units and their milliseconds; the first one that matches the suffix applies.
 const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 impl FromStr for TimeToLive {

@@ -1,32 +1,32 @@
-//! What `splinter trace` takes.
+//! The command line of `splinter trace`.
 
 use std::time::Duration;
 
 use clap::Args;
 
-/// Which invocations are traced, and for how long.
+/// The options of `splinter trace`.
 #[derive(Args, Clone, Debug)]
 pub struct TraceOptions {
-    /// The extension, or OWNER/NAME of one that is granted.
+    /// Name of the extension, or OWNER/NAME for a granted one.
     pub extension: String,
-    /// This function alone.
+    /// Only this function.
     #[arg(long)]
     pub function: Option<String>,
-    /// Those alone that took at least so long, such as 100us or 2ms.
+    /// Only invocations that took at least this long, such as 100us or 2ms.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub slow_than: Option<Duration>,
-    /// How many.
+    /// Number of invocations.
     #[arg(long, default_value_t = 10, conflicts_with = "follow")]
     pub count: u64,
-    /// How long to wait for them, in seconds.
+    /// Maximum time to wait for them, in seconds.
     #[arg(long, default_value_t = 10, conflicts_with = "follow")]
     pub seconds: u64,
-    /// Go on until interrupted.
+    /// Continue until interrupted.
     #[arg(long)]
     pub follow: bool,
 }
 
-/// A time as people write it: `100us`, `2ms`, `1s`.
+/// Parses a time such as `100us`, `2ms` or `1s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let refuse = || format!("`{text}` is not a time such as 100us, 2ms or 1s");
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());

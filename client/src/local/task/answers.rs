@@ -1,4 +1,4 @@
-//! The executor's side of a task: what is to be sent, and the answers that come.
+//! The executor's side of a task: operations to send, and their replies.
 
 use sandstorm::Level;
 use sandstorm::abi::RawRecord;
@@ -10,36 +10,36 @@ use crate::local::LocalFailure;
 use crate::local::border::Border;
 use crate::local::write_set::PendingWrite;
 
-/// Bytes that one invocation may be lent.
+/// Maximum number of bytes lent to one invocation.
 const LENT_BYTES_MAX: usize = 256 << 20;
 
-/// An operation that is to be sent.
+/// An operation to send.
 pub(in crate::local) enum AskedOperation<'o> {
-    /// As this request.
+    /// Send this request.
     Request(Request<'o>),
-    /// The id of the table of this name is wanted.
+    /// Look up the id of the table with this name.
     Table(&'o [u8]),
-    /// There is nothing to ask for: the answer is empty.
+    /// Nothing to request: the result is empty.
     Nothing,
 }
 
-/// What became of an operation that was to be sent.
+/// The outcome of sending an operation.
 pub(in crate::local) enum Sending {
-    /// Its answer will come.
+    /// The reply will come.
     Sent,
-    /// There is no place for it now.
+    /// The session's window is full.
     Full,
-    /// It cannot be sent.
+    /// The operation cannot be sent.
     Failed(Error),
-    /// It has been answered: a table's id.
+    /// The result is known: a table's id.
     Table(Result<u32, Error>),
-    /// It needs no answer.
+    /// The operation needs no reply.
     Nothing,
 }
 
 impl Task {
-    /// Gives every operation that is to be sent to `send`, until one finds the window full: that stays the
-    /// next one. Returns whether all were taken.
+    /// Passes every operation to send to `send`, until the window is full: that one remains next. Returns whether all
+    /// were taken.
     pub(in crate::local) fn send_asks(
         &self,
         mut send: impl FnMut(usize, AskedOperation<'_>) -> Sending,
@@ -78,7 +78,7 @@ impl Task {
         }
     }
 
-    /// Takes the answer to an operation.
+    /// Processes the reply to an operation.
     pub(in crate::local) fn answer(&self, index: usize, completion: &Completion<'_>) {
         let is_page = self.operations.borrow().list.get(index).is_some_and(|it| it.ask == Lookup::Page);
         let state = match completion.status {
@@ -121,7 +121,7 @@ impl Task {
         }
     }
 
-    /// Takes the id of a table, or why there is none.
+    /// Stores the id of a table, or the reason why there is none.
     fn answer_table(&self, index: usize, found: Result<u32, Error>) {
         let state = match found {
             Ok(id) => State::Done(RawRecord { version: u64::from(id), ..Border::NO_RECORD }),
@@ -146,17 +146,17 @@ impl Task {
         }
     }
 
-    /// Whether there are operations to be sent.
+    /// Returns whether there are operations to send.
     pub(in crate::local) fn asks(&self) -> bool {
         !self.asked.borrow().is_empty()
     }
 
-    /// Operations whose answer has not come.
+    /// Returns the number of operations without a reply.
     pub(in crate::local) fn waiting(&self) -> usize {
         self.waiting.get()
     }
 
-    /// Objects asked for since the invocation began, over all its runs.
+    /// Returns the number of objects requested since the invocation began, over all its runs.
     pub(in crate::local) fn reads(&self) -> u32 {
         self.reads.get()
     }
@@ -174,7 +174,7 @@ impl Task {
         self.writes.borrow().get(index).map(apply)
     }
 
-    /// What a function's error means to its caller: trouble with the server, when that is behind it.
+    /// Returns the failure to report for a function's error: the server's failure, if that caused it.
     pub(in crate::local) fn failure_of(&self, error: sandstorm::Error) -> LocalFailure {
         match (error, self.trouble.take()) {
             (sandstorm::Error::Unavailable, Some(trouble)) => LocalFailure::Server(trouble),
@@ -187,7 +187,7 @@ impl Task {
         log.append(&mut self.log.borrow_mut());
     }
 
-    /// The reply of a function that has ended.
+    /// Returns the reply of a function that has ended.
     pub(in crate::local) fn reply(&self) -> &[u8] {
         self.border.reply()
     }

@@ -1,7 +1,8 @@
-//! Pages of a table or of a range: what a function that only reads asks for, and the answers.
+//! Pages of a table or of a range for functions that only read: requests and replies.
 //!
-//! One that writes is refused: its writes are applied one by one, each on the condition of its own object, so nothing
-//! holds what a page has met until then. The server does that; the function runs there.
+//! A function that writes is refused: its writes are applied one by one, each on the condition of its own object, so
+//! nothing guarantees that the objects of a page are still current. The server verifies scans at the commit; such
+//! functions run there.
 
 use sandstorm::Error;
 use sandstorm::abi::{RawEntry, RawRecord};
@@ -11,31 +12,31 @@ use wire::{KeyRange, Request, reply};
 use super::{Lookup, State, Stop, Task};
 use crate::local::border::Border;
 
-/// Which objects a page is of.
+/// The objects that a page covers.
 #[derive(Clone, Debug)]
 pub(in crate::local) enum PageOf {
-    /// Those of a table behind a cursor.
+    /// Objects of a table after a cursor.
     Table { cursor: Vec<u8> },
-    /// Those of a range in order.
+    /// Objects of a range in order.
     Range { from: Vec<u8>, to: Option<Vec<u8>>, prefix: Vec<u8>, reverse: bool },
-    /// None: there are no keys in the range.
+    /// None: the range has no keys.
     Nothing,
 }
 
-/// A page that was asked for.
+/// A requested page.
 pub(in crate::local) struct AskedPage {
     of: PageOf,
     objects_max: u16,
-    /// Where a scan goes on that has met nothing so far.
+    /// Continuation of a scan that has found nothing so far.
     cursor: Vec<u8>,
-    /// What the answer brought, lent by the arena.
+    /// Objects of the reply, in memory of the arena.
     met: Vec<RawEntry>,
-    /// Where the next page begins; none at the end.
+    /// Start of the next page; none at the end.
     next: Option<Vec<u8>>,
 }
 
 impl PageOf {
-    /// The range with what lies up to `after` on the way taken off.
+    /// Returns the range without its part up to `after`.
     pub(in crate::local) fn range(
         from: Vec<u8>,
         to: Option<Vec<u8>>,
@@ -57,7 +58,7 @@ impl PageOf {
     }
 }
 
-/// The smallest key above one; none above the largest.
+/// Returns the next larger key; none after the largest.
 fn successor(mut key: Vec<u8>) -> Option<Vec<u8>> {
     if key.len() < KEY_BYTES_MAX {
         key.push(0);
@@ -69,7 +70,7 @@ fn successor(mut key: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 impl AskedPage {
-    /// The request for it, as far as it has come; none where there is nothing to ask for.
+    /// Returns the request for the rest of the page; none if there is nothing to request.
     pub(in crate::local) fn request(&self, table: u32) -> Option<Request<'_>> {
         let (objects_max, bytes_max, keys_only) = (self.objects_max, ENUMERATE_BYTES_MAX as u32, false);
         match &self.of {
@@ -87,7 +88,7 @@ impl AskedPage {
 }
 
 impl Task {
-    /// Reads a page for a host call: gives the objects, and where the next one begins, to `take`.
+    /// Reads a page for a host call: passes the objects, and the start of the next page, to `take`.
     pub(in crate::local) fn read_page(
         &self,
         ticket: &mut u64,
@@ -122,7 +123,7 @@ impl Task {
         Ok(())
     }
 
-    /// Takes a page. One of a scan that has met nothing, but not ended, is asked for from there on.
+    /// Processes a page. A scan that has found nothing but not ended is continued from there.
     pub(super) fn answer_page(&self, index: usize, body: &[u8]) -> Option<State> {
         let mut operations = self.operations.borrow_mut();
         let Some(page) = operations.list.get_mut(index).and_then(|operation| operation.page.as_mut()) else {
@@ -138,7 +139,7 @@ impl Task {
         };
         let Ok(listing) = listing else { return Some(State::Failed(Error::Unavailable)) };
         let next = listing.cursor().map(<[u8]>::to_vec);
-        // Corrupted ones are not lent, as at the server.
+        // Corrupted objects are left out, as at the server.
         page.met.extend(listing.filter(|listed| listed.status == wire::Status::Ok).map(lend));
         match next {
             Some(next) if page.met.is_empty() && matches!(page.of, PageOf::Range { .. }) => {

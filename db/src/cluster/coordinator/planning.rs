@@ -1,4 +1,4 @@
-//! Which moves lead to a goal. How much a server owns is measured in hashes, as if each table were as large as any other.
+//! The moves that lead to a goal. The size of ownership is measured in hashes, as if all tables were equally large.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use store::{HASH_RANGE_WIDTH_MIN, HashRange};
 use crate::cluster::metadata::{Goal, PlannedMove, Snapshot, Tablet, TabletsRow, drained};
 use crate::limits::PLAN_MOVES_MAX;
 
-/// Steps of hashes at which tablets begin, of one table.
+/// Possible tablet boundaries in one table.
 const TABLE_STEPS: u64 = u64::MAX / HASH_RANGE_WIDTH_MIN + 1;
-/// By what part of its fair share a server may own more or less than it.
+/// The divisor of a server's fair share that bounds its deviation from it.
 const SLACK_DIVISOR: u64 = 16;
 
 fn steps_of(hashes: HashRange) -> u64 {
     (hashes.last() - hashes.first()) / HASH_RANGE_WIDTH_MIN + 1
 }
 
-/// The servers that tablets may go to, and how much each owns.
+/// Returns the servers that may receive tablets, and how much each owns.
 pub(super) fn takers(snapshot: &Snapshot) -> BTreeMap<u32, u64> {
     let drained = drained(&snapshot.plans);
     let there = snapshot.there.iter().filter(|run| !drained.contains(run));
@@ -27,7 +27,7 @@ pub(super) fn takers(snapshot: &Snapshot) -> BTreeMap<u32, u64> {
     shares
 }
 
-/// The moves that are missing to a goal, as many as a plan has at a time.
+/// Returns the missing moves to a goal, at most as many as a plan may have at a time.
 pub(super) fn moves_of(goal: Goal, snapshot: &Snapshot) -> Vec<PlannedMove> {
     match goal {
         Goal::Drain(run) => draining(snapshot, run.server),
@@ -35,7 +35,7 @@ pub(super) fn moves_of(goal: Goal, snapshot: &Snapshot) -> Vec<PlannedMove> {
     }
 }
 
-/// A tablet that nobody moves, with its table.
+/// Returns the tablets that no migration moves, with their tables.
 fn idle(snapshot: &Snapshot) -> impl Iterator<Item = (&TabletsRow, &Tablet)> {
     let all = snapshot.tablets.iter().flat_map(|row| row.tablets.iter().map(move |tablet| (row, tablet)));
     all.filter(|(row, tablet)| !snapshot.is_on_the_move(row.table, tablet.hashes))
@@ -45,7 +45,7 @@ fn to_server(row: &TabletsRow, hashes: HashRange, to: u32) -> PlannedMove {
     PlannedMove { tenant: row.tenant, table: row.table, hashes, to, migration: None, is_done: None }
 }
 
-/// Everything of one server, each tablet to whoever owns least by then.
+/// Moves everything of one server, each tablet to the server that owns least by then.
 fn draining(snapshot: &Snapshot, server: u32) -> Vec<PlannedMove> {
     let mut shares = takers(snapshot);
     shares.remove(&server);
@@ -60,11 +60,12 @@ fn draining(snapshot: &Snapshot, server: u32) -> Vec<PlannedMove> {
     moves
 }
 
-/// From who owns most to who owns least, until all own about the same: whole tablets where one fits, else a part of one.
+/// Moves from the server that owns most to the one that owns least, until all own about the same: whole tablets if one
+/// fits, otherwise a part of one.
 fn balancing(snapshot: &Snapshot) -> Vec<PlannedMove> {
     let mut shares = takers(snapshot);
     let fair = shares.values().sum::<u64>() / (shares.len() as u64).max(1);
-    // Never below some hundredths of a table: splinters are of no use to anybody.
+    // Never below some hundredths of a table, because smaller pieces are useless.
     let slack = (fair / SLACK_DIVISOR).max(TABLE_STEPS / 64);
     let mut free: Vec<(&TabletsRow, Tablet)> = idle(snapshot).map(|(row, tablet)| (row, *tablet)).collect();
     let mut moves = Vec::new();

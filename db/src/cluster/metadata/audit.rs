@@ -1,7 +1,7 @@
-//! Records of the audit log: acts by number, an index of them by tenant, and how many there are.
+//! Records of the audit log: acts by number, an index of them by tenant, and their counts.
 //!
-//! Acts are appended and read, never changed. Two bounds let the oldest go: one on all acts, one on those of a
-//! tenant, so that nobody can push the acts of others out by many of his own.
+//! Acts are appended and read, never changed. Two bounds remove the oldest: one on all acts, one on those of a tenant,
+//! so that a tenant with many acts cannot displace those of others.
 
 use std::slice;
 
@@ -29,7 +29,7 @@ enum ActorValue {
 
 #[derive(Serialize, Deserialize)]
 struct AuditValue {
-    /// 0 when it was nobody's.
+    /// 0 if it belongs to no tenant.
     tenant: u32,
     at_ms: u64,
     actor: ActorValue,
@@ -38,7 +38,7 @@ struct AuditValue {
     outcome: u8,
 }
 
-/// That there is such an act.
+/// Marks that such an act exists.
 #[derive(Serialize, Deserialize)]
 struct Mark {}
 
@@ -47,7 +47,7 @@ struct AuditCount {
     held: u64,
 }
 
-/// An act as it is stored.
+/// An act as stored.
 pub(super) struct AuditRow {
     pub(super) tenant: u32,
     pub(super) entry: AuditEntry,
@@ -102,7 +102,7 @@ fn sequence_of(key: &str) -> Result<u64, RecordsError> {
     number.ok_or_else(|| damaged(key))
 }
 
-/// Counts an act in or out, of all and of its tenant's; gives how many those are now.
+/// Updates the counts of all acts and of a tenant's acts; returns both.
 pub(super) fn count(
     transaction: &mut MetadataTransaction<'_>,
     tenant: u32,
@@ -133,7 +133,7 @@ fn remove(transaction: &mut MetadataTransaction<'_>, sequence: u64) -> Result<()
 }
 
 impl Metadata {
-    /// Appends an act of a tenant, or of nobody's, and gives its number.
+    /// Appends an act of a tenant or of none, and returns its number.
     ///
     /// # Errors
     /// That it cannot be stored.
@@ -166,8 +166,8 @@ impl Metadata {
         })
     }
 
-    /// Acts of a tenant, or with `None` of all: the oldest `count` behind number `after`, or, when that is 0,
-    /// the newest `count`; oldest first.
+    /// Returns acts of a tenant, or with `None` of all, oldest first: the oldest `count` after number `after`, or the
+    /// newest `count` if `after` is 0.
     ///
     /// # Errors
     /// When the metadata cannot be read.

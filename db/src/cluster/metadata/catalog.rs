@@ -1,5 +1,5 @@
-//! Everything that a server serves by, of all tenants or of some, as of one commit; and the watch that says whose has
-//! changed.
+//! The catalog: everything that a server needs in order to serve all tenants or some, as of one commit; and a watch
+//! that tells whose part has changed.
 
 use std::collections::BTreeSet;
 
@@ -10,25 +10,25 @@ use super::{
 use crate::cluster::records::{Event, Revision, Watch};
 use crate::tenant::TenantId;
 
-/// What all its keys begin with.
+/// The prefix of all its keys.
 const CATALOG: &str = "catalog/";
 
-/// See the file's head.
+/// The metadata that a server serves by, as of one commit.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     /// The commit.
     pub revision: Revision,
-    /// Tenants: all, or those that were asked for and those to whom they granted something.
+    /// All tenants, or the requested ones and those that hold grants from them.
     pub tenants: Vec<TenantRow>,
-    /// The limits that somebody has set.
+    /// The limits that were set.
     pub limits: Vec<LimitRow>,
     /// Tables.
     pub tables: Vec<TableRow>,
-    /// Who owns what of them; those that nobody placed have none.
+    /// The owners of their tablets; tables that were not placed have none.
     pub tablets: Vec<TabletsRow>,
-    /// What of it is on the move.
+    /// Their migrations.
     pub migrations: Vec<MigrationRow>,
-    /// The servers of the cluster, there or not.
+    /// The servers of the cluster, present or not.
     pub members: Vec<MemberRow>,
     /// Extensions.
     pub extensions: Vec<ExtensionRow>,
@@ -36,8 +36,8 @@ pub struct Catalog {
     pub grants: Vec<GrantRow>,
 }
 
-/// Whether who changes a record follows the change as the others do: what it changes besides it has done when the commit
-/// is made.
+/// Returns whether the author of a change to this record applies it through the watch, as other servers do. The author
+/// has applied changes of other records when it commits.
 #[must_use]
 pub fn is_followed_by_its_author(key: &str) -> bool {
     [tenants::TENANTS, tablets::TABLETS, migrations::MIGRATIONS, members::MEMBERS]
@@ -45,7 +45,7 @@ pub fn is_followed_by_its_author(key: &str) -> bool {
         .any(|prefix| key.starts_with(prefix))
 }
 
-/// Whose changes an event shows; nothing when it may be anybody's.
+/// Returns the tenants that an event concerns; `None` if it may concern any.
 #[must_use]
 pub fn tenants_of(event: &Event) -> Option<BTreeSet<TenantId>> {
     let mut whose = BTreeSet::new();
@@ -54,7 +54,7 @@ pub fn tenants_of(event: &Event) -> Option<BTreeSet<TenantId>> {
         match (parts.next()?, parts.next()?) {
             // Comes with the tenant's own record.
             ("names", _) => {}
-            // Where the tablets of any table are found.
+            // The addresses of tablets of any table.
             ("members", _) => return None,
             (_, tenant) => drop(whose.insert(TenantId(tenant.parse().ok()?))),
         }
@@ -63,7 +63,7 @@ pub fn tenants_of(event: &Event) -> Option<BTreeSet<TenantId>> {
 }
 
 impl Metadata {
-    /// Everything of these tenants, or of all.
+    /// Returns the catalog of these tenants, or of all.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -98,7 +98,7 @@ impl Metadata {
         })
     }
 
-    /// The changes of it behind a commit.
+    /// Watches the catalog's changes after a commit.
     ///
     /// # Errors
     /// When the metadata cannot be watched.

@@ -1,8 +1,8 @@
-//! The coordinator of a cluster, as the records know it, and what it does to them.
+//! The coordinator of a cluster in the records, and its changes of them.
 //!
-//! It is the server whose number stands in the record `coordinator`, which goes with the lease of its registration. Each election
-//! has a number of its own; a step is made under the condition that it is still this one, so a server that does not know
-//! yet that it was replaced changes nothing.
+//! The coordinator is the server whose number stands in the record `coordinator`, which ends with the lease of its
+//! registration. Each election has a number; a step is committed on condition that this election is still the latest.
+//! So a server that does not know yet that it was replaced changes nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,77 +19,77 @@ use crate::cluster::records::{Committed, Condition, LeaseId, RecordChange};
 
 const COORDINATOR: &str = "coordinator";
 
-/// Who coordinates, and in which election that was decided.
+/// The coordinating server, and the election that chose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coordinator {
-    /// Number of the server.
+    /// The number of the server.
     pub server: u32,
-    /// Number of the election.
+    /// The number of the election.
     pub term: u64,
 }
 
-/// All that a coordinator goes by, as of one commit but for who is there.
+/// The input of a coordinator, as of one commit except for the present servers.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Tablets of all tables.
     pub tablets: Vec<TabletsRow>,
     /// All migrations.
     pub migrations: Vec<MigrationRow>,
-    /// The plans that are kept, by number.
+    /// The kept plans, by number.
     pub plans: Vec<PlanRow>,
-    /// The servers that are there.
+    /// The servers that are present.
     pub there: Vec<ServerRun>,
 }
 
-/// What a coordinator does. Each is made once, whoever makes it, and as often as it is tried.
+/// A step of a coordinator. Each is made once, whichever server makes it, however often it is tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoordinatorStep {
-    /// Ends a migration of which both servers are gone.
+    /// Ends a migration whose servers are both gone.
     Settle {
-        /// Its number.
+        /// The number of the migration.
         migration: u32,
-        /// How far it was.
+        /// Its phase.
         from: Phase,
-        /// Who owned the hashes owns them still.
+        /// A final phase with the same owner.
         to: Phase,
     },
-    /// Does for a server that is gone what it has left to do in a migration that is over.
+    /// Completes a finished migration for a server that is gone.
     Leave {
-        /// Its number.
+        /// The number of the migration.
         migration: u32,
-        /// Which of the two is gone.
+        /// The side that is gone.
         side: Side,
     },
-    /// Notes moves of a plan that has none to begin.
+    /// Records moves of a plan without moves left to begin.
     Plan {
-        /// Number of the plan.
+        /// The number of the plan.
         plan: u32,
-        /// Moves that it had when these were thought of.
+        /// The number of its moves when these were decided.
         known: usize,
-        /// More of them.
+        /// The new moves.
         moves: Vec<PlannedMove>,
     },
     /// Begins a move.
     Begin {
-        /// Number of the plan.
+        /// The number of the plan.
         plan: u32,
-        /// Which of its moves.
+        /// The index of the move.
         index: usize,
-        /// To a server that is there.
+        /// The destination, a present server.
         to: u32,
     },
-    /// Notes what became of a move.
+    /// Records the outcome of a move.
     Conclude {
-        /// Number of the plan.
+        /// The number of the plan.
         plan: u32,
-        /// Which of its moves.
+        /// The index of the move.
         index: usize,
     },
     /// Ends a plan.
     End {
-        /// Number of the plan.
+        /// The number of the plan.
         plan: u32,
-        /// Moves that it had when that was decided.
+        /// The number of its moves when this was decided.
         known: usize,
         /// `Done` or `Stopped`.
         standing: PlanState,
@@ -97,7 +97,7 @@ pub enum CoordinatorStep {
 }
 
 impl Metadata {
-    /// Who coordinates; nobody for a moment after that server is gone.
+    /// Returns the coordinator; `None` for a moment after that server is gone.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -105,7 +105,7 @@ impl Metadata {
         self.read(|transaction| Ok(transaction.get(COORDINATOR)?))
     }
 
-    /// Who coordinates: this server from now on, for as long as it holds its lease, if nobody did.
+    /// Returns the coordinator; elects this server, for as long as it holds its lease, if there is none.
     ///
     /// # Errors
     /// When the metadata does not answer.
@@ -123,7 +123,7 @@ impl Metadata {
         }
     }
 
-    /// What the coordinator goes by.
+    /// Returns the input of the coordinator.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -194,7 +194,7 @@ fn take(
     Ok(row.store(transaction)?)
 }
 
-/// Does for servers what they cannot, unless they have come back.
+/// Makes the steps of absent servers, unless they have returned.
 fn take_for_the_gone(
     transaction: &mut MetadataTransaction<'_>,
     step: &CoordinatorStep,
@@ -219,7 +219,7 @@ fn take_for_the_gone(
     Ok(())
 }
 
-/// Begins the migration of a move; one that cannot begin comes to nothing, unless there is nothing to do.
+/// Begins the migration of a move. A move that cannot begin counts as failed, unless there is nothing to do.
 fn begin_planned(
     transaction: &mut MetadataTransaction<'_>,
     planned: &mut PlannedMove,
@@ -238,7 +238,7 @@ fn begin_planned(
     Ok(())
 }
 
-/// Notes what became of a move whose migration is over.
+/// Records the outcome of a move whose migration is over.
 fn conclude(
     transaction: &mut MetadataTransaction<'_>,
     planned: &mut PlannedMove,
@@ -248,7 +248,7 @@ fn conclude(
         return Ok(());
     }
     let row = tablets::find(transaction, planned.tenant, planned.table)?;
-    // Of a table that was dropped there is nothing left to move.
+    // A removed table has nothing left to move.
     let is_there = row.is_none_or(|row| row.owner_of(planned.hashes) == Ok(planned.to));
     planned.is_done = Some(is_there);
     Ok(())

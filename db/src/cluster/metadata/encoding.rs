@@ -1,7 +1,7 @@
-//! Keys and values as they are kept: paths of names and padded numbers, and JSON, so that an operator can read them.
+//! The encoding of keys and values: paths of names and padded numbers, and JSON, so that an operator can read them.
 //!
-//! See "Metadata" in docs/formats.md. A field that a value does not have takes its default; one that this version does
-//! not know is left alone when it is read and gone when the record is written again.
+//! See "Metadata" in docs/formats.md. A missing field takes its default; a field unknown to this version is ignored in
+//! reading and lost when the record is written again.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,22 +9,22 @@ use serde::de::DeserializeOwned;
 use crate::cluster::records::RecordsError;
 use crate::tenant::TenantId;
 
-/// A number of 32 bits in a key: its digits, so that keys are in the order of numbers.
+/// Encodes a 32-bit number of a key, with padding so that keys sort by number.
 pub(super) fn padded(number: u32) -> String {
     format!("{number:010}")
 }
 
-/// A number of 64 bits in a key.
+/// Encodes a 64-bit number of a key.
 pub(super) fn padded_long(number: u64) -> String {
     format!("{number:020}")
 }
 
-/// The tenant whose number this is.
+/// Decodes the number of a tenant.
 pub(super) fn tenant_of(part: &str) -> Result<TenantId, RecordsError> {
     part.parse().map(TenantId).map_err(|_| damaged(part))
 }
 
-/// The parts of a key behind a prefix; as many as there are to be.
+/// Returns the parts of a key after a prefix; their number must match.
 pub(super) fn parts<'k, const PARTS: usize>(
     key: &'k str,
     prefix: &str,
@@ -46,12 +46,12 @@ pub(super) fn damaged(key: &str) -> RecordsError {
     RecordsError::Storage(format!("record {key} is not one that a server writes"))
 }
 
-/// Bytes as hexadecimal digits.
+/// Encodes bytes as hexadecimal digits.
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes of hexadecimal digits; nothing when there are not so many.
+/// Decodes hexadecimal digits; `None` if their number does not match.
 pub(super) fn bytes_of<const BYTES: usize>(digits: &str) -> Option<[u8; BYTES]> {
     if digits.len() != 2 * BYTES || !digits.is_ascii() {
         return None;

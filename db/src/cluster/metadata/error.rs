@@ -1,26 +1,26 @@
-//! Why the metadata refused.
+//! The reasons for refusals by the metadata.
 
 use std::fmt;
 
 use super::VersionStateError;
 use crate::cluster::records::RecordsError;
 
-/// Why the metadata refused. Nothing was changed, unless it is [`RecordsError::Uncertain`].
+/// The reason for a refusal by the metadata. Nothing was changed, unless it is [`RecordsError::Uncertain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataError {
     /// The name is taken.
     AlreadyExists,
-    /// There is no such tenant, table or extension.
+    /// The tenant, table or extension does not exist.
     NotFound,
-    /// There are as many as may be.
+    /// The maximum number exists already.
     LimitExceeded,
-    /// The versions of the extension do not allow it.
+    /// The state of the extension's versions does not allow it.
     Standing(VersionStateError),
-    /// The tablets of the table do not allow it.
+    /// The table's tablets do not allow it.
     Tablets(TabletError),
-    /// Others kept changing what the change depends on.
+    /// Other servers repeatedly changed what the change depends on.
     Conflict,
-    /// What keeps the records refused.
+    /// The storage of the records refused.
     Records(RecordsError),
 }
 
@@ -52,12 +52,12 @@ impl From<TabletError> for MetadataError {
     }
 }
 
-/// Why tablets cannot be so.
+/// The reason why a change of tablets is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TabletError {
     /// No tablet can begin at the hash.
     Uneven(u64),
-    /// There is no edge of two tablets at the hash.
+    /// No two tablets meet at the hash.
     NoEdge(u64),
     /// Several servers own the hashes.
     SeveralOwners,
@@ -65,11 +65,11 @@ pub enum TabletError {
     OnTheMove(u32),
     /// The server owns the hashes already.
     OwnedAlready(u32),
-    /// There is no server of this number.
+    /// The server with this number does not exist.
     NoServer(u32),
-    /// The server is there.
+    /// The server is present.
     IsThere(u32),
-    /// The plan of this number has not ended.
+    /// The plan with this number has not ended.
     PlanRuns(u32),
 }
 

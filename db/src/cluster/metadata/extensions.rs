@@ -1,8 +1,8 @@
 //! Records of extensions and of their versions.
 //!
-//! (tenant, name) has a number and a standing: which versions are kept, which is current, which one a canary. (tenant,
-//! name, version) has the time of the installation and the source package, which is the body of the request that
-//! installed it; compiled artefacts are not kept here, since they can be built again.
+//! (tenant, name) has a number and a version state: which versions are kept, which one is current, which one a canary.
+//! (tenant, name, version) has the time of the installation and the source package, which is the body of the request
+//! that installed it. Compiled artefacts are not stored, because they can be built again.
 
 use serde::{Deserialize, Serialize};
 use wire::Placement;
@@ -41,27 +41,27 @@ struct VersionValue {
     package: PackageEntry,
 }
 
-/// An extension as it is stored.
+/// An extension as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtensionRow {
-    /// Number of (tenant, name), never reused; all versions of an extension share it.
+    /// The number of (tenant, name), never reused; all versions of an extension share it.
     pub id: u32,
-    /// Whose it is.
+    /// The tenant that owns it.
     pub tenant: TenantId,
-    /// Unique name among the extensions of the tenant.
+    /// The name, unique among the extensions of the tenant.
     pub name: String,
-    /// The version that was installed last, kept or not: versions are not given again.
+    /// The version installed last, kept or not; version numbers are never reused.
     pub newest: u32,
-    /// Which versions are kept, and which of them invocations get.
+    /// The kept versions, and those that invocations get.
     pub standing: VersionState,
 }
 
-/// A version as it is stored.
+/// A version as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredVersion {
-    /// Its number.
+    /// The number of the version.
     pub version: u32,
-    /// When it was installed, in milliseconds since the Unix epoch.
+    /// The time of installation, in milliseconds since the Unix epoch.
     pub installed_ms: u64,
     /// The source.
     pub package: Vec<u8>,
@@ -130,7 +130,7 @@ fn find(
     transaction.get(&key)?.map(|value| ExtensionRow::of(&key, value)).transpose()
 }
 
-/// Those of a tenant, or of all.
+/// Returns the extensions of a tenant, or of all.
 pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
@@ -152,7 +152,7 @@ fn remove_version(
     Ok(())
 }
 
-/// Removes an extension's own records, those of its versions too, and gives its number.
+/// Removes the records of an extension and its versions, and returns its number.
 pub(super) fn remove(
     transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
@@ -167,8 +167,8 @@ pub(super) fn remove(
 }
 
 impl Metadata {
-    /// Stores a new version of `name`: the next one, or the first one under a fresh number. `package` is the
-    /// body of the request. Gives the extension with its new standing.
+    /// Stores a new version of `name`: the next one, or the first one under a new number. `package` is the body of the
+    /// request. Returns the extension with its new state.
     ///
     /// # Errors
     /// `NotFound` when the tenant is gone, `LimitExceeded`, or that it cannot be stored.
@@ -207,8 +207,8 @@ impl Metadata {
         })
     }
 
-    /// Changes the standing of an extension by one of its rules and gives the result. Versions that the rule
-    /// lets go of are gone.
+    /// Changes an extension's version state by one of its rules and returns the result. Versions released by the rule
+    /// are deleted.
     ///
     /// # Errors
     /// `NotFound`, what the rule refuses, or that it cannot be stored.
@@ -230,7 +230,7 @@ impl Metadata {
         })
     }
 
-    /// An extension of a tenant.
+    /// Returns an extension of a tenant.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -242,7 +242,7 @@ impl Metadata {
         self.read(|transaction| Ok(find(transaction, tenant, name)?))
     }
 
-    /// The extensions of a tenant, by name.
+    /// Returns the extensions of a tenant, by name.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -250,7 +250,7 @@ impl Metadata {
         self.read(|transaction| Ok(all(transaction, Some(tenant))?))
     }
 
-    /// All extensions of all tenants, by tenant and name.
+    /// Returns all extensions of all tenants, by tenant and name.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -258,7 +258,7 @@ impl Metadata {
         self.read(|transaction| Ok(all(transaction, None)?))
     }
 
-    /// A version with its package.
+    /// Returns a version with its package.
     ///
     /// # Errors
     /// `NotFound`, or that the metadata cannot be read.

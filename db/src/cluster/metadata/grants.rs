@@ -1,8 +1,8 @@
-//! Records of grants: (owner, kind of thing, name, other tenant) to number, right and time.
+//! Records of grants: (owner, kind of object, name, other tenant) to number, right and time.
 //!
-//! A grant has a number of its own from the counter of its kind: the other tenant knows table or extension by
-//! it, so the number dies with the grant. A grant stands only as long as the thing and both tenants do: what is left
-//! of grants to a tenant that is gone is nobody's to see, and swept away.
+//! A grant has its own number from the counter of its kind: the other tenant knows the table or extension by it, so the
+//! number ends with the grant. A grant is valid only while its object and both tenants exist. Remaining grants to a
+//! removed tenant are invisible to everyone and are swept later.
 
 use std::collections::BTreeSet;
 
@@ -27,20 +27,20 @@ struct GrantValue {
     granted_ms: u64,
 }
 
-/// A grant as it is stored.
+/// A grant as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantRow {
-    /// By which the other tenant knows the table or the extension; never reused.
+    /// The number by which the other tenant knows the table or extension; never reused.
     pub id: u32,
-    /// Whose it is.
+    /// The tenant that owns the object.
     pub owner: TenantId,
-    /// Its name.
+    /// The object's name.
     pub name: String,
-    /// Who may use it.
+    /// The tenant that may use it.
     pub to: TenantId,
-    /// For what.
+    /// The granted right.
     pub right: Right,
-    /// Since when, in milliseconds since the Unix epoch.
+    /// The time of the grant, in milliseconds since the Unix epoch.
     pub granted_ms: u64,
 }
 
@@ -80,7 +80,7 @@ fn subject_prefix(owner: TenantId, subject: Subject, name: &str) -> String {
     format!("{}{kind}/{name}/", owner_prefix(owner))
 }
 
-/// Removes the grants of a thing that goes.
+/// Removes the grants of an object that is being removed.
 pub(super) fn remove_subject(
     transaction: &mut MetadataTransaction<'_>,
     owner: TenantId,
@@ -90,12 +90,12 @@ pub(super) fn remove_subject(
     transaction.clear(&subject_prefix(owner, subject, name));
 }
 
-/// Removes the grants of a tenant that goes.
+/// Removes the grants of a tenant that is being removed.
 pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
     transaction.clear(&owner_prefix(tenant));
 }
 
-/// Grants with their keys: those to tenants that there are, and those to others.
+/// Grants with their keys: those to existing tenants, and those to others.
 type Parted = (Vec<(String, GrantRow)>, Vec<(String, GrantRow)>);
 
 fn parted(transaction: &mut MetadataTransaction<'_>) -> Result<Parted, RecordsError> {
@@ -108,7 +108,7 @@ fn parted(transaction: &mut MetadataTransaction<'_>) -> Result<Parted, RecordsEr
     Ok(rows.into_iter().partition(|(_, row)| there.contains(&row.to)))
 }
 
-/// What a tenant granted to tenants that there are, with those.
+/// Returns an owner's grants to existing tenants, with those tenants.
 pub(super) fn of_owner(
     transaction: &mut MetadataTransaction<'_>,
     owner: TenantId,
@@ -123,17 +123,18 @@ pub(super) fn of_owner(
     Ok(rows)
 }
 
-/// The grants between tenants that there are.
+/// Returns the grants between existing tenants.
 pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<GrantRow>, RecordsError> {
     let (standing, _) = parted(transaction)?;
     Ok(standing.into_iter().map(|(_, row)| row).collect())
 }
 
 impl Metadata {
-    /// Stores a grant in place of an earlier one of the same thing to the same tenant, under a fresh number.
+    /// Stores a grant under a new number; it replaces an earlier one of the same object to the same tenant.
     ///
     /// # Errors
-    /// `NotFound` when the owner has no such thing or the other tenant is gone, `LimitExceeded`, or that it cannot be stored.
+    /// `NotFound` when the owner does not have the object or the other tenant is gone, `LimitExceeded`, or that it
+    /// cannot be stored.
     pub fn grant_create(
         &self,
         owner: TenantId,
@@ -185,7 +186,7 @@ impl Metadata {
         })
     }
 
-    /// All grants between tenants that there are.
+    /// Returns all grants between existing tenants.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -193,7 +194,7 @@ impl Metadata {
         self.read(|transaction| Ok(all(transaction)?))
     }
 
-    /// Removes the grants to tenants that are gone, some in each transaction.
+    /// Removes the grants to removed tenants, some in each transaction.
     pub(super) fn grants_sweep(&self) -> Result<(), MetadataError> {
         loop {
             let left = self.write(|transaction| {

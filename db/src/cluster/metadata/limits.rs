@@ -1,4 +1,4 @@
-//! Records of limits: (tenant, name of the limit) to value. What has no record has its default.
+//! Records of limits: (tenant, name of the limit) to value. A limit without a record has its default.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,14 +15,14 @@ struct LimitValue {
     value: u64,
 }
 
-/// A limit that somebody has set, as it is stored.
+/// A limit that was set, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitRow {
-    /// Whose it is.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Its name: another version of the server may have known other limits.
+    /// The limit's name; another version of the server may have known other limits.
     pub name: String,
-    /// What holds.
+    /// The value.
     pub value: u64,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: T
     transaction.clear(&prefix_of(tenant));
 }
 
-/// Those of a tenant, or of all.
+/// Returns the limits of a tenant, or of all.
 pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
@@ -59,7 +59,7 @@ pub(super) fn all(
 }
 
 impl Metadata {
-    /// Stores limits of a tenant, all of them or none; nothing as a value is the default again.
+    /// Stores limits of a tenant, all of them or none; a value of `None` restores the default.
     ///
     /// # Errors
     /// `NotFound` when the tenant is gone, or that they cannot be stored.
@@ -81,7 +81,7 @@ impl Metadata {
         })
     }
 
-    /// All limits of all tenants that somebody has set.
+    /// Returns all limits that were set, of all tenants.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -1,7 +1,7 @@
-//! Records of the servers that a cluster has had: where each was reached last, and how often it was started.
+//! Records of all servers that a cluster has had: the last address of each, and the number of its starts.
 //!
-//! They stay when a server goes, unlike its registration ([`super::servers`]): so there is something to say of the
-//! tablets that it owns, and a server that comes back is known to be one that has lost what it had.
+//! They stay when a server goes, unlike its registration ([`super::servers`]). So its tablets keep a known owner, and a
+//! server that returns is known to have lost its objects.
 
 use std::net::SocketAddr;
 
@@ -20,12 +20,12 @@ struct MemberValue {
     start: u32,
 }
 
-/// A server that the cluster has, or has had.
+/// A present or former server of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberRow {
-    /// Its number and its last start.
+    /// The server's number and last start.
     pub run: ServerRun,
-    /// Where it accepts streams, or did last.
+    /// The address where it accepts streams, or did last.
     pub tcp: SocketAddr,
 }
 
@@ -33,7 +33,7 @@ fn key_of(server: u32) -> String {
     format!("{MEMBERS}{}", padded(server))
 }
 
-/// The last start of a server.
+/// Returns the last start of a server.
 pub(super) fn run_of(
     transaction: &mut MetadataTransaction<'_>,
     server: u32,
@@ -42,7 +42,7 @@ pub(super) fn run_of(
     Ok(ServerRun { server, start })
 }
 
-/// All of them, by number.
+/// Returns all members, by number.
 pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<MemberRow>, RecordsError> {
     let mut rows = Vec::new();
     for (key, MemberValue { tcp, start }) in transaction.all(MEMBERS)? {
@@ -54,7 +54,7 @@ pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<Membe
 }
 
 impl Metadata {
-    /// Notes that a server was started, and where it accepts streams.
+    /// Records a server's start and the address of its streams.
     ///
     /// # Errors
     /// When it cannot be stored.
@@ -68,7 +68,7 @@ impl Metadata {
         })
     }
 
-    /// The servers that the cluster has, or has had, by number.
+    /// Returns the present and former servers of the cluster, by number.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -1,8 +1,8 @@
-//! Records of migrations: which hashes of a table go from which server to which, and how far that is.
+//! Records of migrations: which hashes of a table move from which server to which, and the phase.
 //!
-//! What a [`Phase`] says of the owner and what the tablets say is the same after every commit, since both change in
-//! one. A migration that is over has its record until both servers are done with it, or somebody is for one that died.
-//! A server that was started again is another one to a migration: it has lost what it had.
+//! The owner implied by a [`Phase`] and the one in the tablets agree after every commit, because both change in one. A
+//! finished migration keeps its record until both servers are done with it, or another server is done for one that
+//! died. A restarted server is a different one to a migration, because it has lost its objects.
 
 use serde::{Deserialize, Serialize};
 use store::HashRange;
@@ -33,55 +33,55 @@ struct MigrationValue {
     is_target_done: bool,
 }
 
-/// A server from one of its starts until its end.
+/// A server during one run, from start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServerRun {
-    /// Its number.
+    /// The server's number.
     pub server: u32,
-    /// How often it had been started.
+    /// The number of its start.
     pub start: u32,
 }
 
 /// One of the two servers of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// That the hashes leave.
+    /// The server that the hashes leave.
     Source,
-    /// That they go to.
+    /// The server that receives the hashes.
     Target,
 }
 
-/// A migration as it is stored.
+/// A migration as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigrationRow {
-    /// Number, never reused.
+    /// The number of the migration, never reused.
     pub id: u32,
-    /// Whose table it is.
+    /// The tenant of the table.
     pub tenant: TenantId,
     /// The table's number.
     pub table: u32,
-    /// What moves.
+    /// The hashes that move.
     pub hashes: HashRange,
-    /// From where.
+    /// The source.
     pub source: ServerRun,
-    /// To where.
+    /// The target.
     pub target: ServerRun,
-    /// In which way.
+    /// The way of moving.
     pub mode: Mode,
-    /// How far it is, and so who owns the hashes.
+    /// The phase, and so the owner of the hashes.
     pub standing: Phase,
-    /// When it was begun, in milliseconds since the Unix epoch.
+    /// The begin, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
-    /// Somebody wants the hashes to stay at the source.
+    /// An abort was requested: the hashes should stay at the source.
     pub is_aborted: bool,
-    /// The source has nothing to do any more.
+    /// The source has nothing left to do.
     pub is_source_done: bool,
-    /// The target has nothing to do any more.
+    /// The target has nothing left to do.
     pub is_target_done: bool,
 }
 
 impl Side {
-    /// The other one.
+    /// Returns the other side.
     #[must_use]
     pub fn opposite(self) -> Side {
         match self {
@@ -90,8 +90,8 @@ impl Side {
         }
     }
 
-    /// How a migration ended, as far as this side of it is concerned, of which there is no record any more: by what its
-    /// server owns of the hashes. Nothing where that is a part of them.
+    /// Returns how a migration without a record ended for this side, from the hashes that its server owns. `None` if it
+    /// owns only some of them.
     #[must_use]
     pub fn end_by(self, tablets: &TabletsRow, hashes: HashRange, own: u32) -> Option<Phase> {
         let owned = tablets.owned_by(own);
@@ -107,13 +107,13 @@ impl Side {
 }
 
 impl MigrationRow {
-    /// Whether the hashes have an owner who is not to change.
+    /// Returns whether the hashes have their final owner.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.standing, Phase::Finished | Phase::Ended)
     }
 
-    /// The server that owns the hashes.
+    /// Returns the server that owns the hashes.
     #[must_use]
     pub fn owner(&self) -> ServerRun {
         match self.standing {
@@ -122,7 +122,7 @@ impl MigrationRow {
         }
     }
 
-    /// The server on that side.
+    /// Returns the server on that side.
     #[must_use]
     pub fn run_on(&self, side: Side) -> ServerRun {
         match side {
@@ -131,7 +131,7 @@ impl MigrationRow {
         }
     }
 
-    /// Which of the two a server is.
+    /// Returns the side of a server.
     #[must_use]
     pub fn side_of(&self, run: ServerRun) -> Option<Side> {
         match run {
@@ -183,7 +183,7 @@ impl MigrationRow {
         transaction.put(&self.key(), &value)
     }
 
-    /// Writes another standing, and the owner that goes with it.
+    /// Writes another phase, and the owner that goes with it.
     pub(super) fn advance(
         &mut self,
         transaction: &mut MetadataTransaction<'_>,
@@ -211,8 +211,8 @@ fn owned_tablets(
     tablets::find(transaction, row.tenant, row.table)?.ok_or(MetadataError::NotFound)
 }
 
-/// Whether a migration may come from one standing to another: what [`crate::cluster::migration`] draws, and what the end of
-/// a server leads to.
+/// Returns whether one phase may follow another: by the diagram of [`crate::cluster::migration`], or because a server
+/// ended.
 #[must_use]
 pub(super) fn may_follow(from: Phase, to: Phase) -> bool {
     use Phase::{Ended, Finished, Moving, Preparing, Returning};
@@ -238,7 +238,7 @@ pub(super) fn remove_table(transaction: &mut MetadataTransaction<'_>, tenant: Te
     transaction.clear(&table_prefix(tenant, table));
 }
 
-/// Those of a table.
+/// Returns the migrations of a table.
 pub(super) fn of_table(
     transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
@@ -247,7 +247,7 @@ pub(super) fn of_table(
     rows(transaction, &table_prefix(tenant, table))
 }
 
-/// Those of a tenant's tables, or of all.
+/// Returns the migrations of a tenant's tables, or of all.
 pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
@@ -260,7 +260,7 @@ fn rows(transaction: &mut MetadataTransaction<'_>, prefix: &str) -> Result<Vec<M
     transaction.all(prefix)?.iter().map(|(key, value)| MigrationRow::of(key, value)).collect()
 }
 
-/// One by its number. Others may change meanwhile.
+/// Returns a migration by its number. Other migrations may change meanwhile.
 pub(super) fn numbered(
     transaction: &mut MetadataTransaction<'_>,
     id: u32,

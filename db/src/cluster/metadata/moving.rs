@@ -1,4 +1,4 @@
-//! Changes of migrations: each begins, goes on and ends in commits that other servers see whole.
+//! Changes of migrations: each begins, advances and ends in atomic commits.
 
 use store::HashRange;
 
@@ -13,22 +13,22 @@ use crate::cluster::records::Revision;
 use crate::limits::MIGRATIONS_MAX;
 use crate::tenant::TenantId;
 
-/// A migration, and where its table is, as of one commit.
+/// A migration and the state of its table, as of one commit.
 #[derive(Clone, Debug)]
 pub struct MigrationView {
     /// The migration.
     pub row: MigrationRow,
     /// The tablets of its table.
     pub tablets: TabletsRow,
-    /// What is on the move of it.
+    /// The table's migrations.
     pub migrations: Vec<MigrationRow>,
-    /// The servers of the cluster, there or not.
+    /// The servers of the cluster, present or not.
     pub members: Vec<MemberRow>,
     /// The commit.
     pub revision: Revision,
 }
 
-/// Begins to move hashes of a table: see [`Metadata::migration_begin`]. Where it is refused nothing is written.
+/// Begins to move hashes of a table: see [`Metadata::migration_begin`]. A refusal writes nothing.
 pub(super) fn begin(
     transaction: &mut MetadataTransaction<'_>,
     (tenant, table): (TenantId, u32),
@@ -82,7 +82,7 @@ pub(super) fn begin(
     Ok(row)
 }
 
-/// Notes that a side of a migration which is over has nothing to do any more.
+/// Records that a side of a finished migration has nothing left to do.
 pub(super) fn leave(
     transaction: &mut MetadataTransaction<'_>,
     mut row: MigrationRow,
@@ -100,11 +100,11 @@ pub(super) fn leave(
 }
 
 impl Metadata {
-    /// Begins to move hashes of a table, all of one owner, to a server that is there: with tablets that begin and end
-    /// where they do; in this mode, or in the table's.
+    /// Begins to move hashes of a table with a single owner to a present server. The hashes begin and end with tablets.
+    /// Uses `mode`, or the table's mode.
     ///
     /// # Errors
-    /// `NotFound` when nobody placed such a table, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
+    /// `NotFound` when no such table was placed, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
     pub fn migration_begin(
         &self,
         (tenant, table): (TenantId, u32),
@@ -117,20 +117,21 @@ impl Metadata {
         self.write(|transaction| begin(transaction, (tenant, table), hashes, target, mode, begun_ms))
     }
 
-    /// Changes how far a migration is, if it is that far, together with the owner of the hashes; and says how far it is
-    /// then, changed or not.
+    /// Advances a migration from one phase to another, together with the owner of the hashes, if it is in the first;
+    /// returns the resulting state, changed or not.
     ///
     /// # Errors
-    /// `NotFound` when there is none of this number (any more), or that it cannot be stored.
+    /// `NotFound` when there is none with this number (any more), or that it cannot be stored.
     ///
     /// # Panics
-    /// When no migration comes from one to the other.
+    /// When the transition is not allowed.
     pub fn migration_advance(&self, id: u32, from: Phase, to: Phase) -> Result<MigrationRow, MetadataError> {
         self.advance_without(id, (from, to), None)
     }
 
-    /// The same because the server on that side is gone: where it is registered in that moment nothing changes. So it reads
-    /// what became of it when it registers again, and none that has read after it registered is taken for gone.
+    /// Like [`Metadata::migration_advance`] because the server on that side is gone: changes nothing if it is
+    /// registered at that moment. So that server reads the outcome when it registers again, and a server that has read
+    /// after it registered is not treated as gone.
     ///
     /// # Errors
     /// As [`Metadata::migration_advance`].
@@ -164,10 +165,10 @@ impl Metadata {
         })
     }
 
-    /// Notes that the hashes are to stay at the source. Of a migration that is over it changes nothing.
+    /// Records that the hashes should stay at the source. Changes nothing if the migration is over.
     ///
     /// # Errors
-    /// `NotFound` when there is none of this number (any more), or that it cannot be stored.
+    /// `NotFound` when there is none with this number (any more), or that it cannot be stored.
     pub fn migration_abort(&self, id: u32) -> Result<MigrationRow, MetadataError> {
         self.write(|transaction| {
             let mut row = numbered(transaction, id)?.ok_or(MetadataError::NotFound)?;
@@ -179,8 +180,8 @@ impl Metadata {
         })
     }
 
-    /// Notes of a migration that is over that a side has nothing to do any more. With the second one its record goes. What
-    /// is not over, or is not there, stays as it is.
+    /// Records that a side of a finished migration has nothing left to do; deletes the record with the second side.
+    /// Changes nothing if the migration is not over or does not exist.
     ///
     /// # Errors
     /// When it cannot be stored.
@@ -191,7 +192,7 @@ impl Metadata {
         })
     }
 
-    /// A migration by its number.
+    /// Returns a migration by its number.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -199,7 +200,7 @@ impl Metadata {
         self.read(|transaction| Ok(numbered(transaction, id)?))
     }
 
-    /// A migration by its number, with where its table is.
+    /// Returns a migration by its number, with the state of its table.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -213,7 +214,7 @@ impl Metadata {
         })
     }
 
-    /// All migrations that have a record.
+    /// Returns all migrations with a record.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -1,7 +1,7 @@
-//! Packages of sources: bytes in pieces, each a record, under a number that is drawn by chance and used once.
+//! Source packages: bytes in pieces, one record each, under a random number that is used once.
 //!
-//! The version of an extension says which package is its own, how long it is and what its hash is. The number is never
-//! used again, so whatever is brought there before the commit that makes it count disturbs nobody.
+//! The record of an extension's version names its package, with length and hash. The number is never reused, so pieces
+//! written before the commit that refers to them have no effect.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use crate::tenant::secret::random_bytes;
 
 const PACKAGES: &str = "packages/";
 
-/// What is known of a package without its bytes.
+/// The description of a package without its bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PackageEntry {
     id: String,
@@ -37,7 +37,7 @@ fn prefix_of(tenant: TenantId, id: &str) -> String {
     format!("{PACKAGES}{}/{id}/", padded(tenant.0))
 }
 
-/// A fresh number of a package.
+/// Returns a new random package number.
 pub(super) fn fresh_id() -> Result<String, RecordsError> {
     let bytes = random_bytes::<16>().map_err(|error| RecordsError::Storage(error.to_string()))?;
     Ok(hexadecimal(&bytes))

@@ -1,4 +1,4 @@
-//! Changes of tablets: where new tables go, cutting and joining, and what becomes of those whose server lost its objects.
+//! Changes of tablets: placement of new tables, splits and merges, and the tablets of servers that lost their objects.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 use crate::tenant::TenantId;
 
-/// The servers to place so many tablets at, each time the one that owns fewest; of those that own as many the first one.
+/// Returns the servers for `count` tablets, each time the one that owns fewest; on a tie the first after `first`.
 fn fewest(owned: &mut BTreeMap<u32, usize>, first: u32, count: usize) -> Vec<u32> {
     let mut chosen = Vec::with_capacity(count);
     for _ in 0..count {
@@ -26,7 +26,7 @@ fn fewest(owned: &mut BTreeMap<u32, usize>, first: u32, count: usize) -> Vec<u32
     chosen
 }
 
-/// Gives tablets of some tables of a server to others; says how many, and whether some of it are on the move.
+/// Gives tablets of some tables of a server to others; returns their number, and whether some are moving.
 fn adopt_some(
     transaction: &mut MetadataTransaction<'_>,
     server: u32,
@@ -65,8 +65,8 @@ fn adopt_some(
 }
 
 impl Metadata {
-    /// Adds a table of so many tablets, each at the server that owns fewest; that is `asked` where several do. What others
-    /// place meanwhile is not held against it.
+    /// Adds a table with `count` tablets, each at the server that owns fewest; on a tie at `asked`. Concurrent
+    /// placements by others cause no conflict.
     ///
     /// # Errors
     /// As [`Metadata::table_create_at`].
@@ -91,7 +91,7 @@ impl Metadata {
         self.table_create_at(tenant, name, options, &fewest(&mut owned, asked, count))
     }
 
-    /// Places a table at a server if nobody has placed it.
+    /// Places a table at a server if it was not placed.
     ///
     /// # Errors
     /// When it cannot be stored.
@@ -105,10 +105,10 @@ impl Metadata {
         })
     }
 
-    /// Notes that a server has lost the objects of all that it owns, and gives the number of those tablets.
+    /// Records that a server has lost the objects of all its tablets, and returns their number.
     ///
     /// # Errors
-    /// When it cannot be stored: then it may be noted of some.
+    /// When it cannot be stored: then it may be recorded for some.
     pub fn tablets_emptied(&self, server: u32, now_ms: u64) -> Result<usize, MetadataError> {
         let lost = |tablet: &Tablet| tablet.server == server && tablet.emptied_ms < Some(now_ms);
         let mut count = 0;
@@ -133,11 +133,11 @@ impl Metadata {
         }
     }
 
-    /// Gives all that a server owned to others, by turns the one that owns fewest; with nothing in it. What is on the move
-    /// stays, until it is settled who owns it. Gives the number of those tablets, and whether some are left.
+    /// Gives all tablets of an absent server to others, empty, each to the one that owns fewest. Moving hashes stay
+    /// until their owner is settled. Returns the number of those tablets, and whether some are left.
     ///
     /// # Errors
-    /// `Tablets` when it is there, or no other one is; or that it cannot be stored: then some may be given.
+    /// `Tablets` when the server is present, or no other one is; or that it cannot be stored: then some may be given.
     pub fn tablets_adopt(&self, server: u32, now_ms: u64) -> Result<(usize, bool), MetadataError> {
         let mut given = 0;
         loop {
@@ -160,18 +160,18 @@ impl Metadata {
         }
     }
 
-    /// Makes a hash of a table the first one of a tablet; nothing happens where it is one.
+    /// Makes a hash of a table the first one of a tablet; changes nothing if it already is.
     ///
     /// # Errors
-    /// `NotFound` when nobody placed such a table, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
+    /// `NotFound` when no such table was placed, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
     pub fn tablet_split(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
         self.tablets_change(tenant, table, at, |row| row.split(at))
     }
 
-    /// Makes one of the tablets on both sides of a hash.
+    /// Merges the tablets on both sides of a hash.
     ///
     /// # Errors
-    /// `NotFound` when nobody placed such a table, [`TabletError`], or that it cannot be stored.
+    /// `NotFound` when no such table was placed, [`TabletError`], or that it cannot be stored.
     pub fn tablet_merge(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
         self.tablets_change(tenant, table, at, |row| Ok(row.merge(at)?))
     }
@@ -200,7 +200,7 @@ impl Metadata {
         })
     }
 
-    /// The tablets of all tables.
+    /// Returns the tablets of all tables.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -1,7 +1,7 @@
-//! Records of plans: several migrations that together lead to a goal, each noted before it is begun.
+//! Records of plans: migrations that together lead to a goal, each recorded before it begins.
 //!
-//! One plan runs at a time. The coordinator carries it out move by move ([`crate::cluster::coordinator`]); all that it does is
-//! a change of these records, made once whoever makes it, and as often as it is tried.
+//! One plan runs at a time. The coordinator executes it move by move ([`crate::cluster::coordinator`]). All its actions
+//! are changes of these records, each made once whichever server makes it, however often it is tried.
 
 use serde::{Deserialize, Serialize};
 use store::HashRange;
@@ -15,17 +15,17 @@ use crate::tenant::TenantId;
 
 const PLANS: &str = "plans/";
 
-/// What a plan is for.
+/// The goal of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
-    /// The server owns nothing, and gets nothing until it is started again or a balance is asked for.
+    /// The server owns nothing, and receives nothing until it is restarted or a balance is requested.
     Drain(ServerRun),
-    /// Every server owns as much of all tables together as any other.
+    /// Every server owns an equal share of all tables together.
     Balance,
 }
 
-/// How far a plan is.
+/// The state of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanState {
@@ -33,43 +33,43 @@ pub enum PlanState {
     Running,
     /// The goal is reached.
     Done,
-    /// A move came to nothing, or somebody stopped it.
+    /// A move failed, or the plan was stopped on request.
     Stopped,
 }
 
 /// A move of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedMove {
-    /// Whose table it is.
+    /// The tenant of the table.
     pub tenant: TenantId,
     /// The table's number.
     pub table: u32,
-    /// What moves.
+    /// The hashes that move.
     pub hashes: HashRange,
-    /// To which server.
+    /// The destination server.
     pub to: u32,
-    /// The migration that does it, once it is begun.
+    /// The migration that performs it, once begun.
     pub migration: Option<u32>,
-    /// Whether it is there, once that is known.
+    /// Whether it succeeded, once known.
     pub is_done: Option<bool>,
 }
 
-/// A plan as it is stored.
+/// A plan as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRow {
-    /// Number, never reused.
+    /// The number of the plan, never reused.
     pub id: u32,
-    /// What it is for.
+    /// The goal.
     pub goal: Goal,
-    /// How far it is.
+    /// The state.
     pub standing: PlanState,
-    /// When it was made, in milliseconds since the Unix epoch.
+    /// The creation, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
-    /// In the order in which they are begun.
+    /// The moves in the order in which they begin.
     pub moves: Vec<PlannedMove>,
 }
 
-/// Tenant, table, first and last hash, target, migration or 0, and 0, 1 when it is there, 2 when it came to nothing.
+/// Tenant, table, first and last hash, target, migration or 0, and 0, 1 if it succeeded, 2 if it failed.
 type PlannedMoveRecord = (u32, u32, String, String, u32, u32, u8);
 
 #[derive(Serialize, Deserialize)]
@@ -124,7 +124,7 @@ fn key_of(id: u32) -> String {
     format!("{PLANS}{}", padded(id))
 }
 
-/// All that are kept, by number.
+/// Returns all kept plans, by number.
 pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<PlanRow>, RecordsError> {
     transaction.all(PLANS)?.iter().map(|(key, value)| PlanRow::of(key, value)).collect()
 }
@@ -137,7 +137,7 @@ pub(super) fn find(
     transaction.get(&key)?.map(|value| PlanRow::of(&key, &value)).transpose()
 }
 
-/// The servers that get nothing, of these plans in their order.
+/// Returns the servers that must receive nothing, by these plans in their order.
 #[must_use]
 pub fn drained(plans: &[PlanRow]) -> Vec<ServerRun> {
     let mut drained = Vec::new();
@@ -152,7 +152,7 @@ pub fn drained(plans: &[PlanRow]) -> Vec<ServerRun> {
 }
 
 impl Metadata {
-    /// Notes a plan, which the coordinator makes and carries out.
+    /// Records a plan, which the coordinator then executes.
     ///
     /// # Errors
     /// `Tablets` when another one runs, or that it cannot be stored.
@@ -172,7 +172,7 @@ impl Metadata {
         })
     }
 
-    /// Stops a plan: nothing more is begun, and what is on the move goes on.
+    /// Stops a plan: begins no further move; running migrations continue.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.
@@ -187,7 +187,7 @@ impl Metadata {
         })
     }
 
-    /// The plans that are kept, by number.
+    /// Returns the kept plans, by number.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -196,7 +196,7 @@ impl Metadata {
     }
 }
 
-/// Of moves that are added, as many as one plan may have at a time.
+/// Returns as many of the added moves as one plan may have at a time.
 pub(super) fn bounded(moves: &[PlannedMove]) -> Vec<PlannedMove> {
     moves.iter().take(PLAN_MOVES_MAX).copied().collect()
 }

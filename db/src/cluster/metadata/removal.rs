@@ -6,8 +6,8 @@ use super::{Metadata, MetadataError, extensions, grants, limits, migrations, tab
 use crate::tenant::TenantId;
 
 impl Metadata {
-    /// Removes a tenant with its limits, tables and extensions, and all grants of it. Grants to it mean nothing from
-    /// then on, and are removed after it.
+    /// Removes a tenant with its limits, tables, extensions and grants. Grants to it have no effect from then on, and
+    /// are removed later.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.
@@ -28,7 +28,7 @@ impl Metadata {
         Ok(id)
     }
 
-    /// Removes a table with its grants, tablets and migrations, and gives its number.
+    /// Removes a table with its grants, tablets and migrations, and returns its number.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.
@@ -42,7 +42,7 @@ impl Metadata {
         })
     }
 
-    /// Removes an extension with all its versions and grants, and gives its number.
+    /// Removes an extension with all its versions and grants, and returns its number.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.

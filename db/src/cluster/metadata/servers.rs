@@ -1,4 +1,4 @@
-//! Records of the servers of a cluster, each under a lease of its own: a server that is gone has none.
+//! Records of the present servers of a cluster, each under its own lease; a server that is gone has none.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ const SECRET: &str = "secret";
 struct ServerValue {
     tcp: SocketAddr,
     udp: Vec<u16>,
-    /// 0 of a server of before this field.
+    /// 0 in records older than this field.
     #[serde(default)]
     start: u32,
     view: u64,
@@ -38,22 +38,22 @@ struct Secret {
     secret: String,
 }
 
-/// A server as it registered itself.
+/// A server's registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerRow {
-    /// Its number in the cluster, never reused.
+    /// The number of the server in the cluster, never reused.
     pub id: u32,
-    /// How often it was started.
+    /// The number of its start.
     pub start: u32,
-    /// Where it accepts streams.
+    /// The address where it accepts streams.
     pub tcp: SocketAddr,
     /// The UDP port of each core.
     pub frame_ports: Vec<u16>,
-    /// Its view.
+    /// The server's view.
     pub view: u64,
-    /// When it was started, in milliseconds since the Unix epoch.
+    /// The time of its start, in milliseconds since the Unix epoch.
     pub started_ms: u64,
-    /// Its version.
+    /// The server's version.
     pub version: String,
 }
 
@@ -77,7 +77,7 @@ fn key_of(server: u32) -> String {
     format!("{SERVERS}{}", padded(server))
 }
 
-/// Whether a server is not registered, or was started again: of that it stays so until the commit.
+/// Returns whether a server is unregistered or was restarted; the commit ensures that this still holds.
 pub(super) fn is_gone(
     transaction: &mut MetadataTransaction<'_>,
     run: ServerRun,
@@ -87,8 +87,8 @@ pub(super) fn is_gone(
 }
 
 impl Metadata {
-    /// A number that was drawn when the first server of the cluster was started: it tells clusters apart whose etcd was
-    /// made anew.
+    /// Returns the cluster's random number, drawn when its first server was started. It distinguishes clusters whose
+    /// etcd was recreated.
     ///
     /// # Errors
     /// When it cannot be read or stored.
@@ -104,7 +104,7 @@ impl Metadata {
         })
     }
 
-    /// What servers prove to each other that they know: drawn by the first one that asks.
+    /// Returns the secret that servers prove to each other, drawn at the first request.
     ///
     /// # Errors
     /// When it cannot be read or stored.
@@ -119,7 +119,7 @@ impl Metadata {
         })
     }
 
-    /// A number for a server that has none.
+    /// Returns a number for a new server.
     ///
     /// # Errors
     /// When it cannot be stored.
@@ -127,8 +127,8 @@ impl Metadata {
         self.write(|transaction| next_u32(transaction, "server"))
     }
 
-    /// Registers a server for as long as the lease is held, also where an earlier start of it is registered under a lease
-    /// that is not over: that one is gone, since a data directory has one server at a time.
+    /// Registers a server while the lease is held. It replaces an earlier start that is registered under a live lease:
+    /// that start is gone, because a data directory has one server at a time.
     ///
     /// # Errors
     /// `AlreadyExists` when a later start is registered; `Conflict` when the registration changes meanwhile; or that it
@@ -141,7 +141,7 @@ impl Metadata {
         self.write_registration(condition, row, lease)
     }
 
-    /// Brings the registration of a server, which holds the lease, up to date.
+    /// Updates the registration of a server that holds the lease.
     ///
     /// # Errors
     /// `AlreadyExists` when a later start has taken it over, `NotFound` when there is none any more, `Conflict` when it
@@ -154,7 +154,7 @@ impl Metadata {
         self.write_registration(Condition::Is(key_of(row.id), revision), row, lease)
     }
 
-    /// The registration of a server, and the commit that wrote it. Refuses where it is that of a later start.
+    /// Returns the registration of a server, and the commit that wrote it. Refuses if a later start is registered.
     fn registered(&self, row: &ServerRow) -> Result<Option<(ServerRow, Revision)>, MetadataError> {
         let reading = self.records().read(&[Query::all(KeySpan::one(&key_of(row.id)))], None)?;
         let Some(record) = reading.found.iter().flatten().next() else { return Ok(None) };
@@ -177,7 +177,7 @@ impl Metadata {
         }
     }
 
-    /// The servers that are there, by number.
+    /// Returns the registered servers, by number.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -17,24 +17,24 @@ struct TableValue {
     id: u32,
     #[serde(default)]
     ordered: bool,
-    /// Its budget in bytes, where it evicts.
+    /// The budget in bytes of a table with eviction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cache_bytes: Option<u64>,
-    /// How its tablets move, where nothing else is asked for.
+    /// The default mode of its migrations.
     #[serde(default)]
     migration: Mode,
 }
 
-/// A table as it is stored.
+/// A table as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRow {
-    /// Number, never reused.
+    /// The number of the table, never reused.
     pub id: u32,
-    /// Whose it is.
+    /// The tenant that owns it.
     pub tenant: TenantId,
-    /// Unique name among the tables of the tenant.
+    /// The name, unique among the tables of the tenant.
     pub name: String,
-    /// How it was made.
+    /// The options with which it was created.
     pub options: TableOptions,
 }
 
@@ -57,7 +57,7 @@ impl TableRow {
         transaction.put(&key_of(self.tenant, &self.name), &value)
     }
 
-    /// How its tablets move, where nothing else is asked for.
+    /// Returns the default mode of its migrations.
     fn mode(&self) -> Mode {
         match self.options.migration {
             MigrationMode::Cooperative => Mode::Cooperative,
@@ -86,7 +86,7 @@ pub(super) fn exists(
     transaction.has(&key_of(tenant, name))
 }
 
-/// Those of a tenant, or of all.
+/// Returns the tables of a tenant, or of all.
 pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
@@ -95,7 +95,7 @@ pub(super) fn all(
     transaction.all(&prefix)?.iter().map(|(key, value)| TableRow::of(key, value)).collect()
 }
 
-/// How the tablets of a table move, where nothing else is asked for.
+/// Returns the default mode of a table's migrations.
 pub(super) fn mode_of(
     transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
@@ -105,7 +105,7 @@ pub(super) fn mode_of(
     Ok(rows.iter().find(|row| row.id == table).map_or(Mode::default(), TableRow::mode))
 }
 
-/// Removes a table's own record, and gives its number.
+/// Removes a table's own record, and returns its number.
 pub(super) fn remove(
     transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
@@ -118,7 +118,7 @@ pub(super) fn remove(
 }
 
 impl Metadata {
-    /// Adds a table that nobody placed: that of a server which is alone.
+    /// Adds a table without placement, for a server that is alone.
     ///
     /// # Errors
     /// `NotFound` when the tenant is gone, `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
@@ -131,7 +131,7 @@ impl Metadata {
         self.table_create_at(tenant, name, options, &[])
     }
 
-    /// Adds a table whose hashes are spread over these servers, with a tablet for each time that one is named.
+    /// Adds a table whose hashes are spread over these servers, with one tablet for each entry.
     ///
     /// # Errors
     /// `NotFound` when the tenant is gone, `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
@@ -159,7 +159,7 @@ impl Metadata {
         })
     }
 
-    /// All tables of all tenants.
+    /// Returns all tables of all tenants.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -1,9 +1,9 @@
-//! Records of tablets: which server owns which hashes of a table. One record for each table, which lists its tablets
-//! by their last hashes, so that there is no hash without an owner and none with two.
+//! Records of tablets: which server owns which hashes of a table. One record per table lists its tablets by their last
+//! hashes, so that every hash has exactly one owner.
 //!
-//! A tablet begins at any multiple of [`HASH_RANGE_WIDTH_MIN`], so that whatever lies between two edges is wide enough for a
-//! table of the store; where hashes are on the move ([`super::migrations`]) tablets are left as they are. A server that is
-//! alone has no such records and owns everything.
+//! A tablet begins at a multiple of [`HASH_RANGE_WIDTH_MIN`], so that every range between two boundaries is wide enough
+//! for a table of the store. Tablets with moving hashes ([`super::migrations`]) are not changed. A server that is alone
+//! has no such records and owns everything.
 
 use serde::{Deserialize, Serialize};
 use store::{HASH_RANGE_WIDTH_MIN, HashRange};
@@ -16,7 +16,7 @@ use crate::tenant::TenantId;
 
 pub(super) const TABLETS: &str = "catalog/tablets/";
 
-/// Last hash in hexadecimal, owner, and when it lost what it had, or 0.
+/// Last hash in hexadecimal, owner, and the time when it lost its objects, or 0.
 type TabletRecord = (String, u32, u64);
 
 #[derive(Serialize, Deserialize)]
@@ -27,27 +27,27 @@ struct TabletsValue {
 /// Hashes of a table with one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tablet {
-    /// Which.
+    /// The hashes.
     pub hashes: HashRange,
-    /// Number of the server that owns them.
+    /// The number of the server that owns them.
     pub server: u32,
-    /// When the objects that were there were lost, in milliseconds since the Unix epoch.
+    /// The time when their objects were lost, in milliseconds since the Unix epoch.
     pub emptied_ms: Option<u64>,
 }
 
-/// The tablets of a table, in the order of their hashes, all hashes in one of them.
+/// The tablets of a table, in the order of their hashes, covering all hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TabletsRow {
-    /// Whose table it is.
+    /// The tenant of the table.
     pub tenant: TenantId,
     /// The table's number.
     pub table: u32,
-    /// All of them.
+    /// The tablets.
     pub tablets: Vec<Tablet>,
 }
 
 impl TabletsRow {
-    /// Those of a table whose hashes are spread evenly over these servers; one tablet for each time that one is named.
+    /// Spreads the hashes of a table evenly over these servers, with one tablet for each entry.
     ///
     /// # Errors
     /// `LimitExceeded` for none or too many.
@@ -67,12 +67,12 @@ impl TabletsRow {
         Ok(row)
     }
 
-    /// The tablets that have some of these hashes.
+    /// Returns the tablets that contain some of these hashes.
     pub fn touching(&self, hashes: HashRange) -> impl Iterator<Item = &Tablet> {
         self.tablets.iter().filter(move |tablet| overlap(tablet.hashes, hashes))
     }
 
-    /// What a server owns; tablets of one server that follow each other are one range.
+    /// Returns the ranges that a server owns; adjacent tablets of one server are merged.
     #[must_use]
     pub fn owned_by(&self, server: u32) -> Vec<HashRange> {
         let mut ranges: Vec<HashRange> = Vec::new();
@@ -108,7 +108,7 @@ impl TabletsRow {
         Ok(())
     }
 
-    /// Makes one of the tablets on both sides of an edge.
+    /// Merges the tablets on both sides of a boundary.
     pub(super) fn merge(&mut self, at: u64) -> Result<(), TabletError> {
         let index = self.tablets.iter().position(|tablet| tablet.hashes.first() == at);
         let index = index.filter(|&index| index > 0).ok_or(TabletError::NoEdge(at))?;
@@ -130,7 +130,7 @@ impl TabletsRow {
         }
     }
 
-    /// The one that owns all these hashes.
+    /// Returns the owner of all these hashes.
     pub(super) fn owner_of(&self, hashes: HashRange) -> Result<u32, TabletError> {
         let mut owners = self.touching(hashes).map(|tablet| tablet.server);
         let owner = owners.next().ok_or(TabletError::SeveralOwners)?;
@@ -164,7 +164,7 @@ impl TabletsRow {
     }
 }
 
-/// A hash as it stands in records.
+/// Encodes a hash for records.
 pub(super) fn hash_text(hash: u64) -> String {
     format!("{hash:016x}")
 }
@@ -202,7 +202,7 @@ pub(super) fn find(
     transaction.get(&key)?.map(|value| TabletsRow::of(&key, &value)).transpose()
 }
 
-/// Those of a tenant's tables, or of all.
+/// Returns the tablets of a tenant's tables, or of all.
 pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,

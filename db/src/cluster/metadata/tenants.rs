@@ -1,4 +1,4 @@
-//! Records of tenants: number to name, salt and digest of the secret; name to number; and how many there are.
+//! Records of tenants: number to name, salt and digest of the secret; name to number; and the count.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::tenant::secret::SecretHash;
 
 pub(super) const TENANTS: &str = "catalog/tenants/";
 const NAMES: &str = "catalog/names/";
-/// Counted, since there may be many.
+/// A counter, because there may be many.
 const HELD: &str = "counts/tenants";
 
 #[derive(Serialize, Deserialize)]
@@ -33,14 +33,14 @@ struct TenantCount {
     held: usize,
 }
 
-/// A tenant as it is stored.
+/// A tenant as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantRow {
-    /// Number, never reused.
+    /// The number of the tenant, never reused.
     pub id: TenantId,
-    /// Unique name.
+    /// The unique name.
     pub name: String,
-    /// What is kept of its secret.
+    /// The stored form of its secret.
     pub secret: SecretHash,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn store_held(transaction: &mut MetadataTransaction<'_>, held: usize)
     transaction.put(HELD, &TenantCount { held })
 }
 
-/// Refuses what is of a tenant that there is not: another server may have dropped it.
+/// Refuses a change for a tenant that does not exist: another server may have removed it.
 pub(super) fn check(
     transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
@@ -84,7 +84,7 @@ fn find(transaction: &mut MetadataTransaction<'_>, name: &str) -> Result<Option<
     numbered(transaction, TenantId(id))
 }
 
-/// A tenant by its number.
+/// Returns a tenant by its number.
 pub(super) fn numbered(
     transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
@@ -97,7 +97,7 @@ pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<Tenan
     transaction.all(TENANTS)?.into_iter().map(|(key, value)| TenantRow::of(&key, value)).collect()
 }
 
-/// Removes a tenant's own records, and gives its number.
+/// Removes a tenant's own records, and returns its number.
 pub(super) fn remove(
     transaction: &mut MetadataTransaction<'_>,
     name: &str,
@@ -131,7 +131,7 @@ impl Metadata {
         })
     }
 
-    /// Gives a tenant another secret.
+    /// Replaces a tenant's secret.
     ///
     /// # Errors
     /// `NotFound`, or that it cannot be stored.
@@ -152,7 +152,7 @@ impl Metadata {
         self.read(|transaction| Ok(find(transaction, name)?))
     }
 
-    /// Finds a tenant by its name, for who can do without: waits for no answer for longer than `patience`.
+    /// Finds a tenant by its name, for optional reads: waits for an answer no longer than `patience`.
     ///
     /// # Errors
     /// When the metadata cannot be read, or not in that time.
@@ -164,7 +164,7 @@ impl Metadata {
         Ok(find(&mut MetadataTransaction::new(self.records()).within(patience), name)?)
     }
 
-    /// All tenants, by name.
+    /// Returns all tenants, by name.
     ///
     /// # Errors
     /// When the metadata cannot be read.

@@ -1,10 +1,10 @@
-//! A change of the metadata while it is being made: it reads at one commit, keeps what it would write to itself, and
-//! knows at its end what must not have changed meanwhile.
+//! A change of the metadata in progress: it reads at one commit, buffers its writes, and records what must not change
+//! until its own commit.
 //!
-//! Everything that it read stays so until it is committed, or the commit is refused: a record that was there is the
-//! same, one that was not is not there, and a span that was read has the same records. A span whose records can be
-//! deleted has a mark, `deleted/COLLECTION`, which every deletion in it writes: keepers of records compare those that
-//! are there, and could not tell that one is missing.
+//! Everything that it read is unchanged when it commits, or the commit is refused: an existing record is the same, an
+//! absent one is still absent, and a span has the same records. A span whose records can be deleted has a mark,
+//! `deleted/COLLECTION`, which every deletion in it writes: the storage compares existing records and could not detect
+//! a missing one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::cluster::records::{
     Committed, Condition, KeySpan, Query, Record, RecordChange, Records, RecordsError, Revision,
 };
 
-/// Names under which keys stand together: what is deleted among them is marked once for all.
+/// The number of leading key parts that form a collection, which has one mark for all its deletions.
 const COLLECTION_PARTS: usize = 2;
 
-/// See the file's head.
+/// A transaction over the metadata.
 pub(super) struct MetadataTransaction<'r> {
-    /// What is read from and committed to; nothing when there is nothing yet.
+    /// The storage to read from and commit to; `None` if nothing exists yet.
     records: Option<&'r dyn Records>,
     at: Option<Revision>,
-    /// How long a read may take, if less than it takes to find out that there will be no answer.
+    /// The time limit of a read, if shorter than the storage's own.
     patience: Option<Duration>,
     read: BTreeMap<String, Option<Record>>,
     spans: BTreeSet<KeySpan>,
@@ -38,12 +38,12 @@ impl<'r> MetadataTransaction<'r> {
         Self { records: Some(records), ..Self::over_nothing() }
     }
 
-    /// The same, each read of which takes no longer than this.
+    /// Limits each read to this time.
     pub(super) fn within(self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..self }
     }
 
-    /// Where there is nothing yet.
+    /// Creates a transaction over an empty storage.
     pub(super) fn over_nothing() -> Self {
         Self {
             records: None,
@@ -56,22 +56,22 @@ impl<'r> MetadataTransaction<'r> {
         }
     }
 
-    /// The commit as of which it reads.
+    /// Returns the commit as of which it reads.
     pub(super) fn revision(&self) -> Revision {
         self.at.unwrap_or_default()
     }
 
-    /// The value of a record.
+    /// Returns the value of a record.
     pub(super) fn get<T: DeserializeOwned>(&mut self, key: &str) -> Result<Option<T>, RecordsError> {
         self.get_bytes(key)?.map(|value| decode(key, &value)).transpose()
     }
 
-    /// Whether there is such a record.
+    /// Returns whether a record exists.
     pub(super) fn has(&mut self, key: &str) -> Result<bool, RecordsError> {
         Ok(self.get_bytes(key)?.is_some())
     }
 
-    /// The bytes of a record.
+    /// Returns the bytes of a record.
     pub(super) fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, RecordsError> {
         if let Some(written) = self.written.get(key) {
             return Ok(written.clone());
@@ -86,7 +86,7 @@ impl<'r> MetadataTransaction<'r> {
         Ok(self.read[key].as_ref().map(|record| record.value.clone()))
     }
 
-    /// All records with such keys, in the order of their keys.
+    /// Returns all records with this prefix, in the order of their keys.
     pub(super) fn all<T: DeserializeOwned>(
         &mut self,
         prefix: &str,
@@ -108,7 +108,7 @@ impl<'r> MetadataTransaction<'r> {
         rows.into_iter().map(|(key, value)| Ok((key.clone(), decode(&key, &value)?))).collect()
     }
 
-    /// The first key of a span as it was before this transaction.
+    /// Returns the first key of a span as it was before this transaction.
     pub(super) fn first_before(&mut self, span: KeySpan) -> Result<Option<String>, RecordsError> {
         let found = self.look(Query { span: span.clone(), limit: 1, from_last: false })?.pop();
         let to = found.as_ref().map_or(span.to, |record| format!("{}\0", record.key));
@@ -116,7 +116,7 @@ impl<'r> MetadataTransaction<'r> {
         Ok(found.map(|record| record.key))
     }
 
-    /// Some records as they were before this transaction. Nothing is held against what others change in them.
+    /// Returns some records as they were before this transaction. Concurrent changes of them cause no conflict.
     pub(super) fn glance(&mut self, queries: &[Query]) -> Result<Vec<Vec<Record>>, RecordsError> {
         let Some(records) = self.records else { return Ok(vec![Vec::new(); queries.len()]) };
         let reading = match self.patience {
@@ -133,18 +133,18 @@ impl<'r> MetadataTransaction<'r> {
         Ok(())
     }
 
-    /// Writes a record that is no JSON.
+    /// Writes a record that is not JSON.
     pub(super) fn put_bytes(&mut self, key: &str, value: Vec<u8>) {
         debug_assert!(!self.cleared.iter().any(|prefix| key.starts_with(prefix)), "{key} was cleared");
         self.written.insert(key.to_owned(), Some(value));
     }
 
-    /// Deletes a record. Whether there is one decides nothing.
+    /// Deletes a record, whether or not it exists.
     pub(super) fn delete(&mut self, key: &str) {
         self.written.insert(key.to_owned(), None);
     }
 
-    /// Deletes all records with such keys. None of them is written afterwards.
+    /// Deletes all records with this prefix. None of them may be written afterwards.
     pub(super) fn clear(&mut self, prefix: &str) {
         self.written.retain(|key, _| !key.starts_with(prefix));
         self.cleared.insert(prefix.to_owned());
@@ -177,7 +177,7 @@ impl<'r> MetadataTransaction<'r> {
         self.records.map_or(Ok(Committed::Conflict), |records| records.commit(&conditions, &changes))
     }
 
-    /// The records that were written.
+    /// Returns the records that were written.
     pub(super) fn into_written(self) -> Vec<(String, Vec<u8>)> {
         self.written.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
@@ -187,7 +187,7 @@ impl<'r> MetadataTransaction<'r> {
     }
 }
 
-/// What marks that something was deleted in the collection of a key.
+/// Returns the deletion mark of a key's collection.
 fn mark_of(key: &str) -> String {
     let collection: Vec<&str> = key.split('/').take(COLLECTION_PARTS).collect();
     format!("deleted/{}", collection.join("/"))

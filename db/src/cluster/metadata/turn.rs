@@ -1,26 +1,26 @@
-//! Whose turn it is to change the metadata: the threads of a server do it one after another, so that they do not
-//! contradict each other, and none waits for ever.
+//! The order of a server's metadata changes: its threads make them one after another, so that they do not conflict, and
+//! each waits for a bounded time.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cluster::records::RecordsError;
 
-/// See the file's head.
+/// The turn of a server's threads to change the metadata.
 #[derive(Debug, Default)]
 pub(super) struct WriteTurn {
     taken: Mutex<bool>,
     free: Condvar,
 }
 
-/// Somebody's turn; over when it is dropped.
+/// A thread's turn, which ends on drop.
 pub(super) struct Mine<'t>(&'t WriteTurn);
 
 impl WriteTurn {
     /// Waits for the turn.
     ///
     /// # Errors
-    /// `Unavailable` when it takes longer than this.
+    /// `Unavailable` when it takes longer than `timeout`.
     pub(super) fn take(&self, timeout: Duration) -> Result<Mine<'_>, RecordsError> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.free.wait_timeout_while(taken, timeout, |taken| *taken);

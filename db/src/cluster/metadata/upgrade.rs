@@ -1,7 +1,7 @@
-//! The records of a file that an earlier version of the server wrote.
+//! Conversion of a file that an earlier version of the server wrote.
 //!
-//! The second layout had a redb table for each kind of row, with tuples as keys and values. The first one knew one
-//! version of each extension, whose package ended before the placement.
+//! The second layout had a redb table for each kind of row, with tuples as keys and values. The first layout had one
+//! version per extension, whose package ended before the placement.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use wire::{AuditEntry, Body, Right, TableOptions};
@@ -27,22 +27,22 @@ const LIMITS: TableDefinition<'_, (u32, &str), u64> = TableDefinition::new("limi
 /// Number, newest version ever, current version, canary or 0, its percentage, pinned.
 type HeadRow = (u32, u32, u32, u32, u8, bool);
 const HEADS: TableDefinition<'_, (u32, &str), HeadRow> = TableDefinition::new("extension_heads");
-/// When it was installed, the package.
+/// The time of installation, the package.
 type VersionRow = (u64, &'static [u8]);
 const VERSIONS: TableDefinition<'_, (u32, &str, u32), VersionRow> =
     TableDefinition::new("extension_versions");
-/// Owner, kind of thing, name, other tenant.
+/// Owner, kind of object, name, other tenant.
 type GrantKey = (u32, u8, &'static str, u32);
-/// Number, whether it may be written, when it was granted.
+/// Number, whether writing is allowed, the time of the grant.
 const GRANTS: TableDefinition<'_, GrantKey, (u32, bool, u64)> = TableDefinition::new("grants");
-/// Tenant or 0, and the act as it travels.
+/// Tenant or 0, and the encoded act.
 const ACTS: TableDefinition<'_, u64, (u32, &[u8])> = TableDefinition::new("audit");
 
-/// Number, version, when it was installed, the package.
+/// Number, version, time of installation, package.
 type FirstLayoutRow = (u32, u32, u64, &'static [u8]);
 const FIRST_LAYOUT: TableDefinition<'_, (u32, &str), FirstLayoutRow> = TableDefinition::new("extensions");
 
-/// The records of a file of this earlier layout.
+/// Returns the records of a file in this earlier layout.
 pub(super) fn records_of(
     version: u64,
     file: &WriteTransaction,
@@ -107,7 +107,7 @@ fn tables(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Res
         let (key, id) = entry?;
         let ((tenant, name), id) = (key.value(), id.value());
         let (tenant, name, ordered) = (TenantId(tenant), name.to_owned(), ordered.get(id)?.is_some());
-        // Of that format no table evicts.
+        // No table of that format evicts.
         let options = TableOptions { ordered, ..TableOptions::default() };
         TableRow { id, tenant, name, options }.store(records)?;
     }

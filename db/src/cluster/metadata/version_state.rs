@@ -1,4 +1,4 @@
-//! Which versions of an extension are kept, and which of them invocations get: the rules.
+//! The kept versions of an extension, and those that invocations get: the rules.
 //!
 //! ```text
 //!   install            ─▶ current         (pinned: kept alone; a canary that ran ends)
@@ -6,8 +6,8 @@
 //!   install, canary    ─▶ canary ─ promote ─▶ current
 //!                                ─ rollback ─▶ kept alone
 //! ```
-//! One version is current at any time. What invocations may get without naming it, the current version and the
-//! canary, is never removed. Plain values: no disk, no clock.
+//! One version is current at any time. The versions that invocations may get without naming them, the current one and
+//! the canary, are never removed. Plain values: no disk, no clock.
 
 use std::fmt;
 
@@ -15,20 +15,20 @@ use wire::Placement;
 
 use crate::limits::EXTENSION_VERSIONS_KEPT_MAX;
 
-/// See the file's head.
+/// The state of an extension's versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionState {
-    /// What invocations get that name no version.
+    /// The version for invocations that name none.
     pub current: u32,
-    /// What a part of them gets instead, with its percentage.
+    /// The version for a percentage of them, with that percentage.
     pub canary: Option<(u32, u8)>,
-    /// Whether the current version stays so when others are installed.
+    /// Whether the current version stays current when others are installed.
     pub pinned: bool,
-    /// The versions that are kept, in order.
+    /// The kept versions, in order.
     pub kept: Vec<u32>,
 }
 
-/// Why a change of the standing is refused.
+/// The reason why a change of the state is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionStateError {
     /// This version is not kept.
@@ -57,14 +57,14 @@ impl fmt::Display for VersionStateError {
 impl std::error::Error for VersionStateError {}
 
 impl VersionState {
-    /// That of an extension that is installed for the first time: there is nothing else to be current.
+    /// Creates the state of a first installation: no other version can be current.
     #[must_use]
     pub fn first(version: u32, placement: Placement) -> Self {
         let pinned = placement == Placement::Pinned;
         Self { current: version, canary: None, pinned, kept: vec![version] }
     }
 
-    /// Takes in a version newer than all others; gives those that are kept no longer.
+    /// Adds a version newer than all others; returns the versions that are no longer kept.
     #[must_use]
     pub fn install(&mut self, version: u32, placement: Placement) -> Vec<u32> {
         self.kept.push(version);
@@ -87,7 +87,7 @@ impl VersionState {
         self.kept.extract_if(.., goes).collect()
     }
 
-    /// Makes a version current; with 0 ends the canary, or takes the one before the current one.
+    /// Makes a version current; 0 ends the canary or, without one, selects the version before the current one.
     ///
     /// # Errors
     /// `NoSuchVersion`, `NothingBefore`.
@@ -102,7 +102,7 @@ impl VersionState {
         Ok(())
     }
 
-    /// Makes a version current for as long as nobody says otherwise; 0 lets the next installation be current.
+    /// Makes a version current and pins it; 0 lets the next installation become current.
     ///
     /// # Errors
     /// `NoSuchVersion`.
@@ -114,7 +114,7 @@ impl VersionState {
         Ok(())
     }
 
-    /// Makes the canary current, which a pin does not outlive.
+    /// Makes the canary current and removes a pin.
     ///
     /// # Errors
     /// `NoCanary`.
@@ -124,7 +124,7 @@ impl VersionState {
         Ok(())
     }
 
-    /// Lets go of a version.
+    /// Removes a version.
     ///
     /// # Errors
     /// `NoSuchVersion`, `InUse`.
@@ -146,7 +146,7 @@ impl VersionState {
     }
 }
 
-/// What a client sees of it.
+/// Converts the state to its form for clients.
 impl From<&VersionState> for wire::VersionState {
     fn from(standing: &VersionState) -> Self {
         let (canary, canary_percent) = standing.canary.unwrap_or_default();

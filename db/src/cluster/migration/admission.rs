@@ -3,11 +3,11 @@
 //! ```text
 //!   target begun ──► slot at the target ──► Prepare ──► slot at the source ──► both work ──► both slots free
 //! ```
-//! A server has some slots for migrations that it is the target of and as many others for those that it is the source of.
-//! Each migration takes the target's first, and the source takes its own when the target has asked for something, so
-//! a migration that holds a source's slot holds both and waits for no other one, and one that holds a target's
-//! slot waits only for such. No circle can come of that, whatever the order in which servers hear of migrations. Numbers
-//! only grow, so lowest first means that none is passed over for ever.
+//! A server has some slots for migrations of which it is the target and as many others for those of which it is the
+//! source. Each migration takes the target's slot first, and the source takes its own after the first request of the
+//! target. So a migration that holds a source's slot holds both and waits for no other one, and one that holds a
+//! target's slot waits only for such migrations. This excludes a circle, in whatever order servers learn of migrations.
+//! Numbers only grow, so with lowest first every migration is eventually admitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +20,19 @@ pub struct SlotAdmission {
 }
 
 impl SlotAdmission {
-    /// All of these slots free.
+    /// Creates an admission with these free slots.
     pub fn new(slots: impl IntoIterator<Item = usize>) -> Self {
         Self { free: slots.into_iter().collect(), held: BTreeMap::new(), waiting: BTreeSet::new() }
     }
 
-    /// Asks for a slot; a migration that has one keeps it.
+    /// Requests a slot; a migration that has one keeps it.
     pub fn ask(&mut self, migration: u32) {
         if !self.held.contains_key(&migration) {
             self.waiting.insert(migration);
         }
     }
 
-    /// Gives a free slot to the lowest number that waits, and says which: called until there is none.
+    /// Gives a free slot to the lowest waiting number, and returns both; called until it returns `None`.
     pub fn admit(&mut self) -> Option<(u32, usize)> {
         if self.waiting.is_empty() {
             return None;
@@ -43,13 +43,13 @@ impl SlotAdmission {
         Some((migration, slot))
     }
 
-    /// A migration needs no slot any more: its own is free, or it waits for none.
+    /// Releases a migration's slot, or ends its wait for one.
     pub fn leave(&mut self, migration: u32) {
         self.waiting.remove(&migration);
         self.free.extend(self.held.remove(&migration));
     }
 
-    /// How many are admitted before this one; `None` when it does not wait.
+    /// Returns how many are admitted before this one; `None` when it does not wait.
     #[must_use]
     pub fn ahead_of(&self, migration: u32) -> Option<usize> {
         self.waiting.contains(&migration).then(|| self.waiting.range(..migration).count())

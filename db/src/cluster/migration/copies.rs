@@ -1,19 +1,19 @@
-//! The target's half of copying: pieces that came, stored in their order, each once.
+//! The target's half of copying: received pieces, each stored once and in order.
 
 use std::collections::BTreeMap;
 
 use crate::cluster::migration::message::{Copied, Left, Message};
 use crate::limits::COPIED_PIECES_MAX;
 
-/// See the file's head.
+/// The pieces that a target has received.
 #[derive(Debug)]
 pub(super) struct Copies {
-    /// Pieces that came before those in front of them.
+    /// Pieces that arrived before their predecessors.
     early: BTreeMap<u32, Copied>,
-    /// The number that is stored next, and the one behind those that are.
+    /// The number to be stored next, one more than the last stored one.
     next: u32,
     stored: u32,
-    /// What comes behind what is stored, and what is being stored.
+    /// The source's remaining data after the stored pieces and those being stored.
     left: Left,
     storing: std::collections::VecDeque<Left>,
 }
@@ -24,7 +24,7 @@ impl Copies {
         Copies { early, next: 0, stored: 0, left: Left::Much, storing }
     }
 
-    /// A piece has come: those that are to be stored now.
+    /// Adds a received piece; returns the pieces to store now.
     pub(super) fn came(&mut self, piece: Copied) -> Vec<Copied> {
         if piece.number >= self.next && piece.number - self.next < COPIED_PIECES_MAX as u32 {
             self.early.insert(piece.number, piece);
@@ -38,7 +38,7 @@ impl Copies {
         due
     }
 
-    /// The first of those that are being stored is here.
+    /// Notes that the first of the pieces in progress is stored.
     pub(super) fn stored(&mut self) {
         if let Some(left) = self.storing.pop_front() {
             self.stored += 1;
@@ -46,17 +46,17 @@ impl Copies {
         }
     }
 
-    /// What the source is to know.
+    /// Returns the acknowledgement for the source.
     pub(super) fn said(&self) -> Message {
         Message::Stored { count: self.stored }
     }
 
-    /// Whether the source sends.
+    /// Returns whether the source sends.
     pub(super) fn are_begun(&self) -> bool {
         self.next > 0 || !self.early.is_empty()
     }
 
-    /// What the source has still to send.
+    /// Returns how much the source has still to send.
     pub(super) fn left(&self) -> Left {
         self.left
     }

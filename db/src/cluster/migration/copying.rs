@@ -1,11 +1,11 @@
-//! The source's half of copying what it goes on serving: it sends pieces by itself, as fast as it may, and says when little
-//! is left.
+//! The source's half of copying while it keeps serving: it sends pieces without requests, as fast as allowed, and
+//! reports when little is left.
 //!
 //! ```text
-//!   round 0: all │ round 1: what was written since │ ... little is left ─► cut ─► one round more: nothing is left
+//!   round 0: all │ round 1: objects written since │ ... little is left ─► cut ─► one more round: nothing is left
 //! ```
-//! A piece is kept until the target has stored it and sent again when that takes long; pieces are stored in their order, so
-//! a later state of a key never makes room for an earlier one.
+//! A piece is kept until the target has stored it, and sent again when that takes long. Pieces are stored in their
+//! order, so a later state of a key is never replaced by an earlier one.
 
 use std::collections::VecDeque;
 
@@ -14,50 +14,50 @@ use crate::limits::{COPIED_PIECES_MAX, COPY_LEFT_BYTES, COPY_ROUNDS_MAX, MIGRATI
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum CopyPhase {
-    /// Nobody has asked.
+    /// Not requested.
     Off,
-    /// Writers do not mark yet what they write.
+    /// Writers do not mark their writes yet.
     Watching,
     On,
     Over,
 }
 
-/// A piece that was gathered.
+/// A gathered piece.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Gathered {
-    /// Which hashes.
+    /// Its hashes.
     pub spans: Vec<PullSpan>,
-    /// All of their objects.
+    /// All objects of these hashes.
     pub objects: Vec<u8>,
-    /// Where the round is over: about so many bytes were written since they were gathered.
+    /// At the end of a round: about how many bytes were written since they were gathered.
     pub left_bytes: Option<u64>,
 }
 
-/// See the file's head.
+/// The state of a source's copying.
 #[derive(Debug)]
 pub(super) struct CopyState {
     phase: CopyPhase,
     round: u32,
     number: u32,
     is_gathering: bool,
-    /// The round at hand is to be begun, when it makes sense.
+    /// The next round is to begin when it is worthwhile.
     is_between: bool,
-    /// Nothing was written lately: the next round has time.
+    /// Few writes happened lately, so the next round can wait.
     is_resting: bool,
     /// Little is left, or was.
     is_little: bool,
     is_cut: bool,
-    /// The round at hand began after the cut.
+    /// The current round began after the cut.
     is_last: bool,
     allowance_bytes: i64,
     sent: VecDeque<(u64, Copied)>,
 }
 
-/// What is to be done.
+/// The next action of the copying.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum CopyStep {
     Watch,
-    /// A piece of this round.
+    /// Gather a piece of this round.
     Gather(u32),
 }
 
@@ -78,7 +78,7 @@ impl CopyState {
         }
     }
 
-    /// The target wants it.
+    /// Begins the copying at the target's request.
     pub(super) fn begin(&mut self) -> Option<CopyStep> {
         let is_new = self.phase == CopyPhase::Off;
         if is_new {
@@ -87,7 +87,7 @@ impl CopyState {
         is_new.then_some(CopyStep::Watch)
     }
 
-    /// Writers mark what they write.
+    /// Notes that writers mark their writes.
     pub(super) fn watched(&mut self) -> Option<CopyStep> {
         if self.phase == CopyPhase::Watching {
             self.phase = CopyPhase::On;
@@ -95,29 +95,29 @@ impl CopyState {
         self.next()
     }
 
-    /// Whether it goes on by itself.
+    /// Returns whether the copying is active.
     pub(super) fn is_on(&self) -> bool {
         self.phase == CopyPhase::On
     }
 
-    /// Whether nobody writes here any more.
+    /// Returns whether writes here have stopped.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Nobody writes here any more: what is left is sent at once. The second time nothing changes.
+    /// Notes that writes here have stopped: the rest is sent at once. A second call changes nothing.
     pub(super) fn cut(&mut self) -> Option<CopyStep> {
         self.is_cut = true;
         self.next()
     }
 
-    /// It comes to nothing, or all has arrived.
+    /// Ends the copying, because it failed or everything has arrived.
     pub(super) fn end(&mut self) {
         self.phase = CopyPhase::Over;
         self.sent.clear();
     }
 
-    /// A piece was gathered: what is sent of it.
+    /// Takes a gathered piece; returns the message to send.
     pub(super) fn gathered(&mut self, gathered: Gathered) -> (Option<Message>, Option<CopyStep>) {
         self.is_gathering = false;
         if self.phase != CopyPhase::On {
@@ -151,7 +151,7 @@ impl CopyState {
         (message, self.next())
     }
 
-    /// So many pieces are stored.
+    /// Notes that `count` pieces are stored.
     pub(super) fn stored(&mut self, count: u32) -> Option<CopyStep> {
         while self.sent.front().is_some_and(|(_, piece)| piece.number < count) {
             self.sent.pop_front();
@@ -159,7 +159,7 @@ impl CopyState {
         self.next()
     }
 
-    /// Time has passed: what is said again, and what is done.
+    /// Handles elapsed time; returns retransmissions and the next action.
     pub(super) fn tick(
         &mut self,
         now_us: u64,
@@ -180,7 +180,7 @@ impl CopyState {
         self.next()
     }
 
-    /// The next piece, if there is room for one.
+    /// Returns the next piece to gather, if there is room for one.
     fn next(&mut self) -> Option<CopyStep> {
         let may = self.phase == CopyPhase::On && !self.is_gathering && self.sent.len() < COPIED_PIECES_MAX;
         if !may || (!self.is_cut && self.allowance_bytes <= 0) {

@@ -1,12 +1,12 @@
-//! What a side of a migration knows of the lease under which its server is registered.
+//! A migration side's view of the lease of its server's registration.
 //!
-//! While it is over others may believe that the server is gone, and own what moves. Whoever declares a server gone does so
-//! in a commit that finds it unregistered; so what the records say to a server that has been registered since before
-//! it read them is still so, or will be changed by itself or with its knowledge.
+//! While the lease is over, other servers may declare this one gone and own the moving hashes. A server is declared
+//! gone only by a commit that finds it unregistered. So records read by a server that has been registered since before
+//! that read are still valid, or will be changed by the server or with its knowledge.
 
 use crate::cluster::records::LeaseId;
 
-/// The lease under which a side takes its server for registered, as its machine was told last.
+/// The lease under which a side's machine last considered its server registered.
 #[derive(Clone, Copy, Debug)]
 pub struct Tenure {
     is_registered: bool,
@@ -14,14 +14,15 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    /// That of a side that begins, whose machine takes the server for registered.
+    /// Creates the state of a new side, whose machine considers the server registered.
     #[must_use]
     pub fn begin(lease: Option<LeaseId>) -> Self {
         Self { is_registered: true, lease }
     }
 
-    /// The lease that is held now, or none. Whether the machine is to be told that the server is registered, or is not; nothing
-    /// where that is as it was. Another lease is told as the end of the one before: in between the server was not registered.
+    /// Updates the held lease. Returns whether the machine must be told that the server is registered or is not; `None`
+    /// without a change. A different lease is reported as the end of the earlier one, because the server was
+    /// unregistered in between.
     pub fn turn(&mut self, lease: Option<LeaseId>) -> Option<bool> {
         let is_same = lease == self.lease;
         let is_registered = lease.is_some() && (is_same || !self.is_registered);
@@ -30,26 +31,26 @@ impl Tenure {
         (is_registered != was_registered).then_some(is_registered)
     }
 
-    /// The lease, while the machine takes the server for registered.
+    /// Returns the lease while the machine considers the server registered.
     #[must_use]
     pub fn lease(&self) -> Option<LeaseId> {
         self.lease
     }
 }
 
-/// What a side knows of the lease under which its server is registered.
+/// A side's view of the lease.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LeaseView {
-    /// It was held when the records were read last, and is since.
+    /// The lease was held when the records were read last, and is since.
     Held,
-    /// It is over.
+    /// The lease is over.
     Over,
-    /// It is held again; the records have still to be read.
+    /// The lease is held again; the records must still be read.
     Again,
 }
 
 impl LeaseView {
-    /// It is held, or it is over.
+    /// Notes that the lease is held or over.
     pub(super) fn turn(&mut self, is_held: bool) {
         *self = match (is_held, *self) {
             (false, _) => LeaseView::Over,
@@ -58,7 +59,7 @@ impl LeaseView {
         };
     }
 
-    /// The records have been read, under a lease or not.
+    /// Notes that the records were read, under a lease or not.
     pub(super) fn looked_up(&mut self, is_registered: bool) {
         if is_registered && *self == LeaseView::Again {
             *self = LeaseView::Held;

@@ -1,12 +1,13 @@
-//! What a side of a migration believes: what the records say, read under which lease, and whether the other side is gone.
+//! The local view of a migration: the phase in the records, the lease under which it was read, and whether the other
+//! side is gone.
 //!
-//! The standing follows a line, so whoever hears of two, in whatever order, believes the one that follows the other. Changes
-//! are asked for one at a time, and so are looks at the records.
+//! Phases follow an order, so a side that learns of two, in either order, keeps the later one. Changes of the records
+//! are requested one at a time, and so are reads.
 
 use super::Phase;
 use super::lease::LeaseView;
 
-/// What a side of a migration waits for before it goes on.
+/// The event that a side of a migration waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MigrationWait {
     /// A slot at its own server.
@@ -17,19 +18,19 @@ pub enum MigrationWait {
     Records,
 }
 
-/// See the file's head.
+/// One side's view of a migration.
 #[derive(Debug)]
 pub(super) struct LocalView {
     pub(super) standing: Phase,
     pub(super) lease: LeaseView,
     pub(super) is_peer_gone: bool,
-    /// A change of the records is on its way: from which standing, and whether it needs the other side to be gone.
+    /// The pending change of the records: its first phase, and whether it requires that the other side is gone.
     committing: Option<(Phase, bool)>,
     is_looking: bool,
 }
 
 impl LocalView {
-    /// That of a side that begins.
+    /// Creates the view of a new side.
     pub(super) fn new() -> Self {
         Self {
             standing: Phase::Preparing,
@@ -40,7 +41,7 @@ impl LocalView {
         }
     }
 
-    /// Takes over what the records say, unless that is of the past; whether it is news.
+    /// Adopts the phase in the records, unless it is outdated; returns whether it is new.
     pub(super) fn hear(&mut self, standing: Phase) -> bool {
         let is_news = standing as u8 > self.standing as u8;
         if is_news {
@@ -49,21 +50,21 @@ impl LocalView {
         is_news
     }
 
-    /// A change has been made or not; the records say so behind it, which has still to be heard.
+    /// Notes the end of a change, successful or not; the resulting phase is still to be read.
     pub(super) fn committed(&mut self, standing: Phase) {
-        // Refused although the records say what it was to change: the other side is registered. Where they say something else
-        // it was refused for that, whatever has been heard meanwhile, and says nothing of the other side.
+        // A refusal although the records hold the expected phase means that the other side is registered. If they hold
+        // another phase, that was the reason, whatever was heard meanwhile, and tells nothing about the other side.
         let is_back = self.committing.take() == Some((standing, true));
         self.is_peer_gone &= !is_back;
     }
 
-    /// The records have been read, under a lease or not.
+    /// Notes that the records were read, under a lease or not.
     pub(super) fn looked_up(&mut self, is_registered: bool) {
         self.is_looking = false;
         self.lease.looked_up(is_registered);
     }
 
-    /// Whether a change of the standing is to be asked for now.
+    /// Returns whether a change of the phase should be requested now.
     pub(super) fn may_commit(&mut self, is_peer_gone: bool) -> bool {
         let may = self.committing.is_none();
         if may {
@@ -72,12 +73,12 @@ impl LocalView {
         may
     }
 
-    /// The records, while a change is on its way to them.
+    /// Returns `Records` while a change of them is pending.
     pub(super) fn awaited(&self) -> Option<MigrationWait> {
         self.committing.map(|_| MigrationWait::Records)
     }
 
-    /// Whether somebody is to read the records now.
+    /// Returns whether the records should be read now.
     pub(super) fn wants_look(&mut self) -> bool {
         self.lease == LeaseView::Again && !std::mem::replace(&mut self.is_looking, true)
     }

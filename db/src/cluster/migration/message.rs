@@ -1,7 +1,7 @@
-//! What source and target of a migration say to each other, and its bytes: kind u8, then fields, little-endian.
+//! The messages between source and target of a migration, and their encoding: kind u8, then fields, little-endian.
 //!
-//! Only servers of a cluster read it, over streams that were opened with the cluster's secret; it is decoded as if it came from
-//! a stranger. Objects are as `docs/formats.md` has them in a pull, and are checked by the store that takes them.
+//! Only servers of a cluster receive them, over streams opened with the cluster's secret; they are still decoded as
+//! untrusted bytes. Objects are encoded as in a pull (`docs/formats.md`), and the receiving store checks them.
 
 mod copied;
 
@@ -10,104 +10,104 @@ pub use copied::{Copied, Left, PullSpan};
 use crate::cluster::fields::{Fields, NoField};
 use crate::limits::{MIGRATION_MESSAGE_BYTES_MAX, PRIORITY_PULL_HASHES};
 
-/// Two hashes of the last object that is done, by which a pull goes on.
+/// The two hashes of the last handled object, from which a pull continues.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct PullCursor {
-    /// Of the key.
+    /// The hash of the key.
     pub hash: u64,
-    /// What tells apart keys of one hash.
+    /// The second hash, which distinguishes keys with the same hash.
     pub second: u64,
 }
 
-/// See the file's head.
+/// A message between the two sides of a migration.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
     /// To the source: a migration is about to begin.
     Prepare,
-    /// To the target: so many objects will come.
+    /// To the target: the number of objects to come.
     Prepared {
-        /// About how many.
+        /// Their approximate number.
         objects: u64,
     },
-    /// To the source: the records say that it moves.
+    /// To the source: the phase in the records is `moving`.
     HandOver,
-    /// To the target: nobody writes here any more.
+    /// To the target: writes here have stopped.
     HandedOver {
         /// No object has or had a higher version.
         ceiling: u64,
     },
-    /// To the source: objects, in the order of their hashes.
+    /// To the source: a request for objects, in the order of their hashes.
     Pull {
-        /// Whose objects.
+        /// The partition.
         partition: u8,
-        /// Of the pull, within its partition.
+        /// The number of the pull within its partition.
         number: u32,
-        /// Behind this place; `None` from the first hash on.
+        /// The position to continue after; `None` for the first hash.
         from: Option<PullCursor>,
     },
-    /// To the target.
+    /// To the target: the objects of a pull.
     Pulled {
-        /// As asked.
+        /// The requested partition.
         partition: u8,
-        /// As asked.
+        /// The number of the pull.
         number: u32,
-        /// Where the next one goes on; `None` at the end.
+        /// Where the next pull continues; `None` at the end.
         next: Option<PullCursor>,
-        /// Their bytes.
+        /// The encoded objects.
         objects: Vec<u8>,
     },
-    /// To the source: all objects of these hashes.
+    /// To the source: a request for all objects of these hashes.
     PriorityPull {
-        /// Of the pull.
+        /// The number of the pull.
         number: u32,
         /// At most [`PRIORITY_PULL_HASHES`].
         hashes: Vec<u64>,
     },
-    /// To the target.
+    /// To the target: the objects of a priority pull.
     PriorityPulled {
-        /// As asked.
+        /// The number of the pull.
         number: u32,
-        /// Of the hashes that were asked for the first so many: all objects of theirs are here.
+        /// The number of answered hashes, the first ones of the request; all their objects are included.
         count: u32,
-        /// Their bytes.
+        /// The encoded objects.
         objects: Vec<u8>,
     },
-    /// To the source: it has arrived.
+    /// To the source: everything has arrived; discard the objects.
     Discard,
-    /// To the target: nothing is left.
+    /// To the target: the objects are discarded.
     Discarded,
-    /// To the source: what the target has written.
+    /// To the source: the target's writes, after an abort.
     GiveBack {
-        /// One after the other from 0.
+        /// The number of the piece, from 0.
         number: u32,
-        /// There is no more.
+        /// Whether it is the last piece.
         is_last: bool,
         /// No object has or had a higher version at the target.
         ceiling: u64,
-        /// Objects that were written.
+        /// The written objects.
         objects: Vec<u8>,
-        /// Keys that were removed, by their two hashes.
+        /// The removed keys, by their two hashes.
         removed: Vec<PullCursor>,
     },
-    /// To the target: it is here.
+    /// To the target: a returned piece is stored.
     TakenBack {
-        /// As given.
+        /// The number of the piece.
         number: u32,
     },
-    /// To the source: send what you have while you go on serving it.
+    /// To the source: send copies while you keep serving.
     Copy,
-    /// To the target: a piece of it.
+    /// To the target: a copied piece.
     Copied(Copied),
-    /// To the source: so many pieces are here.
+    /// To the source: the number of stored pieces.
     Stored {
-        /// From the first on.
+        /// The count of pieces from the first on.
         count: u32,
     },
-    /// To either: somebody is there, and has nothing else to say.
+    /// To either: the sender is alive and has nothing else to send.
     Alive,
 }
 
-/// The bytes are no message.
+/// The bytes are not a valid message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BadMessage;
 
@@ -118,7 +118,7 @@ impl From<NoField> for BadMessage {
 }
 
 impl Message {
-    /// Its bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let (mut bytes, objects) = self.split();
@@ -126,7 +126,7 @@ impl Message {
         bytes
     }
 
-    /// Its bytes in two parts, so that objects need not be copied behind what is before them.
+    /// Encodes the message in two parts, so that objects need not be copied.
     #[must_use]
     pub fn split(&self) -> (Vec<u8>, &[u8]) {
         let mut out = vec![self.kind()];
@@ -184,10 +184,10 @@ impl Message {
         (out, behind)
     }
 
-    /// The message of these bytes.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// For everything that is none.
+    /// For all invalid bytes.
     pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
         if bytes.len() > MIGRATION_MESSAGE_BYTES_MAX {
             return Err(BadMessage);

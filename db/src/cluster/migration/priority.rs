@@ -1,12 +1,12 @@
-//! Hashes that somebody waits for at the target: each is asked for once, in batches of which one is on its way. The source
-//! answers as many of a batch as fit a pull; the rest leads the next one.
+//! The hashes that requests wait for at the target: each is pulled once, in batches of which one is in flight. The
+//! source answers as many of a batch as fit a pull; the rest leads the next batch.
 
 use std::collections::{HashSet, VecDeque};
 
 use crate::cluster::migration::message::Message;
 use crate::limits::{MIGRATION_RETRY_US, PRIORITY_HASHES_MAX, PRIORITY_PULL_HASHES};
 
-/// A batch on its way.
+/// A batch in flight.
 #[derive(Debug)]
 struct Asked {
     hashes: Vec<u64>,
@@ -14,7 +14,7 @@ struct Asked {
     is_here: bool,
 }
 
-/// See the file's head.
+/// The priority pulls of a target.
 #[derive(Debug, Default)]
 pub(super) struct Priority {
     waiting: VecDeque<u64>,
@@ -24,7 +24,7 @@ pub(super) struct Priority {
 }
 
 impl Priority {
-    /// Somebody waits for the objects of `hash`. `false`: too many do already.
+    /// Adds a hash that a request waits for. Returns false if too many wait already.
     pub(super) fn want(&mut self, hash: u64) -> bool {
         if self.known.contains(&hash) {
             return true;
@@ -37,7 +37,7 @@ impl Priority {
         true
     }
 
-    /// What is to be sent now.
+    /// Returns the message to send now.
     pub(super) fn poll(&mut self, now_us: u64) -> Option<Message> {
         if self.asked.is_none() && !self.waiting.is_empty() {
             let count = self.waiting.len().min(PRIORITY_PULL_HASHES);
@@ -49,8 +49,8 @@ impl Priority {
         Some(Message::PriorityPull { number: self.number, hashes: asked.hashes.clone() })
     }
 
-    /// The answer to the first `count` hashes of a batch has come: these, if it is the one that is waited for, for the
-    /// first time. One that brings nothing forward is none.
+    /// Takes the reply to the first `count` hashes of a batch; returns these if it is the expected reply, received for
+    /// the first time. An empty reply is ignored.
     pub(super) fn answered(&mut self, number: u32, count: usize) -> Option<Vec<u64>> {
         let is_awaited = |asked: &&mut Asked| number == self.number && !asked.is_here && count > 0;
         let asked = self.asked.as_mut().filter(is_awaited)?;
@@ -60,12 +60,12 @@ impl Priority {
         Some(asked.hashes.clone())
     }
 
-    /// How many more may wait.
+    /// Returns how many more hashes may wait.
     pub(super) fn free(&self) -> usize {
         PRIORITY_HASHES_MAX.saturating_sub(self.known.len())
     }
 
-    /// The objects of the batch are in the store: their hashes.
+    /// Notes that the batch's objects are stored; returns their hashes.
     pub(super) fn replayed(&mut self) -> Vec<u64> {
         let hashes = self.asked.take().map(|asked| asked.hashes).unwrap_or_default();
         self.number = self.number.wrapping_add(1);
@@ -73,7 +73,7 @@ impl Priority {
         hashes
     }
 
-    /// Takes those out that wait, are not asked for yet, and for which that holds.
+    /// Removes and returns the waiting, unrequested hashes for which `holds` is true.
     pub(super) fn take(&mut self, holds: impl Fn(u64) -> bool) -> Vec<u64> {
         let (taken, waiting) = self.waiting.drain(..).partition(|&hash| holds(hash));
         let taken: VecDeque<u64> = taken;
@@ -89,7 +89,7 @@ impl Priority {
         }
     }
 
-    /// All of them: nobody waits any more.
+    /// Removes and returns all hashes, because nothing waits any more.
     pub(super) fn take_all(&mut self) -> Vec<u64> {
         self.waiting.clear();
         self.asked = None;

@@ -1,12 +1,12 @@
-//! The pulls of a target: of each partition one on its way while the one before is replayed.
+//! The pulls of a target: per partition one in flight while the previous one is replayed.
 //!
-//! A pull goes on behind the place where the one before ended, so it is asked for when that is known; whoever answers keeps
-//! nothing. What is late or comes twice has another number. How fast they go is paced in bytes.
+//! A pull starts where the previous one ended, so it is sent when that position is known, and the source keeps no
+//! state. The number of a pull identifies late and duplicate replies. A byte allowance paces the pulls.
 
 use crate::cluster::migration::message::{Message, PullCursor};
 use crate::limits::{MIGRATION_RETRY_US, PULL_BYTES};
 
-/// Objects that have come and are not replayed yet, with the place up to which they go.
+/// Received objects that are not replayed yet, with the position up to which they go.
 #[derive(Debug)]
 pub(super) struct PulledObjects {
     pub(super) next: Option<PullCursor>,
@@ -19,15 +19,15 @@ struct Part {
     last: u64,
     number: u32,
     from: Option<PullCursor>,
-    /// When it is asked for again.
+    /// The time of the next retransmission.
     asked_due_us: Option<u64>,
-    /// Waits for the replay of the one before.
+    /// Objects waiting for the replay of the previous ones.
     held: Option<PulledObjects>,
-    /// Up to where what is being replayed goes.
+    /// The end position of the objects being replayed.
     replaying: Option<Option<PullCursor>>,
-    /// The last one has come.
+    /// Whether the last pull was received.
     is_gathered: bool,
-    /// Hashes below are here.
+    /// Hashes below this one have arrived.
     arrived: u64,
 }
 
@@ -36,22 +36,22 @@ impl Part {
         self.is_gathered && self.held.is_none() && self.replaying.is_none()
     }
 
-    /// Whether a pull can end there: it goes on, and stays within the partition.
+    /// Returns whether a pull can end there: it makes progress and stays within the partition.
     fn can_end(&self, next: Option<PullCursor>) -> bool {
         next.is_none_or(|next| (self.first..=self.last).contains(&next.hash) && Some(next) > self.from)
     }
 }
 
-/// See the file's head.
+/// The pulls of one target.
 #[derive(Debug)]
 pub(super) struct Pulls {
     parts: Vec<Part>,
-    /// Bytes that may be asked for.
+    /// Bytes that may be requested.
     allowance_bytes: i64,
 }
 
 impl Pulls {
-    /// Of partitions with these first and last hashes.
+    /// Creates the pulls of partitions with these first and last hashes.
     pub(super) fn new(partitions: &[(u64, u64)]) -> Pulls {
         let part = |&(first, last): &(u64, u64)| {
             let (from, asked_due_us, held, replaying) = (None, None, None, None);
@@ -70,13 +70,13 @@ impl Pulls {
         Pulls { parts: partitions.iter().map(part).collect(), allowance_bytes: 0 }
     }
 
-    /// Lets so many bytes more be asked for. What was not used of an earlier allowance is kept up to one round.
+    /// Adds `bytes` to the allowance; an unused rest is kept up to one round.
     pub(super) fn allow(&mut self, bytes: u64) {
         let most = (self.parts.len() * PULL_BYTES) as i64 + bytes as i64;
         self.allowance_bytes = (self.allowance_bytes + bytes as i64).min(most);
     }
 
-    /// What is to be sent now.
+    /// Sends the messages that are due now.
     pub(super) fn poll(&mut self, now_us: u64, mut send: impl FnMut(Message)) {
         for (partition, part) in self.parts.iter_mut().enumerate() {
             let is_new = part.asked_due_us.is_none() && part.held.is_none() && !part.is_gathered;
@@ -91,7 +91,7 @@ impl Pulls {
         }
     }
 
-    /// A pull has come. What is to be replayed now, if it is the one that is waited for.
+    /// Takes a received pull; returns the objects to replay now if it is the expected one.
     pub(super) fn pulled(
         &mut self,
         partition: u8,
@@ -115,7 +115,7 @@ impl Pulls {
         Some(held)
     }
 
-    /// What was replayed of a partition is here. What is to be replayed then.
+    /// Notes the end of a partition's replay; returns the next objects to replay.
     pub(super) fn replayed(&mut self, partition: u8) -> Option<PulledObjects> {
         let part = self.parts.get_mut(usize::from(partition))?;
         let done = part.replaying.take()?;
@@ -126,13 +126,13 @@ impl Pulls {
         Some(held)
     }
 
-    /// Whether all objects of a hash are here.
+    /// Returns whether all objects of a hash have arrived.
     pub(super) fn has_arrived(&self, hash: u64) -> bool {
         let part = self.parts.iter().find(|part| (part.first..=part.last).contains(&hash));
         part.is_none_or(|part| part.is_done() || hash < part.arrived)
     }
 
-    /// Whether everything is here.
+    /// Returns whether everything has arrived.
     pub(super) fn are_done(&self) -> bool {
         self.parts.iter().all(Part::is_done)
     }

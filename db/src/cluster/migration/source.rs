@@ -1,7 +1,7 @@
-//! The source of a migration: it answers, and keeps what it has until the records say that it is another's.
+//! The source of a migration: it answers, and keeps its objects until the records name another owner.
 //!
-//! Others may come to believe that it is gone once its registration is over, and own what moves: so it serves none of that
-//! from then on, until it has read, registered again, that the hashes are its own.
+//! Once its registration is over, other servers may declare it gone and own the moving hashes. So from then on it
+//! serves none of them, until it is registered again and has read that it owns them.
 
 mod interface;
 
@@ -24,7 +24,7 @@ enum SourcePhase {
     Gone,
 }
 
-/// Whether it may work on the store.
+/// Whether the source may work on the store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum SourceSlot {
     None,
@@ -32,20 +32,20 @@ enum SourceSlot {
     Held,
 }
 
-/// See the file's head.
+/// The state machine of a source.
 #[derive(Debug)]
 pub struct Source {
     slot: SourceSlot,
     phase: SourcePhase,
     belief: LocalView,
     is_forgotten: bool,
-    /// It was cut for want of a lease, and for nothing else.
+    /// Whether it was cut only for lack of a lease.
     is_closed: bool,
-    /// Number of what comes back next.
+    /// The number of the next returned piece.
     expected: u32,
-    /// Whether it is being stored, and whether it is the last.
+    /// `Some` while a returned piece is being stored: whether it is the last.
     taking: Option<bool>,
-    /// Versions at the target.
+    /// The highest version at the target.
     ceiling: u64,
     gathers: usize,
     copying: CopyState,
@@ -69,7 +69,7 @@ impl Default for Source {
 }
 
 impl Source {
-    /// Takes an input; what follows from it is appended to `out`.
+    /// Handles an input; appends the resulting outputs to `out`.
     pub fn step(&mut self, input: SourceInput, out: &mut Vec<SourceOutput>) {
         match input {
             SourceInput::Message(message) => self.hear(message, out),
@@ -108,25 +108,25 @@ impl Source {
         }
     }
 
-    /// Whether it sends by itself, as far as it is allowed to.
+    /// Returns whether it sends copies on its own, within its allowance.
     #[must_use]
     pub fn is_copying(&self) -> bool {
         self.copying.is_on()
     }
 
-    /// Whether it sends what is left, for which everybody waits.
+    /// Returns whether it sends the rest while requests wait for it.
     #[must_use]
     pub fn is_in_a_hurry(&self) -> bool {
         self.copying.is_cut()
     }
 
-    /// What it believes the records to say: how it ended, once it is over.
+    /// Returns the last known phase in the records; after its end, the outcome.
     #[must_use]
     pub fn standing(&self) -> Phase {
         self.belief.standing
     }
 
-    /// What it waits for before it goes on.
+    /// Returns the event that it waits for.
     #[must_use]
     pub fn awaited(&self) -> Option<MigrationWait> {
         self.belief.awaited().or(match (self.slot, self.belief.standing) {
@@ -136,7 +136,7 @@ impl Source {
         })
     }
 
-    /// Whether nothing will come of it any more.
+    /// Returns whether it is finished.
     #[must_use]
     pub fn is_over(&self) -> bool {
         match self.belief.standing {
@@ -149,11 +149,11 @@ impl Source {
     }
 
     fn believe(&mut self, standing: Phase) {
-        // What is closed for another reason by now is opened by another rule.
+        // A range closed for another reason by now is opened by another rule.
         self.is_closed &= !self.belief.hear(standing);
     }
 
-    /// Does what the standing asks for.
+    /// Acts according to the phase.
     fn follow(&mut self, out: &mut Vec<SourceOutput>) {
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (self.belief.standing, self.phase) {
@@ -199,7 +199,7 @@ impl Source {
     }
 
     fn hear(&mut self, message: Message, out: &mut Vec<SourceOutput>) {
-        // Who says that has read in the records what allows it.
+        // The sender has read in the records the phase that permits the message.
         match &message {
             Message::HandOver => self.believe(Phase::Moving),
             Message::GiveBack { .. } => self.believe(Phase::Returning),
@@ -214,7 +214,7 @@ impl Source {
                 | Message::PriorityPull { .. }
                 | Message::GiveBack { .. }
         );
-        // What has ended wants nothing of the store; else the target says it again.
+        // An ended migration needs nothing of the store; otherwise the target retransmits.
         if is_for_the_store && (self.belief.standing == Phase::Ended || !self.has_slot(out)) {
             return;
         }
@@ -265,7 +265,7 @@ impl Source {
         }
     }
 
-    /// Whether it may work on the store; the first time it asks for a slot.
+    /// Returns whether it may work on the store; the first call requests a slot.
     fn has_slot(&mut self, out: &mut Vec<SourceOutput>) -> bool {
         if self.slot == SourceSlot::None {
             self.slot = SourceSlot::Asked;
@@ -274,7 +274,8 @@ impl Source {
         self.slot == SourceSlot::Held
     }
 
-    /// A target that keeps to the protocol has no more pulls on their way than it has partitions, and a priority pull.
+    /// Returns whether another pull may be gathered. A target that follows the protocol never has more pulls in flight
+    /// than one per partition and a priority pull.
     fn may_gather(&mut self) -> bool {
         let may = self.gathers <= MIGRATION_PARTITIONS;
         self.gathers += usize::from(may);

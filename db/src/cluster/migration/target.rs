@@ -1,12 +1,12 @@
-//! The target of a migration: it drives it.
+//! The target of a migration, which drives it.
 //!
 //! ```text
 //!   Queued ─► Asking ─► Making ─► Deciding ─► HandingOver ─► Opening ─► Moving ─► Discarding ─► Over
 //!                                                  └───────────┴───────────┴─► Cutting ─► Giving ─► Given ─► Over
 //! ```
-//! A queued target asks the source for nothing. Of what is copied while the source serves it, it stores pieces until little
-//! is left in Deciding, and the rest after HandingOver, in Closing. While its server is not registered it serves nobody before the standing is `finished`: the source
-//! may own the hashes.
+//! A queued target requests nothing from the source. With copying, it stores pieces in Deciding until little is left,
+//! and the rest after HandingOver, in Closing. While its server is unregistered, it serves nothing before the phase is
+//! `finished`, because the source may own the hashes.
 
 mod interface;
 mod records;
@@ -39,23 +39,23 @@ enum TargetPhase {
     Over,
 }
 
-/// See the file's head.
+/// The state machine of a target.
 #[derive(Debug)]
 pub struct Target {
     phase: TargetPhase,
     belief: LocalView,
     is_aborted: bool,
     is_given_up: bool,
-    /// Workers were told to leave the hashes for want of a lease.
+    /// Whether workers left the hashes for lack of a lease.
     is_closed: bool,
-    /// When what is said in this phase is said again.
+    /// When this phase's message is sent again.
     due_us: u64,
     pulls: Pulls,
     priority: Priority,
-    /// Where the source sends by itself.
+    /// The received copies, if the source sends on its own.
     copies: Option<Copies>,
     ceiling: u64,
-    /// What goes back, until it is taken.
+    /// The returned piece in flight.
     giving: Option<Message>,
     given: u32,
 }
@@ -65,7 +65,7 @@ fn act(out: &mut Vec<TargetOutput>, action: TargetAction) {
 }
 
 impl Target {
-    /// Of a migration of that mode that begins, or is begun anew.
+    /// Creates the target of a migration with this mode that begins or is restarted.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         Target {
@@ -84,7 +84,7 @@ impl Target {
         }
     }
 
-    /// Takes an input at that time; what follows from it is appended to `out`.
+    /// Handles an input at `now_us`; appends the resulting outputs to `out`.
     pub fn step(&mut self, now_us: u64, input: TargetInput, out: &mut Vec<TargetOutput>) {
         let before = self.phase;
         match input {
@@ -114,25 +114,25 @@ impl Target {
         self.talk(now_us, out);
     }
 
-    /// What it believes the records to say: how it ended, once it is over.
+    /// Returns the last known phase in the records; after its end, the outcome.
     #[must_use]
     pub fn standing(&self) -> Phase {
         self.belief.standing
     }
 
-    /// Whether nothing will come of it any more.
+    /// Returns whether it is finished.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == TargetPhase::Over
     }
 
-    /// Whether it waits for a slot.
+    /// Returns whether it waits for a slot.
     #[must_use]
     pub fn is_queued(&self) -> bool {
         self.phase == TargetPhase::Queued
     }
 
-    /// What it waits for before it goes on.
+    /// Returns the event that it waits for.
     #[must_use]
     pub fn awaited(&self) -> Option<MigrationWait> {
         self.belief.awaited().or(match self.phase {
@@ -145,13 +145,13 @@ impl Target {
         })
     }
 
-    /// Whether all objects of a hash that the source had are here, or will never be.
+    /// Returns whether all objects of a hash have arrived, or never will.
     #[must_use]
     pub fn has_arrived(&self, hash: u64) -> bool {
         self.is_given_up || self.pulls.has_arrived(hash)
     }
 
-    /// How many hashes more may wait.
+    /// Returns how many more hashes may wait.
     #[must_use]
     pub fn wants_free(&self) -> usize {
         self.priority.free()
@@ -177,7 +177,7 @@ impl Target {
                 let Some(copies) = self.copies.as_mut().filter(|_| !self.belief.is_peer_gone) else { return };
                 let due = copies.came(piece);
                 if due.is_empty() {
-                    // What was said of it may be lost.
+                    // Its acknowledgement may be lost.
                     out.push(TargetOutput::Send(copies.said()));
                 }
                 due.into_iter().for_each(|piece| act(out, TargetAction::StoreCopy(piece)));
@@ -245,7 +245,7 @@ impl Target {
         }
     }
 
-    /// Serves, when the source has been cut and has sent what is sent before that.
+    /// Begins to serve after the source was cut and has sent everything that precedes.
     fn close(&mut self, out: &mut Vec<TargetOutput>) {
         let is_whole = self.copies.is_none() || !self.lacks();
         if self.phase == TargetPhase::Closing && is_whole {
@@ -257,7 +257,7 @@ impl Target {
         }
     }
 
-    /// Whether objects of the source are not here.
+    /// Returns whether objects of the source are missing.
     fn lacks(&self) -> bool {
         match &self.copies {
             Some(copies) => copies.left() != Left::Nothing,
@@ -275,7 +275,7 @@ impl Target {
         }
     }
 
-    /// A piece is back at the source.
+    /// Notes that a piece is back at the source.
     fn taken(&mut self, out: &mut Vec<TargetOutput>) {
         match self.giving.take() {
             Some(Message::GiveBack { is_last: true, .. }) => self.phase = TargetPhase::Given,
@@ -294,14 +294,14 @@ impl Target {
         }
     }
 
-    /// What has not arrived never will.
+    /// Gives up the objects that have not arrived.
     fn give_up_rest(&mut self, out: &mut Vec<TargetOutput>) {
         self.is_given_up = true;
         act(out, TargetAction::GiveUpRest);
         wake(self.priority.take_all(), out);
     }
 
-    /// Leaves the hashes to nobody while the server is not registered.
+    /// Stops serving the hashes while the server is unregistered.
     fn open_or_close(&mut self, out: &mut Vec<TargetOutput>) {
         let serves = self.belief.standing == Phase::Moving
             && matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
@@ -318,7 +318,7 @@ impl Target {
         }
     }
 
-    /// Says what is to be said, again when nobody answers.
+    /// Sends what is due, again if there is no reply.
     fn talk(&mut self, now_us: u64, out: &mut Vec<TargetOutput>) {
         if self.belief.is_peer_gone {
             return;

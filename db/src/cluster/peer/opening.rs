@@ -1,4 +1,4 @@
-//! The opening of a stream between servers, at both ends. What the bytes are is in docs/formats.md under *Peers*.
+//! The opening of a stream between servers, at both ends. docs/formats.md specifies the bytes under *Peers*.
 
 use std::fmt;
 use std::io;
@@ -13,32 +13,32 @@ use super::proof::{ChallengeExchange, ClusterSecret, Prover};
 use crate::limits::{OPENING_BYTES_MAX, PEER_CONNECT_MS, PEER_OPENING_MS, RECORD_TIMEOUT_MS};
 use crate::tenant::secret::{RandomnessMissing, random_bytes};
 
-/// Bytes of the first answer.
+/// Bytes of the first reply.
 const CHALLENGE_BYTES: usize = NONCE_BYTES + PROOF_BYTES;
 /// Bytes of the second record's body: proof, kind of purpose, number of the migration or 0.
 const PROVING_BYTES: usize = PROOF_BYTES + 1 + 8;
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// The migration of this number; the target opens it at the source.
+    /// The migration with this number; the target opens the stream to the source.
     Migration(u64),
-    /// Reads of invocations: who opens it asks.
+    /// Reads of invocations; the opener asks.
     Reads,
 }
 
-/// Why there is no stream to another server.
+/// The reason why there is no stream to another server.
 #[derive(Debug)]
 pub enum PeerError {
-    /// It cannot be reached, or went away.
+    /// The server cannot be reached, or disconnected.
     Unreachable(io::Error),
-    /// It is not of this cluster: it did not prove that it knows the secret.
+    /// The server did not prove that it belongs to this cluster.
     Stranger,
-    /// It said no.
+    /// The server refused.
     Refused(Status),
-    /// What it said is none of the protocol.
+    /// The server sent bytes outside the protocol.
     Nonsense,
-    /// No random bytes could be had here.
+    /// This server has no random bytes.
     Random(RandomnessMissing),
 }
 
@@ -66,7 +66,7 @@ impl From<StreamError> for PeerError {
     }
 }
 
-/// Opens a stream as server `own` to server `asked` at this address, for something.
+/// Opens a stream from server `own` to server `asked` at this address, for a purpose.
 ///
 /// # Errors
 /// See [`PeerError`].
@@ -98,7 +98,7 @@ pub fn open(
     Ok(stream)
 }
 
-/// Sends a record and takes its answer's body.
+/// Sends a record and receives the body of its reply.
 fn ask(stream: &mut Stream, code: u8, body: &[u8]) -> Result<Vec<u8>, PeerError> {
     let record = RecordHeader { code, ..RecordHeader::default() }.encode_record(body);
     stream.write_record(&record, &[])?;
@@ -121,39 +121,39 @@ fn halves(challenge: &[u8]) -> Option<([u8; NONCE_BYTES], [u8; PROOF_BYTES])> {
     Some((*nonce, *proof.first_chunk()?))
 }
 
-/// What a server that was asked has said, until the other one has proved itself.
+/// The reply of an asked server, until the opener has proved itself.
 #[derive(Debug)]
 pub struct Challenge {
     exchange: ChallengeExchange,
 }
 
 impl Challenge {
-    /// Of server `own` to `opener`, who drew that nonce.
+    /// Creates the challenge of server `own` for `opener`, which drew that nonce.
     ///
     /// # Errors
-    /// When no random bytes can be had.
+    /// When there are no random bytes.
     pub fn new(own: u32, opener: u32, opener_nonce: [u8; NONCE_BYTES]) -> Result<Self, RandomnessMissing> {
         let asked_nonce = random_bytes()?;
         Ok(Self { exchange: ChallengeExchange { opener, asked: own, opener_nonce, asked_nonce } })
     }
 
-    /// Body of the answer to the opening.
+    /// Returns the body of the reply to the opening.
     #[must_use]
     pub fn body(&self, secret: &ClusterSecret) -> Vec<u8> {
         let proof = secret.prove(Prover::Asked, &self.exchange);
         [self.exchange.asked_nonce, proof].concat()
     }
 
-    /// The number of the server that opens.
+    /// Returns the number of the opening server.
     #[must_use]
     pub fn opener(&self) -> u32 {
         self.exchange.opener
     }
 
-    /// What the stream is for, by its second record.
+    /// Returns the purpose of the stream, from its second record.
     ///
     /// # Errors
-    /// `BadSecret` where the proof is not right, before anything else is looked at; `Malformed`.
+    /// `BadSecret` if the proof is wrong, before anything else is checked; `Malformed`.
     pub fn proven(&self, secret: &ClusterSecret, code: u8, body: &[u8]) -> Result<Purpose, Status> {
         if code != opcode::PROVE_PEER || body.len() != PROVING_BYTES {
             return Err(Status::Malformed);
@@ -176,7 +176,7 @@ mod tests {
 
     use super::{Challenge, ChallengeExchange, ClusterSecret, Prover, Purpose, halves};
 
-    /// What an opener with that secret sends after a challenge.
+    /// Returns an opener's record after a challenge, under that secret.
     fn proving(challenge: &Challenge, secret: &ClusterSecret, (kind, number): (u8, u64)) -> Vec<u8> {
         let (asked_nonce, _) = halves(&challenge.body(secret)).expect("a challenge");
         let exchange = ChallengeExchange { opener: 1, asked: 2, opener_nonce: [9; 32], asked_nonce };

@@ -1,32 +1,32 @@
-//! Proofs of knowing the cluster's secret: HMAC-SHA256 (RFC 2104) over who asks whom, and what both have drawn.
+//! Proofs of knowing the cluster's secret: HMAC-SHA256 (RFC 2104) over both servers' numbers and nonces.
 
 use sha2::{Digest, Sha256};
 use wire::limits::{NONCE_BYTES, PROOF_BYTES};
 
-/// Bytes of a block of SHA-256.
+/// Bytes of a SHA-256 block.
 const BLOCK_BYTES: usize = 64;
 
-/// What the servers of a cluster know, and nobody else.
+/// The secret shared by the servers of a cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterSecret(pub [u8; 32]);
 
-/// Secrets stay out of logs.
+/// Keeps the secret out of logs.
 impl std::fmt::Debug for ClusterSecret {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("ClusterSecret")
     }
 }
 
-/// Whose proof it is.
+/// The maker of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prover {
-    /// Of who opens the stream.
+    /// The server that opens the stream.
     Opener = 1,
-    /// Of who was asked.
+    /// The server that was asked.
     Asked = 2,
 }
 
-/// What both ends of a stream know when the nonces are exchanged.
+/// The shared knowledge of both ends after the exchange of nonces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChallengeExchange {
     pub(super) opener: u32,
@@ -47,7 +47,7 @@ impl ClusterSecret {
         hmac(&self.0, &said)
     }
 
-    /// Whether it is that proof; takes as long for a near miss as for a far one.
+    /// Returns whether it is that proof, in a time independent of where they differ.
     pub(super) fn is_proof(
         &self,
         side: Prover,
@@ -60,7 +60,7 @@ impl ClusterSecret {
     }
 }
 
-/// With a key that is no longer than a block.
+/// Computes the HMAC with a key no longer than a block.
 fn hmac(key: &[u8], message: &[u8]) -> [u8; PROOF_BYTES] {
     assert!(key.len() <= BLOCK_BYTES, "longer keys would have to be hashed");
     let padded = |with: u8| {

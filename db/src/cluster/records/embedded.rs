@@ -1,13 +1,13 @@
-//! Records in one crash-safe file that one server holds alone.
+//! Records in one crash-safe file, held by one server.
 //!
-//! The file is a redb database (copy-on-write B-trees, a checksummed commit). Each commit is one transaction that is
-//! on disk when the call returns; what fails leaves nothing half-made. A full disk is
-//! [`RecordsError::StorageFull`], and the next commit works once there is room: after any failed write the database
-//! is opened afresh, since redb refuses to go on with a handle that saw one.
+//! The file is a redb database (copy-on-write B-trees, a checksummed commit). Each commit is one transaction, on disk
+//! when the call returns; a failed one leaves nothing half-made. A full disk is [`RecordsError::StorageFull`], and the
+//! next commit works once there is room: after any failed write the database is reopened, because redb refuses to
+//! continue with a handle that saw one.
 //!
-//! Leases live in this process and end with it: what they held is gone when the file is opened again. A lease that
-//! nobody kept takes its records along when anything is read or committed next. There is no history, so a watch begins
-//! at the last commit or not at all.
+//! Leases live in this process and end with it: their records are gone when the file is opened again. The next read or
+//! commit deletes the records of an expired lease. There is no history, so a watch begins at the last commit or not at
+//! all.
 
 mod leases;
 
@@ -30,21 +30,21 @@ use crate::clock::Moment;
 
 /// Revision and value.
 const RECORDS: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("records");
-/// Keys that go with a lease.
+/// Keys under a lease.
 const LEASED: TableDefinition<'_, &str, i64> = TableDefinition::new("leased");
 /// `version` of the layout, `revision` of the last commit.
 const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 
-/// Version of the layout of the file. Earlier ones are brought to this one at start; others are refused.
+/// The layout version of the file. Earlier ones are upgraded at start; others are refused.
 const FORMAT_VERSION: u64 = 3;
 
 /// Opens the database: called at start and again after a failed write.
 pub type Opener = Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send + Sync>;
 
-/// Gives the records of a file of this earlier layout. The tables that it leaves are deleted.
+/// Returns the records of a file in this earlier layout. Remaining tables are deleted.
 pub type Upgrade = fn(u64, &WriteTransaction) -> Result<Vec<(String, Vec<u8>)>, RecordsError>;
 
-/// See the file's head.
+/// Records in a local file.
 pub struct Embedded {
     opener: Opener,
     state: Mutex<EmbeddedState>,
@@ -58,16 +58,16 @@ struct EmbeddedState {
 }
 
 impl Embedded {
-    /// Opens the file at `path`, made if it is missing.
+    /// Opens the file at `path`, created if missing.
     ///
     /// # Errors
-    /// When the file cannot be opened, is held by another server, or is of a layout that `upgrade` does not know.
+    /// When the file cannot be opened, is held by another server, or has a layout that `upgrade` does not know.
     pub fn open(path: &Path, upgrade: Upgrade) -> Result<Self, RecordsError> {
         let path: PathBuf = path.to_owned();
         Self::open_with(Box::new(move || Builder::new().create(&path)), upgrade)
     }
 
-    /// Opens whatever `opener` gives: the seam through which tests bring a disk that fills up.
+    /// Opens what `opener` returns; tests use it to simulate a disk that fills up.
     ///
     /// # Errors
     /// As [`Embedded::open`].
@@ -84,7 +84,7 @@ impl Embedded {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the database, and lets go of it when that breaks it.
+    /// Runs a function on the database, and closes the database if that breaks it.
     fn with<T>(
         &self,
         state: &mut EmbeddedState,
@@ -116,7 +116,7 @@ impl Embedded {
         Ok(Committed::At(revision))
     }
 
-    /// Deletes the records of leases that nobody kept.
+    /// Deletes the records of expired leases.
     fn expire(&self, state: &mut EmbeddedState) -> Result<(), RecordsError> {
         while let Some(lease) = state.leases.expired(Moment::now()) {
             self.end(state, lease)?;
@@ -206,7 +206,7 @@ impl fmt::Debug for Embedded {
     }
 }
 
-/// Brings a file that was opened to this layout.
+/// Upgrades an opened file to this layout.
 fn prepare(transaction: &WriteTransaction, upgrade: Upgrade) -> Result<(), RecordsError> {
     let found = transaction.open_table(FORMAT)?.get("version")?.map(|version| version.value());
     let upgraded = match found {
@@ -256,7 +256,7 @@ fn find(
     Ok(found)
 }
 
-/// Commits, and gives what was changed; nothing when a condition does not hold.
+/// Commits, and returns the changes; `None` if a condition does not hold.
 fn apply(
     database: &Database,
     conditions: &[Condition],
@@ -336,7 +336,7 @@ fn make(
     Ok(())
 }
 
-/// Shows what concerns a watch. False when it ends.
+/// Sends the event to a watch that it concerns. Returns false when the watch ends.
 fn show(event: &Event, prefix: &str, source: &WatchSource) -> bool {
     let mine = event.changes.iter().filter(|(key, _)| key.starts_with(prefix));
     let changes: Vec<_> = mine.cloned().collect();

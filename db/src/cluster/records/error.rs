@@ -1,26 +1,26 @@
-//! Why records refused, and what a full disk looks like.
+//! The reasons why records refuse, and the detection of a full disk.
 
 use std::fmt;
 use std::io;
 
-/// Why records refused. Unless it says otherwise nothing was changed.
+/// The reason why records refused. Unless stated otherwise nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordsError {
-    /// What was to be read as of an earlier commit cannot be read any more.
+    /// Reading as of that earlier commit is no longer possible.
     Overtaken,
     /// The lease is over.
     LeaseGone,
-    /// Whoever keeps the records does not answer.
+    /// The storage does not answer.
     Unavailable(String),
-    /// Whoever keeps the records stopped answering in the middle of a commit: it may have happened or not.
+    /// The storage stopped answering during a commit: it may have happened or not.
     Uncertain(String),
-    /// There is no room.
+    /// The storage is full.
     StorageFull,
-    /// A commit has more parts or bytes than one may have.
+    /// A commit exceeds the maximum of parts or bytes.
     TooLarge(String),
-    /// The records were written by another version of the server: the number of their layout.
+    /// Another version of the server wrote the records, with this layout number.
     UnknownFormat(u64),
-    /// It failed in another way.
+    /// Another failure of the storage.
     Storage(String),
 }
 
@@ -69,7 +69,7 @@ macro_rules! from_part {
 
 from_part!(DatabaseError, TransactionError, TableError, StorageError, CommitError);
 
-/// Whether an error of the operating system says that there is no room.
+/// Returns whether an error of the operating system means that there is no room.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
         || error.kind() == io::ErrorKind::StorageFull

@@ -1,16 +1,16 @@
 //! Records in etcd, which the servers of a cluster share.
 //!
-//! One thread, `etcd`, runs a small runtime with the client; control threads hand it their calls and wait, never longer
-//! than the limits say. While etcd does not answer, one call in a while finds that out and all others are refused at
-//! once, until a look in the background finds it there again: so nobody queues behind it.
+//! One thread, `etcd`, runs a small runtime with the client; control threads pass it their calls and wait, never longer
+//! than the limits. While etcd does not answer, an occasional call detects that and all others are refused at once,
+//! until a background check finds etcd present again. So no calls queue behind it.
 //!
 //! ```text
-//!   control thread ── call ──▶ etcd thread: reading | committing | leasing      (one task a call)
-//!                  ◀─ answer ─             watching                             (one task a watch)
-//!                                          looking, while etcd does not answer
+//!   control thread ── call ──▶ etcd thread: reading | committing | leasing      (one task per call)
+//!                  ◀─ reply ──             watching                             (one task per watch)
+//!                                          checking, while etcd does not answer
 //! ```
-//! A commit carries a mark of its own, so that what became of it can be found out when its answer is lost. See
-//! `committing`. Keys stand below `/splinter/CLUSTER/`.
+//! A commit carries a unique mark, by which its outcome can be determined when its reply is lost. See `committing`.
+//! Keys stand below `/splinter/CLUSTER/`.
 
 mod committing;
 mod failure;
@@ -40,31 +40,32 @@ use super::{
 use crate::config::EtcdAddress;
 use crate::limits::{ETCD_ATTEMPT_MS, ETCD_CALL_MS, ETCD_LOOK_MS, ETCD_RESOLVE_MS};
 
-/// See the file's head.
+/// Records in a shared etcd.
 pub struct Etcd {
     shared: Arc<EtcdShared>,
     runtime: Handle,
     thread: Option<JoinHandle<()>>,
-    /// The thread ends when this is dropped.
+    /// Ends the thread on drop.
     stop: Option<oneshot::Sender<()>>,
 }
 
-/// What all tasks have.
+/// The state shared by all tasks.
 struct EtcdShared {
     members: Members,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     root: String,
-    /// Etcd did not answer, and nobody has seen it since.
+    /// Whether etcd did not answer and was not seen since.
     missing: AtomicBool,
     leases: EtcdLeases,
-    /// Marks of commits whose outcome is known: the next commit takes them away.
+    /// Marks of commits whose outcome is known; the next commit removes them.
     settled: Mutex<Vec<String>>,
-    /// The answer to a commit was lost once: marks stay as long as their lease, since a request may still be on its way.
+    /// Whether the reply to a commit was lost once. Then marks stay as long as their lease, because a request may still
+    /// be in flight.
     lost: AtomicBool,
 }
 
 impl Etcd {
-    /// Connects, and looks whether etcd answers.
+    /// Connects, and checks that etcd answers.
     ///
     /// # Errors
     /// `Unavailable` when none of its members answers in time.
@@ -118,7 +119,7 @@ impl Etcd {
         }
     }
 
-    /// Runs a call, unless etcd is known to be missing.
+    /// Runs a call, unless etcd is known to be absent.
     fn call<T, F>(&self, most_ms: u64, late: fn(String) -> RecordsError, work: F) -> Result<T, RecordsError>
     where
         T: Send + 'static,
@@ -134,7 +135,7 @@ impl Etcd {
         result
     }
 
-    /// Runs something on the thread of etcd and waits for it. What comes to nothing in time is `late`.
+    /// Runs `work` on the etcd thread and waits for it; returns `late` after the time limit.
     fn wait<T, F>(&self, most_ms: u64, late: fn(String) -> RecordsError, work: F) -> Result<T, RecordsError>
     where
         T: Send + 'static,
@@ -142,10 +143,10 @@ impl Etcd {
     {
         let (answer, answered) = sync_channel(1);
         self.runtime.spawn(async move {
-            // Who called may have given up.
+            // The caller may have given up.
             let _ = answer.send(work.await);
         });
-        // Every call ends by itself, an attempt after its time at the latest; the rest is for a slow machine.
+        // Every call ends one attempt after its limit at the latest; the rest is for a slow machine.
         answered.recv_timeout(Duration::from_millis(most_ms + 2 * ETCD_ATTEMPT_MS)).unwrap_or_else(|error| {
             Err(match error {
                 RecvTimeoutError::Timeout => late("etcd does not answer".to_owned()),
@@ -171,7 +172,7 @@ impl Etcd {
     }
 }
 
-/// The refusal of calls until etcd is seen again.
+/// Returns the refusal of calls until etcd is seen again.
 fn missing() -> RecordsError {
     RecordsError::Unavailable("etcd does not answer at present".to_owned())
 }
@@ -256,7 +257,7 @@ impl Drop for Etcd {
         if let Some(lease) = self.shared.leases.of_marks()
             && !self.shared.lost.load(Ordering::Relaxed)
         {
-            // What cannot be taken away goes by itself.
+            // A lease that cannot be revoked expires.
             let _ = self.lease_revoke(lease);
         }
         drop(self.stop.take());

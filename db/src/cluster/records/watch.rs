@@ -1,7 +1,7 @@
-//! A watch: the commits that changed records of a prefix, one after another, through a bounded channel.
+//! A watch: the commits that changed records of a prefix, in order, through a bounded channel.
 //!
-//! A watch that cannot go on without a gap ends and says so: who watches reads everything again and begins anew.
-//! That happens when who watches is too slow, or when what happened is not kept any more.
+//! A watch that cannot continue without a gap ends with that error, and its reader reads everything again and starts a
+//! new one. That happens when the reader is too slow, or when the history is no longer kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,34 +11,34 @@ use std::time::Duration;
 use super::Revision;
 use crate::limits::WATCH_EVENTS_MAX;
 
-/// A commit as a watch shows it.
+/// A commit as seen by a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The commit.
     pub revision: Revision,
-    /// The keys that it changed, with their values; nothing when the record was deleted.
+    /// The changed keys with their values; `None` for a deleted record.
     pub changes: Vec<(String, Option<Vec<u8>>)>,
 }
 
-/// Why there is no event.
+/// The reason why there is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEnd {
-    /// None came in time: the watch goes on.
+    /// None came in time; the watch continues.
     Quiet,
-    /// There is a gap behind the last event: read everything again.
+    /// There is a gap after the last event: everything must be read again.
     Lost,
-    /// Whoever keeps the records is closed.
+    /// The storage is closed.
     Closed,
 }
 
-/// Who watches has this.
+/// The receiving end of a watch.
 #[derive(Debug)]
 pub struct Watch {
     events: Receiver<Event>,
     lost: Arc<AtomicBool>,
 }
 
-/// Who keeps records has this.
+/// The sending end of a watch, held by the storage.
 #[derive(Debug)]
 pub struct WatchSource {
     events: SyncSender<Event>,
@@ -46,7 +46,7 @@ pub struct WatchSource {
 }
 
 impl Watch {
-    /// A watch and its source.
+    /// Creates a watch and its source.
     #[must_use]
     pub fn pair() -> (WatchSource, Self) {
         let (sender, events) = sync_channel(WATCH_EVENTS_MAX);
@@ -54,7 +54,7 @@ impl Watch {
         (WatchSource { events: sender, lost: Arc::clone(&lost) }, Self { events, lost })
     }
 
-    /// The next event.
+    /// Returns the next event.
     ///
     /// # Errors
     /// `Quiet` when none comes within `timeout`, or why there will be none.
@@ -68,7 +68,7 @@ impl Watch {
 }
 
 impl WatchSource {
-    /// Shows an event. False when nobody is to be shown any more: the source is dropped then.
+    /// Sends an event. Returns false if nothing receives it any more; the source is dropped then.
     #[must_use]
     pub fn show(&self, event: Event) -> bool {
         match self.events.try_send(event) {
@@ -81,7 +81,7 @@ impl WatchSource {
         }
     }
 
-    /// Says that there is a gap. The source is dropped next.
+    /// Reports a gap. The source is dropped next.
     pub fn lose(&self) {
         self.lost.store(true, Ordering::Release);
     }

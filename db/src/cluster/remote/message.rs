@@ -1,22 +1,22 @@
-//! Questions and answers about single objects, and their bytes: see *Reads at other servers* in docs/formats.md.
+//! Questions and answers about single objects, and their encoding: see *Reads at other servers* in docs/formats.md.
 //!
-//! Only servers of a cluster read them, over streams that were opened with the cluster's secret; they are decoded as if they
-//! came from a stranger. A record is a list of one kind or the other; whose table it may be is for who answers to look at.
+//! Only servers of a cluster receive them, over streams opened with the cluster's secret; they are still decoded as
+//! untrusted bytes. A record is a list of one kind or the other; the answering server checks the owner of the table.
 
 use crate::cluster::fields::{Fields, NoField};
 use crate::limits::REMOTE_BATCH_READS;
 
-/// First byte of a record of questions.
+/// The first byte of a record of questions.
 const QUESTIONS: u8 = 1;
-/// First byte of a record of answers.
+/// The first byte of a record of answers.
 const ANSWERS: u8 = 2;
 
-/// An object that is asked for.
+/// A request for one object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Question<'a> {
-    /// By which the answer is known.
+    /// The number that identifies the answer.
     pub number: u64,
-    /// The tenant whose invocation asks, as the metadata have it.
+    /// The tenant of the asking invocation, by its number in the metadata.
     pub tenant: u32,
     /// The tenant's table, by its number in the cluster.
     pub table: u32,
@@ -24,7 +24,7 @@ pub struct Question<'a> {
     pub key: &'a [u8],
 }
 
-/// What is answered.
+/// The answer to a question.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reply<'a> {
     /// The object.
@@ -34,15 +34,15 @@ pub enum Reply<'a> {
         /// Its value.
         value: &'a [u8],
     },
-    /// There is none.
+    /// The object does not exist.
     Absent,
     /// The server does not own the key, or knows no such table of the tenant.
     NotOwned,
-    /// It has still to arrive there, or there is no room for it in this record.
+    /// The object is in transit to that server, or this record has no room for it.
     Later,
 }
 
-/// What was said is none of the protocol.
+/// The record is outside the protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BadRecord;
 
@@ -52,7 +52,7 @@ impl From<NoField> for BadRecord {
     }
 }
 
-/// The body of a record of questions, one after the other.
+/// The body of a record of questions, in sequence.
 #[derive(Debug)]
 pub struct Questions {
     bytes: Vec<u8>,
@@ -60,13 +60,13 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// None yet.
+    /// Creates an empty record.
     #[must_use]
     pub fn new() -> Self {
         Self { bytes: vec![QUESTIONS], count: 0 }
     }
 
-    /// One more.
+    /// Appends a question.
     pub fn push(&mut self, question: &Question<'_>) {
         let Question { number, tenant, table, key } = question;
         self.bytes.extend(number.to_le_bytes());
@@ -76,22 +76,22 @@ impl Questions {
         self.count += 1;
     }
 
-    /// How many.
+    /// Returns the number of questions.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The record's body.
+    /// Returns the record's body.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Those of a record.
+    /// Decodes the questions of a record.
     ///
     /// # Errors
-    /// Where it is none, or has too many.
+    /// If the record is invalid or has too many.
     pub fn decode(record: &[u8]) -> Result<Vec<Question<'_>>, BadRecord> {
         list(record, QUESTIONS, |fields| {
             let (number, tenant, table) = (fields.long()?, fields.number()?, fields.number()?);
@@ -113,13 +113,13 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// None yet.
+    /// Creates an empty record.
     #[must_use]
     pub fn new() -> Self {
         Self { bytes: vec![ANSWERS] }
     }
 
-    /// One more.
+    /// Appends an answer.
     pub fn push(&mut self, number: u64, reply: Reply<'_>) {
         self.bytes.extend(number.to_le_bytes());
         match reply {
@@ -134,22 +134,22 @@ impl Answers {
         }
     }
 
-    /// The record's body.
+    /// Returns the record's body.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, given away.
+    /// Returns the record's body, by value.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Those of a record, each with the number of its question.
+    /// Decodes the answers of a record, each with the number of its question.
     ///
     /// # Errors
-    /// Where it is none, or has too many.
+    /// If the record is invalid or has too many.
     pub fn decode(record: &[u8]) -> Result<Vec<(u64, Reply<'_>)>, BadRecord> {
         list(record, ANSWERS, |fields| {
             let number = fields.long()?;
@@ -176,7 +176,7 @@ fn put(bytes: &mut Vec<u8>, blob: &[u8]) {
     bytes.extend(blob);
 }
 
-/// What follows the kind, to the end.
+/// Decodes the items after the kind, to the end.
 fn list<'a, T>(
     record: &'a [u8],
     kind: u8,

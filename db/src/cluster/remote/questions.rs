@@ -1,13 +1,13 @@
-//! Reads under way to other servers: which server each is for, which wait for a stream, which for an answer, which for a while
-//! since nobody could answer yet. No I/O, no clock; see `server/remote.rs` for who drives it.
+//! Reads in flight to other servers: the server of each, and whether it waits for a stream, for an answer, or for a
+//! pause to end. No I/O, no clock; `server/remote.rs` drives it.
 //!
 //! ```text
-//!              ┌──────────── the map says another server, or the same one later ───────────┐
+//!              ┌──────────── the map names another server, or the same one later ───────────┐
 //!   take ──► waits for its server ── batch ──► asked ── NotOwned, Later, stream lost ──► pauses
-//!              └ the server refuses streams: away      └ an answer: over
+//!              └ the server refuses streams: Away      └ an answer: end
 //! ```
-//! Each is over at its deadline, wherever it is: [`End::Away`] is what who asked hears then. The same question may be asked
-//! more than once; a read changes nothing.
+//! Each read ends at its deadline in any state, with [`End::Away`]. The same question may be sent more than once,
+//! because a read changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -17,33 +17,33 @@ use crate::limits::{
     REMOTE_READ_US_MAX, REMOTE_REOPEN_US,
 };
 
-/// Whose an object is, by the latest map.
+/// The owner of an object, by the latest map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Owner {
-    /// A server, and where it listens.
+    /// Another server, with its address.
     Server(u32, SocketAddr),
-    /// This one.
+    /// This server.
     Here,
-    /// Nobody knows for now.
+    /// Unknown at present.
     Unknown,
 }
 
-/// How a read is over without an answer.
+/// The end of a read without an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum End {
-    /// It is this server's.
+    /// This server owns the object.
     Here,
-    /// Nobody answered in time, or the server cannot be reached.
+    /// No server answered in time, or the server cannot be reached.
     Away,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum QuestionState {
-    /// For a stream to this server, or for its turn there.
+    /// Waits for a stream to this server, or for its turn there.
     Waits(u32),
-    /// This server has been asked.
+    /// Was sent to this server.
     Asked(u32),
-    /// Until then.
+    /// Pauses until this time.
     Pauses(u64),
 }
 
@@ -53,13 +53,13 @@ struct Open<T> {
     standing: QuestionState,
     deadline_us: u64,
     pause_us: u64,
-    /// It is to be told "here" behind its pause.
+    /// Ends with `Here` after its pause.
     is_here: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stream {
-    /// None before that time.
+    /// No stream is opened before this time.
     None(u64),
     Opening,
     Up,
@@ -69,18 +69,18 @@ enum Stream {
 struct Peer {
     address: SocketAddr,
     stream: Stream,
-    /// Numbers; those may be over, or be another server's by now.
+    /// Numbers of reads, which may have ended or moved to another server.
     waiting: VecDeque<u64>,
     asked: usize,
 }
 
-/// See the file's head. `T` is what is read.
+/// The reads in flight to other servers. `T` is the object of a read.
 #[derive(Debug)]
 pub struct OpenQuestions<T> {
     open: HashMap<u64, Open<T>>,
     latest: u64,
     peers: BTreeMap<u32, Peer>,
-    /// By time: pauses, and deadlines.
+    /// The ends of pauses and the deadlines, by time.
     due: BTreeSet<(u64, u64)>,
 }
 
@@ -91,19 +91,19 @@ impl<T> Default for OpenQuestions<T> {
 }
 
 impl<T> OpenQuestions<T> {
-    /// How many are open.
+    /// Returns the number of open reads.
     #[must_use]
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether none is.
+    /// Returns whether no read is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// A read begins, of an object of this owner.
+    /// Begins a read of an object of this owner.
     pub fn take(&mut self, what: T, owner: Owner, now_us: u64) {
         self.latest += 1;
         let (number, deadline_us) = (self.latest, now_us + REMOTE_READ_US_MAX);
@@ -113,7 +113,7 @@ impl<T> OpenQuestions<T> {
         self.place(number, owner, now_us);
     }
 
-    /// Lets a read wait for its owner's server.
+    /// Queues a read for its owner's server.
     fn place(&mut self, number: u64, owner: Owner, now_us: u64) {
         let Some(open) = self.open.get_mut(&number) else { return };
         open.is_here = owner == Owner::Here;
@@ -151,12 +151,12 @@ impl<T> OpenQuestions<T> {
         }
     }
 
-    /// A server has answered for good. `None` where nobody asks it any more.
+    /// Ends a read with a server's final answer. `None` if it is no longer asked there.
     pub fn answered(&mut self, server: u32, number: u64) -> Option<T> {
         if self.is_asked(server, number) { self.end(number) } else { None }
     }
 
-    /// A server could not answer: the read goes on after a pause, where the map says then.
+    /// Pauses a read that a server could not answer; then it continues at the owner by the map of that time.
     pub fn not_answered(&mut self, server: u32, number: u64, now_us: u64) {
         if self.is_asked(server, number) {
             self.asked_no_more(server);
@@ -168,13 +168,13 @@ impl<T> OpenQuestions<T> {
         self.open.get(&number).is_some_and(|open| open.standing == QuestionState::Asked(server))
     }
 
-    /// What is read by a question that is open.
+    /// Returns the object of an open read.
     #[must_use]
     pub fn get(&self, number: u64) -> Option<&T> {
         self.open.get(&number).map(|open| &open.what)
     }
 
-    /// The next server to which a stream is to be opened; it counts as being opened from then on.
+    /// Returns the next server that needs a stream, and marks the stream as being opened.
     pub fn to_open(&mut self, now_us: u64) -> Option<(u32, SocketAddr)> {
         let is_wanted = |peer: &Peer| {
             matches!(peer.stream, Stream::None(from_us) if from_us <= now_us) && !peer.waiting.is_empty()
@@ -184,14 +184,14 @@ impl<T> OpenQuestions<T> {
         Some((*server, peer.address))
     }
 
-    /// There is a stream to a server.
+    /// Notes that a server's stream is open.
     pub fn opened(&mut self, server: u32) {
         if let Some(peer) = self.peers.get_mut(&server) {
             peer.stream = Stream::Up;
         }
     }
 
-    /// A server cannot be reached: those that wait for it are over.
+    /// Ends the reads that wait for an unreachable server; returns them.
     pub fn refused(&mut self, server: u32, now_us: u64) -> Vec<T> {
         let Some(peer) = self.peers.get_mut(&server) else { return Vec::new() };
         peer.stream = Stream::None(now_us + REMOTE_REOPEN_US);
@@ -204,7 +204,7 @@ impl<T> OpenQuestions<T> {
         self.open.get(&number).is_some_and(|open| open.standing == QuestionState::Waits(server))
     }
 
-    /// The stream to a server broke: what it was asked is asked again.
+    /// Notes that a server's stream broke; its reads are sent again.
     pub fn lost(&mut self, server: u32, now_us: u64) {
         let Some(peer) = self.peers.get_mut(&server) else { return };
         (peer.stream, peer.asked) = (Stream::None(now_us), 0);
@@ -213,8 +213,8 @@ impl<T> OpenQuestions<T> {
         asked.into_iter().for_each(|number| self.pause(number, now_us));
     }
 
-    /// What a server is to be asked next in one record, by number; empty where there is nothing, or enough is under way.
-    /// `bytes` says how many each takes.
+    /// Returns the numbers of the next questions to a server in one record; empty if there are none, or enough are in
+    /// flight. `bytes` returns the size of each.
     pub fn batch(&mut self, server: u32, bytes: impl Fn(&T) -> usize) -> Vec<u64> {
         let (mut batch, mut batch_bytes) = (Vec::new(), 0);
         let Some(peer) = self.peers.get_mut(&server) else { return batch };
@@ -232,7 +232,7 @@ impl<T> OpenQuestions<T> {
         batch
     }
 
-    /// Goes on with what has paused, where `owner` says; gives those that are over.
+    /// Continues paused reads at the owner from `owner`; returns those that ended.
     pub fn step(&mut self, now_us: u64, mut owner: impl FnMut(&T) -> Owner) -> Vec<(T, End)> {
         let mut over = Vec::new();
         while let Some(&(due_us, number)) = self.due.first().filter(|(due_us, _)| *due_us <= now_us) {
@@ -254,7 +254,7 @@ impl<T> OpenQuestions<T> {
         over
     }
 
-    /// When something is due next.
+    /// Returns the time of the next due event.
     #[must_use]
     pub fn next_due_us(&self) -> Option<u64> {
         self.due.first().map(|(due_us, _)| *due_us)

@@ -1,7 +1,7 @@
-//! What host calls do: reads and writes of the tenant's tables, names of tables, lines of its log.
+//! The host calls for data: reads and writes of the tenant's tables, table names, log lines.
 //!
-//! Everything that the extension says is checked here: lengths against the limits, tables against the tenant, writes
-//! against the mode. What a read lends lies in the log under the pin or in the write set.
+//! Every argument of the extension is checked here: lengths against the limits, tables against the tenant, writes
+//! against the mode. Lent bytes lie in the log under the pin or in the write set.
 
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
@@ -20,8 +20,8 @@ use crate::tablet::TableEntry;
 const _: () = assert!(TTL_MS_MAX == wire::limits::TTL_MS_MAX);
 
 impl Access {
-    /// Reads one object. Inlined into the host call with all below it: a place handed on through memory costs
-    /// as much as the lookup.
+    /// Reads one object. Inlined into the host call with all its callees: a location passed through memory costs as
+    /// much as the lookup.
     #[inline(always)]
     pub fn get(&mut self, table: u32, key: &[u8], record: &mut MaybeUninit<RawRecord>) -> Result<(), Error> {
         self.spending.reads(1)?;
@@ -38,7 +38,7 @@ impl Access {
         Ok(())
     }
 
-    /// Reads as many objects as there are keys: first all buckets are prefetched, then all objects.
+    /// Reads one object per key: first prefetches all buckets, then all objects.
     ///
     /// # Safety
     /// The keys are readable, and there is a record for each.
@@ -88,7 +88,7 @@ impl Access {
         Ok(())
     }
 
-    /// Takes a write of a value and how long it is there, or with `value` `None` a deletion.
+    /// Adds a write of a value with its time to live, or with `value` `None` a deletion.
     pub fn write(
         &mut self,
         table: u32,
@@ -112,7 +112,7 @@ impl Access {
         taken.map_err(|error| self.refuse_at(place, error, 0))
     }
 
-    /// Adds to a number and gives the sum.
+    /// Adds to a number and returns the sum.
     pub fn increment(&mut self, table: u32, key: &[u8], delta: i64) -> Result<i64, Error> {
         self.may_write()?;
         self.spending.reads(1)?;
@@ -123,7 +123,7 @@ impl Access {
         sum.map_err(|error| self.refuse_at(place, error, 1))
     }
 
-    /// Adds to a floating point number and gives the sum.
+    /// Adds to a floating point number and returns the sum.
     pub fn increment_float(&mut self, table: u32, key: &[u8], delta: f64) -> Result<f64, Error> {
         self.may_write()?;
         if !delta.is_finite() {
@@ -137,14 +137,14 @@ impl Access {
         sum.map_err(|error| self.refuse_at(place, error, 1))
     }
 
-    /// The number of the tenant's table of this name, or of one that is granted to it, `owner/name`.
+    /// Returns the number of the tenant's table with this name, or of a granted table, `owner/name`.
     pub fn table_named(&self, name: &[u8]) -> Result<u32, Error> {
         let name = name.get(..name.len().min(QUALIFIED_NAME_BYTES_MAX + 1)).unwrap_or_default();
         let name = str::from_utf8(name).map_err(|_| Error::UnknownTable)?;
         self.environment().tables.find(self.extension().tenant, name).ok_or(Error::UnknownTable)
     }
 
-    /// Appends a line to the tenant's log, as long as the invocation has lines left.
+    /// Appends a line to the tenant's log while the invocation has lines left.
     pub fn log(&mut self, level: u32, text: &[u8]) {
         if self.log_lines_left > 0 {
             self.log_lines_left -= 1;
@@ -154,7 +154,7 @@ impl Access {
         }
     }
 
-    /// Milliseconds since the Unix epoch.
+    /// Returns milliseconds since the Unix epoch.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.environment().wall_ms
@@ -172,7 +172,7 @@ impl Access {
         Ok(ObjectPlace { id, table: part, hash, key: checked_key(key)? })
     }
 
-    /// The table of that number.
+    /// Returns the table with this number.
     #[inline(always)]
     pub(super) fn entry<'e>(
         &mut self,
@@ -186,7 +186,7 @@ impl Access {
         }
     }
 
-    /// The part that has all of a table.
+    /// Returns the part that holds a whole table.
     pub(super) fn whole<'e>(
         &mut self,
         environment: &'e WorkerEnvironment<'e>,
@@ -196,12 +196,12 @@ impl Access {
         if part.is_complete() {
             return Ok(part);
         }
-        // That may take for much longer than an invocation should keep what it has read.
+        // The arrival may take much longer than an invocation should keep its reads.
         self.lacking.is_refused = true;
         Err(Error::Unavailable)
     }
 
-    /// Wants all those objects of a table at once that have still to arrive: the call is made again when the first is here.
+    /// Requests all listed objects of a table that are in transit; the call is repeated when the first one arrives.
     #[cold]
     fn want_all<'k>(
         &mut self,
@@ -224,16 +224,16 @@ impl Access {
         Err(Error::Unavailable)
     }
 
-    /// The call lacks the objects of a hash, and is to be made again.
+    /// Marks the call as lacking the objects of a hash, to be repeated.
     pub(super) fn lack(&mut self, part: &Table, hash: u64) {
         self.lacking.is_pending = true;
-        // Where too many are wanted it is polled again at its next turn.
+        // If too many hashes are requested, it is polled again at its next turn.
         if part.want(hash) && self.lacking.awaited.is_none() {
             self.lacking.awaited = Some(Awaited::Arrival(part.id(), hash));
         }
     }
 
-    /// As [`Access::refuse`], of a place for which so many reads were counted.
+    /// Like [`Access::refuse`] for a place for which `reads` reads were counted.
     #[cold]
     pub(super) fn refuse_at(&mut self, place: ObjectPlace<'_>, error: TransactionError, reads: u64) -> Error {
         if error == TransactionError::NotArrived {
@@ -279,7 +279,7 @@ impl Access {
             }
             TransactionError::NotANumber => Error::NotANumber,
             TransactionError::NotOrdered => Error::NotOrdered,
-            // What is told is that the call is to be made again.
+            // The extension sees "pending", and the call is repeated.
             TransactionError::NotArrived => Error::Unavailable,
             TransactionError::Refused => Error::LimitExceeded,
             TransactionError::Overflow => Error::Overflow,
@@ -294,7 +294,7 @@ pub(super) fn checked_key(key: &[u8]) -> Result<&[u8], Error> {
     if key.len() > store::KEY_BYTES_MAX { Err(Error::KeyTooLarge) } else { Ok(key) }
 }
 
-/// An object at the border: an absent one has version 0.
+/// Converts an object to its ABI form; an absent one has version 0.
 #[inline]
 pub(super) fn raw_of(found: Option<FoundObject>) -> RawRecord {
     match found {

@@ -1,7 +1,7 @@
 //! The host call that reads a page of a table.
 //!
-//! Each object counts as a read, and so does a call that meets none. What is met is held against its checksum, so a page
-//! ends behind as many bytes as one of a client's; a corrupted object is counted and not lent.
+//! Each object counts as a read, and so does a call that finds none. Each object is compared with its checksum, so a
+//! page has the same byte limit as one of a client's; a corrupted object is counted and not lent.
 
 use sandstorm::Error;
 use sandstorm::abi::{CURSOR_BYTES_MAX, RawEntry, RawListed, RawSlice};
@@ -17,7 +17,7 @@ use crate::ops::transaction::FoundObject;
 const _: () = assert!(CURSOR_BYTES <= CURSOR_BYTES_MAX);
 
 impl Access {
-    /// Reads objects behind a cursor.
+    /// Reads objects after a cursor.
     ///
     /// # Safety
     /// There is room for `capacity` entries.
@@ -30,7 +30,7 @@ impl Access {
         if self.mode == CallMode::Write {
             return Err(Error::NotSerializable);
         }
-        // What looks at buckets and finds nothing costs too.
+        // A call that reads buckets and finds nothing costs too.
         self.spending.reads(1)?;
         let environment = self.environment();
         let table = self.whole(environment, table)?;

@@ -1,8 +1,8 @@
-//! Host calls that read what another server of the cluster has: asked for through [`crate::ops::remote`], "pending" until it
-//! has come, then copied into the invocation's arena, once.
+//! Host calls that read objects of another server of the cluster: requested through [`crate::ops::remote`], "pending"
+//! until the reply arrives, then copied into the invocation's arena once.
 //!
-//! What came stays until the invocation ends, so a second read of a key finds the same. Nothing of it is noted for the
-//! commit: see "Reads at other servers" in docs/notes.md. A try after a conflict begins without it.
+//! A reply stays until the invocation ends, so a second read of a key finds the same. The commit validates none of
+//! these reads: see "Reads at other servers" in docs/notes.md. A retry after a conflict starts without them.
 
 mod reads;
 
@@ -29,40 +29,40 @@ use crate::tenant::limit::TenantLimit;
 use crate::tenant::remote::RemotePlace;
 
 impl Access {
-    /// The number by which answers find the invocation; nothing if it asks nobody.
+    /// Returns the number by which replies find the invocation; `None` if it has no remote reads.
     #[inline]
     #[must_use]
     pub fn asks_as(&self) -> Option<u64> {
         self.remote.as_ref().map(|remote| remote.invocation)
     }
 
-    /// The invocation is over: its number, if it has asked.
+    /// Ends the remote reads of a finished invocation; returns its number if it had any.
     #[inline]
     pub fn ask_no_more(&mut self) -> Option<u64> {
         if self.remote.is_some() { self.remote.take().map(|remote| remote.invocation) } else { None }
     }
 
-    /// Takes an answer. True when all that was asked for is answered. One that nobody waits for any more is dropped.
+    /// Takes a reply. Returns true when every read is answered. Drops a reply that no read waits for.
     pub fn answered(&mut self, answer: &RemoteAnswer) -> bool {
         let Some(remote) = &mut self.remote else { return true };
         remote.answer(answer);
         remote.open == 0
     }
 
-    /// Bytes that it keeps of what it asked.
+    /// Returns the bytes that it keeps for remote reads.
     #[must_use]
     pub fn asking_bytes(&self) -> usize {
         self.remote.as_ref().map_or(0, |remote| remote.bytes)
     }
 
-    /// Nobody answers any more what is open.
+    /// Fails the unanswered reads.
     pub fn not_answered(&mut self) {
         if let Some(remote) = &mut self.remote {
             remote.not_answered();
         }
     }
 
-    /// Reads one object that is not here.
+    /// Reads one object of another server.
     #[cold]
     #[inline(never)]
     pub(super) fn get_elsewhere(
@@ -84,8 +84,8 @@ impl Access {
         }
     }
 
-    /// Reads many objects, of which some are not here: asks for all of those at once, and when they are known reads the
-    /// others.
+    /// Reads many objects, some of them on other servers: requests all of those at once, then reads the local ones once
+    /// they are known.
     ///
     /// # Safety
     /// The keys are readable, and there is a record for each.
@@ -144,7 +144,7 @@ impl Access {
         Ok(())
     }
 
-    /// An object that is not here, once it has come. `None`: the call is to be made again.
+    /// Returns a remote object after its reply has arrived. `None`: the call must be repeated.
     fn read_elsewhere(
         &mut self,
         environment: &WorkerEnvironment<'_>,
@@ -199,7 +199,7 @@ impl Access {
         }
     }
 
-    /// Asks for an object.
+    /// Requests an object.
     fn ask(
         &mut self,
         environment: &WorkerEnvironment<'_>,
@@ -226,7 +226,7 @@ impl Access {
         Ok(())
     }
 
-    /// The call is to be made again when what was asked for is answered.
+    /// Makes the call repeat after the requested objects are answered.
     fn wait_for_answers<T>(&mut self) -> Option<T> {
         self.lacking.is_pending = true;
         if self.lacking.awaited.is_none() {
@@ -235,7 +235,7 @@ impl Access {
         None
     }
 
-    /// Too much is under way: the whole invocation is better made again later.
+    /// Refuses because too many reads are in flight; the whole invocation should be repeated later.
     fn come_again(&mut self, environment: &WorkerEnvironment<'_>) -> Error {
         self.count(environment, Counter::RemoteReadsRefused, Entry::RemoteReadsRefused, 1);
         self.lacking.is_refused = true;
@@ -256,7 +256,7 @@ impl Access {
         Ok(RawRecord { value: RawSlice { address: place, bytes: value.len() }, version })
     }
 
-    /// A read is over, and was counted.
+    /// Completes a read, which was counted.
     fn know(&mut self, environment: &WorkerEnvironment<'_>, at: usize, record: RawRecord) {
         let Some(read) = self.remote.as_mut().and_then(|remote| remote.reads.get_mut(at)) else { return };
         read.state = ReadState::Known(record);

@@ -1,6 +1,6 @@
 //! The host call that reads a range of an ordered table.
 //!
-//! Each object counts as a read, and so does a call that meets none.
+//! Each object counts as a read, and so does a call that finds none.
 
 use sandstorm::Error;
 use sandstorm::abi::{RawEntry, RawScanned, RawSlice};
@@ -27,7 +27,7 @@ impl Access {
         for bound in [from, to, prefix, after] {
             checked_key(bound)?;
         }
-        // What looks at keys and finds nothing costs too.
+        // A call that reads keys and finds nothing costs too.
         self.spending.reads(1)?;
         let environment = self.environment();
         let whole = self.whole(environment, table)?;

@@ -1,4 +1,4 @@
-//! What a worker gives its invocations of its time, and what is said of one that met a limit.
+//! The limits of a worker's time for its invocations, and the texts about reached limits.
 
 use std::fmt::{self, Write};
 
@@ -10,23 +10,23 @@ use crate::limits::{
 use crate::metrics::Counter;
 use crate::tenant::limit::TenantLimit;
 
-/// Limits of a worker that run in place of those of the accounts, for who measures or tests: they may be such
-/// as no account takes. The default is that of [`crate::limits`].
+/// Limits of a worker that replace those of the accounts, for benchmarks and tests; they may exceed what an account
+/// accepts. The default equals that of [`crate::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitOverrides {
-    /// What an invocation may run in one piece before it is parked, in microseconds.
+    /// How long an invocation may run without a pause before it is parked, in microseconds.
     pub slice_us: u64,
-    /// What it may use of the processor, in microseconds.
+    /// Its processor time, in microseconds.
     pub cpu_us: u64,
-    /// How old it may get, in microseconds.
+    /// Its maximum age, in microseconds.
     pub wall_us: u64,
-    /// How often it may yield.
+    /// Its maximum number of yields.
     pub yields: u32,
-    /// How many of the worker may be parked at a time.
+    /// The maximum number of parked invocations on the worker.
     pub parked: usize,
-    /// What those that wait may hold together, in bytes.
+    /// The bytes that waiting invocations may hold together.
     pub held_bytes: usize,
-    /// What its slots may keep for the invocations to come, in bytes.
+    /// The bytes that free slots may keep for later invocations.
     pub warm_bytes: usize,
 }
 
@@ -45,14 +45,14 @@ impl Default for LimitOverrides {
 }
 
 impl LimitOverrides {
-    /// What an account allows, with these limits of its time.
+    /// Returns an allowance with its time limits replaced by these.
     pub(super) fn instead_of(&self, allowance: Allowance) -> Allowance {
         let Self { cpu_us, wall_us, .. } = *self;
         Allowance { cpu_us, wall_us, yields: u64::from(self.yields), ..allowance }
     }
 }
 
-/// What an invocation has used.
+/// The usage of an invocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) cpu_us: u64,
@@ -62,14 +62,14 @@ pub(super) struct Usage {
     pub(super) slices: u32,
 }
 
-/// The limit that an invocation met; of one that was ended for it also what it had used of the worker's time.
+/// The limit that an invocation reached; if that ended it, also its usage of the worker's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Overdrawn {
     pub(super) exceeded: Exceeded,
     pub(super) usage: Option<Usage>,
 }
 
-/// The limit of its time that an invocation with this usage went over.
+/// Returns the time limit that this usage exceeds.
 pub(super) fn verdict(allowance: &Allowance, usage: Usage) -> Option<Overdrawn> {
     let (limit, value, used) = if usage.cpu_us > allowance.cpu_us {
         (TenantLimit::InvocationCpuUs, allowance.cpu_us, usage.cpu_us)
@@ -83,7 +83,7 @@ pub(super) fn verdict(allowance: &Allowance, usage: Usage) -> Option<Overdrawn> 
     Some(Overdrawn { exceeded: Exceeded { limit: Limit::Tenant(limit), value, used }, usage: Some(usage) })
 }
 
-/// What the end of an invocation for this reason counts as, beside all of its kind.
+/// Returns the extra counter for invocations ended by this limit.
 pub(super) const fn counter_of(limit: Limit) -> Option<Counter> {
     match limit {
         Limit::Tenant(TenantLimit::InvocationCpuUs) => Some(Counter::KilledCpu),
@@ -96,7 +96,7 @@ pub(super) const fn counter_of(limit: Limit) -> Option<Counter> {
 }
 
 impl Overdrawn {
-    /// Writes the text for the caller into `place` as far as it has room; how many bytes it got.
+    /// Writes the text for the caller into `place`, cut to its length; returns the bytes written.
     pub(super) fn describe(&self, function: &str, extension: &str, version: u32, place: &mut [u8]) -> usize {
         let mut text = FixedText { place, bytes: 0 };
         // A text that is cut short is good enough, and the function's name is what might be too long.
@@ -120,7 +120,7 @@ impl Overdrawn {
     }
 }
 
-/// A fixed place for a text.
+/// A fixed buffer for a text.
 struct FixedText<'p> {
     place: &'p mut [u8],
     bytes: usize,

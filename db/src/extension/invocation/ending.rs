@@ -1,4 +1,4 @@
-//! How an invocation ended, as a status and the body that goes with it.
+//! The outcome of an invocation, as a status and the body of the reply.
 
 use sandstorm::Error;
 use sandstorm::abi::Code;
@@ -11,30 +11,30 @@ use crate::ops::transaction::Uncommitted;
 use crate::sched::stack::Cause;
 use crate::tenant::limit::TenantLimit;
 
-/// What the body of the answer is.
+/// The kind of body in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// What the function wrote.
+    /// The function's reply.
     Reply,
-    /// The application's number, then what the function wrote.
+    /// The application's error number, then the function's reply.
     Failure(u32),
     /// The text of the panic.
     LastWords,
-    /// What the author says that the function takes.
+    /// The author's description of the function's arguments.
     Arguments,
     /// A version.
     Version(u64),
     /// Microseconds.
     RetryAfter(u32),
-    /// The last words, then the text that says which limit was met.
+    /// The last words, then the text that names the reached limit.
     Overdrawn(Overdrawn),
-    /// The name of a limit of the tenant.
+    /// The name of a tenant's limit.
     Limit(TenantLimit),
-    /// None.
+    /// No body.
     Empty,
 }
 
-/// Status and body.
+/// The status and the kind of body of a finished invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ending {
     status: Status,
@@ -42,26 +42,26 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// It ended well, and what it wrote to the store is written.
+    /// Success; its writes are committed.
     pub(super) const WELL: Ending = Ending { status: Status::Ok, body: Body::Reply };
 
-    /// A status without a body.
+    /// Creates an ending without a body.
     pub(super) const fn of(status: Status) -> Self {
         Self { status, body: Body::Empty }
     }
 
-    /// The invocation went over a limit.
+    /// Creates the ending of an invocation that exceeded a limit.
     pub(super) const fn killed(overdrawn: Overdrawn) -> Self {
         Self { status: Status::ExtensionKilled, body: Body::Overdrawn(overdrawn) }
     }
 
-    /// The same, with the limit that is to be named to the caller.
+    /// Adds the limit to be named to the caller.
     #[cold]
     pub(super) const fn naming(self, overdrawn: Overdrawn) -> Self {
         Self { status: self.status, body: Body::Overdrawn(overdrawn) }
     }
 
-    /// The stack was left.
+    /// Creates the ending of an invocation whose stack was left.
     pub(super) const fn left(cause: Cause) -> Self {
         match cause {
             Cause::Panic => Self { status: Status::ExtensionPanicked, body: Body::LastWords },
@@ -71,7 +71,8 @@ impl Ending {
         }
     }
 
-    /// The function returned an error. `version` is what the last failed condition met.
+    /// Creates the ending of a function that returned an error. `version` is the one found by the last failed
+    /// condition.
     #[cold]
     pub(super) fn failed(code: Code, version: u64) -> Self {
         let status = match Error::from_code(code) {
@@ -106,13 +107,14 @@ impl Ending {
         Self::of(status)
     }
 
-    /// It has done nothing, and the same request may be made again after so long.
+    /// Creates the ending of an invocation that did nothing; the same request may be repeated after `after_us`
+    /// microseconds.
     #[cold]
     pub(super) const fn come_again(after_us: u32) -> Self {
         Self { status: Status::Retry, body: Body::RetryAfter(after_us) }
     }
 
-    /// The commit was refused for good.
+    /// Creates the ending of a commit that was refused permanently.
     #[cold]
     pub(super) fn refused(refusal: Uncommitted) -> Self {
         let error = match refusal {
@@ -141,19 +143,19 @@ impl Ending {
             CommitError::Write(WriteError::ValueTooLarge) => Status::ValueTooLarge,
             CommitError::Write(WriteError::Collisions) => Status::Collisions,
             CommitError::Write(WriteError::TableRetired) => Status::UnknownTable,
-            // What it deletes was known when it ran, and is not remembered any more.
+            // The object to delete was known when the function ran, and is no longer remembered.
             CommitError::Write(WriteError::NotArrived) => return Self::come_again(RETRY_BUSY_US),
         };
         Self::of(status)
     }
 
-    /// The status.
+    /// Returns the status.
     #[inline]
     pub(super) const fn status(&self) -> Status {
         self.status
     }
 
-    /// What the body is.
+    /// Returns the kind of body.
     #[inline]
     pub(super) const fn body(&self) -> Body {
         self.body

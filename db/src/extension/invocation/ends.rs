@@ -1,7 +1,7 @@
-//! How invocations end: answered, counted, their memory kept warm for the next.
+//! The ends of invocations: the reply is sent, the outcome counted, the memory kept warm for the next one.
 //!
-//! Every way out comes through [`Invocations::finish`]: the answer is told while the room still holds it, the stack goes
-//! back to the pool, the slot to those that are free.
+//! Every path leads through [`Invocations::finish`]: it passes on the reply while the memory still holds it, returns
+//! the stack to the pool, and returns the slot to the free ones.
 
 use std::ptr::NonNull;
 
@@ -14,7 +14,7 @@ use crate::ops::WorkerEnvironment;
 use wire::Status;
 
 impl<O> Invocations<O> {
-    /// Ends all that have not ended, with `Unavailable`: the worker stops.
+    /// Ends all unfinished invocations with `Unavailable`, because the worker stops.
     pub fn end_all(
         &mut self,
         environment: &WorkerEnvironment<'_>,
@@ -26,7 +26,7 @@ impl<O> Invocations<O> {
         }
     }
 
-    /// Ends those whose origin `ends` picks, with `BadToken`: their session is over. Looks at each once.
+    /// Ends invocations whose origin `ends` selects with `BadToken`, because their session is over. Examines each once.
     pub fn end_of_sessions(
         &mut self,
         environment: &WorkerEnvironment<'_>,
@@ -87,7 +87,7 @@ impl<O> Invocations<O> {
         self.slots.give(slot, warmer);
     }
 
-    /// What few invocations need when they have ended: their trace is shown, what they held is free.
+    /// Does the rare work after an end: publishes the trace, releases held memory.
     #[cold]
     fn settle(
         &mut self,
@@ -107,7 +107,7 @@ impl<O> Invocations<O> {
     }
 }
 
-/// What an ending counts as.
+/// Returns the counter of an ending.
 fn counter_of(status: Status) -> Option<Counter> {
     match status {
         Status::Ok => Some(Counter::InvocationsSucceeded),

@@ -1,22 +1,22 @@
-//! Whose invocation runs next: deficit round robin among tenants, by measured cycles and by weight.
+//! The choice of the next invocation: deficit round robin among tenants, by measured cycles and by weight.
 //!
 //! ```text
-//!   fresh ─▶ tenants that have been quiet and have something left: first
-//!   round ─▶ tenants in a ring; whose deficit is used up gets its quantum and goes to the end
+//!   fresh ─▶ tenants that were idle and have a rest of their quantum: first
+//!   round ─▶ tenants in a ring; one with a used-up deficit gets its quantum and goes to the end
 //!              │
-//!              └─ of one tenant: ready ones in order; a parked one when nothing is ready, when the ready
+//!              └─ in one tenant: ready invocations in order; a parked one when none is ready, when the ready
 //!                 ones had some slices since, or when many are parked
 //! ```
-//! Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin" (SIGCOMM'95), with two changes.
-//! What an invocation costs is known only after it ran, so a deficit may become negative: a debt, which its
-//! quanta repay, whether or not the tenant waits meanwhile. And who has not used up its quantum when it comes
-//! back goes first (as in FQ-CoDel, RFC 8290, section 4.2), so that a tenant with little to do does not wait for
-//! a round of those that are never done; a debt goes to the end of the ring, so nothing is won by coming back
-//! often. When those that go first have used some slices together the ring has a turn: a thousand tenants with little
-//! to do would else keep one in debt waiting for as long as it takes them to use a quantum each.
+//! Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin" (SIGCOMM'95), with two changes. First, an
+//! invocation's cost is known only after it ran, so a deficit may become negative: a debt, which the tenant's quanta
+//! repay whether or not the tenant waits meanwhile. Second, a tenant that returns before it has used up its quantum
+//! goes first (as in FQ-CoDel, RFC 8290, section 4.2), so that a tenant with little work does not wait for a round of
+//! tenants that are always busy; a tenant in debt goes to the end of the ring, so returning often gains nothing. After
+//! the tenants that go first have used some slices together, the ring gets a turn: otherwise a thousand tenants with
+//! little work would delay one in debt until each of them has used a quantum.
 //!
-//! A tenant has one place here for all its invocations on a worker. All operations take constant time but the
-//! first push after thousands of other tenants came by; nothing is allocated once the load was seen.
+//! A tenant has one place here for all its invocations on a worker. All operations take constant time except the first
+//! push after thousands of other tenants; after a worker has seen its load, nothing is allocated.
 
 mod places;
 mod taking;
@@ -35,37 +35,37 @@ use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
 use places::{Listed, Places};
 
-/// See the file's head.
+/// A fair queue of one worker's invocations.
 #[derive(Debug)]
 pub(super) struct Fair<T> {
     places: Places<T>,
     fresh: VecDeque<PlaceId>,
     round: VecDeque<PlaceId>,
-    /// How often every waiting tenant was given its quantum, in parts of 2^16.
+    /// How many quanta every waiting tenant has received, in parts of 2^16.
     rounds: u64,
-    /// What a tenant of the default weight gets in a round, in cycles: a slice.
+    /// The quantum per round of a tenant of the default weight, in cycles: a slice.
     quantum: u64,
     ready: usize,
     parked: usize,
-    /// Cycles that fresh ones used since the ring had a turn.
+    /// Cycles used by fresh tenants since the ring had a turn.
     fresh_used: u64,
-    /// The first of the lists, if that is known.
+    /// The first place of the lists, if known.
     first: Option<PlaceId>,
 }
 
-/// What is to run.
+/// The invocation to run next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Runnable<T> {
     pub(super) place: PlaceId,
     pub(super) item: T,
-    /// It waited among the parked ones.
+    /// Whether it was parked.
     pub(super) was_parked: bool,
 }
 
 const ROUND: u64 = 1 << 16;
 
 impl<T> Fair<T> {
-    /// Nobody waits. `slice` in cycles.
+    /// Creates an empty queue; `slice` is in cycles.
     pub(super) fn new(slice: u64) -> Self {
         Self {
             places: Places::new(),
@@ -80,25 +80,25 @@ impl<T> Fair<T> {
         }
     }
 
-    /// How many can run at once.
+    /// Returns the number of invocations that can run at once.
     #[inline]
     pub(super) fn ready(&self) -> usize {
         self.ready
     }
 
-    /// How many wait parked.
+    /// Returns the number of parked invocations.
     #[inline]
     pub(super) fn parked(&self) -> usize {
         self.parked
     }
 
-    /// Asks for the place of a tenant.
+    /// Prefetches the place of a tenant.
     #[inline]
     pub(super) fn prefetch(&self, tenant: TenantId) {
         self.places.prefetch(tenant);
     }
 
-    /// A tenant gets one more invocation: its place.
+    /// Counts a new invocation of a tenant and returns its place.
     #[inline]
     pub(super) fn enter(&mut self, account: &Arc<Account>) -> PlaceId {
         let id = self.places.of(account, || (quantum_of(self.quantum, account) as i64, self.rounds));
@@ -106,19 +106,19 @@ impl<T> Fair<T> {
         id
     }
 
-    /// How many invocations of a place have not ended.
+    /// Returns the number of unfinished invocations of a place.
     #[inline]
     pub(super) fn live(&self, id: PlaceId) -> usize {
         self.places[id].live as usize
     }
 
-    /// Bytes that the invocations of a place hold, as far as they are counted.
+    /// Returns the counted bytes that a place's invocations hold.
     #[inline]
     pub(super) fn held_bytes(&mut self, id: PlaceId) -> &mut usize {
         &mut self.places[id].held_bytes
     }
 
-    /// An invocation of a place has ended. Whether none of the place can run now.
+    /// Counts an ended invocation of a place; returns whether none of the place can run now.
     #[inline]
     pub(super) fn leave(&mut self, id: PlaceId) -> bool {
         let place = &mut self.places[id];
@@ -126,7 +126,7 @@ impl<T> Fair<T> {
         place.ready.is_empty()
     }
 
-    /// Puts one to the end of those of its tenant that can run.
+    /// Appends an invocation to its tenant's ready queue.
     #[inline(always)]
     pub(super) fn push(&mut self, id: PlaceId, item: T) {
         self.ready += 1;
@@ -137,7 +137,7 @@ impl<T> Fair<T> {
         }
     }
 
-    /// Puts one to the end of those of its tenant that used up a slice.
+    /// Appends an invocation to its tenant's parked queue.
     pub(super) fn park(&mut self, id: PlaceId, item: T) {
         self.parked += 1;
         let place = &mut self.places[id];
@@ -148,8 +148,8 @@ impl<T> Fair<T> {
         self.list(id);
     }
 
-    /// Whose turn it is. `may_unpark` says whether a parked one may run; without it `None` also says that whoever
-    /// is first has nothing else, and keeps its place.
+    /// Returns the invocation whose turn it is. `may_unpark` says whether a parked one may run; otherwise `None` can
+    /// also mean that the first tenant has only parked ones and keeps its place.
     #[inline(always)]
     pub(super) fn next(&mut self, may_unpark: bool) -> Option<Runnable<T>> {
         if let Some(first) = self.first {
@@ -205,13 +205,13 @@ impl<T> Fair<T> {
         }
     }
 
-    /// Whether the ring comes before those that go first.
+    /// Returns whether the ring comes before the fresh tenants.
     #[inline]
     fn is_rings_turn(&self) -> bool {
         self.fresh_used >= FRESH_SLICES * self.quantum && !self.round.is_empty()
     }
 
-    /// Gives back what was taken and not run.
+    /// Returns an invocation that was taken and not run.
     pub(super) fn put_back(&mut self, turn: Runnable<T>) {
         let place = &mut self.places[turn.place];
         if turn.was_parked {
@@ -226,7 +226,7 @@ impl<T> Fair<T> {
         self.list(turn.place);
     }
 
-    /// A tenant has used this many cycles: its account.
+    /// Charges cycles to a tenant; returns its account.
     #[inline]
     pub(super) fn charge(&mut self, id: PlaceId, cycles: u64) -> &Account {
         let debt_max = (TENANT_DEBT_SLICES_MAX * self.quantum) as i64;
@@ -265,7 +265,7 @@ impl<T> Fair<T> {
         if place.deficit > 0 {
             place.listed = Listed::Fresh;
             self.fresh.push_back(id);
-            // What was first may have been in the ring.
+            // The first place may have been in the ring.
             self.first = None;
         } else {
             place.listed = Listed::Round;
@@ -282,7 +282,7 @@ impl<T> Fair<T> {
         place.rounds = place.rounds.max(self.rounds);
     }
 
-    /// Gives the first of the ring its quantum and sends it to the end.
+    /// Gives the first place of the ring its quantum and moves it to the end.
     fn pass_on(&mut self, id: PlaceId, from_fresh: bool) {
         if !from_fresh {
             self.rounds += ROUND / self.round.len().max(1) as u64;
@@ -304,7 +304,7 @@ impl<T> Fair<T> {
     }
 }
 
-/// What a tenant gets in a round, in cycles; `quantum` is for the default weight.
+/// Returns a tenant's cycles per round; `quantum` is for the default weight.
 #[inline]
 fn quantum_of(quantum: u64, account: &Account) -> u64 {
     (quantum * account.limit(TenantLimit::Weight) / TENANT_WEIGHT_DEFAULT).max(1)

@@ -1,18 +1,18 @@
-//! Memory that invocations hold while they do not run, bounded for the worker and shared among tenants.
+//! The memory that invocations hold while they do not run, bounded per worker and shared among tenants.
 //!
 //! ```text
 //!   arguments beyond a frame ── counted from the start; no room: Throttled, nothing was copied
-//!   yielded, parked, conflict ─ what it touched so far is counted; no room: ended, and told so
-//!   ended ───────────────────── all of it is free again
+//!   yielded, parked, conflict ─ touched memory is counted; no room: ended with a text that says so
+//!   ended ───────────────────── all of it is released
 //! ```
-//! An invocation that ends in its first poll is never counted: of those a worker runs one at a time, and what it
-//! leaves is given back or kept warm within a bound of its own ([`super::slots`]). What waits for its first poll
+//! An invocation that ends in its first poll is never counted: a worker runs one of those at a time, and its memory is
+//! released or kept warm within a separate bound ([`super::table`]). An invocation that waits for its first poll
 //! without large arguments holds two pages at most.
 //!
-//! A tenant may hold as much as it leaves free, half of what the others do not hold: so there is always room for the
-//! next one, and with one tenant alone half of all. (Dynamic thresholds: Choudhury and Hahne, "Dynamic Queue Length
-//! Thresholds for Shared-Memory Packet Switches", 1998.) Counted are whole pages of the room, the lists of the
-//! transaction, and the stack of one that is parked.
+//! A tenant may hold as much as it leaves free, which is half of what the others do not hold. So the next tenant always
+//! finds room, and a single tenant gets half of all. (Dynamic thresholds: Choudhury and Hahne, "Dynamic Queue Length
+//! Thresholds for Shared-Memory Packet Switches", 1998.) The count covers whole pages of the memory, the lists of the
+//! transaction, and the stack of a parked invocation.
 
 use std::ptr::NonNull;
 
@@ -28,7 +28,7 @@ use crate::limits::{
 };
 use crate::sched::region::PAGE_BYTES;
 
-/// What is held of one worker, and how much it may be. What each tenant holds, its place knows.
+/// The bytes held on one worker, and their limit. Each tenant's share is counted in its place.
 #[derive(Debug)]
 pub(super) struct Holding {
     most: usize,
@@ -36,20 +36,20 @@ pub(super) struct Holding {
 }
 
 impl Holding {
-    /// Nothing is held; it may be so many bytes.
+    /// Creates a count of zero with a limit of `most` bytes.
     pub(super) const fn new(most: usize) -> Self {
         Self { most, held: 0 }
     }
 
-    /// What a tenant may hold that holds `own` now.
+    /// Returns the bytes that a tenant may hold if it holds `own` now.
     fn share(&self, own: usize) -> usize {
         (self.most - (self.held - own)) / 2
     }
 
-    /// A tenant that holds `own` gets so many bytes more, if it may.
+    /// Adds bytes to a tenant that holds `own`, if its share allows.
     ///
     /// # Errors
-    /// What it may hold, and what it would.
+    /// The tenant's share, and what it would hold.
     fn grow(&mut self, own: &mut usize, bytes: usize) -> Result<(), Exceeded> {
         let (share, wanted) = (self.share(*own), *own + bytes);
         if wanted > share {
@@ -60,7 +60,7 @@ impl Holding {
         Ok(())
     }
 
-    /// A tenant that holds `own` has given so many bytes back.
+    /// Subtracts released bytes from a tenant that holds `own`.
     fn shrink(&mut self, own: &mut usize, bytes: usize) {
         *own -= bytes;
         self.held -= bytes;
@@ -68,23 +68,23 @@ impl Holding {
 }
 
 impl<O> Invocations<O> {
-    /// Whether a tenant may hold so many bytes of key and arguments more.
+    /// Returns whether a tenant may hold this many more bytes of key and arguments.
     #[cold]
     pub(super) fn has_room_for(&mut self, place: PlaceId, input_bytes: usize) -> bool {
         let own = *self.queue.held_bytes(place);
         own + input_bytes + 2 * PAGE_BYTES <= self.holding.share(own)
     }
 
-    /// Counts the input of an invocation for which there [is room](Self::has_room_for).
+    /// Counts the input of an invocation for which [`has_room_for`](Self::has_room_for) returned true.
     #[cold]
     pub(super) fn hold_input(&mut self, slot: NonNull<InvocationState<O>>) {
         // SAFETY: a slot in hand is ours alone.
         let bytes = unsafe { slot.as_ref() }.input_bytes_backed();
-        // Not counted now, it is counted when it stays.
+        // If this fails, the bytes are counted when the invocation outlives a poll.
         let _ = self.count(slot, bytes);
     }
 
-    /// The invocation stays beyond its poll: counts what it holds, or says that it is more than it may.
+    /// Counts the memory of an invocation that outlives its poll; returns the reached limit if it holds too much.
     #[inline]
     pub(super) fn hold(
         &mut self,
@@ -98,7 +98,7 @@ impl<O> Invocations<O> {
         Some(Overdrawn { exceeded, usage: Some(unsafe { slot.as_ref() }.usage(worked_us)) })
     }
 
-    /// Nothing of an invocation is counted any more: it has ended.
+    /// Removes an ended invocation from the count.
     #[cold]
     pub(super) fn release(&mut self, mut slot: NonNull<InvocationState<O>>) {
         // SAFETY: a slot in hand is ours alone.
@@ -107,7 +107,7 @@ impl<O> Invocations<O> {
         self.holding.shrink(self.queue.held_bytes(ended.place()), bytes);
     }
 
-    /// An invocation holds so many bytes. While it lives it gives none back.
+    /// Counts the bytes of an invocation, which releases none while it lives.
     #[inline]
     fn count(&mut self, mut slot: NonNull<InvocationState<O>>, bytes: usize) -> Result<(), Exceeded> {
         // SAFETY: a slot in hand is ours alone.
@@ -124,7 +124,7 @@ impl<O> Invocations<O> {
 
 // The largest invocation of all may stay while several tenants hold what they may.
 const _: () = assert!(ROOM_BYTES * 8 <= HELD_BYTES_PER_WORKER);
-// What is held, what is warm, what runs, what waits for its first poll, and the lists and stacks that are kept.
+// Held, warm and running memory, invocations before their first poll, and the kept lists and stacks.
 const _: () = assert!(
     HELD_BYTES_PER_WORKER
         + WARM_BYTES_PER_WORKER

@@ -1,8 +1,7 @@
-//! Invocations that wait for objects which are not here: which have still to arrive from another server, or which are read
-//! there. They are not polled until those have come.
+//! Invocations that wait for objects in transit or for reads at other servers. They are not polled until those arrive.
 //!
-//! They keep their pins and count as live, like those that have yielded. One that has waited for long is polled again in any
-//! case: what has still to arrive it wants anew, what nobody answered it hears of; its own limits end it.
+//! They keep their pins and count as live, like those that have yielded. After a long wait an invocation is polled
+//! again in any case: it requests objects in transit again, and an unanswered remote read fails; its own limits end it.
 
 use std::ptr::NonNull;
 
@@ -14,7 +13,7 @@ use crate::metrics::{Counter, Waits};
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteAnswer;
 
-/// One that waits.
+/// A waiting invocation.
 pub(super) struct Awaiting<O> {
     awaited: Awaited,
     since_us: u64,
@@ -22,7 +21,7 @@ pub(super) struct Awaiting<O> {
 }
 
 impl<O> Awaiting<O> {
-    /// Whether it has waited for long at that time.
+    /// Returns whether it has waited too long at `now_us`.
     fn is_overdue(&self, now_us: u64) -> bool {
         let patience_us = match self.awaited {
             Awaited::Arrival(..) => PARKED_US_MAX,
@@ -33,7 +32,7 @@ impl<O> Awaiting<O> {
 }
 
 impl<O> Invocations<O> {
-    /// Whether some can run at that time.
+    /// Returns whether any invocation can run at `now_us`.
     #[inline]
     #[must_use]
     pub fn can_run(&self, now_us: u64) -> bool {
@@ -57,7 +56,7 @@ impl<O> Invocations<O> {
         self.awaiting.push(Awaiting { awaited, since_us: environment.now_us, slot });
     }
 
-    /// Lets answers find an invocation, if it has asked for any. Called whenever it was polled and has not ended.
+    /// Registers an invocation with remote reads for replies. Called after each poll that did not end it.
     #[cold]
     pub(super) fn note_asking(&mut self, slot: NonNull<InvocationState<O>>) {
         // SAFETY: a slot in hand is ours alone.
@@ -66,8 +65,8 @@ impl<O> Invocations<O> {
         }
     }
 
-    /// Those of a part go on that wait for one of these hashes, or for any where there are none; how long they waited is
-    /// noted.
+    /// Wakes invocations that wait for one of these hashes of a part, or for any hash of it if `hashes` is `None`;
+    /// records how long they waited.
     pub fn wake(&mut self, part: u32, hashes: Option<&[u64]>, (waits, now_us): (&Waits, u64)) {
         self.go_on_where(|awaiting| {
             let Awaited::Arrival(of, hash) = awaiting.awaited else { return false };
@@ -79,7 +78,8 @@ impl<O> Invocations<O> {
         });
     }
 
-    /// Hands answers to who asked; those go on to whom nothing is open any more. What has ended meanwhile hears nothing.
+    /// Delivers replies to the invocations that asked, and wakes those without unanswered reads. Replies to ended
+    /// invocations are dropped.
     pub fn answer(&mut self, answers: &[RemoteAnswer]) {
         let mut served: Vec<u64> = Vec::with_capacity(answers.len());
         for answer in answers {
@@ -97,12 +97,12 @@ impl<O> Invocations<O> {
         });
     }
 
-    /// All go on.
+    /// Wakes all waiting invocations.
     pub fn go_on_all(&mut self) {
         self.go_on_where(|_| true);
     }
 
-    /// Those go on that have waited for long.
+    /// Wakes invocations that have waited too long.
     #[inline]
     pub(super) fn go_on_overdue(&mut self, now_us: u64) {
         if !self.awaiting.is_empty() {

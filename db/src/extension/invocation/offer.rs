@@ -1,11 +1,10 @@
-//! An invocation that has not begun, as one worker gives it away and another takes it.
+//! An invocation that has not begun, in transfer from one worker to another.
 //!
-//! It owns all it needs: the extension, copies of key and arguments, the way back of its answer. It holds no
-//! slot, no stack and no pin; those of the worker that takes it are used. What began stays where it is, since its
-//! stack belongs to a thread.
+//! It owns all that it needs: the extension, copies of key and arguments, the origin for its reply. It holds no slot,
+//! no stack and no pin, and uses those of the worker that takes it. An invocation that has begun stays on its worker,
+//! because its stack belongs to a thread.
 //!
-//! Larger arguments than [`OFFER_INPUT_BYTES`] are not given away: an offer moves by copying, without an
-//! allocation.
+//! Arguments larger than [`OFFER_INPUT_BYTES`] are not offered: an offer moves by copying, without an allocation.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -17,7 +16,7 @@ use crate::extension::Extension;
 use crate::limits::OFFER_INPUT_BYTES;
 use crate::ops::WorkerEnvironment;
 
-/// See the file's head.
+/// An invocation offered to other workers before it began.
 pub struct Offer<O> {
     extension: Arc<Extension>,
     function: usize,
@@ -26,12 +25,12 @@ pub struct Offer<O> {
     origin: O,
     key_bytes: usize,
     input_bytes: usize,
-    /// The key and behind it the arguments.
+    /// The key, followed by the arguments.
     input: [u8; OFFER_INPUT_BYTES],
 }
 
 impl<O> Offer<O> {
-    /// An invocation with copies of key and arguments, which together fit.
+    /// Creates an offer with copies of key and arguments, which fit together.
     pub(super) fn new(
         extension: Arc<Extension>,
         (function, table): (usize, u32),
@@ -48,13 +47,13 @@ impl<O> Offer<O> {
 }
 
 impl<O> Offer<O> {
-    /// Where its answer goes.
+    /// Returns the origin for its reply.
     #[must_use]
     pub fn origin(&self) -> &O {
         &self.origin
     }
 
-    /// Gives up the invocation.
+    /// Drops the invocation and returns its origin.
     #[must_use]
     pub fn into_origin(self) -> O {
         self.origin
@@ -72,15 +71,15 @@ impl<O> fmt::Debug for Offer<O> {
 }
 
 impl<O> Invocations<O> {
-    /// How many can run now.
+    /// Returns the number of invocations that can run now.
     #[inline]
     #[must_use]
     pub fn ready(&self) -> usize {
         self.queue.ready()
     }
 
-    /// Takes out an invocation that has not begun: the newest of the tenant whose turn is farthest. `None` when
-    /// that one has begun, or cannot be given away.
+    /// Removes an invocation that has not begun: the newest one of the tenant whose turn is farthest. `None` if that
+    /// one has begun or cannot be offered.
     pub fn give(&mut self, environment: &WorkerEnvironment<'_>) -> Option<Offer<O>> {
         // SAFETY: slots in the queue are ours alone.
         let may_go = |slot: &NonNull<InvocationState<O>>| unsafe { slot.as_ref() }.may_be_offered();
@@ -95,8 +94,7 @@ impl<O> Invocations<O> {
         offer
     }
 
-    /// Takes an invocation that another worker gave away, or that this one did and nobody took. Its age counts
-    /// from when it came to the server.
+    /// Takes an offered invocation, of another worker or of this one. Its age counts from its arrival at the server.
     ///
     /// # Errors
     /// As [`Invocations::start`].

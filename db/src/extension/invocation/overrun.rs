@@ -1,8 +1,9 @@
-//! What becomes of an invocation that was polled and has not ended: its charge, its kill, its next slice.
+//! The handling of a polled invocation that has not ended: its charge, its limits, its next slice.
 //!
-//! Whoever yielded goes back to its tenant's queue, or waits for what it lacks ([`super::lacking`]); whoever used up its slice waits among the parked ones of its
-//! tenant. When a worker has more parked ones than it may, the newest of the tenant that has most is ended; so is
-//! one that would hold more memory meanwhile than its tenant may ([`super::holding`]).
+//! An invocation that yielded returns to its tenant's queue or waits for missing objects ([`super::lacking`]); one that
+//! used up its slice waits among its tenant's parked ones. When a worker has too many parked ones, it ends the newest
+//! one of the tenant that has most; it also ends one that would hold more memory than its tenant may
+//! ([`super::holding`]).
 
 use std::ptr::NonNull;
 
@@ -20,7 +21,7 @@ use crate::ops::WorkerEnvironment;
 use crate::sched::cycles;
 
 impl<O> Invocations<O> {
-    /// Ends parked ones that are too old: their pins keep memory from being freed.
+    /// Ends parked invocations that are too old, because their pins prevent memory from being freed.
     #[inline]
     pub(super) fn end_overdue(
         &mut self,
@@ -43,7 +44,7 @@ impl<O> Invocations<O> {
         }
     }
 
-    /// The clock by which invocations age, in microseconds: it stands still while something else has the core.
+    /// Returns the clock for the age of invocations, in microseconds; it stops while something else has the core.
     fn worked_us(&self, environment: &WorkerEnvironment<'_>) -> u64 {
         environment.now_us.saturating_sub(cycles::to_us(self.preemption.lost_in_all()))
     }
@@ -65,7 +66,7 @@ impl<O> Invocations<O> {
         match kill.or_else(|| self.hold(slot, worked_us)) {
             Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
             None => match progress {
-                // What one lacks that was parked may have come meanwhile, and woken nobody: it looks once more.
+                // The missing object of a parked one may have arrived without a wake-up: it is polled once more.
                 PollOutcome::Lacks(awaited) if !was_parked => self.wait_for(awaited, slot, environment),
                 // SAFETY: as above.
                 _ => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
@@ -82,7 +83,7 @@ impl<O> Invocations<O> {
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         environment.metrics.count(Counter::Preemptions);
-        // What something else had the core for is neither its doing nor its tenant's time.
+        // Neither the invocation nor its tenant pays for time in which something else had the core.
         let used = used.saturating_sub(self.preemption.lost(cycles::now()));
         // SAFETY: a slot in hand is ours alone.
         let overrunner = unsafe { slot.as_mut() };

@@ -1,9 +1,9 @@
-//! Invocations without isolation: in the order in which they came, each polled until it ends or yields.
+//! Invocations without isolation: each polled in order of arrival until it ends or yields.
 //!
-//! No slice, no share, no account of time: what preemption, fairness and accounting cost is measured against
-//! this, on one commit (`scripts/isolation`). Whoever loops here has the worker for good, so nobody serves
-//! tenants this way; the server warns when it is told to. Stacks, arenas, commits and the limits of memory of one
-//! invocation are the same; what those that wait hold is not counted.
+//! It has no slices, no shares and no time accounting. `scripts/isolation` measures the cost of preemption, fairness
+//! and accounting against this on one commit. A function that loops here occupies the worker for good, so this mode is
+//! not for serving tenants; the server warns when it is chosen. Stacks, arenas, commits and the memory limits of one
+//! invocation are the same; memory held by waiting invocations is not counted.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +20,7 @@ use crate::extension::Extension;
 use crate::limits::{INVOCATIONS_PER_WORKER_MAX, WARM_BYTES_PER_WORKER};
 use crate::ops::WorkerEnvironment;
 
-/// No limit of time.
+/// Limits without any bound on time.
 const ENDLESS: LimitOverrides = LimitOverrides {
     slice_us: u64::MAX,
     cpu_us: u64::MAX,
@@ -32,7 +32,7 @@ const ENDLESS: LimitOverrides = LimitOverrides {
 };
 
 impl<O> Invocations<O> {
-    /// As [`Invocations::new`], without preemption, shares and accounts.
+    /// Like [`Invocations::new`], without preemption, shares and time accounting.
     ///
     /// # Errors
     /// As [`Invocations::new`].
@@ -64,7 +64,7 @@ impl<O> Invocations<O> {
         Ok(())
     }
 
-    /// Polls each that waits now once.
+    /// Polls each waiting invocation once.
     pub(super) fn run_plain(
         &mut self,
         environment: &WorkerEnvironment<'_>,
@@ -87,7 +87,7 @@ impl<O> Invocations<O> {
         }
     }
 
-    /// The one that came first.
+    /// Takes the oldest queued invocation.
     pub(super) fn take_plain(&mut self) -> Option<NonNull<InvocationState<O>>> {
         self.plain.as_mut().and_then(VecDeque::pop_front)
     }

@@ -1,7 +1,7 @@
-//! The place of one invocation: its room, its call over the border, its access. Used again and again.
+//! The slot of one invocation: its memory, its call over the ABI, its access. Reused by later invocations.
 //!
-//! A slot lies still in memory for as long as it exists, since the border holds its address. The extension
-//! writes to the call's reply length and future while it runs; the worker looks at them between polls only.
+//! A slot does not move while it exists, because the ABI holds its address. The extension writes to the call's reply
+//! length and future while it runs; the worker reads them between polls only.
 
 mod asking;
 mod body;
@@ -39,20 +39,20 @@ use crate::sched::arena::Arena;
 use crate::sched::running::{self, ParkedStack};
 use crate::sched::stack::{Stack, StackEntry, StackPool};
 
-/// What a poll brought.
+/// The outcome of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PollOutcome {
-    /// It is to be polled again.
+    /// To be polled again.
     Pending,
-    /// It is to be polled again when this is here.
+    /// To be polled again after this arrives.
     Lacks(Awaited),
-    /// Its slice is over: it is to be polled again when there is time for it.
+    /// Its slice is over; to be polled again in its tenant's time.
     Parked,
-    /// It ended.
+    /// The invocation ended.
     Ended(Ending),
 }
 
-/// See the file's head.
+/// The reusable state of one invocation.
 pub(super) struct InvocationState<O> {
     call: Call,
     arena: Arena,
@@ -61,42 +61,42 @@ pub(super) struct InvocationState<O> {
     run: Option<Run>,
     mode: CallMode,
     extension: Option<Arc<Extension>>,
-    /// The extension of the invocation before, to be compared alone.
+    /// The extension of the previous invocation, for comparison only.
     previous: *const Extension,
-    /// The invocation before was of the same extension, as the next one may be.
+    /// The previous invocation was of the same extension, so the next one may be too.
     keeps_extension: bool,
     /// [`crate::tenant::account::Account::changes`] when its limits were read.
     changes_seen: u64,
     origin: Option<O>,
-    /// From the first yield on: keeps what was lent alive.
+    /// Keeps lent memory alive; set at the first yield.
     held: Option<HeldPin>,
     /// The stack on which it was preempted.
     parked: Option<ParkedStack>,
-    /// Index of the function.
+    /// The index of the function.
     function: usize,
-    /// Where its tenant waits.
+    /// The tenant's place in the queue.
     place: PlaceId,
-    /// When it came; from its first charge on, when that was.
+    /// The arrival time; from the first charge on, the time of that charge.
     started_us: u64,
-    /// What it was charged for polls that did not end it.
+    /// The cycles charged for polls that did not end it.
     cycles: u64,
     slices: u32,
     yields: u32,
     tries: u32,
     input_bytes: usize,
-    /// What of its memory is counted as held; 0 between invocations.
+    /// Bytes of its memory counted as held; 0 between invocations.
     counted_bytes: usize,
-    /// Of its room, by tries before this one; of no meaning at the first.
+    /// Memory touched by earlier tries; meaningless at the first try.
     touched_before: TouchedPages,
-    /// The worker's, while this one is traced.
+    /// The worker's recorder while this invocation is traced.
     recorder: Option<Box<Recorder>>,
 }
 
 impl<O> InvocationState<O> {
-    /// A slot with its memory; `number` tells slots apart for the caches.
+    /// Creates a slot with its memory; `number` gives each slot a different cache skew.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub(super) fn new(number: usize) -> io::Result<Self> {
         let nothing = RawSlice { address: NonNull::dangling().as_ptr(), bytes: 0 };
         Ok(Self {
@@ -136,7 +136,7 @@ impl<O> InvocationState<O> {
         })
     }
 
-    /// Makes the slot the place of a new invocation. What it is given follows by [`InvocationState::bring_in`].
+    /// Starts a new invocation in the slot. [`InvocationState::bring_in`] then adds its input.
     #[inline]
     pub(super) fn begin(
         &mut self,
@@ -166,7 +166,7 @@ impl<O> InvocationState<O> {
         self.rewind();
     }
 
-    /// The slot is for invocations of `extension` from now on, with what its account allows after so many changes.
+    /// Assigns the slot to `extension` with its account's limits at change number `changes`.
     #[cold]
     fn take_on(&mut self, extension: &Arc<Extension>, changes: u64, budget: Option<&LimitOverrides>) {
         let allowance = Allowance::of(&extension.account);
@@ -177,7 +177,7 @@ impl<O> InvocationState<O> {
         self.extension = Some(Arc::clone(extension));
     }
 
-    /// Copies what the caller sent into the room.
+    /// Copies the caller's input into the memory.
     #[inline]
     pub(super) fn bring_in(&mut self, table: u32, key: &[u8], arguments: &[u8]) {
         self.call.table = table;
@@ -185,7 +185,7 @@ impl<O> InvocationState<O> {
         self.input_bytes = key.len() + arguments.len();
     }
 
-    /// To the state before the first poll.
+    /// Restores the state before the first poll.
     #[inline]
     fn rewind(&mut self) {
         let Allowance { arena_bytes, reply_bytes, .. } = *self.access.spending().allowance();
@@ -201,11 +201,11 @@ impl<O> InvocationState<O> {
         self.call.context = (&raw mut self.access).cast();
     }
 
-    /// Polls the invocation once on a stack of its own, or goes on where it was parked, until its slice is
-    /// over in cycles.
+    /// Polls the invocation once on a stack of its own, or resumes it where it was parked, until its slice ends (in
+    /// cycles).
     ///
     /// # Safety
-    /// `slot` is begun, valid, and nobody else's meanwhile.
+    /// `slot` is begun, valid, and used by nothing else meanwhile.
     #[inline]
     pub(super) unsafe fn poll(
         slot: NonNull<Self>,
@@ -271,18 +271,18 @@ impl<O> InvocationState<O> {
         }
     }
 
-    /// Where its tenant waits.
+    /// Returns the tenant's place in the queue.
     #[inline]
     pub(super) fn place(&self) -> PlaceId {
         self.place
     }
 
-    /// The stack of a parked invocation that is not resumed any more.
+    /// Returns the stack of a parked invocation that is not resumed any more.
     pub(super) fn abandon(&mut self) -> Option<Stack> {
         self.parked.take().map(ParkedStack::into_stack)
     }
 
-    /// Tells extensions apart.
+    /// Returns the extension's address, to tell extensions apart.
     #[inline]
     pub(super) fn extension_address(&self) -> *const Extension {
         self.extension.as_ref().map_or(ptr::null(), Arc::as_ptr)
@@ -314,8 +314,8 @@ impl<O> InvocationState<O> {
         }
     }
 
-    /// Counts the end for the extension's version; `cycles` is how long the last poll ran, if it was timed. The
-    /// polls before it are charged already.
+    /// Counts the end in the metrics of the extension's version; `cycles` is the run time of the last poll, if timed.
+    /// Earlier polls are charged already.
     #[inline(always)]
     pub(super) fn measure(&self, worker: usize, status: Status, cycles: Option<u64>) {
         if let Some(extension) = &self.extension {
@@ -334,12 +334,12 @@ impl<O> InvocationState<O> {
         }
     }
 
-    /// The way back of the answer, of one that has not ended.
+    /// Returns the origin for the reply of an unfinished invocation.
     pub(super) fn origin(&self) -> Option<&O> {
         self.origin.as_ref()
     }
 
-    /// Takes the way back of the answer out.
+    /// Takes the origin for the reply.
     #[inline]
     pub(super) fn take_origin(&mut self) -> Option<O> {
         self.origin.take()
@@ -352,7 +352,7 @@ impl<O> InvocationState<O> {
     }
 }
 
-/// Takes a parked stack out; writes nothing when there is none, as there is nearly always.
+/// Takes the parked stack; writes nothing in the usual case that there is none.
 #[inline(always)]
 fn take_parked(parked: &mut Option<ParkedStack>) -> Option<ParkedStack> {
     if parked.is_some() { parked.take() } else { None }

@@ -1,9 +1,9 @@
-//! The slots of a worker that no invocation is in, and how much memory they keep warm for the next ones.
+//! The free slots of a worker, and the memory that they keep warm.
 //!
-//! The slot that was given back last is taken first, so few are used in turn and the others rest. Slots are made
-//! when there is none, kept up to a number, and unmapped beyond it. What invocations leave warm in them is added up:
-//! when it is more than a worker may keep, slots give theirs back, those at the bottom first, which have rested for
-//! longest. Taking and giving cost a few instructions as long as no slot gets warmer than it was.
+//! The slot returned last is taken first, so few slots are in rotation and the others rest. A slot is created when none
+//! is free, kept up to a limit, and unmapped beyond it. The table sums the warm bytes of all slots. When the sum
+//! exceeds the worker's limit, slots release their memory, starting at the bottom with those that have rested longest.
+//! Taking and returning a slot costs a few instructions as long as no slot gets warmer than it was.
 
 use std::io;
 use std::ptr::NonNull;
@@ -12,20 +12,20 @@ use super::state::InvocationState;
 use crate::extension::retirements;
 use crate::limits::{SLOTS_COOLED_AT_ONCE, SLOTS_KEPT_PER_WORKER};
 
-/// See the file's head.
+/// The slots of one worker, free or in use.
 pub(super) struct InvocationTable<O> {
     free: Vec<NonNull<InvocationState<O>>>,
     made: usize,
     retirements_seen: u64,
-    /// What all slots keep, those in use too, and how much that may be.
+    /// The warm bytes of all slots, including those in use, and their limit.
     warm_bytes: usize,
     warm_bytes_max: usize,
-    /// Of the free ones the next to be cooled.
+    /// The next free slot to be cooled.
     hand: usize,
 }
 
 impl<O> InvocationTable<O> {
-    /// None yet; all together may keep so many bytes.
+    /// Creates an empty table whose slots together may keep `warm_bytes_max` bytes.
     pub(super) fn new(warm_bytes_max: usize) -> Self {
         Self {
             free: Vec::with_capacity(SLOTS_KEPT_PER_WORKER),
@@ -37,10 +37,10 @@ impl<O> InvocationTable<O> {
         }
     }
 
-    /// A slot that is the caller's alone and stays where it is.
+    /// Returns a slot that only the caller uses and that does not move.
     ///
     /// # Errors
-    /// What the kernel says when it has no memory for another one.
+    /// The kernel's error if it has no memory for another one.
     #[inline]
     pub(super) fn take(&mut self) -> io::Result<NonNull<InvocationState<O>>> {
         self.free.pop().map_or_else(|| self.make(), Ok)
@@ -53,7 +53,7 @@ impl<O> InvocationTable<O> {
         Ok(NonNull::from(Box::leak(slot)))
     }
 
-    /// Takes back a slot whose invocation has ended and left it so many bytes warmer.
+    /// Returns the slot of an ended invocation, which left it `warmer` bytes warmer.
     #[inline]
     pub(super) fn give(&mut self, slot: NonNull<InvocationState<O>>, warmer: usize) {
         if warmer > 0 {
@@ -100,7 +100,7 @@ impl<O> InvocationTable<O> {
     }
 
     /// # Safety
-    /// The slot was [taken](Slots::take) here, and nobody uses it any more.
+    /// The slot was [taken](InvocationTable::take) here, and nothing uses it any more.
     #[cold]
     unsafe fn unmap(&mut self, slot: NonNull<InvocationState<O>>) {
         // SAFETY: leaked from a box by `make`, and nobody else's, as the caller promises.
@@ -108,8 +108,8 @@ impl<O> InvocationTable<O> {
         self.warm_bytes -= slot.warm_bytes();
     }
 
-    /// Free slots keep the extension of their last invocation, since the next one often is of the same and
-    /// counting references is dear between cores. What was removed or replaced is let go of here.
+    /// Drops retired extensions from free slots. They keep the extension of their last invocation, because the next one
+    /// is often of the same extension and reference counts are expensive between cores.
     #[inline]
     pub(super) fn let_go_of_retired(&mut self) {
         let now = retirements();
@@ -122,7 +122,7 @@ impl<O> InvocationTable<O> {
         }
     }
 
-    /// Bytes of the rooms of free slots that are backed now, and of their lists.
+    /// Returns the backed bytes of free slots' memory, and the bytes of their lists.
     #[cfg(test)]
     pub(super) fn memory_bytes(&mut self) -> (usize, usize) {
         // SAFETY: free slots are ours alone.

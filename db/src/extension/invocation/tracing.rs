@@ -1,4 +1,4 @@
-//! Tracing of single invocations on a worker: which one gets the recorder, and what becomes of what it wrote.
+//! Tracing of single invocations on a worker: which one gets the recorder, and how its recording is published.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::extension::Extension;
 use crate::ops::WorkerEnvironment;
 
 impl<O> Invocations<O> {
-    /// Traces an invocation that has come, if somebody wants it and no other one is traced.
+    /// Traces a new invocation if a reader wants it and no other one is traced.
     #[cold]
     pub(super) fn trace(
         &mut self,
@@ -31,7 +31,7 @@ impl<O> Invocations<O> {
         }
     }
 
-    /// A traced invocation has been answered: whoever reads gets what was recorded.
+    /// Publishes the recording of a finished traced invocation to its readers.
     #[cold]
     pub(super) fn publish(
         &mut self,

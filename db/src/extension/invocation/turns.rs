@@ -1,8 +1,8 @@
-//! A turn of a worker: polls in the order of tenants' shares, each watched, all charged.
+//! A turn of a worker: polls in the order of tenants' shares, each watched and charged.
 //!
-//! The clock is read as seldom as measurement allows: extensions whose polls proved short are polled some times between
-//! two readings ([`ClockPace`]), and what passed is charged to the tenant that was polled. A turn ends with the first slice
-//! that is used up, or when its own time has passed.
+//! The clock is read as rarely as accuracy allows: extensions with short polls are polled several times between two
+//! readings ([`ClockPace`]), and the elapsed time is charged to the tenant that was polled. A turn ends with the first
+//! used-up slice or when its own time is over.
 
 use crate::extension::invocation::Invocations;
 use crate::extension::invocation::fair::PlaceId;
@@ -15,9 +15,9 @@ use crate::tenant::ledger::Entry;
 use wire::Status;
 
 impl<O> Invocations<O> {
-    /// A turn: polls invocations as tenants' shares have it, as often as some are ready now, up to the first
-    /// slice that is used up and no longer than [`TURN_SLICES`]; tells `on_done` origin, status and body of each
-    /// that ended. The body is good for that call.
+    /// Runs a turn: polls ready invocations in the order of tenants' shares, up to the first used-up slice and no
+    /// longer than [`TURN_SLICES`]. Calls `on_done` with origin, status and body of each one that ended; the body is
+    /// valid during that call.
     pub fn run(
         &mut self,
         environment: &WorkerEnvironment<'_>,
@@ -43,8 +43,8 @@ impl<O> Invocations<O> {
         self.preemption.rest(now);
     }
 
-    /// The polls of a turn. The cycle counter is read when the tenant or the extension changes, when one yields, and
-    /// now and then; each reading may end the turn. When it ended, by that counter.
+    /// Makes the polls of a turn. Reads the cycle counter when the tenant or the extension changes, when an invocation
+    /// yields, and occasionally; each reading may end the turn. Returns the counter at its end.
     fn take_turns(
         &mut self,
         environment: &WorkerEnvironment<'_>,
@@ -62,7 +62,7 @@ impl<O> Invocations<O> {
             } else if left > 0 {
                 left -= 1;
             } else {
-                // What is ready now came back in this turn.
+                // Those that are ready now returned in this turn.
                 self.queue.put_back(turn);
                 break;
             }
@@ -116,7 +116,7 @@ impl<O> Invocations<O> {
         now
     }
 
-    /// The polls since the last reading were of this place.
+    /// Charges the polls since the last reading to this place.
     #[inline]
     fn charge(&mut self, environment: &WorkerEnvironment<'_>, place: &mut Option<PlaceId>, cycles: u64) {
         if let Some(place) = place.take() {
@@ -125,7 +125,7 @@ impl<O> Invocations<O> {
         }
     }
 
-    /// A tenant has used the thread: its share gets smaller, and its ledger says so.
+    /// Charges a tenant for its use of the thread, in its share and its ledger.
     #[inline]
     pub(super) fn charge_tenant(&mut self, environment: &WorkerEnvironment<'_>, place: PlaceId, cycles: u64) {
         let account = self.queue.charge(place, cycles);
@@ -133,19 +133,19 @@ impl<O> Invocations<O> {
     }
 }
 
-/// How many polls of an extension in a row go without a look at the clock: one until they proved short.
+/// Decides how many polls of an extension run between two clock readings: one until they proved short.
 pub(super) struct ClockPace {
     extension: *const (),
     polls: u32,
 }
 
 impl ClockPace {
-    /// Nothing is known yet.
+    /// Creates a pace without measurements.
     pub(super) fn new() -> Self {
         Self { extension: std::ptr::null(), polls: 1 }
     }
 
-    /// A poll of this extension follows.
+    /// Notes that a poll of this extension follows.
     #[inline]
     fn of(&mut self, extension: *const ()) {
         if self.extension != extension {
@@ -153,7 +153,7 @@ impl ClockPace {
         }
     }
 
-    /// So many polls took so many cycles.
+    /// Notes that `polls` polls took `cycles` cycles.
     #[inline]
     fn measured(&mut self, cycles: u64, polls: u32, slice: u64) {
         let short = cycles * u64::from(POLLS_PER_READING) < u64::from(polls) * slice / 2;

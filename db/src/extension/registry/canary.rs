@@ -1,22 +1,21 @@
-//! Whether a canary fails: its errors against those of the current version, since it became the canary.
+//! Detection of failing canaries: a canary's errors against those of the current version, since it became the canary.
 //!
-//! Any end but the good one is an error; both versions are measured alike, so what callers provoke by
-//! themselves weighs on both. A canary fails when it exceeds the current version's rate by a margin that
-//! matters and by more than chance explains.
+//! Any end except success is an error. Both versions are measured alike, so errors that callers provoke affect both. A
+//! canary fails when it exceeds the current version's rate by a relevant margin and by more than chance explains.
 
 use crate::extension::version_metrics::VersionMetrics;
 use crate::limits::{CANARY_CALLS_MIN, CANARY_ERRORS_DEVIATIONS, CANARY_ERRORS_MARGIN_PERCENT};
 
-/// Calls, and those of them that were errors.
+/// A number of calls and of errors among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Errors {
-    /// Calls that ended.
+    /// Ended calls.
     pub calls: u64,
-    /// Those that did not end well.
+    /// Calls that did not end with success.
     pub errors: u64,
 }
 
-/// What had been counted when a version became the canary.
+/// The counts at the time when a version became the canary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Baseline {
     pub(super) canary: u32,
@@ -25,14 +24,14 @@ pub(super) struct Baseline {
     pub(super) of_current: Errors,
 }
 
-/// A canary that fails.
+/// A failing canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// The canary.
+    /// The version of the canary.
     pub version: u32,
-    /// What it came to.
+    /// The canary's counts.
     pub canary: Errors,
-    /// What the current version came to meanwhile.
+    /// The current version's counts during the same time.
     pub current: Errors,
 }
 
@@ -47,7 +46,7 @@ impl Errors {
     }
 }
 
-/// Whether the errors of a canary exceed by margin and by chance what those of the current version let expect.
+/// Returns whether the canary's errors exceed, by margin and by chance, those expected from the current version.
 pub(super) fn is_worse(canary: Errors, current: Errors) -> bool {
     if canary.calls < CANARY_CALLS_MIN {
         return false;

@@ -1,4 +1,4 @@
-//! Why an installation failed, and the status that says so on the wire.
+//! The reasons why an installation failed, with the status of each on the wire.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use wire::Status;
 
 use crate::extension::native::LoadError;
 
-/// Why an installation failed. `E` is the refusal of its customer. Nothing has changed then.
+/// The reason why an installation failed; nothing has changed. `E` is the refusal of its `InstallHooks`.
 #[derive(Debug)]
 pub enum InstallError<E> {
-    /// It was not built.
+    /// The build failed.
     Build(BuildError),
-    /// It was built and cannot be loaded.
+    /// The artefact was built and cannot be loaded.
     Load(LoadError),
     /// Too many installations wait already.
     Busy,
-    /// The customer did not let it begin, or could not record it.
+    /// The hooks refused the start or could not record the installation.
     Customer(E),
 }
 
 impl<E> InstallError<E> {
-    /// The status that says so on the wire; `None` when the customer refused, who knows better.
+    /// Returns the status on the wire; `None` if the hooks refused, because their owner knows the status.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {

@@ -1,8 +1,8 @@
-//! Extensions as other tenants have them, to whom they are granted.
+//! Granted extensions, as other tenants have them.
 //!
-//! A grant has its own [`Extension`] for each version: the owner's code with the other tenant's tables and log.
-//! So whatever runs it needs no rule about grants: what it may reach is the caller's, by construction. The
-//! registry keeps them, so that here too code is unmapped by a control thread alone.
+//! A grant has its own [`Extension`] for each version: the owner's code with the other tenant's tables and log. So
+//! execution needs no rule about grants: the reach is the caller's by construction. The registry keeps them, so that
+//! only a control thread unmaps code here too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::extension::Extension;
 use crate::extension::active_versions::ActiveVersions;
 use crate::tenant::TenantId;
 
-/// Versions by number, as another tenant has them.
+/// The versions of a granted extension, by number.
 pub(super) type Granted = BTreeMap<u32, Arc<Extension>>;
 
 impl Registry {
-    /// Brings what another tenant has of `owner`'s extension `name` to what the owner has: under the number
-    /// `id` and as `called`. Gives what workers are to know; `None` when it cannot be invoked at present.
+    /// Updates another tenant's grant of `owner`'s extension `name` to the owner's versions, under the number `id` and
+    /// the name `called`. Returns the set for the workers; `None` if it cannot be invoked at present.
     pub fn grant(
         &self,
         (owner, name): (TenantId, &str),
@@ -44,7 +44,7 @@ impl Registry {
         lineup
     }
 
-    /// Ends a grant: the versions are retired.
+    /// Ends a grant: retires its versions.
     pub fn revoke(&self, id: u32) {
         let mut live = self.live();
         if let Some(granted) = live.granted.remove(&id) {

@@ -1,14 +1,14 @@
-//! Who has something installed: lets it begin, hears what it took, and records it.
+//! The hooks of an installation: admit it, receive its cost, record it.
 //!
-//! A tenant's installation is held against the tenant's limits; one that is brought back at start is not, since it
-//! was paid for before.
+//! A tenant's installation is checked against the tenant's limits; one restored at start is not, because its cost was
+//! charged before.
 
-/// See the file's head. The calls come in this order; after a refusal there is no further one but `spent`.
+/// The caller's hooks in an installation. They are called in this order; after a refusal only `spent` is still called.
 pub trait InstallHooks {
-    /// Why it does not go on.
+    /// The reason for a refusal.
     type Refusal;
 
-    /// The turn has come: whether the source may be built now.
+    /// Decides, at this installation's turn, whether the source may be built now.
     ///
     /// # Errors
     /// The refusal, when it may not.
@@ -16,25 +16,25 @@ pub trait InstallHooks {
         Ok(())
     }
 
-    /// Whether the source was installed before, here or at another server: then it is built although an installation
-    /// would be refused for what the compiler warns of.
+    /// Returns whether the source was installed before, here or at another server. If so, it is built despite compiler
+    /// warnings for which a new installation would be refused.
     fn was_installed(&self) -> bool {
         false
     }
 
-    /// The build has ended, well or not, and used so much time on the processor.
+    /// Reports the processor time of a finished build, successful or not.
     fn spent(&mut self, processor_ms: u64) {
         let _ = processor_ms;
     }
 
-    /// Everything else has succeeded: stores the installation, and gives number and version.
+    /// Stores the installation after everything else has succeeded; returns number and version.
     ///
     /// # Errors
     /// The refusal, when it is not stored.
     fn record(&mut self, artefact_bytes: u64) -> Result<(u32, u32), Self::Refusal>;
 }
 
-/// Whoever only records what was installed before.
+/// Hooks without limits that only record an earlier installation.
 pub(super) struct Unlimited<R>(pub(super) Option<R>);
 
 impl<E, R: FnOnce() -> Result<(u32, u32), E>> InstallHooks for Unlimited<R> {

@@ -1,7 +1,7 @@
-//! Whose turn it is to build: one installation per tenant at a time, a few in all, a bounded queue.
+//! The order of builds: one installation per tenant at a time, a few in all, a bounded queue.
 //!
-//! Tenants take turns: who has had one goes behind all that wait, however many installations of his wait.
-//! Whoever waits is a control thread; the bounds keep one tenant from taking all of them.
+//! Tenants take turns: after a turn a tenant goes behind all waiting tenants, however many of its own installations
+//! wait. The waiting threads are control threads; the bounds keep one tenant from occupying all of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,17 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::limits::{COMPILES_AT_ONCE_MAX, COMPILES_WAITING_PER_TENANT_MAX};
 use crate::tenant::TenantId;
 
-/// Who builds and who waits.
+/// The building and the waiting tenants.
 #[derive(Debug, Default)]
 struct BuildQueue {
     building: Vec<TenantId>,
     waiting: HashMap<TenantId, usize>,
-    /// Each tenant that waits, once.
+    /// Each waiting tenant, once.
     order: VecDeque<TenantId>,
 }
 
 impl BuildQueue {
-    /// The tenant whose turn it is.
+    /// Returns the tenant whose turn it is.
     fn next(&self) -> Option<TenantId> {
         let has_room = self.building.len() < COMPILES_AT_ONCE_MAX;
         let idle = self.order.iter().find(|tenant| !self.building.contains(tenant));
@@ -27,7 +27,7 @@ impl BuildQueue {
     }
 }
 
-/// See the file's head.
+/// The turns of tenants at the compiler.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     state: Mutex<BuildQueue>,
@@ -42,7 +42,7 @@ pub(super) struct BuildTurn<'t> {
 }
 
 impl Turns {
-    /// Waits for a turn; `None` when too many of this tenant wait already.
+    /// Waits for a turn; `None` if too many installations of this tenant wait already.
     pub(super) fn take(&self, tenant: TenantId) -> Option<BuildTurn<'_>> {
         let mut state = self.state();
         let waiting = state.waiting.entry(tenant).or_default();

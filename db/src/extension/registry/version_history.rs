@@ -1,4 +1,4 @@
-//! An extension in all its versions: what is known of each, and which of them invocations get.
+//! An extension in all its versions: the details of each, and which ones invocations get.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use super::canary::{Baseline, Errors, Failing, is_worse};
 use crate::extension::Extension;
 use crate::extension::active_versions::ActiveVersions;
 
-/// A version of an extension with what is known about it.
+/// A version of an extension with its details.
 #[derive(Debug)]
 pub struct Installed {
-    /// What workers get.
+    /// The extension as workers get it.
     pub extension: Arc<Extension>,
-    /// Its functions as the builder describes them, doc comments included.
+    /// Its functions as the builder describes them, including doc comments.
     pub functions: Vec<builder::Function>,
-    /// Hash over source and SDK, in hex.
+    /// The hash over source and SDK, in hex.
     pub content_hash: String,
     /// Bytes of the artefact.
     pub artefact_bytes: u64,
     /// Bytes of the source.
     pub source_bytes: u64,
-    /// When it was installed, in milliseconds since the Unix epoch.
+    /// The time of installation, in milliseconds since the Unix epoch.
     pub installed_ms: u64,
-    /// How long checking and compiling took; 0 when the same source had been built before.
+    /// The duration of checking and compiling; 0 if the same source had been built before.
     pub compile_ms: u64,
-    /// What the compiler warned of.
+    /// The compiler's warnings.
     pub warnings: String,
 }
 
-/// Which versions are kept, and which of them invocations get that name none.
+/// The kept versions, and those for invocations that name none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// What they get.
+    /// The version for most of these invocations.
     pub current: u32,
-    /// What a part of them gets instead, with its percentage.
+    /// The version for a percentage of them, with that percentage.
     pub canary: Option<(u32, u8)>,
     /// All versions that are kept.
     pub kept: Vec<u32>,
@@ -42,26 +42,27 @@ pub struct Choice {
 /// An extension in all its versions.
 #[derive(Clone, Debug)]
 pub struct VersionHistory {
-    /// The versions that are loaded, by number.
+    /// The loaded versions, by number.
     pub versions: BTreeMap<u32, Arc<Installed>>,
-    /// Which of them invocations get.
+    /// The versions that invocations get.
     pub choice: Choice,
     pub(super) baseline: Option<Baseline>,
 }
 
 impl VersionHistory {
-    /// The current version, if it is loaded.
+    /// Returns the current version, if it is loaded.
     #[must_use]
     pub fn current(&self) -> Option<&Arc<Installed>> {
         self.versions.get(&self.choice.current)
     }
 
-    /// What workers are to know.
+    /// Returns the active versions for the workers.
     pub(super) fn lineup(&self) -> Option<ActiveVersions> {
         self.lineup_of(|version| Some(Arc::clone(&self.versions.get(&version)?.extension)))
     }
 
-    /// What workers are to know, with the versions that `loaded` gives. A canary that is not loaded is none.
+    /// Returns the active versions for the workers, with the versions that `loaded` returns. A canary that is not
+    /// loaded is left out.
     pub(super) fn lineup_of(&self, loaded: impl Fn(u32) -> Option<Arc<Extension>>) -> Option<ActiveVersions> {
         let Choice { current, canary, .. } = self.choice;
         let named =
@@ -71,7 +72,7 @@ impl VersionHistory {
         Some(ActiveVersions::new(loaded(current)?, canary, others))
     }
 
-    /// Begins to compare when there is another canary, or another current version, than before.
+    /// Starts the comparison when the canary or the current version has changed.
     pub(super) fn compare_from_now(&mut self) {
         let current = self.choice.current;
         let Some((canary, _)) = self.choice.canary else {
@@ -86,7 +87,7 @@ impl VersionHistory {
         self.baseline = Some(Baseline { canary, current, of_canary, of_current });
     }
 
-    /// The canary, if it fails.
+    /// Returns the canary, if it fails.
     pub(super) fn failing(&self) -> Option<Failing> {
         let baseline = self.baseline?;
         let canary = self.errors_of(baseline.canary)?.since(baseline.of_canary);

@@ -1,4 +1,4 @@
-//! The toolchain, prepared once, when it is first needed.
+//! The toolchain, prepared once on first use.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,19 +7,19 @@ use builder::{BuildError, Toolchain};
 /// Prepares the toolchain: called until it has succeeded once.
 pub type Prepare = Box<dyn Fn() -> Result<Toolchain, BuildError> + Send + Sync>;
 
-/// The toolchain, prepared when it is first needed.
+/// The toolchain, prepared on first use.
 pub(super) struct Workshop {
     prepare: Prepare,
     toolchain: Mutex<Option<Arc<Toolchain>>>,
 }
 
 impl Workshop {
-    /// Nothing is prepared yet.
+    /// Creates a workshop without a prepared toolchain.
     pub(super) fn new(prepare: Prepare) -> Self {
         Self { prepare, toolchain: Mutex::default() }
     }
 
-    /// The toolchain; whoever comes while it is being prepared waits.
+    /// Returns the toolchain; waits while it is being prepared.
     pub(super) fn toolchain(&self) -> Result<Arc<Toolchain>, BuildError> {
         let mut slot = self.toolchain.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(toolchain) = &*slot {

@@ -1,23 +1,23 @@
-//! What happens to one invocation, written down while it happens. Each worker has one: it is lent to the
-//! invocation that is traced, so at most one of a worker is, and nothing is allocated.
+//! The recording of one invocation's events. Each worker has one recorder and lends it to the traced invocation; so at
+//! most one per worker is traced, and nothing is allocated.
 //!
 //! ```text
-//!   came ─ queued ─▶ poll ─ yielded ─▶ poll ─ parked ─▶ poll ─▶ commit ─▶ reply
-//!                     └ host calls, by kind: how many, how long
+//!   arrived ─ queued ─▶ poll ─ yielded ─▶ poll ─ parked ─▶ poll ─▶ commit ─▶ reply
+//!                        └ host calls, by kind: number, duration
 //! ```
-//! Times are cycles since it came. Polls beyond [`TRACE_POLLS_MAX`] are added up in the last.
+//! Times are cycles since its arrival. Polls beyond [`TRACE_POLLS_MAX`] are added to the last entry.
 
 use wire::Status;
 
 use crate::limits::{TRACE_POLLS_MAX, TRACE_REST_US};
 use crate::sched::cycles;
 
-/// What an extension asks of its host.
+/// The kinds of host calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// Reads an object.
     Get,
-    /// Reads several.
+    /// Reads several objects.
     GetMany,
     /// Reads a range.
     Scan,
@@ -37,7 +37,7 @@ pub enum CallKind {
     Now,
 }
 
-/// The kinds of host calls in the order of their numbers.
+/// The names of the host calls, in the order of their numbers.
 pub const CALL_KINDS: [&str; 10] =
     ["get", "get_many", "scan", "enumerate", "put", "delete", "increment", "table", "log", "now_ms"];
 
@@ -47,80 +47,80 @@ pub enum PollEnd {
     /// The function ended.
     #[default]
     Ended,
-    /// It yielded.
+    /// The function yielded.
     Yielded,
     /// It used up its slice.
     Parked,
-    /// Its commit met a conflict: it starts over.
+    /// Its commit met a conflict: it starts again.
     Conflicted,
 }
 
-/// Calls of one kind.
+/// The host calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// How many.
+    /// The number of calls.
     pub count: u64,
-    /// Cycles of all of them.
+    /// The cycles of all of them.
     pub cycles: u64,
 }
 
 /// One poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Poll {
-    /// When it began, in cycles since the invocation came.
+    /// Its begin, in cycles since the invocation's arrival.
     pub at: u64,
-    /// How long it ran, in cycles.
+    /// Its duration, in cycles.
     pub cycles: u64,
     /// How it ended.
     pub end: PollEnd,
-    /// Cycles of the commit behind it.
+    /// The cycles of the commit after it.
     pub commit_cycles: u64,
     /// Host calls by kind.
     pub calls: [Calls; CALL_KINDS.len()],
 }
 
-/// What is known of a traced invocation.
+/// The recording of a traced invocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Recording {
-    /// When it came, in milliseconds since the Unix epoch.
+    /// The arrival, in milliseconds since the Unix epoch.
     pub at_ms: u64,
     /// The version of its extension.
     pub version: u32,
     /// The beginning of its function's name.
     pub function: [u8; 64],
-    /// How it ended.
+    /// Its status.
     pub status: Status,
-    /// Cycles until its answer was on its way.
+    /// The cycles from its arrival to its reply.
     pub cycles: u64,
-    /// Cycles of the answer.
+    /// The cycles of the reply.
     pub reply_cycles: u64,
-    /// Polls in all.
+    /// The number of all polls.
     pub polls_made: u64,
     polls: [Poll; TRACE_POLLS_MAX],
     filled: usize,
 }
 
 impl Recording {
-    /// The polls that were written down.
+    /// Returns the recorded polls.
     #[must_use]
     pub fn polls(&self) -> &[Poll] {
         &self.polls[..self.filled]
     }
 }
 
-/// See the file's head.
+/// Records the events of one invocation at a time.
 #[derive(Debug)]
 pub struct Recorder {
     recording: Recording,
-    /// The counter when the invocation came, and when the last thing ended.
+    /// The counter at the arrival, and at the end of the last event.
     came: u64,
     last: u64,
-    /// Nothing is traced before, in microseconds.
+    /// Nothing is traced before this time, in microseconds.
     rests_until_us: u64,
 }
 
 impl Recorder {
-    /// Blank.
+    /// Creates an empty recorder.
     #[must_use]
     pub fn new() -> Self {
         let recording = Recording {
@@ -137,13 +137,13 @@ impl Recorder {
         Self { recording, came: 0, last: 0, rests_until_us: 0 }
     }
 
-    /// Whether it is too early for another one.
+    /// Returns whether it is too early for another recording.
     #[must_use]
     pub fn rests(&self, now_us: u64) -> bool {
         now_us < self.rests_until_us
     }
 
-    /// An invocation has come.
+    /// Starts the recording of an invocation.
     pub fn begin(&mut self, function: &str, version: u32, at_ms: u64) {
         let recording = &mut self.recording;
         (recording.version, recording.at_ms) = (version, at_ms);
@@ -155,7 +155,7 @@ impl Recorder {
         self.last = self.came;
     }
 
-    /// A poll begins.
+    /// Records the begin of a poll.
     pub fn begin_poll(&mut self) {
         let recording = &mut self.recording;
         recording.polls_made += 1;
@@ -166,7 +166,7 @@ impl Recorder {
         }
     }
 
-    /// A host call was made.
+    /// Records a host call.
     pub fn called(&mut self, kind: CallKind, cycles: u64) {
         if let Some(poll) = self.poll() {
             let calls = &mut poll.calls[kind as usize];
@@ -175,7 +175,7 @@ impl Recorder {
         }
     }
 
-    /// The poll is over.
+    /// Records the end of a poll.
     pub fn end_poll(&mut self, end: PollEnd) {
         let now = cycles::now();
         let used = now - self.last;
@@ -186,7 +186,7 @@ impl Recorder {
         }
     }
 
-    /// The commit is over; `conflict` says that it is to be tried again.
+    /// Records the end of a commit; `conflict` means that it will be retried.
     pub fn committed(&mut self, conflict: bool) {
         let now = cycles::now();
         let used = now - self.last;
@@ -199,7 +199,7 @@ impl Recorder {
         }
     }
 
-    /// The answer is on its way: what was recorded.
+    /// Ends the recording when the reply is sent, and returns it.
     pub fn end(&mut self, status: Status, now_us: u64) -> &Recording {
         let now = cycles::now();
         self.recording.status = status;
@@ -209,7 +209,7 @@ impl Recorder {
         &self.recording
     }
 
-    /// The next one may be traced at once: this one was not worth keeping.
+    /// Allows the next recording at once, because this one was not kept.
     pub fn rest_no_more(&mut self) {
         self.rests_until_us = 0;
     }

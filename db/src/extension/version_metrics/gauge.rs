@@ -1,30 +1,30 @@
-//! Chooses the invocations of a worker that are timed, and times them.
+//! Chooses and times a sample of a worker's invocations.
 //!
-//! One of [`INVOCATIONS_PER_TIMING`] on average, at distances drawn at random, by two readings of the cycle
-//! counter around the poll that ends it.
+//! One of [`INVOCATIONS_PER_TIMING`] on average, at random distances, by two readings of the cycle counter around the
+//! poll that ends it.
 
 use crate::limits::INVOCATIONS_PER_TIMING;
 use crate::sched::cycles;
 
-/// Times one of some invocations of a worker.
+/// Times a sample of a worker's invocations.
 #[derive(Debug)]
 pub struct Gauge {
-    /// Invocations until the next that is timed.
+    /// Invocations until the next timed one.
     left: u32,
-    /// Chooses the distances, so that no pattern of calls hides from it.
+    /// Randomizes the distances, so that no pattern of calls stays unsampled.
     random: u32,
-    /// When the poll began that is timed; 0 when none is.
+    /// The begin of the timed poll; 0 if none is timed.
     began: u64,
 }
 
 impl Gauge {
-    /// Times the first invocation.
+    /// Creates a gauge that times the first invocation.
     #[must_use]
     pub const fn new() -> Self {
         Self { left: 1, random: 1, began: 0 }
     }
 
-    /// A poll begins.
+    /// Notes that a poll begins.
     #[inline]
     pub fn begin(&mut self) {
         self.left -= 1;
@@ -37,7 +37,7 @@ impl Gauge {
         }
     }
 
-    /// The invocation of the poll has ended: how long that ran, if it was timed.
+    /// Ends the poll of a finished invocation; returns its duration if it was timed.
     #[inline]
     pub fn end(&mut self) -> Option<u64> {
         match std::mem::take(&mut self.began) {

@@ -1,13 +1,13 @@
-//! Steps of a histogram of times: so many to each doubling, so that each stands for times that lie close.
+//! Steps of a histogram of times: a fixed number per doubling, so that each step covers a narrow range.
 
 use crate::limits::{TIME_CYCLES_MAX, TIME_STEPS_PER_DOUBLING};
 
 const STEP_BITS: u32 = TIME_STEPS_PER_DOUBLING.trailing_zeros();
-/// How many there are.
+/// The number of steps.
 pub(super) const STEPS: usize =
     ((TIME_CYCLES_MAX.trailing_zeros() - STEP_BITS + 1) as usize) * TIME_STEPS_PER_DOUBLING;
 
-/// The step of the histogram in which a number of cycles lies.
+/// Returns the step of a number of cycles.
 #[inline]
 pub(super) fn step_of(cycles: u64) -> usize {
     let cycles = cycles.min(TIME_CYCLES_MAX - 1);
@@ -15,7 +15,7 @@ pub(super) fn step_of(cycles: u64) -> usize {
     (shift as usize) * TIME_STEPS_PER_DOUBLING + (cycles >> shift) as usize
 }
 
-/// The middle of a step, in cycles.
+/// Returns the middle of a step, in cycles.
 pub(super) fn middle_of(step: usize) -> u64 {
     let shift = (step / TIME_STEPS_PER_DOUBLING).saturating_sub(1);
     let first = (step - shift * TIME_STEPS_PER_DOUBLING) as u64;

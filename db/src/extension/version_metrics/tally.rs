@@ -1,21 +1,21 @@
-//! What all workers counted of a version, added up.
+//! The sum of all workers' counts of a version.
 
 use super::histogram::{STEPS, middle_of};
 use super::{ENDS, Spent};
 use crate::sched::cycles;
 
-/// What all workers counted.
+/// The sum of all workers' counts of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeasuredSummary {
-    /// Invocations by how they ended, as [`ENDS`] names it.
+    /// Invocations by outcome, in the order of [`ENDS`].
     pub ends: [u64; ENDS.len()],
-    /// What they used.
+    /// Their usage.
     pub spent: Spent,
-    /// Those that were timed.
+    /// Timed invocations.
     pub timed: u64,
-    /// Cycles of those that were timed.
+    /// The cycles of the timed ones.
     pub timed_cycles: u64,
-    /// Cycles of all up to the last that was timed, each like the next one that was. Only grows.
+    /// The cycles of all calls up to the last timed one, each estimated as the next timed one. Only grows.
     pub cycles_estimated: u64,
     pub(super) times: Vec<u64>,
 }
@@ -34,32 +34,32 @@ impl Default for MeasuredSummary {
 }
 
 impl MeasuredSummary {
-    /// Invocations that ended.
+    /// Returns the number of ended invocations.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.ends.iter().sum()
     }
 
-    /// Those that did not end well.
+    /// Returns the number of invocations that did not end with success.
     #[must_use]
     pub fn errors(&self) -> u64 {
         self.ends[1..].iter().sum()
     }
 
-    /// Time on the processor of all of them, in nanoseconds, as those that were timed let expect.
+    /// Returns the processor time of all invocations, in nanoseconds, estimated from the timed ones.
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
         let cycles = u128::from(self.timed_cycles) * u128::from(self.calls());
         cycles::to_ns((cycles / u128::from(self.timed.max(1))).try_into().unwrap_or(u64::MAX))
     }
 
-    /// Time on the processor of those that were timed, in nanoseconds.
+    /// Returns the processor time of the timed invocations, in nanoseconds.
     #[must_use]
     pub fn timed_ns(&self) -> u64 {
         cycles::to_ns(self.timed_cycles)
     }
 
-    /// The time that so many of 1000 invocations do not exceed, in nanoseconds; 0 when none was timed.
+    /// Returns the time that `permille` of 1000 invocations do not exceed, in nanoseconds; 0 if none was timed.
     #[must_use]
     pub fn quantile_ns(&self, permille: u64) -> u64 {
         let timed: u64 = self.times.iter().sum();

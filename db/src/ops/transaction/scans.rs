@@ -1,8 +1,8 @@
-//! Scans of a transaction: what the store has in a range with the transaction's own writes among it, and what the
-//! commit must find unchanged.
+//! Scans of a transaction: the store's objects of a range merged with the transaction's own writes, and the checks of
+//! the commit.
 //!
-//! A transaction that may write notes every key that a scan met as read, and the part of the range that the scan came
-//! by. Bounds are copied, since they are lent for the call alone; keys of the store lie under the held pin.
+//! A transaction that may write records as read every key that a scan found, and the part of the range that the scan
+//! covered. Bounds are copied, because they are lent for the call only; keys of the store lie under the held pin.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,7 +13,7 @@ use super::write_set::{Lent, WriteSet};
 use super::{FoundObject, ObjectPlace, Transaction, TransactionError};
 use crate::limits::{SCAN_KEYS_EXAMINED_MAX, TRANSACTION_READS_MAX};
 
-/// A part of a table that was scanned.
+/// A scanned part of a table.
 #[derive(Clone, Debug)]
 pub struct ScanNote {
     pub(super) table: u32,
@@ -26,19 +26,19 @@ pub struct ScanNote {
     reads: Range<usize>,
 }
 
-/// How far a scan came.
+/// The progress of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scanned<'p> {
-    /// The key that it looked at last; `None` where it came to the end of the range.
+    /// The key examined last; `None` at the end of the range.
     pub last: Option<&'p [u8]>,
 }
 
-/// What one call of a scan works on.
+/// The state of one scan call.
 struct Merge<'t, 'p, F> {
     transaction: &'t mut Transaction,
     table: (u32, &'p Table),
     range: KeyRange<'t>,
-    /// The transaction's own writes in the range that are still to come, the next one last.
+    /// The transaction's remaining writes in the range, the next one last.
     own: Vec<u32>,
     left: usize,
     last: Option<&'p [u8]>,
@@ -46,11 +46,11 @@ struct Merge<'t, 'p, F> {
 }
 
 impl Transaction {
-    /// Gives the objects of a range to `found` in order, at most `capacity`. Each is the transaction's own write if there
-    /// is one, else what the store has.
+    /// Passes the objects of a range to `found` in order, at most `capacity`. Each is the transaction's own write if it
+    /// exists, or else the store's object.
     ///
     /// # Errors
-    /// `NotOrdered`, `TooManyReads`, `Full`, or what `found` says.
+    /// `NotOrdered`, `TooManyReads`, `Full`, or the error of `found`.
     pub fn scan<'p>(
         &mut self,
         pin: &'p Pinned<'_>,
@@ -122,7 +122,7 @@ impl Transaction {
 }
 
 impl<'p, F: FnMut(&'p [u8], FoundObject) -> Result<(), TransactionError>> Merge<'_, 'p, F> {
-    /// A key of the store: first what the transaction itself has before it, then what is there of both.
+    /// Handles a key of the store: passes on the transaction's own writes before it, then the current state of the key.
     fn meet(&mut self, key: &'p [u8], hash: u64, object: Option<Object<'p>>) -> Result<(), TransactionError> {
         let (id, table) = self.table;
         if !self.own.is_empty() {
@@ -143,11 +143,11 @@ impl<'p, F: FnMut(&'p [u8], FoundObject) -> Result<(), TransactionError>> Merge<
         }
         let Some(object) = object else { return Ok(()) };
         self.left -= 1;
-        // The key of the object, not that of the tree: it lies as still, and its value lies behind it.
+        // The key of the object, not of the tree: it does not move either, and its value follows it.
         (self.found)(object.key(), FoundObject::of(&object))
     }
 
-    /// Gives own writes as long as there is room, those before `key` where it is given.
+    /// Passes on own writes while there is room; only those before `key` if it is given.
     fn take_own(&mut self, key: Option<&[u8]>) -> Result<(), TransactionError> {
         while let Some(&own) = self.own.last()
             && self.left > 0
@@ -167,7 +167,7 @@ impl<'p, F: FnMut(&'p [u8], FoundObject) -> Result<(), TransactionError>> Merge<
         unsafe { self.transaction.writes.writes()[own as usize].key.as_slice() }
     }
 
-    /// Gives the next own write, unless it is a deletion.
+    /// Passes on the next own write, unless it is a deletion.
     fn give_own(&mut self) -> Result<(), TransactionError> {
         let Some(own) = self.own.pop() else { return Ok(()) };
         let key = self.own_key(own);
@@ -180,7 +180,7 @@ impl<'p, F: FnMut(&'p [u8], FoundObject) -> Result<(), TransactionError>> Merge<
 }
 
 impl ScanNote {
-    /// What the commit checks.
+    /// Returns the check of the commit.
     ///
     /// # Safety
     /// The pin of the scan is held, and so is the memory of the write set.
@@ -200,7 +200,7 @@ impl ScanNote {
 }
 
 impl WriteSet {
-    /// The numbers of the writes of a range, the first one on the way last.
+    /// Lists the numbers of the writes in a range, the first one in scan order last.
     fn fill_in_range(&self, table: u32, range: &KeyRange<'_>, own: &mut Vec<u32>) {
         own.clear();
         let key_of = |at: u32| {

@@ -1,8 +1,8 @@
-//! The writes of one invocation before they are applied: at most one per object, the latest.
+//! The pending writes of one invocation: at most one per object, the latest.
 //!
-//! Keys and values are copied once into memory that never moves, since the extension may be lent a value
-//! that it wrote. Overwriting an object here takes new memory and leaves the old bytes as they are. With
-//! few writes a lookup compares hashes in a row; with many it goes through a table of places.
+//! Keys and values are copied once into memory that never moves, because the extension may be lent a value that it
+//! wrote. An overwrite here takes new memory and leaves the old bytes unchanged. With few writes a lookup compares
+//! hashes in sequence; with many it uses a hash table.
 
 use std::ptr;
 use std::slice;
@@ -10,7 +10,7 @@ use std::slice;
 use crate::limits::{TRANSACTION_WRITES_KEPT, TRANSACTION_WRITES_MAX, TRANSACTION_WRITES_SCANNED};
 use crate::sched::arena::Arena;
 
-/// Bytes in the memory of the transaction or in the store's log, good until the transaction is cleared.
+/// Bytes in the memory of the transaction or in the store's log, valid until the transaction is cleared.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent {
     address: *const u8,
@@ -18,31 +18,31 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Notes where `bytes` are.
+    /// Records the location of `bytes`.
     #[inline]
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self { address: bytes.as_ptr(), bytes: bytes.len() }
     }
 
-    /// First byte; never null.
+    /// Returns the address of the first byte; never null.
     #[inline]
     #[must_use]
     pub fn address(self) -> *const u8 {
         self.address
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     #[must_use]
     pub fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// The bytes themselves.
+    /// Returns the bytes.
     ///
     /// # Safety
-    /// What they were lent from still stands: the transaction was not cleared, and its pin is held.
+    /// Their memory is still valid: the transaction was not cleared, and its pin is held.
     #[inline]
     #[must_use]
     pub unsafe fn as_slice<'l>(self) -> &'l [u8] {
@@ -51,7 +51,7 @@ impl Lent {
     }
 }
 
-/// One object that will be written.
+/// One object to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     /// Hash of the key.
@@ -62,22 +62,22 @@ pub struct Write {
     pub key: Lent,
     /// The value; `None` deletes the object.
     pub value: Option<Lent>,
-    /// When the object expires, by the store's clock.
+    /// The expiry, by the store's clock.
     pub expires_ms: u64,
 }
 
-/// Why a write was not taken.
+/// The reason why a write was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// It would be one object more than may be written.
+    /// It exceeds the maximum number of objects.
     Writes,
-    /// With it this many bytes of keys and values were written, more than may be.
+    /// With it, the bytes of keys and values would be this many, more than allowed.
     Bytes(u64),
     /// The memory is used up.
     Memory,
 }
 
-/// The set. Its vectors are kept from one invocation to the next; its memory is lent to it each time.
+/// A set of writes. It keeps its vectors from one invocation to the next; its memory is lent to it each time.
 #[derive(Debug)]
 pub struct WriteSet {
     memory: Arena,
@@ -85,14 +85,14 @@ pub struct WriteSet {
     bytes_max: usize,
     bytes_written: usize,
     writes: Vec<Write>,
-    /// Open addressing by hash: 0 is empty, else one more than an index into `writes`.
+    /// Open addressing by hash: 0 is empty, otherwise an index into `writes` plus one.
     places: Vec<u32>,
 }
 
 const PLACES: usize = (TRANSACTION_WRITES_MAX * 2).next_power_of_two();
 
 impl WriteSet {
-    /// An empty set without memory.
+    /// Creates an empty set without memory.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -105,8 +105,8 @@ impl WriteSet {
         }
     }
 
-    /// Empties the set and gives it memory for the next invocation, which may write so many objects, and so
-    /// many bytes of keys and values.
+    /// Empties the set and gives it memory for the next invocation, with its limits of objects and of bytes of keys and
+    /// values.
     ///
     /// # Panics
     /// Beyond [`TRANSACTION_WRITES_MAX`] objects.
@@ -119,47 +119,47 @@ impl WriteSet {
         self.places.clear();
     }
 
-    /// How many writes there is room for in the list.
+    /// Returns the capacity of the list of writes.
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.writes.capacity()
     }
 
-    /// Empties the set and gives back the room that many writes needed.
+    /// Empties the set and releases the capacity that many writes needed.
     pub fn shrink(&mut self) {
         self.writes.clear();
         self.writes.shrink_to(TRANSACTION_WRITES_KEPT);
         self.places = Vec::new();
     }
 
-    /// Bytes of the list of writes and of the table of places.
+    /// Returns the bytes of the list of writes and of the hash table.
     #[must_use]
     pub fn list_bytes(&self) -> usize {
         self.writes.capacity() * size_of::<Write>() + self.places.capacity() * size_of::<u32>()
     }
 
-    /// The writes in the order in which their objects were first written.
+    /// Returns the writes in the order in which their objects were first written.
     #[inline]
     #[must_use]
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
 
-    /// Bytes of keys and values that were recorded, those that were overwritten since too.
+    /// Returns the recorded bytes of keys and values, including those overwritten since.
     #[inline]
     #[must_use]
     pub fn bytes_written(&self) -> usize {
         self.bytes_written
     }
 
-    /// Bytes of memory in use.
+    /// Returns the bytes of memory in use.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.memory.highest_bytes()
     }
 
-    /// The write of an object, if there is one.
+    /// Returns the write of an object, if any.
     #[inline]
     #[must_use]
     pub fn find(&self, table: u32, hash: u64, key: &[u8]) -> Option<&Write> {
@@ -169,7 +169,7 @@ impl WriteSet {
         self.index_of(table, hash, key).map(|index| &self.writes[index])
     }
 
-    /// Takes a write that does not expire.
+    /// Adds a write that does not expire.
     ///
     /// # Errors
     /// As [`WriteSet::record_until`].
@@ -178,10 +178,10 @@ impl WriteSet {
         self.record_until(table, hash, key, value, store::NEVER_MS)
     }
 
-    /// Takes a write; `value` `None` deletes. Replaces an earlier write of the same object.
+    /// Adds a write; `value` `None` deletes. Replaces an earlier write of the same object.
     ///
     /// # Errors
-    /// [`Full`]; then the set is as it was.
+    /// [`Full`]; then the set is unchanged.
     pub fn record_until(
         &mut self,
         table: u32,
@@ -248,7 +248,7 @@ impl WriteSet {
         None
     }
 
-    /// Enters the latest write into the table of places; makes the table when there are enough writes.
+    /// Enters the latest write into the hash table; creates the table when there are enough writes.
     fn add_place(&mut self) {
         let from = match self.writes.len() {
             count if count < TRANSACTION_WRITES_SCANNED => return,

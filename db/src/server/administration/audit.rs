@@ -1,8 +1,9 @@
-//! The audit log: what is an act, who did it, how it ended.
+//! The audit log: administrative acts, their authors and outcomes.
 //!
-//! Whatever changes something is an act, whether it was allowed or refused; looking is none. An act is recorded
-//! when it has ended and before the client hears of it; later while the metadata does not answer. Names stand in the record
-//! and statuses, never a secret, a token or a source. See [`crate::server::acts`] for acts that cannot be recorded.
+//! Every request that changes something is an act, whether it was allowed or refused; reading is not. An act is
+//! recorded after it ended and before the client gets its answer; later if the metadata does not answer. Records
+//! contain names and statuses, never a secret, a token or a source. See [`crate::server::acts`] for acts that cannot
+//! be recorded.
 
 use wire::{
     Actor, AdminRequest, Body, ExtensionInstalled, MigrationMode, Placement, Right, Status, Subject,
@@ -17,7 +18,7 @@ use crate::server::opening::Role;
 use crate::sync::lock;
 use crate::tenant::TenantId;
 
-/// Who asks, found before the request is served: it may end the session.
+/// The author of a request, determined before it is served, because it may end the session.
 pub(super) struct Author {
     tenant: Option<TenantId>,
     actor: Actor,
@@ -35,7 +36,7 @@ pub(super) fn author(control: &Control, role: &Role) -> Author {
     }
 }
 
-/// The request in words, if it is an act.
+/// Returns the text of a request that is an act; `None` otherwise.
 pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
     Some(match request {
         AdminRequest::TenantCreate { name } => format!("tenant create {name}"),
@@ -117,11 +118,11 @@ fn creation(name: &str, options: TableOptions) -> String {
     format!("table create {name}{ordered}{cache}{migration}")
 }
 
-/// Records an act and how it ended.
+/// Records an act and its outcome.
 pub(super) fn record(control: &Control, author: Author, mut act: String, answer: &Result<Vec<u8>, Refusal>) {
     let outcome = match answer {
         Ok(body) => {
-            // Which version it became is known only now.
+            // The version number is known only now.
             if act.starts_with("extension install")
                 && let Ok(installed) = ExtensionInstalled::decode(body)
             {
@@ -134,7 +135,7 @@ pub(super) fn record(control: &Control, author: Author, mut act: String, answer:
     append(control, author.tenant, author.actor, act, outcome);
 }
 
-/// Records what the server did by itself to something of a tenant's.
+/// Records an act of the server itself on a tenant's table or extension.
 pub(super) fn record_own(control: &Control, tenant: TenantId, act: String, outcome: Status) {
     append(control, Some(tenant), Actor::Server, act, outcome);
 }
@@ -145,7 +146,7 @@ fn append(control: &Control, tenant: Option<TenantId>, actor: Actor, mut act: St
     control.acts.record(&control.metadata, Act { tenant, at_ms, actor, text: act, outcome });
 }
 
-/// What the caller may see of the log.
+/// Returns the entries of the log that the caller may see.
 pub(super) fn read(control: &Control, role: &Role, after: u64, count: u32) -> Result<Vec<u8>, Refusal> {
     let tenant = match role {
         Role::Administrator => None,

@@ -1,5 +1,5 @@
-//! The description of an extension: functions, limits in force, versions and what their invocations came to. Whom it
-//! is granted to sees its functions, and the limits of its own invocations; what it costs is its owner's to know.
+//! Describes an extension: functions, limits in force, versions and figures of their invocations. A tenant with a
+//! grant sees its functions and the limits of the tenant's own invocations; only the owner sees its costs.
 
 use wire::{Body, ExtensionDescription, Measured, Statistic, Subject, VersionDescription, VersionState};
 
@@ -19,7 +19,7 @@ use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
 
 pub(super) fn describe(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
-    // What is shown is in force: a switch that is under way comes to its end first.
+    // Waits for a switch under way, so that the answer shows the versions in force.
     let _changing = lock(&control.changing);
     let limits = limits(&control.accounts.of(tenant));
     let description = match grants::find(control, tenant, Subject::Extension, name) {
@@ -77,8 +77,7 @@ fn measured(tally: &MeasuredSummary) -> Measured {
     }
 }
 
-/// What one invocation of a tenant may use now, by the names by which the tenant's limits are changed, and what is the
-/// same for all.
+/// Returns the limits of a tenant's invocation, by the names under which they are changed, and the fixed limits.
 fn limits(account: &Account) -> Vec<Statistic> {
     let own = [
         TenantLimit::InvocationCpuUs,

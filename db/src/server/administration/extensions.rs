@@ -1,8 +1,8 @@
 //! Extensions of one tenant: list, switch between versions, remove, resolve.
 //!
 //! An installation (`installation.rs`) is compiled without any lock of the control plane. Once it is built and loaded,
-//! one step under the lock records it and tells the workers; what fails before that leaves the earlier versions as
-//! they were. Every switch is the same step: the metadata, the registry, all workers, then the client hears of it.
+//! one step under the lock records it and informs the workers; a failure before that leaves the earlier versions
+//! unchanged. Every switch takes the same steps: the metadata, the registry, all workers, then the client's answer.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -22,7 +22,7 @@ use crate::tenant::TenantId;
 /// Paths and bytes of a source.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// Tells registry and workers which versions there are.
+/// Publishes the versions of an extension to the registry and the workers.
 pub(super) fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
     let VersionState { current, canary, kept, .. } = row.standing.clone();
     match control.registry.settle(row.tenant, &row.name, Choice { current, canary, kept }) {
@@ -35,11 +35,11 @@ pub(super) fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refus
     Ok(())
 }
 
-/// Builds or finds the artefacts of a stored extension and makes it live. What cannot be built any more is
-/// reported and left out.
+/// Builds or finds the artefacts of a stored extension and loads it. A version that can no longer be built is reported
+/// and left out.
 ///
 /// # Errors
-/// When the metadata cannot be read or workers fail.
+/// If the metadata cannot be read, or workers fail.
 pub(super) fn restore(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
     for version in &row.standing.kept {
         if let Err(refusal) = restore_version(control, row, *version) {
@@ -57,7 +57,7 @@ fn restore_version(control: &Control, row: &ExtensionRow, version: u32) -> Resul
     Ok(())
 }
 
-/// The source of a stored version, and when it was installed.
+/// Returns the source of a stored version, and the time of its installation.
 fn stored(control: &Control, row: &ExtensionRow, version: u32) -> Result<(Files, u64), Refusal> {
     let stored = control.metadata.extension_version(row.tenant, &row.name, version)?;
     let request = AdminRequest::decode(opcode::EXTENSION_INSTALL, &stored.package)?;
@@ -65,11 +65,11 @@ fn stored(control: &Control, row: &ExtensionRow, version: u32) -> Result<(Files,
     Ok((owned(&files), stored.installed_ms))
 }
 
-/// Takes in a version that another server installed: like an installation, it is built without any lock, and made live
-/// under that of changes, if it is still wanted then.
+/// Adopts a version that another server installed: like an installation, it is built without any lock, and published
+/// under the lock of changes if it is still wanted then.
 ///
 /// # Errors
-/// `NotFound` when it is not wanted any more, or why it cannot be had.
+/// `NotFound` if it is no longer wanted, or the reason why it cannot be built.
 pub(super) fn take_in(control: &Control, row: &ExtensionRow, version: u32) -> Result<(), Refusal> {
     let (files, installed_ms) = stored(control, row, version)?;
     let mut newcomer = Newcomer { control, row, version, wanted: None };
@@ -83,12 +83,12 @@ pub(super) fn take_in(control: &Control, row: &ExtensionRow, version: u32) -> Re
     }
 }
 
-/// A version of another server's.
+/// A version that another server installed.
 struct Newcomer<'c> {
     control: &'c Control,
     row: &'c ExtensionRow,
     version: u32,
-    /// The lock of changes, and the extension as it is stored now.
+    /// The lock of changes, and the extension's record as it is now.
     wanted: Option<(MutexGuard<'c, ()>, ExtensionRow)>,
 }
 
@@ -111,7 +111,7 @@ impl InstallHooks for Newcomer<'_> {
 }
 
 pub(super) fn list(control: &Control, tenant: TenantId) -> Result<Vec<u8>, Refusal> {
-    // What is shown is in force: a switch that is under way comes to its end first.
+    // Waits for a switch under way, so that the answer shows the versions in force.
     let _changing = lock(&control.changing);
     let rows = control.metadata.extensions_of(tenant)?;
     let entry = |row: &ExtensionRow| {
@@ -132,7 +132,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Result<Vec<u8>, Refus
     Ok(rows.iter().map(entry).collect::<Vec<_>>().encode())
 }
 
-/// Changes by one of the rules of [`VersionState`] which versions there are or which of them invocations get.
+/// Applies a rule of [`VersionState`] that changes the versions or the choice among them.
 pub(super) fn change(
     control: &Control,
     tenant: TenantId,
@@ -182,7 +182,7 @@ pub(super) fn remove(control: &Control, tenant: TenantId, name: &str) -> Result<
     Ok(Vec::new())
 }
 
-/// Takes out an extension with its grants. The metadata has forgotten it already.
+/// Removes an extension and its grants. Its metadata is gone already.
 pub(super) fn forget(control: &Control, tenant: TenantId, name: &str, id: u32) -> Result<(), Refusal> {
     let withdrawn = grants::withdraw_all_of(control, tenant, Subject::Extension, name);
     control.registry.remove(tenant, name);

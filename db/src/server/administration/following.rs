@@ -1,8 +1,9 @@
-//! Brings a server to what the metadata says: what other servers changed, and what this one could not finish.
+//! Applies the metadata to a server: changes of other servers, and changes that this one could not finish.
 //!
-//! All that some tenants have is compared, nothing is replayed: what is as it should be is left alone, so a change of
-//! this server's own is followed without effect. What goes goes first and tablets change hands, then extensions are built
-//! without any lock, then the rest comes, under the lock of changes and as of one commit. A version that cannot be built is reported and left out.
+//! Everything of some tenants is compared, nothing is replayed: matching state is left alone, so a change by this
+//! server itself has no further effect. Removals are applied first and migrations start, then extensions are built
+//! without any lock, then the additions are applied, under the lock of changes and as of one commit. A version that
+//! cannot be built is reported and left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -20,29 +21,29 @@ use crate::server::migrations;
 use crate::sync::lock;
 use crate::tenant::TenantId;
 
-/// A version of an extension: its number, and its own.
+/// A version of an extension: the extension's number, and the version's.
 type Version = (u32, u32);
 
-/// What a server that follows remembers.
+/// State of a server that follows the metadata.
 #[derive(Debug, Default)]
 pub struct Follower {
     /// Versions that cannot be built here.
     broken: BTreeSet<Version>,
-    /// Something could not be done now and is to be tried again.
+    /// Set when something could not be done and must be retried.
     behind: bool,
 }
 
 impl Follower {
-    /// Whether something is to be tried again.
+    /// Returns true if something must be retried.
     #[must_use]
     pub const fn is_behind(&self) -> bool {
         self.behind
     }
 
-    /// Brings the server to what the metadata says of these tenants, or of all, and gives the commit as of which.
+    /// Applies the metadata of these tenants, or of all, and returns the revision applied.
     ///
     /// # Errors
-    /// When the metadata cannot be read or workers fail: then it is to be called again, for all.
+    /// If the metadata cannot be read, or workers fail: then call it again, for all tenants.
     pub fn follow(&mut self, control: &Arc<Control>, of: Option<&TenantSet>) -> Result<Revision, Refusal> {
         if of.is_none() {
             self.behind = false;
@@ -52,7 +53,7 @@ impl Follower {
             let known = known(control);
             let catalog = tables::placed(control, of)?;
             leave(control, &known, &catalog, of)?;
-            // Not behind extensions that take a second to build.
+            // Before the extensions, which take a second to build.
             tables_come(control, &changing, &catalog, of)?;
             catalog
         };
@@ -70,12 +71,12 @@ impl Follower {
         }
         come(control, &catalog)?;
         drop(changing);
-        // What was begun while extensions were built: nobody tells of that again.
+        // Migrations that began while extensions were built: no event announces them again.
         tablets_move(control, &catalog, of);
         Ok(catalog.revision)
     }
 
-    /// Builds, loads and publishes what is missing of an extension, the current version first.
+    /// Builds, loads and publishes the missing versions of an extension, the current version first.
     fn build(&mut self, control: &Control, row: &ExtensionRow) {
         let current = row.standing.current;
         let others = row.standing.kept.iter().copied().filter(|version| *version != current);
@@ -87,7 +88,7 @@ impl Follower {
             }
             match extensions::take_in(control, row, version) {
                 Ok(()) => {}
-                // It has gone meanwhile.
+                // The version was removed meanwhile.
                 Err(refusal) if refusal.status == Status::NotFound => {}
                 // Others build, or there is no toolchain, or the metadata does not answer.
                 Err(refusal) if matches!(refusal.status, Status::LimitExceeded | Status::Unavailable) => {
@@ -102,8 +103,8 @@ impl Follower {
         }
     }
 
-    /// Says which versions of an extension there are, if that is news. A version that is still to be built does not
-    /// take the place of one that runs.
+    /// Publishes the versions of an extension if they changed. A version that is not built yet does not replace one
+    /// that runs.
     fn settle(&mut self, control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
         let Some(lineage) = control.registry.lineage(row.tenant, &row.name) else { return Ok(()) };
         let VersionState { current, canary, kept, .. } = row.standing.clone();
@@ -117,7 +118,7 @@ impl Follower {
     }
 }
 
-/// Brings tenants, with their limits and tables, to what the metadata says.
+/// Applies the metadata of tenants, with their limits and tables.
 fn tables_come(
     control: &Control,
     changing: &MutexGuard<'_, ()>,
@@ -129,7 +130,7 @@ fn tables_come(
     tables::follow(control, changing, catalog)
 }
 
-/// Brings migrations to what the metadata says.
+/// Applies the metadata of migrations.
 fn tablets_move(control: &Arc<Control>, catalog: &Catalog, of: Option<&TenantSet>) {
     if let (Some(migrations), Some(own)) = (&control.migrations, control.interim.run()) {
         let rows = (&catalog.migrations[..], &catalog.tablets[..]);
@@ -137,7 +138,7 @@ fn tablets_move(control: &Arc<Control>, catalog: &Catalog, of: Option<&TenantSet
     }
 }
 
-/// Puts the grants in force that are not yet.
+/// Applies grants that are not in force yet.
 fn come(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
     let names: BTreeMap<TenantId, &str> =
         catalog.tenants.iter().map(|row| (row.id, row.name.as_str())).collect();
@@ -157,13 +158,14 @@ fn is_meant(of: Option<&TenantSet>, tenant: TenantId) -> bool {
     of.is_none_or(|of| of.contains(&tenant))
 }
 
-/// The tenants that have an account here. Sessions are opened meanwhile, so that only who was known before the metadata
-/// was read and is not in it has gone.
+/// Returns the tenants that have an account here. Sessions are opened meanwhile, so a tenant is gone only if it was
+/// known before the metadata was read and is missing from it.
 fn known(control: &Control) -> TenantSet {
     control.accounts.all().iter().map(|account| account.tenant).collect()
 }
 
-/// Takes out what the metadata does not know any more, of the tenants that were known before it was read.
+/// Removes tenants, tables, extensions and grants that the metadata no longer has; of the tenants, only those known
+/// before it was read.
 fn leave(
     control: &Control,
     known: &TenantSet,

@@ -1,13 +1,13 @@
-//! Grants: what a tenant lets another one do with a table or an extension of his.
+//! Grants: rights of a tenant on another tenant's table or extension.
 //!
-//! A granted table is a second entry of the same table, with the other tenant, the right, and a number of its
-//! own. A granted extension is the same code with the other tenant's tables, log and limits: it gives no access
-//! to anything of its owner's. Both are in the catalogs of all workers before the grant is answered, and gone
-//! from all before its end is. Only owners grant; what is granted cannot be passed on.
+//! A granted table is a second entry of the same table, with the other tenant, the right, and its own number. A
+//! granted extension is the same code with the other tenant's tables, log and limits: it gives no access to its
+//! owner's tables. Both are in the catalogs of all workers before the grant is answered, and removed from all before
+//! its end is. Only owners grant; a grant cannot be passed on.
 //!
-//! Who grants hears whether there is such a tenant. So that nobody asks that for nothing, what is granted is looked for
-//! first: a name that is guessed right has got it, and its tenant sees from whom. A revocation says of no tenant more
-//! than that it has nothing.
+//! A grant's answer reveals whether the other tenant exists. To make a mere probe cost something, the granted table or
+//! extension is looked up first: a name that is guessed right receives the grant, and its tenant sees from whom. A
+//! revocation reveals of a tenant only that it has no such grant.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) fn create(
     })?;
     let owner_name = lock(&control.sessions).get(&session.token).map(|open| open.tenant.clone());
     let owner_name = owner_name.ok_or(Status::BadToken)?;
-    // What was granted before is gone before the new right begins.
+    // The earlier grant ends before the new right begins.
     withdraw(control, |grant| grant.is(owner, right.subject(), name) && grant.row.to == other)?;
     publish(control, Grant { row, owner: owner_name, to: to.to_owned() })?;
     Ok(Vec::new())
@@ -84,7 +84,7 @@ pub(super) fn revoke(
     Ok(Vec::new())
 }
 
-/// Puts the stored grants in force: called once, when tables and extensions are there.
+/// Applies the stored grants: called once, when tables and extensions exist.
 pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
     let tenants = control.metadata.tenants()?;
     let name_of = |id: TenantId| tenants.iter().find(|row| row.id == id).map(|row| row.name.clone());
@@ -96,8 +96,8 @@ pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Tells workers of a grant and keeps it. Kept first: what ends or follows it has to find it, whether or not
-/// workers answer now.
+/// Stores a grant and sends it to the workers. It is stored first: whatever ends or follows it must find it, even if
+/// workers do not answer now.
 pub(super) fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
     lock(&control.grants).push(grant.clone());
     if grant.row.right.subject() == Subject::Extension {
@@ -109,12 +109,12 @@ pub(super) fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
     control.tell(&Change::TableCreated(Arc::new(grant.entry_of(&table))))
 }
 
-/// Which grants are in force: kind of thing and number.
+/// Returns the grants in force: kind of subject and number.
 pub(super) fn known(control: &Control) -> BTreeSet<(u8, u32)> {
     lock(&control.grants).iter().map(|grant| (grant.row.right.subject() as u8, grant.row.id)).collect()
 }
 
-/// Tells workers which versions of a granted extension there are now.
+/// Sends the versions of a granted extension to the workers.
 fn settle(control: &Control, grant: &Grant) -> Result<(), Refusal> {
     let GrantRow { id, owner, name, to, .. } = &grant.row;
     match control.registry.grant((*owner, name), *id, *to, &grant.called()) {
@@ -123,7 +123,7 @@ fn settle(control: &Control, grant: &Grant) -> Result<(), Refusal> {
     }
 }
 
-/// Follows a change of an extension's versions in all grants of it.
+/// Applies a change of an extension's versions to all its grants.
 pub(super) fn follow(control: &Control, owner: TenantId, name: &str) -> Result<(), Refusal> {
     let grants: Vec<Grant> = {
         let grants = lock(&control.grants);
@@ -132,7 +132,7 @@ pub(super) fn follow(control: &Control, owner: TenantId, name: &str) -> Result<(
     grants.iter().try_for_each(|grant| settle(control, grant))
 }
 
-/// Takes grants back from all workers. The metadata has forgotten them already.
+/// Removes grants from all workers. Their metadata is gone already.
 pub(super) fn withdraw(control: &Control, ends: impl Fn(&Grant) -> bool) -> Result<(), Refusal> {
     let _owning = lock(&control.owning);
     let ended: Vec<Grant> = lock(&control.grants).extract_if(.., |grant| ends(grant)).collect();
@@ -150,7 +150,7 @@ pub(super) fn withdraw(control: &Control, ends: impl Fn(&Grant) -> bool) -> Resu
     told
 }
 
-/// Takes back all grants of something that its owner drops.
+/// Removes all grants of a table or extension that its owner drops.
 pub(super) fn withdraw_all_of(
     control: &Control,
     owner: TenantId,
@@ -160,7 +160,7 @@ pub(super) fn withdraw_all_of(
     withdraw(control, |grant| grant.is(owner, subject, name))
 }
 
-/// The grant by which a tenant has what it calls `owner/name`.
+/// Returns the grant by which a tenant has the subject that it calls `owner/name`.
 pub(super) fn find(control: &Control, to: TenantId, subject: Subject, called: &str) -> Option<Grant> {
     let (owner, name) = called.split_once('/')?;
     let grants = lock(&control.grants);

@@ -1,8 +1,8 @@
-//! An installation of a tenant's: held against the tenant's limits, recorded, told to the workers.
+//! Installs a tenant's extension: checks the tenant's limits, records the version, informs the workers.
 //!
-//! Two limits of the tenant hold for it: the time on the processor of its builds in a minute, looked at when its
-//! turn has come and charged when the build has ended, well or not; and the bytes of its versions, looked at before
-//! the build for whether there is room at all, and when they are known. Nothing is changed when it is refused.
+//! Two limits of the tenant apply. The processor time of its builds per minute is checked when its turn has come and
+//! charged when the build has ended, successful or not. The bytes of its versions are checked before the build, for
+//! whether there is any room, and once they are known. A refused installation changes nothing.
 
 use std::sync::MutexGuard;
 
@@ -17,7 +17,7 @@ use crate::sync::lock;
 use crate::tenant::compile_time::NoTime;
 use crate::tenant::limit::{TenantLimit, UNLIMITED};
 
-/// What is to be installed, and how far it is.
+/// An installation and its progress.
 struct Installation<'c> {
     control: &'c Control,
     session: &'c Session,
@@ -29,7 +29,7 @@ struct Installation<'c> {
     row: Option<ExtensionRow>,
 }
 
-/// `package` is the whole body of the request: what is stored, and compiled again after a restart.
+/// Installs a package. `package` is the whole body of the request, which is stored and compiled again after a restart.
 pub(super) fn install(
     control: &Control,
     session: &Session,
@@ -94,8 +94,8 @@ impl InstallHooks for Installation<'_> {
 }
 
 impl Installation<'_> {
-    /// Whether the tenant's versions and one of so many bytes are no more than they may, those apart that this one
-    /// takes the place of.
+    /// Checks that the tenant's versions and one of this size fit its limit, not counting those that this one
+    /// replaces.
     fn check_code(&self, artefact_bytes: u64) -> Result<(), Refusal> {
         let limit = TenantLimit::CodeBytes;
         let most = self.session.account.limit(limit);

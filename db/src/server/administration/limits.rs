@@ -1,8 +1,8 @@
-//! Limits of tenants: who may read and change them, and what happens then.
+//! Limits of tenants: reading and changing them.
 //!
-//! The administrator reads and changes those of any tenant, a tenant reads its own. What is changed is on disk
-//! first and then in the tenant's account, where workers look at the next request. Limits that have passed into
-//! an account before stay as they were when a change is refused.
+//! The administrator reads and changes the limits of any tenant; a tenant reads its own. A change is durable first and
+//! then copied to the tenant's account, which workers read at the next request. A refused change leaves the account's
+//! limits as they were.
 
 use std::collections::BTreeMap;
 
@@ -46,13 +46,13 @@ pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>])
     Ok(entries(&account).encode())
 }
 
-/// Puts the stored limits in force: called once, before anything of a tenant is brought back.
+/// Applies the stored limits: called once, before anything else of a tenant is restored.
 pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
     follow(control, &control.metadata.limits()?, |_| true);
     Ok(())
 }
 
-/// Puts limits in force that are stored, and the defaults where none is, of tenants that are meant.
+/// Applies the stored limits, and the defaults of the others, to the tenants that `is_meant` selects.
 pub(super) fn follow(control: &Control, rows: &[LimitRow], is_meant: impl Fn(TenantId) -> bool) {
     let mut wanted: BTreeMap<TenantId, Vec<(TenantLimit, u64)>> = BTreeMap::new();
     for account in control.accounts.all().iter().filter(|account| is_meant(account.tenant)) {
@@ -84,7 +84,7 @@ pub(super) fn follow(control: &Control, rows: &[LimitRow], is_meant: impl Fn(Ten
     }
 }
 
-/// What a change says, in words.
+/// Returns the text of a change for the audit log.
 pub(super) fn act_of(name: &str, changes: &[LimitChange<'_>]) -> String {
     let word = |change: &LimitChange<'_>| match change.value {
         Some(UNLIMITED) => format!(" {}=unlimited", change.limit),

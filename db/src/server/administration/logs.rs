@@ -1,4 +1,4 @@
-//! What the extensions of a tenant logged.
+//! Log lines of a tenant's extensions.
 
 use wire::{Body, LogEntry, LogLines, Subject};
 
@@ -8,14 +8,14 @@ use crate::extension::log::LogLine;
 use crate::server::control::{Control, Refusal};
 use crate::tenant::TenantId;
 
-/// Lines of one extension up to `level`: `count` behind line `after`, or the newest.
+/// Returns lines of one extension up to `level`: `count` lines after line `after`, or the newest.
 pub(super) fn read(
     control: &Control,
     tenant: TenantId,
     name: &str,
     (level, after, count): (u8, u64, u32),
 ) -> Result<Vec<u8>, Refusal> {
-    // What a granted extension logs for a tenant is in that tenant's log.
+    // A granted extension logs into the log of the tenant for which it runs.
     let id = match grants::find(control, tenant, Subject::Extension, name) {
         Some(grant) => grant.row.id,
         None => control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown(name))?.id,

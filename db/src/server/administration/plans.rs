@@ -1,5 +1,4 @@
-//! The cluster as a whole, as the administrator asks for it: its servers, there or not, and plans, which the coordinator
-//! carries out.
+//! Cluster requests of the administrator: the servers, present or not, and plans, which the coordinator executes.
 
 use wire::{Adopted, Body, ClusterStatus, MemberEntry, PlanEntry, PlanProgress, Status};
 
@@ -73,8 +72,8 @@ pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
     Ok(entry_of(&row).encode())
 }
 
-/// Gives to others what a server owned that is gone for good. Refused until this server has found it gone for a while: see
-/// [`crate::cluster::presence`].
+/// Assigns the tablets of a server that is gone for good to others. Refused until this server has found it gone for a
+/// while: see [`crate::cluster::presence`].
 pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
     check_shared(control)?;
     if !control.interim.is_held(Moment::now()) {
@@ -93,7 +92,7 @@ pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> 
     Ok(Adopted { tablets: u32::try_from(tablets).unwrap_or(u32::MAX), are_left }.encode())
 }
 
-/// Why what a server owns is not given to others: it serves, or it might register again.
+/// Returns the reason why a server's tablets are not assigned to others: it serves, or it might register again.
 fn not_adopted(control: &Control, server: u32) -> Refusal {
     match control.metadata.snapshot() {
         Ok(Snapshot { there, .. }) if there.iter().any(|run| run.server == server) => {

@@ -1,10 +1,10 @@
-//! The servers of the cluster, as they registered themselves.
+//! The registered servers of the cluster.
 
 use wire::{Body, ServerEntry};
 
 use crate::server::control::{Control, Refusal};
 
-/// Those that are there; none where a server is alone.
+/// Returns the registered servers; none outside a cluster.
 pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
     if !control.metadata.records().is_shared() {
         return Ok(Vec::<ServerEntry>::new().encode());

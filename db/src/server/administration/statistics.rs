@@ -1,4 +1,4 @@
-//! Counters: for the administrator all of them, for a tenant those of what it has.
+//! Counters: all of them for the administrator, its own for a tenant.
 
 mod store;
 
@@ -74,14 +74,14 @@ fn of_server(control: &Control) -> Vec<Statistic> {
     statistics
 }
 
-/// What passes shared memory.
+/// Returns the statistics of shared-memory channels.
 fn of_links(signs: &ListenerStatus) -> impl Iterator<Item = Statistic> {
     let figures = [LINKS].into_iter().chain(LINK_COUNTERS);
     let of_cores = figures.map(|figure| statistic(figure.name, signs.of_cores(&figure).sum()));
     of_cores.chain([statistic("shm_links_refused", signs.refused())])
 }
 
-/// What moving tablets came to.
+/// Returns the totals of migrations.
 fn of_migrations(migrations: &Migrations) -> [Statistic; 4] {
     let (source, target) = (migrations.totals(Side::Source), migrations.totals(Side::Target));
     [

@@ -55,7 +55,7 @@ pub(super) fn create(
     Ok(TableId { id }.encode())
 }
 
-/// What the metadata says of these tenants, or of all; tables of a cluster that nobody has placed yet are placed here.
+/// Returns the metadata of these tenants, or of all; places a cluster's tables that are not placed yet on this server.
 pub(super) fn placed(control: &Control, of: Option<&TenantSet>) -> Result<Catalog, Refusal> {
     let catalog = control.metadata.catalog(of)?;
     let Some(own) = control.interim.run() else { return Ok(catalog) };
@@ -70,9 +70,9 @@ pub(super) fn placed(control: &Control, of: Option<&TenantSet>) -> Result<Catalo
     Ok(control.metadata.catalog(of)?)
 }
 
-/// Brings tables that are there to what the metadata says: those that come, what of them is owned here, and where the
-/// rest is. The lock is held since before the catalog was read: what migrations change meanwhile is not looked at, and
-/// what they tell clients is newer.
+/// Applies the metadata of tables: new tables, the ranges owned here, and the places of the others. The caller has
+/// held the lock since before it read the catalog: ranges that migrations change meanwhile are not touched, and the
+/// maps that migrations send to clients are newer.
 pub(super) fn follow(
     control: &Control,
     _changing: &MutexGuard<'_, ()>,
@@ -86,7 +86,7 @@ pub(super) fn follow(
     lock(&control.emptied).extend(catalog.tablets.iter().filter_map(emptied));
     let mut alterations = Vec::new();
     for row in &catalog.tables {
-        // One that is placed in a moment.
+        // A table that is about to be placed.
         let Some(tablets) = tablets.get(&row.id) else { continue };
         let migrations = || catalog.migrations.iter().filter(|migration| migration.table == row.id);
         let begun = migrations().filter(|row| is_begun(control, row, own));
@@ -125,7 +125,7 @@ pub(super) fn follow(
     Ok(())
 }
 
-/// Makes the tables known that a server which is alone has had before its start.
+/// Publishes the tables that a server outside a cluster had before its start.
 fn begin_empty(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
     let now_ms = control.clock.wall_ms();
     for row in &catalog.tables {
@@ -137,13 +137,13 @@ fn begin_empty(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a migration has begun, as far as that is this server's to do as its source: before, it has cut nothing.
+/// Returns true if a migration has begun, as far as this server as its source knows: before, it has cut nothing.
 fn is_begun(control: &Control, row: &MigrationRow, own: ServerRun) -> bool {
     let has_begun = || control.migrations.as_ref().is_some_and(|all| all.has_begun(row.id));
     row.side_of(own) != Some(Side::Source) || has_begun()
 }
 
-/// Refuses a budget in which nothing fits, or that could never be filled.
+/// Refuses a budget that could hold nothing, or that could never be filled.
 fn admit_budget(control: &Control, tenant: TenantId, bytes: u64) -> Result<(), Refusal> {
     let memory_bytes = control.store.memory_bytes();
     if !(CACHE_BUDGET_BYTES_MIN..=memory_bytes).contains(&bytes) {
@@ -163,7 +163,7 @@ fn admit_budget(control: &Control, tenant: TenantId, bytes: u64) -> Result<(), R
     Ok(())
 }
 
-/// The budget of a table that evicts.
+/// Returns the budget of a table that evicts.
 fn budget_of(parts: &Parts) -> Option<u64> {
     match parts.eviction() {
         Eviction::Never => None,
@@ -195,7 +195,7 @@ pub(super) fn drop(control: &Control, tenant: TenantId, name: &str) -> Result<Ve
     Ok(Vec::new())
 }
 
-/// Takes out a table with its grants. The metadata has forgotten it already.
+/// Removes a table and its grants. Its metadata is gone already.
 pub(super) fn forget(control: &Control, tenant: TenantId, name: &str, id: u32) -> Result<(), Refusal> {
     let withdrawn = grants::withdraw_all_of(control, tenant, Subject::Table, name);
     let (entry, told) = {

@@ -1,4 +1,4 @@
-//! Tablets and migrations, as the administrator asks for them: changes of the metadata, which the servers follow.
+//! Requests of the administrator for tablets and migrations: changes of the metadata, which the servers follow.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::server::control::{Control, Refusal};
 use crate::server::migrations::{Figure, Shown};
 use crate::tenant::TenantId;
 
-/// `owner/name` of tables, by owner and number.
+/// Names of tables as `owner/name`, by owner and number.
 struct Names(BTreeMap<(TenantId, u32), String>);
 
 impl Names {
@@ -27,7 +27,7 @@ impl Names {
         Ok(Self(named.collect()))
     }
 
-    /// Of a table that was dropped a moment ago nothing but its number is known.
+    /// Returns the name of a table. Of a table dropped a moment ago only the number is known.
     fn of(&self, tenant: TenantId, table: u32) -> String {
         self.0.get(&(tenant, table)).cloned().unwrap_or_else(|| format!("?/{table}"))
     }
@@ -74,7 +74,7 @@ pub(super) fn migrations(control: &Control) -> Result<Vec<u8>, Refusal> {
     Ok(control.metadata.migrations()?.iter().map(entry).collect::<Vec<_>>().encode())
 }
 
-/// Of what this server has a part in, and had lately.
+/// Returns the progress of migrations in which this server takes part, or took part lately.
 pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
     let Some(migrations) = &control.migrations else { return Ok(Vec::<MigrationProgress>::new().encode()) };
     let (names, now_us) = (Names::read(control)?, control.clock.now_us());
@@ -130,7 +130,7 @@ pub(super) fn abort(control: &Control, id: u32) -> Result<Vec<u8>, Refusal> {
     Ok(entry_of(&row, Names::read(control)?.of(row.tenant, row.table)).encode())
 }
 
-/// A table of a cluster; a server that is alone has nobody to share one with.
+/// Returns the owner and number of a table; refuses outside a cluster.
 fn place_of(control: &Control, table: &str) -> Result<(TenantId, u32), Refusal> {
     if !control.metadata.records().is_shared() {
         let text = "this server is alone and owns everything: a cluster keeps its metadata in etcd";

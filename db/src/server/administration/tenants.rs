@@ -1,4 +1,4 @@
-//! Tenants: create, give a new secret, list, drop. The administrator's alone.
+//! Tenants: create, rotate the secret, list, drop. Only for the administrator.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(super) fn create(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> 
     Ok(TenantCreated { secret }.encode())
 }
 
-/// Gives a tenant a new secret. The one before opens nothing any more; sessions that are open go on.
+/// Gives a tenant a new secret. The previous one opens no more sessions; open sessions continue.
 pub(super) fn rotate(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     let (secret, hash) = fresh_secret()?;
     let _changing = lock(&control.changing);
@@ -65,7 +65,7 @@ pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     Ok(Vec::new())
 }
 
-/// Takes out a tenant with all it has. The metadata has forgotten it already.
+/// Removes a tenant with everything that it has. Its metadata is gone already.
 pub(super) fn forget(control: &Control, tenant: TenantId) -> Result<(), Refusal> {
     lock(&control.sessions).retain(|_, open| {
         let stays = open.session.tenant != tenant;

@@ -1,5 +1,5 @@
-//! Traces of a tenant's invocations: each request keeps tracing going for a while, and brings what came; the last one
-//! ends it.
+//! Traces of a tenant's invocations: each request keeps tracing active for a while and returns new traces; the last
+//! one ends it.
 
 use wire::{Body, Status, Subject, TraceEntry, TracedCalls, TracedPoll, Traces};
 
@@ -13,7 +13,7 @@ use crate::server::control::{Control, Refusal};
 use crate::sync::lock;
 use crate::tenant::TenantId;
 
-/// Traces of one extension, or one of its functions, behind trace `after`.
+/// Returns traces of one extension, or one of its functions, after trace `after`.
 pub(super) fn read(
     control: &Control,
     tenant: TenantId,
@@ -49,7 +49,7 @@ pub(super) fn read(
     Ok(Traces { looked_at, missed, traces: found.iter().map(entry).collect() }.encode())
 }
 
-/// Ends the tracing of an extension, if that is what the tenant traces.
+/// Ends the tracing of an extension, if the tenant traces it.
 pub(super) fn end(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     let (extension, _) = extension(control, tenant, name)?;
     let now_us = control.clock.now_us();
@@ -62,8 +62,8 @@ pub(super) fn end(control: &Control, tenant: TenantId, name: &str) -> Result<Vec
     Ok(Vec::new())
 }
 
-/// The number under which a tenant invokes an extension, and its versions. As for log lines: of a granted one a tenant
-/// sees its own invocations.
+/// Returns the number under which a tenant invokes an extension, and its versions. As with log lines, a tenant with a
+/// grant sees its own invocations.
 fn extension(control: &Control, tenant: TenantId, name: &str) -> Result<(u32, VersionHistory), Refusal> {
     let (id, lineage) = match grants::find(control, tenant, Subject::Extension, name) {
         Some(grant) => (grant.row.id, control.registry.lineage(grant.row.owner, &grant.row.name)),

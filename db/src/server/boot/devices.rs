@@ -1,8 +1,7 @@
-//! What a server works on besides memory and threads: listener, ports, metadata, compiler.
+//! Devices of a server besides memory and threads: listener, ports, metadata, compiler.
 //!
-//! Opened here as the configuration says; tests and benches bring their own, in memory. All of it is
-//! open before anything is started over it, so a port that is taken or a directory that cannot be made ends the start
-//! without a thread.
+//! They are opened as the configuration says; tests and benches bring their own, in memory. All are open before any
+//! thread starts, so a port in use or a directory that cannot be made ends the start without a thread.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -16,32 +15,32 @@ use crate::config::{Config, SharedMemory};
 use crate::extension::registry::Prepare;
 use crate::server::shm_listener::ShmEntrance;
 
-/// Mode of directories that are made: what is in them is loaded as code, or opens sessions.
+/// Mode of new directories: their files are loaded as code, or open sessions.
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// Name of the socket in the data directory at which clients of this host get in.
+/// Name of the socket in the data directory at which local clients attach.
 const DOOR: &str = "door";
 
-/// See the file's head.
+/// The devices over which a server starts.
 pub struct Devices<P: Port> {
     /// Accepts streams.
     pub listener: Listener,
-    /// Move frames, one per core.
+    /// Ports that move frames, one per core.
     pub ports: Vec<P>,
-    /// What survives a restart.
+    /// Records that survive a restart.
     pub metadata: Metadata,
-    /// Makes the toolchain that builds extensions.
+    /// Prepares the toolchain that builds extensions.
     pub prepare: Prepare,
-    /// Where clients of this host get in; nothing where the ports have no shared memory.
+    /// Shared-memory listener for local clients; `None` if the ports have no shared memory.
     pub doorway: Option<ShmEntrance>,
 }
 
 impl Devices<HostPort> {
-    /// Those of a server over kernel UDP and, as far as the configuration asks for it, memory shared with clients of this
-    /// host. Makes the data directory where it is not there yet.
+    /// Opens devices over kernel UDP and, if configured, shared memory for local clients. Creates the data directory
+    /// if it does not exist.
     ///
     /// # Errors
-    /// Says which part failed and why.
+    /// Names the part that failed, and the reason.
     pub(super) fn over_kernel(config: &Config) -> Result<Self, BootError> {
         let bind = |index| {
             let address = config.frame_address(index);
@@ -50,16 +49,16 @@ impl Devices<HostPort> {
         };
         let ports = (0..config.cores).map(bind).collect::<Result<Vec<_>, _>>()?;
         let devices = Self::over(config, ports)?;
-        // Its place may be in the directory that has just been made.
+        // Only now, because its path may be in the directory just created.
         Ok(Self { doorway: doorway(config, &devices.ports)?, ..devices })
     }
 }
 
 impl<P: Port> Devices<P> {
-    /// Those of a server over these ports. Makes the data directory where it is not there yet.
+    /// Opens the other devices of a server over these ports. Creates the data directory if it does not exist.
     ///
     /// # Errors
-    /// Says which part failed and why.
+    /// Names the part that failed, and the reason.
     pub(super) fn over(config: &Config, ports: Vec<P>) -> Result<Self, BootError> {
         let listener = Listener::bind(config.listen)
             .map_err(|error| BootError::listening(&format!("TCP {}", config.listen), &error))?;
@@ -75,7 +74,8 @@ impl<P: Port> Devices<P> {
     }
 }
 
-/// Opens the door that the configuration asks for. Where nobody named a place for it, a server gets by without.
+/// Opens the configured shared-memory listener. If the configuration names no path, a server that cannot open one
+/// starts without it.
 fn doorway(config: &Config, ports: &[HostPort]) -> Result<Option<ShmEntrance>, BootError> {
     let (path, is_named) = match &config.shm {
         SharedMemory::Off => return Ok(None),

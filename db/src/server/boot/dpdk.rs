@@ -1,7 +1,7 @@
-//! The ports of a server over DPDK, where it was built with the feature `dpdk`; else the refusal.
+//! Ports of a server over DPDK, if it was built with the feature `dpdk`; otherwise a refusal.
 //!
-//! Clients find such a server as any other, by its TCP stream, which stays with the kernel; frames go to the address of
-//! the device. On a card that the kernel shares (mlx5) that is the same one.
+//! Clients find the server as usual, by its TCP stream, which stays with the kernel; frames go to the address of the
+//! device. On a card that the kernel shares (mlx5) both addresses are the same.
 
 #[cfg(feature = "dpdk")]
 use std::net::SocketAddrV4;
@@ -14,7 +14,7 @@ use super::Devices;
 use super::{BootError, Server};
 use crate::config::{Config, DpdkSettings};
 
-/// Starts a server whose workers are each a port of the device.
+/// Starts a server whose workers each own a port of the device.
 #[cfg(feature = "dpdk")]
 pub(super) fn start(config: &Config, settings: &DpdkSettings) -> Result<Server, BootError> {
     let address = SocketAddrV4::new(settings.address, config.listen.port());
@@ -35,7 +35,7 @@ pub(super) fn start(config: &Config, settings: &DpdkSettings) -> Result<Server, 
     Server::start_over(config, Devices::over(config, ports)?)
 }
 
-/// Says that there is none.
+/// Returns the error that the server was built without DPDK.
 #[cfg(not(feature = "dpdk"))]
 pub(super) fn start(_: &Config, _: &DpdkSettings) -> Result<Server, BootError> {
     Err(BootError::new("DPDK", "this server was built without it: build with --features dpdk"))

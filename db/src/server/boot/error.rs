@@ -1,9 +1,9 @@
-//! Why a server did not start: which part failed, and what an operator can do about it.
+//! The error of a failed start: the part that failed, and advice for the operator.
 
 use std::fmt;
 use std::io;
 
-/// Why a server did not start.
+/// An error that prevented a server's start.
 #[derive(Debug)]
 pub struct BootError(String);
 

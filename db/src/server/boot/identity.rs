@@ -1,7 +1,7 @@
-//! Which server of which cluster a data directory belongs to: a number that stays over restarts.
+//! Identity of a data directory: its cluster, and its server's number, which survives restarts.
 //!
-//! The number is in `server.id` beside that of the cluster. One process has a directory at a time: it holds
-//! `server.lock` as long as it runs.
+//! The file `server.id` holds the cluster's identifier and the number. One process uses a directory at a time: it
+//! locks `server.lock` while it runs.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ const ID_FILE: &str = "server.id";
 /// Name of the file that is locked.
 const LOCK_FILE: &str = "server.lock";
 
-/// See the file's head.
+/// The identity of a server in its cluster.
 #[derive(Debug)]
 pub(super) struct Identity {
     /// The number of the server.
@@ -26,18 +26,18 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// That of a directory if the metadata is shared; a server that is alone has none.
+    /// Opens a directory's identity if the metadata is shared; otherwise there is none.
     ///
     /// # Errors
-    /// As [`Identity::open`].
+    /// Same as [`Identity::open`].
     pub(super) fn in_cluster(directory: &Path, metadata: &Metadata) -> Result<Option<Self>, BootError> {
         metadata.records().is_shared().then(|| Self::open(directory, metadata)).transpose()
     }
 
-    /// That of a directory; a fresh one if it has none.
+    /// Opens a directory's identity; assigns a new number if it has none.
     ///
     /// # Errors
-    /// When another process has the directory, it belongs to another cluster, or files or metadata fail.
+    /// If another process uses the directory, it belongs to another cluster, or files or metadata fail.
     fn open(directory: &Path, metadata: &Metadata) -> Result<Self, BootError> {
         let failed = |error: &dyn std::fmt::Display| BootError::new("which server this is", error);
         let lock = File::create(directory.join(LOCK_FILE)).map_err(|error| failed(&error))?;
@@ -61,10 +61,10 @@ impl Identity {
         Ok(Self { id, _lock: lock })
     }
 
-    /// Notes in the metadata that the server is started, and reached there by others; and that it has no objects.
+    /// Records in the metadata that the server started, its address for other servers, and that it has no objects.
     ///
     /// # Errors
-    /// When others could not reach it, or the metadata fails.
+    /// If other servers cannot reach the address, or the metadata fails.
     pub(super) fn begin(
         &self,
         metadata: &Metadata,
@@ -89,7 +89,8 @@ impl Identity {
     }
 }
 
-/// Where others reach a server whose listener is there; port 0 of what it says of itself is the listener's.
+/// Returns the address at which other servers reach this one: the advertised one, or the listener's. Port 0 in an
+/// advertised address means the listener's port.
 pub(super) fn reached_at(advertised: Option<SocketAddr>, listener: SocketAddr) -> SocketAddr {
     match advertised {
         Some(address) if address.port() == 0 => SocketAddr::new(address.ip(), listener.port()),
@@ -106,7 +107,7 @@ fn number_in(text: &str, cluster: &str) -> Result<u32, &'static str> {
     number.parse().map_err(|_| "it is damaged")
 }
 
-/// Whole or not at all.
+/// Writes a file atomically.
 fn write(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let mut file = File::create(&fresh)?;

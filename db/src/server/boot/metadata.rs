@@ -1,4 +1,4 @@
-//! Opens the metadata where the configuration says that it is, and reads what a server of a cluster is to know.
+//! Opens the configured metadata, and reads the cluster's data that a server needs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
     opened.map_err(|error| BootError::new("cannot open the metadata", error))
 }
 
-/// None yet, of a server of a cluster.
+/// Creates the state of migrations, of which none has begun, for a server in a cluster.
 pub(super) fn migrations(
     own: Option<ServerRun>,
     metadata: &Metadata,
@@ -34,7 +34,7 @@ pub(super) fn migrations(
     Ok(Some(Migrations::new(own.server, ClusterSecret(secret), Arc::clone(neighbours), workers)))
 }
 
-/// Numbers for the first clients, and versions for the parts of tables that this server makes.
+/// Reserves numbers for the first clients, and versions for the parts of tables that this server makes.
 pub(super) fn reserve(metadata: &Metadata) -> Result<(Range<u64>, PartsMade), BootError> {
     let failed = |error| BootError::new("cannot write the metadata", error);
     let client_ids = metadata.reserve_client_ids().map_err(failed)?;

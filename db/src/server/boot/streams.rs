@@ -1,11 +1,11 @@
-//! How many streams of clients there may be: as many as were asked for, or fewer where the process has too few files or
-//! threads for them. A server that could let nobody in does not start.
+//! The limit of client streams: the configured one, or fewer if the process may open too few files or threads. A
+//! server that could not accept any stream does not start.
 
 use super::BootError;
 use crate::config::{Config, StreamLimits};
 use crate::server::process;
 
-/// As many streams as the process may open files for.
+/// Returns the limits that the process's open files and threads permit.
 pub(super) fn limits(config: &Config) -> Result<StreamLimits, BootError> {
     let descriptors =
         process::descriptors().map_err(|error| BootError::new("the limit of open files", error))?;

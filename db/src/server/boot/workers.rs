@@ -1,7 +1,7 @@
-//! Starts the threads of the workers, each over its part of the store and its port.
+//! Starts the worker threads, each with its core of the store and its port.
 //!
-//! A worker that does not start takes those before it along. One that ends with an error says so; the main thread
-//! sees that it ended.
+//! If a worker does not start, those before it are stopped. A worker that ends with an error logs it; the main thread
+//! notices the end.
 
 use std::io;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::server::siblings::SiblingWorkers;
 use crate::server::view::Views;
 use crate::server::worker::{Worker, WorkerParts};
 
-/// Workers that run, in the order of their cores.
+/// The running workers, in the order of their cores.
 pub(super) struct Started {
     pub(super) senders: Vec<ChangeSender>,
     pub(super) metrics: Vec<Arc<WorkerMetrics>>,
     pub(super) threads: Vec<JoinHandle<()>>,
-    /// What they go by.
+    /// The view and the fence that workers check.
     pub(super) views: Arc<Views>,
     pub(super) fence: Arc<Fence>,
 }
@@ -87,7 +87,7 @@ fn run_worker<P: SharedPort>(index: usize, cpu: Option<usize>, parts: WorkerPart
     {
         tracing::warn!(worker = index, cpu, %error, "the worker runs unpinned");
     }
-    // Where workers share a CPU with others, a request waits for their turns.
+    // If workers share a CPU with other threads, a request waits for their slices.
     if let Err(error) = take_short_turns(0) {
         tracing::debug!(worker = index, %error, "the worker takes turns of the usual length");
     }

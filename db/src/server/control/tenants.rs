@@ -1,5 +1,4 @@
-//! Tenants as the control plane looks them up: in the metadata, and in a cluster whose metadata does not answer as this
-//! server last saw them.
+//! Lookup of tenants: in the metadata, or as last seen if a cluster's metadata does not answer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,22 +10,22 @@ use crate::cluster::records::RecordsError;
 use crate::limits::ETCD_OPENING_MS;
 use crate::tenant::TenantId;
 
-/// What is known of a tenant.
+/// The result of a tenant lookup.
 #[derive(Debug)]
 pub struct KnownTenant {
-    /// The tenant, if there is one.
+    /// The tenant, if it exists.
     pub row: Option<TenantRow>,
-    /// Why this is no more than what was seen last: who is not in it may well be a tenant by now.
+    /// The reason why the result is only the last known state; a tenant missing from it may exist by now.
     pub doubt: Option<MetadataError>,
 }
 
 impl Control {
-    /// The tenant of a name, to open a session of; as it was last seen when the metadata does not answer, or not soon and
-    /// what was seen `fits`. What does not fit may have changed since, and whether there is such a tenant is told to nobody
-    /// by the time that this takes.
+    /// Returns the tenant of a name, to open a session. If the metadata does not answer, or does not answer soon and
+    /// the last known state `fits`, returns that state. A state that does not fit may have changed since; and the time
+    /// that this takes does not reveal whether the tenant exists.
     ///
     /// # Errors
-    /// When the metadata cannot be read and nothing may take its place.
+    /// If the metadata cannot be read and no last known state may replace it.
     pub fn tenant_named(
         &self,
         name: &str,
@@ -39,7 +38,7 @@ impl Control {
         }
     }
 
-    /// What is known of a tenant by what the metadata says of it, if it says something.
+    /// Returns the metadata's answer, or the last known state if it is unavailable.
     fn known(
         &self,
         name: &str,
@@ -57,11 +56,11 @@ impl Control {
         }
     }
 
-    /// The names of all tenants; in a cluster as this server last saw them, so that they are shown whatever becomes of
+    /// Returns the names of all tenants; in a cluster as this server last saw them, so that they can be shown without
     /// the metadata.
     ///
     /// # Errors
-    /// When the metadata of a server that is alone cannot be read.
+    /// If the metadata of a server outside a cluster cannot be read.
     pub fn tenant_names(&self) -> Result<BTreeMap<TenantId, String>, MetadataError> {
         if self.metadata.records().is_shared() {
             return Ok(self.interim.names());

@@ -1,5 +1,4 @@
-//! Whether a server of a cluster is known to be there, and what moves to it and from it. One that is alone has nothing to
-//! show.
+//! Metrics of a server in a cluster: its registration, and its migrations. A server outside a cluster has none.
 
 use std::io;
 

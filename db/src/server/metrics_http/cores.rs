@@ -1,4 +1,4 @@
-//! What each worker counts, and what the watchdog saw.
+//! Metrics of each worker, and of the watchdog.
 
 use std::io;
 
@@ -45,7 +45,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
     text.sample(&[], stalls)
 }
 
-/// What waits for objects of an arriving part.
+/// Writes the metrics of requests that wait for objects in transit.
 fn write_waits<W: FnMut(&[u8]) -> io::Result<()>>(
     control: &Control,
     text: &mut MetricsText<W>,
@@ -68,7 +68,7 @@ fn write_waits<W: FnMut(&[u8]) -> io::Result<()>>(
     Ok(())
 }
 
-/// The name with its unit where Prometheus wants it.
+/// Returns the name of the metric, with its unit as Prometheus prefers it.
 fn family(counter: Counter) -> String {
     let name = match counter {
         Counter::BytesReceived => "received_bytes",

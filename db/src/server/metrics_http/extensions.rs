@@ -1,7 +1,7 @@
-//! What the invocations of each version of an extension came to.
+//! Metrics of each version of an extension.
 //!
-//! A version is shown once it was called, for as long as it is kept, at most [`METRICS_ROWS_MAX`] of them. What a
-//! version came to for tenants to whom it is granted counts with its owner's.
+//! A version is shown from its first call until it is removed, at most [`METRICS_ROWS_MAX`] of them. Invocations by
+//! tenants with a grant count with the owner's.
 
 use std::io;
 
@@ -12,13 +12,13 @@ use crate::limits::METRICS_ROWS_MAX;
 use crate::sched::cycles;
 use crate::server::control::Control;
 
-/// The quantiles that are shown, as labels and in thousandths.
+/// The quantiles shown, as labels and in thousandths.
 const QUANTILES: [(&str, u64); 3] = [("0.5", 500), ("0.99", 990), ("0.999", 999)];
 
-/// All versions that are shown.
+/// The versions that are shown.
 pub(super) struct Versions {
     rows: Vec<ShownVersion>,
-    /// How many are not.
+    /// Number of versions that are not shown.
     pub(super) left_out: u64,
 }
 
@@ -36,7 +36,7 @@ struct ShownVersion {
 }
 
 impl Versions {
-    /// What was counted until now.
+    /// Reads the counters of all versions.
     pub(super) fn of(control: &Control, tenants: &ShownTenants) -> Self {
         let mut versions = Self { rows: Vec::new(), left_out: 0 };
         for (tenant, name, version, measures) in control.registry.measures() {
@@ -54,7 +54,7 @@ impl Versions {
         versions
     }
 
-    /// Writes the families.
+    /// Writes the metric families.
     pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         &self,
         text: &mut MetricsText<W>,

@@ -1,9 +1,8 @@
-//! As much of HTTP/1 as a scraper needs: one request, one answer, then the connection is closed.
+//! A minimal HTTP/1 server for a scraper: one request, one answer, then the connection is closed.
 //!
-//! The head of the request is parsed by `httparse`, within a number of bytes, header lines and milliseconds; its
-//! body, should it have one, is not looked at. The answer goes out in chunks (HTTP/1.1) or up to the end of
-//! the connection (HTTP/1.0), and has to be taken within its time. Nothing a peer sends is an error of the
-//! server.
+//! `httparse` parses the head of the request, within limits of bytes, header lines and milliseconds; a body is
+//! ignored. The answer is sent in chunks (HTTP/1.1) or until the end of the connection (HTTP/1.0), and the peer must
+//! read it within its time. No input of a peer is a server error.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,30 +12,30 @@ use crate::limits::{
     METRICS_ANSWER_TIMEOUT_MS, METRICS_HEAD_BYTES_MAX, METRICS_HEAD_TIMEOUT_MS, METRICS_HEADERS_MAX,
 };
 
-/// What is read of a peer that goes on sending after its request, in bytes: closing over bytes that were not
-/// read would reset the connection, and the answer with it.
+/// Maximum number of bytes read from a peer that continues to send after its request: closing with unread bytes would
+/// reset the connection, and the answer with it.
 const REST_BYTES_MAX: usize = 64 << 10;
 
-/// How long a peer has to close after its answer.
+/// Time that a peer has to close after its answer.
 const REST_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a peer asks.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     /// The path, without a query.
     pub(super) path: String,
-    /// Whether it wants the head of the answer alone.
+    /// The peer wants only the head of the answer.
     pub(super) head_only: bool,
-    /// Whether it understands chunks.
+    /// The peer understands chunks.
     pub(super) chunks: bool,
 }
 
-/// Why there is no request.
+/// The reason why a request could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Nobody is there any more.
+    /// The peer is gone.
     Gone,
-    /// The status line to answer.
+    /// The request is refused with this status line.
     Refused(&'static str),
 }
 
@@ -55,7 +54,7 @@ impl Request {
                 Err(error) if is_timeout(&error) => return Err(Fault::Refused("408 Request Timeout")),
                 Err(_) => return Err(Fault::Gone),
             };
-            // Looked for first, so that a head that comes byte by byte is parsed once.
+            // Searched first, so that a head which arrives byte by byte is parsed once.
             if has_end(&head[before..filled]) {
                 return Self::parse(&head[..filled]);
             }
@@ -86,13 +85,13 @@ impl Request {
     }
 }
 
-/// Tells a peer that there are as many as may be. Waits for nothing, since others wait to be accepted meanwhile.
+/// Tells a peer that the maximum number of connections is reached. Does not wait, because others wait to be accepted.
 pub(super) fn turn_away(socket: TcpStream) {
-    // The answer fits the socket's buffer; who is gone needs none.
+    // The answer fits the socket's buffer; a peer that is gone needs none.
     let _ = HttpResponse::refusal(socket, "503 Service Unavailable").and_then(HttpResponse::leave);
 }
 
-/// An answer under way.
+/// An answer being sent.
 pub(super) struct HttpResponse {
     socket: TcpStream,
     deadline: Instant,
@@ -119,12 +118,12 @@ impl HttpResponse {
         Ok(answer)
     }
 
-    /// A whole answer that says why there is no other; its status line is its text.
+    /// Sends a complete refusal, whose text is its status line, and closes.
     pub(super) fn refuse(socket: TcpStream, status: &str) -> io::Result<()> {
         Self::refusal(socket, status)?.close()
     }
 
-    /// The same, to be closed.
+    /// Sends a complete refusal and returns it unclosed.
     pub(super) fn refusal(socket: TcpStream, status: &str) -> io::Result<Self> {
         let deadline = Instant::now() + REST_TIMEOUT;
         let mut answer = Self { socket, deadline, head_only: false, chunks: false };
@@ -151,7 +150,7 @@ impl HttpResponse {
         self.send(b"\r\n")
     }
 
-    /// The body is whole; the answer is to be closed.
+    /// Ends the body; the caller must close the answer.
     pub(super) fn end(mut self) -> io::Result<Self> {
         if self.chunks && !self.head_only {
             self.send(b"0\r\n\r\n")?;
@@ -159,7 +158,7 @@ impl HttpResponse {
         Ok(self)
     }
 
-    /// Waits until the peer has the answer, for a moment.
+    /// Waits briefly until the peer has read the answer.
     pub(super) fn close(mut self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)?;
         let deadline = Instant::now() + REST_TIMEOUT;
@@ -173,7 +172,7 @@ impl HttpResponse {
         Ok(())
     }
 
-    /// Closes at once, over what the peer has sent until now.
+    /// Closes at once, discarding what the peer has sent until now.
     fn leave(mut self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)?;
         self.socket.set_nonblocking(true)?;
@@ -204,7 +203,7 @@ fn read_by(socket: &mut TcpStream, to: &mut [u8], deadline: Instant) -> io::Resu
     }
 }
 
-/// The time until then, at least a millisecond.
+/// Returns the time until the deadline, at least a millisecond.
 fn left_until(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -217,7 +216,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Whether an empty line ends a head here.
+/// Returns true if an empty line ends a head here.
 fn has_end(bytes: &[u8]) -> bool {
     bytes.windows(3).any(|three| three == b"\n\r\n") || bytes.windows(2).any(|two| two == b"\n\n")
 }

@@ -1,4 +1,4 @@
-//! Links over shared memory with clients of this host. A server without a door has nothing to show.
+//! Metrics of shared-memory channels of local clients. A server without the listener has none.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Memory: the store's segments, objects and indexes.
+//! Metrics of memory: the store's segments, objects and indexes.
 
 use std::io;
 

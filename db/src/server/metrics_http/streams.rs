@@ -1,4 +1,4 @@
-//! Streams of clients: who has them, and who did not get one.
+//! Metrics of client streams: by holder, and those closed or refused.
 
 use std::io;
 

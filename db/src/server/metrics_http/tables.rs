@@ -1,6 +1,6 @@
-//! What each table holds.
+//! Metrics of each table.
 //!
-//! A table is shown from its creation to its end, at most [`METRICS_ROWS_MAX`] of them, those of tenants that are shown.
+//! A table is shown from its creation to its end if its tenant is shown, at most [`METRICS_ROWS_MAX`] tables.
 
 use std::io;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::server::control::Control;
 use crate::sync::lock;
 use crate::tablet::TableEntry;
 
-/// All tables that are shown, each with the name of its tenant.
+/// The tables that are shown, each with the name of its tenant.
 pub(super) struct ShownTables {
     rows: Vec<(String, Arc<TableEntry>)>,
-    /// How many are not.
+    /// Number of tables that are not shown.
     pub(super) left_out: u64,
 }
 
 impl ShownTables {
-    /// What the control plane knows now.
+    /// Copies the list of tables.
     pub(super) fn of(control: &Control, tenants: &ShownTenants) -> Self {
         let entries: Vec<Arc<TableEntry>> = lock(&control.tables).values().cloned().collect();
         let count = entries.len();
@@ -32,7 +32,7 @@ impl ShownTables {
         Self { rows, left_out }
     }
 
-    /// Writes the families.
+    /// Writes the metric families.
     pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         &self,
         text: &mut MetricsText<W>,

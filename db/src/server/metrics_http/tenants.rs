@@ -1,4 +1,4 @@
-//! What each tenant has, and what its requests came to.
+//! Metrics of each tenant: its holdings and its requests.
 //!
 //! A tenant is shown from its creation to its end, at most [`METRICS_ROWS_MAX`] of them, the oldest first.
 
@@ -15,10 +15,10 @@ use crate::tablet::TableEntry;
 use crate::tenant::TenantId;
 use crate::tenant::ledger::{self, Entry, Sums};
 
-/// All tenants that are shown.
+/// The tenants that are shown.
 pub(super) struct ShownTenants {
     rows: BTreeMap<TenantId, TenantMetricsRow>,
-    /// How many are not.
+    /// Number of tenants that are not shown.
     pub(super) left_out: u64,
 }
 
@@ -34,7 +34,7 @@ struct TenantMetricsRow {
 }
 
 impl ShownTenants {
-    /// What the control plane knows now.
+    /// Copies the tenants' names and counters.
     pub(super) fn of(control: &Control) -> Result<Self, Refusal> {
         let names = control.tenant_names()?;
         let left_out = names.len().saturating_sub(METRICS_ROWS_MAX) as u64;
@@ -61,12 +61,12 @@ impl ShownTenants {
         Ok(Self { rows, left_out })
     }
 
-    /// The name of a tenant that is shown.
+    /// Returns the name of a tenant if it is shown.
     pub(super) fn name(&self, tenant: TenantId) -> Option<&str> {
         self.rows.get(&tenant).map(|row| row.name.as_str())
     }
 
-    /// Writes the families.
+    /// Writes the metric families.
     pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         &self,
         text: &mut MetricsText<W>,
@@ -125,7 +125,7 @@ impl TenantMetricsRow {
     }
 }
 
-/// The name with its unit where Prometheus wants it.
+/// Returns the name of the metric, with its unit as Prometheus prefers it.
 fn family(entry: Entry) -> String {
     let name = match entry {
         Entry::BytesReceived => "received_bytes",

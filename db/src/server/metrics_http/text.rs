@@ -1,11 +1,11 @@
-//! The text format: families with HELP and TYPE, samples with labels, handed on in chunks.
+//! The Prometheus text format: families with HELP and TYPE, samples with labels, emitted in chunks.
 //!
 //! ```text
 //!   # HELP splinter_core_gets_total Gets.
 //!   # TYPE splinter_core_gets_total counter
 //!   splinter_core_gets_total{core="0"} 17
 //! ```
-//! Prometheus wants all samples of a family together, each line ended, label values escaped. Version 0.0.4:
+//! Prometheus requires all samples of a family together, each line terminated, label values escaped. Version 0.0.4:
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use std::io;
 
 use crate::limits::METRICS_CHUNK_BYTES;
 
-/// What a family is.
+/// The kind of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Only grows while the server runs.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 /// Labels of a sample.
 pub(super) type Labels<'l> = &'l [(&'l str, &'l str)];
 
-/// Text under construction; `W` takes chunks of it.
+/// Metrics text under construction; `W` receives its chunks.
 pub(super) struct MetricsText<W> {
     out: W,
     pending: String,
@@ -35,12 +35,12 @@ pub(super) struct MetricsText<W> {
 }
 
 impl<W: FnMut(&[u8]) -> io::Result<()>> MetricsText<W> {
-    /// Nothing written yet.
+    /// Creates an empty text.
     pub(super) fn new(out: W) -> Self {
         Self { out, pending: String::with_capacity(METRICS_CHUNK_BYTES + 4096), family: String::new() }
     }
 
-    /// Begins a family: what follows are its samples.
+    /// Begins a family; the following samples belong to it.
     pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) -> io::Result<()> {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -55,19 +55,19 @@ impl<W: FnMut(&[u8]) -> io::Result<()>> MetricsText<W> {
         self.hand_on(METRICS_CHUNK_BYTES)
     }
 
-    /// A sample of the family.
+    /// Writes a sample of the family.
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: u64) -> io::Result<()> {
         self.part(labels, "", value)
     }
 
-    /// A sample of the family's name with a suffix.
+    /// Writes a sample of the family's name with a suffix.
     pub(super) fn part(&mut self, labels: Labels<'_>, suffix: &str, value: u64) -> io::Result<()> {
         self.head(labels, suffix);
         let _ = writeln!(self.pending, " {value}");
         self.hand_on(METRICS_CHUNK_BYTES)
     }
 
-    /// A sample in seconds, given in nanoseconds, of the family's name with a suffix.
+    /// Writes a sample in seconds, given in nanoseconds, of the family's name with a suffix.
     pub(super) fn seconds(&mut self, labels: Labels<'_>, suffix: &str, ns: u64) -> io::Result<()> {
         const NS: u64 = 1_000_000_000;
         self.head(labels, suffix);
@@ -75,7 +75,7 @@ impl<W: FnMut(&[u8]) -> io::Result<()>> MetricsText<W> {
         self.hand_on(METRICS_CHUNK_BYTES)
     }
 
-    /// Hands on what is left.
+    /// Emits the remaining text.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.hand_on(1)
     }
@@ -104,7 +104,7 @@ impl<W: FnMut(&[u8]) -> io::Result<()>> MetricsText<W> {
     }
 }
 
-/// Appends text in which backslashes and line feeds, and in values of labels quotes, are escaped.
+/// Appends text with backslashes and line feeds escaped, and in label values also quotes.
 fn escape(to: &mut String, text: &str, is_value: bool) {
     for letter in text.chars() {
         match letter {

@@ -1,5 +1,5 @@
-//! What a migration has to ask of the records or of another server, which may take seconds: each is done by a thread of its
-//! own, which writes what came of it, so that the migration goes on meanwhile.
+//! Background questions of a migration to the metadata or another server, which may take seconds: each runs on its own
+//! thread and reports to the inbox, so that the migration continues meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,18 +19,18 @@ use crate::limits::{CLUSTER_RETRY_MS, CONTROL_STACK_BYTES, MIGRATION_MESSAGE_BYT
 use crate::server::control::Control;
 use crate::server::ownership::map_of;
 
-/// Who goes, and for what.
+/// The context of a migration's background tasks.
 #[derive(Clone)]
 pub(super) struct BackgroundTasks {
     pub(super) control: Arc<Control>,
     pub(super) row: MigrationRow,
     pub(super) post: InboxSender,
-    /// The migration is over: nothing is tried again.
+    /// Set when the migration is over: nothing is retried.
     pub(super) over: Arc<AtomicBool>,
 }
 
 impl BackgroundTasks {
-    /// False when nobody could be sent.
+    /// Starts a background thread; returns false if that failed.
     fn go(&self, errand: impl FnOnce(Self) + Send + 'static) -> bool {
         let own = self.clone();
         let name = format!("errand-{}", self.row.id);
@@ -39,7 +39,7 @@ impl BackgroundTasks {
         started.inspect_err(|error| tracing::warn!(%error, "no thread for an errand of a migration")).is_ok()
     }
 
-    /// Tries again until the records answer, or nobody wants to know any more.
+    /// Retries until the metadata answers or the migration is over.
     fn insist<T>(
         &self,
         mut ask: impl FnMut() -> Result<T, MetadataError>,
@@ -56,12 +56,13 @@ impl BackgroundTasks {
         None
     }
 
-    /// There is no record any more: what that means is told by who follows the records.
+    /// Waits because the record is gone: the thread that follows the metadata reports the consequence.
     fn wait_for_follower(&self) {
         thread::sleep(Duration::from_millis(CLUSTER_RETRY_MS));
     }
 
-    /// Changes the standing, if it is that, and says where the tablets are then; where a side has to be gone for it, only while it is.
+    /// Advances the phase if it is `from`, and reports the new tablet map. If `gone` names a side, the change commits
+    /// only while that side's server is gone.
     pub(super) fn commit(&self, (from, to): (Phase, Phase), gone: Option<Side>) {
         let is_sent = self.go(move |own| {
             let (metadata, id) = (&own.control.metadata, own.row.id);
@@ -71,7 +72,7 @@ impl BackgroundTasks {
             };
             match own.insist(advance) {
                 Some(Ok(row)) => {
-                    // Others bring it otherwise, a little later.
+                    // The thread that follows the metadata delivers it otherwise, a little later.
                     if let Ok(Some(view)) = metadata.migration_view(id) {
                         own.post.send(Notice::Map(map_in(&view)));
                     }
@@ -89,7 +90,7 @@ impl BackgroundTasks {
         }
     }
 
-    /// Reads the standing and where the tablets are, and whether it was read under the lease that this server holds.
+    /// Reads the phase and the tablet map, and whether this server held its lease while reading.
     pub(super) fn look_up(&self) {
         let is_sent = self.go(move |own| {
             let lease = || own.control.interim.lease(Moment::now());
@@ -115,9 +116,9 @@ impl BackgroundTasks {
         }
     }
 
-    /// Notes that this side has nothing to do any more, however long that takes: the last errand.
+    /// Records that this side has finished, however long that takes: the last background task.
     pub(super) fn leave(&self, side: Side) {
-        // Else somebody does when this server is started again.
+        // If it fails, the next start of this server does it.
         let _ = self.go(move |own| {
             while own.control.metadata.migration_leave(own.row.id, side).is_err() {
                 if own.control.migrations.as_ref().is_none_or(super::Migrations::is_stopping) {
@@ -154,7 +155,7 @@ impl BackgroundTasks {
         Some(AttachedStream { stream, _place: None })
     }
 
-    /// Looks whether the other server is gone, or was started again: see [`crate::cluster::presence`].
+    /// Checks whether the other server is gone or was restarted: see [`crate::cluster::presence`].
     pub(super) fn look_after_peer(&self, side: Side) {
         let is_gone = self.control.interim.is_gone(self.row.run_on(side.opposite()));
         self.post.send(if is_gone { Notice::PeerGone } else { Notice::PeerThere });

@@ -1,4 +1,5 @@
-//! What both ends of a migration have: a core of the store once they are admitted, mail, a stream, and somebody to send on errands.
+//! State that both sides of a migration share: a core of the store once admitted, the inbox, the stream, and
+//! background tasks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,29 +25,29 @@ use crate::server::process;
 use crate::server::siblings::BackgroundLoad;
 use crate::tablet::PartsChange;
 
-/// See the file's head.
+/// The shared state of one side of a migration.
 pub(super) struct MigrationContext {
     pub(super) control: Arc<Control>,
     pub(super) row: MigrationRow,
     pub(super) side: Side,
-    /// From its admission on.
+    /// Present from the admission on.
     core: Option<Core>,
-    /// Outlives the core.
+    /// Dropped after the core.
     claim: SlotClaim,
     pub(super) mailbox: Inbox,
     pub(super) errands: BackgroundTasks,
     pub(super) link: Link,
     pub(super) progress: Arc<Progress>,
-    /// Where the tablets are, as of the last time that the records were asked: clients hear it with the change itself, not
-    /// when this server has followed the records.
+    /// The tablet map as last read from the metadata: clients get it with the change itself, before this server has
+    /// followed the metadata.
     pub(super) map: Option<TabletMap>,
-    /// Whether somebody is looking after the other server, and when that was asked last.
+    /// True while a background task checks the other server, and the time at which the last one began.
     looked_after: (bool, Instant),
     tenure: Tenure,
-    /// While workers serve hashes that others may come to own.
+    /// Held while workers serve hashes that others may come to own.
     guard: Option<Guard>,
     is_humble: bool,
-    /// By which workers know of this thread once it gives way to them.
+    /// Registers this thread with the workers once it yields to them.
     company: Option<BackgroundLoad>,
 }
 
@@ -79,12 +80,12 @@ impl MigrationContext {
         }
     }
 
-    /// Asks for a slot.
+    /// Requests a slot.
     pub(super) fn take_slot(&self) {
         self.claim.take(&self.errands.post);
     }
 
-    /// There is a slot, with this core of the store.
+    /// Admits the side to a slot with this core of the store.
     pub(super) fn admit(&mut self, core: usize) {
         let (migration, target) = (self.row.id, self.row.target.server);
         tracing::info!(migration, source = self.row.source.server, target, "a tablet begins to move");
@@ -94,10 +95,10 @@ impl MigrationContext {
         }
     }
 
-    /// The core of the store.
+    /// Returns the core of the store.
     ///
     /// # Panics
-    /// Before the side is admitted: until then no machine asks for anything that needs one.
+    /// If the side is not admitted: until then no state machine requests an action that needs a core.
     pub(super) fn core(&self) -> &Core {
         self.core.as_ref().expect("a side that works on the store was admitted")
     }
@@ -106,18 +107,18 @@ impl MigrationContext {
         self.control.clock.now_us()
     }
 
-    /// The first and the last hash that move.
+    /// Returns the first and the last hash that move.
     pub(super) fn bounds(&self) -> (u64, u64) {
         (self.row.hashes.first(), self.row.hashes.last())
     }
 
-    /// Whether workers have much to do.
+    /// Returns true if a worker is loaded.
     pub(super) fn is_loaded(&self, now_us: u64) -> bool {
         self.control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us))
     }
 
-    /// Changes what is owned here; `None` where the table is gone. Tries again until all workers have passed: they come
-    /// back, or the server is of no more use.
+    /// Changes the ownership on this server; returns `None` if the table is gone. Retries until all workers have
+    /// reached the view: either they return, or the server is useless.
     pub(super) fn alter(&mut self, change: &PartsChange) -> Option<()> {
         if !change.take.is_empty() {
             self.guard();
@@ -145,7 +146,7 @@ impl MigrationContext {
         }
     }
 
-    /// The hashes have changed hands, or what moves ahead of that does: the thread has much to do from here on.
+    /// Begins the bulk of the work: ownership has changed, or objects are copied before it changes.
     pub(super) fn begin(&mut self) {
         if self.company.is_none() {
             self.company = self.control.migrations.as_ref().map(|own| own.neighbours.keep_company());
@@ -155,7 +156,7 @@ impl MigrationContext {
         }
     }
 
-    /// Nothing is in a hurry: from here on the thread gives way to all others.
+    /// Lowers the thread's priority: from here on it yields to all others.
     pub(super) fn be_humble(&mut self) {
         if std::mem::replace(&mut self.is_humble, true) {
             return;
@@ -166,7 +167,7 @@ impl MigrationContext {
         }
     }
 
-    /// Nobody is served until this is through: the thread gives way to nobody any more, where the kernel lets it.
+    /// Restores the thread's priority if the kernel permits, because nobody serves the hashes until this step ends.
     pub(super) fn hurry(&mut self) {
         if self.is_humble && process::take_short_turns(-MIGRATION_NICER).is_ok() {
             self.is_humble = false;
@@ -174,7 +175,7 @@ impl MigrationContext {
         }
     }
 
-    /// Shows the other server that this one is there, and sends somebody to look after it when it was silent for a while.
+    /// Sends a sign of life to the other server, and starts a background check if it was silent for a while.
     pub(super) fn look_after_peer(&mut self) {
         self.link.keep_up();
         let pause = Duration::from_millis(PEER_AWAY_MS);
@@ -185,35 +186,36 @@ impl MigrationContext {
         }
     }
 
-    /// Somebody came back from it.
+    /// Notes that the background check ended.
     pub(super) fn looked_after_peer(&mut self) {
         self.looked_after.0 = false;
     }
 
-    /// From here on workers serve what others may come to own.
+    /// Guards hashes that workers serve from here on and others may come to own.
     fn guard(&mut self) {
         self.guard = self.tenure.lease().map(|lease| self.control.fence.guard(lease));
     }
 
-    /// Nobody else comes to own what workers serve once the migration is over.
+    /// Drops the guard once the migration is over and nobody else can come to own what workers serve.
     pub(super) fn settle(&mut self, standing: Phase) {
         if matches!(standing, Phase::Finished | Phase::Ended) {
             self.guard = None;
         }
     }
 
-    /// Whether this server is registered from now on, or is not any more; nothing where that is as it was.
+    /// Returns true if this server has become registered, false if it has lost its registration, `None` if nothing
+    /// changed.
     pub(super) fn turned(&mut self) -> Option<bool> {
         self.tenure.turn(self.control.interim.lease(Moment::now()))
     }
 
-    /// Changes the records, only while the other server is gone if that is why.
+    /// Changes the metadata; if the reason is that the other server is gone, the change commits only while it is.
     pub(super) fn commit(&self, from: Phase, to: Phase, is_peer_gone: bool) {
         let gone = is_peer_gone.then_some(self.side.opposite());
         self.errands.commit((from, to), gone);
     }
 
-    /// Sleeps until something happens, or for a little; longer where it waits for its turn.
+    /// Sleeps until something happens, at most briefly; longer while it waits for a slot.
     pub(super) fn rest(&self, at_most: Duration) {
         let timeout = match self.core {
             Some(_) => at_most.min(Duration::from_millis(MIGRATION_LOOK_MS)),
@@ -222,7 +224,7 @@ impl MigrationContext {
         self.link.sleep(&self.mailbox.sleeper, timeout);
     }
 
-    /// Does of the store's background work what has come due by writing.
+    /// Runs at most `steps` of the store's background work that writing has caused.
     pub(super) fn tidy(&self, steps: usize) {
         self.core().store().advance_clock(self.control.clock.steady_ms(self.now_us()));
         for _ in 0..steps {
@@ -233,5 +235,5 @@ impl MigrationContext {
     }
 }
 
-/// Actions in the order in which they came out of the machine.
+/// Actions in the order in which the state machine requested them.
 pub(super) type Todo<A> = VecDeque<A>;

@@ -1,4 +1,4 @@
-//! The source's side of copying what it serves: pieces for its machine, and the pace at which they go.
+//! The source's part of a pre-copy: pieces for its state machine, and their pace.
 
 use super::context::MigrationContext;
 use super::pace::PullPace;
@@ -9,14 +9,14 @@ use crate::limits::{COPIED_SPANS_MAX, PULL_BYTES, PULL_RATE_MAX};
 use crate::server::change::Change;
 use crate::tablet::{Copier, Spot};
 
-/// See the file's head.
+/// The source's driver of a pre-copy.
 #[derive(Default)]
 pub(super) struct CopyDriver {
     copier: Option<(Copier, PullPace)>,
 }
 
 impl CopyDriver {
-    /// When it returns every writer marks what it writes to.
+    /// Starts the copy. When it returns, every writer marks the places to which it writes.
     pub(super) fn begin(&mut self, ground: &MigrationContext) -> Result<(), ExitReason> {
         let control = &ground.control;
         let entry = control.table_of(ground.row.table).ok_or(ExitReason::Gone)?;
@@ -30,7 +30,7 @@ impl CopyDriver {
         ground.progress.set(Figure::ObjectsExpected, objects);
         ground.progress.set(Figure::BeganUs, ground.now_us());
         self.copier = Some((Copier::new(pieces), PullPace::from(ground.now_us())));
-        // A change that changes nothing, which every worker passes.
+        // A change without effect, which every worker acknowledges.
         let passed = control.tell(&Change::TableCreated(entry));
         passed.map_err(|refusal| {
             tracing::warn!(migration = ground.row.id, %refusal, "workers do not come to hear of a copy");
@@ -38,7 +38,7 @@ impl CopyDriver {
         })
     }
 
-    /// The next piece of a round.
+    /// Returns the next piece of a round.
     pub(super) fn gather(&mut self, ground: &MigrationContext, round: u32) -> Gathered {
         let Some((copier, _)) = &mut self.copier else {
             return Gathered { spans: Vec::new(), objects: Vec::new(), left_bytes: Some(0) };
@@ -55,7 +55,7 @@ impl CopyDriver {
         }
     }
 
-    /// Bytes that may be copied for the time that has passed: all that can be while everybody waits.
+    /// Returns the bytes that may be copied for the elapsed time: the maximum during the cut, when everybody waits.
     pub(super) fn allowance(&mut self, ground: &MigrationContext, is_cut: bool) -> u64 {
         let now_us = ground.now_us();
         match &mut self.copier {

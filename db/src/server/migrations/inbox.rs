@@ -1,4 +1,4 @@
-//! What the thread of a migration hears from others: a queue that wakes it.
+//! The inbox of a migration's thread: a queue that wakes it.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -8,39 +8,39 @@ use wire::TabletMap;
 use super::peer_link::AttachedStream;
 use crate::cluster::migration::Phase;
 
-/// See the file's head.
+/// A message to the thread of a migration.
 pub(super) enum Notice {
-    /// There is a slot, with this core of the store.
+    /// A slot is assigned, with this core of the store.
     Admitted(usize),
-    /// What the records say.
+    /// The phase in the metadata.
     Standing(Phase),
-    /// Where the tablets of the table are, by the records.
+    /// The table's tablet map from the metadata.
     Map(Option<TabletMap>),
-    /// Somebody wants the hashes to stay at the source.
+    /// The migration is aborted: the hashes are to stay at the source.
     Abort,
-    /// A change of the records was tried: they say this now.
+    /// A change of the metadata was attempted: this is the phase now.
     Committed(Phase),
-    /// The records say this, and whether this server has been registered since before they were read.
+    /// The phase in the metadata, and whether this server has been registered since before it was read.
     LookedUp(Phase, bool),
     /// A stream to the other server.
     Stream(AttachedStream),
-    /// There is no stream for now.
+    /// No stream could be opened for now.
     NoStream,
-    /// The other server is gone, or was started again and has lost what it had.
+    /// The other server is gone, or was restarted and has lost its objects.
     PeerGone,
-    /// It is still there, as far as the records say.
+    /// The other server is present, according to the metadata.
     PeerThere,
-    /// The source has nothing to do any more, and nothing of what moved.
+    /// The source has finished, and holds none of the moved objects.
     SourceDone,
-    /// There is no record of it any more: as far as this side is concerned it has ended so.
+    /// The record is gone: for this side the migration ended in this phase.
     Forgotten(Phase),
-    /// There is no such migration any more: its table was dropped.
+    /// The migration is gone: its table was dropped.
     Gone,
     /// The server stops.
     Stop,
 }
 
-/// Who may write.
+/// The sending end of an inbox.
 #[derive(Clone)]
 pub struct InboxSender {
     sender: Sender<Notice>,
@@ -48,29 +48,29 @@ pub struct InboxSender {
 }
 
 impl InboxSender {
-    /// Writes. Whoever has ended needs no mail.
+    /// Sends a message and wakes the reader; ignores a reader that has ended.
     pub(super) fn send(&self, mail: Notice) {
         let _ = self.sender.send(mail);
         self.waker.wake();
     }
 
-    /// What wakes the reader.
+    /// Returns the waker of the reader.
     pub(super) fn waker(&self) -> Waker {
         self.waker.clone()
     }
 }
 
-/// The reader's end.
+/// The receiving end of an inbox.
 pub(super) struct Inbox {
     receiver: Receiver<Notice>,
     pub(super) sleeper: Sleeper,
 }
 
 impl Inbox {
-    /// An empty one.
+    /// Creates an empty inbox.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// If the process has no descriptors left.
     pub(super) fn new() -> std::io::Result<(Self, InboxSender)> {
         let sleeper = Sleeper::alone()?;
         let (sender, receiver) = channel();
@@ -78,7 +78,7 @@ impl Inbox {
         Ok((Self { receiver, sleeper }, post))
     }
 
-    /// The next, if there is one.
+    /// Takes the next message, if there is one.
     pub(super) fn take(&self) -> Option<Notice> {
         self.receiver.try_recv().ok()
     }

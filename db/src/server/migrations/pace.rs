@@ -1,11 +1,11 @@
-//! How fast a target pulls: less while workers have more to do than they get to, more while they have not.
+//! The pull rate of a target: lower while workers are loaded, higher while they are not.
 //!
-//! The rate falls by a tenth at each look that finds a worker loaded, and grows by a step at each that does not, so that it
-//! stays about where the workers are seldom loaded. It does not fall below what gets a migration to its end.
+//! The rate falls by a tenth at each look that finds a worker loaded, and grows by a step at each other look, so that
+//! it stays where workers are seldom loaded. A minimum lets every migration finish.
 
 use crate::limits::{PULL_LOOK_US, PULL_RATE_MAX, PULL_RATE_MIN, PULL_RATE_STEP};
 
-/// See the file's head.
+/// The adaptive rate of pulls.
 #[derive(Debug)]
 pub(super) struct PullPace {
     rate: u64,
@@ -14,12 +14,12 @@ pub(super) struct PullPace {
 }
 
 impl PullPace {
-    /// As slow as may be.
+    /// Creates a pace at the minimum rate.
     pub(super) fn from(now_us: u64) -> Self {
         Self { rate: PULL_RATE_MIN, looked_us: now_us, allowed_us: now_us }
     }
 
-    /// Bytes that may be pulled for the time that has passed. Looks at the workers now and then.
+    /// Returns the bytes that may be pulled for the elapsed time. Looks at the workers periodically.
     pub(super) fn allowance(&mut self, now_us: u64, is_loaded: impl FnOnce() -> bool) -> u64 {
         if now_us.saturating_sub(self.looked_us) >= PULL_LOOK_US {
             self.looked_us = now_us;
@@ -30,7 +30,7 @@ impl PullPace {
         }
         let passed_us = now_us.saturating_sub(self.allowed_us);
         self.allowed_us = now_us;
-        // A thread that slept for long has no more to make up for than a look apart.
+        // A thread that slept long may catch up only for a limited time.
         self.rate * passed_us.min(10 * PULL_LOOK_US) / 1_000_000
     }
 }

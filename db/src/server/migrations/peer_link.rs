@@ -1,8 +1,8 @@
-//! The stream of a migration, while there is one: messages out and in. What goes wrong on it ends it, and nothing else: the
-//! target opens another one, and what was lost is said again.
+//! The stream of a migration, while it is open: messages in both directions. An error on it ends only the stream: the
+//! target opens another one, and lost messages are sent again.
 //!
-//! Both ends say something at least every [`PEER_ALIVE_MS`]: a stream to a server that stands still, or lost its power, stays
-//! open for as long as nothing is sent, and its silence is all that tells.
+//! Both ends send something at least every [`PEER_ALIVE_MS`]: a stream to a server that hangs or lost power stays open
+//! as long as nothing is sent, and only its silence shows the failure.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -13,19 +13,19 @@ use net::{Duplex, Sleeper, StreamError};
 use crate::cluster::migration::Message;
 use crate::limits::PEER_ALIVE_MS;
 
-/// A stream, and what to let go of with it: the thread that keeps its place.
+/// A stream, with the handle that ends the thread which holds its permit.
 pub(super) struct AttachedStream {
     pub(super) stream: Duplex,
     /// Dropped with the stream.
     pub(super) _place: Option<Sender<()>>,
 }
 
-/// See the file's head.
+/// A migration's connection to the other server.
 pub(super) struct Link {
     opened: Option<AttachedStream>,
-    /// When the other server was heard last, or the stream to it ended.
+    /// Time at which the other server was last heard, or its stream ended.
     heard: Instant,
-    /// When it was told something last.
+    /// Time at which a message was last sent to it.
     told: Instant,
 }
 
@@ -35,7 +35,7 @@ impl Link {
         Self { opened: None, heard: now, told: now }
     }
 
-    /// Goes on over this stream; one that there was ends.
+    /// Continues over this stream; an existing one ends.
     pub(super) fn attach(&mut self, opened: AttachedStream) {
         self.opened = Some(opened);
         self.heard = Instant::now();
@@ -45,19 +45,19 @@ impl Link {
         self.opened.is_some()
     }
 
-    /// For how long nothing was heard of the other server.
+    /// Returns the time since which nothing was heard of the other server.
     pub(super) fn silent_for(&self) -> Duration {
         self.heard.elapsed()
     }
 
-    /// Shows that this server is there, where nothing else has lately.
+    /// Sends a sign of life if nothing else was sent lately.
     pub(super) fn keep_up(&mut self) {
         if self.is_up() && self.told.elapsed() >= Duration::from_millis(PEER_ALIVE_MS) {
             self.send(&Message::Alive);
         }
     }
 
-    /// Says something, if there is a stream.
+    /// Sends a message, if there is a stream.
     pub(super) fn send(&mut self, message: &Message) {
         let Some(opened) = &mut self.opened else { return };
         let (fields, objects) = message.split();
@@ -68,7 +68,7 @@ impl Link {
         self.end_if_broken(sent);
     }
 
-    /// What has come, if anything has.
+    /// Returns the next received message, if there is one.
     pub(super) fn receive(&mut self) -> Option<Message> {
         let opened = self.opened.as_mut()?;
         let received = match opened.stream.receive() {
@@ -83,7 +83,7 @@ impl Link {
         Some(message)
     }
 
-    /// Gives the kernel what it takes of what waits.
+    /// Passes pending bytes to the kernel, as many as it accepts.
     pub(super) fn flush(&mut self) {
         if let Some(opened) = &mut self.opened {
             let flushed = opened.stream.flush();
@@ -91,7 +91,7 @@ impl Link {
         }
     }
 
-    /// Sleeps until something comes or somebody wakes.
+    /// Sleeps until a message arrives or the waker is used.
     pub(super) fn sleep(&self, sleeper: &Sleeper, timeout: Duration) {
         let stream = self.opened.as_ref().map(|opened| &opened.stream);
         if let Err(error) = Duplex::sleep_over(sleeper, stream, timeout) {

@@ -1,4 +1,4 @@
-//! The hashes of a migration as they lie in parts at its source: one or several, in the order of the hashes.
+//! The hashes of a migration at its source, as pieces of one or several parts, in the order of the hashes.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use store::{Core, Cursor, HashRange, ReplayError, Replayed, Table, WriteError, w
 use crate::cluster::migration::PullCursor;
 use crate::tablet::{Parts, ranges::Range};
 
-/// Some hashes, all in one part.
+/// A range of hashes in one part.
 struct RangeInPart {
     hashes: Range,
     part: Arc<Table>,
 }
 
-/// See the file's head.
+/// The pieces of a migration.
 pub(super) struct Pieces(Vec<RangeInPart>);
 
 impl Pieces {
-    /// Of these hashes, as far as they are owned here.
+    /// Returns the pieces of these hashes that this server owns.
     pub(super) fn owned(parts: &Parts, hashes: HashRange) -> Self {
         let within = |((first, last), part): (Range, Arc<Table>)| {
             let bounds = (first.max(hashes.first()), last.min(hashes.last()));
@@ -26,22 +26,22 @@ impl Pieces {
         Self(parts.pieces().into_iter().filter_map(within).collect())
     }
 
-    /// No object of them has or had a higher version.
+    /// Returns a version that no object of them has or had exceeded.
     pub(super) fn version_ceiling(&self) -> u64 {
         self.0.iter().map(|piece| piece.part.version_ceiling()).max().unwrap_or(0)
     }
 
-    /// About how many objects they have.
+    /// Returns the approximate number of their objects.
     pub(super) fn objects(&self) -> u64 {
         self.share(Table::objects)
     }
 
-    /// About how many bytes those are.
+    /// Returns the approximate bytes of their objects.
     pub(super) fn bytes(&self) -> u64 {
         self.share(Table::bytes)
     }
 
-    /// A figure of the parts, as far as it is likely theirs.
+    /// Estimates the pieces' share of a figure of their parts.
     fn share(&self, figure: impl Fn(&Table) -> u64) -> u64 {
         let share = |piece: &RangeInPart| {
             let width = u128::from(piece.hashes.1 - piece.hashes.0) + 1;
@@ -51,13 +51,13 @@ impl Pieces {
         self.0.iter().map(share).sum()
     }
 
-    /// The hashes and who has them.
+    /// Returns each range with its part.
     pub(super) fn parts(&self) -> Vec<(Range, Arc<Table>)> {
         self.0.iter().map(|piece| (piece.hashes, Arc::clone(&piece.part))).collect()
     }
 
-    /// Appends objects behind `from`, or from the first hash of a partition on, until there are so many bytes; says where to
-    /// go on within it.
+    /// Appends objects after `from`, or from a partition's first hash on, up to `bytes_max`; returns the position to
+    /// continue from.
     pub(super) fn gather(
         &self,
         core: &Core,
@@ -76,7 +76,7 @@ impl Pieces {
                 cursor = Cursor::before(*first);
             }
             let pin = core.pin();
-            // A part that is gone has nothing any more: its table was dropped.
+            // A part that is gone has no objects: its table was dropped.
             if let Ok(Some(next)) = pin.gather(part, cursor, last, bytes_max, pull) {
                 return next.hashes().map(|(hash, second)| PullCursor { hash, second });
             }
@@ -97,12 +97,12 @@ impl Pieces {
         }
     }
 
-    /// Stores objects that come back, and gives those for which there is no room now.
+    /// Stores objects that the target returns; gives back those for which there is no room now.
     pub(super) fn take_back(&self, core: &Core, objects: &[u8]) -> Vec<u8> {
         let mut left = Vec::new();
         for RangeInPart { hashes: (first, last), part } in &self.0 {
-            // A piece may be narrower than a table can be, where tablets were joined and cut beside a part's end: then all
-            // that its part may have is stored there, of which only the piece is used.
+            // A piece may be narrower than a table can be, if tablets were joined and cut beside a part's end: then
+            // all returned objects of its part are stored there, and only the piece's are used.
             let hashes = HashRange::new(*first, *last).unwrap_or_else(|| part.hashes());
             let own = within(objects, hashes);
             let (mut rest, mut replayed) = (&own[..], Replayed::default());
@@ -123,28 +123,28 @@ impl Pieces {
         left
     }
 
-    /// Removes a key that was removed at the target.
+    /// Removes a key that the target removed.
     pub(super) fn remove(&self, core: &Core, place: PullCursor) {
         let of = |piece: &&RangeInPart| (piece.hashes.0..=piece.hashes.1).contains(&place.hash);
         if let Some(RangeInPart { part, .. }) = self.0.iter().find(of) {
-            // A part that is gone has nothing any more.
+            // A part that is gone has no objects.
             let _ = core.pin().remove_placed(part, (place.hash, place.second));
         }
     }
 
-    /// Whatever is written from now on gets a higher version.
+    /// Makes later writes use versions above this one.
     pub(super) fn begin_above(&self, version: u64) {
         self.0.iter().for_each(|piece| piece.part.begin_above(version));
     }
 
-    /// Removes some objects; whether any may be left. Of a part that has no other hashes all go with it, at once.
+    /// Removes some objects; returns true if any may be left. A part without other hashes is dropped at once.
     pub(super) fn discard(&mut self, core: &Core) -> bool {
         let Some(RangeInPart { hashes: (first, last), part }) = self.0.first_mut() else { return false };
         let whole = part.hashes();
         let is_done = (whole.first(), whole.last()) == (*first, *last)
             || match core.pin().discard(part, Cursor::before(*first), *last) {
                 Ok(Some(next)) => {
-                    // What is done is gone: the next step begins behind it.
+                    // The examined objects are gone: the next step begins after them.
                     *first = next.hashes().map_or(*first, |(hash, _)| hash.max(*first));
                     false
                 }

@@ -1,4 +1,4 @@
-//! How far a migration is, for who looks at it: counted by its thread, read by others.
+//! Progress of a migration, counted by its thread and read by others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -9,64 +9,64 @@ use crate::tablet::Moving;
 /// A figure of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// Objects that there were at the source when it began, about.
+    /// Approximate number of objects at the source at the beginning.
     ObjectsExpected,
-    /// Objects that were sent or stored.
+    /// Objects sent or stored.
     Objects,
-    /// Bytes of objects that were sent or taken, heads included.
+    /// Bytes of objects sent or received, heads included.
     Bytes,
-    /// Pulls that were asked for or answered.
+    /// Pulls requested or answered.
     Pulls,
-    /// The same of priority pulls.
+    /// Priority pulls requested or answered.
     PriorityPulls,
-    /// Objects that came too late to be of use: what is here is newer.
+    /// Objects that arrived too late: this server has a newer version.
     Late,
-    /// Objects whose bytes were not those that were written; they are lost.
+    /// Objects whose bytes had changed since they were written; they are lost.
     Damaged,
-    /// Microseconds in which nobody served the hashes, as the target saw it.
+    /// Microseconds in which nobody served the hashes, as the target measured.
     PauseUs,
-    /// Reads of this side that clients made beside those at the owner.
+    /// Clients' reads of this side in addition to those at the owner.
     SecondReads,
-    /// Bytes of messages that such reads cost at this side, and of telling how far it is.
+    /// Bytes of messages for such reads at this side, and for reporting its progress.
     SecondReadBytes,
-    /// When the bulk of it began, in microseconds of the server's clock.
+    /// Time at which the bulk began, in microseconds of the server's clock.
     BeganUs,
-    /// When it was done.
+    /// Time at which it was done.
     EndedUs,
 }
 
 const FIGURES: usize = Figure::EndedUs as usize + 1;
 
-/// What all migrations of a server came to that it was the source of, or the target.
+/// Totals of all migrations of which a server was the source, or the target.
 #[derive(Debug, Default)]
 pub struct Totals {
     figures: [AtomicU64; FIGURES],
 }
 
 impl Totals {
-    /// The sum of a figure since the server was started.
+    /// Returns the sum of a figure since the server was started.
     #[must_use]
     pub fn get(&self, figure: Figure) -> u64 {
         self.figures[figure as usize].load(Ordering::Relaxed)
     }
 }
 
-/// See the file's head.
+/// The progress of one migration.
 #[derive(Debug)]
 pub struct Progress {
     figures: [AtomicU64; FIGURES],
-    /// 0 for nothing, else one more than an [`MigrationWait`].
+    /// 0 if it waits for nothing, otherwise 1 more than a [`MigrationWait`].
     awaited: AtomicU8,
     totals: Arc<Totals>,
 }
 
 impl Progress {
-    /// Nothing has moved yet.
+    /// Creates the progress of a migration that has moved nothing.
     pub(super) fn new(totals: &Arc<Totals>) -> Self {
         Self { figures: Default::default(), awaited: AtomicU8::new(0), totals: Arc::clone(totals) }
     }
 
-    /// What the migration waits for before it goes on.
+    /// Returns what the migration waits for before it continues.
     #[must_use]
     pub fn awaited(&self) -> Option<MigrationWait> {
         let all = [MigrationWait::Slot, MigrationWait::Peer, MigrationWait::Records];
@@ -78,19 +78,19 @@ impl Progress {
         self.awaited.store(awaited.map_or(0, |awaited| awaited as u8 + 1), Ordering::Relaxed);
     }
 
-    /// A figure as it is now.
+    /// Returns the current value of a figure.
     #[must_use]
     pub fn get(&self, figure: Figure) -> u64 {
         self.figures[figure as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts. Only the migration's thread does.
+    /// Adds to a figure. Only the migration's thread calls this.
     pub(super) fn add(&self, figure: Figure, count: u64) {
         self.set(figure, self.get(figure) + count);
         self.totals.figures[figure as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Takes over what workers have counted of reads at a second server.
+    /// Adds the workers' counts of reads at a second server.
     pub(super) fn take_spent(&self, moving: &Moving) {
         let (reads, bytes) = moving.spent();
         self.add(Figure::SecondReads, reads - self.get(Figure::SecondReads));
@@ -101,7 +101,7 @@ impl Progress {
         self.figures[figure as usize].store(value, Ordering::Relaxed);
     }
 
-    /// Bytes in a second since the bulk of it began.
+    /// Returns the bytes per second since the bulk began.
     #[must_use]
     pub fn bytes_per_second(&self, now_us: u64) -> u64 {
         let (began, ended) = (self.get(Figure::BeganUs), self.get(Figure::EndedUs));

@@ -1,4 +1,4 @@
-//! The migrations in which this server has a part: those that run, each with its thread, and the latest ones that are over.
+//! The migrations in which this server takes part: those that run, each with its thread, and those that ended last.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,18 +16,18 @@ use crate::server::joining::Joining;
 use crate::server::siblings::SiblingWorkers;
 use crate::sync::lock;
 
-/// How an end came out of what it was doing.
+/// The way in which one side ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitReason {
-    /// It is over in this way: the records are to know.
+    /// It ended in this phase, which the metadata is to record.
     Over(Phase),
-    /// There is no such migration any more.
+    /// The migration does not exist any more.
     Gone,
     /// The server stops.
     Stopped,
 }
 
-/// A migration in which this server has a part.
+/// A running migration in which this server takes part.
 pub(super) struct RunningMigration {
     pub(super) row: MigrationRow,
     pub(super) side: Side,
@@ -43,35 +43,36 @@ impl RunningMigration {
     }
 }
 
-/// A migration as it is shown.
+/// A migration as reported to the administrator.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// As the records had it last.
+    /// The record as last read.
     pub row: MigrationRow,
-    /// What this server is in it.
+    /// The side of this server.
     pub side: Side,
-    /// How far it is.
+    /// Its progress.
     pub progress: Arc<Progress>,
-    /// Whether it is over and cleared away.
+    /// True if it has ended and was cleared away.
     pub is_over: bool,
 }
 
-/// The migrations of this server: those that run, and the latest ones that are over.
+/// The migrations of this server: those that run, and those that ended last.
 pub struct Migrations {
     own: u32,
     secret: ClusterSecret,
     pub(super) neighbours: Arc<SiblingWorkers>,
     pub(super) running: Mutex<BTreeMap<u32, RunningMigration>>,
-    /// Those that are over, the latest ones last.
+    /// Migrations that have ended, the latest ones last.
     lately: Mutex<VecDeque<Shown>>,
     pub(super) slots: Arc<MigrationSlots>,
-    /// As a source, and as a target.
+    /// Totals as a source, and as a target.
     pub(super) totals: [Arc<Totals>; 2],
     is_stopping: AtomicBool,
 }
 
 impl Migrations {
-    /// None yet, of the server of this number, with so many cores of the store behind those of its workers.
+    /// Creates the state without migrations for the server of number `own`; their cores of the store follow those of
+    /// `workers` workers.
     #[must_use]
     pub fn new(own: u32, secret: ClusterSecret, neighbours: Arc<SiblingWorkers>, workers: usize) -> Self {
         Self {
@@ -86,49 +87,49 @@ impl Migrations {
         }
     }
 
-    /// This server's number.
+    /// Returns this server's number.
     #[must_use]
     pub fn own(&self) -> u32 {
         self.own
     }
 
-    /// What the servers of the cluster prove to each other that they know.
+    /// Returns the secret by which the servers of the cluster authenticate each other.
     #[must_use]
     pub fn secret(&self) -> &ClusterSecret {
         &self.secret
     }
 
-    /// Whether the server stops.
+    /// Returns true if the server stops.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether a worker has more to do than it gets to.
+    /// Returns true if a worker is loaded.
     #[must_use]
     pub fn is_loaded(&self, now_us: u64) -> bool {
         self.neighbours.is_any_loaded(now_us)
     }
 
-    /// The migrations in which this server has a part, by number.
+    /// Returns the running migrations in which this server takes part, by number.
     #[must_use]
     pub fn shown(&self) -> Vec<Shown> {
         lock(&self.running).values().map(|running| running.shown(false)).collect()
     }
 
-    /// The latest ones that are over, as far as they are remembered, in the order in which they ended.
+    /// Returns the remembered migrations that have ended, in the order in which they ended.
     #[must_use]
     pub fn lately(&self) -> Vec<Shown> {
         lock(&self.lately).iter().cloned().collect()
     }
 
-    /// Whether a migration of this number has begun here, and the records may not know yet that it is over.
+    /// Returns true if a migration of this number has begun here; the metadata may not record yet that it is over.
     #[must_use]
     pub fn has_begun(&self, migration: u32) -> bool {
         lock(&self.running).contains_key(&migration)
     }
 
-    /// What all of them came to on that side.
+    /// Returns the totals of one side.
     #[must_use]
     pub fn totals(&self, side: Side) -> &Totals {
         &self.totals[side as usize]
@@ -136,7 +137,7 @@ impl Migrations {
 
     pub(super) fn remember(&self, one: RunningMigration) {
         let mut shown = one.shown(true);
-        // The records may have forgotten it before this server read in them how it ended.
+        // The metadata may have dropped the record before this server read its end.
         if let Ok(ExitReason::Over(standing)) = one.thread.join() {
             shown.row.standing = standing;
         }
@@ -147,8 +148,8 @@ impl Migrations {
         lately.push_back(shown);
     }
 
-    /// The inbox of the migration of this number in which this server is the source and the server `opener` the target; `None`
-    /// where there is none such, maybe not yet.
+    /// Returns the inbox of the migration of this number in which this server is the source and the server `opener`
+    /// the target; `None` if there is none, perhaps not yet.
     #[must_use]
     pub fn source_of(&self, number: u64, opener: u32) -> Option<InboxSender> {
         let running = lock(&self.running);
@@ -157,10 +158,10 @@ impl Migrations {
             .map(|one| one.post.clone())
     }
 
-    /// Tells all threads to end. What they were at goes on when servers have agreed that this one is gone.
+    /// Stops all threads. Their work continues when servers have agreed that this one is gone.
     pub fn stop(&self) {
         let running = lock(&self.running);
-        // Under the lock, so that none is begun behind it.
+        // Under the lock, so that no migration begins afterwards.
         self.is_stopping.store(true, Ordering::Relaxed);
         for one in running.values() {
             one.over.store(true, Ordering::Relaxed);
@@ -168,7 +169,7 @@ impl Migrations {
         }
     }
 
-    /// Waits for threads that were told to end.
+    /// Waits for stopped threads.
     pub fn join(&self, joining: Joining) {
         let running = std::mem::take(&mut *lock(&self.running));
         for one in running.into_values() {
@@ -176,8 +177,7 @@ impl Migrations {
         }
     }
 
-    /// How many migrations get a slot before this one, of those that this server is the same in; `None` when it waits for
-    /// none.
+    /// Returns the number of migrations of the same side that get a slot before this one; `None` if it waits for none.
     #[must_use]
     pub fn ahead_of(&self, side: Side, migration: u32) -> Option<usize> {
         self.slots.ahead_of(side, migration)

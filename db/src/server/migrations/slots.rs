@@ -1,7 +1,8 @@
-//! The slots of this server for migrations, each with a core of the store, and the mail of whoever waits for one.
+//! Slots of this server for migrations, each with a core of the store, and the inboxes of migrations that wait for
+//! one.
 //!
-//! Who is admitted when is [`SlotAdmission`]'s. A slot is free again when its [`SlotClaim`] is dropped, which the thread of the
-//! migration does last: by then nobody uses the core.
+//! [`SlotAdmission`] decides the order of admission. A slot is free again when its [`SlotClaim`] is dropped, which the
+//! migration's thread does last: by then nobody uses the core.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,17 +13,17 @@ use crate::cluster::migration::SlotAdmission;
 use crate::limits::MIGRATIONS_AT_ONCE;
 use crate::sync::lock;
 
-/// See the file's head.
+/// The slots of both sides.
 pub(super) struct MigrationSlots([Mutex<SideQueue>; 2]);
 
 struct SideQueue {
     admission: SlotAdmission,
-    /// Of the migrations that wait.
+    /// Inboxes of the migrations that wait.
     posts: BTreeMap<u32, InboxSender>,
 }
 
 impl MigrationSlots {
-    /// With the cores of the store behind those of so many workers.
+    /// Creates the slots with the cores of the store after those of `workers` workers.
     pub(super) fn behind(workers: usize) -> Self {
         Self([0, MIGRATIONS_AT_ONCE].map(|first| {
             let cores = (workers + first..).take(MIGRATIONS_AT_ONCE);
@@ -30,7 +31,8 @@ impl MigrationSlots {
         }))
     }
 
-    /// How many migrations get a slot of that side before this one; `None` when it does not wait for one.
+    /// Returns the number of migrations of that side that get a slot before this one; `None` if it does not wait for
+    /// one.
     pub(super) fn ahead_of(&self, side: Side, migration: u32) -> Option<usize> {
         lock(&self.0[side as usize]).admission.ahead_of(migration)
     }
@@ -46,7 +48,7 @@ impl SideQueue {
     }
 }
 
-/// What a migration may have of the slots of a side.
+/// A migration's claim to a slot of a side.
 pub(super) struct SlotClaim {
     slots: Arc<MigrationSlots>,
     side: Side,
@@ -54,12 +56,12 @@ pub(super) struct SlotClaim {
 }
 
 impl SlotClaim {
-    /// Without a slot, and not waiting for one.
+    /// Creates a claim that has no slot and does not wait for one.
     pub(super) fn new(slots: Arc<MigrationSlots>, side: Side, migration: u32) -> Self {
         Self { slots, side, migration }
     }
 
-    /// Waits for a slot from here on: mail says when there is one.
+    /// Queues for a slot; a message announces it.
     pub(super) fn take(&self, post: &InboxSender) {
         let mut queue = lock(&self.slots.0[self.side as usize]);
         queue.posts.insert(self.migration, post.clone());

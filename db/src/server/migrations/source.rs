@@ -1,4 +1,5 @@
-//! The source of a migration: does what its machine wants on the store, and answers the target over its stream.
+//! The source side of a migration: executes its state machine's actions on the store, and answers the target over its
+//! stream.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,20 +19,20 @@ use crate::limits::{
 };
 use crate::tablet::{Moving, PartsChange};
 
-/// Steps of the store's background work while there is no room for what comes back.
+/// Steps of the store's background work while there is no room for returned objects.
 const TIDY_STEPS_WITHOUT_ROOM: usize = 16;
 
-/// See the file's head.
+/// The source side of one migration.
 pub(super) struct SourceSide {
     ground: MigrationContext,
     machine: Source,
     todo: Todo<SourceAction>,
     out: Vec<SourceOutput>,
-    /// When clients were told that hashes are about to move.
+    /// Time at which clients were told that hashes are about to move.
     announced: Instant,
-    /// What is on the move, from the cut on.
+    /// The moving pieces, from the cut on.
     pieces: Option<Pieces>,
-    /// What workers answer of it yet.
+    /// The moved hashes that workers can still answer reads of.
     moving: Option<Arc<Moving>>,
     partitions: Vec<store::HashRange>,
     copying: CopyDriver,
@@ -53,7 +54,7 @@ impl SourceSide {
         }
     }
 
-    /// Goes on until it is over.
+    /// Runs until the migration is over.
     pub(super) fn run(mut self) -> ExitReason {
         self.step(SourceInput::Standing(self.ground.row.standing));
         loop {
@@ -113,7 +114,7 @@ impl SourceSide {
                 self.step(SourceInput::TargetGone);
             }
             Notice::PeerThere | Notice::NoStream => self.ground.looked_after_peer(),
-            // It is the target that gives back.
+            // The target returns the objects.
             Notice::Abort | Notice::SourceDone => {}
             Notice::Gone => return Some(ExitReason::Gone),
             Notice::Stop => return Some(ExitReason::Stopped),
@@ -121,7 +122,7 @@ impl SourceSide {
         None
     }
 
-    /// Hears what has come; true when nothing has.
+    /// Handles received messages; returns true if there were none.
     fn listen(&mut self) -> bool {
         self.ground.link.flush();
         for heard in 0..MIGRATION_MESSAGES_AT_ONCE {
@@ -151,7 +152,7 @@ impl SourceSide {
                 SourceOutput::Do(SourceAction::Commit { from, to, is_peer_gone }) => {
                     self.ground.commit(from, to, is_peer_gone);
                 }
-                // Nobody waits behind bulk pulls.
+                // Requested hashes go before bulk pulls.
                 SourceOutput::Do(action @ SourceAction::GatherHashes { .. }) => self.todo.push_front(action),
                 SourceOutput::Do(action) => self.todo.push_back(action),
             }
@@ -186,7 +187,7 @@ impl SourceSide {
                 self.serve(ceiling)?;
                 Some(SourceEnd::Served)
             }
-            // Done by others.
+            // Executed elsewhere.
             SourceAction::TakeSlot | SourceAction::LookUp | SourceAction::Commit { .. } => None,
         })
     }
@@ -196,7 +197,7 @@ impl SourceSide {
         Ok(Pieces::owned(&entry.parts, self.ground.row.hashes))
     }
 
-    /// Not before clients had the time to open sessions with the target.
+    /// Counts the objects, once clients had time to open sessions with the target.
     fn count(&mut self) -> Result<Option<SourceEnd>, ExitReason> {
         let pause = Duration::from_millis(MIGRATION_ANNOUNCED_MS);
         if self.announced.elapsed() < pause {
@@ -223,7 +224,7 @@ impl SourceSide {
         Ok(ceiling)
     }
 
-    /// No worker answers of what was given away from here on: it changes.
+    /// Stops workers from answering reads of the given-away hashes, because their objects change from here on.
     fn close(&mut self) {
         if let Some(moving) = &self.moving {
             moving.close();
@@ -259,7 +260,7 @@ impl SourceSide {
         Message::PriorityPulled { number, count, objects }
     }
 
-    /// A few steps of it; the rest later.
+    /// Runs a few steps of the removal; queues the rest.
     fn discard(&mut self) -> Option<SourceEnd> {
         self.close();
         let core = self.ground.core();
@@ -274,7 +275,7 @@ impl SourceSide {
         Some(SourceEnd::Discarded)
     }
 
-    /// Stores what comes back; where there is no room just now the rest a little later.
+    /// Stores returned objects; if there is no room now, the rest a little later.
     fn take_back(&mut self, objects: Vec<u8>, removed: Vec<PullCursor>) -> Option<SourceEnd> {
         self.close();
         let core = self.ground.core();
@@ -291,7 +292,7 @@ impl SourceSide {
         Some(SourceEnd::TakenBack)
     }
 
-    /// Workers serve it again, with versions above those that the target gave.
+    /// Lets workers serve the hashes again, with versions above those of the target.
     fn serve(&mut self, ceiling: u64) -> Result<(), ExitReason> {
         self.close();
         self.moving = None;

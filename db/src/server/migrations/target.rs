@@ -1,4 +1,5 @@
-//! The target of a migration: drives it by its machine, stores what comes, and hands what workers wait for to the front.
+//! The target side of a migration: drives its state machine, stores the objects that arrive, and prioritizes those
+//! that workers wait for.
 
 mod giving;
 mod part;
@@ -25,7 +26,7 @@ use crate::limits::{
 };
 use crate::tablet::Moving;
 
-/// See the file's head.
+/// The target side of one migration.
 pub(super) struct TargetSide {
     ground: MigrationContext,
     machine: Target,
@@ -33,27 +34,27 @@ pub(super) struct TargetSide {
     out: Vec<TargetOutput>,
     pace: PullPace,
     part: Option<Arc<Table>>,
-    /// What clients are told of it that ask both servers.
+    /// The progress reported to clients that ask both servers.
     moving: Option<Arc<Moving>>,
     partitions: Vec<HashRange>,
-    /// What is being stored, as far as it has come.
+    /// The objects being stored, and how far.
     storing: Storing,
-    /// What goes back, as far as it has come.
+    /// The objects being returned, and how far.
     giving: Giving,
-    /// No object at the source has or had a higher version.
+    /// A version that no object at the source has or had exceeded.
     ceiling: u64,
-    /// Whether the part knows what it waits for, so that it can be served from.
+    /// True if the part knows which objects it waits for, so that it can be served from.
     expects: bool,
-    /// Since when workers have the hashes.
+    /// Time since which workers serve the hashes.
     opened_us: Option<u64>,
-    /// Whether everything is there, or will not come.
+    /// True if all objects have arrived, or will not arrive.
     is_finished: bool,
-    /// What has not arrived never will.
+    /// Set when objects that have not arrived never will.
     is_given_up: bool,
     wanted: Vec<u64>,
-    /// A stream is being opened, and when that was begun last.
+    /// True while a stream is being opened, and the time at which that last began.
     connecting: (bool, Option<Instant>),
-    /// When nobody served the hashes any more, as far as is known here.
+    /// Time at which the source stopped serving the hashes, as far as is known here.
     pause_us: Option<u64>,
 }
 
@@ -84,7 +85,7 @@ impl TargetSide {
         }
     }
 
-    /// Goes on until it is over.
+    /// Runs until the migration is over.
     pub(super) fn run(mut self) -> ExitReason {
         let way = self.go_on();
         if way == ExitReason::Gone {
@@ -127,7 +128,7 @@ impl TargetSide {
             {
                 return way;
             }
-            // What it wanted last is done first.
+            // The state machine's last actions are executed first.
             if self.machine.is_over() && self.todo.is_empty() {
                 self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
                 self.part.iter().for_each(|part| part.settle());
@@ -166,7 +167,7 @@ impl TargetSide {
                 self.step(TargetInput::End(TargetEnd::LookedUp(standing, is_registered)));
             }
             Notice::Abort => self.abort(),
-            // Who says so over the stream ends with it, and may not be heard.
+            // The source that sends this over the stream ends with it, and the message may be lost.
             Notice::SourceDone => self.step(TargetInput::Message(Message::Discarded)),
             Notice::Stream(opened) => {
                 self.connecting.0 = false;
@@ -185,7 +186,7 @@ impl TargetSide {
         None
     }
 
-    /// Lets everything be as it was, unless more was removed here than could be noted.
+    /// Aborts the migration, unless more keys were removed here than could be noted.
     fn abort(&mut self) {
         if self.part.as_ref().is_none_or(|part| !self.expects || part.can_return()) {
             self.step(TargetInput::Abort);
@@ -194,7 +195,7 @@ impl TargetSide {
         }
     }
 
-    /// Sees to it that there is a stream, if there is anything to ask for.
+    /// Opens a stream, if there is anything to request.
     fn connect(&mut self) {
         if self.machine.is_queued() {
             return;
@@ -207,7 +208,7 @@ impl TargetSide {
         }
     }
 
-    /// Hears what has come; true when nothing has.
+    /// Handles received messages; returns true if there were none.
     fn listen(&mut self) -> bool {
         self.ground.link.flush();
         for heard in 0..MIGRATION_MESSAGES_AT_ONCE {
@@ -217,7 +218,7 @@ impl TargetSide {
         false
     }
 
-    /// Takes what workers wait for, as much as there is room for; true when nothing was there.
+    /// Takes the hashes that workers wait for, as many as there is room for; returns true if there were none.
     fn want(&mut self) -> bool {
         let Some(part) = self.part.as_ref().filter(|_| self.expects) else { return true };
         let mut wanted = std::mem::take(&mut self.wanted);
@@ -232,7 +233,7 @@ impl TargetSide {
         let now_us = self.ground.now_us();
         let allowed_bytes = self.pace.allowance(now_us, || self.ground.is_loaded(now_us));
         let allowance_bytes = match self.opened_us {
-            // Who makes everybody wait hurries.
+            // Nobody is served until it is done.
             _ if self.stands_still() => PULL_RATE_MAX,
             Some(opened_us) if now_us < opened_us + WANTED_ALONE_US => 0,
             Some(_) => {
@@ -254,7 +255,7 @@ impl TargetSide {
                     self.ground.commit(from, to, is_peer_gone);
                 }
                 TargetOutput::Do(TargetAction::LookUp) => self.ground.errands.look_up(),
-                // Nobody waits behind bulk pulls.
+                // Requested hashes go before bulk pulls.
                 TargetOutput::Do(
                     action @ (TargetAction::ReplayPriority { .. } | TargetAction::Wake { .. }),
                 ) if !self.storing.is_begun() => self.todo.push_front(action),
@@ -273,7 +274,7 @@ impl TargetSide {
                 self.ground.hurry();
                 None
             }
-            // The source goes on serving meanwhile.
+            // The source continues to serve meanwhile.
             Message::Copy => {
                 self.ground.be_humble();
                 None
@@ -310,7 +311,7 @@ impl TargetSide {
             TargetAction::GiveUpRest => {
                 self.is_given_up = true;
                 if self.ground.row.mode == Mode::PreCopy && !self.expects {
-                    // What was not copied again is of the past: lost is what was written there last.
+                    // Objects not copied again are outdated: the latest writes at the source are lost.
                     self.drop_part();
                 }
                 self.give_up_rest();
@@ -322,7 +323,7 @@ impl TargetSide {
                 self.drop_part();
                 None
             }
-            // Done by errands.
+            // Executed by background tasks.
             TargetAction::Commit { .. } | TargetAction::LookUp => None,
         })
     }
@@ -342,7 +343,7 @@ impl TargetSide {
         }
     }
 
-    /// The next piece of what goes back; the rest of a long way to it later.
+    /// Returns the next piece to return to the source; continues later if finding it takes long.
     fn gather_back(&mut self) -> Option<TargetEnd> {
         let Some(part) = self.part.clone() else {
             let (objects, removed) = (Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
-//! Where a reply to a request of a frame is written: the outgoing frame of the peer that asked.
+//! The place of a reply to a frame's request: the peer's outgoing frame.
 //!
-//! Whoever answers makes the place anew for each request; nothing is in it but borrows and the address.
+//! Each request gets a new place, which holds only borrows and the address.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::server::replies::ReplyPlace;
 use crate::session::{Route, Session};
 use crate::tenant::ledger::Page;
 
-/// To whom a reply goes.
+/// The addressee of a reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Addressee {
     /// Index of the worker from whose port the reply leaves.
@@ -23,38 +23,38 @@ pub struct Addressee {
     pub peer: SocketAddr,
     /// The session's token.
     pub token: u64,
-    /// The session's home core, told in the group.
+    /// The session's home core, named in the group.
     pub home_core: u16,
-    /// Takes an answer in parts.
+    /// The client accepts an answer in parts.
     pub takes_parts: bool,
 }
 
 impl Addressee {
-    /// Who asked in a session, at an address, by the port of a worker.
+    /// Returns the addressee for a request of a session, from an address, at a worker's port.
     #[inline]
     pub fn of(session: &Session, (port, peer): (u16, SocketAddr), takes_parts: bool) -> Self {
         Self { port, peer, token: session.token, home_core: session.home_core(), takes_parts }
     }
 }
 
-/// A reply in the outgoing frame of a peer.
+/// The place of a reply in the outgoing frame of a peer.
 pub struct FramePlace<'s, P: Exits> {
     /// Frames under construction.
     outgoing: &'s mut Outgoing,
-    /// Where frames leave.
+    /// The port that sends frames.
     port: &'s mut P,
     /// The worker's counters.
     metrics: &'s WorkerMetrics,
     /// The tenant's counters.
     pub page: &'s Page,
-    /// Who gets the reply.
+    /// The addressee.
     to: Addressee,
     /// Low half of the request's sequence.
     sequence_low: u32,
 }
 
 impl<'s, P: Exits> FramePlace<'s, P> {
-    /// That of the reply to a request of a session.
+    /// Creates the place of the reply to a request of a session.
     #[inline]
     pub fn new(
         (outgoing, port): (&'s mut Outgoing, &'s mut P),

@@ -1,9 +1,10 @@
-//! What the records of tablets and migrations ask of one server, for one table. No I/O, no parts made: see
-//! [`super::Control::alter`] for what is done with it.
+//! Derives from the records of tablets and migrations what one server must change of one table. It does no I/O and
+//! makes no parts; see [`super::Control::alter`] for the execution.
 //!
-//! What moves to or from this server is left to the migration, from its first record to the end of this side of it:
-//! there it is the migration's threads who cut. What a migration moves that knew this server before it was started
-//! again is nobody's here until the migration is over, since the other side may have the objects. All else is as the tablets say.
+//! The hashes of a migration with this server are left to the migration's threads, which make the cuts, from its first
+//! record to the end of this side. The hashes of a migration that knew this server before its restart belong to nobody
+//! here until the migration is over, since the other side may have the objects. All others follow the tablets'
+//! records.
 
 use std::sync::Arc;
 
@@ -15,21 +16,22 @@ use crate::cluster::migration::{Mode, Phase};
 use crate::tablet::Parts;
 use crate::tablet::ranges::{Range, overlap, subtract, unite};
 
-/// What is to change here.
+/// The changes due on this server.
 #[derive(Clone, Debug, Default)]
 pub struct Due {
-    /// Hashes that are not owned any more.
+    /// Hashes to give up.
     pub leave: Vec<Range>,
-    /// Hashes that are owned from now on.
+    /// Hashes to take over.
     pub take: Vec<Range>,
-    /// Those of them that no part has: there nothing is known of any object.
+    /// Hashes of `take` without a part: nothing is known of any object there.
     pub missing: Vec<HashRange>,
-    /// Parts that nobody needs any more.
+    /// Parts to drop.
     pub go: Vec<Arc<Table>>,
 }
 
-/// What is to change here of a table that has these parts, for its tablets and all that moves of it. Those of which this
-/// server is the source and that have not begun here are left out: it is to own first what it is to give.
+/// Returns the changes due on a table that has these parts, for its tablets and migrations. The caller leaves out
+/// migrations with this server as the source that have not begun here: the server must own the hashes before it gives
+/// them away.
 #[must_use]
 pub fn due<'r>(
     parts: &Parts,
@@ -66,7 +68,7 @@ pub fn due<'r>(
     Due { leave, take, missing, go }
 }
 
-/// What clients are told of the tablets of a table: who has them, and all that moves of it or is about to.
+/// Returns the map for clients: a table's tablets with their owners, and migrations that run or are about to.
 #[must_use]
 pub fn map_of<'r>(
     tablets: &TabletsRow,
@@ -93,7 +95,7 @@ pub fn map_of<'r>(
     }
     let mut moving = Vec::new();
     for row in migrations.filter(|row| row.table == tablets.table && !row.is_over()) {
-        // Known before it has anything, so that there are sessions with it by then.
+        // Listed before it owns anything, so that clients have sessions with it by then.
         index_of(row.target.server)?;
         if row.mode != Mode::Cooperative || row.standing != Phase::Moving {
             continue;

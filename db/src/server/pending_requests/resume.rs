@@ -1,4 +1,4 @@
-//! How a request comes to wait, and how it goes on: decoded, located and executed anew, as when it came.
+//! Adds pending requests and executes them again: decoded, located and executed anew, as on arrival.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use crate::server::replies::{self, Caller, ReplyPlace, RequestOutcome, StreamPla
 use crate::server::view::RoundView;
 use crate::session::{Route, Session};
 
-/// What came with a request, besides itself.
+/// The circumstances in which a request arrived.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'s> {
-    /// Whose it is.
+    /// The session.
     pub session: &'s Arc<Session>,
-    /// Its number in the session.
+    /// The request's number in the session.
     pub sequence: u64,
     /// The view under which it was sent.
     pub view: u64,
-    /// Whether its answer may come in parts.
+    /// The answer may come in parts.
     pub takes_parts: bool,
-    /// Since when it waits, in microseconds.
+    /// Time since which it waits, in microseconds.
     pub since_us: u64,
 }
 
-/// Lets a request wait that [lacks](Turn::Lacks) objects, and wants those; without room for it answers that it should come
-/// again. It allocates, and copies the request.
+/// Makes a request pending that [lacks](RequestOutcome::Lacks) objects, and requests those. If there is no room,
+/// answers `Retry`. It allocates, and copies the request.
 #[cold]
 pub fn park(
     environment: &WorkerEnvironment<'_>,
@@ -77,7 +77,7 @@ pub fn park(
     }
 }
 
-/// What requests go on with that waited.
+/// The context in which pending requests execute again.
 pub struct Resume<'w, P: Exits> {
     /// Store, tables, counters and time of this round.
     pub environment: WorkerEnvironment<'w>,
@@ -85,15 +85,15 @@ pub struct Resume<'w, P: Exits> {
     pub catalog: &'w WorkerCatalog,
     /// The worker's view.
     pub view: RoundView,
-    /// Where frames leave.
+    /// The port that sends frames.
     pub port: &'w mut P,
     /// Frames under construction.
     pub outgoing: &'w mut Outgoing,
-    /// Those that wait.
+    /// The pending requests.
     pub parking: &'w mut PendingRequests,
 }
 
-/// What becomes of one that waited.
+/// The fate of a pending request.
 #[derive(Clone, Copy)]
 enum Fate {
     GoesOn,
@@ -101,7 +101,7 @@ enum Fate {
 }
 
 impl<P: Exits> Resume<'_, P> {
-    /// Executes some of those that may go on; tells those that waited for too long to come again.
+    /// Executes some of the due requests; answers `Retry` to those that waited too long.
     pub fn run(&mut self) {
         let (now_us, metrics) = (self.environment.now_us, self.environment.metrics);
         for _ in 0..UNPARKED_PER_ROUND {
@@ -117,7 +117,7 @@ impl<P: Exits> Resume<'_, P> {
         metrics.waits().set_waiting(self.parking.requests() as u64);
     }
 
-    /// Tells all to come again: the worker stops.
+    /// Answers `Retry` to all, because the worker stops.
     pub fn give_up_all(&mut self) {
         while let Some(parked) = self.parking.take_any() {
             self.settle(&parked, Fate::IsGivenUp);

@@ -1,7 +1,7 @@
-//! Which server has what of the tables that are read elsewhere, as far as this one has heard.
+//! Tablet maps of the tables that invocations read at other servers, as far as this one has heard.
 //!
-//! A worker sends along what it knows of the table, which may be older than what a want before it brought; what a server did
-//! not answer is looked up anew with the control plane, which follows the metadata.
+//! A worker includes its map of the table, which may be older than an earlier one; a question that a server did not
+//! answer is looked up anew in the control plane, which follows the metadata.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ struct KnownMap {
     map: TabletMap,
 }
 
-/// See the file's head.
+/// The known tablet maps by table.
 #[derive(Default)]
 pub(super) struct Maps {
     known: HashMap<u32, KnownMap>,
 }
 
 impl Maps {
-    /// Whose an object is, as far as is known without asking anybody.
+    /// Returns the owner of an object as far as known without asking.
     pub(super) fn owner(&mut self, control: &Control, want: &Want) -> Owner {
         self.see(want.table, &want.map);
         self.find(control, want)
     }
 
-    /// Whose an object is by what the control plane knows now.
+    /// Returns the owner of an object as the control plane knows it now.
     pub(super) fn owner_now(&mut self, control: &Control, want: &Want) -> Owner {
         if let Some(bytes) = newest(control, want.tenant, want.table) {
             self.see(want.table, &bytes);
@@ -41,7 +41,7 @@ impl Maps {
         self.find(control, want)
     }
 
-    /// Takes a map, unless a newer one is known.
+    /// Stores a map, unless a newer one is known.
     fn see(&mut self, table: u32, bytes: &Arc<[u8]>) {
         let known = self.known.get(&table);
         if known.is_some_and(|known| Arc::ptr_eq(&known.bytes, bytes)) {
@@ -67,7 +67,7 @@ impl Maps {
     }
 }
 
-/// The map of a table of a tenant, or of one that is granted to it.
+/// Returns the map of a tenant's table, or of one granted to it.
 fn newest(control: &Control, tenant: TenantId, table: u32) -> Option<Arc<[u8]>> {
     let own = control.table_of(table).filter(|entry| entry.tenant == tenant);
     let entry = own.or_else(|| {

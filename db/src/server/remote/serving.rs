@@ -1,11 +1,12 @@
-//! Answers what other servers ask for their invocations: a worker reads it, as it would for a client of the tenant.
+//! Answers reads of other servers' invocations: a worker executes them as it would for a client of the tenant.
 //!
 //! ```text
-//!   stream of the server that asks ── record ──► a worker, by its queue ── get, under its view ──► one record of answers
+//!   stream of the other server ── record ──► a worker, by its queue ── get, under its view ──► one record of answers
 //! ```
-//! The stream's thread waits, the worker does not, and the next record is taken when one is answered: so what is under way
-//! for a server is bounded. A tenant's invocation reads what that tenant may, its own tables and those that it was granted;
-//! a key that is not owned under the worker's view is not answered, one that has still to arrive is asked for again.
+//! The stream's thread waits, the worker does not, and the next record is read after one is answered: this bounds the
+//! pending reads of a server. A tenant's invocation reads what that tenant may read, its own tables and those granted
+//! to it. A key that is not owned under the worker's view gets `NotOwned`; one that has not arrived yet is requested,
+//! and the answer is `Later`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::server::control::Control;
 use crate::sync::oneshot::oneshot;
 use crate::tenant::TenantId;
 
-/// Serves a stream until the other server leaves, or this one stops.
+/// Serves a stream until the other server leaves or this one stops.
 pub fn serve(control: &Control, mut stream: Stream) {
     let look = Duration::from_millis(STREAM_LOOK_MS);
     let patience = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);
@@ -49,7 +50,7 @@ pub fn serve(control: &Control, mut stream: Stream) {
     }
 }
 
-/// Reads what is asked for.
+/// Answers one record of questions.
 pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
     let Ok(questions) = Questions::decode(&reads.record) else {
         reads.answer.send(Vec::new());
@@ -70,7 +71,7 @@ pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
     reads.answer.send(answers.into_bytes());
 }
 
-/// One object; later where there is no room for more values.
+/// Reads one object; returns `Later` if there is no room for more values.
 fn find<'p>(environment: &WorkerEnvironment<'p>, question: &Question<'_>, room: usize) -> Reply<'p> {
     let Question { tenant, table, key, .. } = *question;
     let Some(entry) = environment.tables.get(TenantId(tenant), table) else { return Reply::NotOwned };
@@ -83,7 +84,7 @@ fn find<'p>(environment: &WorkerEnvironment<'p>, question: &Question<'_>, room: 
         None if part.is_arrival() => match read::get_arriving(environment.pin, part, hash, key) {
             Some(found) => found,
             None => {
-                // Where too many are wanted it is wanted again by the next question.
+                // If too many hashes are requested, the next question requests it again.
                 part.want(hash);
                 return Reply::Later;
             }

@@ -1,25 +1,25 @@
-//! The shm listener as the control plane and the statistics see it: what clients are told, and what is counted of links.
+//! Status of the shared-memory listener: the endpoint for clients, and the counters of channels.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::shm::{ChannelCounts, ChannelPoint};
 use wire::ShmEndpoint;
 
-/// What is counted of the links of each core.
+/// A counter of each core's channels.
 #[derive(Debug)]
 pub struct ChannelFigure {
-    /// As statistics name it.
+    /// The name in statistics.
     pub name: &'static str,
     /// One sentence for people.
     pub text: &'static str,
     of: fn(&ChannelCounts) -> &AtomicU64,
 }
 
-/// How many links there are.
+/// Number of channels.
 pub const LINKS: ChannelFigure =
     ChannelFigure { name: "shm_links", text: "Links over shared memory that there are.", of: |it| &it.links };
 
-/// What only grows.
+/// Counters that only grow.
 pub const LINK_COUNTERS: [ChannelFigure; 5] = [
     ChannelFigure { name: "shm_links_made", text: "Links that were made.", of: |it| &it.links_made },
     ChannelFigure {
@@ -44,10 +44,10 @@ pub const LINK_COUNTERS: [ChannelFigure; 5] = [
     },
 ];
 
-/// What the control plane knows of a door.
+/// The status of a shared-memory listener.
 #[derive(Debug)]
 pub struct ListenerStatus {
-    /// What clients are told.
+    /// The endpoint that clients are told.
     pub told: ShmEndpoint,
     points: Vec<ChannelPoint>,
     refused: AtomicU64,
@@ -58,7 +58,7 @@ impl ListenerStatus {
         Self { told, points, refused: AtomicU64::new(0) }
     }
 
-    /// A figure of each core.
+    /// Returns a figure of each core.
     pub fn of_cores(&self, figure: &ChannelFigure) -> impl Iterator<Item = u64> {
         let of = figure.of;
         self.points.iter().map(move |point| of(point.counts()).load(Ordering::Relaxed))
@@ -68,7 +68,7 @@ impl ListenerStatus {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Who knocked and was not let in.
+    /// Returns the number of refused attempts to attach.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)

@@ -1,8 +1,10 @@
-//! Who gives a place up when tenants have all of theirs: the one with most, the stream that it has used least lately.
+//! Chooses the stream that is closed when tenants hold all their permits: the least recently used one of the tenant
+//! with most.
 //!
-//! A tenant that has less by two or more gets the place, so that the most that any has shrinks until all who want some
-//! have as many (max-min fairness). A stream that serves a request counts as used last, whenever that began: it is closed
-//! only when its tenant has no other. Its session goes on, and its client may attach another stream.
+//! A tenant that has fewer streams by two or more gets the permit, so that the largest number shrinks until all
+//! tenants that want streams have equally many (max-min fairness). A stream that serves a request counts as most
+//! recently used, whenever the request began: it is closed only if its tenant has no other. Its session continues, and
+//! its client may attach another stream.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -10,14 +12,14 @@ use std::sync::atomic::Ordering;
 use super::{ConnectionPermit, StreamRole, StreamTable};
 use crate::tenant::TenantId;
 
-/// The use of a stream that is busy: later than all others.
+/// The use number of a busy stream: later than all others.
 const NOW: u64 = u64::MAX;
 
-/// While it lives its stream serves a request.
+/// A guard that marks its stream as serving a request.
 pub struct ServingGuard<'p>(&'p ConnectionPermit);
 
 impl StreamTable {
-    /// How many streams each tenant has.
+    /// Returns the number of streams of each tenant.
     pub(super) fn streams_of_tenants(&self) -> HashMap<TenantId, usize> {
         let mut tenants = HashMap::new();
         for held in self.held.values() {
@@ -28,9 +30,10 @@ impl StreamTable {
         tenants
     }
 
-    /// Closes a stream of the tenant with most for one of a tenant that has `own`; false when none has so many more.
+    /// Closes a stream of the tenant with the most, for a tenant that has `own`; returns false if none has at least two
+    /// more.
     pub(super) fn cede(&mut self, own: usize, tenants: &HashMap<TenantId, usize>) -> bool {
-        // Of those with as many the one with the lowest number.
+        // Among equals the tenant with the lowest number.
         let most = tenants.iter().max_by_key(|(tenant, streams)| (**streams, u32::MAX - tenant.0));
         let Some((&tenant, _)) = most.filter(|(_, streams)| **streams > own + 1) else { return false };
         let of_tenant = self.held.iter().filter(|(_, held)| held.standing == StreamRole::Tenant(tenant));
@@ -43,14 +46,14 @@ impl StreamTable {
 }
 
 impl ConnectionPermit {
-    /// The stream serves a request from now on.
+    /// Marks the stream as serving a request while the guard lives.
     #[must_use]
     pub fn busy(&self) -> ServingGuard<'_> {
         self.used.store(NOW, Ordering::Relaxed);
         ServingGuard(self)
     }
 
-    /// The stream was used just now.
+    /// Records that the stream was used now.
     pub(super) fn note_use(&self) {
         let latest = self.streams.uses.fetch_add(1, Ordering::Relaxed);
         self.used.store(latest, Ordering::Relaxed);

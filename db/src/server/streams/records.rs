@@ -1,17 +1,17 @@
-//! Memory of what tenants send and get over streams, bounded for the server and shared among tenants.
+//! Memory budgets of records and answers on streams: bounded for the server, shared among tenants.
 //!
 //! ```text
-//!   length of a record ─▶ room for it? ─┬─ yes: read, served, given back
-//!                                       └─ no: waits, unread, until others have ended; closed if that takes too long
-//!   data request ─▶ room for the longest ─┬─ yes: executed; what the answer does not need is given back, the rest when
-//!                   answer it may have?   │       the peer has taken it
-//!                                         └─ no: waits in the same way, not executed; held off if that takes too long
+//!   length of a record ─▶ room for it? ─┬─ yes: read, served, room released
+//!                                       └─ no: waits, unread, until others have ended; too long: stream closed
+//!   data request ─▶ room for the longest ─┬─ yes: executed; unused room is released at once, the rest when
+//!                   possible answer?      │       the peer has read the answer
+//!                                         └─ no: waits in the same way, not executed; too long: `Throttled`
 //! ```
-//! A record can be as long as a package, an answer as long as a value, a tenant has hundreds of streams, and one that
-//! stalls is kept for half a minute. So the bytes that a length announces are counted before they are read, those of an
-//! answer before it is made. Records and answers have a budget each, so that neither waits for the other. A tenant may
-//! have half of what the others leave of it, as of the memory of invocations: there is always room for the next one.
-//! Short ones are not counted, nor are an operator's.
+//! A record can be as long as a package, an answer as long as a value; a tenant has hundreds of streams, and a stalled
+//! one stays open for half a minute. Therefore a record's announced bytes are counted before they are read, those of
+//! an answer before it is produced. Records and answers have separate budgets, so that neither waits for the other. A
+//! tenant may use half of the bytes that the others leave, as with the memory of invocations: there is always room for
+//! the next tenant. Short records and answers are not counted, nor are an operator's.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -21,7 +21,7 @@ use super::{ConnectionPermit, StreamRole};
 use crate::limits::{ANSWERS_BYTES_MAX, RECORDS_BYTES_MAX, UNCOUNTED_RECORD_BYTES};
 use crate::tenant::TenantId;
 
-/// Which way bytes go.
+/// Direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     /// Records, to the server.
@@ -30,25 +30,25 @@ enum Direction {
     Out,
 }
 
-/// What records and answers take now.
+/// Memory that records and answers take now.
 #[derive(Debug)]
 pub(super) struct RecordMemory {
     read: Budget,
     answered: Budget,
 }
 
-/// Bytes that tenants share.
+/// A byte budget shared by tenants.
 #[derive(Debug)]
 struct Budget {
     most: usize,
-    /// Of tenants that have any.
+    /// Bytes of tenants that use any.
     of_tenants: HashMap<TenantId, usize>,
     all: usize,
 }
 
-/// The room of one record or answer, until it is dropped.
+/// Memory reserved for one record or answer, released on drop.
 pub struct RecordRoom<'p> {
-    /// Whose it is and how much, if it is counted.
+    /// The permit, tenant and bytes, if they are counted.
     counted: Option<(&'p ConnectionPermit, TenantId, usize)>,
     way: Direction,
 }
@@ -73,7 +73,7 @@ impl Budget {
         Self { most, of_tenants: HashMap::new(), all: 0 }
     }
 
-    /// Takes room of a tenant; false when it has none now.
+    /// Reserves bytes for a tenant; returns false if its share has no room now.
     fn take(&mut self, tenant: TenantId, bytes: usize) -> bool {
         let own = self.of_tenants.get(&tenant).copied().unwrap_or(0);
         let share = (self.most - (self.all - own)) / 2;
@@ -97,13 +97,13 @@ impl Budget {
 }
 
 impl ConnectionPermit {
-    /// Room for a record of so many bytes, for which it waits at most `patience`; `None` when there is none.
+    /// Reserves memory for a record, waiting at most `patience`; `None` if there is none.
     #[must_use]
     pub fn room_for(&self, record_bytes: usize, patience: Duration) -> Option<RecordRoom<'_>> {
         self.room(Direction::In, record_bytes, patience)
     }
 
-    /// Room for an answer of at most so many bytes, likewise.
+    /// Reserves memory for an answer of at most this size, waiting at most `patience`; `None` if there is none.
     #[must_use]
     pub fn room_for_answer(&self, answer_bytes: usize, patience: Duration) -> Option<RecordRoom<'_>> {
         self.room(Direction::Out, answer_bytes, patience)
@@ -123,13 +123,13 @@ impl ConnectionPermit {
             !has_room && !state.is_over
         });
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-        // Made only then: what is made is given back.
+        // Allocates only after admission, because drop returns the budget.
         has_room.then(|| RecordRoom { counted: Some((self, tenant, bytes)), way })
     }
 }
 
 impl RecordRoom<'_> {
-    /// Gives back what is more than so many bytes.
+    /// Releases the bytes beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let bytes = if bytes <= UNCOUNTED_RECORD_BYTES { 0 } else { bytes };
         if let Some((_, _, counted)) = &mut self.counted

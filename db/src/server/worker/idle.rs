@@ -1,8 +1,8 @@
-//! What a worker does where its own port brings nothing: frames and invocations of a loaded neighbour, then rest.
+//! The idle part of a worker: it looks for work at loaded siblings, then rests.
 //!
-//! A worker that has work shows it to the others, and wakes one of them where it needs help; one that has none looks for
-//! some at a worker that is loaded, at most as often as its outlook says. Without any it spins, yields, then sleeps in
-//! its port, where its own frames, changes and others that need help wake it.
+//! A worker with work publishes its load and wakes a sibling if it needs help. A worker without work looks at a loaded
+//! sibling, at most as often as its outlook allows. If it finds none it spins, yields, then sleeps in its port until
+//! its own frames, changes or a sibling that needs help wake it.
 
 use std::io;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::Worker;
 use crate::limits::{SLEEP_BESIDE_LOADED_US, SLEEP_MS_MAX, STEAL_MESSAGES};
 use crate::metrics::Counter;
 
-/// Work that a worker found.
+/// Work found at another worker.
 #[derive(Clone, Copy)]
 pub(super) struct FoundWork {
-    /// Index of the worker to whose port the batch came.
+    /// Index of the worker at whose port the batch arrived.
     pub(super) arrived_at: u16,
-    /// Another worker that offers invocations.
+    /// A worker that offers invocations.
     pub(super) offering: Option<usize>,
 }
 
 impl<P: SharedPort> Worker<P> {
-    /// Shows the others how loaded this worker is; without work, looks for some at one that is.
+    /// Publishes this worker's load; without work, takes some from a loaded sibling.
     pub(super) fn look_around(&mut self, batch: &mut Batch, now_us: u64) -> io::Result<FoundWork> {
         let own = self.core.index();
         let (frames, cut) = (!batch.is_empty(), batch.is_cut());
@@ -53,7 +53,7 @@ impl<P: SharedPort> Worker<P> {
         Ok(found)
     }
 
-    /// Whether there is something to do besides frames.
+    /// Returns true if there is work besides frames.
     pub(super) fn has_work(&self, now_us: u64) -> bool {
         let offers = self.neighbours.offers(self.core.index());
         let is_handed = !self.requests.is_empty() || !self.reads.is_empty();
@@ -61,8 +61,9 @@ impl<P: SharedPort> Worker<P> {
         is_live || self.parking.is_due(now_us) || (self.stopping && self.parking.requests() > 0)
     }
 
-    /// Waits for work, and says whether it kept its CPU meanwhile. Where a thread that gives way to workers wants the CPU it
-    /// gets it at once: who sleeps is back as soon as there is work, who spins waits for the other's turn to end.
+    /// Waits for work; returns true if the worker spun and so kept its CPU. If a thread that yields to workers wants
+    /// the CPU, the worker sleeps at once: a sleeping worker returns as soon as there is work, a spinning one waits
+    /// until the other's time slice ends.
     pub(super) fn rest(&mut self, now_us: u64, idle_us: u64) -> io::Result<bool> {
         let is_crowded = now_us < self.crowded_until_us && self.neighbours.have_company();
         let action = if is_crowded { IdleAction::Sleep } else { self.idle.next(idle_us) };
@@ -70,7 +71,8 @@ impl<P: SharedPort> Worker<P> {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => std::thread::yield_now(),
             IdleAction::Sleep => {
-                // A sleep is long, and this round may have been too close to the one before for a look.
+                // A sleep is long, and this round may have skipped background work because it followed the previous
+                // one closely.
                 if self.background_us != now_us && self.core.step() {
                     return Ok(false);
                 }

@@ -1,4 +1,4 @@
-//! Parts of a table after something of them came or went.
+//! Changes of a table's parts.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use store::{HashRange, Table};
 use super::{Moving, Parts, PartsError};
 use crate::tablet::ranges::{Range, subtract};
 
-/// What comes and goes.
+/// A change of held parts and owned hashes.
 #[derive(Clone, Debug, Default)]
 pub struct PartsChange {
-    /// Hashes that are not owned any more, owned before or not.
+    /// Hashes to be owned no longer, whether owned before or not.
     pub leave: Vec<Range>,
-    /// Hashes that are owned from now on, owned before or not; a part has them, maybe one that comes.
+    /// Hashes to be owned, whether owned before or not; a held or new part contains them.
     pub take: Vec<Range>,
-    /// Parts that are held from now on, held before or not.
+    /// Parts to be held, whether held before or not.
     pub come: Vec<Arc<Table>>,
-    /// Parts that are not held any more, if they were.
+    /// Parts to be held no longer, if they were.
     pub go: Vec<Arc<Table>>,
-    /// What is on the move from now on in such a way that reads may ask both servers. It ends by being closed.
+    /// New migrations whose reads may ask both servers. They end by being closed.
     pub moving: Vec<Arc<Moving>>,
 }
 
 impl PartsChange {
-    /// Whether nothing comes or goes.
+    /// Returns whether the change is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { leave, take, come, go, moving } = self;
@@ -32,7 +32,7 @@ impl PartsChange {
 }
 
 impl Parts {
-    /// These parts after a change.
+    /// Returns these parts after a change.
     ///
     /// # Errors
     /// See [`PartsError`].

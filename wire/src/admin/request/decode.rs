@@ -1,6 +1,6 @@
-//! Bodies of records become requests of administration, or a status that says why not.
+//! Decodes bodies of records into administrative requests, or into the status of the refusal.
 //!
-//! Everything is checked here, so that what the server gets may be shown and stored. Nothing is copied.
+//! Everything is checked here, so that the server can show and store it. Nothing is copied.
 
 use super::AdminRequest;
 use crate::admin::limit::read_changes;
@@ -11,11 +11,11 @@ use crate::status::Status;
 use crate::{Body, MigrationMode, Placement, Right, Subject, TableOptions};
 
 impl<'a> AdminRequest<'a> {
-    /// Reads a body.
+    /// Decodes a body.
     ///
     /// # Errors
-    /// [`Status::UnknownOpcode`], [`Status::Malformed`], [`Status::NameInvalid`] for a name or a path that
-    /// may not be used or comes twice, [`Status::LimitExceeded`] for too many files or changes.
+    /// [`Status::UnknownOpcode`], [`Status::Malformed`], [`Status::NameInvalid`] for an invalid or repeated name or
+    /// path, [`Status::LimitExceeded`] for too many files or changes.
     pub fn decode(number: u8, body: &'a [u8]) -> Result<AdminRequest<'a>, Status> {
         let mut reader = BodyReader::new(body);
         let request = match number {

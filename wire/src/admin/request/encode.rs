@@ -1,4 +1,4 @@
-//! Requests of administration become bodies of records.
+//! Encodes administrative requests as bodies of records.
 
 use super::AdminRequest;
 use crate::Body;
@@ -9,11 +9,11 @@ use crate::body::BodyWriter;
 use crate::status::Status;
 
 impl AdminRequest<'_> {
-    /// The body.
+    /// Returns the body.
     ///
     /// # Errors
-    /// [`Status::LimitExceeded`] when an installation has more files or bytes than a record may carry, or there
-    /// are too many changes of limits.
+    /// [`Status::LimitExceeded`] if an installation has more files or bytes than a record may carry, or there are too
+    /// many changes of limits.
     pub fn encode(&self) -> Result<Vec<u8>, Status> {
         let mut writer = BodyWriter::new();
         match self {

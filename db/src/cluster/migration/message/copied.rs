@@ -1,47 +1,47 @@
-//! A piece of what a source copies to its target while it goes on serving it: spans of hashes, and all objects that there
-//! are in them. What the target has in a span and a piece has not is gone.
+//! A piece of a source's copies to its target while it keeps serving: spans of hashes, and all objects in them. An
+//! object that the target has in a span and the piece does not contain was removed.
 
 use super::{BadMessage, PullCursor, place};
 use crate::cluster::fields::Fields;
 use crate::limits::COPIED_SPANS_MAX;
 
-/// From one place to another, both included.
+/// A span from one position to another, both included.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PullSpan {
-    /// The first place.
+    /// The first position.
     pub first: PullCursor,
-    /// The last one.
+    /// The last position.
     pub last: PullCursor,
 }
 
-/// What is still to come behind a piece.
+/// The remaining data after a piece.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Left {
-    /// More than should be sent while nobody serves.
+    /// More than should be sent while no server serves.
     Much = 0,
-    /// Little, or no less for longer: the target may take over.
+    /// Little, or no longer shrinking: the target may take over.
     Little = 1,
     /// Nothing: the source has been cut.
     Nothing = 2,
 }
 
-/// See the file's head.
+/// One copied piece.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Copied {
-    /// Of the piece, from 0 on; they are stored in their order.
+    /// The number of the piece, from 0; pieces are stored in this order.
     pub number: u32,
-    /// What comes behind it.
+    /// The remaining data after it.
     pub left: Left,
-    /// Whether the target may have something of these spans.
+    /// Whether the target may already have objects in these spans.
     pub is_again: bool,
     /// At most [`COPIED_SPANS_MAX`].
     pub spans: Vec<PullSpan>,
-    /// Their bytes.
+    /// The encoded objects.
     pub objects: Vec<u8>,
 }
 
 impl Copied {
-    /// Appends its fields, but for the objects, which follow them.
+    /// Appends its fields except the objects, which follow them.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.number.to_le_bytes());
         out.push(self.left as u8);

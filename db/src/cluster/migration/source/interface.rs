@@ -1,124 +1,125 @@
-//! What a source hears, and what it wants of who drives it.
+//! The inputs of a source's state machine, and its outputs to its driver.
 
 use crate::cluster::migration::Phase;
 use crate::cluster::migration::copying::Gathered;
 use crate::cluster::migration::message::{Message, PullCursor};
 
-/// What a source hears of.
+/// An input of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceInput {
-    /// From the target.
+    /// A message of the target.
     Message(Message),
-    /// There is a slot for it.
+    /// A slot is free for it.
     Admitted,
-    /// What the records say, as far as is known.
+    /// The phase in the records, as far as known.
     Standing(Phase),
-    /// There is no record of it any more: as far as the source is concerned it has ended so.
+    /// The record no longer exists; for the source the migration ended in this phase.
     Forgotten(Phase),
     /// An action has ended.
     End(SourceEnd),
-    /// Time has passed, in which so many bytes more may be copied; at least as often as a message is said again.
+    /// Time has passed, and more bytes may be copied; at least as often as messages are retransmitted.
     Tick {
-        /// Now.
+        /// The current time.
         now_us: u64,
-        /// What the load of the workers leaves.
+        /// The bytes that the load of the workers permits.
         allowance_bytes: u64,
     },
-    /// The target is dead: its lease is over, it serves nobody.
+    /// The target is dead: its lease is over, it serves nothing.
     TargetGone,
-    /// The lease of this server is over, or held again.
+    /// This server's lease is over, or held again.
     Registered(bool),
 }
 
-/// What is to be done here.
+/// An action at the source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceAction {
-    /// Ask for a slot: nothing is done on the store without one.
+    /// Request a slot, which all work on the store requires.
     TakeSlot,
     /// Count the objects that would move.
     Count,
-    /// Read the records, and say what they say.
+    /// Read the records, and report their phase.
     LookUp,
-    /// Change what the records say, if it is that; then say what they say, changed or not.
+    /// Change the phase in the records if it matches `from`; then report the phase, changed or not.
     Commit {
-        /// What they should say now.
+        /// The expected phase.
         from: Phase,
-        /// What they say then.
+        /// The new phase.
         to: Phase,
-        /// Only while the other server is gone, as the records have it in the same moment.
+        /// Whether the change requires that the records at that moment show the other server as gone.
         is_peer_gone: bool,
     },
     /// Take the range away from all workers.
     Cut,
-    /// Gather a pull.
+    /// Gather the objects of a pull.
     Gather {
-        /// As asked.
+        /// The requested partition.
         partition: u8,
-        /// As asked.
+        /// The number of the pull.
         number: u32,
-        /// Behind this place.
+        /// The position to continue after.
         from: Option<PullCursor>,
     },
     /// Gather all objects of these hashes.
     GatherHashes {
-        /// As asked.
+        /// The number of the pull.
         number: u32,
-        /// As asked.
+        /// The requested hashes.
         hashes: Vec<u64>,
     },
-    /// See to it that all writers mark what they write to.
+    /// Make all writers mark their writes.
     Watch,
-    /// Gather what comes next in a round of copying: of all in round 0, else of what was marked, with its mark taken first.
+    /// Gather the next piece of a copying round: from all hashes in round 0, otherwise from the marked ones, whose
+    /// marks are taken first.
     GatherCopy {
-        /// Which; another one than before begins at the first hash.
+        /// The round; a new one begins at the first hash.
         round: u32,
     },
     /// Remove all objects of the range.
     Discard,
-    /// Store objects that come back, remove what was removed.
+    /// Store returned objects, remove removed keys.
     TakeBack {
-        /// Their bytes.
+        /// The encoded objects.
         objects: Vec<u8>,
-        /// Keys by their two hashes.
+        /// The keys, by their two hashes.
         removed: Vec<PullCursor>,
     },
-    /// Give the range to all workers, who write no version up to this one.
+    /// Give the range to all workers, which write only versions above this one.
     Serve {
-        /// At the target.
+        /// The highest version at the target.
         ceiling: u64,
     },
 }
 
-/// How an action ended.
+/// The outcome of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceEnd {
-    /// So many objects.
+    /// The number of objects.
     Counted(u64),
-    /// The records say so after the change, made or not.
+    /// The phase in the records after the change, made or not.
     Committed(Phase),
-    /// The records say so, and whether this server was registered from before they were read until now.
+    /// The phase in the records, and whether this server was registered from before the read until now.
     LookedUp(Phase, bool),
-    /// No worker has the range; no object of it has or had a higher version.
+    /// No worker has the range; the highest version of any present or former object in it.
     Cut(u64),
-    /// A pull.
+    /// The reply to a pull.
     Gathered(Message),
-    /// Whatever is written from now on is marked.
+    /// All later writes are marked.
     Watched,
-    /// A piece.
+    /// A gathered piece.
     GatheredCopy(Gathered),
     /// Nothing is left.
     Discarded,
-    /// What came back is here.
+    /// The returned objects are stored.
     TakenBack,
     /// All workers have the range.
     Served,
 }
 
-/// What a source wants.
+/// An output of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceOutput {
-    /// Sent to the target.
+    /// A message to the target.
     Send(Message),
-    /// Done here.
+    /// An action at this server.
     Do(SourceAction),
 }

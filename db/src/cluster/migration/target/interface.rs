@@ -1,134 +1,136 @@
-//! What goes into the machine of a target, and what comes out of it.
+//! The inputs and outputs of a target's state machine.
 //!
-//! Actions are done by whoever drives it: those on the store one after the other, in the order in which they came out; changes of
-//! the records beside them.
+//! Its driver performs the actions: those on the store one after another, in the order of output; changes of the
+//! records concurrently.
 
 use crate::cluster::migration::Phase;
 use crate::cluster::migration::message::{Copied, Message, PullCursor};
 
-/// What a target hears of.
+/// An input of a target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TargetInput {
-    /// From the source.
+    /// A message of the source.
     Message(Message),
-    /// There is a slot for it.
+    /// A slot is free for it.
     Admitted,
-    /// Time has passed, in which so many bytes more may be pulled.
+    /// Time has passed, and more bytes may be pulled.
     Tick {
-        /// What the load of the workers leaves.
+        /// The bytes that the load of the workers permits.
         allowance_bytes: u64,
     },
-    /// What the records say, as far as is known.
+    /// The phase in the records, as far as known.
     Standing(Phase),
-    /// There is no record of it any more: as far as the target is concerned it has ended so.
+    /// The record no longer exists; for the target the migration ended in this phase.
     Forgotten(Phase),
     /// An action has ended.
     End(TargetEnd),
-    /// Somebody waits for the objects of this hash.
+    /// A request waits for the objects of this hash.
     Want(u64),
-    /// Let everything be as it was.
+    /// Restore the state before the migration.
     Abort,
-    /// The source is dead: its lease is over, it serves nobody.
+    /// The source is dead: its lease is over, it serves nothing.
     SourceGone,
-    /// The lease of this server is over, or held again.
+    /// This server's lease is over, or held again.
     Registered(bool),
 }
 
-/// What is to be done here.
+/// An action at the target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TargetAction {
-    /// Make a part for about so many objects, which nobody uses yet.
+    /// Create a part for about `objects` objects, which nothing uses yet.
     MakePart {
-        /// About how many.
+        /// The approximate number of objects.
         objects: u64,
     },
-    /// Change what the records say, if it is that; then say what they say, changed or not.
+    /// Change the phase in the records if it matches `from`; then report the phase, changed or not.
     Commit {
-        /// What they should say now.
+        /// The expected phase.
         from: Phase,
-        /// What they say then.
+        /// The new phase.
         to: Phase,
-        /// Only while the other server is gone, as the records have it in the same moment.
+        /// Whether the change requires that the records at that moment show the other server as gone.
         is_peer_gone: bool,
     },
-    /// Read the records, and say what they say.
+    /// Read the records, and report their phase.
     LookUp,
-    /// Give the range to all workers, who write no version up to this one.
+    /// Give the range to all workers, which write only versions above this one.
     Serve {
-        /// At the source.
+        /// The highest version at the source.
         ceiling: u64,
     },
-    /// Store objects of a partition, then note that it has arrived up to there; wholly where there is no place.
+    /// Store objects of a partition, then record that it has arrived up to `next`; completely if `None`.
     Replay {
-        /// Which.
+        /// The partition.
         partition: u8,
-        /// Up to where.
+        /// The position up to which it has arrived.
         next: Option<PullCursor>,
-        /// Their bytes.
+        /// The encoded objects.
         objects: Vec<u8>,
     },
-    /// Store objects that somebody waits for, then note that these hashes were pulled.
+    /// Store objects of a priority pull, then record that their hashes were pulled.
     ReplayPriority {
-        /// Of these hashes, all there are.
+        /// The hashes, whose existing objects are all included.
         hashes: Vec<u64>,
-        /// Their bytes.
+        /// The encoded objects.
         objects: Vec<u8>,
     },
-    /// Remove what is in the spans of a piece and not in it, where there may be something; then store its objects.
+    /// Remove objects in the spans of a piece that the piece does not contain, if any may exist; then store its
+    /// objects.
     StoreCopy(Copied),
-    /// What waits for these hashes need not wait any more.
+    /// Wake the requests that wait for these hashes.
     Wake {
-        /// Each once.
+        /// The hashes, each once.
         hashes: Vec<u64>,
     },
-    /// What has not arrived will never: nobody waits for it any more. What is copied and not served yet is of the past, and goes.
+    /// Give up missing objects: nothing waits for them any more. Copied objects that are not served yet are outdated,
+    /// and are dropped.
     GiveUpRest,
     /// Take the range away from all workers.
     Cut,
-    /// Gather what comes next of what was written and removed here.
+    /// Gather the next local writes and removals to return.
     GatherBack,
-    /// Nobody uses the part any more.
+    /// Drop the part, which nothing uses any more.
     DropPart,
 }
 
-/// How an action ended.
+/// The outcome of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TargetEnd {
-    /// The part is there, its partitions have these first and last hashes.
+    /// The part exists; its partitions have these first and last hashes.
     PartMade(Vec<(u64, u64)>),
-    /// The records say so after the change, made or not.
+    /// The phase in the records after the change, made or not.
     Committed(Phase),
-    /// The records say so, and whether this server was registered from before they were read until now.
+    /// The phase in the records, and whether this server was registered from before the read until now.
     LookedUp(Phase, bool),
     /// All workers have the range.
     Served,
-    /// They are here.
+    /// The objects of a pull are stored.
     Replayed {
-        /// Of this partition.
+        /// The partition.
         partition: u8,
     },
-    /// They are here.
+    /// The objects of a priority pull are stored.
     PriorityReplayed,
-    /// It is here.
+    /// The copied piece is stored.
     CopyStored,
-    /// No worker has the range; no object of it has or had a higher version.
+    /// No worker has the range; the highest version of any present or former object in it.
     Cut(u64),
-    /// What was written here.
+    /// Local writes and removals to return.
     GatheredBack {
-        /// There is no more.
+        /// Whether they are the last.
         is_last: bool,
-        /// Their bytes.
+        /// The encoded objects.
         objects: Vec<u8>,
-        /// Keys by their two hashes.
+        /// The removed keys, by their two hashes.
         removed: Vec<PullCursor>,
     },
 }
 
-/// What a target wants.
+/// An output of a target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TargetOutput {
-    /// Sent to the source.
+    /// A message to the source.
     Send(Message),
-    /// Done here.
+    /// An action at this server.
     Do(TargetAction),
 }

@@ -1,14 +1,14 @@
-//! What the records say of a migration, as far as its target knows: what follows from it here, and what they should say next.
+//! The target's use of a migration's records: their consequences here, and the next change.
 //!
-//! The records change hands and ends by one commit each, under the condition that they still say what that was decided on;
-//! so the target asks for one at a time, and does nothing before it has read what came of it.
+//! Ownership and the end of the migration change by one commit each, on condition that the records still hold what was
+//! decided on. So the target requests one change at a time, and does nothing before it has read the result.
 
 use super::{Target, TargetAction, TargetOutput, TargetPhase, act, wake};
 use crate::cluster::migration::Phase;
 use crate::cluster::migration::message::{Left, Message};
 
 impl Target {
-    /// Takes over what the records say, unless that is of the past.
+    /// Adopts the phase in the records, unless it is outdated.
     pub(super) fn believe(&mut self, standing: Phase, out: &mut Vec<TargetOutput>) {
         if !self.belief.hear(standing) {
             return;
@@ -49,7 +49,7 @@ impl Target {
         }
     }
 
-    /// What the records should say next.
+    /// Requests the next change of the records.
     pub(super) fn decide(&mut self, out: &mut Vec<TargetOutput>) {
         let is_aborted = self.is_aborted;
         let (to, is_peer_gone) = match (self.belief.standing, self.phase) {

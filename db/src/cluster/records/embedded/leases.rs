@@ -1,4 +1,4 @@
-//! The leases of an embedded store: until when each is held, and the records that go with it.
+//! The leases of an embedded store: the expiry of each, and its records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ struct EmbeddedLease {
     keys: BTreeSet<String>,
 }
 
-/// See the file's head.
+/// The leases of an embedded store.
 #[derive(Debug, Default)]
 pub(super) struct EmbeddedLeases {
     last: i64,
@@ -38,12 +38,12 @@ impl EmbeddedLeases {
         leases.all(|lease| self.held.contains_key(&lease))
     }
 
-    /// A lease that is over.
+    /// Returns an expired lease.
     pub(super) fn expired(&self, now: Moment) -> Option<LeaseId> {
         self.held.iter().find(|(_, held)| held.until <= now).map(|(lease, _)| *lease)
     }
 
-    /// Notes which records go with which lease after a commit.
+    /// Updates the records of the leases after a commit.
     pub(super) fn note(&mut self, changes: &[RecordChange]) {
         for change in changes {
             match change {

@@ -1,15 +1,15 @@
-//! Commits in etcd that happen once, whatever becomes of their answers.
+//! Commits in etcd that happen once, even if their replies are lost.
 //!
 //! ```text
 //!   stage     large values, each alone, under a lease of a minute        (more than a request may hold)
-//!   commit    if all conditions hold and there is no mark: changes, mark
-//!   resolve   answer lost: if there is no mark: mark it void
-//!               void   -> it did not happen and cannot any more: try again under another mark
-//!               a mark -> it happened, with the commit that wrote the mark
+//!   commit    if all conditions hold and the mark does not exist: write changes and mark
+//!   resolve   reply lost: if the mark does not exist: write the mark "void"
+//!               void   -> the commit did not happen and cannot any more: retry under another mark
+//!               a mark -> the commit happened, at the revision of the mark
 //! ```
-//! A mark is a record `commits/NUMBER` with a number that is drawn by chance. It goes with a lease that is held for much
-//! longer than a commit and its resolution take; if that ever fails, the commit is `Uncertain`. The next commit takes
-//! the marks away of those whose outcome is known.
+//! A mark is a record `commits/NUMBER` with a random number. Its lease is held for much longer than a commit and its
+//! resolution take; if that ever fails, the commit is `Uncertain`. The next commit removes the marks of commits whose
+//! outcome is known.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -28,17 +28,17 @@ use crate::limits::{
 };
 use crate::tenant::secret::random_token;
 
-/// What a mark says of a commit that happened, and of one that cannot any more.
+/// The values of a mark: the commit happened, or cannot happen any more.
 const DONE: &str = "done";
 const VOID: &str = "void";
 
-/// What became of a commit whose answer was lost.
+/// The outcome of a commit whose reply was lost.
 enum Resolved {
     Happened(Revision),
     Void,
 }
 
-/// See the file's head.
+/// Commits once, by the protocol of the file's head.
 pub(super) async fn commit(
     shared: &EtcdShared,
     conditions: &[Condition],
@@ -51,13 +51,13 @@ pub(super) async fn commit(
     let staged = stage(shared, changes).await?;
     let result = commit_staged(shared, conditions, changes).await;
     if let Some(lease) = staged {
-        // What the commit took has the lease no more; what it did not take goes with it.
+        // Values that the commit took no longer have the lease; the others end with it.
         let _ = shared.leases.revoke(&shared.members, lease).await;
     }
     result
 }
 
-/// Brings large values to their keys, before anybody looks there.
+/// Writes large values to their keys before anything refers to them.
 async fn stage(shared: &EtcdShared, changes: &[RecordChange]) -> Result<Option<LeaseId>, RecordsError> {
     let mut lease = None;
     for change in changes {
@@ -112,7 +112,7 @@ async fn commit_staged(
             }
             Err(Failure::Lost(why)) => why,
         };
-        // Those of the commit that may have happened: they go with their lease at the latest.
+        // Marks of the commit that may have happened; they end with their lease at the latest.
         drop(settled);
         shared.lost.store(true, Ordering::Relaxed);
         match resolve(shared, &mark, lease).await? {
@@ -123,7 +123,7 @@ async fn commit_staged(
     }
 }
 
-/// Etcd says that a lease is gone: that of a record, or that of the mark. The first is for the caller to know.
+/// Handles a missing lease: that of a record is the caller's error, that of the mark is not.
 async fn lease_of_changes(shared: &EtcdShared, changes: &[RecordChange]) -> Result<(), RecordsError> {
     for change in changes {
         if let RecordChange::Put { lease: Some(lease), .. } = change {
@@ -179,7 +179,7 @@ fn operation(shared: &EtcdShared, change: &RecordChange) -> TxnOp {
     }
 }
 
-/// What an answer says.
+/// Returns the outcome that a reply contains.
 fn outcome(shared: &EtcdShared, mark: String, settled: &[String], answer: &TxnResponse) -> Committed {
     if answer.succeeded() {
         put_back(shared, vec![mark]);
@@ -193,14 +193,14 @@ fn outcome(shared: &EtcdShared, mark: String, settled: &[String], answer: &TxnRe
     }
 }
 
-/// The mark that an answer shows: when it was written, and whether it says that the commit happened.
+/// Returns the mark in a reply: its revision, and whether the commit happened.
 fn found(answer: &TxnResponse) -> Option<(Revision, bool)> {
     let Some(TxnOpResponse::Get(found)) = answer.op_responses().pop() else { return None };
     let mark = found.kvs().first()?;
     Some((Revision(mark.mod_revision() as u64), mark.value() == DONE.as_bytes()))
 }
 
-/// Finds out whether a commit happened whose answer was lost, and sees to it that it does not happen any more if not.
+/// Determines whether a commit happened whose reply was lost, and otherwise prevents it.
 async fn resolve(shared: &EtcdShared, mark: &str, lease: LeaseId) -> Result<Resolved, RecordsError> {
     let deadline = Instant::now() + Duration::from_millis(ETCD_RESOLVE_MS);
     loop {

@@ -1,4 +1,4 @@
-//! What an error of the client says: that etcd refused, or that nobody knows.
+//! Classification of client errors: a refusal by etcd, or an unknown outcome.
 
 use std::error::{self, Error as _};
 
@@ -6,7 +6,7 @@ use etcd_client::Error;
 
 use super::super::RecordsError;
 
-/// Numbers of the gRPC statuses with which etcd refuses for good.
+/// Numbers of the gRPC statuses with which etcd refuses permanently.
 const INVALID_ARGUMENT: i32 = 3;
 const NOT_FOUND: i32 = 5;
 const PERMISSION_DENIED: i32 = 7;
@@ -15,12 +15,12 @@ const FAILED_PRECONDITION: i32 = 9;
 const OUT_OF_RANGE: i32 = 11;
 const UNAUTHENTICATED: i32 = 16;
 
-/// Why there is no answer.
+/// The reason why there is no reply.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// Etcd refused: nothing was changed.
     Refused(RecordsError),
-    /// It may have been done or not, and may do when it is asked again.
+    /// The outcome is unknown, and a retry may succeed.
     Lost(String),
 }
 
@@ -55,7 +55,7 @@ impl Failure {
     }
 }
 
-/// What went wrong, and why: "tcp connect error" alone helps nobody.
+/// Returns an error's message with its causes, because "tcp connect error" alone helps nobody.
 fn with_causes(message: &str, mut cause: Option<&(dyn error::Error + 'static)>) -> String {
     let mut text = message.to_owned();
     while let Some(error) = cause {

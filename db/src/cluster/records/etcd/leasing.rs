@@ -1,8 +1,8 @@
 //! Leases in etcd, as long as this server's own clock says that they are held.
 //!
-//! A lease is counted from before the request that gave or kept it was sent, and for no longer than was asked for: so
-//! whoever holds it stops before etcd gives it to anybody else, whatever happens to the network. The clock goes
-//! on while the process is stopped, and while the machine is suspended.
+//! A lease is counted from before the request that granted or renewed it, and for no longer than requested. So its
+//! holder stops before etcd grants it to anyone else, whatever happens to the network. The clock continues while the
+//! process is stopped and while the machine is suspended.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,9 +16,9 @@ use crate::limits::ETCD_MARKS_TTL_MS;
 /// The leases of this server.
 #[derive(Debug, Default)]
 pub(super) struct EtcdLeases {
-    /// For how long each one was asked for.
+    /// The requested duration of each.
     ttls: Mutex<HashMap<LeaseId, Duration>>,
-    /// That of the marks of commits.
+    /// The lease of the commits' marks.
     marks: Mutex<Option<HeldLease>>,
 }
 
@@ -66,8 +66,7 @@ impl EtcdLeases {
         self.ttls.lock().unwrap_or_else(PoisonError::into_inner).remove(&lease);
     }
 
-    /// A lease for the mark of a commit that is about to be made: held for longer than it takes to find out what became
-    /// of it.
+    /// Returns a lease for the mark of the next commit, held for longer than the resolution of its outcome takes.
     pub(super) async fn for_marks(&self, members: &Members) -> Result<LeaseId, RecordsError> {
         let ttl = Duration::from_millis(ETCD_MARKS_TTL_MS);
         let held = *self.marks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,12 +82,12 @@ impl EtcdLeases {
         Ok(held.lease)
     }
 
-    /// That of the marks, if there is one.
+    /// Returns the lease of the marks, if there is one.
     pub(super) fn of_marks(&self) -> Option<LeaseId> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner).map(|held| held.lease)
     }
 
-    /// The lease of the marks is over: the next commit has another one.
+    /// Drops the expired lease of the marks; the next commit gets a new one.
     pub(super) fn lose_marks(&self) {
         *self.marks.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

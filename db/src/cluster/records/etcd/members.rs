@@ -1,8 +1,7 @@
-//! The members of an etcd: one of them is asked for as long as it answers, then the next one.
+//! The members of an etcd: one is asked as long as it answers, then the next one.
 //!
-//! So a member that is gone, cut off from the others, or stands still with open connections costs one attempt, and not a
-//! part of all calls from then on. What is asked of another member is answered as of the same commits: all reads are
-//! linearizable.
+//! So a member that is gone, cut off from the others, or stopped with open connections costs one attempt, not a part of
+//! all later calls. Another member answers as of the same commits, because all reads are linearizable.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,15 +18,15 @@ use crate::limits::{
     ETCD_PING_TIMEOUT_MS,
 };
 
-/// See the file's head.
+/// The members of an etcd, and which one is asked.
 pub(super) struct Members {
     clients: Vec<Client>,
-    /// Who is asked; counts on over all of them.
+    /// The member to ask; counts on over all of them.
     asked: AtomicUsize,
 }
 
 impl Members {
-    /// Clients of all members. They connect when they are first used, and again whenever they have to.
+    /// Creates clients of all members. They connect on first use, and again when needed.
     pub(super) async fn connect(address: &EtcdAddress) -> Result<Self, RecordsError> {
         let mut clients = Vec::new();
         for member in &address.members {
@@ -63,7 +62,7 @@ impl Members {
         self.client().watch_client().max_decoding_message_size(ETCD_ANSWER_BYTES_MAX)
     }
 
-    /// Waits for the answer of who is asked now as long as one attempt may take; without one the next is asked.
+    /// Waits for the reply of the current member for the time of one attempt, then asks the next one.
     pub(super) async fn answer<T>(
         &self,
         answer: impl Future<Output = Result<T, Error>>,
@@ -83,7 +82,7 @@ impl Members {
     }
 }
 
-/// Makes attempts while there is time, until one is answered.
+/// Repeats attempts within the time limit, until one is answered.
 pub(super) async fn patiently<T, F>(attempt: impl Fn() -> F) -> Result<T, RecordsError>
 where
     F: Future<Output = Result<T, Failure>>,

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::members::patiently;
 use crate::limits::{ETCD_PAGE_RECORDS, ETCD_READS_AT_ONCE};
 
-/// Reads, and tries again while there is time.
+/// Reads, with retries within the time limit.
 pub(super) async fn read(
     shared: &EtcdShared,
     queries: &[Query],
@@ -17,7 +17,7 @@ pub(super) async fn read(
     patiently(|| attempt(shared, queries, at)).await
 }
 
-/// Reads once. Without queries it only asks for the revision.
+/// Reads once. Without queries it only requests the revision.
 pub(super) async fn attempt(
     shared: &EtcdShared,
     queries: &[Query],

@@ -1,8 +1,8 @@
 //! Watching in etcd: every event once and in order, over any number of connections.
 //!
-//! A watch remembers the last commit that it has shown, and asks for what comes behind it whenever the stream breaks. Etcd
-//! shows all of a commit in one piece. When what is asked for was compacted, there may be a gap, and the watch says so.
-//! What etcd says of its progress without events is not relied on: before 3.4.25 it may be ahead of them.
+//! A watch remembers the last commit that it has sent, and requests its successors whenever the stream breaks. Etcd
+//! sends a commit in one piece. If the requested history was compacted, there may be a gap, which the watch reports.
+//! Etcd's progress notifications without events are not used: before 3.4.25 they may be ahead of the events.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use super::super::{Event, Revision, WatchSource};
 use super::EtcdShared;
 use crate::limits::ETCD_LOOK_MS;
 
-/// Whether a watch goes on.
+/// Whether a watch continues.
 enum Next {
     On,
     Anew,
     Ended,
 }
 
-/// Shows what happens below a prefix after a commit, until nobody wants to see it or there is a gap.
+/// Sends the commits below a prefix after `after`, until the receiver is gone or there is a gap.
 pub(super) async fn follow(shared: &EtcdShared, prefix: &str, after: Revision, source: &WatchSource) {
     let mut after = after;
     loop {

@@ -1,5 +1,5 @@
-//! What an invocation has asked of other servers, and what became of each: found by its key when the host call is made
-//! again, by its number when the answer comes.
+//! An invocation's remote reads and the outcome of each: found by key when the host call is repeated, by number when
+//! the reply arrives.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use sandstorm::abi::RawRecord;
 use crate::limits::REMOTE_READ_BYTES;
 use crate::ops::remote::{RemoteAnswer, RemoteOutcome};
 
-/// A read of an invocation.
+/// A remote read of an invocation.
 #[derive(Debug)]
 pub(super) struct RemoteRead {
     pub(super) number: u64,
@@ -22,24 +22,24 @@ pub(super) struct RemoteRead {
 pub(super) enum ReadState {
     Asked,
     Came(RemoteOutcome),
-    /// It went wrong, and its function heard of it: asked anew when it is read again.
+    /// It failed and the function received the error; another read of the key requests it again.
     Over,
-    /// In the arena; version 0 for an object that there is not.
+    /// The object is in the arena; version 0 for an absent object.
     Known(RawRecord),
 }
 
-/// What an invocation reads at other servers. There is none for those that do not.
+/// The remote reads of one invocation. Allocated only for invocations that make any.
 #[derive(Debug)]
 pub(in crate::extension::access) struct Reads {
-    /// By which answers find the invocation: its own as long as it lasts.
+    /// The number by which replies find the invocation, unique while it lasts.
     pub(super) invocation: u64,
-    /// In the order of their numbers.
+    /// The reads in the order of their numbers.
     pub(super) reads: Vec<RemoteRead>,
-    /// Their places, by table and hash.
+    /// The indexes of the reads, by table and hash.
     places: HashMap<(u32, u64), usize>,
-    /// How many are not answered.
+    /// The number of unanswered reads.
     pub(super) open: usize,
-    /// What all of it counts for.
+    /// The bytes that all of them count for.
     pub(super) bytes: usize,
 }
 
@@ -48,7 +48,7 @@ impl Reads {
         Self { invocation, reads: Vec::new(), places: HashMap::new(), open: 0, bytes: 0 }
     }
 
-    /// Forgets all: the invocation begins anew.
+    /// Forgets all reads, because the invocation starts again.
     pub(in crate::extension::access) fn clear(&mut self) {
         *self = Self::new(self.invocation);
     }
@@ -58,7 +58,7 @@ impl Reads {
         if *self.reads[at].key == *key {
             return Some(at);
         }
-        // Two keys of one hash: nearly always somebody's who made them.
+        // Two keys with one hash, nearly always made deliberately.
         let is_it = |read: &RemoteRead| {
             read.table == table && *read.key == *key && !matches!(read.state, ReadState::Over)
         };
@@ -72,7 +72,7 @@ impl Reads {
         self.reads.push(read);
     }
 
-    /// It is to be asked for again.
+    /// Marks a read to be requested again.
     pub(super) fn give_up(&mut self, at: usize) {
         let read = &mut self.reads[at];
         read.state = ReadState::Over;
@@ -90,7 +90,7 @@ impl Reads {
         }
     }
 
-    /// Nobody answers any more what is open.
+    /// Fails the unanswered reads.
     pub(super) fn not_answered(&mut self) {
         self.open = 0;
         for read in self.reads.iter_mut().filter(|read| matches!(read.state, ReadState::Asked)) {

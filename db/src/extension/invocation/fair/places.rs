@@ -1,8 +1,8 @@
-//! Where tenants wait on a worker: one place each, made when a tenant is first seen, used again for another one when
-//! it has nothing here and thousands of others came by.
+//! The tenants' places on a worker: one each, created when a tenant first appears, and reused for another tenant when
+//! the first has nothing here and thousands of others appeared.
 //!
-//! The queues of a place grow with what waited there at a time. Whenever another tenant comes, one place is looked at
-//! in turn: one that had nothing to do since the look before gives back what is more than a few entries.
+//! The queues of a place grow with the number of waiting invocations. Whenever another tenant appears, one place is
+//! examined in rotation; if it was idle since the last examination, it releases all but a few entries.
 
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -18,16 +18,16 @@ use crate::tablet::NumberHash;
 use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
-/// Where a tenant waits; good until all of its invocations have ended.
+/// The place of a tenant; valid until all of its invocations have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::extension::invocation) struct PlaceId(u32);
 
 impl PlaceId {
-    /// Of nobody yet.
+    /// The id of no place.
     pub(in crate::extension::invocation) const NONE: Self = Self(u32::MAX);
 }
 
-/// Which list a place is in.
+/// The list that holds a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
     No,
@@ -35,44 +35,44 @@ pub(super) enum Listed {
     Round,
 }
 
-/// What waits of one tenant. What an invocation changes that is never parked lies on the first cache line.
+/// The waiting invocations of one tenant. The first cache line holds all that a never-parked invocation changes.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct TenantQueue<T> {
     pub(super) account: Arc<Account>,
     pub(super) ready: WaitingQueue<T>,
     pub(super) parked: WaitingQueue<T>,
-    /// Cycles that it may still use; negative when it used more.
+    /// Cycles left to use; negative for a debt.
     pub(super) deficit: i64,
-    /// The rounds that there were when it was last given its quantum or left the lists.
+    /// The count of rounds when it last got its quantum or left the lists.
     pub(super) rounds: u64,
-    /// Its invocations on this worker that have not ended.
+    /// Its unfinished invocations on this worker.
     pub(super) live: u32,
     pub(super) listed: Listed,
-    /// It had nothing to do when it was last looked at, and was not listed since.
+    /// Whether it was idle at the last examination and was not listed since.
     pub(super) rests: bool,
-    /// Cycles that its ready ones used since a parked one ran.
+    /// Cycles that its ready invocations used since a parked one ran.
     pub(super) since_parked: u64,
-    /// Bytes that its invocations hold, as far as they are counted.
+    /// The counted bytes that its invocations hold.
     pub(super) held_bytes: usize,
 }
 
 const _: () = assert!(offset_of!(TenantQueue<NonNull<u8>>, since_parked) <= 64);
 
-/// See the file's head.
+/// The places of all tenants on one worker.
 #[derive(Debug)]
 pub(super) struct Places<T> {
     places: Vec<TenantQueue<T>>,
-    /// By the number of the tenant.
+    /// The places, by the number of the tenant.
     known: HashMap<u32, u32, NumberHash>,
     vacant: Vec<u32>,
     last: (*const Account, PlaceId),
-    /// The next to be looked at.
+    /// The next place to examine.
     hand: usize,
 }
 
 impl<T> Places<T> {
-    /// None yet.
+    /// Creates an empty list of places.
     pub(super) fn new() -> Self {
         Self {
             places: Vec::new(),
@@ -83,13 +83,13 @@ impl<T> Places<T> {
         }
     }
 
-    /// The place of a tenant; a new one gets the deficit and the rounds that `standing` says.
+    /// Returns the place of a tenant; a new one starts with the deficit and the rounds from `standing`.
     #[inline]
     pub(super) fn of(&mut self, account: &Arc<Account>, standing: impl FnOnce() -> (i64, u64)) -> PlaceId {
         if self.last.0 == Arc::as_ptr(account) { self.last.1 } else { self.look_up(account, standing) }
     }
 
-    /// Asks for what an invocation changes of the place of a tenant.
+    /// Prefetches what an invocation changes of a tenant's place.
     #[inline]
     pub(super) fn prefetch(&self, tenant: TenantId) {
         if let Some(id) = self.known.get(&tenant.0) {
@@ -108,7 +108,7 @@ impl<T> Places<T> {
         id
     }
 
-    /// Takes back what a place that rests has more than a few entries.
+    /// Releases all but a few entries of the next place, if it rests.
     fn look_at_next(&mut self) {
         self.hand = if self.hand + 1 < self.places.len() { self.hand + 1 } else { 0 };
         let place = &mut self.places[self.hand];
@@ -149,7 +149,7 @@ impl<T> Places<T> {
         PlaceId(id)
     }
 
-    /// Makes the places free of tenants that have nothing here now.
+    /// Frees the places of tenants that have nothing here now.
     fn vacate(&mut self) {
         self.last = (std::ptr::null(), PlaceId(0));
         let (places, vacant) = (&self.places, &mut self.vacant);
@@ -163,13 +163,13 @@ impl<T> Places<T> {
         });
     }
 
-    /// Entries for which the queues of a place have memory.
+    /// Returns the entries for which the queues of a place have memory.
     #[cfg(test)]
     pub(super) fn entries(&self, id: PlaceId) -> usize {
         self[id].ready.capacity() + self[id].parked.capacity()
     }
 
-    /// How many there are, used or not.
+    /// Returns the number of places, used or not.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.places.len()

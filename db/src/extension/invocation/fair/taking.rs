@@ -1,4 +1,4 @@
-//! Taking invocations out whoever's turn it is: those to be ended, and those that another worker may have.
+//! Removal of invocations regardless of turns: those to be ended, and those offered to other workers.
 
 use std::cmp::Reverse;
 
@@ -7,8 +7,8 @@ use super::places::TenantQueue;
 use crate::limits::OFFER_LOOK_TENANTS;
 
 impl<T> Fair<T> {
-    /// Takes the newest parked one of the tenant that has most of them; of several that have as many, of the one with
-    /// the largest debt.
+    /// Takes the newest parked invocation of the tenant that has most of them; on a tie, of the tenant with the largest
+    /// debt.
     pub(in crate::extension::invocation) fn take_newest_of_most_parked(&mut self) -> Option<T> {
         let listed = self.fresh.iter().chain(&self.round);
         let most = *listed.max_by_key(|id| {
@@ -20,7 +20,7 @@ impl<T> Fair<T> {
         Some(item)
     }
 
-    /// Takes out one of the parked ones that `ends` picks.
+    /// Takes one parked invocation that `ends` selects.
     pub(in crate::extension::invocation) fn take_parked(
         &mut self,
         mut ends: impl FnMut(&T) -> bool,
@@ -37,7 +37,7 @@ impl<T> Fair<T> {
         None
     }
 
-    /// Takes out all that `ends` picks, ready or parked. Looks at each once.
+    /// Takes all invocations, ready or parked, that `ends` selects. Examines each once.
     pub(in crate::extension::invocation) fn take_all(&mut self, mut ends: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         for id in self.fresh.iter().chain(&self.round) {
@@ -60,8 +60,8 @@ impl<T> Fair<T> {
         taken
     }
 
-    /// Takes the last of those that can run and `may_go` lets go, of the tenant whose turn is farthest. Looks at a
-    /// few tenants only.
+    /// Takes the last ready invocation accepted by `may_go`, of the tenant whose turn is farthest. Examines only a few
+    /// tenants.
     pub(in crate::extension::invocation) fn take_farthest(
         &mut self,
         may_go: impl Fn(&T) -> bool,
@@ -76,7 +76,7 @@ impl<T> Fair<T> {
         None
     }
 
-    /// Takes any that waits, whoever's turn it is.
+    /// Takes any waiting invocation, regardless of turns.
     pub(in crate::extension::invocation) fn take_any(&mut self) -> Option<T> {
         for id in self.fresh.iter().chain(&self.round) {
             let place = &mut self.places[*id];

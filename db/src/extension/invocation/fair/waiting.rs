@@ -1,13 +1,13 @@
-//! A queue whose first item lies within it: most tenants have one invocation on a worker at a time, and then nothing
+//! A queue that stores its first item inline: most tenants have one invocation on a worker at a time, and then nothing
 //! else is touched.
 
 use std::collections::VecDeque;
 
-/// See the file's head. Items are behind the first one only where there is a first one.
+/// A queue with an inline first item. The other items exist only if a first one exists.
 #[derive(Debug)]
 pub(super) struct WaitingQueue<T> {
     first: Option<T>,
-    /// Allocated when a second item comes, and kept.
+    /// The other items; allocated for the second one, and kept.
     #[expect(clippy::box_collection, reason = "a quarter of the size within the place of a tenant")]
     behind: Option<Box<VecDeque<T>>>,
 }
@@ -56,7 +56,7 @@ impl<T> WaitingQueue<T> {
         self.behind.as_ref().and_then(|behind| behind.back()).or(self.first.as_ref())
     }
 
-    /// Takes out the first item that `picks` picks.
+    /// Removes the first item that `picks` selects.
     pub(super) fn remove(&mut self, mut picks: impl FnMut(&T) -> bool) -> Option<T> {
         if self.first.as_ref().is_some_and(&mut picks) {
             return self.pop_front();
@@ -65,12 +65,12 @@ impl<T> WaitingQueue<T> {
         behind.iter().position(picks).and_then(|at| behind.remove(at))
     }
 
-    /// Items for which there is memory.
+    /// Returns the number of items for which there is memory.
     pub(super) fn capacity(&self) -> usize {
         self.behind.as_ref().map_or(1, |behind| behind.capacity() + 1)
     }
 
-    /// Gives memory back that is for more than so many items.
+    /// Releases memory beyond `items` items.
     pub(super) fn shrink_to(&mut self, items: usize) {
         self.behind.iter_mut().for_each(|behind| behind.shrink_to(items.saturating_sub(1)));
     }

@@ -1,7 +1,7 @@
-//! The body of an answer, in the room of the invocation that it is of.
+//! The body of a reply, in the memory of its invocation.
 //!
-//! What the extension wrote is not copied. Heads go into the bytes before it, texts of the server over it: the
-//! extension runs no more when a body is asked for.
+//! The extension's output is not copied. Heads go into the bytes before it, texts of the server over it: the extension
+//! has stopped when a body is requested.
 
 use std::ptr;
 use std::slice;
@@ -15,7 +15,7 @@ use crate::extension::invocation_memory::REPLY_HEAD_BYTES;
 use crate::limits::LAST_WORDS_BYTES_MAX;
 
 impl<O> InvocationState<O> {
-    /// The body that goes with an ending; good until the slot is used again.
+    /// Returns the body of an ending; valid until the slot is used again.
     #[inline]
     pub(in crate::extension::invocation) fn body(&mut self, ending: &Ending) -> &[u8] {
         let reply = self.room.reply();
@@ -41,7 +41,7 @@ impl<O> InvocationState<O> {
         }
     }
 
-    /// The server wrote to the first bytes of the reply, or before it: they are touched as if the extension had.
+    /// Notes that the server wrote to the first bytes of the reply or before it, as if the extension had touched them.
     fn note_written(&mut self, bytes: usize) {
         self.call.reply.highest = self.call.reply.highest.max(bytes);
     }
@@ -62,7 +62,7 @@ impl<O> InvocationState<O> {
         &place[..bytes]
     }
 
-    /// `head` and behind it the first `bytes` bytes of the reply, in one piece and without a copy of those.
+    /// Returns `head` followed by the first `bytes` bytes of the reply, in one piece and without copying the reply.
     fn with_head<const HEAD: usize>(&mut self, head: [u8; HEAD], bytes: usize) -> &[u8] {
         const { assert!(HEAD <= REPLY_HEAD_BYTES) };
         self.note_written(1);

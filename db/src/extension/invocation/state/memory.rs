@@ -1,4 +1,4 @@
-//! What a slot holds in memory: while its invocation waits, and for the next one when that has ended.
+//! The memory that a slot holds: while its invocation waits, and for the next one afterwards.
 
 use super::InvocationState;
 use crate::extension::invocation_memory::TouchedPages;
@@ -6,8 +6,8 @@ use crate::ops::WorkerEnvironment;
 use crate::sched::running::ParkedStack;
 
 impl<O> InvocationState<O> {
-    /// Frees what the invocation held; by how many bytes the slot is warmer than before it. The extension is kept for
-    /// the next invocation where two in a row were of the same; among many tenants it is let go of while it is in the cache.
+    /// Frees the invocation's memory; returns the increase of warm bytes. Keeps the extension for the next invocation
+    /// if two in a row used the same one; among many tenants it is dropped while it is in the cache.
     #[inline]
     pub(in crate::extension::invocation) fn end(&mut self, environment: &WorkerEnvironment<'_>) -> usize {
         self.release(environment);
@@ -23,7 +23,7 @@ impl<O> InvocationState<O> {
         warmer
     }
 
-    /// What the invocation has touched of its room, with all its tries.
+    /// Returns the memory that all tries of the invocation have touched.
     #[inline]
     pub(super) fn touched(&mut self) -> TouchedPages {
         let touched = TouchedPages {
@@ -35,7 +35,7 @@ impl<O> InvocationState<O> {
         if self.tries > 0 { touched.or_more(self.touched_before) } else { touched }
     }
 
-    /// Bytes that the invocation holds while it does not run: of its room, its lists, and the stack it is parked on.
+    /// Returns the bytes that a waiting invocation holds: memory, lists, and the stack that it is parked on.
     pub(in crate::extension::invocation) fn footprint_bytes(&mut self) -> usize {
         let touched = self.touched();
         let stack_bytes = self.parked.as_ref().map_or(0, ParkedStack::stack_bytes);
@@ -43,30 +43,30 @@ impl<O> InvocationState<O> {
         self.room.backed_bytes(touched) + list_bytes + stack_bytes
     }
 
-    /// What of that key and arguments take.
+    /// Returns the backed bytes of key and arguments.
     pub(in crate::extension::invocation) fn input_bytes_backed(&self) -> usize {
         self.room.backed_bytes(TouchedPages { input: self.input_bytes, ..TouchedPages::default() })
     }
 
-    /// What is counted of that.
+    /// Returns the bytes that are counted as held.
     #[inline]
     pub(in crate::extension::invocation) fn counted_bytes(&mut self) -> &mut usize {
         &mut self.counted_bytes
     }
 
-    /// Bytes that the slot keeps for the next invocation.
+    /// Returns the bytes that the slot keeps for the next invocation.
     pub(in crate::extension::invocation) fn warm_bytes(&self) -> usize {
         self.room.warm_bytes()
     }
 
-    /// Gives the memory of its room back, between two invocations; how many bytes were warm.
+    /// Releases the memory between two invocations; returns the bytes that were warm.
     #[cold]
     pub(in crate::extension::invocation) fn cool(&mut self) -> usize {
         // SAFETY: no invocation is in the slot, so nothing is lent.
         unsafe { self.room.cool() }
     }
 
-    /// Bytes of its room that are backed now, and of its lists.
+    /// Returns the backed bytes of its memory, and the bytes of its lists.
     #[cfg(test)]
     pub(in crate::extension::invocation) fn memory_bytes(&mut self) -> (usize, usize) {
         (self.room.resident_bytes(), self.access.transaction().list_bytes())

@@ -1,7 +1,7 @@
-//! Errors of a function that are none of its doing: what it asked for is on its way, or has just gone to another server.
+//! Errors of a function that it did not cause: its object is in transit, or has just moved to another server.
 //!
-//! It has written nothing then, so the same request may be made again: where the key went that it was called with, or here
-//! when objects have arrived. A key of its choice that another server has is its author's to answer for.
+//! It has written nothing then, so the same request may be repeated: at the server that now owns the key of the call,
+//! or here after objects have arrived. For other keys on another server, the extension's author is responsible.
 
 use sandstorm::Error;
 use sandstorm::abi::Code;
@@ -12,7 +12,7 @@ use crate::limits::{RETRY_ARRIVING_US, RETRY_BUSY_US};
 use crate::ops::WorkerEnvironment;
 
 impl<O> InvocationState<O> {
-    /// The function returned an error.
+    /// Ends the poll of a function that returned an error.
     #[cold]
     pub(super) fn fail(&mut self, code: Code, environment: &WorkerEnvironment<'_>) -> PollOutcome {
         let is_of = |error: Error| code == error.code();
@@ -26,7 +26,7 @@ impl<O> InvocationState<O> {
         self.end_badly(ending)
     }
 
-    /// Whether the key that it was called with, and that was here when it began, is another server's by now.
+    /// Returns whether the key of the call, which was here at the start, now belongs to another server.
     fn has_lost_its_key(&self, environment: &WorkerEnvironment<'_>) -> bool {
         let tenant = self.extension.as_ref().map(|extension| extension.tenant);
         let entry = tenant.and_then(|tenant| environment.tables.get(tenant, self.call.table));

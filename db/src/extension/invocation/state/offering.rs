@@ -1,6 +1,6 @@
-//! What a slot holds, given away before it has begun.
+//! The transfer of an invocation out of its slot before it has begun.
 //!
-//! The slot is as after an invocation that ended: its memory and, for the next one, its extension stay.
+//! The slot is then as after an ended invocation: it keeps its memory and, for the next one, its extension.
 
 use std::slice;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::extension::invocation::offer::Offer;
 use crate::limits::OFFER_INPUT_BYTES;
 
 impl<O> InvocationState<O> {
-    /// Whether the invocation has not been polled yet and is small enough to go.
+    /// Returns whether the invocation has not been polled yet and is small enough to move.
     #[inline]
     pub(in crate::extension::invocation) fn may_be_offered(&self) -> bool {
         let begun = self.parked.is_some()
@@ -25,7 +25,7 @@ impl<O> InvocationState<O> {
             && self.extension.is_some()
     }
 
-    /// Takes the invocation out of the slot, which has then to be ended. `None` unless
+    /// Takes the invocation out of the slot, which must then be ended. `None` unless
     /// [`InvocationState::may_be_offered`].
     pub(in crate::extension::invocation) fn offer(&mut self) -> Option<Offer<O>> {
         if !self.may_be_offered() {
@@ -42,7 +42,7 @@ impl<O> InvocationState<O> {
 }
 
 /// # Safety
-/// The slice was made of bytes that live, unchanged, for as long as what is returned.
+/// The slice was made of bytes that live, unchanged, for as long as the returned ones.
 unsafe fn bytes_of(slice: &RawSlice) -> &[u8] {
     // SAFETY: the caller's contract.
     unsafe { slice::from_raw_parts(slice.address, slice.bytes) }

@@ -1,5 +1,5 @@
-//! What an invocation has spent of what it may: charges for its time, the limit that ended it, and how closely
-//! it is to be watched so that the end comes in time.
+//! An invocation's usage against its limits: charges for its time, the limit that ended it, and how closely it is
+//! watched so that it ends in time.
 
 use wire::Status;
 
@@ -13,7 +13,7 @@ use crate::sched::cycles;
 use crate::tenant::limit::TenantLimit;
 
 impl<O> InvocationState<O> {
-    /// The end that its function or its arena brought about, with the limit that was met if it was one.
+    /// Returns the end caused by its function or its arena, with the reached limit if any.
     #[cold]
     pub(super) fn end_badly(&mut self, ending: Ending) -> PollOutcome {
         let Allowance { arena_bytes, reply_bytes, .. } = *self.access.spending().allowance();
@@ -41,8 +41,8 @@ impl<O> InvocationState<O> {
         })
     }
 
-    /// The invocation has run for `cycles` and has not ended: keeps what was lent alive until the next poll,
-    /// unless the invocation has had its share.
+    /// Charges a poll of `cycles` that did not end the invocation; keeps lent memory alive until the next poll, unless
+    /// the invocation has used up its limits.
     #[cold]
     pub(in crate::extension::invocation) fn charge(
         &mut self,
@@ -63,19 +63,19 @@ impl<O> InvocationState<O> {
         kill
     }
 
-    /// Keeps what was lent alive until the invocation ends: it stays beyond its poll.
+    /// Keeps lent memory alive until the invocation ends, because it outlives its poll.
     pub(in crate::extension::invocation) fn keep_lent(&mut self, environment: &WorkerEnvironment<'_>) {
         if self.held.is_none() {
             self.held = Some(environment.pin.hold());
         }
     }
 
-    /// The limit that the invocation went over while it waited.
+    /// Returns the limit that the invocation exceeded while it waited.
     pub(in crate::extension::invocation) fn overdue(&self, worked_us: u64) -> Option<Overdrawn> {
         verdict(self.access.spending().allowance(), self.usage(worked_us))
     }
 
-    /// What the invocation has used so far, at a time by the worker's clock that stands still without a core.
+    /// Returns the usage so far; `worked_us` is the worker's clock, which stops while the worker has no core.
     pub(in crate::extension::invocation) fn usage(&self, worked_us: u64) -> Usage {
         Usage {
             cpu_us: cycles::to_us(self.cycles),
@@ -85,8 +85,8 @@ impl<O> InvocationState<O> {
         }
     }
 
-    /// [`Extension::slices_ahead`] of its extension, but at most so many that a poll which never ends is seen
-    /// while half of its time is left.
+    /// Returns [`slices_ahead`](crate::extension::Extension::slices_ahead) of its extension, capped so that the worker
+    /// detects an endless poll while half of its time is left.
     #[inline]
     pub(in crate::extension::invocation) fn slices_ahead(&self) -> u64 {
         let ahead = self.extension.as_ref().map_or(1, |extension| extension.slices_ahead());
@@ -95,13 +95,13 @@ impl<O> InvocationState<O> {
         if cpu_us >= 4 * STEADY_SLICES * SLICE_US { ahead } else { ahead.min(cpu_us / (4 * SLICE_US)).max(1) }
     }
 
-    /// What a poll is charged at most, in cycles: as long as it may have run before its timer fired, and a
-    /// little more. Beyond that something else had the core.
+    /// Returns the maximum charge of a poll, in cycles: the longest run before its timer fires, and a little more.
+    /// Beyond that, something else had the core.
     pub(in crate::extension::invocation) fn cycles_charged_max(&self, slice: u64) -> u64 {
         (2 * (self.slices_ahead() - 1) + SLICES_CHARGED_MAX) * slice
     }
 
-    /// A poll of it ended within its slice.
+    /// Records a poll that ended within its slice.
     #[inline]
     pub(in crate::extension::invocation) fn note_short_poll(&self, now_us: u64) {
         if let Some(extension) = &self.extension {
@@ -109,8 +109,8 @@ impl<O> InvocationState<O> {
         }
     }
 
-    /// A poll of it used up its slice, and so many before it was noticed. Those before count as well: what goes on and
-    /// on is long, however soon each slice of it is over.
+    /// Records a poll that used up its slice and ran `slices` slices before detection. Its earlier slices count too: an
+    /// invocation that keeps running is long, however short each slice is.
     pub(in crate::extension::invocation) fn note_overrun(&self, now_us: u64, slices: u64) {
         if let Some(extension) = &self.extension
             && slices > 0

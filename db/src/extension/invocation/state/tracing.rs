@@ -1,5 +1,5 @@
-//! Tracing of the invocation in a slot: it has the worker's recorder and calls the host through a table that
-//! times.
+//! Tracing of the invocation in a slot: it has the worker's recorder and calls the host through a table that measures
+//! time.
 
 use std::ptr;
 
@@ -9,7 +9,7 @@ use crate::extension::host::{HOST, TRACED_HOST};
 use crate::extension::trace::{PollEnd, Recorder};
 
 impl<O> InvocationState<O> {
-    /// Traces the invocation that has just been brought in.
+    /// Starts to trace the new invocation in the slot.
     #[cold]
     pub(in crate::extension::invocation) fn trace(&mut self, recorder: Box<Recorder>, at_ms: u64) {
         let recorder = self.recorder.insert(recorder);
@@ -19,13 +19,13 @@ impl<O> InvocationState<O> {
         self.call.host = &raw const TRACED_HOST;
     }
 
-    /// Whether it is traced.
+    /// Returns whether it is traced.
     #[inline]
     pub(in crate::extension::invocation) fn is_traced(&self) -> bool {
         self.recorder.is_some()
     }
 
-    /// Gives the recorder back, with the extension whose invocation has ended.
+    /// Returns the recorder, with the extension of the ended invocation.
     #[cold]
     pub(in crate::extension::invocation) fn untrace(
         &mut self,

@@ -1,14 +1,14 @@
-//! The store's figures: what it holds, how full it is, what keeping room costs.
+//! Figures of the store: contents, utilization, and the cost of cleaning.
 //!
-//! Shares are in percent. Reading them is a look at each segment and table, and the kernel's walk through the pages of
-//! the process: some milliseconds for a large store, on a control thread.
+//! Shares are in percent. Reading them visits each segment and table, and the kernel walks the pages of the process:
+//! some milliseconds for a large store, on a control thread.
 
 use wire::Statistic;
 
 use super::statistic;
 use crate::server::control::Control;
 
-/// What the kernel says of the memory of this process.
+/// File with the kernel's figures of this process's memory.
 const PAGES: &str = "/proc/self/smaps_rollup";
 
 pub(super) fn of(control: &Control) -> Vec<Statistic> {
@@ -50,7 +50,7 @@ pub(super) fn of(control: &Control) -> Vec<Statistic> {
         statistic("store_damaged_segments", cleaner.damaged_segments),
         statistic("store_oldest_pin_age", store.oldest_pin_age),
     ];
-    // Not everywhere can it be read; then it is left out rather than shown as nothing.
+    // The file cannot be read everywhere; then the figures are omitted rather than shown as 0.
     if let Ok(pages) = std::fs::read_to_string(PAGES) {
         let of_process = [("Rss:", "store_resident_bytes"), ("AnonHugePages:", "store_huge_page_bytes")];
         statistics.extend(of_process.into_iter().filter_map(|(field, name)| {
@@ -64,7 +64,7 @@ fn percent(part: u64, whole: u64) -> u64 {
     (u128::from(part) * 100 / u128::from(whole.max(1))) as u64
 }
 
-/// The number of kilobytes behind the name of a field.
+/// Returns the number of kilobytes after the name of a field.
 fn kilobytes(text: &str, field: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()

@@ -1,24 +1,25 @@
-//! Giving back what was written and removed at a target whose migration is aborted: a piece at a time, the objects first.
+//! Returns the keys that were written and removed at the target of an aborted migration: a piece at a time, the
+//! objects first.
 
 use store::{Core, Cursor, Table};
 
 use crate::cluster::migration::{PullCursor, TargetEnd};
 use crate::limits::{GIVEN_BACK_BYTES, GIVEN_BACK_REMOVALS, GIVING_STEPS_AT_ONCE, PULL_BYTES};
 
-/// How far it has come.
+/// The progress of the return.
 #[derive(Default)]
 pub(super) struct Giving {
-    /// What has been gathered for the next piece.
+    /// Objects gathered for the next piece.
     gathered: Vec<u8>,
-    /// Where the part is gone through next; `None` at its end.
+    /// Position in the part to continue from; `None` at its end.
     from: Option<Cursor>,
     is_begun: bool,
-    /// Keys that were removed, still to be said.
+    /// Removed keys that are still to be sent.
     removed: Vec<PullCursor>,
 }
 
 impl Giving {
-    /// The next piece of what was written above that version; `None` where it takes longer than a turn.
+    /// Returns the next piece of objects written above that version; `None` if it takes longer than a turn.
     pub(super) fn next(&mut self, core: &Core, part: &Table, ceiling: u64) -> Option<TargetEnd> {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.from = Some(Cursor::before(part.hashes().first()));
@@ -31,7 +32,7 @@ impl Giving {
             };
             let bytes_max = self.gathered.len() + PULL_BYTES;
             let gathered = core.pin().gather_since(part, from, ceiling, bytes_max, &mut self.gathered);
-            // A part that is gone has nothing any more: its table was dropped.
+            // A part that is gone has no objects: its table was dropped.
             self.from = gathered.unwrap_or(None);
         }
         None

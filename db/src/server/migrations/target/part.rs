@@ -1,10 +1,10 @@
-//! The part that objects arrive in: made, served from, left, dropped.
+//! The part that receives objects: made, served from, left, dropped.
 //!
 //! ```text
 //!   made ──▶ expects objects ──▶ workers have it ──▶ settled
 //!                                     └─▶ they leave it: its objects go back, and it is dropped
 //! ```
-//! Workers hear of all of it by changes of their catalogs; what waits for objects is woken by each.
+//! Workers learn each step by a change of their catalogs; each change wakes the requests that wait for objects.
 
 use std::sync::Arc;
 
@@ -24,17 +24,18 @@ impl TargetSide {
         Ok(())
     }
 
-    /// Workers serve from the part from here on; the second time nothing changes.
+    /// Lets workers serve from the part; a second call changes nothing.
     pub(super) fn serve(&mut self, ceiling: u64) -> Result<(), ExitReason> {
         if self.part.is_none() {
-            // The records say that it is ours before anybody has asked how much it is: the source died early.
+            // The metadata assigns the hashes to this server before it has asked for their number: the source died
+            // early.
             self.make_part(0)?;
         }
         let Some(part) = self.part.clone() else { return Err(ExitReason::Gone) };
         if !std::mem::replace(&mut self.expects, true) {
             part.expect_arrivals(MIGRATION_PARTITIONS, ceiling);
             self.ceiling = ceiling;
-            // All that will come has come, where it came before anybody was served.
+            // In this mode all objects arrive before anybody is served.
             self.is_given_up |= self.ground.row.mode == Mode::PreCopy;
             let waker = self.ground.errands.post.waker();
             part.on_want(Box::new(move || waker.wake()));
@@ -50,12 +51,12 @@ impl TargetSide {
         Ok(())
     }
 
-    /// Whether nobody is to be served before everything is there.
+    /// Returns true if nobody may be served before all objects have arrived.
     pub(super) fn stands_still(&self) -> bool {
         self.ground.row.mode == Mode::StopAndCopy && !self.is_finished
     }
 
-    /// Workers have the hashes from here on; the second time nothing changes.
+    /// Gives the hashes to the workers; a second call changes nothing.
     pub(super) fn open(&mut self) -> Result<(), ExitReason> {
         let Some(part) = self.part.clone().filter(|_| self.expects && self.opened_us.is_none()) else {
             return Ok(());
@@ -84,7 +85,7 @@ impl TargetSide {
         self.ground.control.wake(part, None);
     }
 
-    /// Clients are not told to ask the source from here on.
+    /// Stops telling clients to ask the source.
     pub(super) fn close(&mut self) {
         if let Some(moving) = self.moving.take() {
             moving.close();
@@ -98,7 +99,7 @@ impl TargetSide {
         self.ground.alter(&change).ok_or(ExitReason::Gone)?;
         self.opened_us = None;
         let Some(part) = &self.part else { return Ok(0) };
-        // What waits finds that it is to go elsewhere.
+        // Pending requests find that another server owns their hashes.
         self.ground.control.wake(part, None);
         Ok(part.version_ceiling())
     }
@@ -107,7 +108,7 @@ impl TargetSide {
         self.close();
         let Some(part) = self.part.take() else { return };
         let change = PartsChange { go: vec![Arc::clone(&part)], ..PartsChange::default() };
-        // Where the table is gone its parts are.
+        // If the table is gone, so are its parts.
         let _ = self.ground.alter(&change);
         self.ground.control.wake(&part, None);
         part.retire();

@@ -1,4 +1,4 @@
-//! Storing what a pull brought: at one go where there is room, a little later where the cleaner has to make some.
+//! Stores the objects of a pull: at once if there is room, otherwise when the cleaner has made some.
 
 use std::time::{Duration, Instant};
 
@@ -9,42 +9,42 @@ use crate::limits::REPLAY_PATIENCE_MS;
 use crate::server::migrations::context::MigrationContext;
 use crate::server::migrations::progress::Figure;
 
-/// Steps of the store's background work behind each pull: who writes pays for the room.
+/// Steps of the store's background work after each pull: the writer pays for the room.
 const STEPS_PER_PULL: usize = 2;
-/// The same while there is no room.
+/// Steps of the store's background work while there is no room.
 const STEPS_WITHOUT_ROOM: usize = 16;
 
-/// What is being stored.
+/// The progress of storing one action's objects.
 #[derive(Debug, Default)]
 pub(super) struct Storing {
-    /// Bytes of the action at hand that are stored.
+    /// Stored bytes of the current action.
     done_bytes: usize,
-    /// Since when there is no room.
+    /// Time since which there is no room.
     refused: Option<Instant>,
 }
 
-/// What came of it.
+/// The outcome of storing objects.
 pub(super) enum StoreOutcome {
-    /// All is stored.
+    /// All objects are stored.
     There(TargetEnd),
-    /// The rest has to wait.
+    /// The rest must wait.
     Later(TargetAction),
-    /// It cannot be stored: there is no room, or it is not what was asked for.
+    /// They cannot be stored: there is no room, or they are not what was requested.
     Never,
 }
 
 impl Storing {
-    /// Whether an action is at hand of which some is stored: no other one may come before it.
+    /// Returns true if an action is partly stored: no other one may come before it.
     pub(super) fn is_begun(&self) -> bool {
         self.done_bytes > 0
     }
 
-    /// Whether there is no room right now.
+    /// Returns true if there is no room now.
     pub(super) fn is_held_up(&self) -> bool {
         self.refused.is_some()
     }
 
-    /// Stores objects, of a pull or of a priority pull.
+    /// Stores objects of a pull, a priority pull or a copy.
     pub(super) fn go_on(
         &mut self,
         ground: &MigrationContext,
@@ -115,17 +115,17 @@ impl Storing {
     }
 }
 
-/// Removes what the source has no more.
+/// Removes keys that the source no longer has.
 fn remove_absent(ground: &MigrationContext, part: &Table, piece: &Copied) {
     let place = |place: PullCursor| (place.hash, place.second);
     for span in &piece.spans {
         let span = (place(span.first), place(span.last));
-        // A part that is gone has nothing any more: its table was dropped.
+        // A part that is gone has no objects: its table was dropped.
         let _ = ground.core().pin().remove_absent(part, span, &piece.objects);
     }
 }
 
-/// Notes that it is there.
+/// Notes that the action's objects have arrived.
 fn finish(part: &Table, partitions: &[HashRange], action: TargetAction) -> TargetEnd {
     match action {
         TargetAction::Replay { partition, next, .. } => {
@@ -144,7 +144,7 @@ fn finish(part: &Table, partitions: &[HashRange], action: TargetAction) -> Targe
     }
 }
 
-/// The last hash of a partition of which all is there, if there is one.
+/// Returns the last hash of a partition up to which all objects have arrived, if there is one.
 fn last_of(next: Option<PullCursor>, hashes: HashRange) -> Option<u64> {
     let last = match next {
         None => Some(hashes.last()),
