@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::device::{Attachment, Device};
 use super::mbuf::{BURST, Mbuf, SendList, free_all};
 use super::sys;
-use crate::packet::{self, Arp, ArpOperation, Datagram, Endpoint, Mac, Offloaded, Packet, Refusal};
+use crate::packet::{self, Arp, ArpOperation, Datagram, Endpoint, Mac, Offloaded, Packet, PacketRefusal};
 use crate::port::{Port, SharedPort};
 use crate::wake::{Sleeper, Waker};
 use crate::{Batch, Outbox};
@@ -309,8 +309,8 @@ fn deliver(
             device.neighbours.learn(arp.from, arp.from_mac);
             if arp.operation == ArpOperation::Request { Fate::Asks(arp) } else { Fate::Done }
         }
-        Err(Refusal::Foreign) => Fate::Done,
-        Err(Refusal::Malformed | Refusal::Fragment | Refusal::Checksum) => lost(),
+        Err(PacketRefusal::Foreign) => Fate::Done,
+        Err(PacketRefusal::Malformed | PacketRefusal::Fragment | PacketRefusal::Checksum) => lost(),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::epoch::{Epochs, LocalEpoch};
 use crate::hash_range::HashRange;
 use crate::index::generation::Purpose;
 use crate::index::{Index, Location};
-use crate::ordered::{Garbage, KeyRange, OrderedKeys};
+use crate::ordered::{KeyRange, NodeGarbage, OrderedKeys};
 use crate::reclaim::Reclaimer;
 use crate::sync::AtomicU64;
 
@@ -27,11 +27,11 @@ impl Bed {
         Arc::new(bed)
     }
 
-    fn insert(&self, local: &LocalEpoch, key: u8, garbage: &mut Garbage) {
+    fn insert(&self, local: &LocalEpoch, key: u8, garbage: &mut NodeGarbage) {
         self.keys.insert(&local.pin(), &[key], garbage).expect("a model waits");
     }
 
-    fn remove(&self, local: &LocalEpoch, key: u8, garbage: &mut Garbage) {
+    fn remove(&self, local: &LocalEpoch, key: u8, garbage: &mut NodeGarbage) {
         let pin = local.pin();
         while let Some(removal) = self.keys.removal(&pin, &[key]).expect("a model waits") {
             if let Ok(removed) = self.keys.remove(removal) {
@@ -40,8 +40,8 @@ impl Bed {
         }
     }
 
-    fn edit(&self, core: usize, edit: impl FnOnce(&Bed, &LocalEpoch, &mut Garbage)) {
-        let (local, mut garbage) = (LocalEpoch::new(Arc::clone(&self.epochs), core), Garbage::default());
+    fn edit(&self, core: usize, edit: impl FnOnce(&Bed, &LocalEpoch, &mut NodeGarbage)) {
+        let (local, mut garbage) = (LocalEpoch::new(Arc::clone(&self.epochs), core), NodeGarbage::default());
         edit(self, &local, &mut garbage);
         garbage.hand_over(&self.reclaimer);
         self.reclaimer.step();
