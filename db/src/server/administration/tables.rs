@@ -51,7 +51,9 @@ pub(super) fn create(
         return Ok(TableId { id }.encode());
     };
     let id = control.metadata.table_create_spread(tenant, name, options, (tablets, own.server))?;
-    follow(control, &changing, &control.metadata.catalog(Some(&[tenant].into()))?)?;
+    let catalog = control.metadata.catalog(Some(&[tenant].into()))?;
+    control.interim.see(&catalog.tenants, |known| known == tenant);
+    follow(control, &changing, &catalog)?;
     Ok(TableId { id }.encode())
 }
 
