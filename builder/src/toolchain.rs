@@ -39,9 +39,12 @@ use crate::sdk;
 /// MIR is not optimized: its passes cause most miscompilations of safe code (#158206, and see `tests/soundness.tsv`),
 /// and LLVM does the same optimizations. The two `-Z` flags require [`UNSTABLE`]; they permit no feature.
 ///
-/// LLVM's loop predication may end a loop although one within it never ends, and so reach code after bounds checks that
-/// were removed because they follow from its end (#153222).
-const FLAGS: [&str; 12] = [
+/// The other flags keep off LLVM passes that remove bounds checks of safe code by mistake (`tests/good/miscompiled.rs`
+/// has a source for each). Loop predication may end a loop although one within it never ends, and so reach code after
+/// bounds checks that were removed because they follow from its end (rustc #153222). A vectorized loop may lack the
+/// check that an index does not wrap (LLVM #191382), so no loop is vectorized that needs one. Constraint elimination
+/// may take facts for contradictory (LLVM #218569).
+const FLAGS: [&str; 15] = [
     "--sysroot=/sr",
     "--edition=2024",
     "-Copt-level=3",
@@ -54,6 +57,9 @@ const FLAGS: [&str; 12] = [
     "-Zallow-features=",
     "-Zmir-opt-level=0",
     "-Cllvm-args=-indvars-predicate-loops=false",
+    "-Cllvm-args=-vectorize-scev-check-threshold=0",
+    "-Cllvm-args=-loop-load-elimination-scev-check-threshold=0",
+    "-Cllvm-args=-enable-constraint-elimination=false",
 ];
 /// The environment variable by which a stable compiler accepts `-Z` flags.
 pub(crate) const UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");

@@ -112,6 +112,20 @@ fn a_bool_is_what_was_compared() {
     assert_eq!((code, &reply[..]), (0, &[27][..]));
 }
 
+#[test]
+fn loops_over_a_small_array_in_turn_stay_within_it() {
+    let (code, _, reply, _) = returned(miscompiled().invoke("store_in_turn", b"", 0));
+    assert_eq!((code, &reply[..]), (0, &[7; 56][..]));
+    let (code, _, reply, _) = returned(miscompiled().invoke("load_in_turn", b"", 0));
+    assert_eq!((code, &reply[..]), (0, &[0; 32][..]));
+}
+
+#[test]
+fn an_index_that_was_compared_is_compared() {
+    let (code, _, reply, _) = returned(miscompiled().invoke("bounded", b"", 0));
+    assert_eq!((code, reply[0], &reply[1..]), (0, 201, &[99; 16][..]));
+}
+
 /// The loop runs in a process of its own, which is ended once the loop has proved itself.
 #[test]
 fn a_loop_that_cannot_end_reads_nothing_behind_a_slice() {
