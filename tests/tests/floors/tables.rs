@@ -28,8 +28,13 @@ pub const CRATES: &[Crate] = &[
     Crate { name: "tao", ours: &["sandstorm"], outside: &[] },
     Crate {
         name: "client",
-        ours: &["wire", "net", "sandstorm", "builder", "tao"],
-        outside: &["clap", "indicatif", "serde", "serde_json", "toml", "hdrhistogram", "xxhash-rust"],
+        ours: &["wire", "net", "sandstorm"],
+        outside: &["xxhash-rust"],
+    },
+    Crate {
+        name: "command",
+        ours: &["client", "sandstorm", "builder", "tao"],
+        outside: &["clap", "indicatif", "serde", "serde_json", "toml", "hdrhistogram"],
     },
     Crate {
         name: "db",

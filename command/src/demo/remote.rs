@@ -2,8 +2,8 @@
 //! the hybrid wants objects.
 
 use super::question::{Answered, Functions, Question, Remote, Way};
-use crate::command::failure::Failure;
-use crate::command::tao::{failure_of, unintelligible};
+use crate::failure::Failure;
+use crate::tao::{failure_of, unintelligible};
 use client::{Completion, Error, Keys, Request, Session, SessionStatistics, Status, reply};
 use std::collections::VecDeque;
 use std::ops::Range;

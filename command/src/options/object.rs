@@ -1,7 +1,7 @@
 //! The command line of `splinter get`, `put` and `delete`.
 
 use super::TimeToLive;
-use crate::command::bytes::Bytes;
+use crate::bytes::Bytes;
 use clap::{Args, ValueEnum};
 
 /// The options of `splinter get`.

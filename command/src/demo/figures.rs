@@ -1,6 +1,6 @@
 //! What was measured of one question asked one way, and how it is printed.
 
-use crate::command::output::{columns, thousands};
+use crate::output::{columns, thousands};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;

@@ -3,11 +3,11 @@
 //! Through the extension, an edge is one invocation, which writes both directions. Past it, the same records
 //! are made here and put: fewer requests, for whoever owns the whole graph.
 
-use crate::command::failure::Failure;
-use crate::command::graph::Graph;
-use crate::command::output::thousands;
-use crate::command::pipeline::{self, Then};
-use crate::command::tao::{FRIEND, failure_of};
+use crate::failure::Failure;
+use crate::graph::Graph;
+use crate::output::thousands;
+use crate::pipeline::{self, Then};
+use crate::tao::{FRIEND, failure_of};
 use clap::ValueEnum;
 use client::{Client, Condition, Error, Function, Request};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,4 +1,4 @@
-//! The `splinter` command: parses the command line, runs the command, prints the answer.
+//! `splinter`: parses the command line, runs the command, prints the answer.
 //!
 //! Each command is a function from settings and options to an [`Answer`](output::Answer), printed as text or as JSON.
 //! An error becomes a [`Failure`](failure::Failure), printed on standard error with a suggestion, and sets the exit
@@ -35,8 +35,8 @@ use output::{Answer, print_failure};
 use settings::Settings;
 use std::process::ExitCode;
 
-/// Runs the command named by the process's arguments.
-pub fn run() -> ExitCode {
+fn main() -> ExitCode {
+    builder::child_main();
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(error) => return usage::refused(error, std::env::args_os().collect()),

@@ -179,7 +179,7 @@ pub enum TenantCommand {
 #[cfg(test)]
 mod tests {
     use super::{Command, Options};
-    use crate::command::output::Output;
+    use crate::output::Output;
     use clap::{CommandFactory, Parser};
 
     #[test]

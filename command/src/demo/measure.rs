@@ -3,7 +3,7 @@
 use super::figures::{Comparison, Latencies, Series, WayFigures as Figures};
 use super::question::{Question, Way};
 use super::ways::Ways;
-use crate::command::failure::Failure;
+use crate::failure::Failure;
 use std::time::{Duration, Instant};
 
 /// Questions that are asked before a series, to warm caches up; not measured.

@@ -2,8 +2,8 @@
 
 use super::aggregate;
 use super::question::{Answered, Question, QuestionKind, Remote, Way};
-use crate::command::failure::Failure;
-use crate::command::tao::failure_of;
+use crate::failure::Failure;
+use crate::tao::failure_of;
 use client::{Local, Session, SessionStatistics};
 use tao::function;
 
@@ -58,7 +58,7 @@ impl Way for LocalWay {
             None => Ok(()),
             Some(client::local::LocalFailure::Server(error)) => Err(failure_of(error)),
             Some(error) => {
-                Err(Failure::new(crate::command::failure::FailureKind::Extension, error.to_string()))
+                Err(Failure::new(crate::failure::FailureKind::Extension, error.to_string()))
             }
         }
     }

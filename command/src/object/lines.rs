@@ -9,9 +9,9 @@ use std::io::{BufRead, BufReader, Read};
 
 use serde_json::Value;
 
-use crate::command::bytes::from_hex;
-use crate::command::failure::{Failure, FailureKind};
-use crate::command::options::LineFormat;
+use crate::bytes::from_hex;
+use crate::failure::{Failure, FailureKind};
+use crate::options::LineFormat;
 
 /// A line has key and value, each byte in two hex digits, in JSON also as text with escapes of up to six letters.
 const LINE_BYTES_MAX: u64 = 16 << 20;

@@ -3,8 +3,8 @@
 use super::local::LocalWay;
 use super::question::{Functions, Way};
 use super::remote::RemoteWay;
-use crate::command::failure::Failure;
-use crate::command::settings::Settings;
+use crate::failure::Failure;
+use crate::settings::Settings;
 use client::Client;
 
 /// All three ways, each with a session of its own.

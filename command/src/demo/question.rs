@@ -1,10 +1,10 @@
 //! What the demo asks, and what a question is in each of the ways.
 
 use super::aggregate::{self, Total};
-use crate::command::failure::Failure;
-use crate::command::graph::Graph;
-use crate::command::tao::FRIEND;
-use crate::command::tao::load::TIME_FIRST;
+use crate::failure::Failure;
+use crate::graph::Graph;
+use crate::tao::FRIEND;
+use crate::tao::load::TIME_FIRST;
 use client::{Client, Function, SessionStatistics};
 use std::collections::HashMap;
 use tao::key::{self, ListId, ObjectId};

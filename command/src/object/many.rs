@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::lines::{LineObject, Lines};
 use super::{open, value_of};
-use crate::command::bytes::{Bytes, shown};
-use crate::command::failure::{Failure, FailureKind};
-use crate::command::options::LineFormat;
-use crate::command::output::{Answer, columns, thousands};
-use crate::command::settings::Settings;
+use crate::bytes::{Bytes, shown};
+use crate::failure::{Failure, FailureKind};
+use crate::options::LineFormat;
+use crate::output::{Answer, columns, thousands};
+use crate::settings::Settings;
 
 /// Objects that are written in one go.
 const BATCH_OBJECTS: usize = 1024;

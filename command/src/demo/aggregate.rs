@@ -3,8 +3,8 @@
 //! A list is an object whose value is the keys of its members, one behind the other; the sum is over the
 //! first eight bytes of each. The extension `aggregate` does it in the server, [`sum`] over any host.
 
-use crate::command::failure::Failure;
-use crate::command::pipeline::{self, Then};
+use crate::failure::Failure;
+use crate::pipeline::{self, Then};
 use client::{Client, Condition, Error, Request};
 use sandstorm::{Args, Db, Reply};
 use tao::mix::Random;

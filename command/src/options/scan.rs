@@ -1,6 +1,6 @@
 //! The command line of `splinter scan`.
 
-use crate::command::bytes::Bytes;
+use crate::bytes::Bytes;
 use clap::Args;
 
 /// The options of `splinter scan`.

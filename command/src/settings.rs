@@ -180,7 +180,7 @@ fn profile_path() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::{Global, Settings, TransportOption};
-    use crate::command::output::Output;
+    use crate::output::Output;
     use std::io::Write;
 
     fn global(profile: &str) -> (Global, tempfile::NamedTempFile) {
