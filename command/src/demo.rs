@@ -18,10 +18,10 @@ mod ways;
 
 use super::failure::{Failure, FailureKind};
 use super::graph::{Graph, Shape};
+use super::options::DemoOptions;
 use super::output::{Answer, Output, thousands};
 use super::settings::Settings;
-use super::tao::load::{Load, Loaded, Through};
-use clap::Args;
+use super::tao::load::{Load, Loaded};
 use figures::Comparison;
 use measure::{Measure, Plan};
 use question::{Asker, FRIENDS, FRIENDS_OF_FRIENDS};
@@ -33,29 +33,6 @@ use ways::Ways;
 
 /// The ways, in the order of [`Ways::all`].
 const WAYS: [&str; 3] = ["client gets", "extension", "hybrid"];
-
-/// The options of `splinter demo`.
-#[derive(Args, Clone, Debug)]
-pub struct DemoOptions {
-    /// Edge list in SNAP format; default: a generated graph.
-    #[arg(long)]
-    pub graph: Option<PathBuf>,
-    /// Also write the figures to this file, as JSON.
-    #[arg(long)]
-    pub json: Option<PathBuf>,
-    /// Table of the graph; the records of the aggregates are in the table NAME-records.
-    #[arg(long, default_value = "graph")]
-    pub table: String,
-    /// Way to write the graph.
-    #[arg(long, value_enum, default_value = "extension")]
-    pub through: Through,
-    /// Ask a tenth of the questions.
-    #[arg(long)]
-    pub quick: bool,
-    /// Seed that selects the questions.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-}
 
 /// The results of the demo.
 #[derive(Debug, Serialize)]

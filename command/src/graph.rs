@@ -12,6 +12,10 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use tao::key::AssocType;
+
+/// Type of the associations that edges become: friends, symmetric.
+pub const FRIEND: AssocType = AssocType(1);
 
 /// An undirected graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

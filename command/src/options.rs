@@ -3,6 +3,7 @@
 //! [`Global`] holds the options common to all commands (address, credentials, output); each command declares its own.
 
 mod cluster;
+mod demo;
 mod extension;
 mod grant;
 mod limits;
@@ -10,10 +11,13 @@ mod object;
 mod scan;
 mod session;
 mod table;
+mod tao;
 mod time_to_live;
 mod trace;
 
+pub use self::tao::{GraphTable, TaoCommand, Through};
 pub use cluster::{ClusterCommand, MigrateOptions, MigrationWay};
+pub use demo::DemoOptions;
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
@@ -25,9 +29,7 @@ pub use time_to_live::TimeToLive;
 pub use trace::TraceOptions;
 
 use super::bytes::Bytes;
-use super::demo::DemoOptions;
 use super::settings::Global;
-use super::tao::TaoCommand;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 

@@ -9,113 +9,18 @@ use super::bytes::shown;
 use super::failure::{Failure, FailureKind};
 use super::graph::{Graph, Shape};
 use super::object;
+use super::options::{GraphTable, TaoCommand};
 use super::output::{Answer, columns, thousands};
 use super::settings::Settings;
-use clap::{Args, Subcommand};
-use load::{Load, Through};
+use load::Load;
 use serde_json::json;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 use tao::entry::Run;
-use tao::key::{AssocType, ListId, ObjectId};
+use tao::key::ObjectId;
 use tao::message::{Call, FriendsOfFriends, decode_count};
 use tao::object::Object;
-
-/// Type of the associations of a loaded graph: friends, symmetric.
-pub const FRIEND: AssocType = AssocType(1);
-
-/// The commands of `splinter tao`.
-#[derive(Debug, Subcommand)]
-pub enum TaoCommand {
-    /// Load an edge list (SNAP format) as objects and associations.
-    Load {
-        /// File to load.
-        file: PathBuf,
-        #[command(flatten)]
-        place: GraphTable,
-        /// Way to write the graph.
-        #[arg(long, value_enum, default_value = "extension")]
-        through: Through,
-        /// Number of outstanding requests.
-        #[arg(long, default_value_t = 128)]
-        outstanding: usize,
-    },
-    /// Write a random graph that resembles friendships, as an edge list.
-    Generate {
-        /// File to write; default: standard output.
-        file: Option<PathBuf>,
-        /// Number of nodes.
-        #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
-        nodes: u64,
-        /// Number of friends that each new node makes.
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000))]
-        edges_per_node: u64,
-        /// Seed of the random generator.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-    },
-    /// Show the associations of an object by position, newest first.
-    AssocRange {
-        #[command(flatten)]
-        list: List,
-        /// Position to start at, counted from the newest.
-        #[arg(long, default_value_t = 0)]
-        position: u32,
-        /// Maximum number of associations.
-        #[arg(long, default_value_t = 10)]
-        limit: u32,
-    },
-    /// Show the number of associations of an object.
-    AssocCount {
-        #[command(flatten)]
-        list: List,
-    },
-    /// Show an object.
-    ObjGet {
-        /// Id of the object.
-        id: u64,
-        #[command(flatten)]
-        place: GraphTable,
-    },
-    /// Show friends of friends, those on most paths first.
-    FriendsOfFriends {
-        #[command(flatten)]
-        list: List,
-        /// Maximum number of friends of friends.
-        #[arg(long, default_value_t = 10)]
-        limit: u32,
-    },
-}
-
-/// The table and the extension of a graph.
-#[derive(Args, Clone, Debug)]
-pub struct GraphTable {
-    /// Table of the graph.
-    #[arg(long, default_value = "graph")]
-    pub table: String,
-    /// Name of the installed extension.
-    #[arg(long, default_value = "tao")]
-    pub extension: String,
-}
-
-/// An association list of a graph.
-#[derive(Args, Clone, Debug)]
-pub struct List {
-    /// Id of the object where the associations start.
-    id: u64,
-    /// Type of the associations.
-    #[arg(long = "type", default_value_t = FRIEND.0)]
-    atype: u32,
-    #[command(flatten)]
-    place: GraphTable,
-}
-
-impl List {
-    fn id(&self) -> ListId {
-        ListId { id1: ObjectId(self.id), atype: AssocType(self.atype) }
-    }
-}
 
 /// Runs a graph command.
 pub fn run(settings: &Settings, command: TaoCommand) -> Result<Answer, Failure> {

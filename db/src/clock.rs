@@ -5,40 +5,9 @@
 //! from the kernel's shared page of time and cost some 25 ns, without a system call. Time continues while the process
 //! is stopped and while the machine is suspended: see "Leases" in docs/notes.md.
 
-use std::ops::Add;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A time since the machine was booted, including suspension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment {
-    ns: u64,
-}
-
-impl Moment {
-    /// Returns the current time, from `CLOCK_BOOTTIME`.
-    #[must_use]
-    pub fn now() -> Self {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a live timespec of ours, which the call fills; every supported Linux has this clock.
-        let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-        debug_assert_eq!(failed, 0, "the kernel has the clock");
-        Self { ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }
-    }
-
-    /// Returns the moment this long after the boot.
-    #[must_use]
-    pub const fn after_boot(time: Duration) -> Self {
-        Self { ns: time.as_nanos() as u64 }
-    }
-}
-
-impl Add<Duration> for Moment {
-    type Output = Self;
-
-    fn add(self, time: Duration) -> Self {
-        Self { ns: self.ns + time.as_nanos() as u64 }
-    }
-}
+use cluster::moment::Moment;
 
 /// A clock. Copied freely; all copies of one clock agree.
 #[derive(Clone, Copy, Debug)]

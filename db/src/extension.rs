@@ -38,15 +38,15 @@ pub(crate) mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use store::{prefetch_lines, prefetch_value};
-
-use crate::limits::STEADY_SLICES;
-use crate::tenant::TenantId;
-use crate::tenant::account::Account;
 use log::ExtensionLog;
 use native::Library;
 use preemption_backoff::PreemptionBackoff;
+use store::{prefetch_lines, prefetch_value};
 use version_metrics::VersionMetrics;
+use wire::TenantId;
+
+use crate::limits::STEADY_SLICES;
+use crate::tenant::account::Account;
 
 /// The access that a function declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

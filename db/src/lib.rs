@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   server      boot, worker, dispatch, outgoing frames, control streams, administration
-//!   extension   registry, native, invocation        cluster   metadata, records
+//!   extension   registry, native, invocation        etcd, peer   the cluster's metadata and other servers
 //!   ops         read, write, transaction            (the waist: everything that touches the store)
 //!   session     who asks, and exactly once
 //!   sched       stack, task        tenant        tablet
@@ -15,12 +15,13 @@
 //! into the outgoing frames. Control threads own everything slow and tell the workers by messages.
 
 pub mod clock;
-pub mod cluster;
 pub mod config;
+pub mod etcd;
 pub mod extension;
 pub mod limits;
 pub mod metrics;
 pub mod ops;
+pub mod peer;
 pub mod sched;
 pub mod server;
 pub mod session;

@@ -1,20 +1,21 @@
 //! All limits of the server, with unit and reason.
 //!
-//! Limits of message sizes are defined in `wire`, limits of objects in `store`. This module defines the limits of the
+//! Limits of message sizes are defined in `wire`, limits of objects in `store`, limits of the cluster's rules in
+//! `cluster`. This module defines the limits of the
 //! process around them: sessions, tables, connections, lengths of names, bytes of exactly-once replies. Relations
 //! between limits are asserted at compile time.
 //!
 //! A request that reaches a limit gets a typed status that names it; no limit is a reason to panic.
 
-mod cluster;
 mod extension;
+mod membership;
 mod migration;
 mod pending_requests;
 mod remote;
 mod stream;
 
-pub use cluster::*;
 pub use extension::*;
+pub use membership::*;
 pub use migration::*;
 pub use pending_requests::*;
 pub use remote::*;
@@ -104,9 +105,6 @@ pub const SESSIONS_PER_TENANT_MAX: usize = 1024;
 /// Time after which a session without a stream and without frames is closed, in milliseconds.
 pub const SESSION_IDLE_MS: u64 = 60_000;
 
-/// Tenants of one server.
-pub const TENANTS_MAX: usize = 65_536;
-
 /// Default weight of a tenant.
 pub const TENANT_WEIGHT_DEFAULT: u64 = 100;
 
@@ -129,19 +127,9 @@ pub const THROTTLED_AFTER_US_MIN: u64 = 1_000;
 /// Maximum `Throttled` delay, in microseconds: clients wait no longer than a second.
 pub const THROTTLED_AFTER_US_MAX: u64 = 1_000_000;
 
-/// Tables of one tenant: each needs its own index.
-pub const TABLES_PER_TENANT_MAX: usize = 256;
-
 /// Parts of one table on one server, and ranges of it that are owned there: each part has its own index, and a look-up
 /// among them takes less than a dozen steps.
 pub const PARTS_PER_TABLE_MAX: usize = 1024;
-
-/// Extensions of one tenant: each is a loaded library.
-pub const EXTENSIONS_PER_TENANT_MAX: usize = 64;
-
-/// Versions of one extension that are kept: each is a package in the metadata and a loaded library. The oldest version
-/// that is only reachable by its number is removed first.
-pub const EXTENSION_VERSIONS_KEPT_MAX: usize = 5;
 
 /// Bytes of the name of a tenant, table or extension: the protocol's limit.
 pub const NAME_BYTES_MAX: usize = wire::limits::NAME_BYTES_MAX;
@@ -173,17 +161,8 @@ pub const CANARY_ERRORS_MARGIN_PERCENT: u64 = 5;
 /// Standard deviations by which a canary's errors must exceed the number expected from the current version.
 pub const CANARY_ERRORS_DEVIATIONS: u64 = 3;
 
-/// Grants that one tenant may give: each adds a table or an extension to every worker's catalog.
-pub const GRANTS_PER_TENANT_MAX: usize = 1024;
-
 /// Bytes of the qualified name of another tenant's table or extension.
 pub const QUALIFIED_NAME_BYTES_MAX: usize = wire::limits::QUALIFIED_NAME_BYTES_MAX;
-
-/// Acts that the audit log holds, some 150 bytes each; the oldest go first.
-pub const AUDIT_ENTRIES_MAX: u64 = 65_536;
-
-/// Acts of one tenant that the audit log holds, so that no tenant displaces the acts of others.
-pub const AUDIT_ENTRIES_PER_TENANT_MAX: u64 = 1024;
 
 /// Acts that wait in memory while the metadata does not answer, at most some 700 bytes each.
 pub const AUDIT_WAITING_MAX: usize = 4096;
@@ -327,9 +306,6 @@ pub const HOME_STAYS_US: u64 = 10_000_000;
 /// frame. Only for comparing tenants.
 pub const NATIVE_REQUEST_CYCLES: u64 = 300;
 
-/// Client numbers that one write to the metadata reserves.
-pub const CLIENT_IDS_RESERVED: u64 = 65_536;
-
 const _: () = assert!(OPENING_BYTES_MAX > NAME_BYTES_MAX + wire::limits::SECRET_BYTES_MAX + 16);
 const _: () = assert!(OUTGOING_FRAMES.is_power_of_two() && OUTGOING_FRAMES >= net::batch::BATCH_FRAMES);
 const _: () = assert!(WINDOW_RECORDS.is_power_of_two());
@@ -349,5 +325,3 @@ const _: () = assert!(
     AUDIT_ENTRIES_READ_MAX as usize * (AUDIT_ACT_BYTES_MAX + 2 * NAME_BYTES_MAX + 256)
         <= wire::limits::STREAM_BODY_BYTES_MAX
 );
-// The current version, the canary, and one to go back to.
-const _: () = assert!(EXTENSION_VERSIONS_KEPT_MAX >= 3);

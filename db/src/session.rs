@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use net::shm::is_link;
 use store::prefetch_value;
+use wire::TenantId;
 
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::arrivals::Arrivals;
 
@@ -156,8 +156,9 @@ impl fmt::Debug for Session {
 mod tests {
     use std::sync::Arc;
 
+    use wire::TenantId;
+
     use super::Session;
-    use crate::tenant::TenantId;
     use crate::tenant::account::Account;
 
     #[test]

@@ -20,9 +20,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use wire::{Body, ServerPlace, TabletMap};
+use wire::{Body, ServerPlace, TabletMap, TenantId};
 
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 /// A table as one tenant knows it. Shared by all workers and replaced as a whole; the objects are in the store. The

@@ -10,8 +10,3 @@ pub mod ledger;
 pub mod limit;
 pub mod rate;
 pub mod remote;
-pub mod secret;
-
-/// The number of a tenant, never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TenantId(pub u32);

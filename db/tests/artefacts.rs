@@ -12,8 +12,7 @@ use std::thread;
 use db::extension::registry::{Choice, InstallError};
 use db::extension::{CallMode, Extension};
 use db::metrics::Counter;
-use db::tenant::TenantId;
-use wire::Status;
+use wire::{Status, TenantId};
 use worker::{TENANT, Worker, install, package, registry};
 
 /// Runs one invocation to its end: status and body.

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use db::extension::Extension;
 use db::extension::log::ExtensionLog;
 use db::extension::registry::{Installed, Registry};
-use db::tenant::TenantId;
 use db::tenant::account::Account;
 use db::tenant::limit::TenantLimit;
-use wire::Status;
+use wire::{Status, TenantId};
 use worker::{TABLE, TENANT, Worker, install, registry};
 
 const SPENDING: &str = include_str!("support/spending.rs");

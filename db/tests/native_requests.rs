@@ -20,11 +20,10 @@ use db::server::response_limiter::{ResponseLimiter, ResponseRate};
 use db::server::view::RoundView;
 use db::session::{Origin, Session};
 use db::tablet::{Parts, TableEntry};
-use db::tenant::TenantId;
 use db::tenant::account::Account;
 use net::{Batch, Outbox};
 use store::{Config, Core, Store};
-use wire::{Condition, FrameReader, FrameWriter, Request, Status};
+use wire::{Condition, FrameReader, FrameWriter, Request, Status, TenantId};
 
 struct Counting;
 

@@ -25,13 +25,12 @@ use db::extension::active_versions::ActiveVersions;
 use db::server::change::Change;
 use db::server::ports::Exits;
 use db::tablet::Parts;
-use db::tenant::TenantId;
 use extensions::Extensions;
 use fastrand::Rng;
 use net::{Batch, Outbox};
 use store::{Config, Store};
 use wire::limits::FRAME_BYTES_MAX;
-use wire::{Condition, FrameWriter, Request, function_hash};
+use wire::{Condition, FrameWriter, Request, TenantId, function_hash};
 use worker::{VIEW, Worker};
 
 /// Sessions in all, however many tenants there are.

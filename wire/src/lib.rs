@@ -26,6 +26,7 @@ mod requester;
 mod status;
 mod stream;
 mod tablets;
+mod tenant;
 
 pub use admin::{
     Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry,
@@ -49,3 +50,4 @@ pub use requester::{
 pub use status::Status;
 pub use stream::RecordHeader;
 pub use tablets::{Moving, ServerPlace, Tablet, TabletMap};
+pub use tenant::TenantId;

@@ -57,9 +57,7 @@ impl Way for LocalWay {
         match failure {
             None => Ok(()),
             Some(client::local::LocalFailure::Server(error)) => Err(failure_of(error)),
-            Some(error) => {
-                Err(Failure::new(crate::failure::FailureKind::Extension, error.to_string()))
-            }
+            Some(error) => Err(Failure::new(crate::failure::FailureKind::Extension, error.to_string())),
         }
     }
 

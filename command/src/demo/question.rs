@@ -2,8 +2,7 @@
 
 use super::aggregate::{self, Total};
 use crate::failure::Failure;
-use crate::graph::Graph;
-use crate::tao::FRIEND;
+use crate::graph::{FRIEND, Graph};
 use crate::tao::load::TIME_FIRST;
 use client::{Client, Function, SessionStatistics};
 use std::collections::HashMap;

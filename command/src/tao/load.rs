@@ -4,11 +4,11 @@
 //! are made here and put: fewer requests, for whoever owns the whole graph.
 
 use crate::failure::Failure;
-use crate::graph::Graph;
+use crate::graph::{FRIEND, Graph};
+use crate::options::Through;
 use crate::output::thousands;
 use crate::pipeline::{self, Then};
-use crate::tao::{FRIEND, failure_of};
-use clap::ValueEnum;
+use crate::tao::failure_of;
 use client::{Client, Condition, Error, Function, Request};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -26,15 +26,6 @@ pub const PERSON: ObjectType = ObjectType(1);
 
 /// Time of the first edge; each edge is a second later than the one before it in the file.
 pub const TIME_FIRST: u64 = 1_600_000_000;
-
-/// Which way to load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Through {
-    /// Through the extension's write functions.
-    Extension,
-    /// With plain puts.
-    Puts,
-}
 
 /// How to load.
 #[derive(Debug)]

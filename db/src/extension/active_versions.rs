@@ -9,8 +9,9 @@
 
 use std::sync::Arc;
 
+use wire::TenantId;
+
 use super::Extension;
-use crate::tenant::TenantId;
 
 /// The invocable versions of one extension.
 #[derive(Clone, Debug)]
@@ -88,11 +89,12 @@ fn share_of(client_id: u64, sequence: u64) -> u8 {
 mod tests {
     use std::sync::Arc;
 
+    use wire::TenantId;
+
     use super::ActiveVersions;
     use crate::extension::Extension;
     use crate::extension::log::ExtensionLog;
     use crate::extension::native::Library;
-    use crate::tenant::TenantId;
     use crate::tenant::account::Account;
 
     fn version(number: u32) -> Arc<Extension> {

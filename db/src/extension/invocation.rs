@@ -39,8 +39,14 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use wire::Status;
+use fair::{Fair, PlaceId};
+use holding::Holding;
+use lacking::Awaiting;
+use state::InvocationState;
+use table::InvocationTable;
+use turns::ClockPace;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
+use wire::{Status, TenantId};
 
 use super::Extension;
 use super::allowance::Limit;
@@ -53,14 +59,7 @@ use crate::sched::fault::Guarded;
 use crate::sched::preempt::Preemption;
 use crate::sched::stack::StackPool;
 use crate::tablet::NumberHash;
-use crate::tenant::TenantId;
 use crate::tenant::limit::TenantLimit;
-use fair::{Fair, PlaceId};
-use holding::Holding;
-use lacking::Awaiting;
-use state::InvocationState;
-use table::InvocationTable;
-use turns::ClockPace;
 
 /// An invocation that was not started, with its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,13 +25,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use builder::{Artefact, BuildError, Package, Toolchain};
+use wire::TenantId;
 
 use super::Extension;
 use super::active_versions::ActiveVersions;
 use super::log::ExtensionLog;
 use super::native::{Library, LoadError};
 use super::version_metrics::VersionMetrics;
-use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
 pub use canary::{Errors, Failing};
 pub use error::InstallError;

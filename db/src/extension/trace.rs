@@ -161,11 +161,10 @@ impl Default for Traces {
 
 #[cfg(test)]
 mod tests {
-    use wire::Status;
+    use wire::{Status, TenantId};
 
     use super::{Recorder, TraceFilter, TracedAlready, Traces};
     use crate::limits::{TRACE_LEASE_US, TRACES_KEPT};
-    use crate::tenant::TenantId;
     use crate::tenant::account::Account;
 
     const ALL: TraceFilter = TraceFilter { extension: 7, function: None, slower_than_us: 0 };

@@ -1,38 +1,8 @@
 //! Limits of migrations: concurrency, messages, pulls and pace.
 
-/// Partitions that a target pulls in parallel (Rocksteady, SOSP'17 §3.1: enough to keep cores of both sides busy).
-pub const MIGRATION_PARTITIONS: usize = 8;
-/// Maximum hashes of a priority pull: those that wait while another one is under way. Rocksteady (§3.3) has 16; with
-/// this many a round trip serves a burst of clients, and the answer ends at the bytes of a pull.
-pub const PRIORITY_PULL_HASHES: usize = 256;
-/// Hashes that may wait for their objects at a target; later requests get `Retry`.
-pub const PRIORITY_HASHES_MAX: usize = 4096;
-/// Microseconds until a message without an answer is sent again: many round trips within a rack, and a pull of 20 KB
-/// gathered at low priority.
-pub const MIGRATION_RETRY_US: u64 = 50_000;
-/// Longest message of a migration in bytes: returned objects, or a pull that ends with the largest object.
-pub const MIGRATION_MESSAGE_BYTES_MAX: usize = 20 << 20;
-/// Bytes that a pull counts for before its size is known.
-pub const PULL_BYTES: usize = 20_000;
+use cluster::limits::{MIGRATION_MESSAGE_BYTES_MAX, PULL_BYTES};
 
-/// Maximum spans of a piece that a source copies: with eight objects of 160 bytes each, more than a pull has bytes
-/// for.
-pub const COPIED_SPANS_MAX: usize = 256;
-/// Maximum pieces that a source has sent and that are not stored yet: as many as pulls and replays of eight
-/// partitions.
-pub const COPIED_PIECES_MAX: usize = 2 * MIGRATION_PARTITIONS;
-/// Bytes written since they were copied, below which a source lets the target take over: some milliseconds of copying.
-pub const COPY_LEFT_BYTES: u64 = 256 << 10;
-/// Rounds of copying after which the target takes over in any case: more rounds gain nothing if writers are as fast.
-pub const COPY_ROUNDS_MAX: u32 = 16;
-
-const _: () = assert!(MIGRATION_PARTITIONS <= u8::MAX as usize);
 const _: () = assert!(MIGRATION_QUEUED_LOOK_MS <= PEER_ALIVE_MS && 2 * PEER_ALIVE_MS < PEER_AWAY_MS);
-const _: () = assert!(PRIORITY_PULL_HASHES < PRIORITY_HASHES_MAX);
-const _: () = assert!(
-    MIGRATION_MESSAGE_BYTES_MAX
-        > PULL_BYTES + PRIORITY_PULL_HASHES * 8 + 8 * (store::VALUE_BYTES_MAX + store::KEY_BYTES_MAX + 64)
-);
 
 /// Concurrent migrations with a server as the source, and as many with it as the target: each takes a core of the
 /// store in addition to the workers'. Others wait, the lowest number next: see `cluster/migration/admission.rs`.

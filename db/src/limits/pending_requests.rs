@@ -1,6 +1,6 @@
 //! Limits of pending requests, which wait for objects in transit.
 
-use super::MIGRATION_RETRY_US;
+use cluster::limits::MIGRATION_RETRY_US;
 
 /// Pending requests of one worker: some milliseconds of work if all continue at once.
 pub const PARKED_REQUESTS_MAX: usize = 8_192;

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::Waker;
+use wire::TenantId;
 
 use crate::limits::REMOTE_WANTS_MAX;
 use crate::sched::offers::Offers;
-use crate::tenant::TenantId;
 use crate::tenant::remote::{RemotePlace, RemoteValue};
 
 /// The origin of a read, which the reply names.

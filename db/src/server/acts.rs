@@ -8,12 +8,11 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use wire::{Actor, Status};
+use cluster::metadata::{Metadata, MetadataError};
+use cluster::records::RecordsError;
+use wire::{Actor, Status, TenantId};
 
-use crate::cluster::metadata::{Metadata, MetadataError};
-use crate::cluster::records::RecordsError;
 use crate::limits::{AUDIT_WAITING_MAX, AUDIT_WAITING_PER_TENANT_MAX};
-use crate::tenant::TenantId;
 
 /// An act that has ended.
 #[derive(Clone, Debug)]
@@ -105,14 +104,13 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use cluster::metadata::Metadata;
     use redb::backends::InMemoryBackend;
     use redb::{Builder, StorageBackend};
-    use wire::{Actor, Status};
+    use wire::{Actor, Status, TenantId};
 
     use super::{Act, Acts};
-    use crate::cluster::metadata::Metadata;
     use crate::limits::{AUDIT_WAITING_MAX, AUDIT_WAITING_PER_TENANT_MAX};
-    use crate::tenant::TenantId;
 
     /// A disk that keeps what it has over every opening, and is full at times.
     #[derive(Debug, Clone)]

@@ -25,14 +25,13 @@ pub use following::Follower;
 
 use std::collections::BTreeSet;
 
-use wire::{AdminRequest, Status};
+use cluster::metadata::{Catalog, ExtensionRow, VersionState, VersionStateError};
+use wire::{AdminRequest, Status, TenantId};
 
 use super::control::{Control, Refusal};
 use super::opening::Role;
-use crate::cluster::metadata::{Catalog, ExtensionRow, VersionState, VersionStateError};
 use crate::session::Session;
 use crate::sync::lock;
-use crate::tenant::TenantId;
 
 /// A set of tenants that are compared with the metadata.
 pub type TenantSet = BTreeSet<TenantId>;

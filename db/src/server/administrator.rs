@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use crate::tenant::secret::{SecretHash, generate};
+use cluster::secret::{SecretHash, generate};
 
 /// Name of the file.
 pub const FILE_NAME: &str = "admin.secret";

@@ -14,9 +14,10 @@
 //! nothing is looked up or cleared. If two workers serve one session at once they overwrite each other's stamps and
 //! serve it slightly more.
 
+use wire::TenantId;
+
 use crate::limits::{CROWDED_US, SESSION_BATCH_MESSAGES, TENANT_BATCH_MESSAGES};
 use crate::session::Session;
-use crate::tenant::TenantId;
 use crate::tenant::ledger::Page;
 
 /// The admission of a worker's batches.
@@ -95,10 +96,11 @@ impl BatchAdmission {
 mod tests {
     use std::sync::Arc;
 
+    use wire::TenantId;
+
     use super::{BatchAdmission, GroupShare};
     use crate::limits::{CROWDED_US, SESSION_BATCH_MESSAGES, TENANT_BATCH_MESSAGES};
     use crate::session::Session;
-    use crate::tenant::TenantId;
     use crate::tenant::account::Account;
 
     fn sessions(tenant: u32, count: u64) -> Vec<Session> {

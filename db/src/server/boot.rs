@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use cluster::secret::SecretHash;
 use net::{Listener, Port, SharedPort, ShmListener, StopHandle};
 use store::Store;
 
@@ -60,7 +61,6 @@ use crate::limits::{
 };
 use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
-use crate::tenant::secret::SecretHash;
 
 /// Rate of wrong secrets and tokens that a source may send.
 const ATTEMPTS: ResponseRate = ResponseRate { burst: ATTEMPTS_BURST, per_second: ATTEMPTS_PER_SECOND };

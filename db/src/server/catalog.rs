@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use wire::TenantId;
+
 use super::change::Change;
 use super::ended::Ended;
 use crate::extension::active_versions::ActiveVersions;
 use crate::ops::remote::RemoteReads;
 use crate::session::Session;
 use crate::tablet::{Newest, NumberHash, Tables};
-use crate::tenant::TenantId;
 
 /// Sessions, tables and extensions of one worker.
 #[derive(Default)]

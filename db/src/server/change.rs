@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use net::Waker;
 use store::{Inbox, Taken};
+use wire::TenantId;
 
 use super::view::Cut;
 use crate::extension::active_versions::ActiveVersions;
@@ -19,7 +20,6 @@ use crate::ops::remote::RemoteAnswer as Answered;
 use crate::session::{Session, StreamAnswer};
 use crate::sync::oneshot::{Sender, oneshot};
 use crate::tablet::TableEntry;
-use crate::tenant::TenantId;
 
 /// A message to a worker.
 #[derive(Clone)]

@@ -15,9 +15,13 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use cluster::limits::VERSIONS_RESERVED;
+use cluster::metadata::{Metadata, MetadataError, TenantRow, VersionStateError};
+use cluster::records::{HeldLease, RecordsError};
+use cluster::secret::{SecretHash, random_token};
 use store::Store;
-use wire::Status;
 use wire::reply::Throttled;
+use wire::{Status, TenantId};
 
 use super::acts::Acts;
 use super::change::{Change, ChangeSender, broadcast};
@@ -33,19 +37,15 @@ use super::shm_listener::ListenerStatus;
 use super::streams::{Counts, Streams};
 use super::view::Views;
 use crate::clock::Clock;
-use crate::cluster::metadata::{Metadata, MetadataError, TenantRow, VersionStateError};
-use crate::cluster::records::{HeldLease, RecordsError};
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
-use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX, VERSIONS_RESERVED};
+use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::session::Session;
 use crate::sync::lock;
 use crate::tablet::{PartsMade, TableEntry};
-use crate::tenant::TenantId;
 use crate::tenant::account::Accounts;
 use crate::tenant::limit::TenantLimit;
-use crate::tenant::secret::{SecretHash, random_token};
 
 /// A refusal by the control plane: a status for programs and text for people.
 #[derive(Clone, Debug, PartialEq, Eq)]

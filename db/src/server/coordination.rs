@@ -2,7 +2,7 @@
 //! is elected.
 //!
 //! The first server that writes its number under its registration's lease is elected; when that lease ends another one
-//! is. [`crate::cluster::coordinator`] derives the steps from the metadata and the present servers. While the metadata
+//! is. [`cluster::coordinator`] derives the steps from the metadata and the present servers. While the metadata
 //! does not answer nothing is decided, and data traffic continues.
 
 use std::io;
@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use cluster::coordinator::steps;
+use cluster::metadata::{Coordinator, MetadataError, ServerRun, Snapshot};
+use cluster::moment::Moment;
+
 use super::control::Control;
-use crate::clock::Moment;
-use crate::cluster::coordinator::steps;
-use crate::cluster::metadata::{Coordinator, MetadataError, ServerRun, Snapshot};
 use crate::limits::COORDINATION_LOOK_MS;
 
 /// Starts the thread, which ends when the server stops.

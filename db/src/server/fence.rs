@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cluster::records::LeaseId;
+use cluster::records::LeaseId;
+
 use crate::limits::FENCE_AFTER_MS;
 
 /// No fence.
@@ -103,8 +104,9 @@ impl Drop for Guard {
 mod tests {
     use std::sync::Arc;
 
+    use cluster::records::LeaseId;
+
     use super::Fence;
-    use crate::cluster::records::LeaseId;
     use crate::limits::FENCE_AFTER_MS;
 
     const AFTER_US: u64 = FENCE_AFTER_MS * 1_000;

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use wire::{Right, Subject};
+use cluster::metadata::GrantRow;
+use wire::{Right, Subject, TenantId};
 
-use crate::cluster::metadata::GrantRow;
 use crate::tablet::TableEntry;
-use crate::tenant::TenantId;
 
 /// A grant in force.
 #[derive(Clone, Debug)]

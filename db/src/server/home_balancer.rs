@@ -15,11 +15,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use wire::TenantId;
+
 use crate::limits::{
     HOME_GAIN_PERCENT, HOME_STAYS_US, HOMES_LOPSIDED_LOOKS, NATIVE_REQUEST_CYCLES, WORKER_FULL_PERCENT,
 };
 use crate::metrics::{Counter, WorkerMetrics};
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::ledger::Entry;
 

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::clock::Moment;
-use crate::cluster::metadata::{Metadata, MetadataError, ServerRun, TenantRow};
-use crate::cluster::presence::Presence;
-use crate::cluster::records::{HeldLease, LeaseId};
-use crate::tenant::TenantId;
+use cluster::metadata::{Metadata, MetadataError, ServerRun, TenantRow};
+use cluster::moment::Moment;
+use cluster::presence::Presence;
+use cluster::records::{HeldLease, LeaseId};
+use wire::TenantId;
 
 /// The cached state of a server in a cluster.
 #[derive(Debug, Default)]
@@ -120,12 +120,13 @@ impl LeaseCache {
 mod tests {
     use std::time::Duration;
 
+    use cluster::metadata::TenantRow;
+    use cluster::moment::Moment;
+    use cluster::records::{HeldLease, LeaseId};
+    use cluster::secret::SecretHash;
+    use wire::TenantId;
+
     use super::LeaseCache;
-    use crate::clock::Moment;
-    use crate::cluster::metadata::TenantRow;
-    use crate::cluster::records::{HeldLease, LeaseId};
-    use crate::tenant::TenantId;
-    use crate::tenant::secret::SecretHash;
 
     #[test]
     fn tenants_are_known_as_long_as_the_lease_is_held() {

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use cluster::metadata::{MetadataError, ServerRow, ServerRun, is_followed_by_its_author, tenants_of};
+use cluster::moment::Moment;
+use cluster::records::{Event, Revision, Watch, WatchEnd};
+use cluster::registration::{Kept, Registration};
 use wire::Status;
 
 use super::administration::{Follower, TenantSet};
 use super::control::{Control, Refusal};
-use crate::clock::Moment;
-use crate::cluster::metadata::{MetadataError, ServerRow, ServerRun, is_followed_by_its_author, tenants_of};
-use crate::cluster::records::{Event, Revision, Watch, WatchEnd};
-use crate::cluster::registration::{Kept, Registration};
 use crate::limits::{CLUSTER_RETRY_MS, FOLLOWING_AGAIN_MS, FOLLOWING_LOOK_MS, REGISTRATION_KEEP_MS};
 
 /// Registers the server in its cluster, and keeps it registered until it has ended.

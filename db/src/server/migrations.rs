@@ -32,6 +32,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use cluster::limits::MIGRATION_MESSAGE_BYTES_MAX;
+use cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
 use net::{Duplex, Stream};
 
 use self::background::BackgroundTasks;
@@ -43,8 +45,7 @@ use self::slots::SlotClaim;
 use self::source::SourceSide;
 use self::target::TargetSide;
 use super::control::Control;
-use crate::cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
-use crate::limits::{MIGRATION_MESSAGE_BYTES_MAX, PEER_UNTAKEN_BYTES_MAX, RECORD_TIMEOUT_MS};
+use crate::limits::{PEER_UNTAKEN_BYTES_MAX, RECORD_TIMEOUT_MS};
 use crate::sync::lock;
 
 /// Starts new migrations of these records in which `own` takes part, and informs the running ones of their records. If

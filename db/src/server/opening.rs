@@ -9,13 +9,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use cluster::metadata::TenantRow;
+use cluster::peer::Challenge;
 use wire::{Body, OpenRequest, Opened, SessionLimits, Status, VersionRange};
 
 use super::control::{Control, KnownTenant, Refusal};
 use super::peers;
 use super::streams::{ConnectionPermit, Holder, NoPlace};
-use crate::cluster::metadata::TenantRow;
-use crate::cluster::peer::Challenge;
 use crate::limits::SESSION_CREDITS;
 use crate::session::Session;
 use crate::sync::lock;

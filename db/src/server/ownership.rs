@@ -11,14 +11,13 @@ pub use records::{Due, due, map_of};
 use std::sync::{Arc, MutexGuard};
 
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table, TableKind, TableOptions};
-use wire::{Status, Subject, TabletMap};
+use wire::{Status, Subject, TabletMap, TenantId};
 
 use super::change::{Change, Wake};
 use super::control::{Control, Refusal};
 use super::view::Cut;
 use crate::sync::lock;
 use crate::tablet::{Parts, PartsChange, TableEntry};
-use crate::tenant::TenantId;
 
 /// The parts and ranges of a table on this server from the next view on.
 #[derive(Clone, Debug)]

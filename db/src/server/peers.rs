@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cluster::peer::{Challenge, Purpose};
 use net::{Stream, StreamError};
 use wire::limits::RECORD_HEADER_BYTES;
 use wire::{RecordHeader, Status};
@@ -13,7 +14,6 @@ use super::control::{Control, Refusal};
 use super::migrations;
 use super::remote;
 use super::streams::{ConnectionPermit, Holder};
-use crate::cluster::peer::{Challenge, Purpose};
 use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS};
 
 /// Answers another server's opening: returns the challenge, and the body of the answer.

@@ -16,6 +16,8 @@ pub use resume::{RequestContext, Resume, park};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use wire::TenantId;
+
 use super::change::Wake;
 use crate::limits::{
     PARKED_BYTES_MAX, PARKED_HASH_BYTES, PARKED_REQUEST_BYTES, PARKED_REQUESTS_MAX, PARKED_US_MAX,
@@ -23,7 +25,6 @@ use crate::limits::{
 };
 use crate::session::{Route, Session};
 use crate::tablet::NumberHash;
-use crate::tenant::TenantId;
 
 /// A request that waits for objects.
 #[derive(Debug)]

@@ -23,14 +23,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::peer;
+use cluster::peer::Purpose;
+use cluster::remote::message::{Answers, Question, Questions, Reply};
+use cluster::remote::questions::{End, OpenQuestions};
 use net::{Duplex, Sleeper, StreamError};
 
 use self::maps::Maps;
 use super::change::Change;
 use super::control::Control;
-use crate::cluster::peer::{self, Purpose};
-use crate::cluster::remote::message::{Answers, Question, Questions, Reply};
-use crate::cluster::remote::questions::{End, OpenQuestions};
 use crate::limits::{
     CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, REMOTE_IDLE_MS, REMOTE_LOOK_MS, REMOTE_MESSAGE_BYTES_MAX,
     REMOTE_UNTAKEN_BYTES_MAX,

@@ -26,11 +26,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use net::StreamCloser;
+use wire::TenantId;
 
 use super::response_limiter::SourcePrefix;
 use crate::config::StreamLimits;
 use crate::limits::STREAMS_LEAVING_MAX;
-use crate::tenant::TenantId;
 pub use ceding::ServingGuard;
 use records::RecordMemory;
 pub use records::RecordRoom;

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use store::{Quota, prefetch_value};
 
-use super::TenantId;
 use super::compile_time::CompileTime;
 use super::ledger::Ledger;
 use super::limit::{TenantLimit, UNLIMITED};
 use super::rate::{Admission, Rate};
+use wire::TenantId;
 
 /// A tenant's reads in flight at other servers.
 #[derive(Debug, Default)]
@@ -200,8 +200,9 @@ impl Accounts {
 
 #[cfg(test)]
 mod tests {
+    use wire::TenantId;
+
     use super::{Account, Accounts};
-    use crate::tenant::TenantId;
     use crate::tenant::limit::TenantLimit;
 
     #[test]

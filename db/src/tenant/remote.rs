@@ -80,9 +80,10 @@ fn take(from: &AtomicUsize, amount: usize, most: usize) -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use wire::TenantId;
+
     use super::{RemotePlace, RemoteValue};
     use crate::limits::{TENANT_REMOTE_BYTES_MAX, TENANT_REMOTE_READS_MAX};
-    use crate::tenant::TenantId;
     use crate::tenant::account::Account;
 
     #[test]

@@ -14,11 +14,10 @@ use db::server::worker::{Worker, WorkerParts};
 use db::session::{Session, StreamAnswer};
 use db::sync::oneshot::{Receiver, oneshot};
 use db::tablet::{Parts, TableEntry};
-use db::tenant::TenantId;
 use db::tenant::account::{Account, Accounts};
 use net::{Faults, IdleStrategy, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
 use store::{Config, HashRange, Store, Table, TableOptions};
-use wire::Request;
+use wire::{Request, TenantId};
 
 pub const TENANT: TenantId = TenantId(1);
 pub const TABLE: u32 = 70;

@@ -3,16 +3,15 @@
 use std::thread;
 use std::time::Duration;
 
-use db::cluster::metadata::{
+use cluster::metadata::{
     CoordinatorStep, Metadata, MetadataError, MigrationRow, ServerRow, ServerRun, Side, TabletError,
     TabletsRow,
 };
-use db::cluster::migration::{Mode, Phase};
-use db::cluster::records::LeaseId;
-use db::tenant::TenantId;
-use db::tenant::secret::SecretHash;
+use cluster::migration::{Mode, Phase};
+use cluster::records::LeaseId;
+use cluster::secret::SecretHash;
 use store::HashRange;
-use wire::{MigrationMode, TableOptions};
+use wire::{MigrationMode, TableOptions, TenantId};
 
 use super::place::Place;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use db::cluster::metadata::{Metadata, MetadataError};
-use db::cluster::records::{
+use cluster::metadata::{Metadata, MetadataError};
+use cluster::records::{
     Committed, Condition, Etcd, Event, KeySpan, Query, RecordChange, Records, RecordsError, Revision,
     WatchEnd,
 };

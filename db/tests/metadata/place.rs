@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use db::clock::Moment;
-use db::cluster::metadata::Metadata;
-use db::cluster::records::{Committed, Embedded, Query, RecordChange, Records, RecordsError, Revision};
+use cluster::metadata::Metadata;
+use cluster::moment::Moment;
+use cluster::records::{Committed, Embedded, Query, RecordChange, Records, RecordsError, Revision};
 use tempfile::TempDir;
 
 use super::etcd_process::EtcdProcess;
@@ -62,7 +62,7 @@ pub fn write(records: &dyn Records, changes: &[RecordChange]) -> Revision {
 /// The keys and values of a query.
 pub fn pairs(records: &dyn Records, query: Query) -> Vec<(String, String)> {
     let reading = records.read(&[query], None).expect("records answer");
-    let pair = |record: &db::cluster::records::Record| {
+    let pair = |record: &cluster::records::Record| {
         (record.key.clone(), String::from_utf8(record.value.clone()).expect("text"))
     };
     reading.found[0].iter().map(pair).collect()

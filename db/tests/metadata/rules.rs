@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use db::cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun};
-use db::cluster::records::{
+use cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun};
+use cluster::records::{
     Committed, Condition, HeldLease, KeySpan, LeaseId, Query, Reading, RecordChange, Records, RecordsError,
     Revision, Watch,
 };
-use db::cluster::registration::{Kept, Registration};
-use db::tenant::TenantId;
-use db::tenant::secret::SecretHash;
-use wire::{Actor, Placement, Right, TableOptions};
+use cluster::registration::{Kept, Registration};
+use cluster::secret::SecretHash;
+use wire::{Actor, Placement, Right, TableOptions, TenantId};
 
 use super::place::Place;
 
@@ -55,7 +54,7 @@ pub fn numbers_of_two_who_change_at_once_are_given_once(place: &Place) {
 pub fn a_limit_holds_against_two_who_change_at_once(place: &Place) {
     let servers = [place.metadata(), place.metadata()];
     let ann = servers[0].tenant_create("ann", SECRET).expect("room");
-    let most = db::limits::EXTENSIONS_PER_TENANT_MAX;
+    let most = cluster::limits::EXTENSIONS_PER_TENANT_MAX;
     for number in 0..most - 3 {
         let name = format!("first{number}");
         servers[number % 2].extension_install(ann, &name, Placement::Current, 5, b"x").expect("room");
@@ -110,7 +109,7 @@ pub fn grants_to_a_tenant_that_is_gone_are_swept_however_many(place: &Place) {
     metadata.tenant_create("bob", SECRET).expect("room");
     let eve = metadata.tenant_create("eve", SECRET).expect("room");
     let bob = metadata.tenant_find("bob").expect("records answer").expect("a tenant").id;
-    let most = 2 * db::limits::GRANTS_SWEPT_AT_ONCE + 3;
+    let most = 2 * cluster::limits::GRANTS_SWEPT_AT_ONCE + 3;
     for number in 0..most {
         let name = format!("t{number}");
         metadata.table_create(ann, &name, TableOptions::default()).expect("room");

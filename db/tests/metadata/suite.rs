@@ -3,8 +3,8 @@
 use std::slice;
 use std::time::{Duration, Instant};
 
-use db::clock::Moment;
-use db::cluster::records::{
+use cluster::moment::Moment;
+use cluster::records::{
     Committed, Condition, Event, KeySpan, Query, RecordChange, Records, RecordsError, Revision, WatchEnd,
 };
 
@@ -138,7 +138,7 @@ fn goes(records: &dyn Records, key: &str) {
     }
 }
 
-fn leased(key: &str, held: db::cluster::records::HeldLease) -> RecordChange {
+fn leased(key: &str, held: cluster::records::HeldLease) -> RecordChange {
     RecordChange::Put { key: key.to_owned(), value: b"x".to_vec(), lease: Some(held.lease) }
 }
 

@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use db::cluster::metadata::Metadata;
-use db::cluster::peer::{self, ClusterSecret, PeerError, Purpose};
+use cluster::metadata::Metadata;
+use cluster::peer::{ClusterSecret, Purpose};
 use db::config::{Config, parse_metadata_place};
+use db::peer::{self, PeerError};
 use db::server::boot::Server;
 use tempfile::TempDir;
 use wire::{

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use builder::BuildError;
-use db::clock::Moment;
-use db::cluster::metadata::Metadata;
-use db::cluster::migration::Phase;
-use db::cluster::records::Etcd;
+use cluster::metadata::Metadata;
+use cluster::migration::Phase;
+use cluster::moment::Moment;
 use db::config::{Config, EtcdAddress};
+use db::etcd::Etcd;
 use net::Listener;
 use store::HashRange;
 use wire::{Request, Status};

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use db::cluster::metadata::Metadata;
+use cluster::metadata::Metadata;
 use redb::backends::InMemoryBackend;
 use redb::{Builder, StorageBackend};
 use wire::{AdminRequest, Body, Condition, ExtensionEntry, Request, Status};

@@ -35,7 +35,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use builder::{BuildError, Toolchain};
-use db::cluster::metadata::Metadata;
+use cluster::metadata::Metadata;
 use db::config::{Config, StreamLimits};
 use db::extension::registry::Prepare;
 use db::server::administrator;

@@ -6,14 +6,13 @@ mod both;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use db::cluster::metadata::{Metadata, MigrationRow, Side};
-use db::cluster::migration::{Mode, Phase};
+use cluster::metadata::{Metadata, MigrationRow, Side};
+use cluster::migration::{Mode, Phase};
 use db::server::migrations::Figure;
-use db::tenant::TenantId;
 use fastrand::Rng;
 use store::HashRange;
 use tempfile::TempDir;
-use wire::{AdminRequest, Body, Condition, Request, Status, TableId, reply};
+use wire::{AdminRequest, Body, Condition, Request, Status, TableId, TenantId, reply};
 
 use super::Site;
 use super::client::{Client, Ended};

@@ -12,11 +12,12 @@ use db::server::siblings::SiblingWorkers;
 use db::server::view::Views;
 use db::server::worker::{Worker, WorkerParts};
 use db::session::Session;
-use db::tenant::TenantId;
 use db::tenant::account::Account;
 use net::{Batch, Faults, IdleStrategy, LoopbackClock, LoopbackNetwork, Outbox, Port, SharedPort};
 use store::{Config, Store};
-use wire::{AdminRequest, Body, FrameReader, FrameWriter, Request, Statistic, Status, function_hash, reply};
+use wire::{
+    AdminRequest, Body, FrameReader, FrameWriter, Request, Statistic, Status, TenantId, function_hash, reply,
+};
 
 use super::client::{Client, Ended};
 use super::extensions::{install, is_outlived, package};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use db::cluster::records::LeaseId;
+use cluster::records::LeaseId;
 use db::server::control::Control;
 use db::server::ownership::Ownership;
 use db::tablet::Parts;

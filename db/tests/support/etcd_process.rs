@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use db::cluster::records::Etcd;
 use db::config::EtcdAddress;
+use db::etcd::Etcd;
 use tempfile::TempDir;
 
 /// How often ports are tried, and how often a fresh etcd is asked whether it is there.

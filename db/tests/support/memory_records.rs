@@ -8,8 +8,8 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use db::clock::Moment;
-use db::cluster::records::{
+use cluster::moment::Moment;
+use cluster::records::{
     Committed, Condition, Event, HeldLease, KeySpan, LeaseId, Query, Reading, Record, RecordChange, Records,
     RecordsError, Revision, Watch, WatchSource,
 };

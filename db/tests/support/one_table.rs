@@ -9,10 +9,9 @@ use db::server::prefetch::locate;
 use db::server::replies::{Caller, ReplyPlace, RequestOutcome};
 use db::session::{Route, Session};
 use db::tablet::{Parts, TableEntry, Tables};
-use db::tenant::TenantId;
 use db::tenant::account::Account;
 use store::{Config, Core, Store};
-use wire::{Request, Status};
+use wire::{Request, Status, TenantId};
 
 /// The tenant of the session and of the table.
 pub const TENANT: TenantId = TenantId(1);

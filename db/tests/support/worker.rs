@@ -11,10 +11,9 @@ use db::extension::registry::{InstallError, Installed, Registry};
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
 use db::tablet::{Parts, TableEntry, Tables};
-use db::tenant::TenantId;
 use db::tenant::account::{Account, Accounts};
 use store::{Condition, Config, Core, Pinned, Store, Table};
-use wire::Status;
+use wire::{Status, TenantId};
 
 /// The tenant of the tests.
 pub const TENANT: TenantId = TenantId(1);

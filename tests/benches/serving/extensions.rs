@@ -7,8 +7,8 @@ use std::sync::Arc;
 use builder::{Package, Toolchain};
 use db::extension::Extension;
 use db::extension::registry::Registry;
-use db::tenant::TenantId;
 use db::tenant::account::Accounts;
+use wire::TenantId;
 
 use crate::worker::TENANT;
 

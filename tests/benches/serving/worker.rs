@@ -17,10 +17,10 @@ use db::server::response_limiter::{ResponseLimiter, ResponseRate};
 use db::server::view::RoundView;
 use db::session::{Origin, Session};
 use db::tablet::{Parts, TableEntry};
-use db::tenant::TenantId;
 use db::tenant::account::Account;
 use net::Batch;
 use store::{Core, Pinned, Store};
+use wire::TenantId;
 use wire::limits::FRAME_BYTES_MAX;
 
 /// The tenant of the table and of the session.

@@ -1,7 +1,7 @@
 //! What operators and bad luck do to the simulated cluster, what its coordinator does about it, and what clients ask for.
 
-use db::cluster::metadata::{Goal, PlanRow, PlanState, ServerRun};
-use db::cluster::migration::Mode;
+use cluster::metadata::{Goal, PlanRow, PlanState, ServerRun};
+use cluster::migration::Mode;
 use store::HashRange;
 use tests::history::{Action, Condition, Outcome};
 

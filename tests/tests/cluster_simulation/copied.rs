@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use db::cluster::migration::{Copied, Gathered, PullCursor, PullSpan};
+use cluster::migration::{Copied, Gathered, PullCursor, PullSpan};
 use db::tablet::{Copier, Spot};
 use store::{HashRange, Replayed, Table};
 

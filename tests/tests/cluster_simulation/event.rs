@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use db::cluster::metadata::ServerRun;
-use db::cluster::migration::Phase;
-use db::cluster::records::LeaseId;
+use cluster::metadata::ServerRun;
+use cluster::migration::Phase;
+use cluster::records::LeaseId;
 use wire::Body;
 
 use super::{World, server_address};

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use db::cluster::metadata::{Metadata, MigrationRow, ServerRow, ServerRun, Side, TabletsRow};
-use db::cluster::migration::{SlotAdmission, Source, SourceInput, Target, TargetInput};
-use db::cluster::records::{KeySpan, Query, Revision};
+use cluster::metadata::{Metadata, MigrationRow, ServerRow, ServerRun, Side, TabletsRow};
+use cluster::migration::{SlotAdmission, Source, SourceInput, Target, TargetInput};
+use cluster::records::{KeySpan, Query, Revision};
+use cluster::secret::SecretHash;
 use db::server::ownership::map_of;
-use db::tenant::secret::SecretHash;
 use store::HashRange;
 use wire::{MigrationMode, TabletMap};
 

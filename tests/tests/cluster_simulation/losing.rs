@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use db::cluster::metadata::{MigrationRow, Side};
-use db::cluster::migration::Phase;
+use cluster::metadata::{MigrationRow, Side};
+use cluster::migration::Phase;
 use tests::history::{Action, Operation, Outcome};
 
 use super::World;

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use db::clock::Moment;
-use db::cluster::coordinator::steps;
-use db::cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun, Snapshot};
-use db::cluster::presence::Presence;
-use db::cluster::records::{
+use cluster::coordinator::steps;
+use cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun, Snapshot};
+use cluster::moment::Moment;
+use cluster::presence::Presence;
+use cluster::records::{
     Committed, Condition, HeldLease, LeaseId, Query, Reading, RecordChange, Records, RecordsError, Revision,
     Watch,
 };
-use db::cluster::registration::Registration;
+use cluster::registration::Registration;
 
 use crate::memory_records::MemoryRecords;
 

@@ -6,11 +6,11 @@ mod taking;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use db::cluster::metadata::{ServerRun, Side};
-use db::cluster::migration::{
+use cluster::metadata::{ServerRun, Side};
+use cluster::migration::{
     Mode, PullCursor, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd, Tenure,
 };
-use db::cluster::records::LeaseId;
+use cluster::records::LeaseId;
 use db::tablet::{Copier, Moving as Shown};
 use store::{Cursor, HashRange, Table};
 

@@ -1,11 +1,11 @@
 //! Machines of migrations in the simulated cluster: what they are told, what they say to each other, what is done for them.
 
-use db::cluster::metadata::{ServerRun, Side};
-use db::cluster::migration::{
+use cluster::metadata::{ServerRun, Side};
+use cluster::migration::{
     Message, Phase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd, TargetInput,
     TargetOutput,
 };
-use db::cluster::records::LeaseId;
+use cluster::records::LeaseId;
 
 use super::following::map_now;
 use super::{Event, World};

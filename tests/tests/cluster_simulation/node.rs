@@ -21,12 +21,11 @@ use db::server::response_limiter::{ResponseLimiter, ResponseRate};
 use db::server::view::{Cut, RoundView, Views};
 use db::session::{Origin, Session};
 use db::tablet::{Moving, Parts, PartsChange, TableEntry};
-use db::tenant::TenantId;
 use db::tenant::account::Account;
 use net::{Batch, Outbox};
 use store::{Config, Core, HashRange, Quota, Store, Table, TableOptions};
-use wire::TabletMap;
 use wire::limits::FRAME_BYTES_MAX;
+use wire::{TabletMap, TenantId};
 
 use crate::pieces::{Piece, joined, without};
 

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use db::cluster::migration::Mode;
+use cluster::migration::Mode;
 
 use crate::caller::Reads;
 use crate::mover::Fault;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use db::cluster::migration::{Message, Mode, PullCursor, SourceAction, SourceEnd};
-use db::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
+use cluster::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
+use cluster::migration::{Message, Mode, PullCursor, SourceAction, SourceEnd};
 use db::tablet::Moving as Shown;
 use store::{Cursor, HashRange, Replayed, Table};
 

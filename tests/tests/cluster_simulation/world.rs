@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use db::clock::Moment;
-use db::cluster::metadata::{Metadata, MetadataError, ServerRun, Side};
-use db::cluster::migration::SlotAdmission;
-use db::cluster::records::Revision;
+use cluster::metadata::{Metadata, MetadataError, ServerRun, Side};
+use cluster::migration::SlotAdmission;
+use cluster::moment::Moment;
+use cluster::records::Revision;
 use fastrand::Rng;
 use net::Batch;
 use tests::history::Operation;

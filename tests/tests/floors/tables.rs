@@ -26,32 +26,28 @@ pub const CRATES: &[Crate] = &[
         outside: &["syn", "proc-macro2", "sha2", "toml", "serde", "serde_json"],
     },
     Crate { name: "tao", ours: &["sandstorm"], outside: &[] },
-    Crate {
-        name: "client",
-        ours: &["wire", "net", "sandstorm"],
-        outside: &["xxhash-rust"],
-    },
+    Crate { name: "client", ours: &["wire", "net", "sandstorm"], outside: &["xxhash-rust"] },
     Crate {
         name: "command",
         ours: &["client", "sandstorm", "builder", "tao"],
         outside: &["clap", "indicatif", "serde", "serde_json", "toml", "hdrhistogram"],
     },
     Crate {
+        name: "cluster",
+        ours: &["wire", "store"],
+        outside: &["getrandom", "libc", "redb", "serde", "serde_json", "sha2", "tracing"],
+    },
+    Crate {
         name: "db",
-        ours: &["wire", "net", "store", "sandstorm", "builder"],
+        ours: &["wire", "net", "store", "sandstorm", "builder", "cluster"],
         outside: &[
             "arrayvec",
             "clap",
             "etcd-client",
-            "getrandom",
             "httparse",
             "libc",
             "libloading",
             "loom",
-            "redb",
-            "serde",
-            "serde_json",
-            "sha2",
             "tokio",
             "tracing",
             "tracing-subscriber",
@@ -78,7 +74,7 @@ pub const CRATES: &[Crate] = &[
 ];
 
 /// Packages from outside that tests and benches of any crate may use besides.
-pub const DEVELOPMENT: &[&str] = &["fastrand", "tempfile", "criterion", "loom", "serde_json"];
+pub const DEVELOPMENT: &[&str] = &["fastrand", "tempfile", "criterion", "loom", "redb", "serde_json"];
 
 /// What an extension may depend on.
 pub const EXTENSION_MAY_USE: &[&str] = &["sandstorm", "tao"];
@@ -88,12 +84,11 @@ pub const EXTENSION_MAY_USE: &[&str] = &["sandstorm", "tao"];
 pub const SERVER_FLOORS: &[&[&str]] = &[
     &["limits", "clock", "sync"],
     &["metrics", "config"],
-    &["sched", "tenant", "peer"],
+    &["sched", "tenant", "peer", "etcd"],
     &["tablet"],
-    &["session", "durability"],
+    &["session"],
     &["ops"],
-    &["extension", "cluster", "resp"],
-    &["console"],
+    &["extension"],
     &["server"],
 ];
 
@@ -104,7 +99,7 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "net/src/dpdk/mbuf.rs",
     "net/src/dpdk/sys.rs",
     // The one clock that counts suspends.
-    "db/src/clock.rs",
+    "cluster/src/moment.rs",
     // System calls on sockets, memory that is shared with a neighbour.
     "net/src/shm/descriptor.rs",
     "net/src/shm/region.rs",

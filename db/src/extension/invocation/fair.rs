@@ -27,13 +27,14 @@ pub(super) use places::PlaceId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use places::{Listed, Places};
+use wire::TenantId;
+
 use crate::limits::{
     FRESH_SLICES, PARKED_BEFORE_NEW, PARKED_REST_SLICES, TENANT_DEBT_SLICES_MAX, TENANT_WEIGHT_DEFAULT,
 };
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
-use places::{Listed, Places};
 
 /// A fair queue of one worker's invocations.
 #[derive(Debug)]

@@ -5,10 +5,12 @@
 
 use std::ptr::NonNull;
 
+use cluster::limits::REMOTE_READ_US_MAX;
+
 use super::Invocations;
 use super::state::InvocationState;
 use crate::extension::access::Awaited;
-use crate::limits::{PARKED_US_MAX, REMOTE_READ_SLACK_US, REMOTE_READ_US_MAX};
+use crate::limits::{PARKED_US_MAX, REMOTE_READ_SLACK_US};
 use crate::metrics::{Counter, Waits};
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteAnswer;

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use wire::TenantId;
+
 use super::{Live, Registry, VersionHistory};
 use crate::extension::Extension;
 use crate::extension::active_versions::ActiveVersions;
-use crate::tenant::TenantId;
 
 /// The versions of a granted extension, by number.
 pub(super) type Granted = BTreeMap<u32, Arc<Extension>>;

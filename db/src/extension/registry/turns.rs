@@ -6,8 +6,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use wire::TenantId;
+
 use crate::limits::{COMPILES_AT_ONCE_MAX, COMPILES_WAITING_PER_TENANT_MAX};
-use crate::tenant::TenantId;
 
 /// The building and the waiting tenants.
 #[derive(Debug, Default)]
@@ -89,9 +90,10 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use wire::TenantId;
+
     use super::Turns;
     use crate::limits::{COMPILES_AT_ONCE_MAX, COMPILES_WAITING_PER_TENANT_MAX};
-    use crate::tenant::TenantId;
 
     #[test]
     fn one_per_tenant_and_a_few_in_all_build_at_a_time() {

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use sandstorm::abi::{Call, Code};
 use store::{Config, Core, Cursor, Quota, Replayed, Store, Table, TableOptions};
-use wire::Status;
+use wire::{Status, TenantId};
 
 use super::world::{Answer, TABLE, World, function};
 use crate::extension::CallMode;
 use crate::limits::PARKED_US_MAX;
 use crate::metrics::Waits;
 use crate::tablet::{Parts, TableEntry};
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 const PART: u32 = 200;

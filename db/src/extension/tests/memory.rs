@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sandstorm::Error;
-use wire::Status;
+use wire::{Status, TenantId};
 
 use super::world::{Answer, TABLE, World, function};
 use crate::extension::allowance::Limit;
@@ -17,7 +17,6 @@ use crate::extension::services::SERVICES;
 use crate::extension::{CallMode, Extension};
 use crate::limits::ROOM_PART_BYTES_KEPT;
 use crate::metrics::Counter;
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 /// What one slot keeps at the most.

@@ -6,23 +6,22 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cluster::limits::REMOTE_READ_US_MAX;
 use net::Sleeper;
 use sandstorm::Error;
 use sandstorm::abi::{Call, Code};
 use store::{HashRange, Quota, TableOptions};
-use wire::{Body, ServerPlace, Status, TabletMap};
+use wire::{Body, ServerPlace, Status, TabletMap, TenantId};
 
 use super::world::{Answer as Reply, TABLE, World, function};
 use crate::extension::invocation::{Invocations, LimitOverrides};
 use crate::extension::{CallMode, Extension};
 use crate::limits::{
-    INVOCATION_REMOTE_READS_MAX, REMOTE_READ_SLACK_US, REMOTE_READ_US_MAX, TENANT_REMOTE_BYTES_MAX,
-    TENANT_REMOTE_READS_MAX,
+    INVOCATION_REMOTE_READS_MAX, REMOTE_READ_SLACK_US, TENANT_REMOTE_BYTES_MAX, TENANT_REMOTE_READS_MAX,
 };
 use crate::metrics::Counter;
 use crate::ops::remote::{RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::tablet::{Parts, TableEntry};
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use sandstorm::Error;
 use store::{HashRange, Quota, TableOptions};
-use wire::Status;
+use wire::{Status, TenantId};
 
 use super::world::{SECOND, TABLE, World, function};
 use crate::extension::CallMode;
 use crate::tablet::{Parts, TableEntry};
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 /// The first hash of the upper half.

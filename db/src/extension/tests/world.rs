@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sandstorm::abi::{Call, Code};
 use store::{Condition, Config, Core, Pinned, Quota, Store, Table, TableKind};
-use wire::Status;
+use wire::{Status, TenantId};
 
 use crate::extension::invocation::{Invocations, LimitOverrides};
 use crate::extension::log::ExtensionLog;
@@ -14,7 +14,6 @@ use crate::metrics::WorkerMetrics;
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteReads;
 use crate::tablet::{Parts, TableEntry, Tables};
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 /// The table of the tenant that the functions belong to.

@@ -7,7 +7,7 @@
 
 use wire::{
     Actor, AdminRequest, Body, ExtensionInstalled, MigrationMode, Placement, Right, Status, Subject,
-    TableOptions,
+    TableOptions, TenantId,
 };
 
 use super::limits;
@@ -16,7 +16,6 @@ use crate::server::acts::Act;
 use crate::server::control::{Control, Refusal};
 use crate::server::opening::Role;
 use crate::sync::lock;
-use crate::tenant::TenantId;
 
 /// The author of a request, determined before it is served, because it may end the session.
 pub(super) struct Author {

@@ -1,11 +1,13 @@
 //! Describes an extension: functions, limits in force, versions and figures of their invocations. A tenant with a
 //! grant sees its functions and the limits of the tenant's own invocations; only the owner sees its costs.
 
-use wire::{Body, ExtensionDescription, Measured, Statistic, Subject, VersionDescription, VersionState};
+use cluster::metadata::MetadataError;
+use wire::{
+    Body, ExtensionDescription, Measured, Statistic, Subject, TenantId, VersionDescription, VersionState,
+};
 
 use super::extensions::{functions, milliseconds, unknown};
 use super::grants;
-use crate::cluster::metadata::MetadataError;
 use crate::extension::allowance::Limit;
 use crate::extension::registry::Installed;
 use crate::extension::version_metrics::{ENDS, MeasuredSummary};
@@ -14,7 +16,6 @@ use crate::limits::{
 };
 use crate::server::control::{Control, Refusal};
 use crate::sync::lock;
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
 

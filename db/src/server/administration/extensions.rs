@@ -6,18 +6,17 @@
 
 use std::sync::{Arc, MutexGuard};
 
+use cluster::metadata::{ExtensionRow, MetadataError, VersionState, VersionStateError};
 use wire::{
     AdminRequest, Body, ExtensionEntry, ExtensionResolved, FunctionEntry, FunctionMode, PackageFile, Status,
-    Subject, VersionEntry, opcode,
+    Subject, TenantId, VersionEntry, opcode,
 };
 
 use super::grants;
-use crate::cluster::metadata::{ExtensionRow, MetadataError, VersionState, VersionStateError};
 use crate::extension::registry::{Choice, InstallError, InstallHooks, Installed};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal};
 use crate::sync::lock;
-use crate::tenant::TenantId;
 
 /// Paths and bytes of a source.
 type Files = Vec<(String, Vec<u8>)>;

@@ -9,17 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::sync::{Arc, MutexGuard};
 
-use wire::Status;
+use cluster::metadata::{Catalog, ExtensionRow, TableRow, VersionState};
+use cluster::records::Revision;
+use wire::{Status, TenantId};
 
 use super::{TenantSet, extensions, grants, limits, tables, tenants};
-use crate::cluster::metadata::{Catalog, ExtensionRow, TableRow, VersionState};
-use crate::cluster::records::Revision;
 use crate::extension::registry::Choice;
 use crate::server::control::{Control, Refusal};
 use crate::server::grant::Grant;
 use crate::server::migrations;
 use crate::sync::lock;
-use crate::tenant::TenantId;
 
 /// A version of an extension: the extension's number, and the version's.
 type Version = (u32, u32);

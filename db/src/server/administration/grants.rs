@@ -12,15 +12,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use wire::{Body, GrantEntry, Right, Status, Subject};
+use cluster::metadata::{GrantRow, MetadataError};
+use wire::{Body, GrantEntry, Right, Status, Subject, TenantId};
 
-use crate::cluster::metadata::{GrantRow, MetadataError};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal};
 use crate::server::grant::Grant;
 use crate::session::Session;
 use crate::sync::lock;
-use crate::tenant::TenantId;
 
 pub(super) fn create(
     control: &Control,

@@ -6,10 +6,10 @@
 
 use std::sync::MutexGuard;
 
+use cluster::metadata::ExtensionRow;
 use wire::{Body, ExtensionInstalled, PackageFile, Placement, Status};
 
 use super::extensions::{milliseconds, owned, publish, refusal};
-use crate::cluster::metadata::ExtensionRow;
 use crate::extension::registry::InstallHooks;
 use crate::server::control::{Control, Refusal};
 use crate::session::Session;

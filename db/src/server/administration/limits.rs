@@ -6,13 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use wire::{Body, LimitChange, Status, TenantLimitEntry};
+use cluster::metadata::LimitRow;
+use wire::{Body, LimitChange, Status, TenantId, TenantLimitEntry};
 
-use crate::cluster::metadata::LimitRow;
 use crate::server::control::{Control, Refusal};
 use crate::server::opening::Role;
 use crate::sync::lock;
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::{TenantLimit, UNLIMITED};
 
@@ -95,7 +94,8 @@ pub(super) fn act_of(name: &str, changes: &[LimitChange<'_>]) -> String {
     format!("tenant limits {name}:{words}")
 }
 
-fn checked(change: &LimitChange<'_>) -> Result<(TenantLimit, Option<u64>), Refusal> {
+/// Returns the limit's name and its new value, if both are valid.
+fn checked(change: &LimitChange<'_>) -> Result<(&'static str, Option<u64>), Refusal> {
     let Some(limit) = TenantLimit::named(change.limit) else {
         let names: Vec<&str> = TenantLimit::ALL.iter().map(|limit| limit.name()).collect();
         let text = format!("`{}` is none of: {}", change.limit, names.join(", "));
@@ -107,7 +107,7 @@ fn checked(change: &LimitChange<'_>) -> Result<(TenantLimit, Option<u64>), Refus
         let text = format!("{} may be {}, not {}", limit.name(), range_of(limit), amount(value));
         return Err(Refusal::new(Status::OutOfRange, text));
     }
-    Ok((limit, change.value))
+    Ok((limit.name(), change.value))
 }
 
 fn entries(account: &Account) -> Vec<TenantLimitEntry> {

@@ -1,12 +1,11 @@
 //! Log lines of a tenant's extensions.
 
-use wire::{Body, LogEntry, LogLines, Subject};
+use wire::{Body, LogEntry, LogLines, Subject, TenantId};
 
 use super::extensions::unknown;
 use super::grants;
 use crate::extension::log::LogLine;
 use crate::server::control::{Control, Refusal};
-use crate::tenant::TenantId;
 
 /// Returns lines of one extension up to `level`: `count` lines after line `after`, or the newest.
 pub(super) fn read(

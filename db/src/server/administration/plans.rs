@@ -1,10 +1,10 @@
 //! Cluster requests of the administrator: the servers, present or not, and plans, which the coordinator executes.
 
+use cluster::limits::GONE_AFTER_MS;
+use cluster::metadata::{Goal, MetadataError, PlanRow, PlanState, Snapshot, TabletError, drained};
+use cluster::moment::Moment;
 use wire::{Adopted, Body, ClusterStatus, MemberEntry, PlanEntry, PlanProgress, Status};
 
-use crate::clock::Moment;
-use crate::cluster::metadata::{Goal, MetadataError, PlanRow, PlanState, Snapshot, TabletError, drained};
-use crate::limits::GONE_AFTER_MS;
 use crate::server::control::{Control, Refusal};
 
 pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
@@ -73,7 +73,7 @@ pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
 }
 
 /// Assigns the tablets of a server that is gone for good to others. Refused until this server has found it gone for a
-/// while: see [`crate::cluster::presence`].
+/// while: see [`cluster::presence`].
 pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
     check_shared(control)?;
     if !control.interim.is_held(Moment::now()) {

@@ -10,7 +10,7 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
         return Ok(Vec::<ServerEntry>::new().encode());
     }
     let asked = control.interim.run().map(|run| run.server);
-    let entry = |row: crate::cluster::metadata::ServerRow| ServerEntry {
+    let entry = |row: cluster::metadata::ServerRow| ServerEntry {
         id: row.id,
         is_asked: asked == Some(row.id),
         tcp: row.tcp.to_string(),

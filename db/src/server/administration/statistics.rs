@@ -2,9 +2,9 @@
 
 mod store;
 
-use wire::{Body, Statistic, Status};
+use cluster::metadata::Side;
+use wire::{Body, Statistic, Status, TenantId};
 
-use crate::cluster::metadata::Side;
 use crate::metrics::{Counter, total};
 use crate::sched::{cycles, watchdog};
 use crate::server::control::{Control, OpenSession, Refusal};
@@ -12,7 +12,6 @@ use crate::server::migrations::{Figure, Migrations};
 use crate::server::opening::Role;
 use crate::server::shm_listener::{LINK_COUNTERS, LINKS, ListenerStatus};
 use crate::sync::lock;
-use crate::tenant::TenantId;
 use crate::tenant::ledger::{self, Entry};
 
 pub(super) fn read(control: &Control, role: &Role, of: Option<&str>) -> Result<Vec<u8>, Refusal> {

@@ -3,19 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
+use cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
-use wire::{Body, MigrationMode, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics};
+use wire::{
+    Body, MigrationMode, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics, TenantId,
+};
 
 use super::{TenantSet, grants};
-use crate::cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal};
 use crate::server::ownership::{Alteration, Due, due, map_of};
 use crate::session::Session;
 use crate::sync::lock;
 use crate::tablet::{Parts, PartsChange};
-use crate::tenant::TenantId;
 use crate::tenant::limit::TenantLimit;
 
 pub(super) fn create(

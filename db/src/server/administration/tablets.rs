@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
+use cluster::migration::{MigrationWait, Mode, Phase};
 use store::HashRange;
 use wire::{
     Body, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, Status,
-    TabletEntry,
+    TabletEntry, TenantId,
 };
 
-use crate::cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
-use crate::cluster::migration::{MigrationWait, Mode, Phase};
 use crate::server::control::{Control, Refusal};
 use crate::server::migrations::{Figure, Shown};
-use crate::tenant::TenantId;
 
 /// Names of tables as `owner/name`, by owner and number.
 struct Names(BTreeMap<(TenantId, u32), String>);

@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use wire::{Body, Status, TenantCreated, TenantEntry};
+use cluster::metadata::MetadataError;
+use cluster::secret::{RandomnessMissing, SecretHash, generate};
+use wire::{Body, Status, TenantCreated, TenantEntry, TenantId};
 
 use super::grants;
-use crate::cluster::metadata::MetadataError;
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, unknown_tenant};
 use crate::sync::lock;
-use crate::tenant::TenantId;
-use crate::tenant::secret::{RandomnessMissing, SecretHash, generate};
 
 pub(super) fn create(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     let (secret, hash) = fresh_secret()?;

@@ -1,7 +1,7 @@
 //! Traces of a tenant's invocations: each request keeps tracing active for a while and returns new traces; the last
 //! one ends it.
 
-use wire::{Body, Status, Subject, TraceEntry, TracedCalls, TracedPoll, Traces};
+use wire::{Body, Status, Subject, TenantId, TraceEntry, TracedCalls, TracedPoll, Traces};
 
 use super::extensions::unknown;
 use super::grants;
@@ -11,7 +11,6 @@ use crate::limits::{TRACED_TENANTS_MAX, TRACES_KEPT};
 use crate::sched::cycles::to_ns;
 use crate::server::control::{Control, Refusal};
 use crate::sync::lock;
-use crate::tenant::TenantId;
 
 /// Returns traces of one extension, or one of its functions, after trace `after`.
 pub(super) fn read(

@@ -7,10 +7,10 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 
 use builder::Toolchain;
+use cluster::metadata::Metadata;
 use net::{HostPort, Listener, Port, UdpConfig};
 
 use super::{BootError, metadata};
-use crate::cluster::metadata::Metadata;
 use crate::config::{Config, SharedMemory};
 use crate::extension::registry::Prepare;
 use crate::server::shm_listener::ShmEntrance;

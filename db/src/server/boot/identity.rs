@@ -8,8 +8,9 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
+use cluster::metadata::{Metadata, ServerRun};
+
 use super::BootError;
-use crate::cluster::metadata::{Metadata, ServerRun};
 
 /// Name of the file with cluster and number.
 const ID_FILE: &str = "server.id";
@@ -119,8 +120,9 @@ fn write(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use cluster::metadata::Metadata;
+
     use super::Identity;
-    use crate::cluster::metadata::Metadata;
 
     #[test]
     fn a_directory_is_one_server_of_one_cluster() {

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use cluster::metadata::{Metadata, MetadataError, ServerRun};
+use cluster::peer::ClusterSecret;
+
 use super::BootError;
-use crate::cluster::metadata::{Metadata, MetadataError, ServerRun};
-use crate::cluster::peer::ClusterSecret;
-use crate::cluster::records::Etcd;
 use crate::config::{Config, MetadataPlace};
+use crate::etcd::Etcd;
 use crate::server::migrations::Migrations;
 use crate::server::siblings::SiblingWorkers;
 use crate::tablet::PartsMade;

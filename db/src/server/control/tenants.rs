@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use cluster::metadata::{MetadataError, TenantRow};
+use cluster::moment::Moment;
+use cluster::records::RecordsError;
+use wire::TenantId;
+
 use super::Control;
-use crate::clock::Moment;
-use crate::cluster::metadata::{MetadataError, TenantRow};
-use crate::cluster::records::RecordsError;
 use crate::limits::ETCD_OPENING_MS;
-use crate::tenant::TenantId;
 
 /// The result of a tenant lookup.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Loads made by hand, second by second: who moves, and who does not.
 
+use wire::TenantId;
+
 use super::{HomeBalancer, Look, Move, TenantWork};
 use crate::limits::{HOME_STAYS_US, HOMES_LOPSIDED_LOOKS};
-use crate::tenant::TenantId;
 
 const SECOND_US: u64 = 1_000_000;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wire::limits::ARGUMENTS_BYTES_MAX;
-use wire::{Request, Status};
+use wire::{Request, Status, TenantId};
 
 use super::{run, start};
 use crate::extension::active_versions::ActiveVersions;
@@ -19,7 +19,6 @@ use crate::server::prefetch::locate;
 use crate::server::replies::ReplyPlace;
 use crate::session::{Origin, Route, Session, StreamAnswer};
 use crate::sync::oneshot::{Receiver, Sender, oneshot};
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 const KEY: &[u8] = b"key";

@@ -2,9 +2,10 @@
 
 use std::io;
 
+use cluster::metadata::Side;
+use cluster::moment::Moment;
+
 use super::text::{Kind, MetricsText};
-use crate::clock::Moment;
-use crate::cluster::metadata::Side;
 use crate::server::control::Control;
 use crate::server::migrations::{Figure, Migrations};
 

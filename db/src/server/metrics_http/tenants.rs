@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
+use wire::TenantId;
+
 use super::text::{Kind, MetricsText};
 use crate::limits::METRICS_ROWS_MAX;
 use crate::sched::cycles;
 use crate::server::control::{Control, Refusal};
 use crate::sync::lock;
 use crate::tablet::TableEntry;
-use crate::tenant::TenantId;
 use crate::tenant::ledger::{self, Entry, Sums};
 
 /// The tenants that are shown.

@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::peer;
+use cluster::limits::MIGRATION_MESSAGE_BYTES_MAX;
+use cluster::metadata::{MetadataError, MigrationRow, MigrationView, Side};
+use cluster::migration::Phase;
+use cluster::moment::Moment;
+use cluster::peer::Purpose;
 use net::Duplex;
 use wire::TabletMap;
 
 use super::inbox::{InboxSender, Notice};
 use super::peer_link::AttachedStream;
-use crate::clock::Moment;
-use crate::cluster::metadata::{MetadataError, MigrationRow, MigrationView, Side};
-use crate::cluster::migration::Phase;
-use crate::cluster::peer::{self, Purpose};
-use crate::limits::{CLUSTER_RETRY_MS, CONTROL_STACK_BYTES, MIGRATION_MESSAGE_BYTES_MAX, RECORD_TIMEOUT_MS};
+use crate::limits::{CLUSTER_RETRY_MS, CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS};
 use crate::server::control::Control;
 use crate::server::ownership::map_of;
 
@@ -155,7 +157,7 @@ impl BackgroundTasks {
         Some(AttachedStream { stream, _place: None })
     }
 
-    /// Checks whether the other server is gone or was restarted: see [`crate::cluster::presence`].
+    /// Checks whether the other server is gone or was restarted: see [`cluster::presence`].
     pub(super) fn look_after_peer(&self, side: Side) {
         let is_gone = self.control.interim.is_gone(self.row.run_on(side.opposite()));
         self.post.send(if is_gone { Notice::PeerGone } else { Notice::PeerThere });

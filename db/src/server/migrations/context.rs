@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use cluster::metadata::{MigrationRow, Side};
+use cluster::migration::{Phase, Tenure};
+use cluster::moment::Moment;
 use store::Core;
 use wire::TabletMap;
 
@@ -14,9 +17,6 @@ use super::inbox::Inbox;
 use super::peer_link::Link;
 use super::progress::{Figure, Progress};
 use super::slots::SlotClaim;
-use crate::clock::Moment;
-use crate::cluster::metadata::{MigrationRow, Side};
-use crate::cluster::migration::{Phase, Tenure};
 use crate::limits::{MIGRATION_LOOK_MS, MIGRATION_NICER, MIGRATION_QUEUED_LOOK_MS, PEER_AWAY_MS};
 use crate::server::control::{Control, Refusal};
 use crate::server::fence::Guard;

@@ -1,11 +1,13 @@
 //! The source's part of a pre-copy: pieces for its state machine, and their pace.
 
+use cluster::limits::{COPIED_SPANS_MAX, PULL_BYTES};
+use cluster::migration::{Gathered, PullCursor, PullSpan};
+
 use super::context::MigrationContext;
 use super::pace::PullPace;
 use super::progress::Figure;
 use super::running::ExitReason;
-use crate::cluster::migration::{Gathered, PullCursor, PullSpan};
-use crate::limits::{COPIED_SPANS_MAX, PULL_BYTES, PULL_RATE_MAX};
+use crate::limits::PULL_RATE_MAX;
 use crate::server::change::Change;
 use crate::tablet::{Copier, Spot};
 

@@ -2,11 +2,11 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use cluster::migration::Phase;
 use net::{Sleeper, Waker};
 use wire::TabletMap;
 
 use super::peer_link::AttachedStream;
-use crate::cluster::migration::Phase;
 
 /// A message to the thread of a migration.
 pub(super) enum Notice {

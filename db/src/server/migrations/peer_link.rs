@@ -8,9 +8,9 @@ use std::io;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use cluster::migration::Message;
 use net::{Duplex, Sleeper, StreamError};
 
-use crate::cluster::migration::Message;
 use crate::limits::PEER_ALIVE_MS;
 
 /// A stream, with the handle that ends the thread which holds its permit.

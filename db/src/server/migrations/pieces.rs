@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use cluster::migration::PullCursor;
 use store::{Core, Cursor, HashRange, ReplayError, Replayed, Table, WriteError, within};
 
-use crate::cluster::migration::PullCursor;
 use crate::tablet::{Parts, ranges::Range};
 
 /// A range of hashes in one part.

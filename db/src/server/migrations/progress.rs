@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use crate::cluster::migration::MigrationWait;
+use cluster::migration::MigrationWait;
+
 use crate::tablet::Moving;
 
 /// A figure of a migration.

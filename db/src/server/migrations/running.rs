@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use cluster::metadata::{MigrationRow, Side};
+use cluster::migration::Phase;
+use cluster::peer::ClusterSecret;
+
 use super::inbox::{InboxSender, Notice};
 use super::progress::{Progress, Totals};
 use super::slots::MigrationSlots;
-use crate::cluster::metadata::{MigrationRow, Side};
-use crate::cluster::migration::Phase;
-use crate::cluster::peer::ClusterSecret;
 use crate::limits::MIGRATIONS_REMEMBERED;
 use crate::server::joining::Joining;
 use crate::server::siblings::SiblingWorkers;

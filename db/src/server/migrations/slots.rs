@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use cluster::metadata::Side;
+use cluster::migration::SlotAdmission;
+
 use super::inbox::{InboxSender, Notice};
-use crate::cluster::metadata::Side;
-use crate::cluster::migration::SlotAdmission;
 use crate::limits::MIGRATIONS_AT_ONCE;
 use crate::sync::lock;
 

@@ -4,18 +4,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cluster::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
+use cluster::migration::{
+    Copied, Left, Message, Mode, PullCursor, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
+};
+
 use super::context::{MigrationContext, Todo};
 use super::copying::CopyDriver;
 use super::inbox::Notice;
 use super::pieces::Pieces;
 use super::progress::Figure;
 use super::running::ExitReason;
-use crate::cluster::migration::{
-    Copied, Left, Message, Mode, PullCursor, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
-};
 use crate::limits::{
-    DISCARD_STEPS_AT_ONCE, MIGRATION_ANNOUNCED_MS, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS,
-    MIGRATION_TURN_US, PULL_BYTES, PULL_LOOK_US, SECOND_READS_DIVISOR,
+    DISCARD_STEPS_AT_ONCE, MIGRATION_ANNOUNCED_MS, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_TURN_US,
+    PULL_LOOK_US, SECOND_READS_DIVISOR,
 };
 use crate::tablet::{Moving, PartsChange};
 

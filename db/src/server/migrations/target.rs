@@ -8,6 +8,8 @@ mod storing;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cluster::limits::MIGRATION_PARTITIONS;
+use cluster::migration::{Message, Mode, Phase, Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
 use store::{HashRange, Table};
 
 use self::giving::Giving;
@@ -17,12 +19,8 @@ use super::inbox::Notice;
 use super::pace::PullPace;
 use super::progress::Figure;
 use super::running::ExitReason;
-use crate::cluster::migration::{
-    Message, Mode, Phase, Target, TargetAction, TargetEnd, TargetInput, TargetOutput,
-};
 use crate::limits::{
-    MIGRATION_MESSAGES_AT_ONCE, MIGRATION_PARTITIONS, MIGRATION_TURN_US, PULL_LOOK_US, PULL_RATE_MAX,
-    WANTED_ALONE_US,
+    MIGRATION_MESSAGES_AT_ONCE, MIGRATION_TURN_US, PULL_LOOK_US, PULL_RATE_MAX, WANTED_ALONE_US,
 };
 use crate::tablet::Moving;
 

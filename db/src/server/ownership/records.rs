@@ -8,11 +8,11 @@
 
 use std::sync::Arc;
 
+use cluster::metadata::{MemberRow, MigrationRow, ServerRun, Side, TabletsRow};
+use cluster::migration::{Mode, Phase};
 use store::{HashRange, Table};
 use wire::{ServerPlace, TabletMap};
 
-use crate::cluster::metadata::{MemberRow, MigrationRow, ServerRun, Side, TabletsRow};
-use crate::cluster::migration::{Mode, Phase};
 use crate::tablet::Parts;
 use crate::tablet::ranges::{Range, overlap, subtract, unite};
 

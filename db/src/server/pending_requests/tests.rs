@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use wire::TenantId;
+
 use super::{MissingHashes, PendingRequest, PendingRequests};
 use crate::limits::{
     PARKED_REQUESTS_MAX, PARKED_US_MAX, TENANT_PARKED_BYTES_MAX, TENANT_PARKED_REQUESTS_MAX,
 };
 use crate::server::change::Wake;
 use crate::session::{Claim, Route, Session};
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 fn session(tenant: u32) -> Arc<Session> {

@@ -6,14 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wire::{Body, Subject, TabletMap};
+use cluster::remote::questions::Owner;
+use wire::{Body, Subject, TabletMap, TenantId};
 
-use crate::cluster::remote::questions::Owner;
 use crate::limits::REMOTE_MAPS_MAX;
 use crate::ops::remote::Want;
 use crate::server::control::Control;
 use crate::sync::lock;
-use crate::tenant::TenantId;
 
 struct KnownMap {
     bytes: Arc<[u8]>,

@@ -11,9 +11,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::remote::message::{Answers, Question, Questions, Reply};
 use net::{Stream, StreamError};
+use wire::TenantId;
 
-use crate::cluster::remote::message::{Answers, Question, Questions, Reply};
 use crate::limits::{
     REMOTE_ANSWER_BYTES, REMOTE_MESSAGE_BYTES_MAX, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
 };
@@ -22,7 +23,6 @@ use crate::ops::{WorkerEnvironment, read};
 use crate::server::change::{Change, PeerReads};
 use crate::server::control::Control;
 use crate::sync::oneshot::oneshot;
-use crate::tenant::TenantId;
 
 /// Serves a stream until the other server leaves or this one stops.
 pub fn serve(control: &Control, mut stream: Stream) {

@@ -9,8 +9,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use wire::TenantId;
+
 use super::{ConnectionPermit, StreamRole, StreamTable};
-use crate::tenant::TenantId;
 
 /// The use number of a busy stream: later than all others.
 const NOW: u64 = u64::MAX;

@@ -17,9 +17,10 @@ use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use wire::TenantId;
+
 use super::{ConnectionPermit, StreamRole};
 use crate::limits::{ANSWERS_BYTES_MAX, RECORDS_BYTES_MAX, UNCOUNTED_RECORD_BYTES};
-use crate::tenant::TenantId;
 
 /// Direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,9 +162,10 @@ impl Drop for RecordRoom<'_> {
 
 #[cfg(test)]
 mod tests {
+    use wire::TenantId;
+
     use super::Budget;
     use crate::limits::RECORDS_BYTES_MAX;
-    use crate::tenant::TenantId;
 
     #[test]
     fn whatever_tenants_send_the_next_one_has_room_and_all_is_given_back() {

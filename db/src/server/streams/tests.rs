@@ -9,12 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use net::{Stream, StreamCloser};
+use wire::TenantId;
 
 use super::{Census, ConnectionPermit, Counts, Holder, NoPlace, Streams};
 use crate::config::StreamLimits;
 use crate::limits::STREAMS_LEAVING_MAX;
 use crate::server::response_limiter::SourcePrefix;
-use crate::tenant::TenantId;
 
 const LIMITS: StreamLimits = StreamLimits { places: 12, of_tenant: 4, reserve: 3 };
 

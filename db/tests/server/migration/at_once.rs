@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use db::cluster::migration::Mode;
+use cluster::migration::Mode;
 use store::HashRange;
 use wire::{Condition, Request, Status, TableOptions, reply};
 

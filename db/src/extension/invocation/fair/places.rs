@@ -11,11 +11,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use store::prefetch_value;
+use wire::TenantId;
 
 use super::waiting::WaitingQueue;
 use crate::limits::{TENANT_PLACE_ENTRIES_KEPT, TENANT_PLACES_KEPT};
 use crate::tablet::NumberHash;
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 /// The place of a tenant; valid until all of its invocations have ended.

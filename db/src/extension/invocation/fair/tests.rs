@@ -5,12 +5,13 @@ mod taking;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use wire::TenantId;
+
 use super::{Fair, PlaceId, Runnable};
 use crate::limits::{
     FRESH_SLICES, PARKED_BEFORE_NEW, PARKED_PER_WORKER_MAX, PARKED_REST_SLICES, TENANT_PLACE_ENTRIES_KEPT,
     TENANT_PLACES_KEPT,
 };
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 use crate::tenant::limit::TenantLimit;
 

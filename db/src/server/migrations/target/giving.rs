@@ -1,10 +1,11 @@
 //! Returns the keys that were written and removed at the target of an aborted migration: a piece at a time, the
 //! objects first.
 
+use cluster::limits::PULL_BYTES;
+use cluster::migration::{PullCursor, TargetEnd};
 use store::{Core, Cursor, Table};
 
-use crate::cluster::migration::{PullCursor, TargetEnd};
-use crate::limits::{GIVEN_BACK_BYTES, GIVEN_BACK_REMOVALS, GIVING_STEPS_AT_ONCE, PULL_BYTES};
+use crate::limits::{GIVEN_BACK_BYTES, GIVEN_BACK_REMOVALS, GIVING_STEPS_AT_ONCE};
 
 /// The progress of the return.
 #[derive(Default)]

@@ -8,9 +8,10 @@
 
 use std::sync::Arc;
 
+use cluster::limits::MIGRATION_PARTITIONS;
+use cluster::migration::Mode;
+
 use super::TargetSide;
-use crate::cluster::migration::Mode;
-use crate::limits::MIGRATION_PARTITIONS;
 use crate::server::migrations::progress::Figure;
 use crate::server::migrations::running::ExitReason;
 use crate::tablet::{Moving, PartsChange};

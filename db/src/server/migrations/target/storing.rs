@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use cluster::migration::{Copied, PullCursor, TargetAction, TargetEnd};
 use store::{HashRange, ReplayError, Replayed, Table, WriteError};
 
-use crate::cluster::migration::{Copied, PullCursor, TargetAction, TargetEnd};
 use crate::limits::REPLAY_PATIENCE_MS;
 use crate::server::migrations::context::MigrationContext;
 use crate::server::migrations::progress::Figure;
@@ -156,10 +156,10 @@ fn last_of(next: Option<PullCursor>, hashes: HashRange) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use cluster::migration::PullCursor;
     use store::HashRange;
 
     use super::last_of;
-    use crate::cluster::migration::PullCursor;
 
     #[test]
     fn what_has_arrived_ends_behind_the_last_hash_of_which_all_is_there() {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use cluster::metadata::{MemberRow, MigrationRow, ServerRun, Tablet, TabletsRow};
+use cluster::migration::{Mode, Phase};
 use store::{Config, HashRange, Quota, Store, Table, TableOptions};
+use wire::TenantId;
 
 use super::{Due, due, map_of};
-use crate::cluster::metadata::{MemberRow, MigrationRow, ServerRun, Tablet, TabletsRow};
-use crate::cluster::migration::{Mode, Phase};
 use crate::tablet::Parts;
 use crate::tablet::ranges::Range;
-use crate::tenant::TenantId;
 
 const HALF: u64 = 1 << 63;
 const ONE: ServerRun = ServerRun { server: 1, start: 4 };

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use cluster::remote::message::{Answers, Question, Questions, Reply};
 use store::{Condition, Config, Core, HashRange, Quota, Store, Table, TableOptions};
+use wire::TenantId;
 
 use super::answer;
-use crate::cluster::remote::message::{Answers, Question, Questions, Reply};
 use crate::limits::REMOTE_ANSWER_BYTES;
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::server::change::PeerReads;
 use crate::sync::oneshot::oneshot;
 use crate::tablet::{Parts, TableEntry, Tables};
-use crate::tenant::TenantId;
 use crate::tenant::account::Account;
 
 /// The owner's table, and the number by which it is granted to another tenant.

@@ -3,10 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
+use wire::TenantId;
+
 use super::{LIMITS, PATIENCE, connection, listener, prefix};
 use crate::limits::{ANSWERS_BYTES_MAX, RECORDS_BYTES_MAX, UNCOUNTED_RECORD_BYTES};
 use crate::server::streams::{Holder, Streams};
-use crate::tenant::TenantId;
 
 #[test]
 fn a_tenant_that_stalls_in_large_records_has_room_for_some_and_leaves_room_for_others() {

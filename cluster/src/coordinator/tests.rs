@@ -1,0 +1,249 @@
+//! Plans over real records, with servers that die, migrations that come to nothing, and coordinators that die and do not know
+//! it: from seeds.
+
+use std::time::Duration;
+
+use redb::Builder;
+use redb::backends::InMemoryBackend;
+use wire::{TableOptions, TenantId};
+
+use super::steps;
+use crate::limits::PLAN_MOVES_AT_ONCE;
+use crate::metadata::{
+    Coordinator, CoordinatorStep, Goal, Metadata, PlanState, ServerRow, ServerRun, Side, Snapshot,
+};
+use crate::migration::Phase;
+use crate::records::LeaseId;
+use crate::secret::SecretHash;
+
+const SEEDS: u64 = 12;
+/// Rounds in which every plan must have ended.
+const PATIENCE: usize = 3_000;
+
+struct World {
+    metadata: Metadata,
+    random: fastrand::Rng,
+    ann: TenantId,
+    leases: Vec<(u32, LeaseId)>,
+}
+
+impl World {
+    fn new(seed: u64, servers: u32) -> Self {
+        let opener = || Builder::new().create_with_backend(InMemoryBackend::new());
+        let metadata = Metadata::open_with(Box::new(opener)).expect("memory");
+        let secret = SecretHash { salt: [1; 16], digest: [2; 32] };
+        let ann = metadata.tenant_create("ann", secret).expect("room");
+        let mut world = World { metadata, random: fastrand::Rng::with_seed(seed), ann, leases: Vec::new() };
+        (1..=servers).for_each(|server| world.start(server));
+        world
+    }
+
+    fn start(&mut self, id: u32) {
+        let tcp = ([10, 0, 0, 1], id as u16).into();
+        let start = self.metadata.member_start(id, tcp).expect("room").start;
+        let held = self.metadata.records().lease_grant(Duration::from_hours(1)).expect("a lease");
+        let row = ServerRow {
+            id,
+            start,
+            tcp,
+            frame_ports: vec![1],
+            view: 1,
+            started_ms: 1,
+            version: String::new(),
+        };
+        self.metadata.server_register(&row, held.lease).expect("nobody has the number");
+        self.leases.push((id, held.lease));
+    }
+
+    fn kill(&mut self, server: u32) {
+        let at = self.leases.iter().position(|(id, _)| *id == server).expect("it is there");
+        let (_, lease) = self.leases.swap_remove(at);
+        self.metadata.records().lease_revoke(lease).expect("held");
+    }
+
+    fn table(&self, name: &str, servers: &[u32]) {
+        self.metadata.table_create_at(self.ann, name, TableOptions::default(), servers).expect("room");
+    }
+
+    fn elect(&mut self) -> Coordinator {
+        let (server, lease) = self.leases[self.random.usize(..self.leases.len())];
+        self.metadata.coordinator_elect(server, lease).expect("records answer")
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.metadata.snapshot().expect("records answer")
+    }
+
+    /// Moves some migrations a step further, as their servers would.
+    fn move_some(&mut self, failing_percent: u32) {
+        let snapshot = self.snapshot();
+        for row in &snapshot.migrations {
+            let is_there = |run: ServerRun| snapshot.there.contains(&run);
+            let (source, target) = (is_there(row.source), is_there(row.target));
+            let to = match row.standing {
+                Phase::Preparing if !source || !target => Some(Phase::Ended),
+                Phase::Moving if !source => Some(Phase::Finished),
+                Phase::Moving if !target => Some(Phase::Ended),
+                Phase::Preparing if self.random.u32(..100) < failing_percent => Some(Phase::Ended),
+                Phase::Preparing => Some(Phase::Moving),
+                Phase::Moving => Some(Phase::Finished),
+                _ => None,
+            };
+            if (!source && !target) || self.random.bool() {
+                continue;
+            }
+            if let Some(to) = to {
+                self.metadata.migration_advance(row.id, row.standing, to).expect("it is there");
+            } else {
+                let side = if self.random.bool() { Side::Source } else { Side::Target };
+                if is_there(if side == Side::Source { row.source } else { row.target }) {
+                    self.metadata.migration_leave(row.id, side).expect("room");
+                }
+            }
+        }
+    }
+
+    /// How much of a table each server owns, all tables together.
+    fn shares(&self) -> Vec<f64> {
+        let snapshot = self.snapshot();
+        let share = |run: &ServerRun| {
+            let own = snapshot.tablets.iter().flat_map(|row| row.owned_by(run.server));
+            own.map(|hashes| hashes.width() as f64 / 2f64.powi(64)).sum()
+        };
+        snapshot.there.iter().map(share).collect()
+    }
+
+    /// Carries plans out until none runs; then gives how the last one ended.
+    fn run(&mut self, failing_percent: u32, mut trouble: impl FnMut(&mut World, usize)) -> PlanState {
+        let mut stale: Option<(Coordinator, Vec<CoordinatorStep>)> = None;
+        for round in 0..PATIENCE {
+            trouble(self, round);
+            let elected = self.elect();
+            let snapshot = self.snapshot();
+            let running = snapshot.plans.iter().any(|plan| plan.standing == PlanState::Running);
+            if !running && snapshot.migrations.is_empty() {
+                return snapshot.plans.last().expect("there is one").standing;
+            }
+            let due = steps(&snapshot);
+            // One that died in the middle, and one that does not know that it was replaced.
+            let made = self.random.usize(..=due.len());
+            for step in &due[..made] {
+                self.coordinate(elected, step);
+            }
+            if let Some((elected, due)) = stale.take() {
+                due.iter().for_each(|step| self.coordinate(elected, step));
+            }
+            if self.random.u32(..4) == 0 {
+                stale = Some((elected, due));
+            }
+            self.move_some(failing_percent);
+            let on_the_way = self.snapshot().migrations.iter().filter(|row| !row.is_over()).count();
+            assert!(on_the_way <= PLAN_MOVES_AT_ONCE + 1, "{on_the_way} at once");
+        }
+        panic!("a plan does not end: {:?}", self.snapshot());
+    }
+
+    fn coordinate(&self, elected: Coordinator, step: &CoordinatorStep) {
+        let made = self.metadata.coordinate(elected.term, step, 5);
+        let now = self.metadata.coordinator().expect("records answer");
+        let is_leave = matches!(step, CoordinatorStep::Leave { .. });
+        assert!(made.is_ok() == (is_leave || now == Some(elected)), "{made:?} of {step:?}");
+    }
+}
+
+#[test]
+fn a_server_is_drained_whatever_becomes_of_coordinators() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed, 4);
+        world.table("t", &[1, 2, 1, 3, 1, 1]);
+        world.table("u", &[1]);
+        let drained = world.snapshot().there[0];
+        world.metadata.plan_begin(Goal::Drain(drained), 5).expect("none runs");
+        let end = world.run(0, |world, round| {
+            if round == 3 {
+                // The coordinator, unless it is the one that is drained.
+                let elected = world.metadata.coordinator().expect("records answer");
+                let victim = elected.map(|elected| elected.server).filter(|server| *server != 1);
+                victim.into_iter().for_each(|victim| {
+                    world.kill(victim);
+                    world.start(victim);
+                });
+            }
+        });
+        // A move whose target died has come to nothing, which ends the plan: then it is asked for again.
+        if end == PlanState::Stopped {
+            world.metadata.plan_begin(Goal::Drain(drained), 5).expect("none runs");
+            assert_eq!(world.run(0, |_, _| {}), PlanState::Done, "seed {seed}");
+        }
+        assert_eq!(world.shares()[0], 0.0, "seed {seed}");
+        let created = world.metadata.table_create_spread(world.ann, "v", TableOptions::default(), (9, 1));
+        created.expect("room");
+        assert_eq!(world.shares()[0], 0.0, "new tables go elsewhere");
+    }
+}
+
+#[test]
+fn servers_own_the_same_after_a_balance() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed, 3);
+        world.table("t", &[1]);
+        (0..seed % 4).for_each(|number| world.table(&format!("u{number}"), &[2, 2]));
+        world.metadata.plan_begin(Goal::Balance, 5).expect("none runs");
+        assert!(world.metadata.plan_begin(Goal::Balance, 5).is_err(), "one at a time");
+        assert_eq!(world.run(0, |_, _| {}), PlanState::Done);
+        let shares = world.shares();
+        let fair = shares.iter().sum::<f64>() / 3.0;
+        assert!(shares.iter().all(|share| (share - fair).abs() < fair / 8.0), "seed {seed}: {shares:?}");
+        world.metadata.plan_begin(Goal::Balance, 5).expect("none runs");
+        assert_eq!(world.run(0, |_, _| {}), PlanState::Done);
+        assert_eq!(world.shares(), shares, "there was nothing left to do");
+    }
+}
+
+#[test]
+fn plans_end_whatever_fails_and_whoever_dies() {
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed, 3);
+        world.table("t", &[1, 2, 3, 1, 2, 3]);
+        let there = world.snapshot().there;
+        let goal = if seed % 2 == 0 { Goal::Balance } else { Goal::Drain(there[2]) };
+        world.metadata.plan_begin(goal, 5).expect("none runs");
+        world.run(15, |world, round| {
+            if round % 7 == 6 && round < 40 {
+                let server = world.random.u32(1..=3);
+                world.kill(server);
+                world.start(server);
+            }
+        });
+        let rows = world.snapshot().tablets;
+        let all: u128 = rows[0].tablets.iter().map(|tablet| tablet.hashes.width()).sum();
+        assert_eq!(all, 1 << 64, "every hash has an owner");
+    }
+}
+
+#[test]
+fn what_two_dead_servers_moved_is_settled_and_cleared_away() {
+    for standing in [Phase::Preparing, Phase::Moving, Phase::Returning] {
+        let mut world = World::new(1, 3);
+        world.table("t", &[1]);
+        let t = world.snapshot().tablets[0].table;
+        let hashes = store::HashRange::ALL;
+        let begun = world.metadata.migration_begin((world.ann, t), hashes, 2, None, 5);
+        let id = begun.expect("room").id;
+        let path = [Phase::Preparing, Phase::Moving, Phase::Returning];
+        for pair in path.windows(2).take_while(|pair| pair[0] != standing) {
+            world.metadata.migration_advance(id, pair[0], pair[1]).expect("it is there");
+        }
+        let owner = world.snapshot().tablets[0].tablets[0].server;
+        world.kill(1);
+        world.kill(2);
+        let elected = world.elect();
+        while let due = steps(&world.snapshot())
+            && !due.is_empty()
+        {
+            due.iter().for_each(|step| world.coordinate(elected, step));
+        }
+        let snapshot = world.snapshot();
+        assert_eq!((snapshot.migrations.len(), snapshot.tablets[0].tablets[0].server), (0, owner));
+    }
+}

@@ -1,0 +1,29 @@
+//! The shared state of a cluster and the protocols between its servers, without sockets, threads or a server around them.
+//!
+//! ```text
+//!   coordinator   plans: which tablet moves next          registration   a server's lease
+//!   migration     of a tablet, at source and target       presence       which servers are gone
+//!   remote        reads at other servers                  peer           who belongs to the cluster
+//!   metadata      the rules: tenants, tables, extensions, tablets, migrations, plans
+//!   records       storage: ordered keys with revisions
+//!   secret        moment        limits
+//! ```
+//!
+//! The state machines take messages and the time and return messages and actions; the server's threads perform those.
+//! A single server keeps its records in a file in its data directory ([`records::Embedded`]); a cluster's servers share
+//! theirs through another implementation of [`records::Records`].
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod coordinator;
+mod fields;
+pub mod limits;
+pub mod metadata;
+pub mod migration;
+pub mod moment;
+pub mod peer;
+pub mod presence;
+pub mod records;
+pub mod registration;
+pub mod remote;
+pub mod secret;

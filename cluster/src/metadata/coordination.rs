@@ -1,0 +1,255 @@
+//! The coordinator of a cluster in the records, and its changes of them.
+//!
+//! The coordinator is the server whose number stands in the record `coordinator`, which ends with the lease of its
+//! registration. Each election has a number; a step is committed on condition that this election is still the latest.
+//! So a server that does not know yet that it was replaced changes nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::migrations::{self, MigrationRow, Side};
+use super::moving::{begin, leave};
+use super::plans::{self, PlanState, PlannedMove};
+use super::servers::is_gone;
+use super::{
+    Metadata, MetadataError, MetadataTransaction, PlanRow, ServerRow, ServerRun, TabletError, TabletsRow,
+};
+use super::{encoding, members, next, tablets};
+use crate::migration::Phase;
+use crate::records::{Committed, Condition, LeaseId, RecordChange};
+
+const COORDINATOR: &str = "coordinator";
+
+/// The coordinating server, and the election that chose it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coordinator {
+    /// The number of the server.
+    pub server: u32,
+    /// The number of the election.
+    pub term: u64,
+}
+
+/// The input of a coordinator, as of one commit except for the present servers.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Tablets of all tables.
+    pub tablets: Vec<TabletsRow>,
+    /// All migrations.
+    pub migrations: Vec<MigrationRow>,
+    /// The kept plans, by number.
+    pub plans: Vec<PlanRow>,
+    /// The servers that are present.
+    pub there: Vec<ServerRun>,
+}
+
+/// A step of a coordinator. Each is made once, whichever server makes it, however often it is tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CoordinatorStep {
+    /// Ends a migration whose servers are both gone.
+    Settle {
+        /// The number of the migration.
+        migration: u32,
+        /// Its phase.
+        from: Phase,
+        /// A final phase with the same owner.
+        to: Phase,
+    },
+    /// Completes a finished migration for a server that is gone.
+    Leave {
+        /// The number of the migration.
+        migration: u32,
+        /// The side that is gone.
+        side: Side,
+    },
+    /// Records moves of a plan without moves left to begin.
+    Plan {
+        /// The number of the plan.
+        plan: u32,
+        /// The number of its moves when these were decided.
+        known: usize,
+        /// The new moves.
+        moves: Vec<PlannedMove>,
+    },
+    /// Begins a move.
+    Begin {
+        /// The number of the plan.
+        plan: u32,
+        /// The index of the move.
+        index: usize,
+        /// The destination, a present server.
+        to: u32,
+    },
+    /// Records the outcome of a move.
+    Conclude {
+        /// The number of the plan.
+        plan: u32,
+        /// The index of the move.
+        index: usize,
+    },
+    /// Ends a plan.
+    End {
+        /// The number of the plan.
+        plan: u32,
+        /// The number of its moves when this was decided.
+        known: usize,
+        /// `Done` or `Stopped`.
+        standing: PlanState,
+    },
+}
+
+impl Metadata {
+    /// Returns the coordinator; `None` for a moment after that server is gone.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn coordinator(&self) -> Result<Option<Coordinator>, MetadataError> {
+        self.read(|transaction| Ok(transaction.get(COORDINATOR)?))
+    }
+
+    /// Returns the coordinator; elects this server, for as long as it holds its lease, if there is none.
+    ///
+    /// # Errors
+    /// When the metadata does not answer.
+    pub fn coordinator_elect(&self, server: u32, lease: LeaseId) -> Result<Coordinator, MetadataError> {
+        if let Some(elected) = self.coordinator()? {
+            return Ok(elected);
+        }
+        let term = self.write(|transaction| next(transaction, "term", 1))?;
+        let elected = Coordinator { server, term };
+        let value = encoding::encode(&elected)?;
+        let put = RecordChange::Put { key: COORDINATOR.to_owned(), value, lease: Some(lease) };
+        match self.records().commit(&[Condition::Absent(COORDINATOR.to_owned())], &[put])? {
+            Committed::At(_) => Ok(elected),
+            Committed::Conflict => self.coordinator()?.ok_or(MetadataError::Conflict),
+        }
+    }
+
+    /// Returns the input of the coordinator.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn snapshot(&self) -> Result<Snapshot, MetadataError> {
+        let registered: Vec<ServerRow> = self.servers()?;
+        self.read(|transaction| {
+            let members = members::all(transaction)?;
+            let is_there = |run: &ServerRun| registered.iter().any(|row| row.id == run.server);
+            Ok(Snapshot {
+                tablets: tablets::all(transaction, None)?,
+                migrations: migrations::all(transaction, None)?,
+                plans: plans::all(transaction)?,
+                there: members.into_iter().map(|row| row.run).filter(is_there).collect(),
+            })
+        })
+    }
+
+    /// Makes a step, unless it is made already or its reason is gone.
+    ///
+    /// # Errors
+    /// `Conflict` when another server coordinates by now; or that it cannot be stored.
+    pub fn coordinate(&self, term: u64, step: &CoordinatorStep, now_ms: u64) -> Result<(), MetadataError> {
+        self.write(|transaction| {
+            let elected: Option<Coordinator> = transaction.get(COORDINATOR)?;
+            if elected.is_none_or(|elected| elected.term != term) {
+                return Err(MetadataError::Conflict);
+            }
+            take(transaction, step, now_ms)
+        })
+    }
+}
+
+fn take(
+    transaction: &mut MetadataTransaction<'_>,
+    step: &CoordinatorStep,
+    now_ms: u64,
+) -> Result<(), MetadataError> {
+    let (CoordinatorStep::Plan { plan, .. }
+    | CoordinatorStep::Begin { plan, .. }
+    | CoordinatorStep::Conclude { plan, .. }
+    | CoordinatorStep::End { plan, .. }) = step
+    else {
+        return take_for_the_gone(transaction, step);
+    };
+    let Some(mut row) = plans::find(transaction, *plan)? else { return Ok(()) };
+    let is_running = row.standing == PlanState::Running;
+    match step {
+        CoordinatorStep::Plan { known, moves, .. } if is_running && row.moves.len() == *known => {
+            row.moves = plans::bounded(moves);
+        }
+        CoordinatorStep::Begin { index, to, .. } if is_running => {
+            let Some(planned) = row.moves.get_mut(*index) else { return Ok(()) };
+            if planned.migration.is_some() || planned.is_done.is_some() {
+                return Ok(());
+            }
+            planned.to = *to;
+            begin_planned(transaction, planned, now_ms)?;
+        }
+        CoordinatorStep::Conclude { index, .. } => {
+            let Some(planned) = row.moves.get_mut(*index) else { return Ok(()) };
+            conclude(transaction, planned)?;
+        }
+        CoordinatorStep::End { known, standing, .. } if is_running && row.moves.len() == *known => {
+            row.standing = *standing;
+        }
+        _ => return Ok(()),
+    }
+    Ok(row.store(transaction)?)
+}
+
+/// Makes the steps of absent servers, unless they have returned.
+fn take_for_the_gone(
+    transaction: &mut MetadataTransaction<'_>,
+    step: &CoordinatorStep,
+) -> Result<(), MetadataError> {
+    match *step {
+        CoordinatorStep::Settle { migration, from, to } => {
+            let row = migrations::numbered(transaction, migration)?.filter(|row| row.standing == from);
+            let Some(mut row) = row else { return Ok(()) };
+            if is_gone(transaction, row.source)? && is_gone(transaction, row.target)? {
+                row.advance(transaction, to)?;
+            }
+        }
+        CoordinatorStep::Leave { migration, side } => {
+            let row = migrations::numbered(transaction, migration)?.filter(MigrationRow::is_over);
+            let Some(row) = row else { return Ok(()) };
+            if is_gone(transaction, row.run_on(side))? {
+                leave(transaction, row, side)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Begins the migration of a move. A move that cannot begin counts as failed, unless there is nothing to do.
+fn begin_planned(
+    transaction: &mut MetadataTransaction<'_>,
+    planned: &mut PlannedMove,
+    now_ms: u64,
+) -> Result<(), MetadataError> {
+    let PlannedMove { tenant, table, hashes, to, .. } = *planned;
+    match begin(transaction, (tenant, table), hashes, to, None, now_ms) {
+        Ok(row) => planned.migration = Some(row.id),
+        // It is there, or the table was dropped.
+        Err(MetadataError::Tablets(TabletError::OwnedAlready(_)) | MetadataError::NotFound) => {
+            planned.is_done = Some(true);
+        }
+        Err(MetadataError::Tablets(_) | MetadataError::LimitExceeded) => planned.is_done = Some(false),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Records the outcome of a move whose migration is over.
+fn conclude(
+    transaction: &mut MetadataTransaction<'_>,
+    planned: &mut PlannedMove,
+) -> Result<(), MetadataError> {
+    let Some(id) = planned.migration.filter(|_| planned.is_done.is_none()) else { return Ok(()) };
+    if migrations::numbered(transaction, id)?.is_some_and(|row| !row.is_over()) {
+        return Ok(());
+    }
+    let row = tablets::find(transaction, planned.tenant, planned.table)?;
+    // A removed table has nothing left to move.
+    let is_there = row.is_none_or(|row| row.owner_of(planned.hashes) == Ok(planned.to));
+    planned.is_done = Some(is_there);
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! The reasons for refusals by the metadata.
+
+use std::fmt;
+
+use super::VersionStateError;
+use crate::records::RecordsError;
+
+/// The reason for a refusal by the metadata. Nothing was changed, unless it is [`RecordsError::Uncertain`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetadataError {
+    /// The name is taken.
+    AlreadyExists,
+    /// The tenant, table or extension does not exist.
+    NotFound,
+    /// The maximum number exists already.
+    LimitExceeded,
+    /// The state of the extension's versions does not allow it.
+    Standing(VersionStateError),
+    /// The table's tablets do not allow it.
+    Tablets(TabletError),
+    /// Other servers repeatedly changed what the change depends on.
+    Conflict,
+    /// The storage of the records refused.
+    Records(RecordsError),
+}
+
+impl fmt::Display for MetadataError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyExists => formatter.write_str("the name is taken"),
+            Self::NotFound => formatter.write_str("there is nothing of that name"),
+            Self::LimitExceeded => formatter.write_str("there are as many as may be"),
+            Self::Standing(error) => error.fmt(formatter),
+            Self::Tablets(error) => error.fmt(formatter),
+            Self::Conflict => formatter.write_str("others keep changing the same metadata; try again"),
+            Self::Records(error) => error.fmt(formatter),
+        }
+    }
+}
+
+impl std::error::Error for MetadataError {}
+
+impl From<RecordsError> for MetadataError {
+    fn from(error: RecordsError) -> Self {
+        Self::Records(error)
+    }
+}
+
+impl From<TabletError> for MetadataError {
+    fn from(error: TabletError) -> Self {
+        Self::Tablets(error)
+    }
+}
+
+/// The reason why a change of tablets is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TabletError {
+    /// No tablet can begin at the hash.
+    Uneven(u64),
+    /// No two tablets meet at the hash.
+    NoEdge(u64),
+    /// Several servers own the hashes.
+    SeveralOwners,
+    /// This migration moves some of the hashes.
+    OnTheMove(u32),
+    /// The server owns the hashes already.
+    OwnedAlready(u32),
+    /// The server with this number does not exist.
+    NoServer(u32),
+    /// The server is present.
+    IsThere(u32),
+    /// The plan with this number has not ended.
+    PlanRuns(u32),
+}
+
+impl fmt::Display for TabletError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uneven(hash) => {
+                write!(formatter, "a tablet begins at a multiple of 2^32, which {hash:016x} is not")
+            }
+            Self::NoEdge(hash) => write!(formatter, "no tablet begins at the hash {hash:016x}"),
+            Self::SeveralOwners => formatter.write_str("more than one server owns these hashes"),
+            Self::OnTheMove(id) => write!(formatter, "migration {id} moves some of these hashes"),
+            Self::OwnedAlready(server) => write!(formatter, "server {server} owns these hashes already"),
+            Self::IsThere(server) => write!(formatter, "server {server} is there"),
+            Self::PlanRuns(plan) => write!(formatter, "plan {plan} is being carried out"),
+            Self::NoServer(server) => write!(formatter, "server {server} is not there"),
+        }
+    }
+}

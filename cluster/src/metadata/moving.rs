@@ -1,0 +1,224 @@
+//! Changes of migrations: each begins, advances and ends in atomic commits.
+
+use store::HashRange;
+use wire::TenantId;
+
+use super::migrations::{self, MigrationRow, Side, all, may_follow, numbered};
+use super::servers::is_gone;
+use super::tablets::{self, TabletsRow, overlap};
+use super::{
+    MemberRow, Metadata, MetadataError, MetadataTransaction, TabletError, members, next_u32, tables,
+};
+use crate::limits::MIGRATIONS_MAX;
+use crate::migration::{Mode, Phase};
+use crate::records::Revision;
+
+/// A migration and the state of its table, as of one commit.
+#[derive(Clone, Debug)]
+pub struct MigrationView {
+    /// The migration.
+    pub row: MigrationRow,
+    /// The tablets of its table.
+    pub tablets: TabletsRow,
+    /// The table's migrations.
+    pub migrations: Vec<MigrationRow>,
+    /// The servers of the cluster, present or not.
+    pub members: Vec<MemberRow>,
+    /// The commit.
+    pub revision: Revision,
+}
+
+/// Begins to move hashes of a table: see [`Metadata::migration_begin`]. A refusal writes nothing.
+pub(super) fn begin(
+    transaction: &mut MetadataTransaction<'_>,
+    (tenant, table): (TenantId, u32),
+    hashes: HashRange,
+    target: u32,
+    mode: Option<Mode>,
+    begun_ms: u64,
+) -> Result<MigrationRow, MetadataError> {
+    let mut row = tablets::find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
+    let others = all(transaction, None)?;
+    let same = |other: &&MigrationRow| {
+        (other.tenant, other.table) == (tenant, table) && overlap(other.hashes, hashes)
+    };
+    if let Some(other) = others.iter().find(same) {
+        return Err(TabletError::OnTheMove(other.id).into());
+    }
+    if others.len() >= MIGRATIONS_MAX {
+        return Err(MetadataError::LimitExceeded);
+    }
+    row.split(hashes.first())?;
+    if let Some(behind) = hashes.last().checked_add(1) {
+        row.split(behind)?;
+    }
+    let source = row.owner_of(hashes)?;
+    if source == target {
+        return Err(TabletError::OwnedAlready(target).into());
+    }
+    let source = members::run_of(transaction, source)?;
+    let target = members::run_of(transaction, target)?;
+    let mode = match mode {
+        Some(mode) => mode,
+        None => tables::mode_of(transaction, tenant, table)?,
+    };
+    let id = next_u32(transaction, "migration")?;
+    row.store(transaction)?;
+    let row = MigrationRow {
+        id,
+        tenant,
+        table,
+        hashes,
+        source,
+        target,
+        mode,
+        standing: Phase::Preparing,
+        begun_ms,
+        is_aborted: false,
+        is_source_done: false,
+        is_target_done: false,
+    };
+    row.store(transaction)?;
+    Ok(row)
+}
+
+/// Records that a side of a finished migration has nothing left to do.
+pub(super) fn leave(
+    transaction: &mut MetadataTransaction<'_>,
+    mut row: MigrationRow,
+    side: Side,
+) -> Result<(), MetadataError> {
+    match side {
+        Side::Source => row.is_source_done = true,
+        Side::Target => row.is_target_done = true,
+    }
+    if row.is_source_done && row.is_target_done {
+        transaction.delete(&row.key());
+        return Ok(());
+    }
+    Ok(row.store(transaction)?)
+}
+
+impl Metadata {
+    /// Begins to move hashes of a table with a single owner to a present server. The hashes begin and end with tablets.
+    /// Uses `mode`, or the table's mode.
+    ///
+    /// # Errors
+    /// `NotFound` when no such table was placed, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
+    pub fn migration_begin(
+        &self,
+        (tenant, table): (TenantId, u32),
+        hashes: HashRange,
+        target: u32,
+        mode: impl Into<Option<Mode>>,
+        begun_ms: u64,
+    ) -> Result<MigrationRow, MetadataError> {
+        let mode = mode.into();
+        self.write(|transaction| begin(transaction, (tenant, table), hashes, target, mode, begun_ms))
+    }
+
+    /// Advances a migration from one phase to another, together with the owner of the hashes, if it is in the first;
+    /// returns the resulting state, changed or not.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none with this number (any more), or that it cannot be stored.
+    ///
+    /// # Panics
+    /// When the transition is not allowed.
+    pub fn migration_advance(&self, id: u32, from: Phase, to: Phase) -> Result<MigrationRow, MetadataError> {
+        self.advance_without(id, (from, to), None)
+    }
+
+    /// Like [`Metadata::migration_advance`] because the server on that side is gone: changes nothing if it is
+    /// registered at that moment. So that server reads the outcome when it registers again, and a server that has read
+    /// after it registered is not treated as gone.
+    ///
+    /// # Errors
+    /// As [`Metadata::migration_advance`].
+    ///
+    /// # Panics
+    /// As [`Metadata::migration_advance`].
+    pub fn migration_advance_without(
+        &self,
+        gone: Side,
+        id: u32,
+        from: Phase,
+        to: Phase,
+    ) -> Result<MigrationRow, MetadataError> {
+        self.advance_without(id, (from, to), Some(gone))
+    }
+
+    fn advance_without(
+        &self,
+        id: u32,
+        (from, to): (Phase, Phase),
+        gone: Option<Side>,
+    ) -> Result<MigrationRow, MetadataError> {
+        assert!(may_follow(from, to), "a migration never comes from {from:?} to {to:?}");
+        self.write(|transaction| {
+            let mut row = numbered(transaction, id)?.ok_or(MetadataError::NotFound)?;
+            let gone = gone.map(|side| is_gone(transaction, row.run_on(side))).transpose()?;
+            if row.standing == from && gone != Some(false) {
+                row.advance(transaction, to)?;
+            }
+            Ok(row)
+        })
+    }
+
+    /// Records that the hashes should stay at the source. Changes nothing if the migration is over.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none with this number (any more), or that it cannot be stored.
+    pub fn migration_abort(&self, id: u32) -> Result<MigrationRow, MetadataError> {
+        self.write(|transaction| {
+            let mut row = numbered(transaction, id)?.ok_or(MetadataError::NotFound)?;
+            if !row.is_over() && !row.is_aborted {
+                row.is_aborted = true;
+                row.store(transaction)?;
+            }
+            Ok(row)
+        })
+    }
+
+    /// Records that a side of a finished migration has nothing left to do; deletes the record with the second side.
+    /// Changes nothing if the migration is not over or does not exist.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn migration_leave(&self, id: u32, side: Side) -> Result<(), MetadataError> {
+        self.write(|transaction| {
+            let row = numbered(transaction, id)?.filter(MigrationRow::is_over);
+            row.map_or(Ok(()), |row| leave(transaction, row, side))
+        })
+    }
+
+    /// Returns a migration by its number.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn migration_find(&self, id: u32) -> Result<Option<MigrationRow>, MetadataError> {
+        self.read(|transaction| Ok(numbered(transaction, id)?))
+    }
+
+    /// Returns a migration by its number, with the state of its table.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn migration_view(&self, id: u32) -> Result<Option<MigrationView>, MetadataError> {
+        self.read(|transaction| {
+            let Some(row) = numbered(transaction, id)? else { return Ok(None) };
+            let Some(tablets) = tablets::find(transaction, row.tenant, row.table)? else { return Ok(None) };
+            let migrations = migrations::of_table(transaction, row.tenant, row.table)?;
+            let members = members::all(transaction)?;
+            Ok(Some(MigrationView { row, tablets, migrations, members, revision: transaction.revision() }))
+        })
+    }
+
+    /// Returns all migrations with a record.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn migrations(&self) -> Result<Vec<MigrationRow>, MetadataError> {
+        self.read(|transaction| Ok(all(transaction, None)?))
+    }
+}

@@ -1,0 +1,209 @@
+//! Changes of tablets: placement of new tables, splits and merges, and the tablets of servers that lost their objects.
+
+use std::collections::BTreeMap;
+
+use wire::{TableOptions, TenantId};
+
+use super::servers::is_gone;
+use super::tablets::{Tablet, TabletsRow, all, find, overlap};
+use super::{
+    Metadata, MetadataError, MetadataTransaction, Snapshot, TabletError, VERSIONS, drained, members,
+    migrations, next, tables,
+};
+use crate::limits::TABLETS_CHANGED_AT_ONCE;
+
+/// Returns the servers for `count` tablets, each time the one that owns fewest; on a tie the first after `first`.
+fn fewest(owned: &mut BTreeMap<u32, usize>, first: u32, count: usize) -> Vec<u32> {
+    let mut chosen = Vec::with_capacity(count);
+    for _ in 0..count {
+        let least = owned.iter_mut().min_by_key(|(server, owned)| (**owned, **server != first, **server));
+        if let Some((server, owned)) = least {
+            *owned += 1;
+            chosen.push(*server);
+        }
+    }
+    chosen
+}
+
+/// Gives tablets of some tables of a server to others; returns their number, and whether some are moving.
+fn adopt_some(
+    transaction: &mut MetadataTransaction<'_>,
+    server: u32,
+    owned: &mut BTreeMap<u32, usize>,
+    (first, now_ms): (u32, u64),
+) -> Result<(usize, bool), MetadataError> {
+    let run = members::run_of(transaction, server)?;
+    if !is_gone(transaction, run)? {
+        return Err(TabletError::IsThere(server).into());
+    }
+    let (mut given, mut changed, mut left) = (0, 0, false);
+    let migrations = migrations::all(transaction, None)?;
+    for mut row in all(transaction, None)? {
+        let moving: Vec<_> = migrations.iter().filter(|migration| migration.table == row.table).collect();
+        let is_moving =
+            |tablet: &Tablet| moving.iter().any(|migration| overlap(migration.hashes, tablet.hashes));
+        let lost = row.tablets.iter_mut().filter(|tablet| tablet.server == server);
+        let (moving, lost): (Vec<_>, Vec<_>) = lost.partition(|tablet| is_moving(tablet));
+        left |= !moving.is_empty();
+        if lost.is_empty() || changed == TABLETS_CHANGED_AT_ONCE {
+            continue;
+        }
+        changed += 1;
+        given += lost.len();
+        let heirs = fewest(owned, first, lost.len());
+        for (tablet, heir) in lost.into_iter().zip(heirs) {
+            (tablet.server, tablet.emptied_ms) = (heir, Some(now_ms));
+        }
+        row.store(transaction)?;
+    }
+    if given > 0 {
+        // The heirs begin above all versions that the one which is gone has given.
+        next(transaction, VERSIONS, 1)?;
+    }
+    Ok((given, left))
+}
+
+impl Metadata {
+    /// Adds a table with `count` tablets, each at the server that owns fewest; on a tie at `asked`. Concurrent
+    /// placements by others cause no conflict.
+    ///
+    /// # Errors
+    /// As [`Metadata::table_create_at`].
+    pub fn table_create_spread(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        options: TableOptions,
+        (count, asked): (usize, u32),
+    ) -> Result<u32, MetadataError> {
+        let Snapshot { there, plans, tablets, .. } = self.snapshot()?;
+        let drained = drained(&plans);
+        let (drained, there): (Vec<_>, Vec<_>) = there.into_iter().partition(|run| drained.contains(run));
+        let mut owned: BTreeMap<u32, usize> = there.iter().map(|run| (run.server, 0)).collect();
+        // One that is asked is there, though it may not be registered yet.
+        if there.is_empty() || drained.iter().all(|run| run.server != asked) {
+            owned.entry(asked).or_default();
+        }
+        for tablet in tablets.iter().flat_map(|row| &row.tablets) {
+            owned.entry(tablet.server).and_modify(|owned| *owned += 1);
+        }
+        self.table_create_at(tenant, name, options, &fewest(&mut owned, asked, count))
+    }
+
+    /// Places a table at a server if it was not placed.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn table_place(&self, tenant: TenantId, table: u32, server: u32) -> Result<(), MetadataError> {
+        self.write(|transaction| {
+            let is_there = tables::all(transaction, Some(tenant))?.iter().any(|row| row.id == table);
+            if is_there && find(transaction, tenant, table)?.is_none() {
+                TabletsRow::spread(tenant, table, &[server])?.store(transaction)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Records that a server has lost the objects of all its tablets, and returns their number.
+    ///
+    /// # Errors
+    /// When it cannot be stored: then it may be recorded for some.
+    pub fn tablets_emptied(&self, server: u32, now_ms: u64) -> Result<usize, MetadataError> {
+        let lost = |tablet: &Tablet| tablet.server == server && tablet.emptied_ms < Some(now_ms);
+        let mut count = 0;
+        loop {
+            let noted = self.write(|transaction| {
+                let mut noted = 0;
+                let rows = all(transaction, None)?;
+                let with_lost = rows.into_iter().filter(|row| row.tablets.iter().any(lost));
+                for mut row in with_lost.take(TABLETS_CHANGED_AT_ONCE) {
+                    for tablet in row.tablets.iter_mut().filter(|tablet| lost(tablet)) {
+                        tablet.emptied_ms = Some(now_ms);
+                        noted += 1;
+                    }
+                    row.store(transaction)?;
+                }
+                Ok(noted)
+            })?;
+            count += noted;
+            if noted == 0 {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Gives all tablets of an absent server to others, empty, each to the one that owns fewest. Moving hashes stay
+    /// until their owner is settled. Returns the number of those tablets, and whether some are left.
+    ///
+    /// # Errors
+    /// `Tablets` when the server is present, or no other one is; or that it cannot be stored: then some may be given.
+    pub fn tablets_adopt(&self, server: u32, now_ms: u64) -> Result<(usize, bool), MetadataError> {
+        let mut given = 0;
+        loop {
+            let Snapshot { there, plans, tablets, .. } = self.snapshot()?;
+            let drained = drained(&plans);
+            let takers = there.iter().filter(|run| !drained.contains(run));
+            let mut owned: BTreeMap<u32, usize> = takers.map(|run| (run.server, 0)).collect();
+            let first = *owned.keys().next().ok_or(TabletError::NoServer(server))?;
+            for tablet in tablets.iter().flat_map(|row| &row.tablets) {
+                owned.entry(tablet.server).and_modify(|owned| *owned += 1);
+            }
+            let adopt = |transaction: &mut MetadataTransaction<'_>| {
+                adopt_some(transaction, server, &mut owned.clone(), (first, now_ms))
+            };
+            let (now, left) = self.write(adopt)?;
+            given += now;
+            if now == 0 {
+                return Ok((given, left));
+            }
+        }
+    }
+
+    /// Makes a hash of a table the first one of a tablet; changes nothing if it already is.
+    ///
+    /// # Errors
+    /// `NotFound` when no such table was placed, `LimitExceeded`, [`TabletError`], or that it cannot be stored.
+    pub fn tablet_split(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
+        self.tablets_change(tenant, table, at, |row| row.split(at))
+    }
+
+    /// Merges the tablets on both sides of a hash.
+    ///
+    /// # Errors
+    /// `NotFound` when no such table was placed, [`TabletError`], or that it cannot be stored.
+    pub fn tablet_merge(&self, tenant: TenantId, table: u32, at: u64) -> Result<TabletsRow, MetadataError> {
+        self.tablets_change(tenant, table, at, |row| Ok(row.merge(at)?))
+    }
+
+    fn tablets_change(
+        &self,
+        tenant: TenantId,
+        table: u32,
+        at: u64,
+        change: impl Fn(&mut TabletsRow) -> Result<(), MetadataError>,
+    ) -> Result<TabletsRow, MetadataError> {
+        self.write(|transaction| {
+            let mut row = find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
+            let beside = [at.saturating_sub(1), at];
+            for migration in migrations::of_table(transaction, tenant, table)? {
+                if !migration.is_over() && beside.iter().any(|&hash| migration.hashes.contains(hash)) {
+                    return Err(TabletError::OnTheMove(migration.id).into());
+                }
+            }
+            let before = row.clone();
+            change(&mut row)?;
+            if row != before {
+                row.store(transaction)?;
+            }
+            Ok(row)
+        })
+    }
+
+    /// Returns the tablets of all tables.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn tablets(&self) -> Result<Vec<TabletsRow>, MetadataError> {
+        self.read(|transaction| Ok(all(transaction, None)?))
+    }
+}

@@ -1,0 +1,55 @@
+//! Removal of tenants, tables and extensions, together with every record that depends on them.
+
+use wire::{Subject, TenantId};
+
+use super::{Metadata, MetadataError, extensions, grants, limits, migrations, tables, tablets, tenants};
+
+impl Metadata {
+    /// Removes a tenant with its limits, tables, extensions and grants. Grants to it have no effect from then on, and
+    /// are removed later.
+    ///
+    /// # Errors
+    /// `NotFound`, or that it cannot be stored.
+    pub fn tenant_drop(&self, name: &str) -> Result<TenantId, MetadataError> {
+        let id = self.write(|transaction| {
+            let id = tenants::remove(transaction, name)?;
+            tables::remove_tenant(transaction, id);
+            tablets::remove_tenant(transaction, id);
+            migrations::remove_tenant(transaction, id);
+            extensions::remove_tenant(transaction, id);
+            grants::remove_tenant(transaction, id);
+            limits::remove_tenant(transaction, id);
+            Ok(id)
+        })?;
+        if let Err(error) = self.grants_sweep() {
+            tracing::warn!(%error, "grants to tenants that are gone are still stored; they mean nothing");
+        }
+        Ok(id)
+    }
+
+    /// Removes a table with its grants, tablets and migrations, and returns its number.
+    ///
+    /// # Errors
+    /// `NotFound`, or that it cannot be stored.
+    pub fn table_drop(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
+        self.write(|transaction| {
+            let id = tables::remove(transaction, tenant, name)?;
+            grants::remove_subject(transaction, tenant, Subject::Table, name);
+            tablets::remove_table(transaction, tenant, id);
+            migrations::remove_table(transaction, tenant, id);
+            Ok(id)
+        })
+    }
+
+    /// Removes an extension with all its versions and grants, and returns its number.
+    ///
+    /// # Errors
+    /// `NotFound`, or that it cannot be stored.
+    pub fn extension_remove(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
+        self.write(|transaction| {
+            let id = extensions::remove(transaction, tenant, name)?;
+            grants::remove_subject(transaction, tenant, Subject::Extension, name);
+            Ok(id)
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! Records of the present servers of a cluster, each under its own lease; a server that is gone has none.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::encoding::{bytes_of, damaged, decode, encode, hexadecimal, padded};
+use super::{Metadata, MetadataError, MetadataTransaction, ServerRun, members, next_u32};
+use crate::records::{
+    Committed, Condition, KeySpan, LeaseId, Query, Record, RecordChange, RecordsError, Revision,
+};
+use crate::secret::random_bytes;
+
+const SERVERS: &str = "servers/";
+const CLUSTER: &str = "cluster";
+const SECRET: &str = "secret";
+
+#[derive(Serialize, Deserialize)]
+struct ServerValue {
+    tcp: SocketAddr,
+    udp: Vec<u16>,
+    /// 0 in records older than this field.
+    #[serde(default)]
+    start: u32,
+    view: u64,
+    started_ms: u64,
+    version: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Cluster {
+    id: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Secret {
+    /// Hexadecimal digits.
+    secret: String,
+}
+
+/// A server's registration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerRow {
+    /// The number of the server in the cluster, never reused.
+    pub id: u32,
+    /// The number of its start.
+    pub start: u32,
+    /// The address where it accepts streams.
+    pub tcp: SocketAddr,
+    /// The UDP port of each core.
+    pub frame_ports: Vec<u16>,
+    /// The server's view.
+    pub view: u64,
+    /// The time of its start, in milliseconds since the Unix epoch.
+    pub started_ms: u64,
+    /// The server's version.
+    pub version: String,
+}
+
+impl ServerRow {
+    fn of(record: &Record) -> Result<Self, MetadataError> {
+        let number = record.key.strip_prefix(SERVERS).and_then(|number| number.parse().ok());
+        let id = number.ok_or_else(|| damaged(&record.key))?;
+        let ServerValue { tcp, udp, start, view, started_ms, version } = decode(&record.key, &record.value)?;
+        Ok(Self { id, start, tcp, frame_ports: udp, view, started_ms, version })
+    }
+
+    fn registration(&self, lease: LeaseId) -> Result<RecordChange, MetadataError> {
+        let Self { tcp, start, view, started_ms, .. } = *self;
+        let (udp, version) = (self.frame_ports.clone(), self.version.clone());
+        let value = encode(&ServerValue { tcp, udp, start, view, started_ms, version })?;
+        Ok(RecordChange::Put { key: key_of(self.id), value, lease: Some(lease) })
+    }
+}
+
+fn key_of(server: u32) -> String {
+    format!("{SERVERS}{}", padded(server))
+}
+
+/// Returns whether a server is unregistered or was restarted; the commit ensures that this still holds.
+pub(super) fn is_gone(
+    transaction: &mut MetadataTransaction<'_>,
+    run: ServerRun,
+) -> Result<bool, MetadataError> {
+    let last = members::run_of(transaction, run.server)?;
+    Ok(last.start > run.start || !transaction.has(&key_of(run.server))?)
+}
+
+impl Metadata {
+    /// Returns the cluster's random number, drawn when its first server was started. It distinguishes clusters whose
+    /// etcd was recreated.
+    ///
+    /// # Errors
+    /// When it cannot be read or stored.
+    pub fn cluster_id(&self) -> Result<String, MetadataError> {
+        self.write(|transaction| {
+            if let Some(Cluster { id }) = transaction.get(CLUSTER)? {
+                return Ok(id);
+            }
+            let drawn = random_bytes::<16>().map_err(|error| RecordsError::Storage(error.to_string()))?;
+            let id = hexadecimal(&drawn);
+            transaction.put(CLUSTER, &Cluster { id: id.clone() })?;
+            Ok(id)
+        })
+    }
+
+    /// Returns the secret that servers prove to each other, drawn at the first request.
+    ///
+    /// # Errors
+    /// When it cannot be read or stored.
+    pub fn cluster_secret(&self) -> Result<[u8; 32], MetadataError> {
+        self.write(|transaction| {
+            if let Some(Secret { secret }) = transaction.get(SECRET)? {
+                return bytes_of(&secret).ok_or_else(|| damaged(SECRET).into());
+            }
+            let drawn = random_bytes::<32>().map_err(|error| RecordsError::Storage(error.to_string()))?;
+            transaction.put(SECRET, &Secret { secret: hexadecimal(&drawn) })?;
+            Ok(drawn)
+        })
+    }
+
+    /// Returns a number for a new server.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn server_number(&self) -> Result<u32, MetadataError> {
+        self.write(|transaction| next_u32(transaction, "server"))
+    }
+
+    /// Registers a server while the lease is held. It replaces an earlier start that is registered under a live lease:
+    /// that start is gone, because a data directory has one server at a time.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when a later start is registered; `Conflict` when the registration changes meanwhile; or that it
+    /// cannot be stored.
+    pub fn server_register(&self, row: &ServerRow, lease: LeaseId) -> Result<(), MetadataError> {
+        let condition = match self.registered(row)? {
+            Some((_, revision)) => Condition::Is(key_of(row.id), revision),
+            None => Condition::Absent(key_of(row.id)),
+        };
+        self.write_registration(condition, row, lease)
+    }
+
+    /// Updates the registration of a server that holds the lease.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when a later start has taken it over, `NotFound` when there is none any more, `Conflict` when it
+    /// changes meanwhile; or that it cannot be read or stored.
+    pub fn server_renew(&self, row: &ServerRow, lease: LeaseId) -> Result<(), MetadataError> {
+        let (found, revision) = self.registered(row)?.ok_or(MetadataError::NotFound)?;
+        if found == *row {
+            return Ok(());
+        }
+        self.write_registration(Condition::Is(key_of(row.id), revision), row, lease)
+    }
+
+    /// Returns the registration of a server, and the commit that wrote it. Refuses if a later start is registered.
+    fn registered(&self, row: &ServerRow) -> Result<Option<(ServerRow, Revision)>, MetadataError> {
+        let reading = self.records().read(&[Query::all(KeySpan::one(&key_of(row.id)))], None)?;
+        let Some(record) = reading.found.iter().flatten().next() else { return Ok(None) };
+        let found = ServerRow::of(record)?;
+        if found.start > row.start {
+            return Err(MetadataError::AlreadyExists);
+        }
+        Ok(Some((found, record.revision)))
+    }
+
+    fn write_registration(
+        &self,
+        condition: Condition,
+        row: &ServerRow,
+        lease: LeaseId,
+    ) -> Result<(), MetadataError> {
+        match self.records().commit(&[condition], &[row.registration(lease)?])? {
+            Committed::At(_) => Ok(()),
+            Committed::Conflict => Err(MetadataError::Conflict),
+        }
+    }
+
+    /// Returns the registered servers, by number.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn servers(&self) -> Result<Vec<ServerRow>, MetadataError> {
+        let reading = self.records().read(&[Query::all(KeySpan::prefix(SERVERS))], None)?;
+        reading.found.iter().flatten().map(ServerRow::of).collect()
+    }
+}

@@ -1,0 +1,212 @@
+//! Records of tablets: which server owns which hashes of a table. One record per table lists its tablets by their last
+//! hashes, so that every hash has exactly one owner.
+//!
+//! A tablet begins at a multiple of [`HASH_RANGE_WIDTH_MIN`], so that every range between two boundaries is wide enough
+//! for a table of the store. Tablets with moving hashes ([`super::migrations`]) are not changed. A server that is alone
+//! has no such records and owns everything.
+
+use serde::{Deserialize, Serialize};
+use store::{HASH_RANGE_WIDTH_MIN, HashRange};
+use wire::TenantId;
+use wire::limits::TABLETS_PER_TABLE_MAX;
+
+use super::encoding::{damaged, padded, parts, tenant_of};
+use super::{MetadataError, MetadataTransaction, TabletError};
+use crate::records::RecordsError;
+
+pub(super) const TABLETS: &str = "catalog/tablets/";
+
+/// Last hash in hexadecimal, owner, and the time when it lost its objects, or 0.
+type TabletRecord = (String, u32, u64);
+
+#[derive(Serialize, Deserialize)]
+struct TabletsValue {
+    tablets: Vec<TabletRecord>,
+}
+
+/// Hashes of a table with one owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tablet {
+    /// The hashes.
+    pub hashes: HashRange,
+    /// The number of the server that owns them.
+    pub server: u32,
+    /// The time when their objects were lost, in milliseconds since the Unix epoch.
+    pub emptied_ms: Option<u64>,
+}
+
+/// The tablets of a table, in the order of their hashes, covering all hashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TabletsRow {
+    /// The tenant of the table.
+    pub tenant: TenantId,
+    /// The table's number.
+    pub table: u32,
+    /// The tablets.
+    pub tablets: Vec<Tablet>,
+}
+
+impl TabletsRow {
+    /// Spreads the hashes of a table evenly over these servers, with one tablet for each entry.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for none or too many.
+    pub fn spread(tenant: TenantId, table: u32, servers: &[u32]) -> Result<Self, MetadataError> {
+        if servers.len() > TABLETS_PER_TABLE_MAX {
+            return Err(MetadataError::LimitExceeded);
+        }
+        let steps = u64::MAX / HASH_RANGE_WIDTH_MIN + 1;
+        let edge = |index: usize| steps * index as u64 / servers.len() as u64 * HASH_RANGE_WIDTH_MIN;
+        let (&first, others) = servers.split_first().ok_or(MetadataError::LimitExceeded)?;
+        let whole = Tablet { hashes: HashRange::ALL, server: first, emptied_ms: None };
+        let mut row = Self { tenant, table, tablets: vec![whole] };
+        for (index, &server) in (1..).zip(others) {
+            row.split(edge(index))?;
+            row.tablets[index].server = server;
+        }
+        Ok(row)
+    }
+
+    /// Returns the tablets that contain some of these hashes.
+    pub fn touching(&self, hashes: HashRange) -> impl Iterator<Item = &Tablet> {
+        self.tablets.iter().filter(move |tablet| overlap(tablet.hashes, hashes))
+    }
+
+    /// Returns the ranges that a server owns; adjacent tablets of one server are merged.
+    #[must_use]
+    pub fn owned_by(&self, server: u32) -> Vec<HashRange> {
+        let mut ranges: Vec<HashRange> = Vec::new();
+        for tablet in self.tablets.iter().filter(|tablet| tablet.server == server) {
+            let (mut first, last) = (tablet.hashes.first(), tablet.hashes.last());
+            if let Some(before) = ranges.pop_if(|before| before.last().checked_add(1) == Some(first)) {
+                first = before.first();
+            }
+            // As wide as its tablets at least.
+            ranges.extend(HashRange::new(first, last));
+        }
+        ranges
+    }
+
+    /// Makes the hash the first one of a tablet.
+    pub(super) fn split(&mut self, at: u64) -> Result<(), MetadataError> {
+        let index = self.tablets.partition_point(|tablet| tablet.hashes.last() < at);
+        let tablet = self.tablets[index];
+        let hashes = tablet.hashes;
+        if hashes.first() == at {
+            return Ok(());
+        }
+        if !at.is_multiple_of(HASH_RANGE_WIDTH_MIN) {
+            return Err(TabletError::Uneven(at).into());
+        }
+        if self.tablets.len() >= TABLETS_PER_TABLE_MAX {
+            return Err(MetadataError::LimitExceeded);
+        }
+        let low = HashRange::new(hashes.first(), at - 1).ok_or(TabletError::Uneven(at))?;
+        let high = HashRange::new(at, hashes.last()).ok_or(TabletError::Uneven(at))?;
+        self.tablets[index].hashes = low;
+        self.tablets.insert(index + 1, Tablet { hashes: high, ..tablet });
+        Ok(())
+    }
+
+    /// Merges the tablets on both sides of a boundary.
+    pub(super) fn merge(&mut self, at: u64) -> Result<(), TabletError> {
+        let index = self.tablets.iter().position(|tablet| tablet.hashes.first() == at);
+        let index = index.filter(|&index| index > 0).ok_or(TabletError::NoEdge(at))?;
+        let (low, high) = (self.tablets[index - 1], self.tablets[index]);
+        if low.server != high.server {
+            return Err(TabletError::SeveralOwners);
+        }
+        let joined = HashRange::new(low.hashes.first(), high.hashes.last()).ok_or(TabletError::Uneven(at))?;
+        let emptied_ms = low.emptied_ms.max(high.emptied_ms);
+        self.tablets[index - 1] = Tablet { hashes: joined, emptied_ms, ..low };
+        self.tablets.remove(index);
+        Ok(())
+    }
+
+    /// Gives all these hashes, which begin and end with tablets, to a server.
+    pub(super) fn give(&mut self, hashes: HashRange, server: u32) {
+        for tablet in self.tablets.iter_mut().filter(|tablet| overlap(tablet.hashes, hashes)) {
+            tablet.server = server;
+        }
+    }
+
+    /// Returns the owner of all these hashes.
+    pub(super) fn owner_of(&self, hashes: HashRange) -> Result<u32, TabletError> {
+        let mut owners = self.touching(hashes).map(|tablet| tablet.server);
+        let owner = owners.next().ok_or(TabletError::SeveralOwners)?;
+        if owners.all(|other| other == owner) { Ok(owner) } else { Err(TabletError::SeveralOwners) }
+    }
+
+    fn of(key: &str, value: &TabletsValue) -> Result<Self, RecordsError> {
+        let [tenant, table] = parts(key, TABLETS)?;
+        let table = table.parse().map_err(|_| damaged(key))?;
+        let mut next = Some(0);
+        let mut tablets = Vec::with_capacity(value.tablets.len());
+        for (last, server, emptied_ms) in &value.tablets {
+            let last = hash_of(last).ok_or_else(|| damaged(key))?;
+            let hashes = next.and_then(|first| HashRange::new(first, last)).ok_or_else(|| damaged(key))?;
+            let emptied_ms = (*emptied_ms != 0).then_some(*emptied_ms);
+            tablets.push(Tablet { hashes, server: *server, emptied_ms });
+            next = last.checked_add(1);
+        }
+        if next.is_some() || tablets.len() > TABLETS_PER_TABLE_MAX {
+            return Err(damaged(key));
+        }
+        Ok(Self { tenant: tenant_of(tenant)?, table, tablets })
+    }
+
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
+        let entry = |tablet: &Tablet| {
+            (hash_text(tablet.hashes.last()), tablet.server, tablet.emptied_ms.unwrap_or_default())
+        };
+        let tablets = self.tablets.iter().map(entry).collect();
+        transaction.put(&key_of(self.tenant, self.table), &TabletsValue { tablets })
+    }
+}
+
+/// Encodes a hash for records.
+pub(super) fn hash_text(hash: u64) -> String {
+    format!("{hash:016x}")
+}
+
+pub(super) fn hash_of(text: &str) -> Option<u64> {
+    (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok())?
+}
+
+pub(super) fn overlap(one: HashRange, other: HashRange) -> bool {
+    one.first() <= other.last() && other.first() <= one.last()
+}
+
+fn key_of(tenant: TenantId, table: u32) -> String {
+    format!("{}{}", prefix_of(tenant), padded(table))
+}
+
+fn prefix_of(tenant: TenantId) -> String {
+    format!("{TABLETS}{}/", padded(tenant.0))
+}
+
+pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
+    transaction.clear(&prefix_of(tenant));
+}
+
+pub(super) fn remove_table(transaction: &mut MetadataTransaction<'_>, tenant: TenantId, table: u32) {
+    transaction.delete(&key_of(tenant, table));
+}
+
+pub(super) fn find(
+    transaction: &mut MetadataTransaction<'_>,
+    tenant: TenantId,
+    table: u32,
+) -> Result<Option<TabletsRow>, RecordsError> {
+    let key = key_of(tenant, table);
+    transaction.get(&key)?.map(|value| TabletsRow::of(&key, &value)).transpose()
+}
+
+/// Returns the tablets of a tenant's tables, or of all.
+pub(super) fn all(
+    transaction: &mut MetadataTransaction<'_>,
+    of: Option<TenantId>,
+) -> Result<Vec<TabletsRow>, RecordsError> {
+    let prefix = of.map_or_else(|| TABLETS.to_owned(), prefix_of);
+    transaction.all(&prefix)?.iter().map(|(key, value)| TabletsRow::of(key, value)).collect()
+}

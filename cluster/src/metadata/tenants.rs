@@ -1,0 +1,176 @@
+//! Records of tenants: number to name, salt and digest of the secret; name to number; and the count.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use wire::TenantId;
+
+use super::encoding::{bytes_of, damaged, hexadecimal, padded, parts, tenant_of};
+use super::{Metadata, MetadataError, MetadataTransaction, next_u32};
+use crate::limits::TENANTS_MAX;
+use crate::records::RecordsError;
+use crate::secret::SecretHash;
+
+pub(super) const TENANTS: &str = "catalog/tenants/";
+const NAMES: &str = "catalog/names/";
+/// A counter, because there may be many.
+const HELD: &str = "counts/tenants";
+
+#[derive(Serialize, Deserialize)]
+struct TenantValue {
+    name: String,
+    salt: String,
+    digest: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Named {
+    id: u32,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct TenantCount {
+    held: usize,
+}
+
+/// A tenant as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantRow {
+    /// The number of the tenant, never reused.
+    pub id: TenantId,
+    /// The unique name.
+    pub name: String,
+    /// The stored form of its secret.
+    pub secret: SecretHash,
+}
+
+impl TenantRow {
+    fn of(key: &str, value: TenantValue) -> Result<Self, RecordsError> {
+        let [id] = parts(key, TENANTS)?;
+        let salt = bytes_of(&value.salt).ok_or_else(|| damaged(key))?;
+        let digest = bytes_of(&value.digest).ok_or_else(|| damaged(key))?;
+        Ok(Self { id: tenant_of(id)?, name: value.name, secret: SecretHash { salt, digest } })
+    }
+
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
+        let (salt, digest) = (hexadecimal(&self.secret.salt), hexadecimal(&self.secret.digest));
+        transaction.put(&key_of(self.id), &TenantValue { name: self.name.clone(), salt, digest })?;
+        transaction.put(&name_key(&self.name), &Named { id: self.id.0 })
+    }
+}
+
+fn key_of(tenant: TenantId) -> String {
+    format!("{TENANTS}{}", padded(tenant.0))
+}
+
+fn name_key(name: &str) -> String {
+    format!("{NAMES}{name}")
+}
+
+pub(super) fn store_held(transaction: &mut MetadataTransaction<'_>, held: usize) -> Result<(), RecordsError> {
+    transaction.put(HELD, &TenantCount { held })
+}
+
+/// Refuses a change for a tenant that does not exist: another server may have removed it.
+pub(super) fn check(
+    transaction: &mut MetadataTransaction<'_>,
+    tenant: TenantId,
+) -> Result<(), MetadataError> {
+    if transaction.has(&key_of(tenant))? { Ok(()) } else { Err(MetadataError::NotFound) }
+}
+
+fn find(transaction: &mut MetadataTransaction<'_>, name: &str) -> Result<Option<TenantRow>, RecordsError> {
+    let Some(Named { id }) = transaction.get(&name_key(name))? else { return Ok(None) };
+    numbered(transaction, TenantId(id))
+}
+
+/// Returns a tenant by its number.
+pub(super) fn numbered(
+    transaction: &mut MetadataTransaction<'_>,
+    tenant: TenantId,
+) -> Result<Option<TenantRow>, RecordsError> {
+    let key = key_of(tenant);
+    transaction.get(&key)?.map(|value| TenantRow::of(&key, value)).transpose()
+}
+
+pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<TenantRow>, RecordsError> {
+    transaction.all(TENANTS)?.into_iter().map(|(key, value)| TenantRow::of(&key, value)).collect()
+}
+
+/// Removes a tenant's own records, and returns its number.
+pub(super) fn remove(
+    transaction: &mut MetadataTransaction<'_>,
+    name: &str,
+) -> Result<TenantId, MetadataError> {
+    let id = find(transaction, name)?.ok_or(MetadataError::NotFound)?.id;
+    let TenantCount { held } = transaction.get(HELD)?.unwrap_or_default();
+    store_held(transaction, held.saturating_sub(1))?;
+    transaction.delete(&name_key(name));
+    transaction.delete(&key_of(id));
+    Ok(id)
+}
+
+impl Metadata {
+    /// Adds a tenant.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
+    pub fn tenant_create(&self, name: &str, secret: SecretHash) -> Result<TenantId, MetadataError> {
+        self.write(|transaction| {
+            if transaction.has(&name_key(name))? {
+                return Err(MetadataError::AlreadyExists);
+            }
+            let TenantCount { held } = transaction.get(HELD)?.unwrap_or_default();
+            if held >= TENANTS_MAX {
+                return Err(MetadataError::LimitExceeded);
+            }
+            let id = TenantId(next_u32(transaction, "tenant")?);
+            store_held(transaction, held + 1)?;
+            TenantRow { id, name: name.to_owned(), secret }.store(transaction)?;
+            Ok(id)
+        })
+    }
+
+    /// Replaces a tenant's secret.
+    ///
+    /// # Errors
+    /// `NotFound`, or that it cannot be stored.
+    pub fn tenant_rotate(&self, name: &str, secret: SecretHash) -> Result<TenantId, MetadataError> {
+        self.write(|transaction| {
+            let row = find(transaction, name)?.ok_or(MetadataError::NotFound)?;
+            let id = row.id;
+            TenantRow { secret, ..row }.store(transaction)?;
+            Ok(id)
+        })
+    }
+
+    /// Finds a tenant by its name.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn tenant_find(&self, name: &str) -> Result<Option<TenantRow>, MetadataError> {
+        self.read(|transaction| Ok(find(transaction, name)?))
+    }
+
+    /// Finds a tenant by its name, for optional reads: waits for an answer no longer than `patience`.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read, or not in that time.
+    pub fn tenant_find_within(
+        &self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<Option<TenantRow>, MetadataError> {
+        Ok(find(&mut MetadataTransaction::new(self.records()).within(patience), name)?)
+    }
+
+    /// Returns all tenants, by name.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    pub fn tenants(&self) -> Result<Vec<TenantRow>, MetadataError> {
+        let mut rows = self.read(|transaction| Ok(all(transaction)?))?;
+        rows.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(rows)
+    }
+}

@@ -1,0 +1,190 @@
+//! The metadata over restarts, and on a disk that fills up.
+
+mod upgrade;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redb::backends::InMemoryBackend;
+use redb::{Builder, StorageBackend};
+use wire::{Placement, TableOptions};
+
+use super::{Metadata, MetadataError, VersionState, VersionStateError};
+use crate::limits::VERSIONS_RESERVED;
+use crate::records::RecordsError;
+use crate::secret::SecretHash;
+
+const SECRET: SecretHash = SecretHash { salt: [1; 16], digest: [2; 32] };
+
+#[test]
+fn everything_survives_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metadata.redb");
+    let metadata = Metadata::open(&path).expect("a fresh file");
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+    let table = metadata.table_create(ann, "graph", TableOptions::default()).expect("room");
+    let first = metadata.extension_install(ann, "tao", Placement::Current, 5, b"source").expect("room");
+    let second = metadata.extension_install(ann, "tao", Placement::Canary(10), 6, b"newer").expect("room");
+    assert_eq!((second.id, second.newest), (first.id, 2));
+    drop(metadata);
+
+    let metadata = Metadata::open(&path).expect("the file");
+    assert_eq!(metadata.tenants().expect("rows").len(), 1);
+    assert_eq!(
+        metadata.tenant_find("ann").expect("a row").map(|row| (row.id, row.secret)),
+        Some((ann, SECRET))
+    );
+    assert_eq!(metadata.tables().expect("rows")[0].id, table);
+    assert_eq!(metadata.extensions().expect("rows"), vec![second.clone()]);
+    assert_eq!(metadata.extension_find(ann, "tao").expect("a row"), Some(second));
+    let stored = metadata.extension_version(ann, "tao", 1).expect("a version");
+    assert_eq!((stored.installed_ms, stored.package.as_slice()), (5, &b"source"[..]));
+    let promoted = metadata.extension_change(ann, "tao", VersionState::promote).expect("a canary");
+    assert_eq!((promoted.standing.current, promoted.standing.canary), (2, None));
+    let removed = metadata.extension_change(ann, "tao", |standing| standing.remove(1)).expect("kept");
+    assert_eq!(removed.standing.kept, [2]);
+    assert_eq!(metadata.extension_version(ann, "tao", 1), Err(MetadataError::NotFound));
+    let refused = metadata.extension_change(ann, "tao", |standing| standing.remove(2));
+    assert_eq!(refused, Err(MetadataError::Standing(VersionStateError::InUse(2))));
+    let third = metadata.extension_install(ann, "tao", Placement::Current, 7, b"newest").expect("room");
+    assert_eq!((third.newest, third.standing.current), (3, 3));
+}
+
+#[test]
+fn versions_of_one_start_are_never_those_of_another() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metadata.redb");
+    let start = || Metadata::open(&path).expect("the file").reserve_versions().expect("room");
+    assert_eq!([start(), start(), start()], [0, VERSIONS_RESERVED, 2 * VERSIONS_RESERVED]);
+    // One that has used up its own and more.
+    let newest = 5 * VERSIONS_RESERVED + 7;
+    let metadata = Metadata::open(&path).expect("the file");
+    assert_eq!(metadata.reserved_versions(), Ok(2 * VERSIONS_RESERVED));
+    metadata.reserve_versions_to(newest).expect("room");
+    metadata.reserve_versions_to(1).expect("nothing is taken back");
+    drop(metadata);
+    assert!((newest..newest + VERSIONS_RESERVED).contains(&start()));
+    // Beyond the last reservation that is told apart there is room for writes, and starts go on.
+    let metadata = Metadata::open(&path).expect("the file");
+    metadata.reserve_versions_to(store::VERSION_MAX).expect("room");
+    drop(metadata);
+    let last = start();
+    assert_eq!(start(), last);
+    assert!(last <= store::VERSION_MAX / 2 && last > store::VERSION_MAX / 2 - 2 * VERSIONS_RESERVED);
+}
+
+#[test]
+fn a_tenant_gets_another_secret_and_stays_the_same() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metadata.redb");
+    let metadata = Metadata::open(&path).expect("a fresh file");
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+    let other = SecretHash { salt: [3; 16], digest: [4; 32] };
+    assert_eq!(metadata.tenant_rotate("bob", other), Err(MetadataError::NotFound));
+    assert_eq!(metadata.tenant_rotate("ann", other), Ok(ann));
+    drop(metadata);
+    let metadata = Metadata::open(&path).expect("the file");
+    let row = metadata.tenant_find("ann").expect("a row").expect("ann");
+    assert_eq!((row.id, row.secret), (ann, other));
+}
+
+#[test]
+fn a_file_is_held_by_one_server() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("metadata.redb");
+    let _first = Metadata::open(&path).expect("a fresh file");
+    assert!(matches!(Metadata::open(&path), Err(MetadataError::Records(RecordsError::Storage(_)))));
+}
+
+#[test]
+fn names_are_unique_and_numbers_are_not_reused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let metadata = Metadata::open(&directory.path().join("metadata.redb")).expect("a fresh file");
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+    let bob = metadata.tenant_create("bob", SECRET).expect("room");
+    assert_eq!(metadata.tenant_create("ann", SECRET), Err(MetadataError::AlreadyExists));
+    let first = metadata.table_create(ann, "graph", TableOptions::default()).expect("room");
+    let second = metadata.table_create(bob, "graph", TableOptions::default()).expect("the name is bob's own");
+    assert_ne!(first, second);
+    assert_eq!(
+        metadata.table_create(ann, "graph", TableOptions::default()),
+        Err(MetadataError::AlreadyExists)
+    );
+    assert_eq!(metadata.table_drop(ann, "graph"), Ok(first));
+    assert_eq!(metadata.table_drop(ann, "graph"), Err(MetadataError::NotFound));
+    let third = metadata.table_create(ann, "graph", TableOptions::default()).expect("room");
+    assert!(third > second);
+}
+
+#[test]
+fn a_dropped_tenant_takes_its_things_and_nothing_else() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let metadata = Metadata::open(&directory.path().join("metadata.redb")).expect("a fresh file");
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+    let bob = metadata.tenant_create("bob", SECRET).expect("room");
+    for tenant in [ann, bob] {
+        metadata.table_create(tenant, "t", TableOptions::default()).expect("room");
+        metadata.extension_install(tenant, "e", Placement::Current, 5, b"").expect("room");
+    }
+    assert_eq!(metadata.tenant_drop("ann"), Ok(ann));
+    assert_eq!(metadata.tenant_drop("ann"), Err(MetadataError::NotFound));
+    assert!(metadata.tables().expect("rows").iter().all(|row| row.tenant == bob));
+    assert_eq!(metadata.extensions().expect("rows").len(), 1);
+    assert!(metadata.extension_version(bob, "e", 1).is_ok());
+    assert_eq!(metadata.extension_version(ann, "e", 1), Err(MetadataError::NotFound));
+    let again = metadata.tenant_create("ann", SECRET).expect("room");
+    assert!(again > bob);
+}
+
+/// A disk on which a file grows to `room` bytes and no further.
+#[derive(Debug)]
+struct SmallDisk {
+    disk: Arc<InMemoryBackend>,
+    room: Arc<AtomicU64>,
+}
+
+impl StorageBackend for SmallDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, out)
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        if bytes > self.disk.len()? && bytes > self.room.load(Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        self.disk.set_len(bytes)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.disk.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write(offset, data)
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_half_made_and_heals() {
+    let disk = Arc::new(InMemoryBackend::new());
+    let room = Arc::new(AtomicU64::new(4 << 20));
+    let opened = (Arc::clone(&disk), Arc::clone(&room));
+    let metadata = Metadata::open_with(Box::new(move || {
+        let (disk, room) = (Arc::clone(&opened.0), Arc::clone(&opened.1));
+        Builder::new().create_with_backend(SmallDisk { disk, room })
+    }))
+    .expect("room for an empty file");
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+
+    let package = vec![7; 8 << 20];
+    let install = || metadata.extension_install(ann, "tao", Placement::Current, 5, &package);
+    let refused = install();
+    assert_eq!(refused, Err(MetadataError::Records(RecordsError::StorageFull)));
+    assert_eq!(metadata.extensions().expect("rows"), Vec::new());
+    assert_eq!(metadata.tenant_find("ann").expect("a row").map(|row| row.id), Some(ann));
+
+    room.store(64 << 20, Ordering::Relaxed);
+    install().expect("there is room now");
+    assert_eq!(metadata.extensions().expect("rows").len(), 1);
+}

@@ -1,0 +1,200 @@
+//! The source's half of copying while it keeps serving: it sends pieces without requests, as fast as allowed, and
+//! reports when little is left.
+//!
+//! ```text
+//!   round 0: all │ round 1: objects written since │ ... little is left ─► cut ─► one more round: nothing is left
+//! ```
+//! A piece is kept until the target has stored it, and sent again when that takes long. Pieces are stored in their
+//! order, so a later state of a key is never replaced by an earlier one.
+
+use std::collections::VecDeque;
+
+use crate::limits::{COPIED_PIECES_MAX, COPY_LEFT_BYTES, COPY_ROUNDS_MAX, MIGRATION_RETRY_US, PULL_BYTES};
+use crate::migration::message::{Copied, Left, Message, PullSpan};
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum CopyPhase {
+    /// Not requested.
+    Off,
+    /// Writers do not mark their writes yet.
+    Watching,
+    On,
+    Over,
+}
+
+/// A gathered piece.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Gathered {
+    /// Its hashes.
+    pub spans: Vec<PullSpan>,
+    /// All objects of these hashes.
+    pub objects: Vec<u8>,
+    /// At the end of a round: about how many bytes were written since they were gathered.
+    pub left_bytes: Option<u64>,
+}
+
+/// The state of a source's copying.
+#[derive(Debug)]
+pub(super) struct CopyState {
+    phase: CopyPhase,
+    round: u32,
+    number: u32,
+    is_gathering: bool,
+    /// The next round is to begin when it is worthwhile.
+    is_between: bool,
+    /// Few writes happened lately, so the next round can wait.
+    is_resting: bool,
+    /// Little is left, or was.
+    is_little: bool,
+    is_cut: bool,
+    /// The current round began after the cut.
+    is_last: bool,
+    allowance_bytes: i64,
+    sent: VecDeque<(u64, Copied)>,
+}
+
+/// The next action of the copying.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum CopyStep {
+    Watch,
+    /// Gather a piece of this round.
+    Gather(u32),
+}
+
+impl CopyState {
+    pub(super) fn new() -> Self {
+        CopyState {
+            phase: CopyPhase::Off,
+            round: 0,
+            number: 0,
+            is_gathering: false,
+            is_between: false,
+            is_resting: false,
+            is_little: false,
+            is_cut: false,
+            is_last: false,
+            allowance_bytes: 0,
+            sent: VecDeque::new(),
+        }
+    }
+
+    /// Begins the copying at the target's request.
+    pub(super) fn begin(&mut self) -> Option<CopyStep> {
+        let is_new = self.phase == CopyPhase::Off;
+        if is_new {
+            self.phase = CopyPhase::Watching;
+        }
+        is_new.then_some(CopyStep::Watch)
+    }
+
+    /// Notes that writers mark their writes.
+    pub(super) fn watched(&mut self) -> Option<CopyStep> {
+        if self.phase == CopyPhase::Watching {
+            self.phase = CopyPhase::On;
+        }
+        self.next()
+    }
+
+    /// Returns whether the copying is active.
+    pub(super) fn is_on(&self) -> bool {
+        self.phase == CopyPhase::On
+    }
+
+    /// Returns whether writes here have stopped.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Notes that writes here have stopped: the rest is sent at once. A second call changes nothing.
+    pub(super) fn cut(&mut self) -> Option<CopyStep> {
+        self.is_cut = true;
+        self.next()
+    }
+
+    /// Ends the copying, because it failed or everything has arrived.
+    pub(super) fn end(&mut self) {
+        self.phase = CopyPhase::Over;
+        self.sent.clear();
+    }
+
+    /// Takes a gathered piece; returns the message to send.
+    pub(super) fn gathered(&mut self, gathered: Gathered) -> (Option<Message>, Option<CopyStep>) {
+        self.is_gathering = false;
+        if self.phase != CopyPhase::On {
+            return (None, None);
+        }
+        let Gathered { spans, objects, left_bytes } = gathered;
+        self.allowance_bytes -= objects.len() as i64;
+        let (is_again, was_little) = (self.round > 0, self.is_little);
+        let is_whole = left_bytes.is_some() && self.is_last;
+        if let Some(left_bytes) = left_bytes {
+            self.round += 1;
+            self.is_between = true;
+            self.is_little |= left_bytes <= COPY_LEFT_BYTES || self.round >= COPY_ROUNDS_MAX;
+        }
+        let left = match () {
+            () if is_whole => Left::Nothing,
+            () if self.is_little => Left::Little,
+            () => Left::Much,
+        };
+        let is_news = is_whole || self.is_little != was_little;
+        self.is_resting = spans.is_empty() && !is_news;
+        let message = (!self.is_resting).then(|| {
+            let piece = Copied { number: self.number, left, is_again, spans, objects };
+            self.number += 1;
+            self.sent.push_back((0, piece.clone()));
+            Message::Copied(piece)
+        });
+        if is_whole {
+            self.phase = CopyPhase::Over;
+        }
+        (message, self.next())
+    }
+
+    /// Notes that `count` pieces are stored.
+    pub(super) fn stored(&mut self, count: u32) -> Option<CopyStep> {
+        while self.sent.front().is_some_and(|(_, piece)| piece.number < count) {
+            self.sent.pop_front();
+        }
+        self.next()
+    }
+
+    /// Handles elapsed time; returns retransmissions and the next action.
+    pub(super) fn tick(
+        &mut self,
+        now_us: u64,
+        allowance_bytes: u64,
+        out: &mut Vec<Message>,
+    ) -> Option<CopyStep> {
+        self.is_resting = false;
+        let most = (COPIED_PIECES_MAX * PULL_BYTES) as i64 + allowance_bytes as i64;
+        self.allowance_bytes = (self.allowance_bytes + allowance_bytes as i64).min(most);
+        for (due_us, piece) in &mut self.sent {
+            if *due_us == 0 {
+                *due_us = now_us + MIGRATION_RETRY_US;
+            } else if *due_us <= now_us {
+                *due_us = now_us + MIGRATION_RETRY_US;
+                out.push(Message::Copied(piece.clone()));
+            }
+        }
+        self.next()
+    }
+
+    /// Returns the next piece to gather, if there is room for one.
+    fn next(&mut self) -> Option<CopyStep> {
+        let may = self.phase == CopyPhase::On && !self.is_gathering && self.sent.len() < COPIED_PIECES_MAX;
+        if !may || (!self.is_cut && self.allowance_bytes <= 0) {
+            return None;
+        }
+        if self.is_between {
+            // While the target is about to take over a round has what was written in a round trip.
+            if self.is_little && !self.is_cut && (self.is_resting || !self.sent.is_empty()) {
+                return None;
+            }
+            self.is_between = false;
+            self.is_last = self.is_cut;
+        }
+        self.is_gathering = true;
+        Some(CopyStep::Gather(self.round))
+    }
+}

@@ -1,0 +1,338 @@
+//! The source of a migration: it answers, and keeps its objects until the records name another owner.
+//!
+//! Once its registration is over, other servers may declare it gone and own the moving hashes. So from then on it
+//! serves none of them, until it is registered again and has read that it owns them.
+
+mod interface;
+
+pub use interface::{SourceAction, SourceEnd, SourceInput, SourceOutput};
+
+use crate::limits::MIGRATION_PARTITIONS;
+use crate::migration::Phase;
+use crate::migration::copying::{CopyState, CopyStep};
+use crate::migration::lease::LeaseView;
+use crate::migration::local_view::{LocalView, MigrationWait};
+use crate::migration::message::Message;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum SourcePhase {
+    Serving,
+    Cutting,
+    Frozen { ceiling: u64 },
+    Reopening,
+    Discarding,
+    Gone,
+}
+
+/// Whether the source may work on the store.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum SourceSlot {
+    None,
+    Asked,
+    Held,
+}
+
+/// The state machine of a source.
+#[derive(Debug)]
+pub struct Source {
+    slot: SourceSlot,
+    phase: SourcePhase,
+    belief: LocalView,
+    is_forgotten: bool,
+    /// Whether it was cut only for lack of a lease.
+    is_closed: bool,
+    /// The number of the next returned piece.
+    expected: u32,
+    /// `Some` while a returned piece is being stored: whether it is the last.
+    taking: Option<bool>,
+    /// The highest version at the target.
+    ceiling: u64,
+    gathers: usize,
+    copying: CopyState,
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Source {
+            slot: SourceSlot::None,
+            phase: SourcePhase::Serving,
+            belief: LocalView::new(),
+            is_forgotten: false,
+            is_closed: false,
+            expected: 0,
+            taking: None,
+            ceiling: 0,
+            gathers: 0,
+            copying: CopyState::new(),
+        }
+    }
+}
+
+impl Source {
+    /// Handles an input; appends the resulting outputs to `out`.
+    pub fn step(&mut self, input: SourceInput, out: &mut Vec<SourceOutput>) {
+        match input {
+            SourceInput::Message(message) => self.hear(message, out),
+            SourceInput::Admitted => {
+                self.slot = SourceSlot::Held;
+                if self.phase == SourcePhase::Serving && self.belief.standing == Phase::Preparing {
+                    out.push(SourceOutput::Do(SourceAction::Count));
+                }
+            }
+            SourceInput::Standing(standing) => self.believe(standing),
+            SourceInput::Forgotten(standing) => {
+                self.is_forgotten = true;
+                self.believe(standing);
+            }
+            SourceInput::End(SourceEnd::Committed(standing)) => {
+                self.belief.committed(standing);
+                self.believe(standing);
+            }
+            SourceInput::End(SourceEnd::LookedUp(standing, is_registered)) => {
+                self.belief.looked_up(is_registered);
+                self.believe(standing);
+            }
+            SourceInput::End(end) => self.end(end, out),
+            SourceInput::Tick { now_us, allowance_bytes } => {
+                let mut again = Vec::new();
+                let step = self.copying.tick(now_us, allowance_bytes, &mut again);
+                out.extend(again.into_iter().map(SourceOutput::Send));
+                copy(step, out);
+            }
+            SourceInput::TargetGone => self.belief.is_peer_gone = true,
+            SourceInput::Registered(is_registered) => self.belief.lease.turn(is_registered),
+        }
+        self.follow(out);
+        if self.belief.wants_look() {
+            out.push(SourceOutput::Do(SourceAction::LookUp));
+        }
+    }
+
+    /// Returns whether it sends copies on its own, within its allowance.
+    #[must_use]
+    pub fn is_copying(&self) -> bool {
+        self.copying.is_on()
+    }
+
+    /// Returns whether it sends the rest while requests wait for it.
+    #[must_use]
+    pub fn is_in_a_hurry(&self) -> bool {
+        self.copying.is_cut()
+    }
+
+    /// Returns the last known phase in the records; after its end, the outcome.
+    #[must_use]
+    pub fn standing(&self) -> Phase {
+        self.belief.standing
+    }
+
+    /// Returns the event that it waits for.
+    #[must_use]
+    pub fn awaited(&self) -> Option<MigrationWait> {
+        self.belief.awaited().or(match (self.slot, self.belief.standing) {
+            (SourceSlot::Asked, _) => Some(MigrationWait::Slot),
+            (SourceSlot::None, Phase::Preparing) => Some(MigrationWait::Peer),
+            _ => None,
+        })
+    }
+
+    /// Returns whether it is finished.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        match self.belief.standing {
+            Phase::Ended => {
+                self.phase == SourcePhase::Serving || self.is_forgotten && self.phase == SourcePhase::Gone
+            }
+            Phase::Finished => self.phase == SourcePhase::Gone,
+            _ => false,
+        }
+    }
+
+    fn believe(&mut self, standing: Phase) {
+        // A range closed for another reason by now is opened by another rule.
+        self.is_closed &= !self.belief.hear(standing);
+    }
+
+    /// Acts according to the phase.
+    fn follow(&mut self, out: &mut Vec<SourceOutput>) {
+        let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
+        match (self.belief.standing, self.phase) {
+            (Phase::Moving | Phase::Finished, SourcePhase::Serving) => {
+                self.phase = SourcePhase::Cutting;
+                act(out, SourceAction::Cut);
+            }
+            (Phase::Preparing | Phase::Returning, SourcePhase::Serving)
+                if self.belief.lease != LeaseView::Held =>
+            {
+                self.phase = SourcePhase::Cutting;
+                self.is_closed = true;
+                act(out, SourceAction::Cut);
+            }
+            (Phase::Preparing | Phase::Returning, SourcePhase::Frozen { ceiling })
+                if self.is_closed && self.taking.is_none() && self.belief.lease == LeaseView::Held =>
+            {
+                self.phase = SourcePhase::Reopening;
+                self.is_closed = false;
+                act(out, SourceAction::Serve { ceiling: ceiling.max(self.ceiling) });
+            }
+            (Phase::Ended, SourcePhase::Frozen { ceiling }) if self.taking.is_none() => {
+                self.phase = SourcePhase::Reopening;
+                act(out, SourceAction::Serve { ceiling: ceiling.max(self.ceiling) });
+            }
+            (Phase::Finished, SourcePhase::Frozen { .. }) if self.has_slot(out) => {
+                self.phase = SourcePhase::Discarding;
+                act(out, SourceAction::Discard);
+            }
+            _ => {}
+        }
+        match (self.belief.standing, self.phase) {
+            // Cut for good: the target is to have all of it.
+            (Phase::Moving, SourcePhase::Frozen { .. }) => copy(self.copying.cut(), out),
+            (Phase::Preparing | Phase::Moving, _) => {}
+            _ => self.copying.end(),
+        }
+        let is_open = matches!(self.belief.standing, Phase::Preparing | Phase::Moving | Phase::Returning);
+        if self.belief.is_peer_gone && is_open && self.belief.may_commit(true) {
+            let (from, to) = (self.belief.standing, Phase::Ended);
+            act(out, SourceAction::Commit { from, to, is_peer_gone: true });
+        }
+    }
+
+    fn hear(&mut self, message: Message, out: &mut Vec<SourceOutput>) {
+        // The sender has read in the records the phase that permits the message.
+        match &message {
+            Message::HandOver => self.believe(Phase::Moving),
+            Message::GiveBack { .. } => self.believe(Phase::Returning),
+            Message::Discard => self.believe(Phase::Finished),
+            _ => {}
+        }
+        let is_for_the_store = matches!(
+            message,
+            Message::Prepare
+                | Message::Copy
+                | Message::Pull { .. }
+                | Message::PriorityPull { .. }
+                | Message::GiveBack { .. }
+        );
+        // An ended migration needs nothing of the store; otherwise the target retransmits.
+        if is_for_the_store && (self.belief.standing == Phase::Ended || !self.has_slot(out)) {
+            return;
+        }
+        let is_moving = self.belief.standing == Phase::Moving;
+        let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
+        match (message, self.phase) {
+            (Message::Prepare, SourcePhase::Serving) => act(out, SourceAction::Count),
+            (Message::Copy, SourcePhase::Serving) if self.belief.standing == Phase::Preparing => {
+                copy(self.copying.begin(), out);
+            }
+            (Message::Stored { count }, _) => copy(self.copying.stored(count), out),
+            (Message::HandOver, SourcePhase::Frozen { ceiling }) if is_moving => {
+                out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
+            }
+            (Message::Pull { partition, number, from }, SourcePhase::Frozen { .. })
+                if is_moving && self.may_gather() =>
+            {
+                act(out, SourceAction::Gather { partition, number, from });
+            }
+            (Message::PriorityPull { number, hashes }, SourcePhase::Frozen { .. })
+                if is_moving && self.may_gather() =>
+            {
+                act(out, SourceAction::GatherHashes { number, hashes });
+            }
+            (Message::Discard, SourcePhase::Gone) => out.push(SourceOutput::Send(Message::Discarded)),
+            (Message::GiveBack { number, .. }, phase)
+                if number < self.expected && phase != SourcePhase::Reopening =>
+            {
+                out.push(SourceOutput::Send(Message::TakenBack { number }));
+            }
+            (Message::GiveBack { number, is_last: true, .. }, SourcePhase::Serving) if number == 0 => {
+                // It was never cut: the target has served nobody.
+                self.expected = 1;
+                out.push(SourceOutput::Send(Message::TakenBack { number }));
+            }
+            (
+                Message::GiveBack { number, is_last, ceiling, objects, removed },
+                SourcePhase::Frozen { .. },
+            ) if number == self.expected
+                && self.taking.is_none()
+                && self.belief.standing == Phase::Returning =>
+            {
+                self.taking = Some(is_last);
+                self.ceiling = self.ceiling.max(ceiling);
+                act(out, SourceAction::TakeBack { objects, removed });
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether it may work on the store; the first call requests a slot.
+    fn has_slot(&mut self, out: &mut Vec<SourceOutput>) -> bool {
+        if self.slot == SourceSlot::None {
+            self.slot = SourceSlot::Asked;
+            out.push(SourceOutput::Do(SourceAction::TakeSlot));
+        }
+        self.slot == SourceSlot::Held
+    }
+
+    /// Returns whether another pull may be gathered. A target that follows the protocol never has more pulls in flight
+    /// than one per partition and a priority pull.
+    fn may_gather(&mut self) -> bool {
+        let may = self.gathers <= MIGRATION_PARTITIONS;
+        self.gathers += usize::from(may);
+        may
+    }
+
+    fn end(&mut self, end: SourceEnd, out: &mut Vec<SourceOutput>) {
+        match (end, self.phase) {
+            (SourceEnd::Counted(objects), _) => out.push(SourceOutput::Send(Message::Prepared { objects })),
+            (SourceEnd::Cut(ceiling), SourcePhase::Cutting) => {
+                self.phase = SourcePhase::Frozen { ceiling };
+                if self.belief.standing == Phase::Moving {
+                    out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
+                }
+            }
+            (SourceEnd::Watched, _) => copy(self.copying.watched(), out),
+            (SourceEnd::GatheredCopy(gathered), _) => {
+                let (message, step) = self.copying.gathered(gathered);
+                out.extend(message.map(SourceOutput::Send));
+                copy(step, out);
+            }
+            (SourceEnd::Gathered(message), _) => {
+                self.gathers = self.gathers.saturating_sub(1);
+                out.push(SourceOutput::Send(message));
+            }
+            (SourceEnd::Discarded, SourcePhase::Discarding) => {
+                self.phase = SourcePhase::Gone;
+                out.push(SourceOutput::Send(Message::Discarded));
+            }
+            (SourceEnd::TakenBack, SourcePhase::Frozen { ceiling }) => {
+                let number = self.expected;
+                self.expected += 1;
+                if self.taking.take() != Some(true) {
+                    out.push(SourceOutput::Send(Message::TakenBack { number }));
+                } else if self.belief.lease == LeaseView::Held {
+                    self.phase = SourcePhase::Reopening;
+                    out.push(SourceOutput::Do(SourceAction::Serve { ceiling: ceiling.max(self.ceiling) }));
+                } else {
+                    self.is_closed = true;
+                }
+            }
+            (SourceEnd::Served, SourcePhase::Reopening) => {
+                self.phase = SourcePhase::Serving;
+                if let Some(number) = self.expected.checked_sub(1) {
+                    out.push(SourceOutput::Send(Message::TakenBack { number }));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn copy(step: Option<CopyStep>, out: &mut Vec<SourceOutput>) {
+    out.extend(step.map(|step| {
+        SourceOutput::Do(match step {
+            CopyStep::Watch => SourceAction::Watch,
+            CopyStep::Gather(round) => SourceAction::GatherCopy { round },
+        })
+    }));
+}

@@ -1,0 +1,358 @@
+//! The target of a migration, which drives it.
+//!
+//! ```text
+//!   Queued ─► Asking ─► Making ─► Deciding ─► HandingOver ─► Opening ─► Moving ─► Discarding ─► Over
+//!                                                  └───────────┴───────────┴─► Cutting ─► Giving ─► Given ─► Over
+//! ```
+//! A queued target requests nothing from the source. With copying, it stores pieces in Deciding until little is left,
+//! and the rest after HandingOver, in Closing. While its server is unregistered, it serves nothing before the phase is
+//! `finished`, because the source may own the hashes.
+
+mod interface;
+mod records;
+
+pub use interface::{TargetAction, TargetEnd, TargetInput, TargetOutput};
+
+use crate::limits::MIGRATION_RETRY_US;
+use crate::migration::copies::Copies;
+use crate::migration::lease::LeaseView;
+use crate::migration::local_view::{LocalView, MigrationWait};
+use crate::migration::message::{Left, Message};
+use crate::migration::priority::Priority;
+use crate::migration::pulls::{PulledObjects, Pulls};
+use crate::migration::{Mode, Phase};
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum TargetPhase {
+    Queued,
+    Asking,
+    Making,
+    Deciding,
+    HandingOver,
+    Closing,
+    Opening,
+    Moving,
+    Discarding,
+    Cutting,
+    Giving,
+    Given,
+    Over,
+}
+
+/// The state machine of a target.
+#[derive(Debug)]
+pub struct Target {
+    phase: TargetPhase,
+    belief: LocalView,
+    is_aborted: bool,
+    is_given_up: bool,
+    /// Whether workers left the hashes for lack of a lease.
+    is_closed: bool,
+    /// When this phase's message is sent again.
+    due_us: u64,
+    pulls: Pulls,
+    priority: Priority,
+    /// The received copies, if the source sends on its own.
+    copies: Option<Copies>,
+    ceiling: u64,
+    /// The returned piece in flight.
+    giving: Option<Message>,
+    given: u32,
+}
+
+fn act(out: &mut Vec<TargetOutput>, action: TargetAction) {
+    out.push(TargetOutput::Do(action));
+}
+
+impl Target {
+    /// Creates the target of a migration with this mode that begins or is restarted.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
+        Target {
+            phase: TargetPhase::Queued,
+            belief: LocalView::new(),
+            is_aborted: false,
+            is_given_up: false,
+            is_closed: false,
+            due_us: 0,
+            pulls: Pulls::new(&[]),
+            priority: Priority::default(),
+            copies: (mode == Mode::PreCopy).then(Copies::new),
+            ceiling: 0,
+            giving: None,
+            given: 0,
+        }
+    }
+
+    /// Handles an input at `now_us`; appends the resulting outputs to `out`.
+    pub fn step(&mut self, now_us: u64, input: TargetInput, out: &mut Vec<TargetOutput>) {
+        let before = self.phase;
+        match input {
+            TargetInput::Message(message) => self.hear(message, out),
+            TargetInput::Admitted if self.phase == TargetPhase::Queued => self.phase = TargetPhase::Asking,
+            TargetInput::Admitted => {}
+            TargetInput::Tick { allowance_bytes } => self.pulls.allow(allowance_bytes),
+            TargetInput::Standing(standing) => self.believe(standing, out),
+            TargetInput::Forgotten(standing) => {
+                self.believe(standing, out);
+                if self.belief.standing == Phase::Finished {
+                    // Nobody is left to be told to discard.
+                    self.phase = TargetPhase::Over;
+                }
+            }
+            TargetInput::End(end) => self.end(end, out),
+            TargetInput::Want(hash) => self.want(hash, out),
+            TargetInput::Abort => self.is_aborted = true,
+            TargetInput::SourceGone => self.lose_source(),
+            TargetInput::Registered(is_registered) => self.belief.lease.turn(is_registered),
+        }
+        self.open_or_close(out);
+        self.decide(out);
+        if self.phase != before {
+            self.due_us = now_us;
+        }
+        self.talk(now_us, out);
+    }
+
+    /// Returns the last known phase in the records; after its end, the outcome.
+    #[must_use]
+    pub fn standing(&self) -> Phase {
+        self.belief.standing
+    }
+
+    /// Returns whether it is finished.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == TargetPhase::Over
+    }
+
+    /// Returns whether it waits for a slot.
+    #[must_use]
+    pub fn is_queued(&self) -> bool {
+        self.phase == TargetPhase::Queued
+    }
+
+    /// Returns the event that it waits for.
+    #[must_use]
+    pub fn awaited(&self) -> Option<MigrationWait> {
+        self.belief.awaited().or(match self.phase {
+            TargetPhase::Queued => Some(MigrationWait::Slot),
+            TargetPhase::Asking
+            | TargetPhase::HandingOver
+            | TargetPhase::Giving
+            | TargetPhase::Discarding => Some(MigrationWait::Peer),
+            _ => None,
+        })
+    }
+
+    /// Returns whether all objects of a hash have arrived, or never will.
+    #[must_use]
+    pub fn has_arrived(&self, hash: u64) -> bool {
+        self.is_given_up || self.pulls.has_arrived(hash)
+    }
+
+    /// Returns how many more hashes may wait.
+    #[must_use]
+    pub fn wants_free(&self) -> usize {
+        self.priority.free()
+    }
+
+    fn hear(&mut self, message: Message, out: &mut Vec<TargetOutput>) {
+        match (message, self.phase) {
+            (Message::Prepared { objects }, TargetPhase::Asking) => {
+                self.phase = TargetPhase::Making;
+                act(out, TargetAction::MakePart { objects });
+            }
+            (Message::HandedOver { ceiling }, TargetPhase::HandingOver)
+                if self.belief.standing == Phase::Moving =>
+            {
+                self.phase = TargetPhase::Closing;
+                self.ceiling = ceiling;
+                self.close(out);
+            }
+            (
+                Message::Copied(piece),
+                TargetPhase::Deciding | TargetPhase::HandingOver | TargetPhase::Closing,
+            ) => {
+                let Some(copies) = self.copies.as_mut().filter(|_| !self.belief.is_peer_gone) else { return };
+                let due = copies.came(piece);
+                if due.is_empty() {
+                    // Its acknowledgement may be lost.
+                    out.push(TargetOutput::Send(copies.said()));
+                }
+                due.into_iter().for_each(|piece| act(out, TargetAction::StoreCopy(piece)));
+            }
+            (Message::Pulled { partition, number, next, objects }, TargetPhase::Moving) => {
+                let due = self.pulls.pulled(partition, number, PulledObjects { next, objects });
+                replay(partition, due, out);
+            }
+            (Message::PriorityPulled { number, count, objects }, TargetPhase::Moving) => {
+                if let Some(hashes) = self.priority.answered(number, count as usize) {
+                    act(out, TargetAction::ReplayPriority { hashes, objects });
+                }
+            }
+            (Message::Discarded, TargetPhase::Discarding) => self.phase = TargetPhase::Over,
+            (Message::TakenBack { number }, TargetPhase::Giving) if number == self.given => self.taken(out),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, end: TargetEnd, out: &mut Vec<TargetOutput>) {
+        match (end, self.phase) {
+            (TargetEnd::PartMade(partitions), TargetPhase::Making) => {
+                self.phase = TargetPhase::Deciding;
+                if self.copies.is_none() {
+                    self.pulls = Pulls::new(&partitions);
+                }
+            }
+            (
+                TargetEnd::CopyStored,
+                TargetPhase::Deciding | TargetPhase::HandingOver | TargetPhase::Closing,
+            ) => {
+                if let Some(copies) = &mut self.copies {
+                    copies.stored();
+                    out.push(TargetOutput::Send(copies.said()));
+                }
+                self.close(out);
+            }
+            (TargetEnd::Committed(standing), _) => {
+                self.belief.committed(standing);
+                self.believe(standing, out);
+            }
+            (TargetEnd::LookedUp(standing, is_registered), _) => {
+                self.belief.looked_up(is_registered);
+                self.believe(standing, out);
+            }
+            (TargetEnd::Served, TargetPhase::Opening) => self.phase = TargetPhase::Moving,
+            (TargetEnd::Replayed { partition }, TargetPhase::Moving) => {
+                replay(partition, self.pulls.replayed(partition), out);
+                let pulls = &self.pulls;
+                let hashes = self.priority.take(|hash| pulls.has_arrived(hash));
+                wake(hashes, out);
+            }
+            (TargetEnd::PriorityReplayed, TargetPhase::Moving) => wake(self.priority.replayed(), out),
+            (TargetEnd::Cut(ceiling), TargetPhase::Cutting) => {
+                self.phase = TargetPhase::Giving;
+                self.ceiling = self.ceiling.max(ceiling);
+                act(out, TargetAction::GatherBack);
+            }
+            (TargetEnd::GatheredBack { is_last, objects, removed }, TargetPhase::Giving) => {
+                let (number, ceiling) = (self.given, self.ceiling);
+                self.giving = Some(Message::GiveBack { number, is_last, ceiling, objects, removed });
+                self.due_us = 0;
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins to serve after the source was cut and has sent everything that precedes.
+    fn close(&mut self, out: &mut Vec<TargetOutput>) {
+        let is_whole = self.copies.is_none() || !self.lacks();
+        if self.phase == TargetPhase::Closing && is_whole {
+            self.phase = TargetPhase::Opening;
+            self.is_closed = self.belief.lease != LeaseView::Held;
+            if !self.is_closed {
+                act(out, TargetAction::Serve { ceiling: self.ceiling });
+            }
+        }
+    }
+
+    /// Returns whether objects of the source are missing.
+    fn lacks(&self) -> bool {
+        match &self.copies {
+            Some(copies) => copies.left() != Left::Nothing,
+            None => self.belief.is_peer_gone || !self.pulls.are_done(),
+        }
+    }
+
+    fn want(&mut self, hash: u64, out: &mut Vec<TargetOutput>) {
+        // Workers serve before all of them do.
+        let is_moving = matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
+        let waits = is_moving && !self.has_arrived(hash) && self.priority.want(hash);
+        if !waits {
+            // It is here, or its place is elsewhere, or too many wait: who asked looks again and sees which.
+            wake(vec![hash], out);
+        }
+    }
+
+    /// Notes that a piece is back at the source.
+    fn taken(&mut self, out: &mut Vec<TargetOutput>) {
+        match self.giving.take() {
+            Some(Message::GiveBack { is_last: true, .. }) => self.phase = TargetPhase::Given,
+            Some(_) => {
+                self.given += 1;
+                act(out, TargetAction::GatherBack);
+            }
+            None => {}
+        }
+    }
+
+    fn lose_source(&mut self) {
+        self.belief.is_peer_gone = true;
+        if self.phase == TargetPhase::Discarding {
+            self.phase = TargetPhase::Over;
+        }
+    }
+
+    /// Gives up the objects that have not arrived.
+    fn give_up_rest(&mut self, out: &mut Vec<TargetOutput>) {
+        self.is_given_up = true;
+        act(out, TargetAction::GiveUpRest);
+        wake(self.priority.take_all(), out);
+    }
+
+    /// Stops serving the hashes while the server is unregistered.
+    fn open_or_close(&mut self, out: &mut Vec<TargetOutput>) {
+        let serves = self.belief.standing == Phase::Moving
+            && matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
+        if serves && !self.is_closed && self.belief.lease != LeaseView::Held {
+            self.is_closed = true;
+            act(out, TargetAction::Cut);
+            wake(self.priority.take_all(), out);
+        } else if serves && self.is_closed && self.belief.lease == LeaseView::Held {
+            self.is_closed = false;
+            act(out, TargetAction::Serve { ceiling: self.ceiling });
+        }
+        if self.belief.wants_look() {
+            act(out, TargetAction::LookUp);
+        }
+    }
+
+    /// Sends what is due, again if there is no reply.
+    fn talk(&mut self, now_us: u64, out: &mut Vec<TargetOutput>) {
+        if self.belief.is_peer_gone {
+            return;
+        }
+        if self.phase == TargetPhase::Moving {
+            self.pulls.poll(now_us, |message| out.push(TargetOutput::Send(message)));
+            out.extend(self.priority.poll(now_us).map(TargetOutput::Send));
+            return;
+        }
+        let message = match self.phase {
+            TargetPhase::Asking => Some(Message::Prepare),
+            TargetPhase::Deciding => {
+                self.copies.as_ref().filter(|copies| !copies.are_begun()).map(|_| Message::Copy)
+            }
+            TargetPhase::HandingOver => Some(Message::HandOver),
+            TargetPhase::Discarding => Some(Message::Discard),
+            TargetPhase::Giving => self.giving.clone(),
+            _ => None,
+        };
+        if let Some(message) = message.filter(|_| self.due_us <= now_us) {
+            self.due_us = now_us + MIGRATION_RETRY_US;
+            out.push(TargetOutput::Send(message));
+        }
+    }
+}
+
+fn replay(partition: u8, due: Option<PulledObjects>, out: &mut Vec<TargetOutput>) {
+    if let Some(PulledObjects { next, objects }) = due {
+        act(out, TargetAction::Replay { partition, next, objects });
+    }
+}
+
+fn wake(hashes: Vec<u64>, out: &mut Vec<TargetOutput>) {
+    if !hashes.is_empty() {
+        act(out, TargetAction::Wake { hashes });
+    }
+}

@@ -1,0 +1,132 @@
+//! Migrations from seeds: a source and a target over a network that loses, doubles and reorders, with clients that write,
+//! aborts at any moment, and the death of either side.
+//!
+//! `SPLINTER_SEED` runs one seed, `SPLINTER_FULL=1` many thousands.
+
+mod bytes;
+mod world;
+
+use world::{Trouble, World};
+
+use super::Mode;
+use super::{Phase, Source, SourceAction, SourceEnd, SourceInput, SourceOutput, Target, TargetInput};
+
+fn seeds() -> Vec<u64> {
+    let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let count = if std::env::var_os("SPLINTER_FULL").is_some() { 20_000 } else { 100 };
+    given.map_or_else(|| (0..count).collect(), |seed| vec![seed])
+}
+
+fn each_seed(trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
+    let worlds = [Mode::Rocksteady, Mode::PreCopy].map(|mode| each_seed_of(mode, &trouble));
+    worlds.into_iter().flatten().collect()
+}
+
+/// Fewer of those in which all is sent at least twice.
+fn each_seed_of(mode: Mode, trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
+    let run = |seed| {
+        println!("{mode:?}: SPLINTER_SEED={seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let trouble = trouble(&mut random);
+        let mut world = World::new(random, trouble, mode);
+        world.run();
+        world
+    };
+    let share = if mode == Mode::PreCopy { 10 } else { 1 };
+    let all = seeds();
+    let count = all.len().div_ceil(share);
+    all.into_iter().take(count).map(run).collect()
+}
+
+#[test]
+fn a_tablet_moves_whole_while_it_is_written_to() {
+    for world in each_seed(|_| Trouble::None) {
+        assert!(world.has_moved(), "nobody stood in its way");
+    }
+}
+
+#[test]
+fn an_abort_at_any_moment_leaves_everything_with_one_owner() {
+    let worlds = each_seed(|random| Trouble::Abort(random.u64(0..2_500_000)));
+    if worlds.len() > 1 {
+        let moved = worlds.iter().filter(|world| world.has_moved()).count();
+        assert!(moved > 0 && moved < worlds.len(), "some aborts come too late, and some do not");
+    }
+}
+
+#[test]
+fn the_death_of_the_source_leaves_the_target_with_what_it_has() {
+    each_seed(|random| Trouble::SourceDies(random.u64(0..2_500_000)));
+}
+
+#[test]
+fn the_death_of_the_target_leaves_the_source_with_what_it_had() {
+    each_seed(|random| Trouble::TargetDies(random.u64(0..2_500_000)));
+}
+
+#[test]
+fn a_side_that_is_cut_off_from_the_records_serves_nobody_when_the_other_one_may() {
+    let cut_off = |random: &mut fastrand::Rng| {
+        let from_us = random.u64(0..2_000_000);
+        Trouble::CutOff {
+            is_source: random.bool(),
+            from_us,
+            for_us: random.u64(0..3_000_000),
+            aborts: random.bool(),
+        }
+    };
+    let worlds = each_seed(cut_off);
+    if worlds.len() > 1 {
+        assert!(worlds.iter().any(|world| world.is_lost), "some are taken for dead");
+        assert!(worlds.iter().any(|world| world.closed > 0), "some stop serving for a while");
+    }
+}
+
+#[test]
+fn a_death_after_an_abort_leaves_one_owner() {
+    each_seed(|random| {
+        Trouble::AbortAndDeath(random.u64(0..2_000_000), random.u64(0..200_000), random.bool())
+    });
+}
+
+#[test]
+fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
+    let mut out = Vec::new();
+    let mut target = Target::new(Mode::Rocksteady);
+    target.step(0, TargetInput::Standing(Phase::Finished), &mut out);
+    assert!(!target.is_over(), "the source is to discard");
+    target.step(1, TargetInput::Forgotten(Phase::Finished), &mut out);
+    assert!(target.is_over());
+
+    let (mut source, mut out) = (Source::default(), Vec::new());
+    source.step(SourceInput::Admitted, &mut out);
+    let ends = [SourceEnd::Cut(7), SourceEnd::Discarded];
+    for (standing, end) in [Phase::Moving, Phase::Finished].into_iter().zip(ends) {
+        source.step(SourceInput::Standing(standing), &mut out);
+        source.step(SourceInput::End(end), &mut out);
+    }
+    // What it gave away has come back to it by another migration.
+    source.step(SourceInput::Forgotten(Phase::Ended), &mut out);
+    assert!(source.is_over());
+}
+
+#[test]
+fn a_death_that_was_recorded_too_late_for_one_standing_is_recorded_for_the_next() {
+    let mut source = Source::default();
+    let mut commits_after = |input| {
+        let mut out = Vec::new();
+        source.step(input, &mut out);
+        let commits = |output: &SourceOutput| matches!(output, SourceOutput::Do(SourceAction::Commit { .. }));
+        out.into_iter().filter(commits).collect::<Vec<_>>()
+    };
+    let commit =
+        |from| vec![SourceOutput::Do(SourceAction::Commit { from, to: Phase::Ended, is_peer_gone: true })];
+    assert_eq!(commits_after(SourceInput::TargetGone), commit(Phase::Preparing));
+    // The last that the target did was to own it.
+    assert_eq!(commits_after(SourceInput::Standing(Phase::Moving)), []);
+    let refused = SourceInput::End(SourceEnd::Committed(Phase::Moving));
+    assert_eq!(commits_after(refused.clone()), commit(Phase::Moving));
+
+    assert_eq!(commits_after(refused), [], "it was refused since the target is registered");
+    assert_eq!(commits_after(SourceInput::TargetGone), commit(Phase::Moving));
+}

@@ -1,0 +1,331 @@
+//! Two servers, their records, and the network between them.
+
+mod clients;
+mod registering;
+mod sides;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sides::{SourceSide, TargetSide};
+
+use crate::migration::{
+    Message, Mode, Phase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd,
+    TargetInput, TargetOutput,
+};
+
+/// Keys, which are their own hashes here.
+pub const KEYS: u64 = 800;
+/// Virtual time in which every migration must be over.
+const PATIENCE_US: u64 = 60_000_000;
+
+/// What happens, and when, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub enum Trouble {
+    None,
+    Abort(u64),
+    SourceDies(u64),
+    TargetDies(u64),
+    /// An abort, and so much later the death of the source, or of the target.
+    AbortAndDeath(u64, u64, bool),
+    /// The records do not answer the source, or the target, from then on and for so long; maybe with an abort before.
+    CutOff {
+        is_source: bool,
+        from_us: u64,
+        for_us: u64,
+        aborts: bool,
+    },
+}
+
+/// What is about to happen.
+enum Event {
+    ToSource(SourceInput),
+    ToTarget(TargetInput),
+    Wire(bool, Vec<u8>),
+    AtSource(SourceAction),
+    AtTarget(TargetAction),
+    KillSource,
+    KillTarget,
+    /// The records do not answer this side, or do again.
+    CutOff(usize, bool),
+    /// The lease of this side is over, or it registers again.
+    Lease(usize, bool),
+    /// The other side is told that this one is gone, which it was a while ago.
+    Gone(usize),
+    /// What the records said to this side, under which lease.
+    Read(usize, Phase, Option<u64>),
+}
+
+pub struct World {
+    random: fastrand::Rng,
+    now_us: u64,
+    /// By time, then by the order in which they were thought of.
+    events: BTreeMap<(u64, u64), Event>,
+    thought_of: u64,
+    /// When the store of a side has done what it has been given, which it does in order.
+    busy_until_us: [u64; 2],
+    records: Phase,
+    source: Option<SourceSide>,
+    target: Option<TargetSide>,
+    /// What every key should have.
+    model: BTreeMap<u64, u64>,
+    /// Keys that were written at the target.
+    dirty: BTreeSet<u64>,
+    loss_percent: u8,
+    /// The sides that the records do not answer.
+    cut_off: [bool; 2],
+    /// Number of the lease under which a side is registered.
+    leases: [Option<u64>; 2],
+    /// The records say so because somebody was gone.
+    pub is_lost: bool,
+    /// How often a side stopped serving for want of a lease.
+    pub closed: u32,
+    /// Whether the source may have served after the target.
+    has_returned: bool,
+    mode: Mode,
+}
+
+impl World {
+    pub fn new(mut random: fastrand::Rng, trouble: Trouble, mode: Mode) -> World {
+        let mut model = BTreeMap::new();
+        for key in (0..KEYS).filter(|key| key % 3 > 0) {
+            model.insert(key, random.u64(..));
+        }
+        let loss_percent = *random.choice(&[0, 5, 30]).expect("there are some");
+        let mut world = World {
+            now_us: 0,
+            events: BTreeMap::new(),
+            thought_of: 0,
+            busy_until_us: [0; 2],
+            records: Phase::Preparing,
+            source: Some(SourceSide::new(&model)),
+            target: Some(TargetSide::new(mode)),
+            model,
+            dirty: BTreeSet::new(),
+            loss_percent,
+            cut_off: [false; 2],
+            leases: [Some(1); 2],
+            is_lost: false,
+            closed: 0,
+            has_returned: false,
+            mode,
+            random,
+        };
+        world.admit(Event::ToTarget(TargetInput::Admitted));
+        match trouble {
+            Trouble::None => {}
+            Trouble::Abort(at) => world.at(at, Event::ToTarget(TargetInput::Abort)),
+            Trouble::SourceDies(at) => world.at(at, Event::KillSource),
+            Trouble::TargetDies(at) => world.at(at, Event::KillTarget),
+            Trouble::AbortAndDeath(at, later, is_source) => {
+                world.at(at, Event::ToTarget(TargetInput::Abort));
+                world.at(at + later, if is_source { Event::KillSource } else { Event::KillTarget });
+            }
+            Trouble::CutOff { is_source, from_us, for_us, aborts } => {
+                world.cut_off(usize::from(!is_source), from_us, for_us);
+                if aborts {
+                    let at = world.random.u64(0..2_500_000);
+                    world.at(at, Event::ToTarget(TargetInput::Abort));
+                }
+            }
+        }
+        world
+    }
+
+    pub fn has_moved(&self) -> bool {
+        self.records == Phase::Finished
+    }
+
+    pub fn run(&mut self) {
+        while !self.is_over() {
+            assert!(self.now_us < PATIENCE_US, "it comes to an end");
+            self.now_us += self.random.u64(1..2_000);
+            while let Some(entry) = self.events.first_entry()
+                && entry.key().0 <= self.now_us
+            {
+                let event = entry.remove();
+                self.happen(event);
+                self.assert_one_owner();
+            }
+            for _ in 0..self.random.u8(0..4) {
+                self.use_it();
+            }
+            let allowance_bytes = self.random.u64(0..400_000);
+            self.tell_target(TargetInput::Tick { allowance_bytes });
+            self.tell_source(SourceInput::Tick { now_us: self.now_us, allowance_bytes });
+        }
+        self.compare();
+    }
+
+    /// Whether both sides that live have come to an end, and nothing is under way.
+    fn is_over(&self) -> bool {
+        self.source.as_ref().is_none_or(|source| source.machine.is_over())
+            && self.target.as_ref().is_none_or(|target| target.machine.is_over())
+            && !self.events.values().any(|event| matches!(event, Event::AtSource(_) | Event::AtTarget(_)))
+    }
+
+    fn assert_one_owner(&self) {
+        let source_serves = self.source.as_ref().is_some_and(|source| source.serves);
+        let target_serves = self.target.as_ref().is_some_and(|target| target.serves);
+        assert!(!(source_serves && target_serves), "one owner at {} us", self.now_us);
+    }
+
+    fn at(&mut self, time_us: u64, event: Event) {
+        self.thought_of += 1;
+        self.events.insert((time_us, self.thought_of), event);
+    }
+
+    fn soon(&mut self, event: Event) {
+        let time_us = self.now_us + self.random.u64(1..20_000);
+        self.at(time_us, event);
+    }
+
+    /// A side gets its slot at once, or has to wait for it.
+    fn admit(&mut self, event: Event) {
+        let most_us = if self.random.bool() { 1_000 } else { 2_000_000 };
+        let time_us = self.now_us + self.random.u64(1..most_us);
+        self.at(time_us, event);
+    }
+
+    /// What the store of a side does one after the other.
+    fn in_turn(&mut self, side: usize, event: Event) {
+        let start_us = self.busy_until_us[side].max(self.now_us);
+        self.busy_until_us[side] = start_us + self.random.u64(1..4_000);
+        self.at(self.busy_until_us[side], event);
+    }
+
+    fn send(&mut self, to_source: bool, message: &Message) {
+        let bytes = message.encode();
+        for _ in 0..if self.random.u8(0..10) == 0 { 2 } else { 1 } {
+            if self.random.u8(0..100) >= self.loss_percent {
+                self.soon(Event::Wire(to_source, bytes.clone()));
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::ToSource(input) => self.tell_source(input),
+            Event::ToTarget(input) => self.tell_target(input),
+            Event::Wire(true, bytes) => {
+                self.tell_source(SourceInput::Message(Message::decode(&bytes).expect("as it was sent")));
+            }
+            Event::Wire(false, bytes) => {
+                self.tell_target(TargetInput::Message(Message::decode(&bytes).expect("as it was sent")));
+            }
+            Event::AtSource(action) => self.act_at_source(action),
+            Event::AtTarget(action) => self.act_at_target(action),
+            Event::CutOff(side, is_cut_off) => {
+                self.cut_off[side] = is_cut_off;
+                self.follow_records(side);
+            }
+            Event::Lease(side, is_held) => self.lease(side, is_held),
+            Event::Gone(0) => self.tell_target(TargetInput::SourceGone),
+            Event::Gone(_) => self.tell_source(SourceInput::TargetGone),
+            Event::Read(side, standing, lease) => self.has_read(side, standing, lease),
+            Event::KillSource if self.target.is_some() => {
+                self.source = None;
+                self.leases[0] = None;
+                self.soon(Event::ToTarget(TargetInput::SourceGone));
+            }
+            Event::KillTarget if self.source.is_some() => {
+                self.target = None;
+                self.leases[1] = None;
+                self.soon(Event::ToSource(SourceInput::TargetGone));
+            }
+            Event::KillSource | Event::KillTarget => {}
+        }
+    }
+
+    fn tell_source(&mut self, input: SourceInput) {
+        let Some(source) = &mut self.source else { return };
+        source.has_slot |= input == SourceInput::Admitted;
+        let mut out = Vec::new();
+        source.machine.step(input, &mut out);
+        for output in out {
+            match output {
+                SourceOutput::Send(message) => self.send(false, &message),
+                SourceOutput::Do(SourceAction::TakeSlot) => {
+                    self.admit(Event::ToSource(SourceInput::Admitted));
+                }
+                SourceOutput::Do(action @ (SourceAction::Commit { .. } | SourceAction::LookUp)) => {
+                    self.soon(Event::AtSource(action));
+                }
+                SourceOutput::Do(action) => self.in_turn(0, Event::AtSource(action)),
+            }
+        }
+    }
+
+    fn tell_target(&mut self, input: TargetInput) {
+        let Some(target) = &mut self.target else { return };
+        let mut out = Vec::new();
+        target.machine.step(self.now_us, input, &mut out);
+        for output in out {
+            match output {
+                TargetOutput::Send(message) => self.send(true, &message),
+                TargetOutput::Do(action @ (TargetAction::Commit { .. } | TargetAction::LookUp)) => {
+                    self.soon(Event::AtTarget(action));
+                }
+                TargetOutput::Do(action) => self.in_turn(1, Event::AtTarget(action)),
+            }
+        }
+    }
+
+    fn act_at_source(&mut self, action: SourceAction) {
+        if self.source.is_none() {
+            return;
+        }
+        if self.cut_off[0] && matches!(action, SourceAction::LookUp | SourceAction::Commit { .. }) {
+            return self.soon(Event::AtSource(action));
+        }
+        let end = match action {
+            SourceAction::LookUp => return self.read(0),
+            SourceAction::Commit { from, to, is_peer_gone } => {
+                Some(SourceEnd::Committed(self.commit(from, to, is_peer_gone.then_some(1))))
+            }
+            SourceAction::Serve { ceiling } => {
+                if self.is_lost && self.records == Phase::Ended {
+                    self.forget_what_died_with_the_target();
+                }
+                self.source.as_mut().map(|source| source.serve(ceiling))
+            }
+            action => self.source.as_mut().map(|source| source.act(action)),
+        };
+        if let Some(end) = end {
+            self.soon(Event::ToSource(SourceInput::End(end)));
+        }
+    }
+
+    fn act_at_target(&mut self, action: TargetAction) {
+        if self.cut_off[1] && matches!(action, TargetAction::LookUp | TargetAction::Commit { .. }) {
+            return self.soon(Event::AtTarget(action));
+        }
+        let Some(target) = &mut self.target else { return };
+        let end = match action {
+            TargetAction::LookUp => return self.read(1),
+            TargetAction::Commit { from, to, is_peer_gone } => {
+                Some(TargetEnd::Committed(self.commit(from, to, is_peer_gone.then_some(0))))
+            }
+            TargetAction::Wake { hashes } => {
+                hashes.into_iter().for_each(|hash| self.read_at_target(hash));
+                None
+            }
+            TargetAction::GiveUpRest => {
+                target.is_given_up = true;
+                if self.mode == Mode::PreCopy {
+                    // What was not copied again is of the past.
+                    assert!(!target.serves);
+                    target.objects.clear();
+                }
+                if self.has_returned {
+                    self.model = target.objects.iter().map(|(&key, object)| (key, object.1)).collect();
+                }
+                self.model.retain(|key, _| target.objects.contains_key(key));
+                None
+            }
+            action => target.act(action),
+        };
+        if let Some(end) = end {
+            self.soon(Event::ToTarget(TargetInput::End(end)));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The exchange by which both ends of a stream prove that they belong to the cluster, without I/O. docs/formats.md
+//! specifies the bytes under *Peers*.
+
+use wire::limits::{NONCE_BYTES, PROOF_BYTES};
+use wire::{OpenRequest, Status, opcode};
+
+use super::proof::{ChallengeExchange, ClusterSecret, Prover};
+use crate::secret::{RandomnessMissing, random_bytes};
+
+/// Bytes of the first reply.
+const CHALLENGE_BYTES: usize = NONCE_BYTES + PROOF_BYTES;
+/// Bytes of the second record's body: proof, kind of purpose, number of the migration or 0.
+const PROVING_BYTES: usize = PROOF_BYTES + 1 + 8;
+
+/// The purpose of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The migration with this number; the target opens the stream to the source.
+    Migration(u64),
+    /// Reads of invocations; the opener asks.
+    Reads,
+}
+
+/// The reason why an opener does not prove itself to the server that it asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChallengeError {
+    /// The reply is no challenge.
+    Malformed,
+    /// The server did not prove that it knows the cluster's secret.
+    WrongProof,
+}
+
+/// A stream being opened, until its opener has proved itself.
+#[derive(Debug)]
+pub struct Opening {
+    own: u32,
+    asked: u32,
+    nonce: [u8; NONCE_BYTES],
+}
+
+impl Opening {
+    /// Begins to open a stream from server `own` to server `asked`, with a nonce of its own.
+    ///
+    /// # Errors
+    /// When there are no random bytes.
+    pub fn new(own: u32, asked: u32) -> Result<Self, RandomnessMissing> {
+        Ok(Self { own, asked, nonce: random_bytes()? })
+    }
+
+    /// Returns the stream's first record.
+    #[must_use]
+    pub fn request(&self) -> OpenRequest<'static> {
+        OpenRequest::Peer { server: self.own, nonce: self.nonce }
+    }
+
+    /// Returns the body of the second record, from the asked server's challenge.
+    ///
+    /// # Errors
+    /// See [`ChallengeError`].
+    pub fn prove(
+        &self,
+        secret: &ClusterSecret,
+        challenge: &[u8],
+        purpose: Purpose,
+    ) -> Result<Vec<u8>, ChallengeError> {
+        let (asked_nonce, proof) = halves(challenge).ok_or(ChallengeError::Malformed)?;
+        let Self { own: opener, asked, nonce: opener_nonce } = *self;
+        let exchange = ChallengeExchange { opener, asked, opener_nonce, asked_nonce };
+        if !secret.is_proof(Prover::Asked, &exchange, &proof) {
+            return Err(ChallengeError::WrongProof);
+        }
+        let (kind, number): (u8, u64) = match purpose {
+            Purpose::Migration(number) => (1, number),
+            Purpose::Reads => (2, 0),
+        };
+        let mut proving = secret.prove(Prover::Opener, &exchange).to_vec();
+        proving.push(kind);
+        proving.extend(number.to_le_bytes());
+        Ok(proving)
+    }
+}
+
+fn halves(challenge: &[u8]) -> Option<([u8; NONCE_BYTES], [u8; PROOF_BYTES])> {
+    if challenge.len() != CHALLENGE_BYTES {
+        return None;
+    }
+    let (nonce, proof) = challenge.split_first_chunk()?;
+    Some((*nonce, *proof.first_chunk()?))
+}
+
+/// The reply of an asked server, until the opener has proved itself.
+#[derive(Debug)]
+pub struct Challenge {
+    exchange: ChallengeExchange,
+}
+
+impl Challenge {
+    /// Creates the challenge of server `own` for `opener`, which drew that nonce.
+    ///
+    /// # Errors
+    /// When there are no random bytes.
+    pub fn new(own: u32, opener: u32, opener_nonce: [u8; NONCE_BYTES]) -> Result<Self, RandomnessMissing> {
+        let asked_nonce = random_bytes()?;
+        Ok(Self { exchange: ChallengeExchange { opener, asked: own, opener_nonce, asked_nonce } })
+    }
+
+    /// Returns the body of the reply to the opening.
+    #[must_use]
+    pub fn body(&self, secret: &ClusterSecret) -> Vec<u8> {
+        let proof = secret.prove(Prover::Asked, &self.exchange);
+        [self.exchange.asked_nonce, proof].concat()
+    }
+
+    /// Returns the number of the opening server.
+    #[must_use]
+    pub fn opener(&self) -> u32 {
+        self.exchange.opener
+    }
+
+    /// Returns the purpose of the stream, from its second record.
+    ///
+    /// # Errors
+    /// `BadSecret` if the proof is wrong, before anything else is checked; `Malformed`.
+    pub fn proven(&self, secret: &ClusterSecret, code: u8, body: &[u8]) -> Result<Purpose, Status> {
+        if code != opcode::PROVE_PEER || body.len() != PROVING_BYTES {
+            return Err(Status::Malformed);
+        }
+        let (proof, rest) = body.split_first_chunk().ok_or(Status::Malformed)?;
+        if !secret.is_proof(Prover::Opener, &self.exchange, proof) {
+            return Err(Status::BadSecret);
+        }
+        match (rest[0], rest[1..].first_chunk()) {
+            (1, Some(number)) => Ok(Purpose::Migration(u64::from_le_bytes(*number))),
+            (2, Some([0, 0, 0, 0, 0, 0, 0, 0])) => Ok(Purpose::Reads),
+            _ => Err(Status::Malformed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{Status, opcode};
+
+    use super::{Challenge, ChallengeError, ClusterSecret, Opening, Purpose};
+
+    /// Server 1 asks server 2 with this nonce.
+    const OPENING: Opening = Opening { own: 1, asked: 2, nonce: [9; 32] };
+
+    fn challenge() -> Challenge {
+        Challenge::new(2, 1, OPENING.nonce).expect("random bytes")
+    }
+
+    /// Returns an opener's record after a challenge, under that secret.
+    fn proving(challenge: &Challenge, secret: &ClusterSecret, purpose: Purpose) -> Vec<u8> {
+        OPENING.prove(secret, &challenge.body(secret), purpose).expect("a challenge under the same secret")
+    }
+
+    #[test]
+    fn a_server_is_admitted_only_with_the_secret_and_only_for_its_purpose() {
+        let (secret, wrong) = (ClusterSecret([7; 32]), ClusterSecret([8; 32]));
+        let one = challenge();
+        let right = proving(&one, &secret, Purpose::Migration(77));
+        assert_eq!(one.proven(&secret, opcode::PROVE_PEER, &right), Ok(Purpose::Migration(77)));
+        assert_eq!(one.proven(&wrong, opcode::PROVE_PEER, &right), Err(Status::BadSecret));
+        assert_eq!(challenge().proven(&secret, opcode::PROVE_PEER, &right), Err(Status::BadSecret));
+        assert_eq!(one.proven(&secret, opcode::OPEN_ADMIN, &right), Err(Status::Malformed));
+        for cut in 0..right.len() {
+            assert!(one.proven(&secret, opcode::PROVE_PEER, &right[..cut]).is_err());
+        }
+        let one = challenge();
+        let mut reads = proving(&one, &secret, Purpose::Reads);
+        assert_eq!(one.proven(&secret, opcode::PROVE_PEER, &reads), Ok(Purpose::Reads));
+        // Reads have no number, and there are two kinds of purposes.
+        for (place, byte) in [(33, 77), (32, 0)] {
+            let right = std::mem::replace(&mut reads[place], byte);
+            assert_eq!(one.proven(&secret, opcode::PROVE_PEER, &reads), Err(Status::Malformed));
+            reads[place] = right;
+        }
+    }
+
+    #[test]
+    fn an_opener_proves_nothing_to_a_server_without_the_secret() {
+        let (secret, wrong) = (ClusterSecret([7; 32]), ClusterSecret([8; 32]));
+        let challenge = challenge().body(&wrong);
+        assert_eq!(OPENING.prove(&secret, &challenge, Purpose::Reads), Err(ChallengeError::WrongProof));
+        let cut = &challenge[..challenge.len() - 1];
+        assert_eq!(OPENING.prove(&wrong, cut, Purpose::Reads), Err(ChallengeError::Malformed));
+    }
+}

@@ -1,0 +1,96 @@
+//! The servers that count as gone: their objects are lost and their claims void.
+//!
+//! A restarted server is a new one at once. A server without a registration may still be there: after a long outage of
+//! etcd all leases have expired, and every server registers again within a moment. So it counts as gone after its
+//! registration was missing at every check over [`GONE_AFTER_MS`]; a check that etcd did not answer restarts that time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::metadata::ServerRun;
+use crate::limits::GONE_AFTER_MS;
+
+/// The servers seen as present or gone.
+#[derive(Clone, Debug, Default)]
+pub struct Presence {
+    /// The last start of each server.
+    runs: BTreeMap<u32, u32>,
+    /// The time since which a server's registration is missing.
+    missing: BTreeMap<u32, Instant>,
+}
+
+impl Presence {
+    /// Updates the known starts and registrations.
+    pub fn see(&mut self, members: &[ServerRun], registered: &BTreeSet<u32>, now: Instant) {
+        self.runs = members.iter().map(|run| (run.server, run.start)).collect();
+        self.missing.retain(|server, _| !registered.contains(server));
+        for run in members.iter().filter(|run| !registered.contains(&run.server)) {
+            self.missing.entry(run.server).or_insert(now);
+        }
+    }
+
+    /// Restarts all absence times, because the registrations are unknown at present.
+    pub fn lose_sight(&mut self) {
+        self.missing.clear();
+    }
+
+    /// Returns whether a server is gone; false for an unknown server.
+    #[must_use]
+    pub fn is_gone(&self, run: ServerRun, now: Instant) -> bool {
+        let Some(start) = self.runs.get(&run.server) else { return false };
+        let is_missing = self.missing.get(&run.server).is_some_and(|since| {
+            now.saturating_duration_since(*since) >= Duration::from_millis(GONE_AFTER_MS)
+        });
+        *start > run.start || is_missing
+    }
+
+    /// Returns the servers that are not gone.
+    #[must_use]
+    pub fn there(&self, now: Instant) -> Vec<ServerRun> {
+        let runs = self.runs.iter().map(|(&server, &start)| ServerRun { server, start });
+        runs.filter(|run| !self.is_gone(*run, now)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::{Duration, Instant};
+
+    use super::Presence;
+    use crate::limits::GONE_AFTER_MS;
+    use crate::metadata::ServerRun;
+
+    const ONE: ServerRun = ServerRun { server: 1, start: 1 };
+    const OTHER: ServerRun = ServerRun { server: 2, start: 3 };
+
+    #[test]
+    fn who_registers_again_in_time_was_never_gone() {
+        let (mut presence, now) = (Presence::default(), Instant::now());
+        let long = Duration::from_millis(GONE_AFTER_MS);
+        let moment = Duration::from_millis(1);
+        let both = BTreeSet::from([1, 2]);
+        let one = BTreeSet::from([1]);
+        assert!(!presence.is_gone(OTHER, now), "nobody has looked");
+        presence.see(&[ONE, OTHER], &both, now);
+        presence.see(&[ONE, OTHER], &one, now + moment);
+        assert!(!presence.is_gone(OTHER, now + long));
+        presence.see(&[ONE, OTHER], &both, now + long);
+        assert!(!presence.is_gone(OTHER, now + 9 * long));
+        presence.see(&[ONE, OTHER], &one, now + 2 * long);
+        presence.lose_sight();
+        presence.see(&[ONE, OTHER], &one, now + 3 * long);
+        assert!(!presence.is_gone(OTHER, now + 4 * long - moment), "etcd was away as well");
+        assert!(presence.is_gone(OTHER, now + 4 * long));
+        assert_eq!(presence.there(now + 4 * long), [ONE]);
+    }
+
+    #[test]
+    fn who_was_started_again_is_another_one_at_once() {
+        let (mut presence, now) = (Presence::default(), Instant::now());
+        let again = ServerRun { start: 4, ..OTHER };
+        presence.see(&[ONE, again], &BTreeSet::from([1]), now);
+        assert!(presence.is_gone(OTHER, now) && !presence.is_gone(again, now));
+        assert_eq!(presence.there(now), [ONE, again]);
+    }
+}

@@ -1,0 +1,89 @@
+//! Limits of a server's waits for its cluster, and of its requests to etcd.
+
+use cluster::limits::{GONE_AFTER_MS, GRANTS_SWEPT_AT_ONCE, REGISTRATION_TTL_MS, TABLETS_CHANGED_AT_ONCE};
+
+/// Interval at which a server checks whether it needs more versions, in milliseconds: no key uses a hundredth of those
+/// reserved meanwhile.
+pub const VERSIONS_LOOK_MS: u64 = 60_000;
+
+/// Interval at which the coordinator examines the cluster, and other servers check that there is a coordinator, in
+/// milliseconds.
+pub const COORDINATION_LOOK_MS: u64 = 250;
+
+/// Interval at which a server renews its registration, in milliseconds.
+pub const REGISTRATION_KEEP_MS: u64 = 2_500;
+
+/// Time after the end of the lease for which workers serve hashes that others may come to own, in milliseconds: they
+/// are made to leave in less. The rest of [`GONE_AFTER_MS`] covers a slow clock and a batch being served.
+pub const FENCE_AFTER_MS: u64 = 2_500;
+
+/// Delay before a server retries to register, or to follow the metadata, in milliseconds.
+pub const CLUSTER_RETRY_MS: u64 = 500;
+
+/// Time that a server waits for a change of the metadata before it checks whether it must stop, in milliseconds.
+pub const FOLLOWING_LOOK_MS: u64 = 200;
+
+/// Delay before a server retries to build an extension of the cluster that it could not build, in milliseconds.
+pub const FOLLOWING_AGAIN_MS: u64 = 5_000;
+
+/// Timeout of one request to etcd, in milliseconds: an etcd with a leader answers within a few.
+pub const ETCD_ATTEMPT_MS: u64 = 1_000;
+
+/// Time for which a call that etcd does not answer is retried, in milliseconds: longer than the members of an etcd
+/// take to elect a leader.
+pub const ETCD_CALL_MS: u64 = 3_000;
+
+/// Time that the opening of a session waits for etcd if the server knows the tenant from before, in milliseconds: ten
+/// times the latency of an etcd with a leader, and too short for a client to notice.
+pub const ETCD_OPENING_MS: u64 = 50;
+
+/// Time to find out the outcome of a commit whose answer was lost, in milliseconds.
+pub const ETCD_RESOLVE_MS: u64 = 3_000;
+
+/// Timeout for connecting to etcd, in milliseconds.
+pub const ETCD_CONNECT_MS: u64 = 1_000;
+
+/// Pause between two attempts, and between two checks whether etcd is back, in milliseconds.
+pub const ETCD_LOOK_MS: u64 = 100;
+
+/// Interval between two pings of a connection, in milliseconds: an etcd closes those that ping more often than every 5
+/// s.
+pub const ETCD_PING_MS: u64 = 6_000;
+
+/// Time without an answer to a ping after which a connection is given up, in milliseconds.
+pub const ETCD_PING_TIMEOUT_MS: u64 = 2_000;
+
+/// Bytes of an answer of etcd: a page of records, or several pieces of packages.
+pub const ETCD_ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Timeout for connecting to another server, in milliseconds: within a rack it takes one.
+pub const PEER_CONNECT_MS: u64 = 1_000;
+
+/// Timeout for another server's answer to an opening, in milliseconds.
+pub const PEER_OPENING_MS: u64 = 5_000;
+
+/// Records that one request reads.
+pub const ETCD_PAGE_RECORDS: usize = 1_000;
+
+/// Single keys that one request reads: an etcd accepts 128 parts in one.
+pub const ETCD_READS_AT_ONCE: usize = 64;
+
+/// Conditions or changes of one commit: the maximum that an etcd accepts, minus the mark and the removed marks.
+pub const ETCD_PARTS_MAX: usize = 112;
+
+/// Marks of earlier commits that one commit removes.
+pub const ETCD_MARKS_SETTLED_AT_ONCE: usize = 8;
+
+/// Life of a commit's mark that nobody removes, in milliseconds: much longer than its resolution takes.
+pub const ETCD_MARKS_TTL_MS: u64 = 600_000;
+
+/// Life of a large value that waits for its commit, in milliseconds.
+pub const ETCD_STAGE_TTL_MS: u64 = 60_000;
+
+const _: () = assert!(ETCD_PARTS_MAX + ETCD_MARKS_SETTLED_AT_ONCE < 128 && ETCD_READS_AT_ONCE < 128);
+const _: () = assert!(ETCD_MARKS_TTL_MS / 2 > 10 * (ETCD_CALL_MS + ETCD_RESOLVE_MS));
+const _: () = assert!(ETCD_STAGE_TTL_MS > 4 * ETCD_CALL_MS);
+const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX && TABLETS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
+const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS < REGISTRATION_TTL_MS);
+const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS + CLUSTER_RETRY_MS < GONE_AFTER_MS);
+const _: () = assert!(2 * FENCE_AFTER_MS < GONE_AFTER_MS);
