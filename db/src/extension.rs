@@ -9,7 +9,6 @@
 //!     host              the calls from an extension into the server
 //!     services          its allocator, and the exit from a panic
 //!     invocation_memory its memory
-//!   preemption_backoff  how closely the polls of a version are watched
 //!   version_metrics     outcomes and run times of a version's invocations                      both
 //!   trace               events of single invocations, recorded while a client reads them       both
 //! ```
@@ -26,7 +25,6 @@ pub mod invocation;
 pub mod invocation_memory;
 pub mod log;
 pub mod native;
-mod preemption_backoff;
 pub mod registry;
 pub mod services;
 pub mod trace;
@@ -38,9 +36,9 @@ pub(crate) mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use guest::preemption_backoff::PreemptionBackoff;
 use log::ExtensionLog;
 use native::Library;
-use preemption_backoff::PreemptionBackoff;
 use store::{prefetch_lines, prefetch_value};
 use version_metrics::VersionMetrics;
 use wire::TenantId;

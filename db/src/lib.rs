@@ -5,7 +5,7 @@
 //!   extension   registry, native, invocation        etcd, peer   the cluster's metadata and other servers
 //!   ops         read, write, transaction            (the waist: everything that touches the store)
 //!   session     who asks, and exactly once
-//!   sched       stack, task        tenant        tablet
+//!   sched       load, offers       tenant        tablet
 //!   metrics     config
 //!   limits      clock       sync
 //! ```

@@ -10,6 +10,7 @@ mod scans;
 
 use std::ptr::{self, NonNull};
 
+use guest::arena::Arena;
 use sandstorm::Error;
 use sandstorm::abi::{Code, OK, PENDING, RawSlice};
 use wire::limits::REPLY_BYTES_MAX;
@@ -21,7 +22,6 @@ use super::{CallMode, Extension};
 use crate::limits::{EXTENSION_LOG_LINES_MAX, LAST_WORDS_BYTES_MAX};
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::{Transaction, Writing};
-use crate::sched::arena::Arena;
 use crate::tablet::TableEntry;
 
 /// The event that a yielding invocation waits for.

@@ -9,6 +9,8 @@
 use std::ffi::c_void;
 use std::slice;
 
+use guest::cycles;
+use guest::running::host_call;
 use sandstorm::Error;
 use sandstorm::abi::{
     Code, Host, OK, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE, RawCondition, RawEntry, RawListed,
@@ -18,8 +20,6 @@ use store::{Condition, KeyRange};
 
 use super::access::Access;
 use super::trace::CallKind;
-use crate::sched::cycles;
-use crate::sched::running::host_call;
 
 /// The host table of ordinary invocations.
 pub static HOST: Host = table_of_calls::<false>();

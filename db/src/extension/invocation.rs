@@ -40,6 +40,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use fair::{Fair, PlaceId};
+use guest::cycles;
+use guest::fault::Guarded;
+use guest::preempt::Preemption;
+use guest::stack::StackPool;
 use holding::Holding;
 use lacking::Awaiting;
 use state::InvocationState;
@@ -54,10 +58,6 @@ use super::trace::Recorder;
 use super::version_metrics::Gauge;
 use crate::limits::{INVOCATIONS_PER_WORKER_MAX, UNCOUNTED_INPUT_BYTES};
 use crate::ops::WorkerEnvironment;
-use crate::sched::cycles;
-use crate::sched::fault::Guarded;
-use crate::sched::preempt::Preemption;
-use crate::sched::stack::StackPool;
 use crate::tablet::NumberHash;
 use crate::tenant::limit::TenantLimit;
 

@@ -14,12 +14,12 @@
 use std::io;
 use std::ptr;
 
+use guest::arena::Arena;
+use guest::region::{PAGE_BYTES, Region};
 use sandstorm::abi::RawSlice;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
 
 use crate::limits::{ARENA_BYTES, ROOM_PART_BYTES_KEPT, TRANSACTION_BYTES};
-use crate::sched::arena::Arena;
-use crate::sched::region::{PAGE_BYTES, Region};
 
 /// Bytes before the reply, so that a message head can be added without moving it.
 pub const REPLY_HEAD_BYTES: usize = 16;
@@ -236,9 +236,10 @@ impl InvocationMemory {
 
 #[cfg(test)]
 mod tests {
+    use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
+
     use super::{InvocationMemory, TouchedPages};
     use crate::limits::{ARENA_BYTES, ROOM_PART_BYTES_KEPT, TRANSACTION_BYTES};
-    use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
 
     #[test]
     fn parts_take_the_largest_of_everything_and_do_not_overlap() {

@@ -7,11 +7,11 @@
 use std::ffi::c_void;
 use std::ptr;
 
+use guest::running::{self, host_call};
+use guest::stack::Cause;
 use sandstorm::abi::{RawSlice, Services};
 
 use super::access::Access;
-use crate::sched::running::{self, host_call};
-use crate::sched::stack::Cause;
 
 /// The table that an artefact gets when it is opened.
 pub const SERVICES: Services = Services { allocate, free, reallocate, begin_panic, abandon };

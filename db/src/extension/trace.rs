@@ -16,8 +16,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use recorder::{CALL_KINDS, CallKind, Calls, Poll, PollEnd, Recorder, Recording};
 
+use guest::cycles;
+
 use crate::limits::{TRACE_LEASE_US, TRACES_KEPT};
-use crate::sched::cycles;
 use crate::tenant::account::Account;
 
 /// The selection of invocations to trace.

@@ -20,12 +20,12 @@ use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use histogram::{STEPS, step_of};
 use store::prefetch_value;
 use wire::Status;
 
 use crate::limits::CORES_MAX;
 use crate::metrics::add_alone;
-use histogram::{STEPS, step_of};
 
 /// The outcomes of an invocation, as counters name them; the first is success.
 pub const ENDS: [&str; 9] = [
@@ -235,10 +235,10 @@ fn end_of(status: Status) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use guest::cycles;
     use wire::Status;
 
     use super::{ENDS, Spent, VersionMetrics};
-    use crate::sched::cycles;
 
     #[test]
     fn workers_are_added_up() {

@@ -2,29 +2,9 @@
 //!
 //! The defaults of a tenant's limits are here too; `splinter tenant limits` changes them within these bounds.
 
+use guest::limits::WATCHDOG_LOOK_MS;
+
 use super::STORED_REPLY_BYTES_MAX;
-
-// ---- Extensions: memory and stacks -------------------------------------------------------------------
-
-/// Bytes of stack that an extension may use: deep enough for parsers and TAO queries, small enough that a
-/// stack costs a worker 16 warm pages at most.
-pub const EXTENSION_STACK_BYTES: usize = 64 << 10;
-
-/// Bytes of stack that a host call may use: measured below 6 KiB in a test build, below 4 KiB in a release build. An
-/// extension that calls the host with less than this left, plus a signal frame, overflows.
-pub const HOST_CALL_STACK_BYTES: usize = 16 << 10;
-
-/// Bytes of the guard below an extension's stack. A single page would suffice, since the compiler touches every page
-/// of a frame in turn; more protects against a bug in that.
-pub const STACK_GUARD_BYTES: usize = 64 << 10;
-
-/// Unused stacks that a worker keeps mapped.
-pub const STACKS_KEPT_PER_WORKER: usize = 64;
-
-/// Bytes of the stack that handles faults, the signal frame excluded.
-pub const ALTERNATE_STACK_BYTES: usize = 32 << 10;
-
-const _: () = assert!(STACK_GUARD_BYTES.is_multiple_of(4096) && ALTERNATE_STACK_BYTES.is_multiple_of(4096));
 
 // ---- Extensions: one invocation --------------------------------------------------------------------------
 
@@ -176,18 +156,6 @@ pub const SLOTS_COOLED_AT_ONCE: usize = 16;
 /// 100 us.
 pub const SLICE_US: u64 = 50;
 
-/// Consecutive polls within their slice before an extension counts as steady for the first time. Each time that a
-/// steady extension uses up a slice, the required number doubles.
-pub const STEADY_POLLS: u32 = 1024;
-
-/// Maximum required polls, some seconds of continuous work, so that an extension that is short on purpose to be long
-/// once gains less than a thousandth of a core.
-pub const STEADY_POLLS_MAX: u32 = 1 << 24;
-
-/// Time without an overrun after which the required polls are halved, in microseconds: a thread that lost its core
-/// looks like an overrun, and must not count for long.
-pub const STEADY_HALVED_US: u64 = 4_000_000;
-
 /// Minimum number of slices by which the timer is kept ahead of a steady extension's polls. Arming it for 50 us costs
 /// up to 9 us on a virtual machine, for 1 ms 3 us, and only once in this many slices: 0.3 % of a core. The first
 /// overrun of a steady extension is detected that much later; from then on it is watched slice by slice.
@@ -202,12 +170,6 @@ pub const PARKED_REST_SLICES: u64 = 3;
 
 /// Slices that recently quiet tenants, which are preferred, use together until one of the others has its turn.
 pub const FRESH_SLICES: u64 = 4;
-
-/// Overrun, in slices, that is no brief loss of the core: a steady extension exploited the loose watch.
-pub const LONG_OVERRUN_SLICES: u64 = 4;
-
-/// Overrun, in slices, below which a steady extension stays steady: a closely watched one may run as long.
-pub const SHORT_OVERRUN_SLICES: u64 = 2;
 
 /// Length of a turn of invocations, in slices; then the worker looks at its port. Together with the last poll, which
 /// may use up a slice, requests that arrive meanwhile wait for twice that.
@@ -240,17 +202,9 @@ pub const PARKED_LOOK_US: u64 = 1_000;
 /// eighth of the smallest invocation.
 pub const POLLS_PER_READING: u32 = 8;
 
-/// Interval at which the watchdog examines the workers, in milliseconds. It signals a worker that it finds in the same
-/// poll twice.
-pub const WATCHDOG_LOOK_MS: u64 = 10;
-
-/// Looks at a worker in the same poll after which the watchdog reports it.
-pub const WATCHDOG_LOOKS_TO_REPORT: u32 = 10;
-
 const _: () = assert!(INVOCATION_CPU_US_MAX <= INVOCATION_WALL_US_MAX);
 const _: () = assert!(SLICE_US * SLICES_CHARGED_MAX < INVOCATION_CPU_US_MAX);
 const _: () = assert!(SLICE_US * STEADY_SLICES * 2 < INVOCATION_CPU_US_MAX);
-const _: () = assert!(STEADY_POLLS.is_power_of_two() && STEADY_POLLS < STEADY_POLLS_MAX);
 const _: () = assert!(SLICE_US * SLICES_CHARGED_MAX < WATCHDOG_LOOK_MS * 1000);
 const _: () = assert!(PARKED_PER_WORKER_MAX <= INVOCATIONS_PER_WORKER_MAX);
 

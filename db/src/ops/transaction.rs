@@ -10,14 +10,14 @@
 pub mod scans;
 pub mod write_set;
 
+use guest::arena::Arena;
 use sandstorm::abi::VERSION_UNAPPLIED;
+use scans::ScanNote;
 use store::{CommitError, Condition, Object, Pinned, RangeCheck, ReadCheck, Table, Write};
 
 use super::read;
 use crate::limits::{TRANSACTION_READS_KEPT, TRANSACTION_READS_MAX, TRANSACTION_WRITES_KEPT};
-use crate::sched::arena::Arena;
 use crate::tablet::Parts;
-use scans::ScanNote;
 pub use write_set::Full;
 use write_set::{Lent, WriteSet};
 

@@ -28,6 +28,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use cluster::secret::SecretHash;
+use guest::watchdog::Watchdog;
 use net::{Listener, Port, SharedPort, ShmListener, StopHandle};
 use store::Store;
 
@@ -59,7 +60,6 @@ use crate::extension::registry::{Prepare, Registry};
 use crate::limits::{
     ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, CONTROL_STOP_MS, HOUSEKEEPING_MS, VERSIONS_LOOK_MS, WORKERS_STOP_MS,
 };
-use crate::sched::watchdog::Watchdog;
 use crate::tenant::account::Accounts;
 
 /// Rate of wrong secrets and tokens that a source may send.

@@ -14,6 +14,8 @@ use sandstorm::Error;
 use sandstorm::abi::{RawRecord, RawSlice};
 
 pub(super) use self::reads::Reads;
+use guest::running;
+
 use self::reads::{ReadState, RemoteRead};
 use super::calls::{checked_key, raw_of};
 use super::{Access, Awaited};
@@ -23,7 +25,6 @@ use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::{Asker, RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::ops::transaction::ObjectPlace;
-use crate::sched::running;
 use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
 use crate::tenant::remote::RemotePlace;

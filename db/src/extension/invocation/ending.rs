@@ -1,5 +1,6 @@
 //! The outcome of an invocation, as a status and the body of the reply.
 
+use guest::stack::Cause;
 use sandstorm::Error;
 use sandstorm::abi::Code;
 use store::{CommitError, WriteError};
@@ -8,7 +9,6 @@ use wire::Status;
 use super::budget::Overdrawn;
 use crate::limits::RETRY_BUSY_US;
 use crate::ops::transaction::Uncommitted;
-use crate::sched::stack::Cause;
 use crate::tenant::limit::TenantLimit;
 
 /// The kind of body in a reply.

@@ -16,6 +16,8 @@
 
 use std::ptr::NonNull;
 
+use guest::region::PAGE_BYTES;
+
 use super::Invocations;
 use super::budget::Overdrawn;
 use super::fair::PlaceId;
@@ -26,7 +28,6 @@ use crate::limits::{
     HELD_BYTES_PER_WORKER, INVOCATION_BYTES_PER_WORKER, INVOCATIONS_PER_WORKER_MAX, SLOTS_KEPT_PER_WORKER,
     UNCOUNTED_INPUT_BYTES, WARM_BYTES_PER_WORKER,
 };
-use crate::sched::region::PAGE_BYTES;
 
 /// The bytes held on one worker, and their limit. Each tenant's share is counted in its place.
 #[derive(Debug)]

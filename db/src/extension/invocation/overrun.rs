@@ -7,6 +7,7 @@
 
 use std::ptr::NonNull;
 
+use guest::cycles;
 use wire::Status;
 
 use super::Invocations;
@@ -18,7 +19,6 @@ use crate::extension::allowance::{Exceeded, Limit};
 use crate::limits::PARKED_LOOK_US;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
-use crate::sched::cycles;
 
 impl<O> Invocations<O> {
     /// Ends parked invocations that are too old, because their pins prevent memory from being freed.

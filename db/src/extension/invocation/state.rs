@@ -16,6 +16,9 @@ use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use guest::arena::Arena;
+use guest::running::{self, ParkedStack};
+use guest::stack::{Stack, StackEntry, StackPool};
 use sandstorm::abi::{Call, OK, PENDING, RawReply, RawSlice};
 use store::{CommitError, HeldPin};
 use wire::Status;
@@ -35,9 +38,6 @@ use crate::limits::COMMIT_TRIES_MAX;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::Uncommitted;
-use crate::sched::arena::Arena;
-use crate::sched::running::{self, ParkedStack};
-use crate::sched::stack::{Stack, StackEntry, StackPool};
 
 /// The outcome of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

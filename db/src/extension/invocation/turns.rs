@@ -4,15 +4,16 @@
 //! readings ([`ClockPace`]), and the elapsed time is charged to the tenant that was polled. A turn ends with the first
 //! used-up slice or when its own time is over.
 
+use guest::cycles;
+use wire::Status;
+
 use crate::extension::invocation::Invocations;
 use crate::extension::invocation::fair::PlaceId;
 use crate::extension::invocation::state::{InvocationState, PollOutcome};
 use crate::limits::{INVOCATIONS_PER_TURN, POLLS_PER_READING, SLICES_CHARGED_MAX, TURN_SLICES};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
-use crate::sched::cycles;
 use crate::tenant::ledger::Entry;
-use wire::Status;
 
 impl<O> Invocations<O> {
     /// Runs a turn: polls ready invocations in the order of tenants' shares, up to the first used-up slice and no

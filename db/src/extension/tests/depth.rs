@@ -2,13 +2,13 @@
 
 use std::ptr;
 
+use guest::limits::HOST_CALL_STACK_BYTES;
+use guest::running;
 use sandstorm::{Condition, Level};
 use wire::Status;
 
 use super::world::{TABLE, World, function};
 use crate::extension::CallMode;
-use crate::limits::HOST_CALL_STACK_BYTES;
-use crate::sched::running;
 
 const PAINT: u64 = 0x5a5a_a5a5_5a5a_a5a5;
 const OWN_FRAMES_BYTES: usize = 4 << 10;

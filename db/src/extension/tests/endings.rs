@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use guest::running;
 use sandstorm::abi::RawSlice;
 use sandstorm::{Error, Level};
 use wire::Status;
@@ -11,7 +12,6 @@ use crate::extension::CallMode;
 use crate::extension::services::SERVICES;
 use crate::limits::{ARENA_BYTES, EXTENSION_LOG_LINES_MAX, LAST_WORDS_BYTES_MAX};
 use crate::metrics::Counter;
-use crate::sched::running;
 
 function!(noop, |db, args, reply| { Ok(()) });
 

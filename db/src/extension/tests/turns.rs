@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use guest::cycles;
 use wire::{Status, TenantId};
 
 use super::world::{TABLE, World, function};
@@ -12,7 +13,6 @@ use crate::extension::invocation::{Invocations, LimitOverrides};
 use crate::extension::log::ExtensionLog;
 use crate::limits::{COMMIT_TRIES_MAX, INVOCATION_WALL_US_MAX, INVOCATIONS_PER_WORKER_MAX};
 use crate::metrics::Counter;
-use crate::sched::cycles;
 use crate::tenant::account::Account;
 
 function!(holds_a_value_over_yields, |db, args, reply| {

@@ -7,10 +7,10 @@
 //! ```
 //! Times are cycles since its arrival. Polls beyond [`TRACE_POLLS_MAX`] are added to the last entry.
 
+use guest::cycles;
 use wire::Status;
 
 use crate::limits::{TRACE_POLLS_MAX, TRACE_REST_US};
-use crate::sched::cycles;
 
 /// The kinds of host calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

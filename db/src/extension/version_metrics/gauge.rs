@@ -3,8 +3,9 @@
 //! One of [`INVOCATIONS_PER_TIMING`] on average, at random distances, by two readings of the cycle counter around the
 //! poll that ends it.
 
+use guest::cycles;
+
 use crate::limits::INVOCATIONS_PER_TIMING;
-use crate::sched::cycles;
 
 /// Times a sample of a worker's invocations.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! The sum of all workers' counts of a version.
 
+use guest::cycles;
+
 use super::histogram::{STEPS, middle_of};
 use super::{ENDS, Spent};
-use crate::sched::cycles;
 
 /// The sum of all workers' counts of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]

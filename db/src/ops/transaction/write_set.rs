@@ -7,8 +7,9 @@
 use std::ptr;
 use std::slice;
 
+use guest::arena::Arena;
+
 use crate::limits::{TRANSACTION_WRITES_KEPT, TRANSACTION_WRITES_MAX, TRANSACTION_WRITES_SCANNED};
-use crate::sched::arena::Arena;
 
 /// Bytes in the memory of the transaction or in the store's log, valid until the transaction is cleared.
 #[derive(Clone, Copy, Debug)]
@@ -276,9 +277,10 @@ impl Default for WriteSet {
 
 #[cfg(test)]
 mod tests {
+    use guest::arena::Arena;
+
     use super::{Full, WriteSet};
     use crate::limits::TRANSACTION_WRITES_MAX;
-    use crate::sched::arena::Arena;
 
     fn with_set(bytes: usize, test: impl FnOnce(&mut WriteSet)) {
         let mut memory = vec![0_u8; bytes];

@@ -2,6 +2,7 @@
 //! grant sees its functions and the limits of the tenant's own invocations; only the owner sees its costs.
 
 use cluster::metadata::MetadataError;
+use guest::limits::EXTENSION_STACK_BYTES;
 use wire::{
     Body, ExtensionDescription, Measured, Statistic, Subject, TenantId, VersionDescription, VersionState,
 };
@@ -11,9 +12,7 @@ use super::grants;
 use crate::extension::allowance::Limit;
 use crate::extension::registry::Installed;
 use crate::extension::version_metrics::{ENDS, MeasuredSummary};
-use crate::limits::{
-    COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, EXTENSION_STACK_BYTES, TRANSACTION_READS_MAX,
-};
+use crate::limits::{COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, TRANSACTION_READS_MAX};
 use crate::server::control::{Control, Refusal};
 use crate::sync::lock;
 use crate::tenant::account::Account;

@@ -3,10 +3,10 @@
 mod store;
 
 use cluster::metadata::Side;
+use guest::{cycles, watchdog};
 use wire::{Body, Statistic, Status, TenantId};
 
 use crate::metrics::{Counter, total};
-use crate::sched::{cycles, watchdog};
 use crate::server::control::{Control, OpenSession, Refusal};
 use crate::server::migrations::{Figure, Migrations};
 use crate::server::opening::Role;

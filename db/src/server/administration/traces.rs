@@ -1,6 +1,7 @@
 //! Traces of a tenant's invocations: each request keeps tracing active for a while and returns new traces; the last
 //! one ends it.
 
+use guest::cycles::to_ns;
 use wire::{Body, Status, Subject, TenantId, TraceEntry, TracedCalls, TracedPoll, Traces};
 
 use super::extensions::unknown;
@@ -8,7 +9,6 @@ use super::grants;
 use crate::extension::registry::VersionHistory;
 use crate::extension::trace::{CALL_KINDS, Poll, PollEnd, Recording, TraceFilter};
 use crate::limits::{TRACED_TENANTS_MAX, TRACES_KEPT};
-use crate::sched::cycles::to_ns;
 use crate::server::control::{Control, Refusal};
 use crate::sync::lock;
 

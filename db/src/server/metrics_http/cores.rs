@@ -2,9 +2,10 @@
 
 use std::io;
 
+use guest::{cycles, watchdog};
+
 use super::text::{Kind, MetricsText};
 use crate::metrics::Counter;
-use crate::sched::{cycles, watchdog};
 use crate::server::control::Control;
 
 pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(

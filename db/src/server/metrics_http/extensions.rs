@@ -5,11 +5,12 @@
 
 use std::io;
 
+use guest::cycles;
+
 use super::tenants::ShownTenants;
 use super::text::{Kind, MetricsText};
 use crate::extension::version_metrics::{ENDS, MeasuredSummary, Spent};
 use crate::limits::METRICS_ROWS_MAX;
-use crate::sched::cycles;
 use crate::server::control::Control;
 
 /// The quantiles shown, as labels and in thousandths.

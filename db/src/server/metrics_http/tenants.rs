@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 
+use guest::cycles;
 use wire::TenantId;
 
 use super::text::{Kind, MetricsText};
 use crate::limits::METRICS_ROWS_MAX;
-use crate::sched::cycles;
 use crate::server::control::{Control, Refusal};
 use crate::sync::lock;
 use crate::tablet::TableEntry;

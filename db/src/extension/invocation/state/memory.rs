@@ -1,9 +1,10 @@
 //! The memory that a slot holds: while its invocation waits, and for the next one afterwards.
 
+use guest::running::ParkedStack;
+
 use super::InvocationState;
 use crate::extension::invocation_memory::TouchedPages;
 use crate::ops::WorkerEnvironment;
-use crate::sched::running::ParkedStack;
 
 impl<O> InvocationState<O> {
     /// Frees the invocation's memory; returns the increase of warm bytes. Keeps the extension for the next invocation

@@ -1,15 +1,16 @@
 //! An invocation's usage against its limits: charges for its time, the limit that ended it, and how closely it is
 //! watched so that it ends in time.
 
+use guest::cycles;
+use guest::limits::EXTENSION_STACK_BYTES;
 use wire::Status;
 
 use super::{InvocationState, PollOutcome};
 use crate::extension::allowance::{Allowance, Exceeded, Limit};
 use crate::extension::invocation::budget::{Overdrawn, Usage, verdict};
 use crate::extension::invocation::ending::Ending;
-use crate::limits::{EXTENSION_STACK_BYTES, SLICE_US, SLICES_CHARGED_MAX, STEADY_SLICES};
+use crate::limits::{SLICE_US, SLICES_CHARGED_MAX, STEADY_SLICES};
 use crate::ops::WorkerEnvironment;
-use crate::sched::cycles;
 use crate::tenant::limit::TenantLimit;
 
 impl<O> InvocationState<O> {

@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::preemption::{Bench, Preempted};
-use crate::sched::running::ParkedStack;
-use crate::sched::stack::{StackEntry, StackOutcome};
+use crate::running::ParkedStack;
+use crate::stack::{StackEntry, StackOutcome};
 
 const VECTOR_BYTES: usize = 64 * 32;
 

@@ -59,7 +59,7 @@ mod tests {
     use std::time::Duration;
 
     use super::LostTime;
-    use crate::sched::cycles;
+    use crate::cycles;
 
     #[test]
     fn time_without_a_core_is_lost_once_and_rest_is_not() {

@@ -277,7 +277,7 @@ fn faults_that_are_not_an_overflow_of_an_extension_still_crash() {
     let program = std::env::current_exe().expect("a test knows its program");
     for case in ["wild", "host", "worker", "abort"] {
         let child = Command::new(&program)
-            .args(["--exact", "sched::tests::child_that_crashes", "--ignored", "--nocapture"])
+            .args(["--exact", "tests::child_that_crashes", "--ignored", "--nocapture"])
             .env("SPLINTER_CRASH", case)
             .output()
             .expect("the child starts");

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{LEFT_BY_OVERFLOW, double, near_the_bottom, run, set_up, sum_by_recursion};
-use crate::sched::cycles;
-use crate::sched::preempt::Preemption;
-use crate::sched::running::{self, ParkedStack};
-use crate::sched::signal;
-use crate::sched::stack::{Stack, StackEntry, StackOutcome, StackPool, signal_frame_bytes};
-use crate::sched::watchdog::{self, Watchdog};
+use crate::cycles;
+use crate::preempt::Preemption;
+use crate::running::{self, ParkedStack};
+use crate::signal;
+use crate::stack::{Stack, StackEntry, StackOutcome, StackPool, signal_frame_bytes};
+use crate::watchdog::{self, Watchdog};
 
 /// What the entries of this file work with.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(super) struct Bench {
 
 /// One thread that can be preempted.
 pub(super) struct Preempted {
-    _guarded: crate::sched::fault::Guarded,
+    _guarded: crate::fault::Guarded,
     pool: StackPool,
     preemption: Preemption,
 }

@@ -63,8 +63,9 @@ pub fn of_this_thread() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{now, of_this_thread, of_us, to_us};
     use std::time::Instant;
+
+    use super::{now, of_this_thread, of_us, to_us};
 
     #[test]
     fn cycles_follow_the_clock() {

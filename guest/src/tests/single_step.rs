@@ -8,11 +8,11 @@ use std::mem;
 use std::ptr;
 
 use super::set_up;
-use crate::sched::cycles;
-use crate::sched::preempt::Preemption;
-use crate::sched::running::{self, ParkedStack};
-use crate::sched::signal;
-use crate::sched::stack::{Stack, StackOutcome, StackPool};
+use crate::cycles;
+use crate::preempt::Preemption;
+use crate::running::{self, ParkedStack};
+use crate::signal;
+use crate::stack::{Stack, StackOutcome, StackPool};
 
 const TRAP_FLAG: i64 = 0x100;
 

@@ -1,0 +1,47 @@
+//! Limits of stacks, of preemption and of the watchdog, with unit and reason.
+
+/// Bytes of stack that an extension may use: deep enough for parsers and TAO queries, small enough that a
+/// stack costs a worker 16 warm pages at most.
+pub const EXTENSION_STACK_BYTES: usize = 64 << 10;
+
+/// Bytes of stack that a host call may use: measured below 6 KiB in a test build, below 4 KiB in a release build. An
+/// extension that calls the host with less than this left, plus a signal frame, overflows.
+pub const HOST_CALL_STACK_BYTES: usize = 16 << 10;
+
+/// Bytes of the guard below an extension's stack. A single page would suffice, since the compiler touches every page
+/// of a frame in turn; more protects against a bug in that.
+pub const STACK_GUARD_BYTES: usize = 64 << 10;
+
+/// Unused stacks that a worker keeps mapped.
+pub const STACKS_KEPT_PER_WORKER: usize = 64;
+
+/// Bytes of the stack that handles faults, the signal frame excluded.
+pub const ALTERNATE_STACK_BYTES: usize = 32 << 10;
+
+/// Consecutive polls within their slice before an extension counts as steady for the first time. Each time that a
+/// steady extension uses up a slice, the required number doubles.
+pub const STEADY_POLLS: u32 = 1024;
+
+/// Maximum required polls, some seconds of continuous work, so that an extension that is short on purpose to be long
+/// once gains less than a thousandth of a core.
+pub const STEADY_POLLS_MAX: u32 = 1 << 24;
+
+/// Time without an overrun after which the required polls are halved, in microseconds: a thread that lost its core
+/// looks like an overrun, and must not count for long.
+pub const STEADY_HALVED_US: u64 = 4_000_000;
+
+/// Overrun, in slices, that is no brief loss of the core: a steady extension exploited the loose watch.
+pub const LONG_OVERRUN_SLICES: u64 = 4;
+
+/// Overrun, in slices, below which a steady extension stays steady: a closely watched one may run as long.
+pub const SHORT_OVERRUN_SLICES: u64 = 2;
+
+/// Interval at which the watchdog examines the workers, in milliseconds. It signals a worker that it finds in the same
+/// poll twice.
+pub const WATCHDOG_LOOK_MS: u64 = 10;
+
+/// Looks at a worker in the same poll after which the watchdog reports it.
+pub const WATCHDOG_LOOKS_TO_REPORT: u32 = 10;
+
+const _: () = assert!(STACK_GUARD_BYTES.is_multiple_of(4096) && ALTERNATE_STACK_BYTES.is_multiple_of(4096));
+const _: () = assert!(STEADY_POLLS.is_power_of_two() && STEADY_POLLS < STEADY_POLLS_MAX);
