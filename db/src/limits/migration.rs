@@ -5,7 +5,7 @@ use cluster::limits::{MIGRATION_MESSAGE_BYTES_MAX, PULL_BYTES};
 const _: () = assert!(MIGRATION_QUEUED_LOOK_MS <= PEER_ALIVE_MS && 2 * PEER_ALIVE_MS < PEER_AWAY_MS);
 
 /// Concurrent migrations with a server as the source, and as many with it as the target: each takes a core of the
-/// store in addition to the workers'. Others wait, the lowest number next: see `cluster/migration/admission.rs`.
+/// store in addition to the workers'. Others wait, the lowest number next: see `cluster/src/migration/admission.rs`.
 pub const MIGRATIONS_AT_ONCE: usize = 2;
 /// Ended migrations whose outcome a server remembers.
 pub const MIGRATIONS_REMEMBERED: usize = 16;
