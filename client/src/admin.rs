@@ -15,7 +15,7 @@ use crate::{ClientConfig, Error};
 
 /// A stream opened with the administrator's secret.
 pub struct Admin {
-    lane: ReconnectingStream,
+    stream: ReconnectingStream,
     config: ClientConfig,
 }
 
@@ -29,8 +29,8 @@ impl Admin {
         let secret = secret.to_owned();
         let opening = Opening::Admin { secret: secret.clone() };
         let Reached { server, connection, .. } = reach(address, &opening, &config)?;
-        let door = StreamEntrance::Admin { secret };
-        Ok(Admin { lane: ReconnectingStream::new(connection, server, door, config.clone()), config })
+        let entrance = StreamEntrance::Admin { secret };
+        Ok(Admin { stream: ReconnectingStream::new(connection, server, entrance, config.clone()), config })
     }
 
     /// Creates a tenant; returns the secret that opens its sessions, only this once.
@@ -246,6 +246,6 @@ impl Admin {
     fn call<T: Body>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
         let body = request.encode().map_err(|status| Error::Refused { status, text: String::new() })?;
         let timeout = self.config.admin_timeout;
-        read_answer(self.lane.administer(request.opcode(), &body, only_reads(request), timeout)?)
+        read_answer(self.stream.administer(request.opcode(), &body, only_reads(request), timeout)?)
     }
 }

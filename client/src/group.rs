@@ -97,13 +97,13 @@ impl SessionGroup {
     pub fn open(&mut self, address: &str, tenant: &str, secret: &str) -> Result<usize, Error> {
         let (identity, opened) = open_any(address, (tenant, secret), &self.config)?;
         let (frame_bytes_max, waker) = (self.port.frame_bytes_max(), self.port.waker());
-        let mut exchange =
+        let mut state =
             SessionState::over(opened, identity.clone(), self.config.clone(), frame_bytes_max, waker.clone());
         let now = (self.watch.now_us(), patience(&self.config));
-        insist(exchange.find_way(&mut self.links, &mut *self.port, now), &self.config)?;
-        let (index, token) = (self.members.len(), exchange.token());
+        insist(state.find_way(&mut self.links, &mut *self.port, now), &self.config)?;
+        let (index, token) = (self.members.len(), state.token());
         self.by_token.insert(token, (index, HOME));
-        let router = Router::new(exchange, identity, frame_bytes_max, waker);
+        let router = Router::new(state, identity, frame_bytes_max, waker);
         self.members.push(Member { router, tokens: vec![token], is_busy: false });
         Ok(index)
     }
@@ -222,8 +222,8 @@ impl SessionGroup {
     fn leave_lost_ways(&mut self) -> usize {
         for Member { router, .. } in &mut self.members {
             for index in 0..router.servers() {
-                let exchange = router.server(index).and_then(|server| server.exchange.as_mut());
-                exchange.into_iter().for_each(|exchange| exchange.leave_lost_way(&*self.port));
+                let state = router.server(index).and_then(|server| server.state.as_mut());
+                state.into_iter().for_each(|state| state.leave_lost_way(&*self.port));
             }
         }
         0
@@ -241,7 +241,7 @@ impl SessionGroup {
             }
         }
         for member in troubled {
-            self.settle(member, complete)?;
+            self.finalize(member, complete)?;
         }
         Ok(())
     }
@@ -250,7 +250,7 @@ impl SessionGroup {
     fn settle_busy(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<(), Error> {
         let mut next = 0;
         while let Some(&member) = self.busy.get(next) {
-            self.settle(member, complete)?;
+            self.finalize(member, complete)?;
             let Member { router, is_busy, .. } = &mut self.members[member];
             *is_busy = !router.is_at_rest();
             if *is_busy {
@@ -263,19 +263,19 @@ impl SessionGroup {
     }
 
     /// Does the work of a member that is due by time or by its replies.
-    fn settle(
+    fn finalize(
         &mut self,
         member: usize,
         complete: &mut impl FnMut(usize, Completion<'_>),
     ) -> Result<(), Error> {
         let Member { router, tokens, .. } = &mut self.members[member];
-        let settled = router.settle(self.watch.now_us(), &mut self.statistics, &mut |completion| {
+        let settled = router.finalize(self.watch.now_us(), &mut self.statistics, &mut |completion| {
             complete(member, completion);
         });
         tokens.resize(router.servers(), 0);
         for (index, known) in tokens.iter_mut().enumerate() {
             let Some(server) = router.server(index) else { continue };
-            let token = server.exchange.as_ref().map_or(0, SessionState::token);
+            let token = server.state.as_ref().map_or(0, SessionState::token);
             if token != *known {
                 self.by_token.remove(known);
                 if token != 0 {
@@ -293,8 +293,8 @@ impl SessionGroup {
         let router = &mut self.members[member].router;
         for index in 0..router.servers() {
             let Some(server) = router.server(index) else { continue };
-            let wants = |exchange: &SessionState| exchange.wants_transmit(self.watch.now_us());
-            if !server.is_ready && server.exchange.as_ref().is_some_and(wants) {
+            let wants = |state: &SessionState| state.wants_transmit(self.watch.now_us());
+            if !server.is_ready && server.state.as_ref().is_some_and(wants) {
                 server.is_ready = true;
                 self.ready.push((member, index));
             }
@@ -308,18 +308,18 @@ impl SessionGroup {
         while next < self.ready.len() {
             let (member, server) = self.ready[next];
             let server = self.members[member].router.server(server);
-            let Some(Server { exchange: Some(exchange), is_ready, .. }) = server else {
+            let Some(Server { state: Some(state), is_ready, .. }) = server else {
                 // Its session has ended since.
                 server.into_iter().for_each(|server| server.is_ready = false);
                 next += 1;
                 continue;
             };
-            if exchange.wants_way(self.watch.now_us()) {
+            if state.wants_way(self.watch.now_us()) {
                 // Without a channel the session stays with UDP.
                 let now = (self.watch.now_us(), Duration::ZERO);
-                let _ = exchange.find_way(&mut self.links, &mut *self.port, now);
+                let _ = state.find_way(&mut self.links, &mut *self.port, now);
             }
-            let (peer, view) = (exchange.home(), exchange.view());
+            let (peer, view) = (state.home(), state.view());
             let frame = match open.take_if(|frame| frame.peer == peer && frame.view == view) {
                 Some(frame) => Some(frame),
                 None => {
@@ -332,7 +332,7 @@ impl SessionGroup {
                 continue;
             };
             let buffer = self.outbox.buffer(frame.index);
-            if exchange.poll_group(self.watch.now_us(), &mut frame.writer, buffer) {
+            if state.poll_group(self.watch.now_us(), &mut frame.writer, buffer) {
                 *is_ready = false;
                 next += 1;
                 open = Some(frame);

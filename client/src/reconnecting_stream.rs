@@ -37,7 +37,7 @@ pub(crate) enum StreamEntrance {
 pub(crate) struct ReconnectingStream {
     connection: Option<Connection>,
     server: SocketAddr,
-    door: StreamEntrance,
+    entrance: StreamEntrance,
     config: ClientConfig,
 }
 
@@ -45,14 +45,14 @@ impl ReconnectingStream {
     pub(crate) fn new(
         connection: Connection,
         server: SocketAddr,
-        door: StreamEntrance,
+        entrance: StreamEntrance,
         config: ClientConfig,
     ) -> ReconnectingStream {
-        ReconnectingStream { connection: Some(connection), server, door, config }
+        ReconnectingStream { connection: Some(connection), server, entrance, config }
     }
 
-    pub(crate) fn door(&self) -> &StreamEntrance {
-        &self.door
+    pub(crate) fn entrance(&self) -> &StreamEntrance {
+        &self.entrance
     }
 
     /// Closes the stream; the next call reopens it.
@@ -152,7 +152,7 @@ impl ReconnectingStream {
     /// Returns the connection; attaches to the session again if it broke.
     fn connect(&mut self, deadline: Instant) -> Result<&mut Connection, Error> {
         while self.connection.is_none() {
-            let request = match &self.door {
+            let request = match &self.entrance {
                 StreamEntrance::Session { token } => OpenRequest::Attach { token: *token },
                 StreamEntrance::Admin { secret } => OpenRequest::Admin { secret },
             };

@@ -1,7 +1,7 @@
 //! A session over the servers of a cluster: routes requests, and redirects those refused by a server.
 //!
 //! ```text
-//! submit ─▶ map of the table ─▶ exchange of its server ─▶ frames      a session each, opened when first needed
+//! submit ─▶ map of the table ─▶ state of its server ─▶ frames      a session each, opened when first needed
 //!              ▲      └─ several servers ─▶ parts ─▶ gather           answers of parts make one
 //!              └─ asked for at the first use of a table, and when a server answers `NotOwned`
 //! ```
@@ -94,18 +94,18 @@ struct Arrived {
 impl Router {
     /// Returns a router over an opened session.
     pub(crate) fn new(
-        exchange: SessionState,
+        state: SessionState,
         identity: Identity,
         frame_bytes_max: usize,
         waker: Waker,
     ) -> Router {
-        let config = exchange.config().clone();
+        let config = state.config().clone();
         let others_config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
-        let (limits, credits, client_id) = (exchange.limits(), exchange.credits(), exchange.client_id());
+        let (limits, credits, client_id) = (state.limits(), state.credits(), state.client_id());
         let [call_timeout_us, source_patience_us] = [config.call_timeout, config.source_patience]
             .map(|timeout| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
         Router {
-            servers: vec![Server::home(exchange, identity.address.clone())],
+            servers: vec![Server::home(state, identity.address.clone())],
             leaving: Vec::new(),
             maps: Vec::new(),
             latest: Latest::NONE,
@@ -155,7 +155,7 @@ impl Router {
     #[inline]
     pub(crate) fn can_submit(&self) -> bool {
         let has_place = match &self.servers[..] {
-            [Server { exchange: Some(exchange), .. }] => exchange.can_submit(),
+            [Server { state: Some(state), .. }] => state.can_submit(),
             _ => true,
         };
         // Some requests may wait outside of the window.
@@ -176,7 +176,7 @@ impl Router {
 
     /// Closes the streams until they are needed again.
     pub(crate) fn rest_streams(&self) {
-        self.servers.iter().filter_map(|server| server.exchange.as_ref()).for_each(SessionState::rest_stream);
+        self.servers.iter().filter_map(|server| server.state.as_ref()).for_each(SessionState::rest_stream);
     }
 
     /// Returns the number of servers, with or without a session.
@@ -187,7 +187,7 @@ impl Router {
 
     /// Returns the session with the home server, if there is one.
     pub(crate) fn home(&self) -> Option<&SessionState> {
-        self.servers[HOME].exchange.as_ref()
+        self.servers[HOME].state.as_ref()
     }
 
     pub(crate) fn limits(&self) -> SessionLimits {

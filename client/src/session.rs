@@ -88,15 +88,14 @@ impl Session {
         config: ClientConfig,
     ) -> Result<Session, Error> {
         let frame_bytes_max = port.frame_bytes_max();
-        let mut exchange =
-            SessionState::over(opened, identity.clone(), config, frame_bytes_max, port.waker());
+        let mut state = SessionState::over(opened, identity.clone(), config, frame_bytes_max, port.waker());
         let mut links = Channels::default();
-        let found = exchange.find_way(&mut links, &mut *port, (0, patience(exchange.config())));
-        insist(found, exchange.config())?;
-        let peer = exchange.home();
+        let found = state.find_way(&mut links, &mut *port, (0, patience(state.config())));
+        insist(found, state.config())?;
+        let peer = state.home();
         port.set_peer(peer).map_err(|error| Error::Port { error })?;
         Ok(Session {
-            router: Router::new(exchange, identity, frame_bytes_max, port.waker()),
+            router: Router::new(state, identity, frame_bytes_max, port.waker()),
             links,
             batch: Batch::new(),
             outbox: Outbox::with_frames(OUTBOX_FRAMES, frame_bytes_max),
@@ -251,7 +250,7 @@ impl Session {
                 }
             }
         }
-        let settled = self.router.settle(self.watch.now_us(), &mut self.statistics, complete);
+        let settled = self.router.finalize(self.watch.now_us(), &mut self.statistics, complete);
         self.follow_home()?;
         settled
     }
@@ -260,8 +259,8 @@ impl Session {
     #[cold]
     fn leave_lost_ways(&mut self) -> usize {
         for index in 0..self.router.servers() {
-            let exchange = self.router.server(index).and_then(|server| server.exchange.as_mut());
-            exchange.into_iter().for_each(|exchange| exchange.leave_lost_way(&*self.port));
+            let state = self.router.server(index).and_then(|server| server.state.as_mut());
+            state.into_iter().for_each(|state| state.leave_lost_way(&*self.port));
         }
         0
     }
@@ -274,12 +273,12 @@ impl Session {
             self.peer = None;
             return self.port.forget_peer().map_err(|error| Error::Port { error });
         }
-        let Some(exchange) = self.router.server(HOME).and_then(|server| server.exchange.as_mut()) else {
+        let Some(state) = self.router.server(HOME).and_then(|server| server.state.as_mut()) else {
             return Ok(());
         };
-        let home = exchange.follow_home();
+        let home = state.follow_home();
         if home != peer {
-            self.port.set_peer(exchange.home()).map_err(|error| Error::Port { error })?;
+            self.port.set_peer(state.home()).map_err(|error| Error::Port { error })?;
             self.peer = Some(home);
         }
         Ok(())
@@ -289,17 +288,17 @@ impl Session {
     fn transmit(&mut self, mut now_us: u64) -> Result<(), Error> {
         let Session { router, port, links, outbox, statistics, watch, .. } = self;
         for index in 0..router.servers() {
-            let Some(exchange) = router.server(index).and_then(|server| server.exchange.as_mut()) else {
+            let Some(state) = router.server(index).and_then(|server| server.state.as_mut()) else {
                 continue;
             };
-            while exchange.wants_transmit(now_us) {
+            while state.wants_transmit(now_us) {
                 // Postponed and repeated requests were not timed by `submit`.
                 now_us = watch.exact();
-                if exchange.wants_way(now_us) {
+                if state.wants_way(now_us) {
                     // Without a channel the session stays with UDP.
-                    let _ = exchange.find_way(links, &mut **port, (now_us, Duration::ZERO));
+                    let _ = state.find_way(links, &mut **port, (now_us, Duration::ZERO));
                 }
-                fill_outbox(exchange, now_us, outbox, statistics);
+                fill_outbox(state, now_us, outbox, statistics);
                 if outbox.is_empty() {
                     break;
                 }
@@ -312,16 +311,16 @@ impl Session {
 
 #[inline]
 fn fill_outbox(
-    exchange: &mut SessionState,
+    state: &mut SessionState,
     now_us: u64,
     outbox: &mut Outbox,
     statistics: &mut SessionStatistics,
 ) {
-    let peer = exchange.home();
-    while exchange.wants_transmit(now_us)
+    let peer = state.home();
+    while state.wants_transmit(now_us)
         && let Some(index) = outbox.open(peer)
     {
-        let Some(frame_bytes) = exchange.poll_transmit(now_us, outbox.buffer(index)) else {
+        let Some(frame_bytes) = state.poll_transmit(now_us, outbox.buffer(index)) else {
             outbox.set_bytes(index, 0);
             if index == 0 {
                 outbox.clear();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! submit --> requester --> frames          answered: completion to the caller
-//!        \-> courier  --> stream           UseStream: the same request and sequence over the stream
+//!        \-> stream_worker  --> stream           UseStream: the same request and sequence over the stream
 //!                                          BadToken: the session is over; reopen it
 //! ```
 //! The only socket here is the stream: [`crate::Session`] and [`crate::SessionGroup`] move the frames.
@@ -40,12 +40,12 @@ pub(crate) struct SessionState {
     view: u64,
     home: SocketAddr,
     home_core: u16,
-    way: SessionTransport,
+    transport: SessionTransport,
     /// Number of times that the home has changed.
     homes: u32,
     requester: Requester,
     settings: RequesterConfig,
-    courier: StreamWorker,
+    stream_worker: StreamWorker,
     /// Number of requests under way on the stream.
     on_stream: usize,
     /// Number of them that belong to earlier sessions.
@@ -55,7 +55,7 @@ pub(crate) struct SessionState {
     again: VecDeque<Again>,
     /// Requests for another server.
     moved: Vec<Moved>,
-    standing: Connectivity,
+    connectivity: Connectivity,
     /// A lost session is reopened synchronously, during the poll.
     is_patient: bool,
 }
@@ -81,23 +81,23 @@ impl SessionState {
         waker: Waker,
     ) -> SessionState {
         let settings = requester_config(&config, frame_bytes_max);
-        let door = StreamEntrance::Session { token: opened.token };
-        let lane = ReconnectingStream::new(connection, identity.server, door, config.clone());
+        let entrance = StreamEntrance::Session { token: opened.token };
+        let stream = ReconnectingStream::new(connection, identity.server, entrance, config.clone());
         SessionState {
             view: opened.view,
             home: core_address(&identity, &config, &opened, opened.home_core),
             home_core: opened.home_core,
-            way: SessionTransport::of(&opened, &config),
+            transport: SessionTransport::of(&opened, &config),
             homes: 0,
             requester: Requester::new(opened.token, opened.next_sequence, opened.credits, settings),
             settings,
-            courier: StreamWorker::new(lane, waker),
+            stream_worker: StreamWorker::new(stream, waker),
             on_stream: 0,
             orphans: 0,
             troubles: Vec::new(),
             again: VecDeque::new(),
             moved: Vec::new(),
-            standing: Connectivity::Open,
+            connectivity: Connectivity::Open,
             is_patient: true,
             identity,
             config,
@@ -114,7 +114,7 @@ impl SessionState {
         request: &Request<'_>,
         statistics: &mut SessionStatistics,
     ) -> Result<(), Error> {
-        if self.standing == Connectivity::Closed {
+        if self.connectivity == Connectivity::Closed {
             self.reopen(statistics, &mut |_| {})?;
         }
         if let Request::Enumerate { bytes_max, .. } | Request::Scan { bytes_max, .. } = request
@@ -164,12 +164,21 @@ impl SessionState {
         self.on_stream += 1;
         let first_unacknowledged = self.requester.first_unacknowledged();
         let (token, view) = (self.opened.token, self.view);
-        self.courier.send(Job { token, tag, journey, sequence, first_unacknowledged, view, code, body });
+        self.stream_worker.send(Job {
+            token,
+            tag,
+            journey,
+            sequence,
+            first_unacknowledged,
+            view,
+            code,
+            body,
+        });
     }
 
     /// Closes the stream until it is needed again.
     pub(crate) fn rest_stream(&self) {
-        self.courier.rest();
+        self.stream_worker.rest();
     }
 
     /// Returns whether a request would be accepted now.
@@ -238,7 +247,7 @@ impl SessionState {
         !self.troubles.is_empty()
     }
 
-    /// Returns whether [`SessionState::settle`] has something to do.
+    /// Returns whether [`SessionState::finalize`] has something to do.
     #[inline]
     pub(crate) fn is_due(&self, now_us: u64) -> bool {
         self.requester.is_due(now_us)
@@ -250,7 +259,7 @@ impl SessionState {
     /// Completes requests past their deadline and takes every second step that is due. To be called after each batch,
     /// if due. Does not block, unless the session is lost: then it tries to reopen it for as long as a call may take.
     #[cold]
-    pub(crate) fn settle(
+    pub(crate) fn finalize(
         &mut self,
         now_us: u64,
         statistics: &mut SessionStatistics,
@@ -283,14 +292,14 @@ impl SessionState {
             self.home_core = core;
             self.home = core_address(&self.identity, &self.config, &self.opened, core);
             self.homes += 1;
-            self.way.open();
+            self.transport.open();
         }
     }
 
     /// Returns whether to call [`SessionState::find_way`] before sending.
     #[inline]
     pub(crate) fn wants_way(&self, now_us: u64) -> bool {
-        self.way.is_due(now_us)
+        self.transport.is_due(now_us)
     }
 
     /// Attaches to the home core over shared memory; returns whether it succeeded. Otherwise its address remains that
@@ -302,8 +311,10 @@ impl SessionState {
         port: &mut dyn Port,
         (now_us, patience): (u64, Duration),
     ) -> Result<bool, NoSharedMemory> {
-        let knock = Attach { token: self.opened.token, core: self.home_core };
-        let Some(home) = self.way.find(links, port, knock, (now_us, patience))? else { return Ok(false) };
+        let attach = Attach { token: self.opened.token, core: self.home_core };
+        let Some(home) = self.transport.find(links, port, attach, (now_us, patience))? else {
+            return Ok(false);
+        };
         self.home = home;
         self.homes += 1;
         Ok(true)
@@ -315,7 +326,7 @@ impl SessionState {
         if shm::is_link(self.home.ip()) && !port.is_attached(self.home) {
             self.home = core_address(&self.identity, &self.config, &self.opened, self.home_core);
             self.homes += 1;
-            self.way.open();
+            self.transport.open();
         }
     }
 
@@ -359,7 +370,7 @@ impl Drop for SessionState {
     fn drop(&mut self) {
         let leaving = AdminRequest::SessionRevoke { client_id: self.opened.client_id };
         if let Ok(body) = leaving.encode() {
-            self.courier.send_last(leaving.opcode(), &body);
+            self.stream_worker.send_last(leaving.opcode(), &body);
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Done {
 }
 
 struct Shared {
-    lane: Mutex<ReconnectingStream>,
+    stream: Mutex<ReconnectingStream>,
     done: Mutex<Vec<Done>>,
     waker: Waker,
 }
@@ -53,19 +53,19 @@ pub(crate) struct StreamWorker {
 }
 
 impl StreamWorker {
-    pub(crate) fn new(lane: ReconnectingStream, waker: Waker) -> StreamWorker {
-        let lane = Mutex::new(lane);
-        StreamWorker { shared: Arc::new(Shared { lane, done: Mutex::default(), waker }), jobs: None }
+    pub(crate) fn new(stream: ReconnectingStream, waker: Waker) -> StreamWorker {
+        let stream = Mutex::new(stream);
+        StreamWorker { shared: Arc::new(Shared { stream, done: Mutex::default(), waker }), jobs: None }
     }
 
     /// Replaces the stream with that of the newly opened session.
-    pub(crate) fn replace(&self, lane: ReconnectingStream) {
-        *self.shared.lane() = lane;
+    pub(crate) fn replace(&self, stream: ReconnectingStream) {
+        *self.shared.stream() = stream;
     }
 
     /// Closes the stream until it is needed again.
     pub(crate) fn rest(&self) {
-        self.shared.lane().close();
+        self.shared.stream().close();
     }
 
     /// Sends a data request to the thread.
@@ -97,22 +97,22 @@ impl StreamWorker {
         repeatable: bool,
         timeout: Duration,
     ) -> Result<(Status, Vec<u8>), Error> {
-        self.shared.lane().administer(code, body, repeatable, timeout)
+        self.shared.stream().administer(code, body, repeatable, timeout)
     }
 
     /// Sends the last request, unless the thread is busy with one.
     pub(crate) fn send_last(&self, code: u8, body: &[u8]) {
-        if let Ok(mut lane) = self.shared.lane.try_lock() {
-            lane.send_last(code, body);
+        if let Ok(mut stream) = self.shared.stream.try_lock() {
+            stream.send_last(code, body);
         }
     }
 }
 
 impl Shared {
-    fn lane(&self) -> MutexGuard<'_, ReconnectingStream> {
+    fn stream(&self) -> MutexGuard<'_, ReconnectingStream> {
         // A thread that panicked left at worst a connection in the middle of a record, which replies with nonsense and
         // is then replaced.
-        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn serve(&self, jobs: &mpsc::Receiver<Job>) {
@@ -123,8 +123,8 @@ impl Shared {
     }
 
     fn carry(&self, job: &Job) -> Result<(Status, Vec<u8>), Error> {
-        let mut lane = self.lane();
-        if !matches!(lane.door(), StreamEntrance::Session { token } if *token == job.token) {
+        let mut stream = self.stream();
+        if !matches!(stream.entrance(), StreamEntrance::Session { token } if *token == job.token) {
             return Err(Error::SessionLost);
         }
         let header = RecordHeader {
@@ -135,8 +135,8 @@ impl Shared {
             first_unacknowledged: job.first_unacknowledged,
             view: job.view,
         };
-        let timeout = lane.call_timeout();
-        lane.call(header, &job.body, true, timeout)
+        let timeout = stream.call_timeout();
+        stream.call(header, &job.body, true, timeout)
     }
 
     fn finish(&self, job: Job, answer: Result<(Status, Vec<u8>), Error>) {

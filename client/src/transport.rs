@@ -28,7 +28,7 @@ const LOOK_EVERY_US: (u64, u64) = (50, 100_000);
 pub(crate) struct Channels {
     known: Vec<(PathBuf, u16, SocketAddr)>,
     /// Pending attach requests: one per core, for all sessions that need that core.
-    knocks: Vec<(PathBuf, Attach, PendingAttach)>,
+    pending: Vec<(PathBuf, Attach, PendingAttach)>,
 }
 
 impl Channels {
@@ -37,46 +37,46 @@ impl Channels {
     fn reach(
         &mut self,
         port: &mut dyn Port,
-        door: &ShmEndpoint,
-        knock: Attach,
+        shm: &ShmEndpoint,
+        attach: Attach,
         patience: Duration,
     ) -> Result<Option<SocketAddr>, NoSharedMemory> {
         self.known.retain(|(_, _, address)| port.is_attached(*address));
-        let path = PathBuf::from(&door.path);
-        if let Some((_, _, address)) = self.known.iter().find(|it| (&it.0, it.1) == (&path, knock.core)) {
+        let path = PathBuf::from(&shm.path);
+        if let Some((_, _, address)) = self.known.iter().find(|it| (&it.0, it.1) == (&path, attach.core)) {
             return Ok(Some(*address));
         }
-        if !shm::machine().is_ok_and(|own| own == door.machine) {
+        if !shm::machine().is_ok_and(|own| own == shm.machine) {
             return Err(NoSharedMemory::OtherMachine);
         }
-        if let Some(index) = self.knocks.iter().position(|it| (&it.0, it.1.core) == (&path, knock.core)) {
-            let (path, earlier, knocking) = self.knocks.swap_remove(index);
-            let entry = port.enter(knocking, Duration::ZERO);
+        if let Some(index) = self.pending.iter().position(|it| (&it.0, it.1.core) == (&path, attach.core)) {
+            let (path, earlier, pending) = self.pending.swap_remove(index);
+            let entry = port.enter(pending, Duration::ZERO);
             // Another session's request may have failed because of that session.
-            if entry.is_ok() || earlier.token == knock.token {
+            if entry.is_ok() || earlier.token == attach.token {
                 return self.entered(path, earlier, entry);
             }
         }
         // The session's home core has changed since then.
-        self.knocks.retain(|(_, earlier, _)| earlier.token != knock.token);
-        let at = ListenerAddress { path, user: door.user };
-        let entry = port.knock(&at, &knock.encode()).and_then(|knocking| port.enter(knocking, patience));
-        self.entered(at.path, knock, entry)
+        self.pending.retain(|(_, earlier, _)| earlier.token != attach.token);
+        let at = ListenerAddress { path, user: shm.user };
+        let entry = port.attach(&at, &attach.encode()).and_then(|pending| port.enter(pending, patience));
+        self.entered(at.path, attach, entry)
     }
 
     fn entered(
         &mut self,
         path: PathBuf,
-        knock: Attach,
+        attach: Attach,
         entry: Result<Entry, AttachError>,
     ) -> Result<Option<SocketAddr>, NoSharedMemory> {
-        match entry.map_err(NoSharedMemory::AtTheDoor)? {
+        match entry.map_err(NoSharedMemory::Listener)? {
             Entry::Attached(address) => {
-                self.known.push((path, knock.core, address));
+                self.known.push((path, attach.core, address));
                 Ok(Some(address))
             }
-            Entry::Waiting(knocking) => {
-                self.knocks.push((path, knock, knocking));
+            Entry::Waiting(pending) => {
+                self.pending.push((path, attach, pending));
                 Ok(None)
             }
         }
@@ -86,7 +86,7 @@ impl Channels {
 /// The transport to the home core of one session.
 #[derive(Debug)]
 pub(crate) struct SessionTransport {
-    door: Option<ShmEndpoint>,
+    shm: Option<ShmEndpoint>,
     /// Time of the next attempt to attach before sending; never, if attached or refused.
     due_us: u64,
     /// Interval since the last attempt, while the listener has not replied.
@@ -96,16 +96,16 @@ pub(crate) struct SessionTransport {
 impl SessionTransport {
     pub(crate) fn of(opened: &Opened, config: &ClientConfig) -> SessionTransport {
         let is_wanted = config.transport != Transport::Udp && config.core_addresses.is_empty();
-        let mut way =
-            SessionTransport { door: opened.door.clone().filter(|_| is_wanted), due_us: u64::MAX, gap_us: 0 };
-        way.open();
-        way
+        let mut transport =
+            SessionTransport { shm: opened.shm.clone().filter(|_| is_wanted), due_us: u64::MAX, gap_us: 0 };
+        transport.open();
+        transport
     }
 
     /// Schedules an attempt to attach, after the home core changed or its channel ended.
     pub(crate) fn open(&mut self) {
         self.gap_us = 0;
-        self.due_us = if self.door.is_some() { 0 } else { u64::MAX };
+        self.due_us = if self.shm.is_some() { 0 } else { u64::MAX };
     }
 
     /// Returns whether an attempt to attach is due.
@@ -119,12 +119,12 @@ impl SessionTransport {
         &mut self,
         links: &mut Channels,
         port: &mut dyn Port,
-        knock: Attach,
+        attach: Attach,
         (now_us, patience): (u64, Duration),
     ) -> Result<Option<SocketAddr>, NoSharedMemory> {
         self.due_us = u64::MAX;
-        let door = self.door.as_ref().ok_or(NoSharedMemory::NotOffered)?;
-        let found = links.reach(port, door, knock, patience)?;
+        let shm = self.shm.as_ref().ok_or(NoSharedMemory::NotOffered)?;
+        let found = links.reach(port, shm, attach, patience)?;
         if found.is_none() {
             self.gap_us = (2 * self.gap_us).clamp(LOOK_EVERY_US.0, LOOK_EVERY_US.1);
             self.due_us = now_us + self.gap_us;
@@ -141,7 +141,7 @@ pub(crate) fn patience(config: &ClientConfig) -> Duration {
 /// Decides on a newly opened session that has found no shared memory, or has not found it yet.
 pub(crate) fn insist(found: Result<bool, NoSharedMemory>, config: &ClientConfig) -> Result<(), Error> {
     let found = match found {
-        Ok(false) => Err(NoSharedMemory::AtTheDoor(AttachError::Unreachable(ErrorKind::TimedOut.into()))),
+        Ok(false) => Err(NoSharedMemory::Listener(AttachError::Unreachable(ErrorKind::TimedOut.into()))),
         found => found,
     };
     match found {

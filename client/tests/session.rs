@@ -6,7 +6,7 @@ mod fake {
     pub mod world;
 }
 mod neighbour {
-    mod door;
+    mod shm_listener;
 }
 
 use std::time::{Duration, Instant};

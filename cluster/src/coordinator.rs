@@ -24,7 +24,7 @@ pub fn steps(snapshot: &Snapshot) -> Vec<CoordinatorStep> {
     for row in &snapshot.migrations {
         clear(row, &there, &mut steps);
     }
-    for plan in snapshot.plans.iter().filter(|plan| plan.standing == PlanState::Running) {
+    for plan in snapshot.plans.iter().filter(|plan| plan.state == PlanState::Running) {
         carry_out(snapshot, plan, &mut steps);
     }
     steps
@@ -41,11 +41,11 @@ fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<Coordi
         let left = gone.into_iter().filter(|(is_gone, is_done, _)| *is_gone && !is_done);
         steps.extend(left.map(|(_, _, side)| CoordinatorStep::Leave { migration, side }));
     } else if gone.iter().all(|(is_gone, _, _)| *is_gone) {
-        let to = match row.standing {
+        let to = match row.state {
             Phase::Moving => Phase::Finished,
             _ => Phase::Ended,
         };
-        steps.push(CoordinatorStep::Settle { migration, from: row.standing, to });
+        steps.push(CoordinatorStep::Settle { migration, from: row.state, to });
     }
 }
 
@@ -71,7 +71,7 @@ fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorSte
     };
     if is_vain || plan.moves.iter().any(|planned| planned.is_done == Some(false)) {
         if on_the_way == 0 {
-            steps.push(CoordinatorStep::End { plan: plan.id, known, standing: PlanState::Stopped });
+            steps.push(CoordinatorStep::End { plan: plan.id, known, state: PlanState::Stopped });
         }
         return;
     }
@@ -91,7 +91,7 @@ fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorSte
         if !more.is_empty() {
             steps.push(CoordinatorStep::Plan { plan: plan.id, known, moves: more });
         } else if is_reached {
-            steps.push(CoordinatorStep::End { plan: plan.id, known, standing: PlanState::Done });
+            steps.push(CoordinatorStep::End { plan: plan.id, known, state: PlanState::Done });
         }
     }
 }

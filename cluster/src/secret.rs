@@ -75,7 +75,7 @@ impl SecretHash {
     ///
     /// # Errors
     /// When the kernel has no random bytes to give.
-    pub fn nobodys() -> Result<Self, RandomnessMissing> {
+    pub fn dummy() -> Result<Self, RandomnessMissing> {
         Self::of(&random_bytes::<SECRET_BYTES>()?)
     }
 

@@ -59,7 +59,7 @@ pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failu
         ClusterCommand::Migrations => migrations(&admin.migration_list()?, &admin.migration_progress()?),
         ClusterCommand::Abort { migration } => {
             let entry = admin.migration_abort(migration)?;
-            let text = match entry.standing {
+            let text = match entry.phase {
                 MigrationPhase::Finished => {
                     format!("migration {migration} is over: server {} has it all", entry.target)
                 }
@@ -140,9 +140,9 @@ fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failur
     if !options.wait {
         return Ok(Answer::new(format!("migration {id} moves {what}"), value_of(&begun)));
     }
-    let standing = wait(admin, &begun)?;
-    let over = MigrationEntry { standing, ..begun };
-    if standing == MigrationPhase::Finished {
+    let phase = wait(admin, &begun)?;
+    let over = MigrationEntry { phase, ..begun };
+    if phase == MigrationPhase::Finished {
         return Ok(Answer::new(format!("migration {id} has moved {what}"), value_of(&over)));
     }
     let failure =
@@ -152,9 +152,9 @@ fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failur
 
 /// Waits until a migration is over and both servers are done with it, and says how it ended.
 fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationPhase, Failure> {
-    let mut seen = begun.standing;
+    let mut seen = begun.phase;
     while let Some(entry) = admin.migration_list()?.iter().find(|entry| entry.id == begun.id) {
-        seen = entry.standing;
+        seen = entry.phase;
         sleep(LOOK_EVERY);
     }
     if matches!(seen, MigrationPhase::Finished | MigrationPhase::Ended) {
@@ -192,7 +192,7 @@ fn migrations(migrations: &[MigrationEntry], all: &[MigrationProgress]) -> Resul
         return Ok(Answer::new(format!("nothing is on the move{lately}"), json));
     }
     let heads =
-        ["migration", "table", "first", "last", "part", "from", "to", "way", "standing", "begun", "moved"];
+        ["migration", "table", "first", "last", "part", "from", "to", "way", "phase", "begun", "moved"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(migrations.iter().map(|entry| {
         let aborted = if entry.is_aborted { ", aborted" } else { "" };
@@ -205,7 +205,7 @@ fn migrations(migrations: &[MigrationEntry], all: &[MigrationProgress]) -> Resul
             entry.source.to_string(),
             entry.target.to_string(),
             entry.mode.name().to_owned(),
-            format!("{}{aborted}", entry.standing.name()),
+            format!("{}{aborted}", entry.phase.name()),
             moment(entry.begun_ms),
             progress::of(entry, all).map(progress::text).unwrap_or_default(),
         ]
@@ -226,7 +226,7 @@ fn value_of(entry: &MigrationEntry) -> Value {
     json!({
         "migration": entry.id, "table": entry.table, "first": text_of(entry.first), "last": text_of(entry.last),
         "source": entry.source, "target": entry.target, "mode": entry.mode.name(),
-        "standing": entry.standing.name(), "aborted": entry.is_aborted, "begun_ms": entry.begun_ms,
+        "phase": entry.phase.name(), "aborted": entry.is_aborted, "begun_ms": entry.begun_ms,
     })
 }
 

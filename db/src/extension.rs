@@ -75,9 +75,9 @@ pub struct Extension {
     /// The tenant's account, which is charged.
     pub account: Arc<Account>,
     /// The metrics of this version's invocations.
-    pub measures: Arc<VersionMetrics>,
+    pub metrics: Arc<VersionMetrics>,
     functions: Arc<[Function]>,
-    steadiness: PreemptionBackoff,
+    backoff: PreemptionBackoff,
     /// The tenant that may invoke it and whose tables it reaches: the owner, or a tenant with a grant.
     pub tenant: TenantId,
     /// The number of (tenant, name); all versions share it.
@@ -111,18 +111,18 @@ impl Extension {
         library: Arc<Library>,
         log: Arc<ExtensionLog>,
     ) -> Self {
-        let (measures, retired) = (Arc::new(VersionMetrics::new()), AtomicBool::new(false));
-        let (tenant, steadiness) = (account.tenant, PreemptionBackoff::new());
+        let (metrics, retired) = (Arc::new(VersionMetrics::new()), AtomicBool::new(false));
+        let (tenant, backoff) = (account.tenant, PreemptionBackoff::new());
         let (name, functions) = (name.into(), library.functions());
-        Self { account, measures, functions, steadiness, tenant, id, version, retired, log, name, library }
+        Self { account, metrics, functions, backoff, tenant, id, version, retired, log, name, library }
     }
 
     /// Returns the same version for another tenant that has a grant. It reaches that tenant's tables and writes to that
     /// tenant's log, under its own number and name. The metrics count both tenants together.
     #[must_use]
     pub fn granted(&self, id: u32, account: Arc<Account>, name: &str, log: Arc<ExtensionLog>) -> Self {
-        let measures = Arc::clone(&self.measures);
-        Self { measures, ..Self::new(id, account, name, self.version, Arc::clone(&self.library), log) }
+        let metrics = Arc::clone(&self.metrics);
+        Self { metrics, ..Self::new(id, account, name, self.version, Arc::clone(&self.library), log) }
     }
 
     /// Returns the functions in the order of the source.
@@ -157,13 +157,13 @@ impl Extension {
         if let Some(function) = self.functions.first() {
             prefetch_value(function);
         }
-        self.measures.prefetch_place(worker);
+        self.metrics.prefetch_place(worker);
     }
 
     /// Prefetches the next level of pointers and a function's code.
     #[inline]
     pub fn prefetch_last(&self, worker: usize, function: u32) {
-        self.measures.prefetch(worker);
+        self.metrics.prefetch(worker);
         if let Some(index) = self.function(function) {
             prefetch_lines(self.functions[index].run as *const u8, CODE_LINES_AHEAD);
         }
@@ -173,18 +173,18 @@ impl Extension {
     #[inline]
     #[must_use]
     pub fn slices_ahead(&self) -> u64 {
-        if self.steadiness.is_steady() { STEADY_SLICES } else { 1 }
+        if self.backoff.is_steady() { STEADY_SLICES } else { 1 }
     }
 
     /// Records a poll that ended within its slice.
     #[inline]
     pub fn note_short_poll(&self, now_us: u64) {
-        self.steadiness.note_short_poll(now_us);
+        self.backoff.note_short_poll(now_us);
     }
 
     /// Records a poll that used up its slice and ran `slices` slices before detection; watches the next polls closely.
     pub fn note_overrun(&self, now_us: u64, slices: u64) {
-        self.steadiness.note_overrun(now_us, slices);
+        self.backoff.note_overrun(now_us, slices);
     }
 
     /// Marks this version as no longer kept, so that workers drop their references to it.

@@ -71,7 +71,7 @@ struct Arguments {
     )]
     transport: Vec<Transport>,
 
-    /// Where clients on this host knock, if not in the data directory, which the server's user alone can reach
+    /// Where clients on this host attach, if not in the data directory, which the server's user alone can reach
     #[arg(long, env = "SPLINTER_SHM_SOCKET", value_name = "PATH")]
     shm_socket: Option<PathBuf>,
 

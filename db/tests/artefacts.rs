@@ -153,11 +153,11 @@ fn a_new_version_takes_over_and_the_old_one_is_unloaded_when_it_has_ended() {
     assert_eq!((second.extension.id, second.extension.version), (4, 2));
     assert!(Arc::ptr_eq(&registry.find(TENANT, "count").expect("live"), &first));
     let both = Choice { current: 2, canary: None, kept: vec![1, 2] };
-    let lineup = registry.settle(TENANT, "count", both).expect("loaded");
-    assert_eq!((lineup.current().version, registry.retired()), (2, 0));
-    drop(lineup);
+    let active = registry.set_choice(TENANT, "count", both).expect("loaded");
+    assert_eq!((active.current().version, registry.retired()), (2, 0));
+    drop(active);
     let alone = Choice { current: 2, canary: None, kept: vec![2] };
-    registry.settle(TENANT, "count", alone).expect("loaded");
+    registry.set_choice(TENANT, "count", alone).expect("loaded");
     assert!(Arc::ptr_eq(&registry.find(TENANT, "count").expect("live"), &second));
     assert_eq!(call(&mut worker, &first.extension, "count", b"n", b"").1, 2_i64.to_le_bytes());
     assert_eq!(call(&mut worker, &second.extension, "count", b"n", b"").1, 12_i64.to_le_bytes());

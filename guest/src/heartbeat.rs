@@ -12,7 +12,7 @@ pub struct Heartbeat {
 }
 
 /// Dummy heartbeat for threads that are not watched.
-pub static NOBODYS: Heartbeat = Heartbeat { sequence: AtomicU64::new(0) };
+pub static DUMMY: Heartbeat = Heartbeat { sequence: AtomicU64::new(0) };
 
 impl Heartbeat {
     /// Notes that a poll begins.

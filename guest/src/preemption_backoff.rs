@@ -94,10 +94,10 @@ mod tests {
     };
 
     /// Returns the number of short polls at `now_us` until it is steady.
-    fn polls_until_steady(steadiness: &PreemptionBackoff, now_us: u64) -> u32 {
+    fn polls_until_steady(backoff: &PreemptionBackoff, now_us: u64) -> u32 {
         let mut polls = 0;
-        while !steadiness.is_steady() {
-            steadiness.note_short_poll(now_us);
+        while !backoff.is_steady() {
+            backoff.note_short_poll(now_us);
             polls += 1;
         }
         polls
@@ -105,66 +105,66 @@ mod tests {
 
     #[test]
     fn each_overrun_of_a_steady_one_asks_for_twice_as_many_short_polls() {
-        let steadiness = PreemptionBackoff::new();
+        let backoff = PreemptionBackoff::new();
         let mut asked = STEADY_POLLS;
         for now_us in 1..=6 {
-            assert_eq!(polls_until_steady(&steadiness, now_us), asked);
-            steadiness.note_overrun(now_us, LONG_OVERRUN_SLICES);
+            assert_eq!(polls_until_steady(&backoff, now_us), asked);
+            backoff.note_overrun(now_us, LONG_OVERRUN_SLICES);
             asked *= 2;
         }
-        assert!(!steadiness.is_steady());
+        assert!(!backoff.is_steady());
     }
 
     #[test]
     fn a_steady_one_that_overruns_by_less_than_two_slices_stays_steady_and_another_one_does_not_become_so() {
-        let steadiness = PreemptionBackoff::new();
+        let backoff = PreemptionBackoff::new();
         for _ in 0..3 * STEADY_POLLS {
-            steadiness.note_short_poll(1);
-            steadiness.note_overrun(1, SHORT_OVERRUN_SLICES - 1);
+            backoff.note_short_poll(1);
+            backoff.note_overrun(1, SHORT_OVERRUN_SLICES - 1);
         }
-        assert!(!steadiness.is_steady(), "it overruns each time");
-        polls_until_steady(&steadiness, 1);
-        (0..100).for_each(|_| steadiness.note_overrun(1, SHORT_OVERRUN_SLICES - 1));
-        assert!(steadiness.is_steady());
-        steadiness.note_overrun(1, SHORT_OVERRUN_SLICES);
-        assert!(!steadiness.is_steady());
+        assert!(!backoff.is_steady(), "it overruns each time");
+        polls_until_steady(&backoff, 1);
+        (0..100).for_each(|_| backoff.note_overrun(1, SHORT_OVERRUN_SLICES - 1));
+        assert!(backoff.is_steady());
+        backoff.note_overrun(1, SHORT_OVERRUN_SLICES);
+        assert!(!backoff.is_steady());
     }
 
     #[test]
     fn a_steady_one_whose_core_is_lost_for_a_moment_is_soon_steady_again() {
-        let steadiness = PreemptionBackoff::new();
-        polls_until_steady(&steadiness, 1);
+        let backoff = PreemptionBackoff::new();
+        polls_until_steady(&backoff, 1);
         for now_us in 1..1_000 {
-            steadiness.note_overrun(now_us, LONG_OVERRUN_SLICES - 1);
-            assert!(!steadiness.is_steady());
-            assert_eq!(polls_until_steady(&steadiness, now_us), STEADY_POLLS / 2);
+            backoff.note_overrun(now_us, LONG_OVERRUN_SLICES - 1);
+            assert!(!backoff.is_steady());
+            assert_eq!(polls_until_steady(&backoff, now_us), STEADY_POLLS / 2);
         }
-        let loops = (0..20).map(|_| steadiness.note_overrun(1_000, SHORT_OVERRUN_SLICES)).count();
-        assert_eq!((loops, polls_until_steady(&steadiness, 1_000)), (20, STEADY_POLLS));
+        let loops = (0..20).map(|_| backoff.note_overrun(1_000, SHORT_OVERRUN_SLICES)).count();
+        assert_eq!((loops, polls_until_steady(&backoff, 1_000)), (20, STEADY_POLLS));
     }
 
     #[test]
     fn overruns_of_one_that_is_not_steady_begin_the_count_again_and_ask_for_no_more() {
-        let steadiness = PreemptionBackoff::new();
+        let backoff = PreemptionBackoff::new();
         for _ in 0..100 {
-            steadiness.note_short_poll(1);
-            steadiness.note_overrun(1, LONG_OVERRUN_SLICES);
+            backoff.note_short_poll(1);
+            backoff.note_overrun(1, LONG_OVERRUN_SLICES);
         }
-        assert_eq!(polls_until_steady(&steadiness, 1), STEADY_POLLS);
+        assert_eq!(polls_until_steady(&backoff, 1), STEADY_POLLS);
     }
 
     #[test]
     fn what_is_asked_for_has_a_bound_and_is_halved_with_time() {
-        let steadiness = PreemptionBackoff::new();
-        steadiness.asked.store(STEADY_POLLS_MAX, super::Relaxed);
-        steadiness.short_polls.store(STEADY_POLLS_MAX, super::Relaxed);
-        steadiness.note_overrun(5, LONG_OVERRUN_SLICES);
-        assert_eq!(steadiness.asked.load(super::Relaxed), STEADY_POLLS_MAX);
-        steadiness.note_short_poll(5 + STEADY_HALVED_US);
-        assert_eq!(steadiness.asked.load(super::Relaxed), STEADY_POLLS_MAX / 2);
-        steadiness.note_overrun(5 + 3 * STEADY_HALVED_US, LONG_OVERRUN_SLICES);
-        assert_eq!(steadiness.asked.load(super::Relaxed), STEADY_POLLS_MAX / 8);
-        steadiness.note_overrun(5 + 300 * STEADY_HALVED_US, LONG_OVERRUN_SLICES);
-        assert_eq!(polls_until_steady(&steadiness, 5 + 300 * STEADY_HALVED_US), STEADY_POLLS);
+        let backoff = PreemptionBackoff::new();
+        backoff.asked.store(STEADY_POLLS_MAX, super::Relaxed);
+        backoff.short_polls.store(STEADY_POLLS_MAX, super::Relaxed);
+        backoff.note_overrun(5, LONG_OVERRUN_SLICES);
+        assert_eq!(backoff.asked.load(super::Relaxed), STEADY_POLLS_MAX);
+        backoff.note_short_poll(5 + STEADY_HALVED_US);
+        assert_eq!(backoff.asked.load(super::Relaxed), STEADY_POLLS_MAX / 2);
+        backoff.note_overrun(5 + 3 * STEADY_HALVED_US, LONG_OVERRUN_SLICES);
+        assert_eq!(backoff.asked.load(super::Relaxed), STEADY_POLLS_MAX / 8);
+        backoff.note_overrun(5 + 300 * STEADY_HALVED_US, LONG_OVERRUN_SLICES);
+        assert_eq!(polls_until_steady(&backoff, 5 + 300 * STEADY_HALVED_US), STEADY_POLLS);
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, compiler_fence};
 
 use super::arena::Arena;
-use super::heartbeat::{Heartbeat, NOBODYS};
+use super::heartbeat::{DUMMY, Heartbeat};
 use super::signal;
 use super::stack::{
     Cause, PARKED_BY_CALL, PARKED_BY_SIGNAL, Stack, StackEntry, StackOutcome, StackPointers, jump_to_landing,
@@ -52,7 +52,7 @@ thread_local! {
             reserve: Cell::new(0),
             arena: Cell::new(ptr::null_mut()),
             context: Cell::new(ptr::null_mut()),
-            heartbeat: Cell::new(&raw const NOBODYS),
+            heartbeat: Cell::new(&raw const DUMMY),
         }
     };
 }
@@ -166,7 +166,7 @@ pub fn with<R>(look: impl FnOnce(&ThreadState) -> R) -> R {
 /// # Safety
 /// The heartbeat lives until another one is set.
 pub unsafe fn set_heartbeat(heartbeat: *const Heartbeat) {
-    let heartbeat = if heartbeat.is_null() { &raw const NOBODYS } else { heartbeat };
+    let heartbeat = if heartbeat.is_null() { &raw const DUMMY } else { heartbeat };
     RUNNING.with(|running| running.heartbeat.set(heartbeat));
 }
 

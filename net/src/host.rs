@@ -177,12 +177,12 @@ impl Port for HostPort {
         self.udp.forget_peer()
     }
 
-    fn knock(&mut self, door: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
-        shm::knock(door, words)
+    fn attach(&mut self, listener: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
+        shm::attach(listener, words)
     }
 
-    fn enter(&mut self, knocking: PendingAttach, patience: Duration) -> Result<Entry, AttachError> {
-        shm::enter(&mut self.links, knocking, patience)
+    fn enter(&mut self, pending: PendingAttach, patience: Duration) -> Result<Entry, AttachError> {
+        shm::enter(&mut self.links, pending, patience)
     }
 
     fn is_attached(&self, peer: SocketAddr) -> bool {

@@ -65,8 +65,8 @@ pub trait Port: Send {
     ///
     /// # Errors
     /// See [`AttachError`].
-    fn knock(&mut self, door: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
-        let _ = (door, words);
+    fn attach(&mut self, listener: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
+        let _ = (listener, words);
         Err(AttachError::Unsupported)
     }
 
@@ -78,8 +78,8 @@ pub trait Port: Send {
     ///
     /// # Errors
     /// See [`AttachError`].
-    fn enter(&mut self, knocking: PendingAttach, patience: Duration) -> Result<Entry, AttachError> {
-        let _ = (knocking, patience);
+    fn enter(&mut self, pending: PendingAttach, patience: Duration) -> Result<Entry, AttachError> {
+        let _ = (pending, patience);
         Err(AttachError::Unsupported)
     }
 

@@ -29,7 +29,7 @@ mod ring;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 pub use attach::{AttachError, Entry, KNOCK_BYTES_MAX, ListenerAddress, PendingAttach};
-pub(crate) use attach::{enter, knock};
+pub(crate) use attach::{attach, enter};
 #[cfg(test)]
 pub(crate) use channel::Channel;
 pub use channel::ChannelCounts;

@@ -192,7 +192,7 @@ impl Arrival {
     }
 
     /// Ends the notes of removals: the transfer can no longer be reversed.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn end_notes(&self) {
         self.settled.store(true, Ordering::Release);
     }
 
@@ -272,7 +272,7 @@ mod tests {
         arrival.advance(0, u64::MAX);
         assert!(arrival.note_removal(b"other"));
         assert_eq!((arrival.removals().len(), arrival.knows_removals()), (2, true));
-        arrival.settle();
+        arrival.end_notes();
         assert!(arrival.note_removal(b"third"));
         assert!(arrival.removals().is_empty() && !arrival.was_removed(b"key") && !arrival.knows_removals());
     }

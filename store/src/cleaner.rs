@@ -4,7 +4,7 @@
 //!   closed, few live ──► cleaning: live objects are copied behind a head of survivors, one index entry at a time
 //!                              │ all dead
 //!                              ▼
-//!                            limbo ── no pin older ──► free
+//!                            pending_reclamation ── no pin older ──► free
 //! ```
 //!
 //! `cleaner/choice.rs` chooses between three ways. *Combined cleaning* takes several segments by cost and benefit and
@@ -44,8 +44,8 @@ impl Store {
     /// cleaning.
     pub(crate) fn clean_step(&self, pinned: &Pinned<'_>) -> bool {
         let Some(mut cleaner) = self.cleaner.try_lock() else { return false };
-        let freed = self.free_limbo(&mut cleaner) | self.end_evacuation(&mut cleaner);
-        self.settle(&mut cleaner);
+        let freed = self.reclaim_pending(&mut cleaner) | self.end_evacuation(&mut cleaner);
+        self.drain(&mut cleaner);
         let keep = self.keep_for_writers();
         if cleaner.source.is_none() && cleaner.chosen.is_empty() {
             let looked = self.choose(&mut cleaner, keep);
@@ -76,7 +76,7 @@ impl Store {
             return CLEAN_BYTES_PER_STEP;
         }
         let wanted = self.free_wanted(keep);
-        let free = self.log.segments.free_count() + cleaner.limbo_seglets;
+        let free = self.log.segments.free_count() + cleaner.pending_seglets;
         let short = wanted.saturating_sub(free).min(wanted - keep);
         let urgency = PRICE_UNIT / 2 + PRICE_UNIT * 7 / 2 * short / (wanted - keep);
         let bytes = owed.saturating_mul(cleaner.price) / PRICE_UNIT * urgency / PRICE_UNIT;
@@ -84,18 +84,18 @@ impl Store {
     }
 
     /// Frees the dead segments that no reader can see any more.
-    fn free_limbo(&self, cleaner: &mut Cleaner) -> bool {
+    fn reclaim_pending(&self, cleaner: &mut Cleaner) -> bool {
         let mut freed = false;
-        if cleaner.limbo.is_empty() {
+        if cleaner.pending_reclamation.is_empty() {
             return false;
         }
         let oldest = self.epochs.oldest_pin();
-        while let Some(&(tag, segment)) = cleaner.limbo.front()
+        while let Some(&(tag, segment)) = cleaner.pending_reclamation.front()
             && tag < oldest
         {
-            cleaner.limbo.pop_front();
+            cleaner.pending_reclamation.pop_front();
             let run = self.log.segments.run(segment);
-            cleaner.limbo_seglets -= u64::from(run.end - run.start);
+            cleaner.pending_seglets -= u64::from(run.end - run.start);
             // The indexes have grown into the memory of this many bytes.
             let index_bytes = self.index_bytes.load(Ordering::Relaxed);
             if self.log.segments.free_count() < index_bytes / self.log.seglet_bytes() as u64 {
@@ -113,11 +113,11 @@ impl Store {
         freed
     }
 
-    fn send_to_limbo(&self, cleaner: &mut Cleaner, segment: SegmentId) {
+    fn retire_segment(&self, cleaner: &mut Cleaner, segment: SegmentId) {
         self.log.segments.set_state(segment, State::Limbo);
         let run = self.log.segments.run(segment);
-        cleaner.limbo_seglets += u64::from(run.end - run.start);
-        cleaner.limbo.push_back((self.epochs.retire(), segment));
+        cleaner.pending_seglets += u64::from(run.end - run.start);
+        cleaner.pending_reclamation.push_back((self.epochs.retire(), segment));
         self.cleaning.segments_cleaned.fetch_add(1, Ordering::Relaxed);
         let bytes = u64::from(run.end - run.start) * self.log.seglet_bytes() as u64;
         self.cleaning.emptied_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl Store {
         let segments = &self.log.segments;
         self.log.close(&mut cleaner.compacted);
         if segments.dead(source.segment) == segments.used(source.segment) {
-            self.send_to_limbo(cleaner, source.segment);
+            self.retire_segment(cleaner, source.segment);
         } else if source.again && !source.busy {
             segments.set_state(source.segment, State::Damaged);
             self.cleaning.damaged_segments.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +179,7 @@ impl Store {
     }
 
     /// Takes up what was not all dead, if everybody who was at work then has ended.
-    fn settle(&self, cleaner: &mut Cleaner) {
+    fn drain(&self, cleaner: &mut Cleaner) {
         if cleaner.unsettled.is_empty() {
             return;
         }

@@ -1,7 +1,7 @@
 //! Segments: the owner of each run of seglets, its dead bytes, and its age.
 //!
 //! ```text
-//!   free ──take──► head ──close──► closed ──cleaner──► cleaning ──► closed, or, all dead: limbo ──► free
+//!   free ──take──► head ──close──► closed ──cleaner──► cleaning ──► closed, or, all dead: pending_reclamation ──► free
 //!                          └─ seglets behind the last object are free at once
 //! ```
 //!

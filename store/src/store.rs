@@ -77,7 +77,7 @@ pub struct Statistics {
     /// Number of full segments that fit the free memory.
     pub segments_free: u64,
     /// Memory that waits for readers, in full segments.
-    pub segments_limbo: u64,
+    pub segments_pending_reclamation: u64,
     /// Bytes of reachable objects, over all tables.
     pub object_bytes: u64,
     /// Objects over all tables.
@@ -275,7 +275,7 @@ impl Store {
             segment_bytes: window_bytes,
             segments: u64::from(self.log.segments.seglets()) / window_seglets,
             segments_free: self.log.segments.free_count() / window_seglets,
-            segments_limbo: cleaner.limbo_bytes.div_ceil(window_bytes),
+            segments_pending_reclamation: cleaner.pending_reclamation_bytes.div_ceil(window_bytes),
             object_bytes,
             objects,
             index_bytes: self.index_bytes.load(Ordering::Relaxed),
@@ -293,11 +293,11 @@ impl Store {
     fn cleaner_statistics(&self) -> CleanerStatistics {
         let segments = &self.log.segments;
         let seglet_bytes = self.log.seglet_bytes() as u64;
-        let (mut limbo, mut dead) = (0, 0);
+        let (mut pending_reclamation, mut dead) = (0, 0);
         for (id, state) in segments.iter() {
             let run = segments.run(id);
             match state {
-                State::Limbo => limbo += u64::from(run.end - run.start),
+                State::Limbo => pending_reclamation += u64::from(run.end - run.start),
                 State::Closed | State::Cleaning | State::Damaged => dead += u64::from(segments.dead(id)),
                 State::Free | State::Head => {}
             }
@@ -306,7 +306,7 @@ impl Store {
             seglet_bytes,
             free_bytes: segments.free_count() * seglet_bytes,
             kept_bytes: self.keep_for_writers() * seglet_bytes,
-            limbo_bytes: limbo * seglet_bytes,
+            pending_reclamation_bytes: pending_reclamation * seglet_bytes,
             dead_bytes: dead,
             written_bytes: self.log.written_bytes(),
             ..self.cleaning.counted()

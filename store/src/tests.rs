@@ -63,7 +63,7 @@ pub(crate) fn store(memory_bytes: usize, segment_bytes: usize, cores: usize) -> 
 }
 
 /// Background work until there is none.
-pub(crate) fn settle(core: &Core) {
+pub(crate) fn drain(core: &Core) {
     while core.step() {}
 }
 

@@ -159,7 +159,7 @@ fn listen(server: usize) -> String {
                 credits: CREDITS,
                 view: VIEW,
                 next_sequence: 1,
-                door: None,
+                shm: None,
             };
             let body = opened.encode();
             let head = RecordHeader { body_bytes: body.len() as u32, ..RecordHeader::default() };
@@ -261,10 +261,10 @@ fn requests(session: &mut Session, kind: &str, count: u64, outstanding: u64) -> 
 fn install() {
     let extensions = Extensions::new();
     for (name, id) in [("noop", 1), ("get", 2)] {
-        let lineup = Arc::new(ActiveVersions::of(extensions.load(name, id)));
+        let active = Arc::new(ActiveVersions::of(extensions.load(name, id)));
         WORKERS.with_borrow_mut(|workers| {
             for worker in workers {
-                worker.catalog.apply(Change::ExtensionSettled(Arc::clone(&lineup)));
+                worker.catalog.apply(Change::ExtensionSettled(Arc::clone(&active)));
             }
         });
     }

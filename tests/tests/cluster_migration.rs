@@ -180,7 +180,7 @@ fn a_table_moves_to_and_fro_under_load_and_every_answer_is_right() {
     });
 }
 
-/// Fills the table, begins to move its upper half, and comes back when its standing has passed `Preparing`.
+/// Fills the table, begins to move its upper half, and comes back when its phase has passed `Preparing`.
 fn in_the_middle(cluster: &Cluster, caller: &mut Caller, keys: u64) -> (usize, usize) {
     for key in 0..keys {
         caller.put(key, &[1; 5_000]);
@@ -189,7 +189,7 @@ fn in_the_middle(cluster: &Cluster, caller: &mut Caller, keys: u64) -> (usize, u
     begin(cluster, 1 - from, MigrationMode::Cooperative);
     comes("a migration that moves", || {
         let listed = migrations(&cluster.servers[1 - from]);
-        listed.iter().all(|one| one.standing != MigrationPhase::Preparing).then_some(())
+        listed.iter().all(|one| one.phase != MigrationPhase::Preparing).then_some(())
     });
     (from, 1 - from)
 }
@@ -294,7 +294,7 @@ fn a_server_that_stood_still_while_others_took_what_it_served_answers_nothing_of
         let mut admin = cluster.servers[source].admin();
         let mut is_moving = || {
             let moves = answered("the migrations", || admin.migration_list());
-            moves.iter().all(|it| it.standing == MigrationPhase::Moving) && !moves.is_empty()
+            moves.iter().all(|it| it.phase == MigrationPhase::Moving) && !moves.is_empty()
         };
         comes("a migration that moves", || is_moving().then_some(()));
         let mut sequence = 0;

@@ -88,8 +88,8 @@ impl Town {
         Some((found.awaited, found.ahead))
     }
 
-    fn standing(&self, asked: usize, id: u32) -> Option<MigrationPhase> {
-        self.migrations(asked).into_iter().find(|entry| entry.id == id).map(|entry| entry.standing)
+    fn phase(&self, asked: usize, id: u32) -> Option<MigrationPhase> {
+        self.migrations(asked).into_iter().find(|entry| entry.id == id).map(|entry| entry.phase)
     }
 
     fn abort(&self, asked: usize, id: u32) {
@@ -174,9 +174,9 @@ fn a_move_that_waits_at_its_target_says_so_and_can_be_aborted() {
     }
     town.abort(1, moves[2]);
     comes("the end of a move that waited", || {
-        (town.standing(1, moves[2]) == Some(MigrationPhase::Ended)).then_some(())
+        (town.phase(1, moves[2]) == Some(MigrationPhase::Ended)).then_some(())
     });
-    assert_eq!(town.standing(1, moves[0]), Some(MigrationPhase::Preparing));
+    assert_eq!(town.phase(1, moves[0]), Some(MigrationPhase::Preparing));
     comes("the next is the one behind it", || {
         (town.awaited(1, moves[3]) == Some((MigrationAwaited::Slot, 0))).then_some(())
     });
@@ -209,7 +209,7 @@ fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_end
             awaited.is_some_and(|it| !matches!(it, MigrationAwaited::Slot | MigrationAwaited::Peer))
         };
         let is_held =
-            held.iter().all(|id| has_slot(*id) && town.standing(0, *id) == Some(MigrationPhase::Preparing));
+            held.iter().all(|id| has_slot(*id) && town.phase(0, *id) == Some(MigrationPhase::Preparing));
         if !is_held {
             town.server(1).pause(false);
             town.settle();
@@ -223,10 +223,10 @@ fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_end
     }
     town.abort(0, moves[0].id);
     comes("the end of a move that waited", || {
-        town.standing(0, moves[0].id).is_none_or(|it| it == MigrationPhase::Ended).then_some(())
+        town.phase(0, moves[0].id).is_none_or(|it| it == MigrationPhase::Ended).then_some(())
     });
     comes("the third waits at its source", || (town.awaited(0, moves[2].id) == slot(1)).then_some(()));
-    assert_eq!(town.standing(0, held[0]), Some(MigrationPhase::Preparing));
+    assert_eq!(town.phase(0, held[0]), Some(MigrationPhase::Preparing));
     assert!(town.tablets_of(0).iter().any(|tablet| tablet.first == moves[0].first));
     assert!(town.cluster.servers[0].stop().success());
     town.server(1).pause(false);

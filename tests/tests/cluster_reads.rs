@@ -74,10 +74,10 @@ impl Halves {
         let Some(id) = begun else { return };
         until("the migration does not end", || {
             let list = admin.migration_list().ok()?;
-            match list.iter().find(|entry| entry.id == id).map(|entry| entry.standing) {
+            match list.iter().find(|entry| entry.id == id).map(|entry| entry.phase) {
                 None | Some(MigrationPhase::Finished) => Some(()),
-                Some(standing) => {
-                    assert!(standing != MigrationPhase::Ended, "the migration was undone");
+                Some(phase) => {
+                    assert!(phase != MigrationPhase::Ended, "the migration was undone");
                     None
                 }
             }

@@ -67,10 +67,10 @@ impl Cluster {
         });
         comes("the end of the migration", || {
             let list = admin.migration_list().ok()?;
-            match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.standing) {
+            match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.phase) {
                 None | Some(MigrationPhase::Finished) => Some(()),
-                Some(standing) => {
-                    assert!(standing != MigrationPhase::Ended, "the migration was undone");
+                Some(phase) => {
+                    assert!(phase != MigrationPhase::Ended, "the migration was undone");
                     None
                 }
             }

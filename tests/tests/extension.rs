@@ -197,7 +197,7 @@ fn a_replaced_extension_answers_anew_and_a_removed_one_not_at_all() {
     assert_eq!(stage.invoke("sample.answer", b"", b"").unwrap(), 2_u32.to_le_bytes());
     let list = stage.client.extension_list().unwrap();
     assert_eq!(
-        list.iter().map(|entry| (entry.name.as_str(), entry.standing.current)).collect::<Vec<_>>(),
+        list.iter().map(|entry| (entry.name.as_str(), entry.state.current)).collect::<Vec<_>>(),
         [("sample", 2)]
     );
     let described = stage.client.extension_describe("sample").unwrap();
@@ -237,7 +237,7 @@ fn extensions_survive_a_restart_and_a_crash() {
         stage.server.restart();
         let mut client = stage.server.client(&stage.tenant);
         assert_eq!(client.invoke("sample.answer", stage.table, b"", b"").unwrap(), 1_u32.to_le_bytes());
-        assert_eq!(client.extension_describe("sample").unwrap().standing.current, 1);
+        assert_eq!(client.extension_describe("sample").unwrap().state.current, 1);
     }
 }
 
@@ -293,7 +293,7 @@ fn a_failed_replacement_leaves_the_old_version_serving() {
     assert_eq!(status, Status::CompileFailed);
     assert!(text.contains("mismatched types"), "{text}");
     assert_eq!(stage.invoke("sample.answer", b"", b"").unwrap(), 1_u32.to_le_bytes());
-    assert_eq!(stage.client.extension_describe("sample").unwrap().standing.current, 1);
+    assert_eq!(stage.client.extension_describe("sample").unwrap().state.current, 1);
 }
 
 /// A function of `body` in a source that the check passes.

@@ -271,7 +271,7 @@ pub struct Opened {
     /// The first sequence to use: 1 for a new session, for an attached one beyond all that the server has seen.
     pub next_sequence: u64,
     /// The address for shared-memory clients on the server's host, if offered.
-    pub door: Option<ShmEndpoint>,
+    pub shm: Option<ShmEndpoint>,
 }
 
 impl core::fmt::Debug for Opened {
@@ -300,9 +300,9 @@ impl Body for Opened {
         writer.u16(self.credits);
         writer.u64(self.view);
         writer.u64(self.next_sequence);
-        writer.flag(self.door.is_some());
-        if let Some(door) = &self.door {
-            door.write(writer);
+        writer.flag(self.shm.is_some());
+        if let Some(shm) = &self.shm {
+            shm.write(writer);
         }
     }
 
@@ -315,7 +315,7 @@ impl Body for Opened {
         let core_ports = (0..core_count).map(|_| reader.u16()).collect::<Result<Vec<u16>, Status>>()?;
         let limits = SessionLimits::read(reader)?;
         let (credits, view, next_sequence) = (reader.u16()?, reader.u64()?, reader.u64()?);
-        let door = if reader.flag()? { Some(ShmEndpoint::read(reader)?) } else { None };
+        let shm = if reader.flag()? { Some(ShmEndpoint::read(reader)?) } else { None };
         if home_core >= core_count || credits == 0 {
             return Err(Status::Malformed);
         }
@@ -329,7 +329,7 @@ impl Body for Opened {
             credits,
             view,
             next_sequence,
-            door,
+            shm,
         })
     }
 }

@@ -17,12 +17,12 @@ struct ShmEnd {
     outbox: Outbox,
 }
 
-/// The end at whose door the other has knocked; both end together.
+/// The end at whose listener the other has knocked; both end together.
 pub(super) struct Host {
     end: ShmEnd,
     stop: net::StopHandle,
-    door: Option<JoinHandle<()>>,
-    /// Where the door is.
+    listener: Option<JoinHandle<()>>,
+    /// Where the listener is.
     _folder: Folder,
 }
 
@@ -57,17 +57,17 @@ pub(super) fn pair(largest: usize) -> Result<(Host, Guest), String> {
         return Err(format!("a frame has at most {} bytes", host.port.frame_bytes_max()));
     }
     let folder = Folder::make("echo")?;
-    let address = ListenerAddress { path: folder.join("door"), user: shm::own_user() };
+    let address = ListenerAddress { path: folder.join("listener"), user: shm::own_user() };
     let limits = ListenerLimits { of_core: 1, of_user: 1 };
-    let door = ShmListener::open(&address.path, vec![host.port.link_point()], limits).map_err(failed)?;
-    let stop = door.stop_handle();
-    // A door that breaks lets nobody in, which the guest notices.
-    let door = thread::spawn(move || drop(door.run(&mut Everybody)));
-    let host = Host { end: host, stop, door: Some(door), _folder: folder };
-    let knocking = guest.port.knock(&address, b"echo");
-    let link = match knocking.and_then(|knocking| guest.port.enter(knocking, PATIENCE)) {
+    let listener = ShmListener::open(&address.path, vec![host.port.link_point()], limits).map_err(failed)?;
+    let stop = listener.stop_handle();
+    // A listener that breaks lets nobody in, which the guest notices.
+    let listener = thread::spawn(move || drop(listener.run(&mut Everybody)));
+    let host = Host { end: host, stop, listener: Some(listener), _folder: folder };
+    let pending = guest.port.attach(&address, b"echo");
+    let link = match pending.and_then(|pending| guest.port.enter(pending, PATIENCE)) {
         Ok(Entry::Attached(link)) => link,
-        Ok(Entry::Waiting(_)) => return Err("no shared memory: the door says nothing".into()),
+        Ok(Entry::Waiting(_)) => return Err("no shared memory: the listener says nothing".into()),
         Err(error) => return Err(format!("no shared memory: {error}")),
     };
     guest.port.set_peer(link).map_err(failed)?;
@@ -115,6 +115,6 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.stop.stop();
         // One that panicked has said so.
-        let _ = self.door.take().map(JoinHandle::join);
+        let _ = self.listener.take().map(JoinHandle::join);
     }
 }

@@ -103,12 +103,12 @@ macro_rules! passes_on {
             $port.forget_peer()
         }
 
-        fn knock(&mut $self, door: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
-            $port.knock(door, words)
+        fn attach(&mut $self, listener: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
+            $port.attach(listener, words)
         }
 
-        fn enter(&mut $self, knocking: PendingAttach, patience: Duration) -> Result<Entry, AttachError> {
-            $port.enter(knocking, patience)
+        fn enter(&mut $self, pending: PendingAttach, patience: Duration) -> Result<Entry, AttachError> {
+            $port.enter(pending, patience)
         }
 
         fn is_attached(&$self, peer: SocketAddr) -> bool {

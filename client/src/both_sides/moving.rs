@@ -68,7 +68,7 @@ impl Moving {
     }
 
     /// Returns the servers to ask for a hash; `owner` is its server by the map, `moves` the number of attempts so far.
-    pub fn way(&mut self, now_us: u64, hash: u64, (owner, moves): (usize, u16)) -> ReadSource {
+    pub fn source(&mut self, now_us: u64, hash: u64, (owner, moves): (usize, u16)) -> ReadSource {
         if self.wants_map(now_us) {
             return ReadSource::AloneAndMap;
         }

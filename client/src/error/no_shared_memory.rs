@@ -14,7 +14,7 @@ pub enum NoSharedMemory {
     /// The caller gave the addresses of the server's cores ([`crate::ClientConfig::core_addresses`]).
     AddressesGiven,
     /// Attaching failed at the listener.
-    AtTheDoor(AttachError),
+    Listener(AttachError),
 }
 
 impl fmt::Display for NoSharedMemory {
@@ -23,7 +23,7 @@ impl fmt::Display for NoSharedMemory {
             NoSharedMemory::NotOffered => to.write_str("the server does not offer it"),
             NoSharedMemory::OtherMachine => to.write_str("the server is on another machine"),
             NoSharedMemory::AddressesGiven => to.write_str("the addresses of its cores are given"),
-            NoSharedMemory::AtTheDoor(error) => write!(to, "{error}"),
+            NoSharedMemory::Listener(error) => write!(to, "{error}"),
         }
     }
 }

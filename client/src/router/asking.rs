@@ -49,7 +49,7 @@ impl Router {
     pub(super) fn see_views(&mut self, now_us: u64) {
         let mut is_news = false;
         for server in &mut self.servers {
-            let view = server.exchange.as_ref().map_or(server.view, SessionState::view);
+            let view = server.state.as_ref().map_or(server.view, SessionState::view);
             is_news |= std::mem::replace(&mut server.view, view) != view;
         }
         for index in 0..self.maps.len() * usize::from(is_news) {
@@ -75,7 +75,7 @@ impl Router {
         candidates.retain(|at| !asks.contains(at));
         let mut may_open = true;
         for at in candidates {
-            if !may_open && self.servers[at].exchange.is_none() {
+            if !may_open && self.servers[at].state.is_none() {
                 continue;
             }
             if self.reach(now_us, at) == Reach::Opening {
@@ -86,8 +86,8 @@ impl Router {
             let tag = ROUTERS_TAGS | (at as u64) << TABLE_BITS | u64::from(table);
             let ask = Request::Tablets { table };
             let journey = Journey::begin(now_us, self.call_timeout_us);
-            if let Some(exchange) = &mut self.servers[at].exchange
-                && exchange.submit(journey, tag, &ask, statistics).is_ok()
+            if let Some(state) = &mut self.servers[at].state
+                && state.submit(journey, tag, &ask, statistics).is_ok()
             {
                 self.maps[index].asks.push(at);
                 break;
@@ -152,7 +152,7 @@ impl Router {
         if self.is_shared() {
             self.servers
                 .iter_mut()
-                .filter_map(|server| server.exchange.as_mut())
+                .filter_map(|server| server.state.as_mut())
                 .for_each(SessionState::lose_patience);
         }
     }

@@ -55,7 +55,7 @@ impl Router {
         let target = map.server_of(hash);
         let Some(moving) = map.moving.iter_mut().find(|moving| moving.has(hash)) else { return false };
         let (source, migration) = (moving.source, moving.migration);
-        match moving.way(now_us, hash, (target, journey.moves)) {
+        match moving.source(now_us, hash, (target, journey.moves)) {
             ReadSource::Both => {}
             ReadSource::Alone => return false,
             ReadSource::AloneAndMap => {
@@ -73,10 +73,8 @@ impl Router {
         let own_tag = ROUTERS_TAGS | BOTH | (at as u64) << 1;
         let now = Request::GetNow { table, key };
         let mut ask = |server: usize, side: Side| {
-            let exchange = self.servers[server].exchange.as_mut();
-            exchange.is_some_and(|exchange| {
-                exchange.submit(journey, own_tag | side as u64, &now, statistics).is_ok()
-            })
+            let state = self.servers[server].state.as_mut();
+            state.is_some_and(|state| state.submit(journey, own_tag | side as u64, &now, statistics).is_ok())
         };
         if !ask(target, Side::Target) {
             self.boths.free.push(at);

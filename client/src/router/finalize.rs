@@ -25,15 +25,15 @@ const WAITING_POLL_US: u64 = 1_000;
 const LOOK_EVERY_US: u64 = 1_000;
 
 impl Router {
-    /// Does the work that is due after a batch or by time. See [`SessionState::settle`].
+    /// Does the work that is due after a batch or by time. See [`SessionState::finalize`].
     #[inline]
-    pub(crate) fn settle(
+    pub(crate) fn finalize(
         &mut self,
         now_us: u64,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
-        let is_due = |server: &Server| server.exchange.as_ref().is_some_and(|it| it.is_due(now_us));
+        let is_due = |server: &Server| server.state.as_ref().is_some_and(|it| it.is_due(now_us));
         if self.is_restless
             || now_us >= self.look_at_us
             || !self.inbox.is_empty()
@@ -53,14 +53,14 @@ impl Router {
     ) -> Result<(), Error> {
         let Router { servers, owed, inbox, is_restless, .. } = self;
         let mut settled = Ok(());
-        for Server { exchange, view, .. } in servers.iter_mut() {
-            let Some(exchange) = exchange else { continue };
-            if exchange.is_due(now_us) {
+        for Server { state, view, .. } in servers.iter_mut() {
+            let Some(state) = state else { continue };
+            if state.is_due(now_us) {
                 let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
-                settled = settled.and(exchange.settle(now_us, statistics, complete));
-                *is_restless |= exchange.has_moved() || exchange.is_lost();
+                settled = settled.and(state.finalize(now_us, statistics, complete));
+                *is_restless |= state.has_moved() || state.is_lost();
             }
-            *is_restless |= exchange.view() != *view;
+            *is_restless |= state.view() != *view;
         }
         if self.is_restless || now_us >= self.look_at_us || !self.inbox.is_empty() {
             self.settle_routes(now_us, statistics, complete);
@@ -78,7 +78,7 @@ impl Router {
             self.look_after_servers(now_us, statistics, complete);
         }
         for server in 0..self.servers.len() {
-            let moved = self.servers[server].exchange.as_mut().map(SessionState::take_moved);
+            let moved = self.servers[server].state.as_mut().map(SessionState::take_moved);
             for moved in moved.into_iter().flatten() {
                 self.take_moved(now_us, moved, complete);
             }
@@ -106,18 +106,18 @@ impl Router {
         self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };
     }
 
-    /// Returns whether [`Router::settle`] has nothing to do before the next request or reply.
+    /// Returns whether [`Router::finalize`] has nothing to do before the next request or reply.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let is_quiet = |exchange: &SessionState| exchange.outstanding() == 0 && !exchange.is_troubled();
-        let mut exchanges = self.servers.iter().filter_map(|server| server.exchange.as_ref());
+        let is_quiet = |state: &SessionState| state.outstanding() == 0 && !state.is_troubled();
+        let mut states = self.servers.iter().filter_map(|server| server.state.as_ref());
         let has_work = self.is_restless || self.is_shared() || self.owed > 0 || !self.inbox.is_empty();
-        !has_work && exchanges.all(is_quiet)
+        !has_work && states.all(is_quiet)
     }
 
-    /// Returns the time of the next [`Router::settle`] if nothing arrives.
+    /// Returns the time of the next [`Router::finalize`] if nothing arrives.
     pub(crate) fn next_deadline_us(&self, now_us: u64) -> Option<u64> {
-        let exchanges = self.servers.iter().filter_map(|server| server.exchange.as_ref());
-        let due = exchanges.filter_map(SessionState::next_deadline_us).min();
+        let states = self.servers.iter().filter_map(|server| server.state.as_ref());
+        let due = states.filter_map(SessionState::next_deadline_us).min();
         if !self.is_restless && !self.is_shared() {
             return due;
         }
@@ -140,16 +140,16 @@ impl Router {
                 self.leave(now_us, index, complete);
             }
         }
-        for mut exchange in std::mem::take(&mut self.leaving) {
+        for mut state in std::mem::take(&mut self.leaving) {
             let Router { owed, inbox, .. } = self;
             let sorted = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
             // A session that was left does not reopen, so this cannot fail.
-            let _ = exchange.settle(now_us, statistics, sorted);
-            for moved in exchange.take_moved() {
+            let _ = state.finalize(now_us, statistics, sorted);
+            for moved in state.take_moved() {
                 self.take_moved(now_us, moved, complete);
             }
-            if exchange.is_leaving() {
-                self.leaving.push(exchange);
+            if state.is_leaving() {
+                self.leaving.push(state);
             }
         }
     }
@@ -157,13 +157,13 @@ impl Router {
     /// Ends the session with a server; repeats its requests as far as they may be repeated.
     fn leave(&mut self, now_us: u64, server: usize, complete: &mut impl FnMut(Completion<'_>)) {
         let Router { servers, owed, inbox, .. } = self;
-        let Some(mut exchange) = servers[server].exchange.take() else { return };
-        exchange.leave(&mut |completion| sort(completion, owed, inbox, complete));
-        for moved in exchange.take_moved() {
+        let Some(mut state) = servers[server].state.take() else { return };
+        state.leave(&mut |completion| sort(completion, owed, inbox, complete));
+        for moved in state.take_moved() {
             self.take_moved(now_us, moved, complete);
         }
-        if exchange.is_leaving() {
-            self.leaving.push(exchange);
+        if state.is_leaving() {
+            self.leaving.push(state);
         }
     }
 
@@ -319,14 +319,14 @@ impl Router {
     ) -> Result<(Status, Vec<u8>), Error> {
         let Router { servers, owed, inbox, identity, config, frame_bytes_max, waker, .. } = self;
         let home = &mut servers[HOME];
-        if home.exchange.is_none() {
+        if home.state.is_none() {
             let (config, waker) = (config.clone(), waker.clone());
-            let mut exchange = SessionState::open(identity.clone(), config, *frame_bytes_max, waker)?;
-            exchange.lose_patience();
-            home.exchange = Some(exchange);
+            let mut state = SessionState::open(identity.clone(), config, *frame_bytes_max, waker)?;
+            state.lose_patience();
+            home.state = Some(state);
         }
-        let Some(exchange) = &mut home.exchange else { return Err(Error::SessionLost) };
-        exchange.administer(code, body, repeatable, statistics, &mut |completion| {
+        let Some(state) = &mut home.state else { return Err(Error::SessionLost) };
+        state.administer(code, body, repeatable, statistics, &mut |completion| {
             sort(completion, owed, inbox, complete);
         })
     }

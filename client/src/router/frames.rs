@@ -16,9 +16,9 @@ impl Router {
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), FrameError> {
         let Router { servers, owed, inbox, .. } = self;
-        if let [Server { exchange: Some(exchange), .. }] = &mut servers[..] {
+        if let [Server { state: Some(state), .. }] = &mut servers[..] {
             let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
-            return exchange.on_frame(now_us, frame, complete);
+            return state.on_frame(now_us, frame, complete);
         }
         let reader = FrameReader::new(frame)?;
         for group in reader.groups() {
@@ -31,8 +31,7 @@ impl Router {
     }
 
     fn server_of_token(&self, token: u64) -> Option<usize> {
-        let is_its =
-            |server: &Server| server.exchange.as_ref().is_some_and(|exchange| exchange.token() == token);
+        let is_its = |server: &Server| server.state.as_ref().is_some_and(|state| state.token() == token);
         self.servers.iter().position(is_its)
     }
 
@@ -47,16 +46,16 @@ impl Router {
     ) -> Result<(), FrameError> {
         let Router { servers, owed, inbox, .. } = self;
         servers[server].heard_us = now_us;
-        let Some(exchange) = &mut servers[server].exchange else { return Ok(()) };
+        let Some(state) = &mut servers[server].state else { return Ok(()) };
         let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
-        exchange.on_group(now_us, view, group, complete)
+        state.on_group(now_us, view, group, complete)
     }
 
     /// Returns whether a server's reply, or one to the router, needs a second step.
     #[inline]
     pub(crate) fn is_troubled(&self, server: usize) -> bool {
-        let exchange = self.servers[server].exchange.as_ref();
-        !self.inbox.is_empty() || exchange.is_some_and(SessionState::is_troubled)
+        let state = self.servers[server].state.as_ref();
+        !self.inbox.is_empty() || state.is_some_and(SessionState::is_troubled)
     }
 }
 

@@ -81,7 +81,7 @@ impl TableMap {
     }
 
     /// Returns the destination of a request. `is_first`: no server has refused it.
-    pub(super) fn way(&self, request: &Request<'_>, is_first: bool) -> Route {
+    pub(super) fn route(&self, request: &Request<'_>, is_first: bool) -> Route {
         if let Some(server) = self.whole() {
             return Route::Server(server);
         }
@@ -186,22 +186,22 @@ mod tests {
     #[test]
     fn an_enumeration_goes_to_the_server_of_where_its_cursor_stands() {
         let map = map(&[(9, 0), (u64::MAX, 1)]);
-        let way = |cursor: &[u8]| map.way(&Request::Verify { table: 1, cursor }, true);
-        assert_eq!(way(&[]), Route::Server(0));
-        assert_eq!(way(&[9, 0, 0, 0, 0, 0, 0, 0, 7]), Route::Server(0));
+        let route = |cursor: &[u8]| map.route(&Request::Verify { table: 1, cursor }, true);
+        assert_eq!(route(&[]), Route::Server(0));
+        assert_eq!(route(&[9, 0, 0, 0, 0, 0, 0, 0, 7]), Route::Server(0));
         let mut behind = [0xff; 16];
         behind[..8].copy_from_slice(&9_u64.to_le_bytes());
-        assert_eq!(way(&behind), Route::Server(1));
-        assert_eq!(way(&[0xff; 16]), Route::Server(1));
-        assert_eq!(way(&[1]), Route::Server(0));
+        assert_eq!(route(&behind), Route::Server(1));
+        assert_eq!(route(&[0xff; 16]), Route::Server(1));
+        assert_eq!(route(&[1]), Route::Server(0));
     }
 
     #[test]
     fn a_scan_of_several_pieces_goes_in_parts() {
         let map = map(&[(9, 0), (u64::MAX, 1)]);
-        let way = |hashes| {
+        let route = |hashes| {
             let range = KeyRange { hashes, ..KeyRange::default() };
-            map.way(
+            map.route(
                 &Request::Scan {
                     table: 1,
                     range,
@@ -213,7 +213,7 @@ mod tests {
                 true,
             )
         };
-        assert_eq!((way(None), way(Some((5, 10)))), (Route::Parts, Route::Parts));
-        assert_eq!((way(Some((5, 9))), way(Some((10, 11)))), (Route::Server(0), Route::Server(1)));
+        assert_eq!((route(None), route(Some((5, 10)))), (Route::Parts, Route::Parts));
+        assert_eq!((route(Some((5, 9))), route(Some((10, 11)))), (Route::Server(0), Route::Server(1)));
     }
 }

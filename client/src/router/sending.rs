@@ -62,12 +62,12 @@ impl Router {
             Some(_) => self.known_way(request),
             None => Some(HOME),
         };
-        let exchange = server.and_then(|server| self.servers[server].exchange.as_mut());
-        let Some(exchange) = exchange.filter(|_| self.owed < self.credits.into()) else {
+        let state = server.and_then(|server| self.servers[server].state.as_mut());
+        let Some(state) = state.filter(|_| self.owed < self.credits.into()) else {
             return self.submit_by_map(now_us, tag, request, statistics);
         };
         let journey = Journey::begin(now_us, self.call_timeout_us);
-        match exchange.submit(journey, tag, request, statistics) {
+        match state.submit(journey, tag, request, statistics) {
             Ok(()) => {
                 statistics.requests += 1;
                 self.owed += 1;
@@ -141,14 +141,14 @@ impl Router {
                     return Ok(Sent::InParts);
                 }
                 let map = &self.maps[index];
-                if map.asked == 0 && self.servers[HOME].exchange.is_none() && self.is_reachable(now_us) {
+                if map.asked == 0 && self.servers[HOME].state.is_none() && self.is_reachable(now_us) {
                     return Ok(Sent::Waits(1));
                 }
                 if !moves {
                     let holder = map.whole().map_or(Holder::Several(index), Holder::One);
                     self.latest = Latest { table: table.into(), holder };
                 }
-                match map.way(request, journey.moves == 0) {
+                match map.route(request, journey.moves == 0) {
                     Route::Server(server) => server,
                     Route::Parts => {
                         let (gather, parts) = Gather::begin((tag, journey), request, map);
@@ -163,8 +163,8 @@ impl Router {
             Reach::Opening => return Ok(Sent::Waits(0)),
             Reach::Away => return Ok(Sent::Away(server)),
         }
-        let Some(exchange) = &mut self.servers[server].exchange else { return Ok(Sent::Waits(0)) };
-        match exchange.submit(journey, tag, request, statistics) {
+        let Some(state) = &mut self.servers[server].state else { return Ok(Sent::Waits(0)) };
+        match state.submit(journey, tag, request, statistics) {
             Ok(()) => Ok(Sent::To(server)),
             // An older request holds the window back.
             Err(Error::Full) => Ok(Sent::Waits(0)),

@@ -21,7 +21,7 @@ pub(crate) struct Server {
     pub(super) number: Option<u32>,
     /// Host and port of its stream listener.
     pub(super) address: String,
-    pub(crate) exchange: Option<SessionState>,
+    pub(crate) state: Option<SessionState>,
     /// The server's view at the last map request.
     pub(super) view: u64,
     opening: Option<Awaited<SessionState>>,
@@ -59,8 +59,8 @@ pub(super) enum News {
 
 impl Server {
     /// Returns the home server.
-    pub(super) fn home(exchange: SessionState, address: String) -> Server {
-        Server { address, view: exchange.view(), exchange: Some(exchange), ..Server::default() }
+    pub(super) fn home(state: SessionState, address: String) -> Server {
+        Server { address, view: state.view(), state: Some(state), ..Server::default() }
     }
 
     /// Returns a server that a map names.
@@ -75,7 +75,7 @@ impl Server {
 
     /// Returns whether there is neither a session nor one being opened.
     pub(super) fn is_closed(&self) -> bool {
-        self.exchange.is_none() && self.opening.is_none()
+        self.state.is_none() && self.opening.is_none()
     }
 
     /// Notes that the server is slow, and that another one is asked in its place.
@@ -101,7 +101,7 @@ impl Server {
         config: &ClientConfig,
         (frame_bytes_max, waker): (usize, &Waker),
     ) -> Reach {
-        if self.exchange.is_some() {
+        if self.state.is_some() {
             return Reach::Open;
         }
         if self.opening.is_none() {
@@ -121,21 +121,21 @@ impl Server {
         if let Some(opened) = self.opening.as_ref().and_then(Awaited::take) {
             self.opening = None;
             match opened {
-                Ok(mut exchange) => {
-                    exchange.lose_patience();
-                    self.view = exchange.view();
-                    self.exchange = Some(exchange);
+                Ok(mut state) => {
+                    state.lose_patience();
+                    self.view = state.view();
+                    self.state = Some(state);
                     (self.heard_us, self.away_us) = (now_us, 0);
                 }
                 Err(_) => self.go_away(now_us),
             }
             return News::Settled;
         }
-        let Some(exchange) = &self.exchange else { return News::None };
-        if exchange.is_lost() {
+        let Some(state) = &self.state else { return News::None };
+        if state.is_lost() {
             return News::Lost;
         }
-        if exchange.outstanding() == 0 {
+        if state.outstanding() == 0 {
             self.heard_us = now_us;
         }
         match self.probe.as_ref().map(Awaited::take) {
@@ -160,7 +160,7 @@ impl Server {
 
     /// Returns the time of the next [`Server::look`] if nothing arrives.
     pub(super) fn next_look_us(&self) -> Option<u64> {
-        let waits = self.exchange.as_ref().is_some_and(|exchange| exchange.outstanding() > 0);
+        let waits = self.state.as_ref().is_some_and(|state| state.outstanding() > 0);
         (waits && self.probe.is_none()).then_some(self.heard_us + SILENCE_US)
     }
 

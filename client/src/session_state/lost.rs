@@ -67,7 +67,7 @@ impl SessionState {
         let (connection, opened) = match self.open_patiently() {
             Ok(opened) => opened,
             Err(error) => {
-                self.standing = Connectivity::Closed;
+                self.connectivity = Connectivity::Closed;
                 for again in self.again.drain(..) {
                     complete(failed(again.tag, 0, CompletionError::TimedOut));
                 }
@@ -75,20 +75,20 @@ impl SessionState {
             }
         };
         self.requester = Requester::new(opened.token, opened.next_sequence, opened.credits, self.settings);
-        let door = StreamEntrance::Session { token: opened.token };
-        self.courier.replace(ReconnectingStream::new(
+        let entrance = StreamEntrance::Session { token: opened.token };
+        self.stream_worker.replace(ReconnectingStream::new(
             connection,
             self.identity.server,
-            door,
+            entrance,
             self.config.clone(),
         ));
         self.view = opened.view;
         self.home = super::core_address(&self.identity, &self.config, &opened, opened.home_core);
         self.home_core = opened.home_core;
-        self.way = SessionTransport::of(&opened, &self.config);
+        self.transport = SessionTransport::of(&opened, &self.config);
         self.homes += 1;
         self.opened = opened;
-        self.standing = Connectivity::Open;
+        self.connectivity = Connectivity::Open;
         statistics.reopened += 1;
         Ok(())
     }
@@ -110,7 +110,7 @@ impl SessionState {
 
     /// Returns whether the session is over. A patient session detects and repairs that automatically.
     pub(crate) fn is_lost(&self) -> bool {
-        self.standing != Connectivity::Open
+        self.connectivity != Connectivity::Open
     }
 
     /// Stops synchronous reopening: a poll has other sessions to serve.
@@ -122,7 +122,7 @@ impl SessionState {
     /// are still to come: see [`SessionState::is_leaving`].
     pub(crate) fn leave(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
         self.is_patient = false;
-        self.standing = Connectivity::Lost;
+        self.connectivity = Connectivity::Lost;
         self.close(complete);
         self.opened.token = 0;
     }
@@ -197,10 +197,10 @@ impl SessionState {
             opcode::EXTENSION_INSTALL => self.config.install_timeout,
             _ => self.config.admin_timeout,
         };
-        match self.courier.administer(code, body, repeatable, timeout) {
+        match self.stream_worker.administer(code, body, repeatable, timeout) {
             Err(Error::SessionLost) | Ok((Status::BadToken, _)) => {
                 self.reopen(statistics, complete)?;
-                self.courier.administer(code, body, repeatable, timeout)
+                self.stream_worker.administer(code, body, repeatable, timeout)
             }
             answer => answer,
         }

@@ -61,7 +61,7 @@ impl SessionState {
                 }
                 _ => {}
             }
-            self.standing = Connectivity::Lost;
+            self.connectivity = Connectivity::Lost;
             // Sent once and refused, so it was not executed.
             if opcode::is_read(code) || !was_repeated {
                 self.again.push_back(again);
@@ -70,11 +70,11 @@ impl SessionState {
             }
         }
         if self.on_stream > 0 {
-            for done in self.courier.take_done() {
+            for done in self.stream_worker.take_done() {
                 self.settle_done(done, statistics, complete);
             }
         }
-        if self.standing == Connectivity::Lost {
+        if self.connectivity == Connectivity::Lost {
             if !self.is_patient {
                 return Ok(());
             }
@@ -101,7 +101,7 @@ impl SessionState {
         }
         let lost = matches!(answer, Err(Error::SessionLost) | Ok((Status::BadToken, _)));
         if lost && token == self.opened.token {
-            self.standing = Connectivity::Lost;
+            self.connectivity = Connectivity::Lost;
         }
         match answer {
             _ if lost && opcode::is_read(code) => self.again.push_back(Again { tag, journey, code, body }),

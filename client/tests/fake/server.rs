@@ -183,7 +183,7 @@ impl Shared {
             credits: world.credits,
             view: world.view,
             next_sequence: 1,
-            door: world.door.clone(),
+            shm: world.shm.clone(),
         };
         (Status::Ok, opened.encode())
     }

@@ -24,7 +24,7 @@ pub struct World {
     /// The core that sessions are told to send to.
     pub home: u16,
     /// Where clients of its host are let in, as new sessions are told.
-    pub door: Option<ShmEndpoint>,
+    pub shm: Option<ShmEndpoint>,
     /// Frames that came to each core.
     pub frames: BTreeMap<u16, u64>,
     /// What its answers name, and requests have to be sent under.
@@ -68,7 +68,7 @@ impl World {
             retries: 0,
             credits: 64,
             home: 0,
-            door: None,
+            shm: None,
             frames: BTreeMap::new(),
             view: 1,
             owned: vec![(0, u64::MAX)],

@@ -80,7 +80,7 @@ impl World {
         for row in &snapshot.migrations {
             let is_there = |run: ServerRun| snapshot.there.contains(&run);
             let (source, target) = (is_there(row.source), is_there(row.target));
-            let to = match row.standing {
+            let to = match row.phase {
                 Phase::Preparing if !source || !target => Some(Phase::Ended),
                 Phase::Moving if !source => Some(Phase::Finished),
                 Phase::Moving if !target => Some(Phase::Ended),
@@ -93,7 +93,7 @@ impl World {
                 continue;
             }
             if let Some(to) = to {
-                self.metadata.migration_advance(row.id, row.standing, to).expect("it is there");
+                self.metadata.migration_advance(row.id, row.phase, to).expect("it is there");
             } else {
                 let side = if self.random.bool() { Side::Source } else { Side::Target };
                 if is_there(if side == Side::Source { row.source } else { row.target }) {
@@ -120,9 +120,9 @@ impl World {
             trouble(self, round);
             let elected = self.elect();
             let snapshot = self.snapshot();
-            let running = snapshot.plans.iter().any(|plan| plan.standing == PlanState::Running);
+            let running = snapshot.plans.iter().any(|plan| plan.state == PlanState::Running);
             if !running && snapshot.migrations.is_empty() {
-                return snapshot.plans.last().expect("there is one").standing;
+                return snapshot.plans.last().expect("there is one").state;
             }
             let due = steps(&snapshot);
             // One that died in the middle, and one that does not know that it was replaced.
@@ -223,7 +223,7 @@ fn plans_end_whatever_fails_and_whoever_dies() {
 
 #[test]
 fn what_two_dead_servers_moved_is_settled_and_cleared_away() {
-    for standing in [Phase::Preparing, Phase::Moving, Phase::Returning] {
+    for phase in [Phase::Preparing, Phase::Moving, Phase::Returning] {
         let mut world = World::new(1, 3);
         world.table("t", &[1]);
         let t = world.snapshot().tablets[0].table;
@@ -231,7 +231,7 @@ fn what_two_dead_servers_moved_is_settled_and_cleared_away() {
         let begun = world.metadata.migration_begin((world.ann, t), hashes, 2, None, 5);
         let id = begun.expect("room").id;
         let path = [Phase::Preparing, Phase::Moving, Phase::Returning];
-        for pair in path.windows(2).take_while(|pair| pair[0] != standing) {
+        for pair in path.windows(2).take_while(|pair| pair[0] != phase) {
             world.metadata.migration_advance(id, pair[0], pair[1]).expect("it is there");
         }
         let owner = world.snapshot().tablets[0].tablets[0].server;

@@ -92,7 +92,7 @@ pub enum CoordinatorStep {
         /// The number of its moves when this was decided.
         known: usize,
         /// `Done` or `Stopped`.
-        standing: PlanState,
+        state: PlanState,
     },
 }
 
@@ -169,7 +169,7 @@ fn take(
         return take_for_the_gone(transaction, step);
     };
     let Some(mut row) = plans::find(transaction, *plan)? else { return Ok(()) };
-    let is_running = row.standing == PlanState::Running;
+    let is_running = row.state == PlanState::Running;
     match step {
         CoordinatorStep::Plan { known, moves, .. } if is_running && row.moves.len() == *known => {
             row.moves = plans::bounded(moves);
@@ -186,8 +186,8 @@ fn take(
             let Some(planned) = row.moves.get_mut(*index) else { return Ok(()) };
             conclude(transaction, planned)?;
         }
-        CoordinatorStep::End { known, standing, .. } if is_running && row.moves.len() == *known => {
-            row.standing = *standing;
+        CoordinatorStep::End { known, state, .. } if is_running && row.moves.len() == *known => {
+            row.state = *state;
         }
         _ => return Ok(()),
     }
@@ -201,7 +201,7 @@ fn take_for_the_gone(
 ) -> Result<(), MetadataError> {
     match *step {
         CoordinatorStep::Settle { migration, from, to } => {
-            let row = migrations::numbered(transaction, migration)?.filter(|row| row.standing == from);
+            let row = migrations::numbered(transaction, migration)?.filter(|row| row.state == from);
             let Some(mut row) = row else { return Ok(()) };
             if is_gone(transaction, row.source)? && is_gone(transaction, row.target)? {
                 row.advance(transaction, to)?;

@@ -52,7 +52,7 @@ pub struct ExtensionRow {
     /// The version installed last, kept or not; version numbers are never reused.
     pub newest: u32,
     /// The kept versions, and those that invocations get.
-    pub standing: VersionState,
+    pub state: VersionState,
 }
 
 /// A version as stored.
@@ -71,12 +71,12 @@ impl ExtensionRow {
         let [tenant, name] = parts(key, EXTENSIONS)?;
         let canary = value.canary.map(|canary| (canary.version, canary.percent));
         let ExtensionValue { id, newest, current, pinned, kept, .. } = value;
-        let standing = VersionState { current, canary, pinned, kept };
-        Ok(Self { id, tenant: tenant_of(tenant)?, name: name.to_owned(), newest, standing })
+        let state = VersionState { current, canary, pinned, kept };
+        Ok(Self { id, tenant: tenant_of(tenant)?, name: name.to_owned(), newest, state })
     }
 
     pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let VersionState { current, canary, pinned, kept } = self.standing.clone();
+        let VersionState { current, canary, pinned, kept } = self.state.clone();
         let canary = canary.map(|(version, percent)| Canary { version, percent });
         let value = ExtensionValue { id: self.id, newest: self.newest, current, canary, pinned, kept };
         transaction.put(&key_of(self.tenant, &self.name), &value)
@@ -158,7 +158,7 @@ pub(super) fn remove(
     name: &str,
 ) -> Result<u32, MetadataError> {
     let row = find(transaction, tenant, name)?.ok_or(MetadataError::NotFound)?;
-    for version in &row.standing.kept {
+    for version in &row.state.kept {
         remove_version(transaction, &row, *version)?;
     }
     transaction.delete(&key_of(tenant, name));
@@ -185,7 +185,7 @@ impl Metadata {
             let row = match find(transaction, tenant, name)? {
                 Some(mut row) => {
                     row.newest = row.newest.checked_add(1).ok_or(MetadataError::LimitExceeded)?;
-                    for gone in row.standing.install(row.newest, placement) {
+                    for gone in row.state.install(row.newest, placement) {
                         remove_version(transaction, &row, gone)?;
                     }
                     row
@@ -195,8 +195,8 @@ impl Metadata {
                         return Err(MetadataError::LimitExceeded);
                     }
                     let id = next_u32(transaction, "extension")?;
-                    let standing = VersionState::first(1, placement);
-                    ExtensionRow { id, tenant, name: name.to_owned(), newest: 1, standing }
+                    let state = VersionState::first(1, placement);
+                    ExtensionRow { id, tenant, name: name.to_owned(), newest: 1, state }
                 }
             };
             let stored = StoredVersion { version: row.newest, installed_ms, package: package.clone() };
@@ -219,9 +219,9 @@ impl Metadata {
     ) -> Result<ExtensionRow, MetadataError> {
         self.write(|transaction| {
             let mut row = find(transaction, tenant, name)?.ok_or(MetadataError::NotFound)?;
-            let before = row.standing.kept.clone();
-            rule(&mut row.standing).map_err(MetadataError::Standing)?;
-            for gone in before.iter().filter(|version| !row.standing.kept.contains(version)) {
+            let before = row.state.kept.clone();
+            rule(&mut row.state).map_err(MetadataError::Standing)?;
+            for gone in before.iter().filter(|version| !row.state.kept.contains(version)) {
                 remove_version(transaction, &row, *gone)?;
             }
             row.store(transaction)?;

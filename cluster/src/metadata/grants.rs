@@ -124,8 +124,8 @@ pub(super) fn of_owner(
 
 /// Returns the grants between existing tenants.
 pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<GrantRow>, RecordsError> {
-    let (standing, _) = parted(transaction)?;
-    Ok(standing.into_iter().map(|(_, row)| row).collect())
+    let (valid, _) = parted(transaction)?;
+    Ok(valid.into_iter().map(|(_, row)| row).collect())
 }
 
 impl Metadata {

@@ -23,7 +23,8 @@ struct MigrationValue {
     source: ServerRun,
     target: ServerRun,
     mode: Mode,
-    standing: Phase,
+    #[serde(alias = "standing")]
+    phase: Phase,
     begun_ms: u64,
     #[serde(default)]
     is_aborted: bool,
@@ -69,7 +70,7 @@ pub struct MigrationRow {
     /// The way of moving.
     pub mode: Mode,
     /// The phase, and so the owner of the hashes.
-    pub standing: Phase,
+    pub phase: Phase,
     /// The begin, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
     /// An abort was requested: the hashes should stay at the source.
@@ -110,13 +111,13 @@ impl MigrationRow {
     /// Returns whether the hashes have their final owner.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.standing, Phase::Finished | Phase::Ended)
+        matches!(self.phase, Phase::Finished | Phase::Ended)
     }
 
     /// Returns the server that owns the hashes.
     #[must_use]
     pub fn owner(&self) -> ServerRun {
-        match self.standing {
+        match self.phase {
             Phase::Preparing | Phase::Returning | Phase::Ended => self.source,
             Phase::Moving | Phase::Finished => self.target,
         }
@@ -145,7 +146,7 @@ impl MigrationRow {
         let [tenant, table, id] = parts(key, MIGRATIONS)?;
         let bounds = hash_of(&value.first).zip(hash_of(&value.last));
         let hashes = bounds.and_then(|(first, last)| HashRange::new(first, last));
-        let MigrationValue { source, target, mode, standing, begun_ms, .. } = *value;
+        let MigrationValue { source, target, mode, phase, begun_ms, .. } = *value;
         Ok(Self {
             id: id.parse().map_err(|_| damaged(key))?,
             tenant: tenant_of(tenant)?,
@@ -154,7 +155,7 @@ impl MigrationRow {
             source,
             target,
             mode,
-            standing,
+            phase,
             begun_ms,
             is_aborted: value.is_aborted,
             is_source_done: value.is_source_done,
@@ -167,14 +168,14 @@ impl MigrationRow {
     }
 
     pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let Self { source, target, mode, standing, begun_ms, .. } = *self;
+        let Self { source, target, mode, phase, begun_ms, .. } = *self;
         let value = MigrationValue {
             first: hash_text(self.hashes.first()),
             last: hash_text(self.hashes.last()),
             source,
             target,
             mode,
-            standing,
+            phase,
             begun_ms,
             is_aborted: self.is_aborted,
             is_source_done: self.is_source_done,
@@ -190,7 +191,7 @@ impl MigrationRow {
         to: Phase,
     ) -> Result<(), MetadataError> {
         let before = self.owner().server;
-        self.standing = to;
+        self.phase = to;
         let after = self.owner().server;
         if after != before {
             let mut row = owned_tablets(transaction, self)?;

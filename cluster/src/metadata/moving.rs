@@ -72,7 +72,7 @@ pub(super) fn begin(
         source,
         target,
         mode,
-        standing: Phase::Preparing,
+        phase: Phase::Preparing,
         begun_ms,
         is_aborted: false,
         is_source_done: false,
@@ -158,7 +158,7 @@ impl Metadata {
         self.write(|transaction| {
             let mut row = numbered(transaction, id)?.ok_or(MetadataError::NotFound)?;
             let gone = gone.map(|side| is_gone(transaction, row.run_on(side))).transpose()?;
-            if row.standing == from && gone != Some(false) {
+            if row.phase == from && gone != Some(false) {
                 row.advance(transaction, to)?;
             }
             Ok(row)

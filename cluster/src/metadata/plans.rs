@@ -62,7 +62,7 @@ pub struct PlanRow {
     /// The goal.
     pub goal: Goal,
     /// The state.
-    pub standing: PlanState,
+    pub state: PlanState,
     /// The creation, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
     /// The moves in the order in which they begin.
@@ -75,7 +75,8 @@ type PlannedMoveRecord = (u32, u32, String, String, u32, u32, u8);
 #[derive(Serialize, Deserialize)]
 struct PlanValue {
     goal: Goal,
-    standing: PlanState,
+    #[serde(alias = "standing")]
+    state: PlanState,
     begun_ms: u64,
     moves: Vec<PlannedMoveRecord>,
 }
@@ -107,16 +108,16 @@ impl PlanRow {
         Ok(Self {
             id: id.ok_or_else(|| damaged(key))?,
             goal: value.goal,
-            standing: value.standing,
+            state: value.state,
             begun_ms: value.begun_ms,
             moves: moves.ok_or_else(|| damaged(key))?,
         })
     }
 
     pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let Self { goal, standing, begun_ms, .. } = *self;
+        let Self { goal, state, begun_ms, .. } = *self;
         let moves = self.moves.iter().map(PlannedMove::entry).collect();
-        transaction.put(&key_of(self.id), &PlanValue { goal, standing, begun_ms, moves })
+        transaction.put(&key_of(self.id), &PlanValue { goal, state, begun_ms, moves })
     }
 }
 
@@ -143,7 +144,7 @@ pub fn drained(plans: &[PlanRow]) -> Vec<ServerRun> {
     let mut drained = Vec::new();
     for plan in plans {
         match plan.goal {
-            Goal::Drain(run) if plan.standing != PlanState::Stopped => drained.push(run),
+            Goal::Drain(run) if plan.state != PlanState::Stopped => drained.push(run),
             Goal::Drain(run) => drained.retain(|other| *other != run),
             Goal::Balance => drained.clear(),
         }
@@ -159,14 +160,14 @@ impl Metadata {
     pub fn plan_begin(&self, goal: Goal, begun_ms: u64) -> Result<PlanRow, MetadataError> {
         self.write(|transaction| {
             let plans = all(transaction)?;
-            if let Some(running) = plans.iter().find(|plan| plan.standing == PlanState::Running) {
+            if let Some(running) = plans.iter().find(|plan| plan.state == PlanState::Running) {
                 return Err(TabletError::PlanRuns(running.id).into());
             }
             for old in plans.iter().rev().skip(PLANS_KEPT - 1) {
                 transaction.delete(&key_of(old.id));
             }
             let id = next_u32(transaction, "plan")?;
-            let row = PlanRow { id, goal, standing: PlanState::Running, begun_ms, moves: Vec::new() };
+            let row = PlanRow { id, goal, state: PlanState::Running, begun_ms, moves: Vec::new() };
             row.store(transaction)?;
             Ok(row)
         })
@@ -179,8 +180,8 @@ impl Metadata {
     pub fn plan_stop(&self, id: u32) -> Result<PlanRow, MetadataError> {
         self.write(|transaction| {
             let mut row = find(transaction, id)?.ok_or(MetadataError::NotFound)?;
-            if row.standing == PlanState::Running {
-                row.standing = PlanState::Stopped;
+            if row.state == PlanState::Running {
+                row.state = PlanState::Stopped;
                 row.store(transaction)?;
             }
             Ok(row)

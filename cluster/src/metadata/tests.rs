@@ -41,14 +41,14 @@ fn everything_survives_a_restart() {
     let stored = metadata.extension_version(ann, "tao", 1).expect("a version");
     assert_eq!((stored.installed_ms, stored.package.as_slice()), (5, &b"source"[..]));
     let promoted = metadata.extension_change(ann, "tao", VersionState::promote).expect("a canary");
-    assert_eq!((promoted.standing.current, promoted.standing.canary), (2, None));
-    let removed = metadata.extension_change(ann, "tao", |standing| standing.remove(1)).expect("kept");
-    assert_eq!(removed.standing.kept, [2]);
+    assert_eq!((promoted.state.current, promoted.state.canary), (2, None));
+    let removed = metadata.extension_change(ann, "tao", |state| state.remove(1)).expect("kept");
+    assert_eq!(removed.state.kept, [2]);
     assert_eq!(metadata.extension_version(ann, "tao", 1), Err(MetadataError::NotFound));
-    let refused = metadata.extension_change(ann, "tao", |standing| standing.remove(2));
+    let refused = metadata.extension_change(ann, "tao", |state| state.remove(2));
     assert_eq!(refused, Err(MetadataError::Standing(VersionStateError::InUse(2))));
     let third = metadata.extension_install(ann, "tao", Placement::Current, 7, b"newest").expect("room");
-    assert_eq!((third.newest, third.standing.current), (3, 3));
+    assert_eq!((third.newest, third.state.current), (3, 3));
 }
 
 #[test]

@@ -68,9 +68,9 @@ fn extensions_of_the_first_layout(
     for entry in file.open_table(FIRST_LAYOUT)?.iter()? {
         let (key, value) = entry?;
         let ((tenant, name), (id, version, installed_ms, package)) = (key.value(), value.value());
-        let standing = VersionState { current: version, canary: None, pinned: false, kept: vec![version] };
+        let state = VersionState { current: version, canary: None, pinned: false, kept: vec![version] };
         let (tenant, name) = (TenantId(tenant), name.to_owned());
-        let row = ExtensionRow { id, tenant, name, newest: version, standing };
+        let row = ExtensionRow { id, tenant, name, newest: version, state };
         // The placement of a version that becomes current: two zero bytes.
         let package = [package, &[0, 0]].concat();
         let stored = StoredVersion { version, installed_ms, package };
@@ -128,12 +128,12 @@ fn extensions(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) ->
         let (key, head) = entry?;
         let ((tenant, name), (id, newest, current, canary, percent, pinned)) = (key.value(), head.value());
         let canary = (canary != 0).then_some((canary, percent));
-        let standing = VersionState { current, canary, pinned, kept: Vec::new() };
-        let mut row = ExtensionRow { id, tenant: TenantId(tenant), name: name.to_owned(), newest, standing };
+        let state = VersionState { current, canary, pinned, kept: Vec::new() };
+        let mut row = ExtensionRow { id, tenant: TenantId(tenant), name: name.to_owned(), newest, state };
         for entry in versions.range((tenant, name, 0)..=(tenant, name, u32::MAX))? {
             let (key, stored) = entry?;
             let (version, (installed_ms, package)) = (key.value().2, stored.value());
-            row.standing.kept.push(version);
+            row.state.kept.push(version);
             let stored = StoredVersion { version, installed_ms, package: package.to_vec() };
             row.store_version(records, &stored, &packages::fresh_id()?)?;
         }

@@ -148,9 +148,9 @@ impl VersionState {
 
 /// Converts the state to its form for clients.
 impl From<&VersionState> for wire::VersionState {
-    fn from(standing: &VersionState) -> Self {
-        let (canary, canary_percent) = standing.canary.unwrap_or_default();
-        Self { current: standing.current, canary, canary_percent, pinned: standing.pinned }
+    fn from(state: &VersionState) -> Self {
+        let (canary, canary_percent) = state.canary.unwrap_or_default();
+        Self { current: state.current, canary, canary_percent, pinned: state.pinned }
     }
 }
 
@@ -164,63 +164,63 @@ mod tests {
     const NOTHING: [u32; 0] = [];
 
     fn of(versions: u32) -> VersionState {
-        let mut standing = VersionState::first(1, Current);
+        let mut state = VersionState::first(1, Current);
         for version in 2..=versions {
-            assert_eq!(standing.install(version, Current), NOTHING);
+            assert_eq!(state.install(version, Current), NOTHING);
         }
-        standing
+        state
     }
 
     #[test]
     fn a_new_version_is_current_unless_one_is_pinned() {
-        let mut standing = of(2);
-        assert_eq!((standing.current, standing.kept.as_slice()), (2, &[1, 2][..]));
-        standing.pin(1).expect("kept");
-        assert_eq!(standing.install(3, Current), NOTHING);
-        assert_eq!(standing.current, 1);
-        standing.pin(0).expect("nothing to find");
-        assert_eq!(standing.install(4, Current), NOTHING);
-        assert_eq!(standing.current, 4);
-        assert_eq!(standing.install(5, Pinned), NOTHING);
-        assert_eq!((standing.current, standing.pinned), (4, true));
+        let mut state = of(2);
+        assert_eq!((state.current, state.kept.as_slice()), (2, &[1, 2][..]));
+        state.pin(1).expect("kept");
+        assert_eq!(state.install(3, Current), NOTHING);
+        assert_eq!(state.current, 1);
+        state.pin(0).expect("nothing to find");
+        assert_eq!(state.install(4, Current), NOTHING);
+        assert_eq!(state.current, 4);
+        assert_eq!(state.install(5, Pinned), NOTHING);
+        assert_eq!((state.current, state.pinned), (4, true));
         assert!(VersionState::first(1, Pinned).pinned && VersionState::first(1, Canary(9)).canary.is_none());
     }
 
     #[test]
     fn the_oldest_that_nobody_gets_goes_first() {
         let most = EXTENSION_VERSIONS_KEPT_MAX as u32;
-        let mut standing = of(most);
-        standing.pin(1).expect("kept");
-        assert_eq!(standing.install(most + 1, Canary(5)), [2]);
-        assert_eq!(standing.install(most + 2, Current), [3]);
-        assert_eq!((standing.current, standing.canary), (1, Some((most + 1, 5))));
-        assert_eq!(standing.kept.len(), EXTENSION_VERSIONS_KEPT_MAX);
+        let mut state = of(most);
+        state.pin(1).expect("kept");
+        assert_eq!(state.install(most + 1, Canary(5)), [2]);
+        assert_eq!(state.install(most + 2, Current), [3]);
+        assert_eq!((state.current, state.canary), (1, Some((most + 1, 5))));
+        assert_eq!(state.kept.len(), EXTENSION_VERSIONS_KEPT_MAX);
     }
 
     #[test]
     fn a_canary_is_promoted_or_goes_back() {
-        let mut standing = of(2);
-        assert_eq!(standing.promote(), Err(VersionStateError::NoCanary));
-        assert_eq!(standing.install(3, Canary(10)), NOTHING);
-        assert_eq!((standing.current, standing.canary), (2, Some((3, 10))));
-        assert_eq!(standing.remove(3), Err(VersionStateError::InUse(3)));
-        let mut promoted = standing.clone();
+        let mut state = of(2);
+        assert_eq!(state.promote(), Err(VersionStateError::NoCanary));
+        assert_eq!(state.install(3, Canary(10)), NOTHING);
+        assert_eq!((state.current, state.canary), (2, Some((3, 10))));
+        assert_eq!(state.remove(3), Err(VersionStateError::InUse(3)));
+        let mut promoted = state.clone();
         promoted.promote().expect("a canary");
         assert_eq!((promoted.current, promoted.canary), (3, None));
-        standing.roll_back(0).expect("a canary");
-        assert_eq!((standing.current, standing.canary), (2, None));
+        state.roll_back(0).expect("a canary");
+        assert_eq!((state.current, state.canary), (2, None));
     }
 
     #[test]
     fn going_back_ends_at_the_oldest() {
-        let mut standing = of(3);
-        standing.remove(2).expect("kept, and nobody gets it");
-        standing.roll_back(0).expect("1 is kept");
-        assert_eq!(standing.current, 1);
-        assert_eq!(standing.roll_back(0), Err(VersionStateError::NothingBefore(1)));
-        assert_eq!(standing.roll_back(2), Err(VersionStateError::NoSuchVersion(2)));
-        standing.roll_back(3).expect("forward is a way as well");
-        assert_eq!(standing.current, 3);
-        assert_eq!(standing.remove(3), Err(VersionStateError::InUse(3)));
+        let mut state = of(3);
+        state.remove(2).expect("kept, and nobody gets it");
+        state.roll_back(0).expect("1 is kept");
+        assert_eq!(state.current, 1);
+        assert_eq!(state.roll_back(0), Err(VersionStateError::NothingBefore(1)));
+        assert_eq!(state.roll_back(2), Err(VersionStateError::NoSuchVersion(2)));
+        state.roll_back(3).expect("forward is a way as well");
+        assert_eq!(state.current, 3);
+        assert_eq!(state.remove(3), Err(VersionStateError::InUse(3)));
     }
 }

@@ -21,7 +21,7 @@ pub enum MigrationWait {
 /// One side's view of a migration.
 #[derive(Debug)]
 pub(super) struct LocalView {
-    pub(super) standing: Phase,
+    pub(super) phase: Phase,
     pub(super) lease: LeaseView,
     pub(super) is_peer_gone: bool,
     /// The pending change of the records: its first phase, and whether it requires that the other side is gone.
@@ -33,7 +33,7 @@ impl LocalView {
     /// Creates the view of a new side.
     pub(super) fn new() -> Self {
         Self {
-            standing: Phase::Preparing,
+            phase: Phase::Preparing,
             lease: LeaseView::Held,
             is_peer_gone: false,
             committing: None,
@@ -42,19 +42,19 @@ impl LocalView {
     }
 
     /// Adopts the phase in the records, unless it is outdated; returns whether it is new.
-    pub(super) fn hear(&mut self, standing: Phase) -> bool {
-        let is_news = standing as u8 > self.standing as u8;
+    pub(super) fn hear(&mut self, phase: Phase) -> bool {
+        let is_news = phase as u8 > self.phase as u8;
         if is_news {
-            self.standing = standing;
+            self.phase = phase;
         }
         is_news
     }
 
     /// Notes the end of a change, successful or not; the resulting phase is still to be read.
-    pub(super) fn committed(&mut self, standing: Phase) {
+    pub(super) fn committed(&mut self, phase: Phase) {
         // A refusal although the records hold the expected phase means that the other side is registered. If they hold
         // another phase, that was the reason, whatever was heard meanwhile, and tells nothing about the other side.
-        let is_back = self.committing.take() == Some((standing, true));
+        let is_back = self.committing.take() == Some((phase, true));
         self.is_peer_gone &= !is_back;
     }
 
@@ -68,7 +68,7 @@ impl LocalView {
     pub(super) fn may_commit(&mut self, is_peer_gone: bool) -> bool {
         let may = self.committing.is_none();
         if may {
-            self.committing = Some((self.standing, is_peer_gone));
+            self.committing = Some((self.phase, is_peer_gone));
         }
         may
     }

@@ -75,22 +75,22 @@ impl Source {
             SourceInput::Message(message) => self.hear(message, out),
             SourceInput::Admitted => {
                 self.slot = SourceSlot::Held;
-                if self.phase == SourcePhase::Serving && self.belief.standing == Phase::Preparing {
+                if self.phase == SourcePhase::Serving && self.belief.phase == Phase::Preparing {
                     out.push(SourceOutput::Do(SourceAction::Count));
                 }
             }
-            SourceInput::Standing(standing) => self.believe(standing),
-            SourceInput::Forgotten(standing) => {
+            SourceInput::Phase(phase) => self.believe(phase),
+            SourceInput::Forgotten(phase) => {
                 self.is_forgotten = true;
-                self.believe(standing);
+                self.believe(phase);
             }
-            SourceInput::End(SourceEnd::Committed(standing)) => {
-                self.belief.committed(standing);
-                self.believe(standing);
+            SourceInput::End(SourceEnd::Committed(phase)) => {
+                self.belief.committed(phase);
+                self.believe(phase);
             }
-            SourceInput::End(SourceEnd::LookedUp(standing, is_registered)) => {
+            SourceInput::End(SourceEnd::LookedUp(phase, is_registered)) => {
                 self.belief.looked_up(is_registered);
-                self.believe(standing);
+                self.believe(phase);
             }
             SourceInput::End(end) => self.end(end, out),
             SourceInput::Tick { now_us, allowance_bytes } => {
@@ -122,14 +122,14 @@ impl Source {
 
     /// Returns the last known phase in the records; after its end, the outcome.
     #[must_use]
-    pub fn standing(&self) -> Phase {
-        self.belief.standing
+    pub fn phase(&self) -> Phase {
+        self.belief.phase
     }
 
     /// Returns the event that it waits for.
     #[must_use]
     pub fn awaited(&self) -> Option<MigrationWait> {
-        self.belief.awaited().or(match (self.slot, self.belief.standing) {
+        self.belief.awaited().or(match (self.slot, self.belief.phase) {
             (SourceSlot::Asked, _) => Some(MigrationWait::Slot),
             (SourceSlot::None, Phase::Preparing) => Some(MigrationWait::Peer),
             _ => None,
@@ -139,7 +139,7 @@ impl Source {
     /// Returns whether it is finished.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        match self.belief.standing {
+        match self.belief.phase {
             Phase::Ended => {
                 self.phase == SourcePhase::Serving || self.is_forgotten && self.phase == SourcePhase::Gone
             }
@@ -148,15 +148,15 @@ impl Source {
         }
     }
 
-    fn believe(&mut self, standing: Phase) {
+    fn believe(&mut self, phase: Phase) {
         // A range closed for another reason by now is opened by another rule.
-        self.is_closed &= !self.belief.hear(standing);
+        self.is_closed &= !self.belief.hear(phase);
     }
 
     /// Acts according to the phase.
     fn follow(&mut self, out: &mut Vec<SourceOutput>) {
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
-        match (self.belief.standing, self.phase) {
+        match (self.belief.phase, self.phase) {
             (Phase::Moving | Phase::Finished, SourcePhase::Serving) => {
                 self.phase = SourcePhase::Cutting;
                 act(out, SourceAction::Cut);
@@ -185,15 +185,15 @@ impl Source {
             }
             _ => {}
         }
-        match (self.belief.standing, self.phase) {
+        match (self.belief.phase, self.phase) {
             // Cut for good: the target is to have all of it.
             (Phase::Moving, SourcePhase::Frozen { .. }) => copy(self.copying.cut(), out),
             (Phase::Preparing | Phase::Moving, _) => {}
             _ => self.copying.end(),
         }
-        let is_open = matches!(self.belief.standing, Phase::Preparing | Phase::Moving | Phase::Returning);
+        let is_open = matches!(self.belief.phase, Phase::Preparing | Phase::Moving | Phase::Returning);
         if self.belief.is_peer_gone && is_open && self.belief.may_commit(true) {
-            let (from, to) = (self.belief.standing, Phase::Ended);
+            let (from, to) = (self.belief.phase, Phase::Ended);
             act(out, SourceAction::Commit { from, to, is_peer_gone: true });
         }
     }
@@ -215,14 +215,14 @@ impl Source {
                 | Message::GiveBack { .. }
         );
         // An ended migration needs nothing of the store; otherwise the target retransmits.
-        if is_for_the_store && (self.belief.standing == Phase::Ended || !self.has_slot(out)) {
+        if is_for_the_store && (self.belief.phase == Phase::Ended || !self.has_slot(out)) {
             return;
         }
-        let is_moving = self.belief.standing == Phase::Moving;
+        let is_moving = self.belief.phase == Phase::Moving;
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (message, self.phase) {
             (Message::Prepare, SourcePhase::Serving) => act(out, SourceAction::Count),
-            (Message::Copy, SourcePhase::Serving) if self.belief.standing == Phase::Preparing => {
+            (Message::Copy, SourcePhase::Serving) if self.belief.phase == Phase::Preparing => {
                 copy(self.copying.begin(), out);
             }
             (Message::Stored { count }, _) => copy(self.copying.stored(count), out),
@@ -255,7 +255,7 @@ impl Source {
                 SourcePhase::Frozen { .. },
             ) if number == self.expected
                 && self.taking.is_none()
-                && self.belief.standing == Phase::Returning =>
+                && self.belief.phase == Phase::Returning =>
             {
                 self.taking = Some(is_last);
                 self.ceiling = self.ceiling.max(ceiling);
@@ -287,7 +287,7 @@ impl Source {
             (SourceEnd::Counted(objects), _) => out.push(SourceOutput::Send(Message::Prepared { objects })),
             (SourceEnd::Cut(ceiling), SourcePhase::Cutting) => {
                 self.phase = SourcePhase::Frozen { ceiling };
-                if self.belief.standing == Phase::Moving {
+                if self.belief.phase == Phase::Moving {
                     out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
                 }
             }

@@ -92,10 +92,10 @@ impl Target {
             TargetInput::Admitted if self.phase == TargetPhase::Queued => self.phase = TargetPhase::Asking,
             TargetInput::Admitted => {}
             TargetInput::Tick { allowance_bytes } => self.pulls.allow(allowance_bytes),
-            TargetInput::Standing(standing) => self.believe(standing, out),
-            TargetInput::Forgotten(standing) => {
-                self.believe(standing, out);
-                if self.belief.standing == Phase::Finished {
+            TargetInput::Phase(phase) => self.believe(phase, out),
+            TargetInput::Forgotten(phase) => {
+                self.believe(phase, out);
+                if self.belief.phase == Phase::Finished {
                     // Nobody is left to be told to discard.
                     self.phase = TargetPhase::Over;
                 }
@@ -116,8 +116,8 @@ impl Target {
 
     /// Returns the last known phase in the records; after its end, the outcome.
     #[must_use]
-    pub fn standing(&self) -> Phase {
-        self.belief.standing
+    pub fn phase(&self) -> Phase {
+        self.belief.phase
     }
 
     /// Returns whether it is finished.
@@ -164,7 +164,7 @@ impl Target {
                 act(out, TargetAction::MakePart { objects });
             }
             (Message::HandedOver { ceiling }, TargetPhase::HandingOver)
-                if self.belief.standing == Phase::Moving =>
+                if self.belief.phase == Phase::Moving =>
             {
                 self.phase = TargetPhase::Closing;
                 self.ceiling = ceiling;
@@ -215,13 +215,13 @@ impl Target {
                 }
                 self.close(out);
             }
-            (TargetEnd::Committed(standing), _) => {
-                self.belief.committed(standing);
-                self.believe(standing, out);
+            (TargetEnd::Committed(phase), _) => {
+                self.belief.committed(phase);
+                self.believe(phase, out);
             }
-            (TargetEnd::LookedUp(standing, is_registered), _) => {
+            (TargetEnd::LookedUp(phase, is_registered), _) => {
                 self.belief.looked_up(is_registered);
-                self.believe(standing, out);
+                self.believe(phase, out);
             }
             (TargetEnd::Served, TargetPhase::Opening) => self.phase = TargetPhase::Moving,
             (TargetEnd::Replayed { partition }, TargetPhase::Moving) => {
@@ -303,7 +303,7 @@ impl Target {
 
     /// Stops serving the hashes while the server is unregistered.
     fn open_or_close(&mut self, out: &mut Vec<TargetOutput>) {
-        let serves = self.belief.standing == Phase::Moving
+        let serves = self.belief.phase == Phase::Moving
             && matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
         if serves && !self.is_closed && self.belief.lease != LeaseView::Held {
             self.is_closed = true;

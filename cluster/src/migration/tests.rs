@@ -93,7 +93,7 @@ fn a_death_after_an_abort_leaves_one_owner() {
 fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
     let mut out = Vec::new();
     let mut target = Target::new(Mode::Rocksteady);
-    target.step(0, TargetInput::Standing(Phase::Finished), &mut out);
+    target.step(0, TargetInput::Phase(Phase::Finished), &mut out);
     assert!(!target.is_over(), "the source is to discard");
     target.step(1, TargetInput::Forgotten(Phase::Finished), &mut out);
     assert!(target.is_over());
@@ -101,8 +101,8 @@ fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
     let (mut source, mut out) = (Source::default(), Vec::new());
     source.step(SourceInput::Admitted, &mut out);
     let ends = [SourceEnd::Cut(7), SourceEnd::Discarded];
-    for (standing, end) in [Phase::Moving, Phase::Finished].into_iter().zip(ends) {
-        source.step(SourceInput::Standing(standing), &mut out);
+    for (phase, end) in [Phase::Moving, Phase::Finished].into_iter().zip(ends) {
+        source.step(SourceInput::Phase(phase), &mut out);
         source.step(SourceInput::End(end), &mut out);
     }
     // What it gave away has come back to it by another migration.
@@ -123,7 +123,7 @@ fn a_death_that_was_recorded_too_late_for_one_standing_is_recorded_for_the_next(
         |from| vec![SourceOutput::Do(SourceAction::Commit { from, to: Phase::Ended, is_peer_gone: true })];
     assert_eq!(commits_after(SourceInput::TargetGone), commit(Phase::Preparing));
     // The last that the target did was to own it.
-    assert_eq!(commits_after(SourceInput::Standing(Phase::Moving)), []);
+    assert_eq!(commits_after(SourceInput::Phase(Phase::Moving)), []);
     let refused = SourceInput::End(SourceEnd::Committed(Phase::Moving));
     assert_eq!(commits_after(refused.clone()), commit(Phase::Moving));
 

@@ -50,7 +50,7 @@ enum QuestionState {
 #[derive(Debug)]
 struct Open<T> {
     what: T,
-    standing: QuestionState,
+    state: QuestionState,
     deadline_us: u64,
     pause_us: u64,
     /// Ends with `Here` after its pause.
@@ -107,8 +107,8 @@ impl<T> OpenQuestions<T> {
     pub fn take(&mut self, what: T, owner: Owner, now_us: u64) {
         self.latest += 1;
         let (number, deadline_us) = (self.latest, now_us + REMOTE_READ_US_MAX);
-        let (standing, pause_us) = (QuestionState::Pauses(0), REMOTE_PAUSE_US);
-        self.open.insert(number, Open { what, standing, deadline_us, pause_us, is_here: false });
+        let (state, pause_us) = (QuestionState::Pauses(0), REMOTE_PAUSE_US);
+        self.open.insert(number, Open { what, state, deadline_us, pause_us, is_here: false });
         self.due.insert((deadline_us, number));
         self.place(number, owner, now_us);
     }
@@ -118,7 +118,7 @@ impl<T> OpenQuestions<T> {
         let Some(open) = self.open.get_mut(&number) else { return };
         open.is_here = owner == Owner::Here;
         let Owner::Server(server, address) = owner else { return self.pause(number, now_us) };
-        open.standing = QuestionState::Waits(server);
+        open.state = QuestionState::Waits(server);
         let fresh = Peer { address, stream: Stream::None(0), waiting: VecDeque::new(), asked: 0 };
         let peer = self.peers.entry(server).or_insert(fresh);
         // One that was started again elsewhere has lost its stream.
@@ -130,14 +130,14 @@ impl<T> OpenQuestions<T> {
         let Some(open) = self.open.get_mut(&number) else { return };
         let until_us = now_us + open.pause_us;
         open.pause_us = (2 * open.pause_us).min(REMOTE_PAUSE_US_MAX);
-        open.standing = QuestionState::Pauses(until_us);
+        open.state = QuestionState::Pauses(until_us);
         self.due.insert((until_us, number));
     }
 
     fn end(&mut self, number: u64) -> Option<T> {
         let open = self.open.remove(&number)?;
         self.due.remove(&(open.deadline_us, number));
-        match open.standing {
+        match open.state {
             QuestionState::Asked(server) => self.asked_no_more(server),
             QuestionState::Pauses(until_us) => drop(self.due.remove(&(until_us, number))),
             QuestionState::Waits(_) => {}
@@ -165,7 +165,7 @@ impl<T> OpenQuestions<T> {
     }
 
     fn is_asked(&self, server: u32, number: u64) -> bool {
-        self.open.get(&number).is_some_and(|open| open.standing == QuestionState::Asked(server))
+        self.open.get(&number).is_some_and(|open| open.state == QuestionState::Asked(server))
     }
 
     /// Returns the object of an open read.
@@ -201,14 +201,14 @@ impl<T> OpenQuestions<T> {
     }
 
     fn is_waiting(&self, server: u32, number: u64) -> bool {
-        self.open.get(&number).is_some_and(|open| open.standing == QuestionState::Waits(server))
+        self.open.get(&number).is_some_and(|open| open.state == QuestionState::Waits(server))
     }
 
     /// Notes that a server's stream broke; its reads are sent again.
     pub fn lost(&mut self, server: u32, now_us: u64) {
         let Some(peer) = self.peers.get_mut(&server) else { return };
         (peer.stream, peer.asked) = (Stream::None(now_us), 0);
-        let asked = self.open.iter().filter(|(_, open)| open.standing == QuestionState::Asked(server));
+        let asked = self.open.iter().filter(|(_, open)| open.state == QuestionState::Asked(server));
         let asked: Vec<u64> = asked.map(|(number, _)| *number).collect();
         asked.into_iter().for_each(|number| self.pause(number, now_us));
     }
@@ -222,8 +222,8 @@ impl<T> OpenQuestions<T> {
         while batch.len() < room && batch_bytes < REMOTE_BATCH_BYTES {
             let Some(number) = peer.waiting.pop_front() else { break };
             let Some(open) = self.open.get_mut(&number) else { continue };
-            if open.standing == QuestionState::Waits(server) {
-                open.standing = QuestionState::Asked(server);
+            if open.state == QuestionState::Waits(server) {
+                open.state = QuestionState::Asked(server);
                 batch_bytes += bytes(&open.what);
                 batch.push(number);
             }
@@ -240,7 +240,7 @@ impl<T> OpenQuestions<T> {
             let Some(open) = self.open.get(&number) else { continue };
             let end = if open.deadline_us <= now_us {
                 End::Away
-            } else if open.standing != QuestionState::Pauses(due_us) {
+            } else if open.state != QuestionState::Pauses(due_us) {
                 continue;
             } else if open.is_here {
                 End::Here

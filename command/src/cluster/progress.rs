@@ -48,7 +48,7 @@ pub fn lately(all: &[MigrationProgress]) -> String {
             entry.source.to_string(),
             entry.target.to_string(),
             entry.mode.name().to_owned(),
-            entry.standing.name().to_owned(),
+            entry.phase.name().to_owned(),
             text(progress),
             pause,
         ]
@@ -60,7 +60,7 @@ pub fn lately(all: &[MigrationProgress]) -> String {
 pub fn value_of(progress: &MigrationProgress) -> Value {
     json!({
         "migration": progress.migration.id, "table": progress.migration.table,
-        "mode": progress.migration.mode.name(), "standing": progress.migration.standing.name(),
+        "mode": progress.migration.mode.name(), "phase": progress.migration.phase.name(),
         "counted_by": if progress.is_source { "source" } else { "target" }, "over": progress.is_over,
         "waits_for": progress.awaited.name(), "ahead": progress.ahead,
         "objects_expected": progress.objects_expected,
@@ -86,7 +86,7 @@ mod tests {
             source: 1,
             target: 2,
             mode: MigrationMode::Rocksteady,
-            standing: MigrationPhase::Moving,
+            phase: MigrationPhase::Moving,
             is_aborted: false,
             begun_ms: 5,
         };

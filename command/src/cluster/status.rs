@@ -108,11 +108,11 @@ fn tables(tablets: &[TabletEntry], (migrations, all): (&[MigrationEntry], &[Migr
             let mut drawn = vec![' '; COLUMNS as usize];
             drawn[column(entry.first)..=column(entry.last)].fill(arrow);
             let aborted = if entry.is_aborted { ", aborted" } else { "" };
-            let standing = entry.standing.name();
+            let phase = entry.phase.name();
             let moved = progress::of(entry, all);
             let moved = moved.map(|moved| format!(", {}", progress::text(moved))).unwrap_or_default();
             let what = format!(
-                "migration {}, {} to {}: {standing}{aborted}{moved}",
+                "migration {}, {} to {}: {phase}{aborted}{moved}",
                 entry.id, entry.source, entry.target
             );
             rows.push(vec![String::new(), format!("|{}|  {what}", drawn.iter().collect::<String>())]);
@@ -195,7 +195,7 @@ mod tests {
             source: 12,
             target: 1,
             mode: MigrationMode::Rocksteady,
-            standing: MigrationPhase::Moving,
+            phase: MigrationPhase::Moving,
             is_aborted: false,
             begun_ms: 5,
         };

@@ -20,12 +20,9 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
         }
     }
     if found.versions.is_empty() {
-        text.push_str(&format!(
-            "\nversion {}; what it costs is shown to its owner\n",
-            found.standing.current
-        ));
+        text.push_str(&format!("\nversion {}; what it costs is shown to its owner\n", found.state.current));
     } else {
-        text.push_str(&format!("\n{}", columns(&versions(&found.versions, &found.standing))));
+        text.push_str(&format!("\n{}", columns(&versions(&found.versions, &found.state))));
     }
     for version in &found.versions {
         if let Some(errors) = errors_of(&version.measured) {
@@ -37,23 +34,23 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     text.push_str(&format!("\nlimits of an invocation: {}\n", shown.join(", ")));
     let functions: Vec<Value> = found.functions.iter().map(function_value).collect();
     let json = json!({
-        "extension": found.name, "id": found.extension, "current": found.standing.current,
-        "canary": versions::canary_value(&found.standing),
-        "pinned": found.standing.pinned, "functions": functions, "limits": limits_of(&found.limits),
+        "extension": found.name, "id": found.extension, "current": found.state.current,
+        "canary": versions::canary_value(&found.state),
+        "pinned": found.state.pinned, "functions": functions, "limits": limits_of(&found.limits),
         "versions": found.versions.iter().map(version_value).collect::<Vec<_>>(),
     });
     Ok(Answer::new(text, json))
 }
 
-fn versions(versions: &[VersionDescription], standing: &VersionState) -> Vec<Vec<String>> {
+fn versions(versions: &[VersionDescription], state: &VersionState) -> Vec<Vec<String>> {
     let heads = ["version", "is", "installed", "artefact", "calls", "errors", "cpu ms", "p50 ns", "p99 ns"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for found in versions {
         let measured = &found.measured;
         let is = match found.version {
-            version if version == standing.current && standing.pinned => "current, pinned".to_owned(),
-            version if version == standing.current => "current".to_owned(),
-            version if version == standing.canary => format!("canary {} %", standing.canary_percent),
+            version if version == state.current && state.pinned => "current, pinned".to_owned(),
+            version if version == state.current => "current".to_owned(),
+            version if version == state.canary => format!("canary {} %", state.canary_percent),
             _ => "kept".to_owned(),
         };
         let time = |ns: u64| if measured.timed == 0 { "-".to_owned() } else { thousands(ns) };

@@ -13,17 +13,17 @@ pub fn list(client: &mut Client) -> Result<Answer, Failure> {
     let mut values = Vec::new();
     for entry in client.extension_list()? {
         let versions: Vec<String> = entry.versions.iter().map(|kept| kept.version.to_string()).collect();
-        let pinned = if entry.standing.pinned { "yes" } else { "no" };
+        let pinned = if entry.state.pinned { "yes" } else { "no" };
         rows.push(vec![
             entry.name.clone(),
-            entry.standing.current.to_string(),
-            canary_of(&entry.standing),
+            entry.state.current.to_string(),
+            canary_of(&entry.state),
             pinned.to_owned(),
             entry.functions.to_string(),
             versions.join(" "),
         ]);
         let kept = |kept: &client::VersionEntry| json!({ "version": kept.version, "installed_ms": kept.installed_ms });
-        let mut value = value_of(&entry.name, &entry.standing);
+        let mut value = value_of(&entry.name, &entry.state);
         value["id"] = json!(entry.extension);
         value["functions"] = json!(entry.functions);
         value["versions"] = entry.versions.iter().map(kept).collect();
@@ -35,21 +35,21 @@ pub fn list(client: &mut Client) -> Result<Answer, Failure> {
 /// Makes an earlier version current, or ends the canary.
 pub fn roll_back(client: &mut Client, name: &str, to: Option<u32>) -> Result<Answer, Failure> {
     one_version(name, "--to", to)?;
-    let standing = client.extension_roll_back(name, to)?;
-    Ok(answer(name, &standing))
+    let state = client.extension_roll_back(name, to)?;
+    Ok(answer(name, &state))
 }
 
 /// Holds a version, or lets go of the one that is held.
 pub fn pin(client: &mut Client, name: &str, version: Option<u32>) -> Result<Answer, Failure> {
     one_version(name, "VERSION", version)?;
-    let standing = client.extension_pin(name, version)?;
-    Ok(answer(name, &standing))
+    let state = client.extension_pin(name, version)?;
+    Ok(answer(name, &state))
 }
 
 /// Makes the canary current.
 pub fn promote(client: &mut Client, name: &str) -> Result<Answer, Failure> {
-    let standing = client.extension_promote(name)?;
-    Ok(answer(name, &standing))
+    let state = client.extension_promote(name)?;
+    Ok(answer(name, &state))
 }
 
 /// Removes `NAME`, or one version as `NAME@VERSION`.
@@ -86,35 +86,35 @@ fn split(target: &str) -> Result<(&str, Option<u32>), Failure> {
     }
 }
 
-fn answer(name: &str, standing: &VersionState) -> Answer {
-    let mut text = format!("{name}@{} is current", standing.current);
-    if standing.pinned {
+fn answer(name: &str, state: &VersionState) -> Answer {
+    let mut text = format!("{name}@{} is current", state.current);
+    if state.pinned {
         text.push_str(" and pinned");
     }
-    if standing.canary != 0 {
-        text.push_str(&format!("; canary {}", canary_of(standing)));
+    if state.canary != 0 {
+        text.push_str(&format!("; canary {}", canary_of(state)));
     }
-    Answer::new(text, value_of(name, standing))
+    Answer::new(text, value_of(name, state))
 }
 
-fn canary_of(standing: &VersionState) -> String {
-    match standing.canary {
+fn canary_of(state: &VersionState) -> String {
+    match state.canary {
         0 => "-".to_owned(),
-        canary => format!("{canary} ({} %)", standing.canary_percent),
+        canary => format!("{canary} ({} %)", state.canary_percent),
     }
 }
 
-fn value_of(name: &str, standing: &VersionState) -> Value {
+fn value_of(name: &str, state: &VersionState) -> Value {
     json!({
-        "extension": name, "current": standing.current, "canary": canary_value(standing), "pinned": standing.pinned,
+        "extension": name, "current": state.current, "canary": canary_value(state), "pinned": state.pinned,
     })
 }
 
 /// The canary with its part of the invocations; null when there is none.
-pub fn canary_value(standing: &VersionState) -> Value {
-    match standing.canary {
+pub fn canary_value(state: &VersionState) -> Value {
+    match state.canary {
         0 => Value::Null,
-        version => json!({ "version": version, "percent": standing.canary_percent }),
+        version => json!({ "version": version, "percent": state.canary_percent }),
     }
 }
 
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn there_is_one_form_of_a_canary_and_null_for_none() {
-        let standing = VersionState { current: 1, canary: 2, canary_percent: 10, pinned: false };
-        assert_eq!(canary_value(&standing).to_string(), r#"{"percent":10,"version":2}"#);
-        assert!(canary_value(&VersionState { canary: 0, canary_percent: 0, ..standing }).is_null());
+        let state = VersionState { current: 1, canary: 2, canary_percent: 10, pinned: false };
+        assert_eq!(canary_value(&state).to_string(), r#"{"percent":10,"version":2}"#);
+        assert!(canary_value(&VersionState { canary: 0, canary_percent: 0, ..state }).is_null());
     }
 
     #[test]

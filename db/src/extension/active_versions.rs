@@ -105,20 +105,20 @@ mod tests {
 
     #[test]
     fn a_version_that_is_named_is_what_runs() {
-        let lineup = ActiveVersions::new(version(3), Some((version(4), 99)), vec![version(1)]);
+        let active = ActiveVersions::new(version(3), Some((version(4), 99)), vec![version(1)]);
         for number in [1, 3, 4] {
-            assert_eq!(lineup.choose(number, 1, 1).map(|found| found.version), Some(number));
+            assert_eq!(active.choose(number, 1, 1).map(|found| found.version), Some(number));
         }
-        assert!(lineup.choose(2, 1, 1).is_none());
+        assert!(active.choose(2, 1, 1).is_none());
         assert_eq!(ActiveVersions::of(version(9)).choose(0, 1, 1).map(|found| found.version), Some(9));
     }
 
     #[test]
     fn a_canary_gets_its_share_and_copies_of_a_request_stay_together() {
         for percent in [1, 10, 50, 99] {
-            let lineup = ActiveVersions::new(version(1), Some((version(2), percent)), Vec::new());
+            let active = ActiveVersions::new(version(1), Some((version(2), percent)), Vec::new());
             let goes =
-                |client, sequence| lineup.choose(0, client, sequence).is_some_and(|found| found.version == 2);
+                |client, sequence| active.choose(0, client, sequence).is_some_and(|found| found.version == 2);
             let shares = [
                 (0..10_000).filter(|sequence| goes(5, *sequence)).count(),
                 // Clients that make one call each, as the command does.

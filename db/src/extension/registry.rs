@@ -3,7 +3,7 @@
 //! Control threads call this module; workers never do. An installation is built (crate `builder`, in its sandbox),
 //! loaded, recorded by the caller, and then made visible; a failure at any step leaves the earlier versions in place.
 //! Identical source is built once and loaded once, whichever tenant installs it. The caller chooses the current version
-//! with [`Registry::settle`].
+//! with [`Registry::set_choice`].
 //!
 //! A version that is no longer kept stays here until no worker and no invocation refers to it, so that a control
 //! thread, never a worker, unmaps its code. [`Registry::collect`] does that.
@@ -106,7 +106,7 @@ impl Registry {
     }
 
     /// Builds, loads and adds a version of `name`. `customer` records it after everything else has succeeded. The first
-    /// version becomes current; [`Registry::settle`] decides about later ones. Takes 0.2 to 2 s of this thread, more
+    /// version becomes current; [`Registry::set_choice`] decides about later ones. Takes 0.2 to 2 s of this thread, more
     /// while others build; installations of one tenant run one after another.
     ///
     /// # Errors
@@ -145,12 +145,12 @@ impl Registry {
             warnings: artefact.warnings,
         });
         let mut live = self.live();
-        let lineage = live.extensions.entry((tenant, name.to_owned())).or_insert_with(|| VersionHistory {
+        let history = live.extensions.entry((tenant, name.to_owned())).or_insert_with(|| VersionHistory {
             versions: BTreeMap::new(),
             choice: Choice { current: version, canary: None, kept: vec![version] },
             baseline: None,
         });
-        let before = lineage.versions.insert(version, Arc::clone(&installed));
+        let before = history.versions.insert(version, Arc::clone(&installed));
         live.retire(before);
         Ok(installed)
     }
@@ -158,18 +158,18 @@ impl Registry {
     /// Sets which versions are kept and which ones invocations get. Versions that are no longer kept are retired;
     /// running invocations end on their code. Returns the set for the workers; `None` if the extension does not exist
     /// or its current version is not loaded.
-    pub fn settle(&self, tenant: TenantId, name: &str, choice: Choice) -> Option<ActiveVersions> {
+    pub fn set_choice(&self, tenant: TenantId, name: &str, choice: Choice) -> Option<ActiveVersions> {
         let mut live = self.live();
-        let lineage = live.extensions.get_mut(&(tenant, name.to_owned()))?;
+        let history = live.extensions.get_mut(&(tenant, name.to_owned()))?;
         let gone: Vec<_> =
-            lineage.versions.extract_if(.., |version, _| !choice.kept.contains(version)).collect();
-        lineage.choice = choice;
-        lineage.compare_from_now();
-        let lineup = lineage.lineup();
+            history.versions.extract_if(.., |version, _| !choice.kept.contains(version)).collect();
+        history.choice = choice;
+        history.compare_from_now();
+        let active = history.active();
         for (_, installed) in gone {
             live.retire(Some(installed));
         }
-        lineup
+        active
     }
 
     /// Removes an extension with all its versions. Running invocations end on its code. Returns false if it did not
@@ -194,12 +194,12 @@ impl Registry {
     /// Returns the current version of an extension.
     #[must_use]
     pub fn find(&self, tenant: TenantId, name: &str) -> Option<Arc<Installed>> {
-        self.lineage(tenant, name)?.current().cloned()
+        self.history(tenant, name)?.current().cloned()
     }
 
     /// Returns an extension with all its versions.
     #[must_use]
-    pub fn lineage(&self, tenant: TenantId, name: &str) -> Option<VersionHistory> {
+    pub fn history(&self, tenant: TenantId, name: &str) -> Option<VersionHistory> {
         self.live().extensions.get(&(tenant, name.to_owned())).cloned()
     }
 
@@ -207,22 +207,22 @@ impl Registry {
     #[must_use]
     pub fn failing_canaries(&self) -> Vec<(TenantId, String, Failing)> {
         let live = self.live();
-        let failing = live.extensions.iter().filter_map(|((tenant, name), lineage)| {
-            lineage.failing().map(|failing| (*tenant, name.clone(), failing))
+        let failing = live.extensions.iter().filter_map(|((tenant, name), history)| {
+            history.failing().map(|failing| (*tenant, name.clone(), failing))
         });
         failing.collect()
     }
 
     /// Returns the metrics of all versions, by owner, name and version.
     #[must_use]
-    pub fn measures(&self) -> Vec<(TenantId, String, u32, Arc<VersionMetrics>)> {
+    pub fn metrics(&self) -> Vec<(TenantId, String, u32, Arc<VersionMetrics>)> {
         let live = self.live();
-        let versions = live.extensions.iter().flat_map(|((tenant, name), lineage)| {
-            let measures = |installed: &Installed| Arc::clone(&installed.extension.measures);
+        let versions = live.extensions.iter().flat_map(|((tenant, name), history)| {
+            let metrics = |installed: &Installed| Arc::clone(&installed.extension.metrics);
             let of = move |(version, installed): (&u32, &Arc<Installed>)| {
-                (*tenant, name.clone(), *version, measures(installed))
+                (*tenant, name.clone(), *version, metrics(installed))
             };
-            lineage.versions.iter().map(of)
+            history.versions.iter().map(of)
         });
         versions.collect()
     }
@@ -233,9 +233,9 @@ impl Registry {
     pub fn code_bytes(&self, tenant: TenantId, name: &str, without: &[u32]) -> u64 {
         let live = self.live();
         let own = (tenant, String::new())..(TenantId(tenant.0 + 1), String::new());
-        let versions = live.extensions.range(own).flat_map(|((_, extension), lineage)| {
+        let versions = live.extensions.range(own).flat_map(|((_, extension), history)| {
             let goes = move |version: &u32| extension == name && without.contains(version);
-            lineage.versions.iter().filter(move |(version, _)| !goes(version))
+            history.versions.iter().filter(move |(version, _)| !goes(version))
         });
         versions.map(|(_, installed)| installed.artefact_bytes).sum()
     }

@@ -242,21 +242,21 @@ mod tests {
 
     #[test]
     fn workers_are_added_up() {
-        let measures = VersionMetrics::new();
+        let metrics = VersionMetrics::new();
         for (worker, cycles) in [(0, 1_000), (1, 1_000), (1, 1_000), (63, 100_000)] {
-            measures.ended(worker, Status::Ok, Some(cycles), &Spent::default());
+            metrics.ended(worker, Status::Ok, Some(cycles), &Spent::default());
         }
         let spent = Spent { reads: 3, read_bytes: 40, writes: 0, conflicts: 1, ..Spent::default() };
-        measures.ended(0, Status::ExtensionPanicked, None, &spent);
-        measures.ended(0, Status::Retry, None, &spent);
-        measures.ended(999, Status::Ok, None, &spent);
-        let tally = measures.tally();
+        metrics.ended(0, Status::ExtensionPanicked, None, &spent);
+        metrics.ended(0, Status::Retry, None, &spent);
+        metrics.ended(999, Status::Ok, None, &spent);
+        let tally = metrics.tally();
         assert_eq!((tally.calls(), tally.errors(), tally.timed), (5, 1, 4));
         assert_eq!(tally.ends[ENDS.iter().position(|end| *end == "panicked").expect("an end")], 1);
         assert_eq!(tally.spent, spent);
         assert_eq!(tally.cycles_estimated, 103_000, "the last of worker 0 was not timed");
-        measures.ended(0, Status::Ok, Some(500), &Spent::default());
-        assert_eq!(measures.tally().cycles_estimated, 104_000, "two calls of 500");
+        metrics.ended(0, Status::Ok, Some(500), &Spent::default());
+        assert_eq!(metrics.tally().cycles_estimated, 104_000, "two calls of 500");
         assert_eq!(tally.cpu_ns(), cycles::to_ns(103_000 * 5 / 4));
         let near =
             |found: u64, cycles: u64| found.abs_diff(cycles::to_ns(cycles)) * 10 <= cycles::to_ns(cycles);

@@ -50,7 +50,7 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
         extensions::restore(control, row)?;
     }
     grants::restore(control)?;
-    let available = |row: &&ExtensionRow| control.registry.lineage(row.tenant, &row.name).is_some();
+    let available = |row: &&ExtensionRow| control.registry.history(row.tenant, &row.name).is_some();
     let (tenants, tables, live) = (tenants.len(), tables.len(), extensions.iter().filter(available).count());
     let (missing, grants) = (extensions.len() - live, lock(&control.grants).len());
     tracing::info!(tenants, tables, extensions = live, missing, grants, "restored");
@@ -61,8 +61,8 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
 pub fn watch_canaries(control: &Control) {
     for (tenant, name, failing) in control.registry.failing_canaries() {
         // Another version may have become the canary meanwhile; this rule must not end that one.
-        let rule = |standing: &mut VersionState| match standing.canary {
-            Some((canary, _)) if canary == failing.version => standing.roll_back(0),
+        let rule = |state: &mut VersionState| match state.canary {
+            Some((canary, _)) if canary == failing.version => state.roll_back(0),
             _ => Err(VersionStateError::NoCanary),
         };
         let (canary, current) = (failing.canary, failing.current);
@@ -172,10 +172,10 @@ fn serve_tenant(
             extensions::remove_version(control, tenant, name, *version)
         }
         AdminRequest::ExtensionRollback { name, version } => {
-            extensions::change(control, tenant, name, |standing| standing.roll_back(*version))
+            extensions::change(control, tenant, name, |state| state.roll_back(*version))
         }
         AdminRequest::ExtensionPin { name, version } => {
-            extensions::change(control, tenant, name, |standing| standing.pin(*version))
+            extensions::change(control, tenant, name, |state| state.pin(*version))
         }
         AdminRequest::ExtensionPromote { name } => {
             extensions::change(control, tenant, name, VersionState::promote)

@@ -108,54 +108,54 @@ mod tests {
         (0..count).map(|token| Session::new(token, token, Arc::clone(&account), 0)).collect()
     }
 
-    fn share(crowd: &mut BatchAdmission, session: &Session, messages: u64, now_us: u64) -> GroupShare {
-        crowd.share(session, session.account.ledger.page(3), messages, now_us)
+    fn share(admission: &mut BatchAdmission, session: &Session, messages: u64, now_us: u64) -> GroupShare {
+        admission.share(session, session.account.ledger.page(3), messages, now_us)
     }
 
     #[test]
     fn a_session_is_served_twice_its_credits_in_a_batch_and_told_so_beyond_until_it_is_dropped() {
-        let (mut crowd, session) = (BatchAdmission::new(3), &sessions(1, 1)[0]);
+        let (mut admission, session) = (BatchAdmission::new(3), &sessions(1, 1)[0]);
         for _ in 0..3 {
-            crowd.begin();
-            assert_eq!(share(&mut crowd, session, SESSION_BATCH_MESSAGES - 10, 0), GroupShare::ALL);
-            assert_eq!(share(&mut crowd, session, 10, 0), GroupShare::ALL);
+            admission.begin();
+            assert_eq!(share(&mut admission, session, SESSION_BATCH_MESSAGES - 10, 0), GroupShare::ALL);
+            assert_eq!(share(&mut admission, session, 10, 0), GroupShare::ALL);
             let half = SESSION_BATCH_MESSAGES / 2;
-            assert_eq!(share(&mut crowd, session, half, 0), GroupShare { served: 0, answered: half * 2 });
-            assert_eq!(share(&mut crowd, session, 1_000, 0), GroupShare { served: 0, answered: half });
-            assert_eq!(share(&mut crowd, session, 1, 0), GroupShare { served: 0, answered: 0 });
+            assert_eq!(share(&mut admission, session, half, 0), GroupShare { served: 0, answered: half * 2 });
+            assert_eq!(share(&mut admission, session, 1_000, 0), GroupShare { served: 0, answered: half });
+            assert_eq!(share(&mut admission, session, 1, 0), GroupShare { served: 0, answered: 0 });
         }
-        crowd.begin();
-        assert_eq!(share(&mut crowd, session, 1_000, 0), GroupShare { served: 512, answered: 1_024 });
+        admission.begin();
+        assert_eq!(share(&mut admission, session, 1_000, 0), GroupShare { served: 512, answered: 1_024 });
     }
 
     #[test]
     fn a_tenant_alone_fills_a_batch_with_its_sessions_and_beside_others_it_does_not() {
-        let (mut crowd, many) = (BatchAdmission::new(3), sessions(1, 20));
-        let served = |crowd: &mut BatchAdmission, now_us| {
-            crowd.begin();
-            let shares = many.iter().map(|session| share(crowd, session, 256, now_us).served.min(256));
+        let (mut admission, many) = (BatchAdmission::new(3), sessions(1, 20));
+        let served = |admission: &mut BatchAdmission, now_us| {
+            admission.begin();
+            let shares = many.iter().map(|session| share(admission, session, 256, now_us).served.min(256));
             shares.sum::<u64>()
         };
-        assert_eq!(served(&mut crowd, 5), 20 * 256);
+        assert_eq!(served(&mut admission, 5), 20 * 256);
         let other = &sessions(2, 1)[0];
-        assert_eq!(share(&mut crowd, other, 1, 6), GroupShare::ALL);
-        assert_eq!(served(&mut crowd, 7), TENANT_BATCH_MESSAGES);
-        assert_eq!(share(&mut crowd, other, 1, 8), GroupShare::ALL, "the other one is not held up");
-        assert_eq!(served(&mut crowd, 9), TENANT_BATCH_MESSAGES);
-        assert_eq!(served(&mut crowd, 9 + CROWDED_US), 20 * 256);
+        assert_eq!(share(&mut admission, other, 1, 6), GroupShare::ALL);
+        assert_eq!(served(&mut admission, 7), TENANT_BATCH_MESSAGES);
+        assert_eq!(share(&mut admission, other, 1, 8), GroupShare::ALL, "the other one is not held up");
+        assert_eq!(served(&mut admission, 9), TENANT_BATCH_MESSAGES);
+        assert_eq!(served(&mut admission, 9 + CROWDED_US), 20 * 256);
     }
 
     #[test]
     fn a_count_of_another_round_or_worker_is_not_taken_for_this_one() {
         let session = &sessions(1, 1)[0];
-        let (mut crowd, mut other) = (BatchAdmission::new(3), BatchAdmission::new(4));
-        crowd.begin();
+        let (mut admission, mut other) = (BatchAdmission::new(3), BatchAdmission::new(4));
+        admission.begin();
         other.begin();
-        assert_eq!(share(&mut crowd, session, 500, 0), GroupShare::ALL);
+        assert_eq!(share(&mut admission, session, 500, 0), GroupShare::ALL);
         assert_eq!(share(&mut other, session, 500, 0), GroupShare::ALL);
         for _ in 0..1 << 24 {
-            crowd.begin();
+            admission.begin();
         }
-        assert_eq!(crowd.stamp >> 24, 3);
+        assert_eq!(admission.stamp >> 24, 3);
     }
 }

@@ -110,7 +110,7 @@ impl Server {
         config: &Config,
         devices: Devices<P>,
     ) -> Result<Self, BootError> {
-        let Devices { listener, ports, metadata, prepare, doorway } = devices;
+        let Devices { listener, ports, metadata, prepare, shm_entrance } = devices;
         let (clock, streams) = (Clock::new(), Streams::new(streams::limits(config)?));
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
@@ -123,15 +123,15 @@ impl Server {
         let registry = open_registry(prepare, &accounts)?;
         let (client_ids, parts_made) = metadata::reserve(&metadata)?;
         let frame_ports = FramePorts::of(&ports);
-        let neighbours = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
-        let watchdog = start_watchdog(&neighbours, clock)?;
+        let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
+        let watchdog = start_watchdog(&siblings, clock)?;
         let wants = remote_wants(run.is_some())?;
-        let started = workers::start(config, &store, ports, (clock, view), &neighbours, wants.as_ref())?;
-        let (door, signs) = doorway.map(ShmEntrance::part).unzip();
+        let started = workers::start(config, &store, ports, (clock, view), &siblings, wants.as_ref())?;
+        let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
         let control = Arc::new(Control {
             clock,
-            interim: LeaseCache::of(run),
-            migrations: metadata::migrations(run, &metadata, &neighbours, config.cores)?,
+            lease_cache: LeaseCache::of(run),
+            migrations: metadata::migrations(run, &metadata, &siblings, config.cores)?,
             metadata,
             registry,
             accounts,
@@ -144,7 +144,7 @@ impl Server {
             views: started.views,
             acts: Acts::default(),
             fence: started.fence,
-            door: signs,
+            shm_listener: status,
             administrator,
             nobody,
             streams,
@@ -172,7 +172,7 @@ impl Server {
             _identity: identity,
         };
         server.start_control(config.populate)?;
-        server.open_doors(listener, readers, door)?;
+        server.open_listeners(listener, readers, shm_listener)?;
         server.join_cluster(reached, wants)?;
         Ok(server)
     }
@@ -192,7 +192,7 @@ impl Server {
             let asking = remote::start(&self.control, &self.stopping, wants);
             self.control_threads.push(asking.map_err(no_thread)?);
         }
-        if let Some(run) = self.control.interim.run() {
+        if let Some(run) = self.control.lease_cache.run() {
             let registered = membership::register(&self.control, &self.ended, reached, run);
             self.registration = Some(registered.map_err(no_thread)?);
             let following = membership::follow(&self.control, &self.stopping);
@@ -229,16 +229,16 @@ impl Server {
     }
 
     /// Starts the listeners of local clients, streams and metrics.
-    fn open_doors(
+    fn open_listeners(
         &mut self,
         clients: Listener,
         readers: Option<Listener>,
-        neighbours: Option<ShmListener>,
+        shm_listener: Option<ShmListener>,
     ) -> Result<(), BootError> {
-        if let Some(door) = neighbours {
-            let (stop, standing) = shm_listener::start(&self.control, door).map_err(no_thread)?;
+        if let Some(shm_listener) = shm_listener {
+            let (stop, thread) = shm_listener::start(&self.control, shm_listener).map_err(no_thread)?;
             self.stops.push(stop);
-            self.control_threads.push(standing);
+            self.control_threads.push(thread);
         }
         self.receive("listener", clients, connection::reception(&self.control, &self.stopping))?;
         match readers {
@@ -342,7 +342,7 @@ fn remote_wants(is_wanted: bool) -> Result<Option<Wants>, BootError> {
 fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
     let administrator = administrator::open(&config.data_directory)
         .map_err(|error| BootError::new("the administrator's secret", error))?;
-    let nobody = SecretHash::nobodys().map_err(|error| BootError::new("a fresh secret", error))?;
+    let nobody = SecretHash::dummy().map_err(|error| BootError::new("a fresh secret", error))?;
     Ok((administrator, nobody))
 }
 
@@ -353,9 +353,9 @@ fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), Boo
         .map_err(|error| BootError::new(&format!("cannot show metrics on TCP {address}"), error))
 }
 
-fn start_watchdog(neighbours: &Arc<SiblingWorkers>, clock: Clock) -> Result<Watchdog, BootError> {
-    let neighbours = Arc::clone(neighbours);
-    Watchdog::start(move || neighbours.help_the_absent(clock.now_us()))
+fn start_watchdog(siblings: &Arc<SiblingWorkers>, clock: Clock) -> Result<Watchdog, BootError> {
+    let siblings = Arc::clone(siblings);
+    Watchdog::start(move || siblings.help_the_absent(clock.now_us()))
         .map_err(|error| BootError::new("cannot start the watchdog", error))
 }
 

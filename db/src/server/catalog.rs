@@ -107,10 +107,10 @@ impl WorkerCatalog {
             Change::TableDropped(id) => {
                 self.tables.remove(id);
             }
-            Change::ExtensionSettled(lineup) => {
-                self.newest_extensions.note(lineup.tenant, lineup.id);
+            Change::ExtensionSettled(active) => {
+                self.newest_extensions.note(active.tenant, active.id);
                 // Each worker has its own copy, so that a lookup follows one pointer less.
-                self.extensions.insert(lineup.id, ActiveVersions::clone(&lineup));
+                self.extensions.insert(active.id, ActiveVersions::clone(&active));
             }
             Change::ExtensionRemoved(id) => {
                 self.extensions.remove(&id);
@@ -119,7 +119,7 @@ impl WorkerCatalog {
                 for (token, _) in self.sessions.extract_if(|_, session| session.tenant == tenant) {
                     self.ended.note(token);
                 }
-                self.extensions.retain(|_, lineup| lineup.tenant != tenant);
+                self.extensions.retain(|_, active| active.tenant != tenant);
                 self.newest_extensions.forget(tenant);
                 self.tables.remove_tenant(tenant);
             }

@@ -146,7 +146,7 @@ pub struct Control {
     /// Records that survive a restart.
     pub metadata: Metadata,
     /// Substitute for the metadata while a cluster's metadata does not answer.
-    pub interim: LeaseCache,
+    pub lease_cache: LeaseCache,
     /// Migrations of tablets; `None` outside a cluster.
     pub migrations: Option<Migrations>,
     /// The loaded extensions.
@@ -167,7 +167,7 @@ pub struct Control {
     /// The workers' frame ports.
     pub ports: FramePorts,
     /// Shared-memory listener for local clients; `None` if there is none.
-    pub door: Option<ListenerStatus>,
+    pub shm_listener: Option<ListenerStatus>,
     /// The server's views.
     pub views: Arc<Views>,
     /// Administrative acts not yet in the audit log.
@@ -225,7 +225,7 @@ impl Control {
         if let Some(HeldLease { lease, until }) = held {
             self.fence.hold(lease, self.clock.us_at(until));
         }
-        self.interim.hold(held);
+        self.lease_cache.hold(held);
     }
 
     /// Sends a change to all workers and waits until they applied it.

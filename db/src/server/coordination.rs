@@ -48,14 +48,14 @@ fn look(
     own: ServerRun,
     before: Option<Coordinator>,
 ) -> Result<Option<Coordinator>, MetadataError> {
-    control.interim.look(&control.metadata)?;
-    let Some(lease) = control.interim.lease(Moment::now()) else { return Ok(None) };
+    control.lease_cache.look(&control.metadata)?;
+    let Some(lease) = control.lease_cache.lease(Moment::now()) else { return Ok(None) };
     let elected = control.metadata.coordinator_elect(own.server, lease)?;
     if elected.server == own.server {
         if before != Some(elected) {
             tracing::info!(server = own.server, term = elected.term, "this server coordinates the cluster");
         }
-        let snapshot = Snapshot { there: control.interim.there(), ..control.metadata.snapshot()? };
+        let snapshot = Snapshot { there: control.lease_cache.there(), ..control.metadata.snapshot()? };
         for step in steps(&snapshot) {
             tracing::debug!(?step, "a step of the coordinator");
             control.metadata.coordinate(elected.term, &step, control.clock.wall_ms())?;

@@ -57,11 +57,11 @@ pub struct Dispatch<'w, P: Exits> {
     /// Rate limit for replies to sources without a session.
     pub refusals: &'w mut ResponseLimiter,
     /// Limits of one session and one tenant within a batch.
-    pub crowd: &'w mut BatchAdmission,
+    pub admission: &'w mut BatchAdmission,
     /// Invocations of this worker.
     pub invocations: &'w mut Invocations<Origin>,
     /// Pending requests.
-    pub parking: &'w mut PendingRequests,
+    pub pending: &'w mut PendingRequests,
     /// The worker's view.
     pub view: RoundView,
     /// Number of live invocations at which they run before the batch ends: the pending ones plus few enough that their
@@ -92,7 +92,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let mut chunk = Chunk { pending: ArrayVec::new(), tables: TablePrefetch::default() };
         let metrics = self.environment.metrics;
         let mut bytes_received = 0;
-        self.crowd.begin();
+        self.admission.begin();
         for (frame, peer) in batch.frames() {
             bytes_received += frame.len() as u64;
             let Ok(reader) = FrameReader::new(frame) else {
@@ -128,7 +128,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         session.ring.acknowledge(group.first_unacknowledged);
         let now_us = self.environment.now_us;
         let (page, messages) = (self.page(session), u64::from(group.message_count()));
-        let share = self.crowd.share(session, page, messages, now_us);
+        let share = self.admission.share(session, page, messages, now_us);
         let admission = session.account.admit(now_us, messages.min(share.served));
         let admitted = admission.admitted.min(share.served);
         let (mut requests, mut body_bytes) = (0, 0);
@@ -276,7 +276,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             ((&mut *self.outgoing, &mut *self.port), Addressee::of(session, (self.arrived_at, peer), false));
         let mut place = FramePlace::new(exits, &environment, (session, sequence), to);
         let wanted = (&pending.request, pending.located);
-        pending_requests::park(&environment, self.parking, came, wanted, &mut place);
+        pending_requests::park(&environment, self.pending, came, wanted, &mut place);
     }
 
     /// Answers each message of a group without a session, in no more bytes than the group has.

@@ -36,8 +36,8 @@ pub fn start(
     };
     let metrics = environment.metrics;
     let caller = Caller { session, sequence };
-    let lineup = catalog.extension(extension).filter(|lineup| lineup.tenant == session.tenant);
-    let Some(found) = lineup.and_then(|lineup| lineup.choose(version, session.client_id, sequence)) else {
+    let active = catalog.extension(extension).filter(|active| active.tenant == session.tenant);
+    let Some(found) = active.and_then(|active| active.choose(version, session.client_id, sequence)) else {
         if catalog.may_come(session.tenant, extension) {
             return replies::retry_after(metrics, RETRY_UNHEARD_US, place);
         }
@@ -46,7 +46,7 @@ pub fn start(
     };
     let Some(index) = found.function(function) else {
         if replies::refuse_for_good(metrics, caller, Status::UnknownFunction, place) {
-            found.measures.ended(environment.core.index(), Status::UnknownFunction, None, &Spent::default());
+            found.metrics.ended(environment.core.index(), Status::UnknownFunction, None, &Spent::default());
         }
         return;
     };

@@ -130,23 +130,23 @@ mod tests {
 
     #[test]
     fn tenants_are_known_as_long_as_the_lease_is_held() {
-        let (interim, now) = (LeaseCache::default(), Moment::now());
+        let (lease_cache, now) = (LeaseCache::default(), Moment::now());
         let row = |id, name: &str, salt| {
             let secret = SecretHash { salt: [salt; 16], digest: [0; 32] };
             TenantRow { id: TenantId(id), name: name.to_owned(), secret }
         };
-        interim.see(&[row(1, "ann", 1), row(2, "bob", 1)], |_| true);
-        assert_eq!(interim.tenant("ann", now), None, "never registered");
-        interim.hold(Some(HeldLease { lease: LeaseId(7), until: now + Duration::from_secs(1) }));
-        assert_eq!(interim.lease(now), Some(LeaseId(7)));
-        assert_eq!(interim.tenant("ann", now), Some(Some(row(1, "ann", 1))));
-        assert_eq!(interim.tenant("eve", now), Some(None), "who is none is told so like anybody");
-        assert_eq!(interim.tenant("ann", now + Duration::from_secs(1)), None);
-        interim.see(&[row(1, "ann", 2)], |tenant| tenant == TenantId(1));
-        interim.see(&[], |tenant| tenant == TenantId(2));
-        assert_eq!(interim.tenant("ann", now), Some(Some(row(1, "ann", 2))));
-        assert_eq!(interim.tenant("bob", now), Some(None));
-        interim.hold(None);
-        assert_eq!(interim.tenant("ann", now), None);
+        lease_cache.see(&[row(1, "ann", 1), row(2, "bob", 1)], |_| true);
+        assert_eq!(lease_cache.tenant("ann", now), None, "never registered");
+        lease_cache.hold(Some(HeldLease { lease: LeaseId(7), until: now + Duration::from_secs(1) }));
+        assert_eq!(lease_cache.lease(now), Some(LeaseId(7)));
+        assert_eq!(lease_cache.tenant("ann", now), Some(Some(row(1, "ann", 1))));
+        assert_eq!(lease_cache.tenant("eve", now), Some(None), "who is none is told so like anybody");
+        assert_eq!(lease_cache.tenant("ann", now + Duration::from_secs(1)), None);
+        lease_cache.see(&[row(1, "ann", 2)], |tenant| tenant == TenantId(1));
+        lease_cache.see(&[], |tenant| tenant == TenantId(2));
+        assert_eq!(lease_cache.tenant("ann", now), Some(Some(row(1, "ann", 2))));
+        assert_eq!(lease_cache.tenant("bob", now), Some(None));
+        lease_cache.hold(None);
+        assert_eq!(lease_cache.tenant("ann", now), None);
     }
 }

@@ -60,7 +60,7 @@ pub fn register(
                 }
             };
             control.hold(registration.held());
-            let is_held = control.interim.is_held(Moment::now());
+            let is_held = control.lease_cache.is_held(Moment::now());
             if was_held && !is_held {
                 tracing::warn!(server = row.id, "other servers may believe by now that this one is gone");
             }

@@ -73,8 +73,8 @@ pub fn follow(
     for one in running.values_mut().filter(|one| is_meant(&one.row)) {
         match rows.iter().find(|row| row.id == one.row.id) {
             Some(row) => {
-                if row.standing != one.row.standing {
-                    one.post.send(Notice::Standing(row.standing));
+                if row.phase != one.row.phase {
+                    one.post.send(Notice::Standing(row.phase));
                 }
                 if row.is_aborted && !one.row.is_aborted {
                     one.post.send(Notice::Abort);

@@ -147,6 +147,6 @@ fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64)
         credits: SESSION_CREDITS,
         view: control.views.settled(),
         next_sequence,
-        door: control.door.as_ref().map(|signs| signs.told.clone()),
+        shm_listener: control.shm_listener.as_ref().map(|status| status.told.clone()),
     }
 }

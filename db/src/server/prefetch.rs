@@ -3,7 +3,7 @@
 //! ```text
 //!   groups of a frame     session ─▶ account ─▶ the worker's page of its ledger
 //!   requests of a chunk   the tenant's entry of the table ─▶ its part ─▶ the index ─▶ the bucket ─▶ the object
-//!                         extension ─▶ its library ─▶ the worker's cells of its measures
+//!                         extension ─▶ its library ─▶ the worker's cells of its metrics
 //! ```
 //! Requests of one session touch the same memory as the one before. Requests of a thousand tenants each follow their
 //! own pointers, and each step waits for the one before. So the first step is taken for all items of a frame or a
@@ -91,9 +91,9 @@ fn prefetch_mixed(
 ) {
     let mut found: ArrayVec<(&Extension, u32), CHUNK_REQUESTS> = ArrayVec::new();
     for (extension, function) in invoked {
-        if let Some(lineup) = catalog.extension(extension) {
-            lineup.current().prefetch();
-            found.push((lineup.current(), function));
+        if let Some(active) = catalog.extension(extension) {
+            active.current().prefetch();
+            found.push((active.current(), function));
         }
     }
     found.iter().for_each(|(extension, _)| extension.prefetch_behind(worker));

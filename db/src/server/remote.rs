@@ -156,7 +156,7 @@ impl Asking {
                 match answers {
                     Ok(answers) => {
                         for (number, reply) in answers {
-                            over.extend(settle(&mut self.questions, (server, number), reply, now_us));
+                            over.extend(outcome_of(&mut self.questions, (server, number), reply, now_us));
                         }
                     }
                     Err(error) => {
@@ -239,7 +239,7 @@ impl Asking {
 }
 
 /// Returns a read with its outcome, if the reply ends it.
-fn settle(
+fn outcome_of(
     questions: &mut OpenQuestions<Want>,
     (server, number): (u32, u64),
     reply: Reply<'_>,

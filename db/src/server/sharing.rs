@@ -24,7 +24,7 @@ pub struct Sharing<'w, P: Exits> {
     /// Store, tables, counters and time of this round.
     pub environment: WorkerEnvironment<'w>,
     /// All workers of the server.
-    pub neighbours: &'w SiblingWorkers,
+    pub siblings: &'w SiblingWorkers,
     /// Invocations of this worker.
     pub invocations: &'w mut Invocations<Origin>,
     /// The port that sends frames.
@@ -53,10 +53,10 @@ impl<P: Exits> Sharing<'_, P> {
     /// Offers invocations that this worker cannot run soon, if another one is idle. Returns true if it offered any.
     pub fn give(&mut self) -> bool {
         let own = self.environment.core.index();
-        if self.invocations.ready() <= OFFER_KEEP || !self.neighbours.has_idle(own) {
+        if self.invocations.ready() <= OFFER_KEEP || !self.siblings.has_idle(own) {
             return false;
         }
-        let offers = self.neighbours.offers(own);
+        let offers = self.siblings.offers(own);
         let mut gave = false;
         while self.invocations.ready() > OFFER_KEEP && !offers.is_full() {
             let Some(offer) = self.invocations.give(&self.environment) else { break };
@@ -71,7 +71,7 @@ impl<P: Exits> Sharing<'_, P> {
     }
 
     fn take_one(&mut self, index: usize) -> Option<()> {
-        let offer = self.neighbours.offers(index).take()?;
+        let offer = self.siblings.offers(index).take()?;
         invocation::take(&self.environment, self.invocations, offer, self.port, self.outgoing);
         Some(())
     }

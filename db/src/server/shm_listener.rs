@@ -1,15 +1,15 @@
 //! Shared-memory channels of local clients: which clients may attach, and the counters.
 //!
 //! ```text
-//!   opening over the stream ── path ──▶ client ── attach: token, core ──▶ thread `door` ── channel ──▶ worker
+//!   opening over the stream ── path ──▶ client ── attach: token, core ──▶ thread `shm-listener` ── channel ──▶ worker
 //! ```
 //! A client with an open session may attach channels, up to the limit of its user ([`crate::limits`]); a channel ends
 //! with the session that requested it. Workers see only frames with addresses of another kind. A server without this
 //! listener, or whose listener breaks, serves over UDP.
 
-mod signs;
+mod status;
 
-pub use signs::{ChannelFigure, LINK_COUNTERS, LINKS, ListenerStatus};
+pub use status::{ChannelFigure, LINK_COUNTERS, LINKS, ListenerStatus};
 
 use std::io;
 use std::path::Path;
@@ -27,9 +27,9 @@ use crate::sync::lock;
 /// An open shared-memory listener whose thread has not started.
 #[derive(Debug)]
 pub struct ShmEntrance {
-    door: ShmListener,
+    listener: ShmListener,
     /// The endpoint for clients, and the counters.
-    pub signs: ListenerStatus,
+    pub status: ListenerStatus,
 }
 
 impl ShmEntrance {
@@ -43,8 +43,8 @@ impl ShmEntrance {
         let text = path.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
         let told = ShmEndpoint { machine: shm::machine()?, user: shm::own_user(), path: text.to_owned() };
         let limits = ListenerLimits { of_core: LINKS_OF_CORE, of_user: LINKS_OF_USER };
-        let door = ShmListener::open(&path, points.clone(), limits)?;
-        Ok(Self { door, signs: ListenerStatus::new(told, points) })
+        let listener = ShmListener::open(&path, points.clone(), limits)?;
+        Ok(Self { listener, status: ListenerStatus::new(told, points) })
     }
 }
 
@@ -52,21 +52,21 @@ impl ShmEntrance {
 ///
 /// # Errors
 /// If the system cannot create a thread.
-pub fn start(control: &Arc<Control>, door: ShmListener) -> io::Result<(StopHandle, JoinHandle<()>)> {
-    let (stop, control) = (door.stop_handle(), Arc::clone(control));
-    let standing = thread::Builder::new().name("door".to_owned()).spawn(move || {
-        if let Err(error) = door.run(&mut Acceptor { control: &control }) {
-            tracing::error!(%error, "the door to shared memory broke; clients go on over UDP");
+pub fn start(control: &Arc<Control>, listener: ShmListener) -> io::Result<(StopHandle, JoinHandle<()>)> {
+    let (stop, control) = (listener.stop_handle(), Arc::clone(control));
+    let thread = thread::Builder::new().name("shm-listener".to_owned()).spawn(move || {
+        if let Err(error) = listener.run(&mut Acceptor { control: &control }) {
+            tracing::error!(%error, "the listener to shared memory broke; clients go on over UDP");
         }
     })?;
-    Ok((stop, standing))
+    Ok((stop, thread))
 }
 
 impl ShmEntrance {
     /// Splits into the listener and its status.
     #[must_use]
     pub fn part(self) -> (ShmListener, ListenerStatus) {
-        (self.door, self.signs)
+        (self.listener, self.status)
     }
 }
 
@@ -84,7 +84,7 @@ impl Acceptor<'_> {
 impl Admission for Acceptor<'_> {
     fn admit(&mut self, knocker: Attacher<'_>) -> Result<usize, String> {
         let Ok(Attach { token, core }) = Attach::decode(knocker.words) else {
-            return Err("this is no knock of a client".to_owned());
+            return Err("this is no request to attach".to_owned());
         };
         if !self.has_session(token) {
             return Err("there is no such session".to_owned());
@@ -93,12 +93,12 @@ impl Admission for Acceptor<'_> {
     }
 
     fn is_over(&mut self, words: &[u8]) -> bool {
-        !Attach::decode(words).is_ok_and(|knock| self.has_session(knock.token))
+        !Attach::decode(words).is_ok_and(|attach| self.has_session(attach.token))
     }
 
     fn note(&mut self, text: &str) {
-        if let Some(signs) = &self.control.door {
-            signs.count_refused();
+        if let Some(status) = &self.control.shm_listener {
+            status.count_refused();
         }
         tracing::debug!(text, "a link over shared memory was refused");
     }

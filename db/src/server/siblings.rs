@@ -76,7 +76,7 @@ impl SiblingWorkers {
 
     /// Registers a busy background thread that yields to workers, until the guard is dropped.
     #[must_use]
-    pub fn keep_company(self: &Arc<Self>) -> BackgroundLoad {
+    pub fn add_background_load(self: &Arc<Self>) -> BackgroundLoad {
         self.company.fetch_add(1, Ordering::Relaxed);
         BackgroundLoad(Arc::clone(self))
     }
@@ -84,7 +84,7 @@ impl SiblingWorkers {
     /// Returns true if a busy background thread is registered.
     #[inline]
     #[must_use]
-    pub fn have_company(&self) -> bool {
+    pub fn has_background_load(&self) -> bool {
         self.company.load(Ordering::Relaxed) > 0
     }
 
@@ -117,7 +117,7 @@ impl SiblingWorkers {
     }
 }
 
-/// A registered background thread: see [`SiblingWorkers::keep_company`].
+/// A registered background thread: see [`SiblingWorkers::add_background_load`].
 pub struct BackgroundLoad(Arc<SiblingWorkers>);
 
 impl Drop for BackgroundLoad {
@@ -188,25 +188,25 @@ mod tests {
     fn a_loaded_neighbour_is_found_and_oneself_never() {
         let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Real);
         let ports: Vec<_> = (0..4).map(|_| network.port().expect("a port")).collect();
-        let neighbours = SiblingWorkers::new(ports.iter().map(Port::waker));
-        assert_eq!(neighbours.loaded(2, 10), None);
-        neighbours.load(2).work(10, true);
-        assert_eq!(neighbours.loaded(2, 10), None);
-        assert_eq!(neighbours.loaded(3, 10), Some(2));
-        neighbours.load(0).work(10, true);
-        assert_eq!(neighbours.loaded(3, 10), Some(0), "the nearest one");
-        neighbours.load(0).rest();
-        assert_eq!(neighbours.loaded(3, 10), Some(2));
+        let siblings = SiblingWorkers::new(ports.iter().map(Port::waker));
+        assert_eq!(siblings.loaded(2, 10), None);
+        siblings.load(2).work(10, true);
+        assert_eq!(siblings.loaded(2, 10), None);
+        assert_eq!(siblings.loaded(3, 10), Some(2));
+        siblings.load(0).work(10, true);
+        assert_eq!(siblings.loaded(3, 10), Some(0), "the nearest one");
+        siblings.load(0).rest();
+        assert_eq!(siblings.loaded(3, 10), Some(2));
     }
 
     #[test]
     fn who_sleeps_is_woken_for_one_who_stays_away() {
         let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Real);
         let mut ports: Vec<_> = (0..2).map(|_| network.port().expect("a port")).collect();
-        let neighbours = SiblingWorkers::new(ports.iter().map(Port::waker));
-        neighbours.load(0).work(0, false);
-        neighbours.load(1).set_asleep(true);
-        neighbours.help_the_absent(ABSENT_AFTER_US);
+        let siblings = SiblingWorkers::new(ports.iter().map(Port::waker));
+        siblings.load(0).work(0, false);
+        siblings.load(1).set_asleep(true);
+        siblings.help_the_absent(ABSENT_AFTER_US);
         // Would last for an hour without the wake.
         ports[1].wait(Duration::from_secs(3600)).expect("a working port");
     }

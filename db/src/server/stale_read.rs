@@ -33,7 +33,7 @@ pub fn get(
     let moving = entry.parts.moving(hash);
     let Some(part) = located.part else {
         match moving {
-            Some(moving) => tell_frozen(environment, moving, (entry.id, hash), key, place),
+            Some(moving) => answer_stale(environment, moving, (entry.id, hash), key, place),
             None => refuse(environment.metrics, place, Status::NotOwned),
         }
         return RequestOutcome::Answered;
@@ -94,7 +94,7 @@ fn progress<'a>(
 }
 
 /// Answers with the value of a key at the time when it was given away.
-fn tell_frozen(
+fn answer_stale(
     environment: &WorkerEnvironment<'_>,
     moving: &Moving,
     (table, hash): (u32, u64),

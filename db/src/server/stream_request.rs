@@ -25,7 +25,7 @@ use crate::tenant::limit::TenantLimit;
 pub fn serve(
     environment: &WorkerEnvironment<'_>,
     (catalog, view): (&WorkerCatalog, RoundView),
-    (invocations, parking): (&mut Invocations<Origin>, &mut PendingRequests),
+    (invocations, pending): (&mut Invocations<Origin>, &mut PendingRequests),
     stream_request: &StreamRequest,
 ) {
     let StreamRequest { session, sequence, first_unacknowledged, opcode, .. } = stream_request;
@@ -66,7 +66,7 @@ pub fn serve(
         {
             let (sequence, view, since_us) = (*sequence, view.own, environment.now_us);
             let came = RequestContext { session, sequence, view, takes_parts: false, since_us };
-            pending_requests::park(environment, parking, came, (&request, located), &mut place);
+            pending_requests::park(environment, pending, came, (&request, located), &mut place);
         }
     }
 }

@@ -62,7 +62,7 @@ struct StreamTable {
 /// A stream with a permit.
 struct PermittedStream {
     closer: StreamCloser,
-    standing: StreamRole,
+    role: StreamRole,
     /// The number of its latest use; shared with its [`ConnectionPermit`].
     used: Arc<AtomicU64>,
 }
@@ -172,7 +172,7 @@ impl Streams {
         }
         state.latest += 1;
         let (number, used) = (state.latest, Arc::new(AtomicU64::new(0)));
-        let held = PermittedStream { closer, standing: StreamRole::Unopened(from), used: Arc::clone(&used) };
+        let held = PermittedStream { closer, role: StreamRole::Unopened(from), used: Arc::clone(&used) };
         state.held.insert(number, held);
         Some(ConnectionPermit { streams: Arc::clone(self), number, from, used })
     }
@@ -199,7 +199,7 @@ impl Streams {
         let state = self.lock();
         let mut census = Census { counts: state.counts, ..Census::default() };
         for held in state.held.values() {
-            match held.standing {
+            match held.role {
                 StreamRole::Unopened(_) => census.unopened += 1,
                 StreamRole::Leaving => census.leaving += 1,
                 StreamRole::Tenant(_) => census.tenants += 1,
@@ -224,7 +224,7 @@ impl Streams {
 
 impl StreamTable {
     fn leaving(&self) -> usize {
-        self.held.values().filter(|held| held.standing == StreamRole::Leaving).count()
+        self.held.values().filter(|held| held.role == StreamRole::Leaving).count()
     }
 
     /// Closes the oldest unopened stream of the prefix with the most of them, among those before this number; returns
@@ -232,7 +232,7 @@ impl StreamTable {
     fn evict(&mut self, before: u64) -> bool {
         let mut prefixes: HashMap<SourcePrefix, (usize, u64)> = HashMap::new();
         for (number, held) in self.held.range(..before) {
-            if let StreamRole::Unopened(from) = held.standing {
+            if let StreamRole::Unopened(from) = held.role {
                 prefixes.entry(from).or_insert((0, *number)).0 += 1;
             }
         }
@@ -248,7 +248,7 @@ impl StreamTable {
     fn close(&mut self, number: u64) {
         if let Some(held) = self.held.get_mut(&number) {
             held.closer.close();
-            held.standing = StreamRole::Leaving;
+            held.role = StreamRole::Leaving;
         }
     }
 
@@ -280,7 +280,7 @@ impl ConnectionPermit {
     /// The reason of the refusal; the stream must end then.
     pub fn take(&self, holder: Holder) -> Result<(), NoPlace> {
         let mut state = self.streams.lock();
-        let is_leaving = state.held.get(&self.number).is_none_or(|held| held.standing == StreamRole::Leaving);
+        let is_leaving = state.held.get(&self.number).is_none_or(|held| held.role == StreamRole::Leaving);
         if is_leaving {
             return Err(NoPlace::Closed);
         }
@@ -295,7 +295,7 @@ impl ConnectionPermit {
             },
         };
         if let Some(held) = state.held.get_mut(&self.number) {
-            held.standing = fresh;
+            held.role = fresh;
         }
         self.note_use();
         Ok(())
@@ -306,9 +306,9 @@ impl ConnectionPermit {
     /// Marks the stream as done: from here on it counts as unopened and may be closed for a newcomer.
     pub fn give_up(&self) {
         if let Some(held) = self.streams.lock().held.get_mut(&self.number)
-            && held.standing != StreamRole::Leaving
+            && held.role != StreamRole::Leaving
         {
-            held.standing = StreamRole::Unopened(self.from);
+            held.role = StreamRole::Unopened(self.from);
         }
     }
 }

@@ -52,7 +52,7 @@ use crate::session::Origin;
 pub struct Worker<P: SharedPort> {
     core: Core,
     ports: Ports<P>,
-    neighbours: Arc<SiblingWorkers>,
+    siblings: Arc<SiblingWorkers>,
     outlook: Outlook,
     changes: Changes,
     metrics: Arc<WorkerMetrics>,
@@ -64,11 +64,11 @@ pub struct Worker<P: SharedPort> {
     catalog: WorkerCatalog,
     outgoing: Outgoing,
     refusals: ResponseLimiter,
-    crowd: BatchAdmission,
+    admission: BatchAdmission,
     invocations: Invocations<Origin>,
     requests: Vec<Arc<StreamRequest>>,
     reads: Vec<Arc<PeerReads>>,
-    parking: PendingRequests,
+    pending: PendingRequests,
     wall: WallTime,
     /// Time at which the port last looked wherever frames may be, in microseconds.
     everywhere_us: u64,
@@ -86,7 +86,7 @@ pub struct WorkerParts<P: SharedPort> {
     /// The worker's port, with handles of the other workers' ports.
     pub ports: Ports<P>,
     /// All workers of the server.
-    pub neighbours: Arc<SiblingWorkers>,
+    pub siblings: Arc<SiblingWorkers>,
     /// The worker's queue of changes.
     pub changes: Changes,
     /// The worker's counters.
@@ -117,7 +117,7 @@ impl<P: SharedPort> Worker<P> {
         Ok(Self {
             core: parts.core,
             ports: parts.ports,
-            neighbours: parts.neighbours,
+            siblings: parts.siblings,
             outlook: Outlook::default(),
             changes: parts.changes,
             metrics: parts.metrics,
@@ -128,7 +128,7 @@ impl<P: SharedPort> Worker<P> {
             view,
             catalog: WorkerCatalog::under(view.own).reading(parts.remote),
             outgoing,
-            crowd: BatchAdmission::new(index),
+            admission: BatchAdmission::new(index),
             refusals: ResponseLimiter::new(ResponseRate {
                 burst: REFUSALS_BURST,
                 per_second: REFUSALS_PER_SECOND,
@@ -140,7 +140,7 @@ impl<P: SharedPort> Worker<P> {
             },
             requests: Vec::new(),
             reads: Vec::new(),
-            parking: PendingRequests::default(),
+            pending: PendingRequests::default(),
             wall: WallTime::default(),
             everywhere_us: 0,
             background_us: 0,
@@ -173,7 +173,8 @@ impl<P: SharedPort> Worker<P> {
             if served {
                 self.metrics.add(Counter::BusyUs, now_us.saturating_sub(before_us));
             }
-            if spun && now_us.saturating_sub(before_us) >= CPU_LOST_US && self.neighbours.have_company() {
+            if spun && now_us.saturating_sub(before_us) >= CPU_LOST_US && self.siblings.has_background_load()
+            {
                 self.crowded_until_us = now_us + CPU_SHARED_US;
             }
             if now_us >= self.everywhere_us + EVERYWHERE_EACH_US {
@@ -205,10 +206,10 @@ impl<P: SharedPort> Worker<P> {
         let pin = self.core.pin();
         let now = (now_us, self.wall.at(&self.clock, now_us));
         let environment = lend((&self.core, &pin), &self.catalog, &self.metrics, now);
-        if self.parking.requests() > 0 {
-            let (outgoing, parking, view) = (&mut self.outgoing, &mut self.parking, self.view);
+        if self.pending.requests() > 0 {
+            let (outgoing, pending, view) = (&mut self.outgoing, &mut self.pending, self.view);
             let (catalog, port) = (&self.catalog, &mut self.ports);
-            let mut resume = Resume { environment, catalog, view, port, outgoing, parking };
+            let mut resume = Resume { environment, catalog, view, port, outgoing, pending };
             if self.stopping { resume.give_up_all() } else { resume.run() }
         }
         if !batch.is_empty() {
@@ -220,16 +221,16 @@ impl<P: SharedPort> Worker<P> {
                 arrived_at: found.arrived_at,
                 outgoing: &mut self.outgoing,
                 refusals: &mut self.refusals,
-                crowd: &mut self.crowd,
+                admission: &mut self.admission,
                 invocations: &mut self.invocations,
-                parking: &mut self.parking,
+                pending: &mut self.pending,
                 view: self.view,
                 run_at,
             };
             dispatch.batch(batch);
         }
         for request in self.requests.drain(..) {
-            let (known, waiting) = ((&self.catalog, self.view), (&mut self.invocations, &mut self.parking));
+            let (known, waiting) = ((&self.catalog, self.view), (&mut self.invocations, &mut self.pending));
             stream_request::serve(&environment, known, waiting, &request);
         }
         if self.view.is_fenced() && !self.stopping {
@@ -239,15 +240,15 @@ impl<P: SharedPort> Worker<P> {
         if self.invocations.expects_long_polls() {
             self.outgoing.send_hurried(&mut self.ports, &self.metrics);
         }
-        let (neighbours, own) = (&*self.neighbours, self.core.index());
+        let (siblings, own) = (&*self.siblings, self.core.index());
         let mut sharing = Sharing {
             environment,
-            neighbours,
+            siblings,
             invocations: &mut self.invocations,
             port: &mut self.ports,
             outgoing: &mut self.outgoing,
         };
-        if !neighbours.offers(own).is_empty() {
+        if !siblings.offers(own).is_empty() {
             sharing.take_back(self.stopping);
         }
         if let Some(other) = found.offering {
@@ -257,7 +258,7 @@ impl<P: SharedPort> Worker<P> {
         if self.stopping {
             invocation::end_all(&environment, sharing.invocations, sharing.port, sharing.outgoing);
         } else if sharing.give() && self.outlook.may_wake(now_us) {
-            neighbours.wake_one(own);
+            siblings.wake_one(own);
         }
         true
     }
@@ -270,7 +271,7 @@ impl<P: SharedPort> Worker<P> {
                 Change::Reads(reads) => self.reads.push(reads),
                 Change::Answers(answers) => self.invocations.answer(&answers),
                 Change::Wake(wake) => {
-                    self.parking.wake(&wake);
+                    self.pending.wake(&wake);
                     let waits = (self.metrics.waits(), self.clock.now_us());
                     self.invocations.wake(wake.part, wake.hashes.as_deref(), waits);
                 }
@@ -281,7 +282,7 @@ impl<P: SharedPort> Worker<P> {
                     self.catalog.apply(change);
                     if ends_sessions || moves {
                         let is_over = |token| self.catalog.session(token).is_none();
-                        self.parking.wake_where(|parked| moves || is_over(parked.session.token));
+                        self.pending.wake_where(|parked| moves || is_over(parked.session.token));
                         self.invocations.go_on_all();
                     }
                     if ends_sessions && self.invocations.live() > 0 {

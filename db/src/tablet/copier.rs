@@ -91,7 +91,7 @@ impl Copier {
     /// Returns about how many bytes were written since they were copied.
     #[must_use]
     pub fn left_bytes(&self) -> u64 {
-        self.pieces.iter().map(|(range, part)| part.touched_bytes(*range)).sum()
+        self.pieces.iter().map(|(range, part)| part.dirty_bytes(*range)).sum()
     }
 
     /// Returns the next hashes of a round.
@@ -100,7 +100,7 @@ impl Copier {
             let (range, part) = self.pieces.get(self.at.0)?;
             let next = self.at.1.filter(|next| *next <= range.1).and_then(|next| match round {
                 0 => Some((next, range.1)),
-                _ => part.take_touched(next, *range),
+                _ => part.take_dirty(next, *range),
             });
             match next {
                 Some((first, last)) => {

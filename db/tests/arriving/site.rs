@@ -83,7 +83,7 @@ impl Site {
         let network = LoopbackNetwork::new(seed, Faults::default(), LoopbackClock::Real);
         let ports: Vec<LoopbackPort> = (0..WORKERS).map(|_| network.port().expect("a port")).collect();
         let handles: Arc<[_]> = ports.iter().map(net::SharedPort::handle).collect();
-        let neighbours = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
+        let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
         let views = Arc::new(Views::new(VIEW));
         let cores = ports.iter().map(LoopbackPort::local).collect();
         let (mut senders, mut metrics, mut threads) = (Vec::new(), Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ impl Site {
             let parts = WorkerParts {
                 core: store.core(index),
                 ports: Ports::new(port, index, Arc::clone(&handles)),
-                neighbours: Arc::clone(&neighbours),
+                siblings: Arc::clone(&siblings),
                 changes,
                 metrics: Arc::clone(&own),
                 clock: Clock::new(),

@@ -92,7 +92,7 @@ pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) 
     other.tablet_split(ann, t, HALF + QUARTER).expect("nothing moves there");
 
     let owner = || one.tablets().expect("records answer")[0].tablets[1].server;
-    let advance = |from, to| other.migration_advance(row.id, from, to).expect("it is there").standing;
+    let advance = |from, to| other.migration_advance(row.id, from, to).expect("it is there").phase;
     assert_eq!(advance(Phase::Moving, Phase::Finished), Phase::Preparing, "it is not so far");
     assert_eq!((advance(Phase::Preparing, Phase::Moving), owner()), (Phase::Moving, 2));
     assert_eq!((advance(Phase::Preparing, Phase::Ended), owner()), (Phase::Moving, 2));
@@ -107,7 +107,7 @@ pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) 
     assert!(back.id > row.id);
     other.migration_advance(back.id, Phase::Preparing, Phase::Moving).expect("it is there");
     let ended = other.migration_advance(back.id, Phase::Moving, Phase::Ended).expect("it is there");
-    assert_eq!((ended.standing, owner()), (Phase::Ended, 2), "the target was dead");
+    assert_eq!((ended.phase, owner()), (Phase::Ended, 2), "the target was dead");
     assert_eq!(one.migration_find(back.id), Ok(Some(ended)));
 }
 
@@ -135,7 +135,7 @@ pub fn nobody_is_taken_for_gone_who_is_registered_by_then(place: &Place) {
     let row =
         metadata.migration_begin((ann, t), range(0, QUARTER - 1), 2, Mode::Rocksteady, 5).expect("room");
     let without =
-        |gone, from, to| metadata.migration_advance_without(gone, row.id, from, to).map(|row| row.standing);
+        |gone, from, to| metadata.migration_advance_without(gone, row.id, from, to).map(|row| row.phase);
     let leases = [1, 2].map(|server| register(&metadata, server));
     assert_eq!(without(Side::Target, Preparing, Ended), Ok(Preparing), "it is there");
     metadata.migration_advance(row.id, Preparing, Moving).expect("it is there");
@@ -146,7 +146,7 @@ pub fn nobody_is_taken_for_gone_who_is_registered_by_then(place: &Place) {
     let term = metadata.coordinator_elect(2, leases[1]).expect("records answer").term;
     metadata.records().lease_revoke(leases[0]).expect("records answer");
     metadata.coordinate(term, &settle, 7).expect("records answer");
-    assert_eq!(find().standing, Moving, "one of both is there");
+    assert_eq!(find().phase, Moving, "one of both is there");
     assert_eq!(without(Side::Source, Moving, Finished), Ok(Finished), "it is gone");
     let back = register(&metadata, 1);
     metadata.coordinate(term, &leave, 7).expect("records answer");

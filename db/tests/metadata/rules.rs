@@ -96,8 +96,8 @@ pub fn what_one_installs_the_other_one_reads(place: &Place) {
     assert_eq!((second.id, second.newest), (first.id, 2));
     let stored = other.extension_version(ann, "tao", 1).expect("kept");
     assert!(stored.package == package && stored.installed_ms == 5);
-    let removed = other.extension_change(ann, "tao", |standing| standing.remove(1)).expect("kept");
-    assert_eq!(removed.standing.kept, [2]);
+    let removed = other.extension_change(ann, "tao", |state| state.remove(1)).expect("kept");
+    assert_eq!(removed.state.kept, [2]);
     assert_eq!(one.extension_find(ann, "tao"), Ok(Some(removed)));
     assert_eq!(one.extension_version(ann, "tao", 1), Err(MetadataError::NotFound));
     assert_eq!(one.extension_version(ann, "tao", 2).expect("kept").package, b"new");

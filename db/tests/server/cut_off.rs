@@ -61,7 +61,7 @@ impl Ways {
     }
 
     fn is_registered(&self, site: usize) -> bool {
-        self.pair.sites[site].server.control().interim.is_held(Moment::now())
+        self.pair.sites[site].server.control().lease_cache.is_held(Moment::now())
     }
 }
 
@@ -119,7 +119,7 @@ fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_
     ways.peers[0].cut();
     // As a target does that the source never hears again of.
     let advance = ways.pair.metadata.migration_advance(id, Phase::Preparing, Phase::Moving);
-    assert_eq!(advance.expect("etcd answers").standing, Phase::Moving);
+    assert_eq!(advance.expect("etcd answers").phase, Phase::Moving);
     // On a slow machine its lease may be over by now.
     assert!(serves(&mut table, 0, moves) || !ways.is_registered(0), "while its lease is held it serves");
     ways.etcd[1].heal();
@@ -166,8 +166,8 @@ fn a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does() {
     comes(|| serves(&mut table, 1, moves).then_some(()));
     ways.etcd[1].cut();
     ways.peers[0].cut();
-    let standing = ways.pair.metadata.migration_find(row.id).expect("etcd answers").map(|row| row.standing);
-    assert_eq!(standing, Some(Phase::Moving), "it is cut off in mid-move");
+    let phase = ways.pair.metadata.migration_find(row.id).expect("etcd answers").map(|row| row.phase);
+    assert_eq!(phase, Some(Phase::Moving), "it is cut off in mid-move");
     let deadline = Instant::now() + PATIENCE;
     while !serves(&mut table, 0, moves) {
         assert!(Instant::now() < deadline, "the source takes it back");

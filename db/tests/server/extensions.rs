@@ -215,7 +215,7 @@ fn a_new_version_takes_over_and_survives_a_restart() {
     let mut client = site.client("ann", &secret);
     let list = client.control.ask(&AdminRequest::ExtensionList).expect("a list");
     let list = Vec::<ExtensionEntry>::decode(&list).expect("extensions");
-    assert_eq!((list.len(), list[0].extension, list[0].standing.current), (1, first.extension, 2));
+    assert_eq!((list.len(), list[0].extension, list[0].state.current), (1, first.extension, 2));
     let resolved =
         client.control.ask(&AdminRequest::ExtensionResolve { name: "counter" }).expect("installed");
     let resolved = ExtensionResolved::decode(&resolved).expect("functions");

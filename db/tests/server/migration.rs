@@ -52,7 +52,7 @@ impl Pair {
 
     pub(super) fn numbers(&self) -> [u32; 2] {
         [0, 1].map(|site: usize| {
-            self.sites[site].server.control().interim.run().expect("a server of a cluster").server
+            self.sites[site].server.control().lease_cache.run().expect("a server of a cluster").server
         })
     }
 
@@ -269,7 +269,7 @@ fn an_abort_at_any_moment_leaves_every_object_at_one_owner_as_it_was_written_las
         if mode == Mode::PreCopy {
             (0..random.u32(0..400)).for_each(|_| table.use_it(&mut random, KEYS));
         } else if round % 4 > 0 {
-            comes(|| find().is_none_or(|row| row.standing != Phase::Preparing).then_some(()));
+            comes(|| find().is_none_or(|row| row.phase != Phase::Preparing).then_some(()));
             (0..random.u32(0..40)).for_each(|_| table.use_it(&mut random, KEYS));
         }
         // It may be over already.
@@ -306,7 +306,7 @@ fn where_everybody_waits_until_all_or_the_last_of_it_is_there_every_answer_is_ri
     for (site, moved) in pair.sites.iter().zip([2, 3]) {
         let migrations = site.server.control().migrations.as_ref().expect("a server of a cluster");
         let lately = comes(|| Some(migrations.lately()).filter(|lately| lately.len() == 5));
-        assert!(lately.iter().all(|shown| shown.row.standing == Phase::Finished));
+        assert!(lately.iter().all(|shown| shown.row.phase == Phase::Finished));
         let of_target = lately.iter().filter(|shown| shown.side == Side::Target);
         assert_eq!(of_target.clone().count(), moved);
         assert!(

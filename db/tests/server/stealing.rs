@@ -177,7 +177,7 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
     let (absent, own) = (network.port().expect("a port"), network.port().expect("a port"));
     let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 2, huge_pages: false };
     let store = Store::new(config).expect("a small store");
-    let neighbours = Arc::new(SiblingWorkers::new([absent.waker(), own.waker()]));
+    let siblings = Arc::new(SiblingWorkers::new([absent.waker(), own.waker()]));
     let handles = [absent.handle(), own.handle()].into_iter().collect();
     let (sender, changes) = change_queue(own.waker());
     let (clock, metrics) = (Clock::new(), Arc::new(WorkerMetrics::new()));
@@ -185,19 +185,19 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
     let session = Session::new(token, 1, Arc::new(Account::new(TenantId(1))), 0);
     assert!(sender.send(Change::SessionOpened(Arc::new(session))));
     // It began a round when the clock was at zero, and that was the last one heard of it.
-    neighbours.load(0).work(0, false);
-    let (counted, others) = (Arc::clone(&metrics), Arc::clone(&neighbours));
+    siblings.load(0).work(0, false);
+    let (counted, others) = (Arc::clone(&metrics), Arc::clone(&siblings));
     let worker = std::thread::spawn(move || {
         let ports = Ports::new(own, 1, handles);
         let core = store.core(1);
         let idle = IdleStrategy::default();
-        let (neighbours, metrics, isolation) = (others, counted, true);
+        let (siblings, metrics, isolation) = (others, counted, true);
         let views = Arc::new(Views::new(1));
         let (remote, fence) = (None, Arc::default());
         let parts = WorkerParts {
             core,
             ports,
-            neighbours,
+            siblings,
             changes,
             metrics,
             clock,
@@ -217,7 +217,7 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
     while client.receive(&mut batch).expect("a working port") == 0 {
         assert!(Instant::now() < deadline, "nobody answers");
         // What the watchdog does, should the other worker sleep.
-        neighbours.help_the_absent(clock.now_us());
+        siblings.help_the_absent(clock.now_us());
         client.wait(Duration::from_millis(5)).expect("a working port");
     }
     let (frame, from) = batch.frame(0);

@@ -31,7 +31,7 @@ fn byte_of(client: &mut Client, request: &Request<'_>, version: u32) -> Result<u
 }
 
 fn change(client: &mut Client, request: &AdminRequest<'_>) -> Result<VersionState, Refused> {
-    client.control.ask(request).map(|answer| VersionState::decode(&answer).expect("a standing"))
+    client.control.ask(request).map(|answer| VersionState::decode(&answer).expect("a state"))
 }
 
 fn versions(client: &mut Client) -> Vec<u32> {
@@ -153,7 +153,7 @@ fn a_description_counts_calls_and_errors_of_each_version() {
         }
     }
     let described = describe(&mut client, "counter");
-    assert_eq!((described.extension, described.standing.current), (extension, 2));
+    assert_eq!((described.extension, described.state.current), (extension, 2));
     let limit = |described: &ExtensionDescription, name: &str| {
         described.limits.iter().find(|limit| limit.name == name).expect("a limit of this name").value
     };
@@ -191,7 +191,7 @@ fn a_canary_that_fails_goes_back_by_itself_and_the_log_says_why() {
     let one = 1_u32.to_le_bytes();
     let request = invoke(extension, "repeat", table, &one);
     let deadline = Instant::now() + Duration::from_secs(120);
-    while describe(&mut client, name).standing.canary != 0 {
+    while describe(&mut client, name).state.canary != 0 {
         assert!(Instant::now() < deadline, "the canary went back");
         for _ in 0..100 {
             let _ = client.status(&request);
@@ -233,5 +233,5 @@ fn a_canary_as_good_as_the_current_version_stays() {
         let _ = client.status(&request);
     }
     let described = describe(&mut client, "counter");
-    assert_eq!((described.standing.current, described.standing.canary), (1, 2));
+    assert_eq!((described.state.current, described.state.canary), (1, 2));
 }

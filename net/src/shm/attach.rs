@@ -92,11 +92,11 @@ impl From<io::Error> for AttachError {
     }
 }
 
-/// Connects to `door` and sends `words`.
-pub(crate) fn knock(door: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
-    let socket = descriptor::connect(&door.path)?;
+/// Connects to `listener` and sends `words`.
+pub(crate) fn attach(listener: &ListenerAddress, words: &[u8]) -> Result<PendingAttach, AttachError> {
+    let socket = descriptor::connect(&listener.path)?;
     let listening = descriptor::peer_user(socket.as_fd())?;
-    if listening != door.user {
+    if listening != listener.user {
         return Err(AttachError::OtherUser { user: listening });
     }
     descriptor::send(socket.as_fd(), words, &[])?;
@@ -106,10 +106,10 @@ pub(crate) fn knock(door: &ListenerAddress, words: &[u8]) -> Result<PendingAttac
 /// Adds the channel to `links` if the server has replied, or does so within `patience`.
 pub(crate) fn enter(
     links: &mut Channels,
-    knocking: PendingAttach,
+    pending: PendingAttach,
     patience: Duration,
 ) -> Result<Entry, AttachError> {
-    let PendingAttach { socket } = knocking;
+    let PendingAttach { socket } = pending;
     if !patience.is_zero() {
         let timeout_ms = patience.as_millis().clamp(1, i32::MAX as u128) as i32;
         let mut watched = [libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }];

@@ -1,7 +1,7 @@
 //! The channels of one port: polled by its owner, used by helping neighbours, extended by the listener's thread.
 //!
 //! ```text
-//!   door ── joins ──▶ news ──┐            places 0 .. 63, an address each
+//!   listener ── joins ──▶ news ──┐            places 0 .. 63, an address each
 //!                            ▼  owner     receiving: a consumer each  ◀─ owner, or a neighbour without work
 //!   whoever finds an end ─▶ news          sending:   a producer each  ◀─ owner, or a neighbour that answers from here
 //! ```

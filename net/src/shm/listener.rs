@@ -32,7 +32,7 @@ const REFUSED: u8 = 1;
 
 /// Clients that have connected and not said what they want. For one beyond, that of the user with most of them goes which has
 /// been silent for longest.
-const KNOCKING_MAX: usize = 32;
+const ATTACHING_MAX: usize = 32;
 /// How long one may take to say it.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Before the next try to take in somebody, where one failed.
@@ -99,7 +99,7 @@ pub struct ShmListener {
     stop: Arc<OwnedFd>,
     points: Vec<ChannelPoint>,
     limits: ListenerLimits,
-    knocking: Vec<Attaching>,
+    attaching: Vec<Attaching>,
     inside: Vec<Inside>,
     serial: u64,
 }
@@ -122,8 +122,8 @@ impl ShmListener {
         fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
         let stop = Arc::new(sys::eventfd()?);
         let limits = ListenerLimits { of_core: limits.of_core.min(PLACES), ..limits };
-        let (knocking, inside) = (Vec::new(), Vec::new());
-        Ok(Self { listener, path: path.to_owned(), stop, points, limits, knocking, inside, serial: 0 })
+        let (attaching, inside) = (Vec::new(), Vec::new());
+        Ok(Self { listener, path: path.to_owned(), stop, points, limits, attaching, inside, serial: 0 })
     }
 
     /// Returns a handle that ends [`ShmListener::run`].
@@ -145,12 +145,12 @@ impl ShmListener {
         Ok(())
     }
 
-    /// Sleeps until somebody comes, says something, or leaves; false when the door is stopped.
+    /// Sleeps until somebody comes, says something, or leaves; false when the listener is stopped.
     fn wait(&mut self) -> io::Result<bool> {
         let watch = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let mut watched =
             vec![watch(self.stop.as_raw_fd(), libc::POLLIN), watch(self.listener.as_raw_fd(), libc::POLLIN)];
-        watched.extend(self.knocking.iter().map(|one| watch(one.socket.as_raw_fd(), libc::POLLIN)));
+        watched.extend(self.attaching.iter().map(|one| watch(one.socket.as_raw_fd(), libc::POLLIN)));
         let first_inside = watched.len();
         // Of those that are over nothing is to be heard: else they would be heard all the time.
         let inside = self
@@ -169,7 +169,7 @@ impl ShmListener {
 
     fn accept(&mut self) {
         // No more at once: who connects all the time keeps nobody waiting for the rest of the round.
-        for _ in 0..KNOCKING_MAX {
+        for _ in 0..ATTACHING_MAX {
             let socket = match self.listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -180,24 +180,24 @@ impl ShmListener {
             if socket.set_nonblocking(true).is_err() {
                 continue;
             }
-            if self.knocking.len() == KNOCKING_MAX {
-                let gone = self.knocking.remove(who_gives_way(&self.knocking, |one| one.user));
-                refuse(&gone.socket, "too many knock at once");
+            if self.attaching.len() == ATTACHING_MAX {
+                let gone = self.attaching.remove(who_gives_way(&self.attaching, |one| one.user));
+                refuse(&gone.socket, "too many attach at once");
             }
-            self.knocking.push(Attaching { socket, user, since: Instant::now() });
+            self.attaching.push(Attaching { socket, user, since: Instant::now() });
         }
     }
 
     /// Decides over those that have said what they want.
     fn hear(&mut self, admission: &mut impl Admission) {
-        for one in std::mem::take(&mut self.knocking) {
+        for one in std::mem::take(&mut self.attaching) {
             let mut words = [0; KNOCK_BYTES_MAX];
             match descriptor::receive(one.socket.as_fd(), &mut words) {
                 Ok((0, _)) => {}
                 Ok((bytes, _)) => self.decide(one, &words[..bytes], admission),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if one.since.elapsed() < KNOCK_PATIENCE {
-                        self.knocking.push(one);
+                        self.attaching.push(one);
                     }
                 }
                 Err(_) => {}

@@ -22,7 +22,7 @@ use crate::listener::StopHandle;
 use crate::{Batch, HostPort, Outbox, Port, SharedPort, UdpConfig, UdpPort};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than a door goes without a look at who is inside.
+/// Longer than a listener goes without a look at who is inside.
 const LOOK: Duration = Duration::from_millis(150);
 const FRAME_BYTES: usize = 1_472;
 
@@ -47,14 +47,14 @@ impl Admission for Everybody {
     fn note(&mut self, _: &str) {}
 }
 
-/// A server of two cores and a door.
+/// A server of two cores and a listener.
 struct House {
     ports: Vec<HostPort>,
     points: Vec<ChannelPoint>,
     address: ListenerAddress,
     admission: Everybody,
     stop: StopHandle,
-    door: Option<JoinHandle<()>>,
+    listener: Option<JoinHandle<()>>,
 }
 
 impl House {
@@ -66,14 +66,14 @@ impl House {
         let points: Vec<ChannelPoint> = ports.iter().map(HostPort::link_point).collect();
         let path = std::env::temp_dir().join(format!("splinter-{}-{name}", std::process::id()));
         let limits = ListenerLimits { of_core: 8, of_user };
-        let door = ShmListener::open(&path, points.clone(), limits).expect("a path that is free");
+        let listener = ShmListener::open(&path, points.clone(), limits).expect("a path that is free");
         let (own, _) = UnixStream::pair().expect("two sockets");
         let user = descriptor::peer_user(own.as_fd()).expect("a socket has a peer");
-        let (stop, admission) = (door.stop_handle(), Everybody::default());
+        let (stop, admission) = (listener.stop_handle(), Everybody::default());
         let mut deciding = admission.clone();
-        let door = thread::spawn(move || door.run(&mut deciding).expect("a door that works"));
+        let listener = thread::spawn(move || listener.run(&mut deciding).expect("a listener that works"));
         let address = ListenerAddress { path, user };
-        House { ports, points, address, admission, stop, door: Some(door) }
+        House { ports, points, address, admission, stop, listener: Some(listener) }
     }
 
     fn attach(&self, client: &mut HostPort, core: u8) -> SocketAddr {
@@ -82,8 +82,8 @@ impl House {
 
     /// A client that keeps to nothing: the memory, the socket and what is to ring the server.
     fn intrude(&self) -> (Region, UnixStream, OwnedFd) {
-        let socket = UnixStream::from(descriptor::connect(&self.address.path).expect("a door"));
-        descriptor::send(socket.as_fd(), &[0, 9], &[]).expect("a door that listens");
+        let socket = UnixStream::from(descriptor::connect(&self.address.path).expect("a listener"));
+        descriptor::send(socket.as_fd(), &[0, 9], &[]).expect("a listener that listens");
         let (bytes, passed) = loop {
             match descriptor::receive(socket.as_fd(), &mut [0; 300]) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => thread::yield_now(),
@@ -113,7 +113,7 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         self.stop.stop();
-        self.door.take().into_iter().for_each(|door| drop(door.join()));
+        self.listener.take().into_iter().for_each(|listener| drop(listener.join()));
     }
 }
 
@@ -133,11 +133,15 @@ fn echo(port: &mut HostPort, batch: &mut Batch, out: &mut Outbox) {
 }
 
 /// Knocks, and waits for what comes of it.
-fn attach(client: &mut HostPort, door: &ListenerAddress, words: &[u8]) -> Result<SocketAddr, AttachError> {
-    let knocking = client.knock(door, words)?;
-    match client.enter(knocking, PATIENCE)? {
+fn attach(
+    client: &mut HostPort,
+    listener: &ListenerAddress,
+    words: &[u8],
+) -> Result<SocketAddr, AttachError> {
+    let attaching = client.attach(listener, words)?;
+    match client.enter(attaching, PATIENCE)? {
         Entry::Attached(address) => Ok(address),
-        Entry::Waiting(_) => panic!("the door says nothing"),
+        Entry::Waiting(_) => panic!("the listener says nothing"),
     }
 }
 
@@ -285,21 +289,23 @@ fn a_door_that_says_nothing_holds_nobody_up_and_its_answer_counts_when_it_comes(
     let over = Arc::clone(&house.admission.over);
     let (mut inside, mut client) = (port(), port());
     house.attach(&mut inside, 1);
-    // Where somebody is inside, the door wants to know whether his time is over: there it stays now.
+    // Where somebody is inside, the listener wants to know whether his time is over: there it stays now.
     let held = over.lock().expect("nobody panics with it");
     thread::sleep(2 * LOOK);
     let began = Instant::now();
-    let mut knocking = client.knock(&house.address, &[0, 7]).expect("the door is there");
+    let mut attaching = client.attach(&house.address, &[0, 7]).expect("the listener is there");
     for patience in [Duration::ZERO, LOOK, Duration::ZERO] {
         let before = Instant::now();
-        let Ok(Entry::Waiting(still)) = client.enter(knocking, patience) else { panic!("who has answered?") };
+        let Ok(Entry::Waiting(still)) = client.enter(attaching, patience) else {
+            panic!("who has answered?")
+        };
         assert!(before.elapsed() >= patience);
-        knocking = still;
+        attaching = still;
     }
     // That of a machine that has much to do, and no more than was asked for on one that has not.
     assert!(began.elapsed() < PATIENCE);
     drop(held);
-    let Ok(Entry::Attached(server)) = client.enter(knocking, PATIENCE) else { panic!("it answers again") };
+    let Ok(Entry::Attached(server)) = client.enter(attaching, PATIENCE) else { panic!("it answers again") };
     is_served(&mut house, &mut client, server);
 }
 
@@ -467,7 +473,7 @@ fn a_bell_that_is_kept_rings_nobody_when_its_link_is_over() {
 #[test]
 fn who_connects_and_says_nothing_keeps_nobody_out() {
     let mut house = House::new("silent", 8);
-    // Three times as many as a door listens to.
+    // Three times as many as a listener listens to.
     let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&house.address.path)).collect();
     assert!(silent.iter().all(Result::is_ok));
     let mut client = port();

@@ -42,8 +42,8 @@ impl Store {
     /// the whole log.
     pub(super) fn choose(&self, cleaner: &mut Cleaner, keep: u64) -> bool {
         let (segments, least) = (&self.log.segments, self.log.wanted());
-        let free = segments.free_count() + cleaner.limbo_seglets;
-        let waiting = cleaner.limbo.len();
+        let free = segments.free_count() + cleaner.pending_seglets;
+        let waiting = cleaner.pending_reclamation.len();
         if free < self.free_wanted(keep).max(keep + u64::from(least)) {
             let pressed = free <= keep;
             let everywhere = self.weigh(cleaner, pressed);
@@ -53,10 +53,14 @@ impl Store {
             }
             if !everywhere {
                 // Where there was nothing anywhere, nobody is kept awake for another look.
-                return !cleaner.barren || cleaner.limbo.len() > waiting;
+                return !cleaner.barren || cleaner.pending_reclamation.len() > waiting;
             }
         }
-        if least > 0 && cleaner.limbo.is_empty() && cleaner.window.is_none() && cleaner.unsettled.is_empty() {
+        if least > 0
+            && cleaner.pending_reclamation.is_empty()
+            && cleaner.window.is_none()
+            && cleaner.unsettled.is_empty()
+        {
             let claim = Claim { least, most: least, keep, windows_kept: RESERVE_WINDOWS };
             let exhausted = !segments.can_take(claim);
             if exhausted && self.choose_window(cleaner) {
@@ -65,7 +69,7 @@ impl Store {
             self.log.set_wanted(0);
             self.log.set_refused(if exhausted { least } else { 0 });
         }
-        cleaner.limbo.len() > waiting
+        cleaner.pending_reclamation.len() > waiting
     }
 
     /// Returns whether a writer of `bytes` that finds no room will find some if it waits. While more is dead and free
@@ -111,7 +115,7 @@ impl Store {
         }
     }
 
-    /// Weighs what was kept and a part of the log; what is wholly dead goes to limbo at once. Returns whether all of the
+    /// Weighs what was kept and a part of the log; what is wholly dead goes to pending_reclamation at once. Returns whether all of the
     /// log was looked at since something was found. Cost: some 8 ns a segment and seglet.
     fn weigh(&self, cleaner: &mut Cleaner, pressed: bool) -> bool {
         let segments = &self.log.segments;
@@ -151,7 +155,7 @@ impl Store {
         let length = run.end - run.start;
         let (used, dead) = (segments.used(id), segments.dead(id));
         if dead == used {
-            self.send_to_limbo(cleaner, id);
+            self.retire_segment(cleaner, id);
         } else if u64::from(dead) * CLEAN_GARBAGE_DIVISOR >= u64::from(used) {
             let whole = f64::from(length) * self.log.seglet_bytes() as f64;
             let live = f64::from(used.saturating_sub(dead));
@@ -254,13 +258,13 @@ impl Store {
     /// evacuates a window, or tells the writer that waits for a run that there is none. An evacuation waits as long
     /// as there is hope.
     pub(super) fn out_of_room(&self, cleaner: &mut Cleaner) {
-        if cleaner.level == Level::Evacuation && !cleaner.limbo.is_empty() {
+        if cleaner.level == Level::Evacuation && !cleaner.pending_reclamation.is_empty() {
             return;
         }
         let begun = cleaner.source.take().map(|source| source.segment);
         let back = begun.into_iter().chain(cleaner.chosen.drain(..).map(|chosen| chosen.segment));
         back.for_each(|segment| self.log.segments.set_state(segment, State::Closed));
-        let stuck = cleaner.limbo.is_empty()
+        let stuck = cleaner.pending_reclamation.is_empty()
             && (cleaner.level == Level::Evacuation
                 || cleaner.window.is_none() && !self.choose_window(cleaner));
         if stuck {
@@ -291,7 +295,7 @@ impl Store {
 #[cfg(all(test, not(loom_model)))]
 mod tests {
     use crate::segment::State;
-    use crate::tests::{put_patiently, settle, store};
+    use crate::tests::{drain, put_patiently, store};
 
     #[test]
     fn a_segment_that_a_writer_has_begun_to_fill_is_not_emptied_with_its_window() {
@@ -308,7 +312,7 @@ mod tests {
         );
         assert_eq!(segments.state(head), State::Head);
         assert!((1..2_000).all(put));
-        settle(&core);
+        drain(&core);
         let pin = core.pin();
         let is_there = |key: u64| {
             let key = key.to_le_bytes();

@@ -147,15 +147,15 @@ fn an_index_that_has_grown_is_not_due_to_shrink_nor_the_other_way_round() {
     let bed = Bed::new(1, Vec::new());
     let local = LocalEpoch::new(Arc::clone(&bed.epochs), 0);
     let pin = local.pin();
-    let settle = || while bed.grow(&pin, 64) != Growth::Idle {};
+    let drain = || while bed.grow(&pin, 64) != Growth::Idle {};
     for objects in (0..80).chain((0..80).rev()).map(|step| 500 * step) {
         if bed.index.is_overloaded(&pin, objects) {
             assert_eq!(bed.index.start_growth(&pin, objects, false), Ok(true));
-            settle();
+            drain();
             assert!(!bed.index.is_due_to_shrink(&pin, objects, u64::from(u32::MAX)), "{objects} objects");
         }
         if bed.index.is_due_to_shrink(&pin, objects, 500) && bed.index.start_shrinking(&pin, objects, false) {
-            settle();
+            drain();
             assert!(!bed.index.is_overloaded(&pin, objects + objects / 3), "{objects} objects");
         }
     }

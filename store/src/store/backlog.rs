@@ -80,9 +80,9 @@ pub(crate) struct Cleaner {
     /// The evacuated window, with its seglets that were free, as bits.
     pub(crate) window: Option<(u32, u32)>,
     /// Dead segments ordered by the tags under which they wait.
-    pub(crate) limbo: VecDeque<(u64, SegmentId)>,
+    pub(crate) pending_reclamation: VecDeque<(u64, SegmentId)>,
     /// Number of their seglets.
-    pub(crate) limbo_seglets: u64,
+    pub(crate) pending_seglets: u64,
     /// Sixteenths of a byte to examine to free one byte, by the latest choice.
     pub(crate) price: u64,
 }
@@ -141,8 +141,8 @@ impl Cleaner {
             compacted: Head::default(),
             evacuated: Head::default(),
             window: None,
-            limbo: VecDeque::with_capacity(seglets as usize),
-            limbo_seglets: 0,
+            pending_reclamation: VecDeque::with_capacity(seglets as usize),
+            pending_seglets: 0,
             price: 16,
         }
     }

@@ -28,7 +28,7 @@ pub struct CleanerStatistics {
     /// Bytes that writers must leave: the cleaner's reserve and the bytes of the indexes.
     pub kept_bytes: u64,
     /// Bytes that wait for readers before they become free.
-    pub limbo_bytes: u64,
+    pub pending_reclamation_bytes: u64,
     /// Bytes of unreachable objects in full segments.
     pub dead_bytes: u64,
     /// Bytes of objects that writers have written, up to their last steps of background work.

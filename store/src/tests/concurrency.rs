@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::tests::{budget, delete_patiently, put_patiently, seed, settle, store};
+use crate::tests::{budget, delete_patiently, drain, put_patiently, seed, store};
 use crate::{CommitError, Core, NEVER_MS, ReadCheck, Store, Table, Write, WriteError, hash};
 
 /// Runs `work` as core 0, 1, ... on a thread each.
@@ -89,7 +89,7 @@ fn readers_always_find_what_is_there() {
         done.store(true, Ordering::Release);
     });
     let core = store.core(0);
-    settle(&core);
+    drain(&core);
     let pinned = core.pin();
     assert!(
         (0..fixed).all(|number| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::{each_seed, get, put_patiently, settle, steps, store};
+use super::{drain, each_seed, get, put_patiently, steps, store};
 use crate::{Condition, Core, Cursor, HashRange, Replayed, Table, Write, hash};
 
 const KEYS: u32 = 600;
@@ -26,7 +26,7 @@ fn copy_span(from: (&Core, &Table), to: (&Core, &Table), (first, last): (u64, u6
 /// Copies what was touched; how many chunks that were.
 fn copy_touched(from: (&Core, &Table), to: (&Core, &Table)) -> usize {
     let (mut next, mut count) = (Some(0), 0);
-    while let Some(touched) = next.and_then(|next| from.1.take_touched(next, (0, u64::MAX))) {
+    while let Some(touched) = next.and_then(|next| from.1.take_dirty(next, (0, u64::MAX))) {
         copy_span(from, to, touched, true);
         next = touched.1.checked_add(1);
         count += 1;
@@ -88,12 +88,12 @@ fn a_copy_has_what_was_written_removed_and_expired_meanwhile() {
             tick();
             copy_touched(from, to);
         }
-        assert!(copy_touched(from, to) == 0 && from.1.touched_bytes((0, u64::MAX)) == 0);
+        assert!(copy_touched(from, to) == 0 && from.1.dirty_bytes((0, u64::MAX)) == 0);
         assert_same(from, to);
         from.1.unwatch();
         (0..100).for_each(|_| change(from.0, from.1, &mut random));
-        assert_eq!(from.1.touched_bytes((0, u64::MAX)), 0, "nobody watches");
-        settle(from.0);
+        assert_eq!(from.1.dirty_bytes((0, u64::MAX)), 0, "nobody watches");
+        drain(from.0);
     });
 }
 
@@ -132,10 +132,10 @@ fn who_watches_some_hashes_leaves_the_marks_that_others_look_for() {
     (0..2).for_each(|_| table.watch());
     put_patiently(&core, &table, b"key", b"value").expect("there is memory");
     let at = hash(b"key");
-    let (low, high) = table.take_touched(at, (at, u64::MAX)).expect("it was written");
-    assert_eq!((low, table.take_touched(0, (0, at))), (at, Some((at - (at & ((1 << 52) - 1)), at))));
-    assert_eq!(table.take_touched(high.wrapping_add(1), (0, u64::MAX)), None);
-    assert!(table.take_touched(0, (0, u64::MAX)).is_some_and(|(first, last)| first < at && at < last));
-    assert_eq!(table.take_touched(0, (0, u64::MAX)), None, "it was taken");
+    let (low, high) = table.take_dirty(at, (at, u64::MAX)).expect("it was written");
+    assert_eq!((low, table.take_dirty(0, (0, at))), (at, Some((at - (at & ((1 << 52) - 1)), at))));
+    assert_eq!(table.take_dirty(high.wrapping_add(1), (0, u64::MAX)), None);
+    assert!(table.take_dirty(0, (0, u64::MAX)).is_some_and(|(first, last)| first < at && at < last));
+    assert_eq!(table.take_dirty(0, (0, u64::MAX)), None, "it was taken");
     (0..2).for_each(|_| table.unwatch());
 }

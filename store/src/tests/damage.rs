@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::tests::{budget, get, put_patiently, seed, settle, store};
+use crate::tests::{budget, drain, get, put_patiently, seed, store};
 use crate::{Condition, Core, Store, Table, hash};
 
 const OBJECTS: u64 = 2000;
@@ -51,7 +51,7 @@ impl Damaged {
             }
             self.core.step();
         }
-        settle(&self.core);
+        drain(&self.core);
         for number in (0..OBJECTS).filter(|number| number.to_le_bytes() != self.victim) {
             let found = get(&self.core, &self.table, &number.to_le_bytes()).expect("the others stay");
             assert_eq!(found.1, value_of(number));
@@ -101,14 +101,14 @@ fn an_index_grows_and_shrinks_over_an_object_whose_key_or_lengths_were_damaged()
         for key in others() {
             put_patiently(&core, &table, &key, b"more").expect("there is memory");
         }
-        settle(&core);
+        drain(&core);
         for key in others() {
             assert_eq!(get(&core, &table, &key).expect("it is there").1, b"more", "byte {at}");
         }
         for key in others().skip(50) {
             core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("it is there");
         }
-        settle(&core);
+        drain(&core);
         for key in others().take(50) {
             assert!(get(&core, &table, &key).is_some(), "byte {at}");
         }

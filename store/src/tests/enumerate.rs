@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{budget, put_patiently, seed, settle, store};
+use super::{budget, drain, put_patiently, seed, store};
 use crate::{Condition, Core, Cursor, Gone, Listed, PageLimits, Table, hash};
 
 /// Room for a page.
@@ -116,7 +116,7 @@ fn a_cursor_of_another_table_or_made_up_is_refused() {
         assert!(Cursor::decode(&table, bytes).is_err());
     }
     table.retire();
-    settle(&core);
+    drain(&core);
     assert!(Cursor::decode(&store.table(1), &cursor).is_err(), "the table of that number is another one");
 }
 
@@ -130,7 +130,7 @@ fn an_enumeration_of_a_table_that_goes_ends_with_an_error() {
     let from = Cursor::decode(&table, &cursor).expect("it was made for this table");
     table.retire();
     core.step();
-    settle(&core);
+    drain(&core);
     assert_eq!(core.pin().enumerate(&table, from, limits(10), &mut room()).err(), Some(Gone));
     assert_eq!(core.pin().verify(&table, from, |_| ()).err(), Some(Gone));
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::thread;
 
-use super::{budget, delete_patiently, get, put_patiently, seed, settle, store};
+use super::{budget, delete_patiently, drain, get, put_patiently, seed, store};
 use crate::{
     CommitError, Condition, Core, Cursor, Eviction, KeyRange, NEVER_MS, Object, PageLimits, Quota, ReadCheck,
     Store, Table, TableKind, TableOptions, Write, WriteError, hash,
@@ -110,7 +110,7 @@ fn a_table_keeps_its_budget_and_its_counts_whatever_is_written() {
         for _ in 0..3 {
             now_ms += 100_000;
             store.advance_clock(now_ms);
-            settle(&core);
+            drain(&core);
         }
         assert!(table.evicted() > 0);
         assert_eq!(table.expiring(), 0);
@@ -198,7 +198,7 @@ fn room_that_nobody_comes_back_for_is_used_by_others() {
     let large = vec![3; 60 << 10];
     let refused = core.pin().put(&table, hash(b"large"), b"large", &large, Condition::Always);
     assert!(matches!(refused, Err(WriteError::Retry { .. })), "{refused:?}");
-    settle(&core);
+    drain(&core);
     assert!(table.bytes() < 8 << 10, "background steps make room: {}", table.bytes());
     fill(4_000);
     assert!(table.bytes() > 63 << 10, "{} bytes are used", table.bytes());
@@ -219,7 +219,7 @@ fn what_has_expired_leaves_first() {
         (0..4).for_each(|_| assert!(get(&core, &table, &key).is_some()));
     }
     store.advance_clock(2_000);
-    settle(&core);
+    drain(&core);
     for number in 400_u64..600 {
         put_patiently(&core, &table, &number.to_be_bytes(), &[1; 100]).expect("there is room");
     }
@@ -244,10 +244,10 @@ fn queues_do_not_grow_with_what_is_deleted_and_go_with_the_table() {
     let bytes = store.statistics().index_bytes;
     assert!(bytes < before + (64 << 10), "{bytes} bytes of index and queues");
     table.retire();
-    settle(&core);
+    drain(&core);
     assert_eq!(store.statistics().tables, 0);
     drop(table);
-    settle(&core);
+    drain(&core);
     assert_eq!(store.statistics().index_bytes, 0);
 }
 
@@ -288,7 +288,7 @@ fn a_table_that_evicts_keeps_its_objects_where_all_of_them_would_not_make_room()
     }
     let fill = |number: u64| put_patiently(&core, &other, &number.to_be_bytes(), &[1; 100]);
     assert_eq!((0..20_000).map(fill).find_map(Result::err), Some(WriteError::OutOfMemory));
-    settle(&core);
+    drain(&core);
     let refused = (0..200_u64).map(|number| put_patiently(&core, &small, &number.to_le_bytes(), &[2; 100]));
     let refused = refused.filter_map(Result::err).collect::<Vec<_>>();
     assert_eq!(refused.len(), 200, "{refused:?}");
@@ -334,7 +334,7 @@ fn writers_of_several_cores_keep_the_budget_beside_readers_and_counts_are_exact(
         }
     });
     let core = store.core(0);
-    settle(&core);
+    drain(&core);
     assert!(table.evicted() > 0);
     assert_eq!(enumerated(&core, &table), (table.objects(), table.bytes()));
     // Whoever is left can still be evicted, wherever it was written.

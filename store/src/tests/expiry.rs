@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{get, put_patiently, settle, store};
+use super::{drain, get, put_patiently, store};
 use crate::{Condition, Core, NEVER_MS, Quota, ReadCheck, Table, Write, WriteError, hash};
 
 fn put_until(core: &Core, table: &Table, key: &[u8], expires_ms: u64) -> Result<u64, WriteError> {
@@ -86,11 +86,11 @@ fn background_steps_remove_what_has_expired_and_nothing_else() {
         put_until(&core, &table, &number.to_le_bytes(), expires_ms).expect("there is memory");
     }
     let all = table.bytes();
-    settle(&core);
+    drain(&core);
     assert_eq!(table.objects(), count);
     for (now_ms, left) in [(2_000, count / 3 * 2), (20_000, count / 3)] {
         store.advance_clock(now_ms);
-        settle(&core);
+        drain(&core);
         assert_eq!(table.objects(), left, "at {now_ms} ms");
     }
     assert_eq!((table.expiring(), store.statistics().objects_expired), (0, count / 3 * 2));
@@ -99,7 +99,7 @@ fn background_steps_remove_what_has_expired_and_nothing_else() {
     // What comes after a table had nothing left that expires is found again.
     put_until(&core, &table, b"later", 30_000).expect("there is memory");
     store.advance_clock(40_000);
-    settle(&core);
+    drain(&core);
     assert_eq!(table.objects(), count / 3);
 }
 
@@ -164,7 +164,7 @@ fn a_retired_table_with_objects_that_expire_goes_like_any_other() {
     }
     table.retire();
     store.advance_clock(5_000);
-    settle(&core);
+    drain(&core);
     assert_eq!((table.objects(), table.bytes(), table.expiring()), (0, 0, 0));
     assert_eq!(store.statistics().tables, 0);
 }

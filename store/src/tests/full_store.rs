@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::limits::CLEAN_SEGLETS_PER_LOOK;
-use crate::tests::{budget, each_seed, get, put_patiently, seed, settle, steps, store};
+use crate::tests::{budget, drain, each_seed, get, put_patiently, seed, steps, store};
 use crate::{CommitError, Condition, Core, NEVER_MS, Table, Write, WriteError, hash};
 
 const VALUE: [u8; 100] = [9; 100];
@@ -150,7 +150,7 @@ fn overwrite_at_80_percent(seed: u64, writes: usize, skewed: bool) {
         model.insert(key, value);
         core.step();
     }
-    settle(&core);
+    drain(&core);
     for (key, value) in &model {
         let found = get(&core, &table, &key.to_le_bytes()).expect("nothing is lost");
         assert_eq!(found.1, *value);
@@ -194,7 +194,7 @@ fn a_large_object_finds_room_where_small_ones_have_left_pieces() {
         let key = number.to_le_bytes();
         core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("deletes need no memory");
     }
-    settle(&core);
+    drain(&core);
     for number in 0..4_u64 {
         let (key, value) = ([number as u8; 9], vec![number as u8; 60_000]);
         put_patiently(&core, &table, &key, &value).expect("a quarter of the memory is free");

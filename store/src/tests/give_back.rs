@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{each_seed, put_patiently, settle, steps, store};
+use super::{drain, each_seed, put_patiently, steps, store};
 use crate::{
     CommitError, Condition, Core, Cursor, Eviction, HashRange, NEVER_MS, Quota, ReplayError, Replayed, Table,
     TableOptions, Write, WriteError, hash,
@@ -206,7 +206,7 @@ fn run(seed: u64, eviction: Eviction) {
     }
     let version = world.target.1.version_ceiling();
     table.begin_above(version);
-    settle(core);
+    drain(core);
     for number in 0..KEYS {
         let key = number.to_le_bytes().to_vec();
         let found = core.pin().get(table, hash(&key), &key).map(|object| object.value().to_vec());

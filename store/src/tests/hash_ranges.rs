@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{each_seed, settle, steps, store};
+use super::{drain, each_seed, steps, store};
 use crate::{
     Condition, Core, Cursor, HashRange, NEVER_MS, PageLimits, Quota, Store, Table, TableOptions, hash,
 };
@@ -69,7 +69,7 @@ fn run(seed: u64, steps: usize) {
         }
     }
     store.advance_clock(now_ms + 10_000_000);
-    settle(&core);
+    drain(&core);
     model.retain(|_, (_, expires_ms)| *expires_ms == NEVER_MS);
     compare(&core, &parts, &model);
     assert_eq!(
@@ -114,7 +114,7 @@ fn a_narrow_table_takes_no_more_index_than_its_objects_need() {
         core.pin().put(&whole, hash(&other), &other, b"", Condition::Always).expect("there is memory");
         core.step();
     }
-    settle(&core);
+    drain(&core);
     let (narrow, whole) = (narrow.index_bytes(), whole.index_bytes());
     assert!(narrow <= whole + whole / 16, "{narrow} bytes, {whole} for as many of all hashes");
 }

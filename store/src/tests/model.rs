@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::tests::{each_seed, get, put_patiently, settle, steps, store};
+use crate::tests::{drain, each_seed, get, put_patiently, steps, store};
 use crate::{Condition, Core, Cursor, NEVER_MS, PageLimits, ReadCheck, Table, Write, WriteError, hash};
 
 /// What a key leads to.
@@ -204,7 +204,7 @@ impl Run {
         // A walk that was under way when the time came has missed some, and there is a rest before the next.
         for _ in 0..2 {
             self.pass_time(20_000);
-            settle(&self.core);
+            drain(&self.core);
         }
         self.compare_all();
         let bytes = |(key, entry): (&Vec<u8>, &Entry)| {

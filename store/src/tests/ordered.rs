@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{budget, each_seed, seed, settle, steps, store};
+use super::{budget, drain, each_seed, seed, steps, store};
 use crate::{
     CommitError, Condition, Core, KeyRange, NotOrdered, Quota, RangeCheck, ReadCheck, Store, Table,
     TableKind, Write, WriteError, hash,
@@ -142,7 +142,7 @@ fn run(seed: u64, steps: usize) {
     let tree_bytes = quota.bytes() - table.bytes();
     assert!(tree_bytes + 4 * 64 <= table.index_bytes() + 1024, "the quota counts what the tree takes");
     table.retire();
-    settle(&core);
+    drain(&core);
     assert_eq!(store.statistics().tables, 0);
     assert_eq!(quota.bytes(), 0, "a table that is gone takes nothing");
 }

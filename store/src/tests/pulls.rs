@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{each_seed, put_patiently, settle, steps, store};
+use super::{drain, each_seed, put_patiently, steps, store};
 use crate::carried::Carried;
 use crate::{
     Condition, Core, Cursor, HashRange, Quota, ReplayError, Replayed, Table, TableOptions, WriteError, hash,
@@ -76,7 +76,7 @@ fn pulls_have_each_object_once_whatever_the_sizes_and_while_the_index_grows() {
             model.insert(number.to_le_bytes().to_vec(), value);
         }
         if random.bool() {
-            settle(&source);
+            drain(&source);
         }
         let third = u64::MAX / 3;
         let bounds = [(0, third - 1), (third, 2 * third), (2 * third + 1, u64::MAX)];
@@ -222,7 +222,7 @@ fn a_replay_that_finds_no_memory_goes_on_where_it_was_refused() {
     for key in &keys[..keys.len() / 2] {
         target.pin().delete(&other, hash(key), key, Condition::Always).expect("deletes pass");
     }
-    settle(&target);
+    drain(&target);
     let before = replayed.stored;
     let _ = target.pin().replay(&other, HashRange::ALL, &mut rest, &mut replayed);
     assert!(replayed.stored > before, "there is room again");
@@ -242,7 +242,7 @@ fn an_index_that_was_made_for_what_comes_neither_grows_nor_shrinks_while_it_come
     let before = other.index_bytes();
     for pull in pulls(&source, &table, HashRange::ALL, 20_000) {
         replay(&target, &other, &pull).expect("there is memory");
-        settle(&target);
+        drain(&target);
         assert_eq!(other.index.bytes(), before);
     }
     other.arrived(0, u64::MAX);
@@ -251,7 +251,7 @@ fn an_index_that_was_made_for_what_comes_neither_grows_nor_shrinks_while_it_come
         target.pin().delete(&other, hash(&key), &key, Condition::Always).expect("deletes pass");
         target.step();
     }
-    settle(&target);
+    drain(&target);
     assert!(other.index_bytes() < before / 4, "then it has the size that it needs");
     let greedy = expecting(&target, 2, u64::MAX);
     assert!(greedy.index_bytes() <= 2 << 20, "an eighth of the memory at most");

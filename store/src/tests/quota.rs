@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Barrier};
 
-use super::{budget, seed, settle, store};
+use super::{budget, drain, seed, store};
 use crate::{Condition, Core, NEVER_MS, Quota, Table, Write, WriteError, hash};
 
 fn put(core: &Core, table: &Table, key: &[u8], value: &[u8]) -> Result<u64, WriteError> {
@@ -109,7 +109,7 @@ fn a_retired_table_counts_until_it_is_taken_apart() {
     table.retire();
     let next = store.table_within(2, &quota);
     assert_eq!(put(&core, &next, b"a", &[1; 100]), Err(WriteError::OverQuota));
-    settle(&core);
+    drain(&core);
     assert_eq!(quota.bytes(), 0);
     put(&core, &next, b"a", &[1; 100]).expect("there is room again");
 }

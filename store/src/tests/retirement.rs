@@ -1,6 +1,6 @@
 //! Tables that go: their memory comes back, their readers find nothing, their names can be taken again.
 
-use crate::tests::{get, put_patiently, settle, store};
+use crate::tests::{drain, get, put_patiently, store};
 use crate::{Condition, WriteError, hash};
 
 #[test]
@@ -20,7 +20,7 @@ fn a_retired_table_gives_all_its_memory_back() {
         table.retire();
         let refused = core.pin().put(&table, hash(b"k"), b"k", b"v", Condition::Always);
         assert_eq!(refused, Err(WriteError::TableRetired));
-        settle(&core);
+        drain(&core);
         assert_eq!((table.objects(), table.bytes(), table.index_bytes()), (0, 0, 0));
         assert_eq!(get(&core, &table, &1_u64.to_le_bytes()), None);
     }
@@ -43,7 +43,7 @@ fn a_table_can_be_made_again_while_the_old_one_goes() {
     for number in 0..count {
         put_patiently(&core, &new, &number.to_le_bytes(), b"new").expect("there is memory");
     }
-    settle(&core);
+    drain(&core);
     assert!((0..count).all(|number| get(&core, &old, &number.to_le_bytes()).is_none()));
     assert!((0..count).all(|number| get(&core, &new, &number.to_le_bytes()) == Some((1, b"new".to_vec()))));
     assert_eq!((store.statistics().tables, new.objects()), (1, count));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::limits::SHRINK_BUCKETS_MIN;
-use crate::tests::{budget, get, put_patiently, seed, settle, store};
+use crate::tests::{budget, drain, get, put_patiently, seed, store};
 use crate::{Condition, Core, Table, hash};
 
 fn delete(core: &Core, table: &Table, key: &[u8]) {
@@ -20,7 +20,7 @@ fn memory_of_the_index_comes_back_when_most_objects_are_deleted() {
     for number in 0..objects {
         put_patiently(&core, &table, &number.to_le_bytes(), b"value").expect("there is memory");
     }
-    settle(&core);
+    drain(&core);
     let full = table.index_bytes();
     assert_eq!(store.statistics().index_bytes, full);
     for number in 0..objects - objects / 50 {
@@ -29,7 +29,7 @@ fn memory_of_the_index_comes_back_when_most_objects_are_deleted() {
             core.step();
         }
     }
-    settle(&core);
+    drain(&core);
     let most = (full / 10).max(64 * SHRINK_BUCKETS_MIN);
     assert!(table.index_bytes() <= most, "{} of {full} bytes are left", table.index_bytes());
     assert_eq!(store.statistics().index_bytes, table.index_bytes());
@@ -77,13 +77,13 @@ fn an_index_keeps_its_size_while_about_as_many_come_as_go() {
         put_patiently(&core, &table, &number.to_le_bytes(), b"value").expect("there is memory");
     };
     (0..count).for_each(put);
-    settle(&core);
+    drain(&core);
     let before = table.index_bytes();
     // A window that slides over the keys: 50 go, 50 come.
     for start in (0..count).step_by(50) {
         (start..start + 50).for_each(|number| delete(&core, &table, &number.to_le_bytes()));
         (start + count..start + count + 50).for_each(put);
-        settle(&core);
+        drain(&core);
         assert!(table.index_bytes() <= before + before / 3 && table.index_bytes() >= before);
     }
 }
@@ -112,7 +112,7 @@ fn readers_find_everything_while_the_index_shrinks() {
             delete(&writer, &table, &number.to_le_bytes());
             writer.step();
         }
-        settle(&writer);
+        drain(&writer);
         done.store(true, Ordering::Release);
     });
     assert!(table.index_bytes() < 30_000);

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::tests::{put_patiently, seed, settle, store};
+use crate::tests::{drain, put_patiently, seed, store};
 use crate::{CleanerStatistics, Condition, Core, Table, WriteError, hash};
 
 /// Sizes of values, what share of all objects is deleted then, in percent, and sizes after that.
@@ -174,7 +174,7 @@ fn soak(
         done.store(true, Ordering::Release);
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
-    settle(core);
+    drain(core);
     soak.check_all();
     let statistics = store.statistics().cleaner;
     println!("{} bytes written at 90 % of {memory_bytes}: {statistics:?}", soak.written_bytes);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{each_seed, settle, steps, store};
+use super::{drain, each_seed, steps, store};
 use crate::{
     Condition, Core, Cursor, HashRange, Quota, ReplayError, Replayed, Store, Table, TableOptions, WriteError,
     hash, within,
@@ -164,7 +164,7 @@ fn run(seed: u64, writes: usize) {
         from = core.pin().discard(table, cursor, world.target.1.hashes().last()).expect("the table is there");
         core.step();
     }
-    settle(&world.source.0);
+    drain(&world.source.0);
     let stayed = world.model.keys().filter(|key| !world.moved(key)).count() as u64;
     assert_eq!(world.source.1.objects(), stayed, "what has moved is gone, and nothing else");
     compare(&world);
@@ -210,7 +210,7 @@ fn a_removed_key_stays_removed_when_its_object_arrives_late_and_however_it_went(
         crate::Write { table: &other, hash: hash(keys[2]), key: keys[2], value: None, expires_ms: 0 };
     target.pin().commit(&[], &[delete]).expect("nothing was read");
     to.advance_clock(10_000_000);
-    settle(&target);
+    drain(&target);
     assert_eq!(other.objects(), 0);
     let (pull, next) = pull(&source, &table, Cursor::START, u64::MAX, 20_000);
     assert_eq!(next, None);
@@ -267,7 +267,7 @@ fn a_key_of_which_no_removal_can_be_noted_stays_and_the_writer_comes_again() {
     assert!(matches!(refused, Err(crate::CommitError::Write(WriteError::Retry { .. }))), "{refused:?}");
     drop(pin);
     to.advance_clock(10);
-    settle(&target);
+    drain(&target);
     // Cleaned many times over: the object moves with what lives.
     let filler = to.table(2);
     for number in 0..100_000_u32 {
@@ -364,7 +364,7 @@ fn what_was_written_and_removed_since_goes_back_and_nothing_else() {
     assert!((90..100).all(|key| value(key).as_deref() == Some(b"again")));
     assert!((100..300).all(|key| value(key).as_deref() == Some(b"before")));
     assert_eq!(value(1_000).as_deref(), Some(&b"new"[..]));
-    target.1.settle();
+    target.1.end_notes();
     assert!(!target.1.can_return());
 }
 

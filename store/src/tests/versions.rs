@@ -1,6 +1,6 @@
 //! Conditions, versions, limits and commits, case by case.
 
-use crate::tests::{get, put_patiently, settle, store};
+use crate::tests::{drain, get, put_patiently, store};
 use crate::{
     CommitError, Condition, KEY_BYTES_MAX, NEVER_MS, ReadCheck, Table, VALUE_BYTES_MAX, Write, WriteError,
     hash,
@@ -181,7 +181,7 @@ fn a_commit_of_many_objects_of_few_buckets_makes_room_for_all() {
     assert_eq!(commit(removed.chain(keys[40..60].iter().map(|key| write(key, value))).collect()), Ok(2));
     let there = |key: &[u8; 4]| core.pin().get(&table, hash(key), key).is_some();
     assert!(!keys[..20].iter().any(there) && keys[20..60].iter().all(there));
-    settle(&core);
+    drain(&core);
     let too_many = || keys[60..].iter().map(|key| write(key, value)).collect();
     let mut refused = commit(too_many());
     // First the index grows for as many, which does not help these.
@@ -206,13 +206,13 @@ fn what_was_found_stays_while_a_pin_is_held() {
         (pinned.hold(), object.value().as_ptr())
     };
     let refused = (0..10_000).find_map(|_| {
-        settle(&core);
+        drain(&core);
         put(&[2; 100]).err()
     });
     assert!(matches!(refused, Some(WriteError::Retry { .. })), "nothing is freed while the pin is held");
     // SAFETY: the held pin keeps the object that was found under it.
     assert_eq!(unsafe { std::slice::from_raw_parts(address, 100) }, [1; 100]);
     core.release(held);
-    settle(&core);
+    drain(&core);
     put(&[3; 100]).expect("the memory is free again");
 }

@@ -27,13 +27,13 @@ impl Table {
     /// Takes the first mark at or after `from`, among the hashes `within`; returns the hashes to read now. `None` if
     /// there is none. A mark that also covers hashes outside stays, since others may need it.
     #[must_use]
-    pub fn take_touched(&self, from: u64, within: (u64, u64)) -> Option<(u64, u64)> {
+    pub fn take_dirty(&self, from: u64, within: (u64, u64)) -> Option<(u64, u64)> {
         self.touched.get()?.take_next(from, within)
     }
 
     /// Returns the approximate bytes of the objects written since their marks were taken.
     #[must_use]
-    pub fn touched_bytes(&self, within: (u64, u64)) -> u64 {
+    pub fn dirty_bytes(&self, within: (u64, u64)) -> u64 {
         self.touched.get().map_or(0, |touched| {
             touched.count(within) * (self.bytes() / touched.chunks_of(self.hashes())).max(1)
         })

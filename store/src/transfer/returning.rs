@@ -30,8 +30,8 @@ impl Table {
     }
 
     /// Makes the move final: removals need no longer be noted for a return.
-    pub fn settle(&self) {
-        self.arrival.get().inspect(|arrival| arrival.settle());
+    pub fn end_notes(&self) {
+        self.arrival.get().inspect(|arrival| arrival.end_notes());
     }
 }
 

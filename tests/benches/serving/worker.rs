@@ -38,10 +38,10 @@ pub struct Worker {
     pub catalog: WorkerCatalog,
     pub metrics: WorkerMetrics,
     outgoing: Outgoing,
-    crowd: BatchAdmission,
+    admission: BatchAdmission,
     refusals: ResponseLimiter,
     invocations: Invocations<Origin>,
-    parking: PendingRequests,
+    pending: PendingRequests,
 }
 
 impl Worker {
@@ -77,10 +77,10 @@ impl Worker {
             catalog: WorkerCatalog::default(),
             metrics: WorkerMetrics::new(),
             outgoing: Outgoing::new(FRAME_BYTES_MAX, VIEW),
-            crowd: BatchAdmission::new(0),
+            admission: BatchAdmission::new(0),
             refusals: ResponseLimiter::new(ResponseRate { burst: 1, per_second: 1 }),
             invocations: Invocations::new().expect("stacks"),
-            parking: PendingRequests::default(),
+            pending: PendingRequests::default(),
         }
     }
 
@@ -95,10 +95,10 @@ impl Worker {
             port: exits,
             arrived_at: 0,
             outgoing: &mut self.outgoing,
-            crowd: &mut self.crowd,
+            admission: &mut self.admission,
             refusals: &mut self.refusals,
             invocations: &mut self.invocations,
-            parking: &mut self.parking,
+            pending: &mut self.pending,
             view: RoundView::settled(VIEW),
             run_at: RUN_AT,
         };

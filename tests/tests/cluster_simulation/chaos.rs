@@ -17,7 +17,7 @@ const MIGRATIONS_AT_ONCE: usize = 8;
 const SERVERS_OF_A_MIGRATION: usize = 10;
 
 pub fn is_running(plan: &PlanRow) -> bool {
-    plan.standing == PlanState::Running
+    plan.state == PlanState::Running
 }
 
 /// A hash at which a tablet can begin.

@@ -74,7 +74,7 @@ pub enum Event {
     Looked {
         run: ServerRun,
         id: u32,
-        standing: Phase,
+        phase: Phase,
         lease: Option<LeaseId>,
     },
     CutOff(u32, bool),
@@ -122,7 +122,7 @@ impl World {
             Event::Operator => self.operate(),
             Event::Keep(run) => self.keep(run),
             Event::Look(run) => self.look(run),
-            Event::Looked { run, id, standing, lease } => self.looked(run, id, standing, lease),
+            Event::Looked { run, id, phase, lease } => self.looked(run, id, phase, lease),
             Event::CutOff(server, begins) => self.places[&server].member.cut_off(begins),
             Event::Return(server) => self.come_back(server),
             Event::Outage(begins) => self.outage(begins),

@@ -258,10 +258,10 @@ impl World {
         let forgotten = movings.values().filter(|moving| !moving.is_over() && !is_known(moving.id));
         let ends: Vec<_> = forgotten.map(|moving| (moving.id, moving.side(), moving.range)).collect();
         for (id, side, range) in ends {
-            let standing = side.end_by(row, range, run.server);
-            match (side, standing) {
-                (Side::Source, Some(standing)) => self.tell_source(run, id, SourceInput::Forgotten(standing)),
-                (Side::Target, Some(standing)) => self.tell_target(run, id, TargetInput::Forgotten(standing)),
+            let phase = side.end_by(row, range, run.server);
+            match (side, phase) {
+                (Side::Source, Some(phase)) => self.tell_source(run, id, SourceInput::Forgotten(phase)),
+                (Side::Target, Some(phase)) => self.tell_target(run, id, TargetInput::Forgotten(phase)),
                 (_, None) => {
                     drop(self.places.get_mut(&run.server).and_then(|place| place.movings.remove(&id)));
                     self.leave_slot(run, side, id);
@@ -297,8 +297,8 @@ impl World {
         }
         self.tell_of_lease(run, row.id);
         match side {
-            Side::Source => self.tell_source(run, row.id, SourceInput::Standing(row.standing)),
-            Side::Target => self.tell_target(run, row.id, TargetInput::Standing(row.standing)),
+            Side::Source => self.tell_source(run, row.id, SourceInput::Phase(row.phase)),
+            Side::Target => self.tell_target(run, row.id, TargetInput::Phase(row.phase)),
         }
         let now = self.presence_now();
         let place = self.places.get_mut(&run.server).expect("it is there");

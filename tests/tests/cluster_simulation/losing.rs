@@ -19,11 +19,11 @@ impl World {
     pub fn note_what_was_taken(&mut self, before: &BTreeMap<u32, MigrationRow>) {
         let now = self.standings();
         for (id, row) in before.iter().filter(|(_, row)| !row.is_over()) {
-            let Some(now) = now.get(id).filter(|now| now.standing != row.standing) else { continue };
+            let Some(now) = now.get(id).filter(|now| now.phase != row.phase) else { continue };
             self.tally.taken += 1;
             let from = self.history.len();
             self.lose_keys(&[(row.hashes.first(), row.hashes.last())]);
-            let heir = if now.standing == Phase::Finished { Side::Target } else { Side::Source };
+            let heir = if now.phase == Phase::Finished { Side::Target } else { Side::Source };
             self.losses.insert(*id, (heir, from..self.history.len()));
         }
     }

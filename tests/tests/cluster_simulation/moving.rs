@@ -151,19 +151,19 @@ impl World {
                 let (found, lease) = (member.metadata.migration_find(id), member.lease(self.lease_now()));
                 return match found {
                     Ok(Some(row)) => {
-                        self.within(5_000, Event::Looked { run, id, standing: row.standing, lease });
+                        self.within(5_000, Event::Looked { run, id, phase: row.phase, lease });
                     }
                     // It is asked for again, or ends when the server follows the records.
                     Ok(None) | Err(_) => self.within(AGAIN_US, Event::Act { run, id, action }),
                 };
             }
             Action::Source(SourceAction::Commit { from, to, is_peer_gone }) => {
-                let standing = self.advance(run, id, (from, to), is_peer_gone.then_some(Side::Target));
-                standing.map(|standing| End::Source(SourceEnd::Committed(standing)))
+                let phase = self.advance(run, id, (from, to), is_peer_gone.then_some(Side::Target));
+                phase.map(|phase| End::Source(SourceEnd::Committed(phase)))
             }
             Action::Target(TargetAction::Commit { from, to, is_peer_gone }) => {
-                let standing = self.advance(run, id, (from, to), is_peer_gone.then_some(Side::Source));
-                standing.map(|standing| End::Target(TargetEnd::Committed(standing)))
+                let phase = self.advance(run, id, (from, to), is_peer_gone.then_some(Side::Source));
+                phase.map(|phase| End::Target(TargetEnd::Committed(phase)))
             }
             action => return self.act_on_store(run, id, &action),
         };
@@ -191,19 +191,19 @@ impl World {
             self.note_what_was_taken(&before);
         }
         // Where there is none of this number any more the server finds out when it follows the records.
-        advanced.ok().map(|row| row.standing)
+        advanced.ok().map(|row| row.phase)
     }
 
     /// What the records said to a machine.
-    pub fn looked(&mut self, run: ServerRun, id: u32, standing: Phase, lease: Option<LeaseId>) {
+    pub fn looked(&mut self, run: ServerRun, id: u32, phase: Phase, lease: Option<LeaseId>) {
         if !self.is_alive(run) {
             return;
         }
         let is_registered =
             lease.is_some() && self.places[&run.server].member.lease(self.lease_now()) == lease;
-        let end = SourceEnd::LookedUp(standing, is_registered);
+        let end = SourceEnd::LookedUp(phase, is_registered);
         self.tell_source(run, id, SourceInput::End(end));
-        self.tell_target(run, id, TargetInput::End(TargetEnd::LookedUp(standing, is_registered)));
+        self.tell_target(run, id, TargetInput::End(TargetEnd::LookedUp(phase, is_registered)));
     }
 
     /// Tells a machine whether its server is registered, if that is news.

@@ -52,9 +52,9 @@ struct Worker {
     metrics: WorkerMetrics,
     outgoing: Outgoing,
     refusals: ResponseLimiter,
-    crowd: BatchAdmission,
+    admission: BatchAdmission,
     invocations: Invocations<Origin>,
-    parking: PendingRequests,
+    pending: PendingRequests,
     passes: bool,
 }
 
@@ -122,9 +122,9 @@ impl Node {
                 metrics: WorkerMetrics::new(),
                 outgoing: Outgoing::new(FRAME_BYTES_MAX, view),
                 refusals: ResponseLimiter::new(rate),
-                crowd: BatchAdmission::new(index),
+                admission: BatchAdmission::new(index),
                 invocations: Invocations::without_isolation().expect("invocations"),
-                parking: PendingRequests::default(),
+                pending: PendingRequests::default(),
                 passes: false,
             }
         };
@@ -202,8 +202,8 @@ impl Node {
                 wall_ms: now_us / 1000,
             };
             let (catalog, port) = (&worker.catalog, &mut exit);
-            let (outgoing, parking) = (&mut worker.outgoing, &mut worker.parking);
-            Resume { environment, catalog, view, port, outgoing, parking }.run();
+            let (outgoing, pending) = (&mut worker.outgoing, &mut worker.pending);
+            Resume { environment, catalog, view, port, outgoing, pending }.run();
             let mut dispatch = Dispatch {
                 environment,
                 catalog: &worker.catalog,
@@ -211,9 +211,9 @@ impl Node {
                 arrived_at: 0,
                 outgoing: &mut worker.outgoing,
                 refusals: &mut worker.refusals,
-                crowd: &mut worker.crowd,
+                admission: &mut worker.admission,
                 invocations: &mut worker.invocations,
-                parking: &mut worker.parking,
+                pending: &mut worker.pending,
                 view,
                 run_at: usize::MAX,
             };
@@ -232,7 +232,7 @@ impl Node {
 
     /// Whether something waits at a worker.
     pub fn is_due(&self, worker: usize, now_us: u64) -> bool {
-        self.workers[worker].parking.is_due(now_us)
+        self.workers[worker].pending.is_due(now_us)
     }
 
     /// Whether changes are on their way.
@@ -283,7 +283,7 @@ impl Node {
     /// Lets what waits for these hashes of a part go on.
     pub fn wake(&mut self, part: &Table, hashes: Option<&[u64]>) {
         let wake = Wake { part: part.id(), hashes: hashes.map(Into::into) };
-        self.workers.iter_mut().for_each(|worker| worker.parking.wake(&wake));
+        self.workers.iter_mut().for_each(|worker| worker.pending.wake(&wake));
     }
 
     /// A worker passes. When it was the last one: whoever waited for that, and whether another change begins.
@@ -294,7 +294,7 @@ impl Node {
         }
         let (cut, _) = self.cut.as_ref().expect("there is something to pass");
         worker.catalog.apply(Change::Cut(Arc::clone(cut)));
-        worker.parking.wake_where(|_| true);
+        worker.pending.wake_where(|_| true);
         if self.workers.iter().any(|worker| worker.passes) {
             return None;
         }

@@ -93,7 +93,7 @@ pub struct ExtensionDescription {
     /// Its name.
     pub name: String,
     /// The versions that invocations get.
-    pub standing: VersionState,
+    pub state: VersionState,
     /// The functions of the current version.
     pub functions: Vec<FunctionEntry>,
     /// The maximum use of an invocation; the server names each limit, unit last.
@@ -106,7 +106,7 @@ impl Body for ExtensionDescription {
     fn write(&self, writer: &mut BodyWriter) {
         writer.u32(self.extension);
         writer.text(&self.name);
-        self.standing.write(writer);
+        self.state.write(writer);
         self.functions.write(writer);
         self.limits.write(writer);
         self.versions.write(writer);
@@ -116,7 +116,7 @@ impl Body for ExtensionDescription {
         Ok(ExtensionDescription {
             extension: reader.u32()?,
             name: reader.text()?.to_owned(),
-            standing: VersionState::read(reader)?,
+            state: VersionState::read(reader)?,
             functions: Vec::read(reader)?,
             limits: Vec::read(reader)?,
             versions: Vec::read(reader)?,

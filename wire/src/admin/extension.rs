@@ -107,7 +107,7 @@ pub struct ExtensionEntry {
     /// Its name.
     pub name: String,
     /// The versions that invocations get.
-    pub standing: VersionState,
+    pub state: VersionState,
     /// Number of functions of the current version; 0 if it could not be loaded.
     pub functions: u32,
     /// All stored versions, oldest first.
@@ -118,7 +118,7 @@ impl Body for ExtensionEntry {
     fn write(&self, writer: &mut BodyWriter) {
         writer.u32(self.extension);
         writer.text(&self.name);
-        self.standing.write(writer);
+        self.state.write(writer);
         writer.u32(self.functions);
         self.versions.write(writer);
     }
@@ -127,7 +127,7 @@ impl Body for ExtensionEntry {
         Ok(ExtensionEntry {
             extension: reader.u32()?,
             name: reader.text()?.to_owned(),
-            standing: VersionState::read(reader)?,
+            state: VersionState::read(reader)?,
             functions: reader.u32()?,
             versions: Vec::read(reader)?,
         })

@@ -147,7 +147,7 @@ pub struct MigrationEntry {
     /// The mode.
     pub mode: MigrationMode,
     /// The phase.
-    pub standing: MigrationPhase,
+    pub phase: MigrationPhase,
     /// Whether an abort was requested, so that they stay at the source.
     pub is_aborted: bool,
     /// The time of its beginning, in milliseconds since the Unix epoch.
@@ -163,7 +163,7 @@ impl Body for MigrationEntry {
         writer.u32(self.source);
         writer.u32(self.target);
         self.mode.write(writer);
-        writer.u8(self.standing as u8);
+        writer.u8(self.phase as u8);
         writer.flag(self.is_aborted);
         writer.u64(self.begun_ms);
     }
@@ -177,7 +177,7 @@ impl Body for MigrationEntry {
             source: reader.u32()?,
             target: reader.u32()?,
             mode: MigrationMode::read(reader)?,
-            standing: {
+            phase: {
                 let number = usize::from(reader.u8()?);
                 MigrationPhase::ALL.get(number).copied().ok_or(Status::Malformed)?
             },

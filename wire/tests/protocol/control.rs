@@ -126,7 +126,7 @@ fn opened() -> Opened {
         credits: 64,
         view: 9,
         next_sequence: 1,
-        door: Some(ShmEndpoint { machine: [5; 16], user: 1_000, path: "/run/splinter/door".into() }),
+        shm: Some(ShmEndpoint { machine: [5; 16], user: 1_000, path: "/run/splinter/shm".into() }),
     }
 }
 
@@ -160,7 +160,7 @@ fn description() -> ExtensionDescription {
     ExtensionDescription {
         extension: 1,
         name: "tao".into(),
-        standing: VersionState { current: 2, ..VersionState::default() },
+        state: VersionState { current: 2, ..VersionState::default() },
         functions: vec![function(), FunctionEntry { mode: FunctionMode::Write, ..function() }],
         limits: vec![Statistic { name: "arena_bytes".into(), value: 1 << 20 }],
         versions: vec![version],
@@ -245,7 +245,7 @@ fn survives_of_tables() {
 fn every_answer_survives_the_wire() {
     survives(());
     survives(opened());
-    survives(Opened { door: None, ..opened() });
+    survives(Opened { shm: None, ..opened() });
     survives(Attach { token: 7, core: 3 });
     survives(VersionRange { min: 1, max: 2 });
     survives(TenantCreated { secret: "f00d".into() });
@@ -273,12 +273,12 @@ fn every_answer_survives_the_wire() {
         compile_ms: 3,
         diagnostics: "warning: unused\n".into(),
     });
-    let standing = VersionState { current: 1, canary: 2, canary_percent: 10, pinned: true };
-    survives(standing);
+    let state = VersionState { current: 1, canary: 2, canary_percent: 10, pinned: true };
+    survives(state);
     survives(vec![ExtensionEntry {
         extension: 1,
         name: "tao".into(),
-        standing,
+        state,
         functions: 9,
         versions: vec![VersionEntry { version: 2, installed_ms: 3 }],
     }]);
@@ -322,7 +322,7 @@ fn every_answer_about_tablets_survives_the_wire() {
     let plans = [PlanProgress::Running, PlanProgress::Done, PlanProgress::Stopped].map(plan).to_vec();
     survives(ClusterStatus { asked: 1, coordinator: 2, members: vec![member; 2], plans });
     survives(vec![TabletEntry { table: table.clone(), id: 4, first, last, server: 2, emptied_ms: 8 }]);
-    for (mode, standing, is_aborted) in [
+    for (mode, state, is_aborted) in [
         (MigrationMode::Rocksteady, MigrationPhase::Preparing, false),
         (MigrationMode::PreCopy, MigrationPhase::Preparing, false),
         (MigrationMode::StopAndCopy, MigrationPhase::Moving, true),
@@ -333,9 +333,9 @@ fn every_answer_about_tablets_survives_the_wire() {
         let (table, begun_ms) = (table.clone(), 11);
         let (id, source, target) = (5, 1, 2);
         let migration =
-            MigrationEntry { id, table, first, last, source, target, mode, standing, is_aborted, begun_ms };
+            MigrationEntry { id, table, first, last, source, target, mode, state, is_aborted, begun_ms };
         survives(vec![migration.clone()]);
-        let awaited = match standing {
+        let awaited = match state {
             MigrationPhase::Preparing => MigrationAwaited::Slot,
             MigrationPhase::Moving => MigrationAwaited::Nothing,
             MigrationPhase::Returning => MigrationAwaited::Peer,

@@ -236,7 +236,7 @@ fn watch((address, secret): (String, String), way: MoveWay, target: u32) -> Resu
     };
     loop {
         let list = admin.migration_list().map_err(failed)?;
-        match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.standing) {
+        match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.phase) {
             None | Some(MigrationPhase::Finished) => break,
             Some(MigrationPhase::Ended) => return Err("the migration was undone".into()),
             Some(_) => thread::sleep(LOOK_EVERY),

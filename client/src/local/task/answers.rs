@@ -70,10 +70,10 @@ impl Task {
                 }
                 Sending::Failed(error) => {
                     self.trouble.replace(Some(error));
-                    self.settle(index, State::Failed(sandstorm::Error::Unavailable));
+                    self.finish(index, State::Failed(sandstorm::Error::Unavailable));
                 }
                 Sending::Table(found) => self.answer_table(index, found),
-                Sending::Nothing => self.settle(index, State::Done(Border::NO_RECORD)),
+                Sending::Nothing => self.finish(index, State::Done(Border::NO_RECORD)),
             }
         }
     }
@@ -112,7 +112,7 @@ impl Task {
                 State::Failed(sandstorm::Error::Unavailable)
             }
         };
-        self.settle(index, state);
+        self.finish(index, state);
     }
 
     fn note_ttl(&self, index: usize, ttl_ms: Option<u64>) {
@@ -133,10 +133,10 @@ impl Task {
                 State::Failed(sandstorm::Error::Unavailable)
             }
         };
-        self.settle(index, state);
+        self.finish(index, state);
     }
 
-    fn settle(&self, index: usize, state: State) {
+    fn finish(&self, index: usize, state: State) {
         let mut operations = self.operations.borrow_mut();
         if let Some(operation) = operations.list.get_mut(index)
             && matches!(operation.state, State::Waiting)

@@ -35,8 +35,8 @@ fn a_file_of_the_first_layout_is_brought_over() {
     let ann = TenantId(7);
     let row = metadata.extension_find(ann, "tao").expect("a row").expect("brought over");
     assert_eq!((row.id, row.newest), (9, 4));
-    let standing = VersionState { current: 4, canary: None, pinned: false, kept: vec![4] };
-    assert_eq!(row.standing, standing);
+    let state = VersionState { current: 4, canary: None, pinned: false, kept: vec![4] };
+    assert_eq!(row.state, state);
     let stored = metadata.extension_version(ann, "tao", 4).expect("a version");
     assert_eq!((stored.installed_ms, stored.package.as_slice()), (5, &b"source\0\0"[..]));
     drop(metadata);
@@ -109,8 +109,8 @@ fn a_file_of_the_second_layout_is_brought_over() {
         [limit("of_another_version", u64::MAX), limit("weight", 300)]
     );
     let tao = metadata.extension_find(ann, "tao").expect("a row").expect("brought over");
-    let standing = VersionState { current: 3, canary: Some((5, 20)), pinned: true, kept: vec![3, 5] };
-    assert_eq!((tao.id, tao.newest, tao.standing), (7, 5, standing));
+    let state = VersionState { current: 3, canary: Some((5, 20)), pinned: true, kept: vec![3, 5] };
+    assert_eq!((tao.id, tao.newest, tao.state), (7, 5, state));
     let StoredVersion { installed_ms, package, .. } =
         metadata.extension_version(ann, "tao", 5).expect("kept");
     assert!(installed_ms == 51 && package.len() == 1_500_000 && package[1_499_999] == 1_499_999_u32 as u8);

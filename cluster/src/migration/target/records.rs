@@ -9,11 +9,11 @@ use crate::migration::message::{Left, Message};
 
 impl Target {
     /// Adopts the phase in the records, unless it is outdated.
-    pub(super) fn believe(&mut self, standing: Phase, out: &mut Vec<TargetOutput>) {
-        if !self.belief.hear(standing) {
+    pub(super) fn believe(&mut self, phase: Phase, out: &mut Vec<TargetOutput>) {
+        if !self.belief.hear(phase) {
             return;
         }
-        match (self.belief.standing, self.phase) {
+        match (self.belief.phase, self.phase) {
             (Phase::Moving, TargetPhase::Deciding) => self.phase = TargetPhase::HandingOver,
             (Phase::Returning, TargetPhase::Opening | TargetPhase::Moving) => {
                 self.phase = TargetPhase::Cutting;
@@ -52,7 +52,7 @@ impl Target {
     /// Requests the next change of the records.
     pub(super) fn decide(&mut self, out: &mut Vec<TargetOutput>) {
         let is_aborted = self.is_aborted;
-        let (to, is_peer_gone) = match (self.belief.standing, self.phase) {
+        let (to, is_peer_gone) = match (self.belief.phase, self.phase) {
             (Phase::Preparing, _) if is_aborted => (Phase::Ended, false),
             (Phase::Preparing, _) if self.belief.is_peer_gone => (Phase::Ended, true),
             (Phase::Preparing, TargetPhase::Deciding) if self.may_take_over() => (Phase::Moving, false),
@@ -68,7 +68,7 @@ impl Target {
             _ => return,
         };
         if self.phase != TargetPhase::Over && self.belief.may_commit(is_peer_gone) {
-            act(out, TargetAction::Commit { from: self.belief.standing, to, is_peer_gone });
+            act(out, TargetAction::Commit { from: self.belief.phase, to, is_peer_gone });
         }
     }
 

@@ -221,7 +221,7 @@ impl World {
             Event::Lease(side, is_held) => self.lease(side, is_held),
             Event::Gone(0) => self.tell_target(TargetInput::SourceGone),
             Event::Gone(_) => self.tell_source(SourceInput::TargetGone),
-            Event::Read(side, standing, lease) => self.has_read(side, standing, lease),
+            Event::Read(side, phase, lease) => self.has_read(side, phase, lease),
             Event::KillSource if self.target.is_some() => {
                 self.source = None;
                 self.leases[0] = None;

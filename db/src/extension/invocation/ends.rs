@@ -73,7 +73,7 @@ impl<O> Invocations<O> {
             on_done(origin, ending.status(), ended.body(&ending));
         }
         if ended.is_traced() | (*ended.counted_bytes() > 0) {
-            self.settle(slot, environment, ending.status());
+            self.finalize(slot, environment, ending.status());
         }
         // SAFETY: as above.
         let ended = unsafe { slot.as_mut() };
@@ -89,7 +89,7 @@ impl<O> Invocations<O> {
 
     /// Does the rare work after an end: publishes the trace, releases held memory.
     #[cold]
-    fn settle(
+    fn finalize(
         &mut self,
         mut slot: NonNull<InvocationState<O>>,
         environment: &WorkerEnvironment<'_>,

@@ -1,6 +1,6 @@
 //! Invocations without isolation: each polled in order of arrival until it ends or yields.
 //!
-//! It has no slices, no shares and no time accounting. `scripts/isolation` measures the cost of preemption, fairness
+//! It has no slices, no shares and no time accounting. `scripts/isolation` metrics the cost of preemption, fairness
 //! and accounting against this on one commit. A function that loops here occupies the worker for good, so this mode is
 //! not for serving tenants; the server warns when it is chosen. Stacks, arenas, commits and the memory limits of one
 //! invocation are the same; memory held by waiting invocations is not counted.

@@ -320,7 +320,7 @@ impl<O> InvocationState<O> {
     pub(super) fn measure(&self, worker: usize, status: Status, cycles: Option<u64>) {
         if let Some(extension) = &self.extension {
             let cycles = cycles.map(|last| last + self.cycles);
-            extension.measures.ended(worker, status, cycles, &self.spent());
+            extension.metrics.ended(worker, status, cycles, &self.spent());
         }
     }
 

@@ -36,8 +36,8 @@ pub struct Failing {
 }
 
 impl Errors {
-    pub(super) fn of(measures: &VersionMetrics) -> Self {
-        let tally = measures.tally();
+    pub(super) fn of(metrics: &VersionMetrics) -> Self {
+        let tally = metrics.tally();
         Self { calls: tally.calls(), errors: tally.errors() }
     }
 

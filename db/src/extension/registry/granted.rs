@@ -30,8 +30,8 @@ impl Registry {
         let mut live = self.live();
         let log = live.logs.entry(to).or_default().clone();
         let mut before = live.granted.remove(&id).unwrap_or_default();
-        let lineage = live.extensions.get(&(owner, name.to_owned())).cloned();
-        let versions = lineage.iter().flat_map(|lineage| &lineage.versions);
+        let history = live.extensions.get(&(owner, name.to_owned())).cloned();
+        let versions = history.iter().flat_map(|history| &history.versions);
         let after: Granted = versions
             .map(|(version, installed)| {
                 let fresh =
@@ -40,9 +40,9 @@ impl Registry {
             })
             .collect();
         live.retire_granted(before);
-        let lineup = lineage.and_then(|lineage| lineup(&lineage, &after));
+        let active = history.and_then(|history| active(&history, &after));
         live.granted.insert(id, after);
-        lineup
+        active
     }
 
     /// Ends a grant: retires its versions.
@@ -63,6 +63,6 @@ impl Live {
     }
 }
 
-fn lineup(lineage: &VersionHistory, granted: &Granted) -> Option<ActiveVersions> {
-    lineage.lineup_of(|version| granted.get(&version).cloned())
+fn active(history: &VersionHistory, granted: &Granted) -> Option<ActiveVersions> {
+    history.active_of(|version| granted.get(&version).cloned())
 }

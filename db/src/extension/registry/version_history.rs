@@ -57,13 +57,13 @@ impl VersionHistory {
     }
 
     /// Returns the active versions for the workers.
-    pub(super) fn lineup(&self) -> Option<ActiveVersions> {
-        self.lineup_of(|version| Some(Arc::clone(&self.versions.get(&version)?.extension)))
+    pub(super) fn active(&self) -> Option<ActiveVersions> {
+        self.active_of(|version| Some(Arc::clone(&self.versions.get(&version)?.extension)))
     }
 
     /// Returns the active versions for the workers, with the versions that `loaded` returns. A canary that is not
     /// loaded is left out.
-    pub(super) fn lineup_of(&self, loaded: impl Fn(u32) -> Option<Arc<Extension>>) -> Option<ActiveVersions> {
+    pub(super) fn active_of(&self, loaded: impl Fn(u32) -> Option<Arc<Extension>>) -> Option<ActiveVersions> {
         let Choice { current, canary, .. } = self.choice;
         let named =
             |version: &u32| *version != current && canary.is_none_or(|(canary, _)| canary != *version);
@@ -96,6 +96,6 @@ impl VersionHistory {
     }
 
     fn errors_of(&self, version: u32) -> Option<Errors> {
-        self.versions.get(&version).map(|installed| Errors::of(&installed.extension.measures))
+        self.versions.get(&version).map(|installed| Errors::of(&installed.extension.metrics))
     }
 }

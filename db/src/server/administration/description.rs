@@ -42,14 +42,14 @@ fn described(
 ) -> Result<ExtensionDescription, Refusal> {
     let row = control.metadata.extension_find(owner, name)?;
     let row = row.ok_or(MetadataError::NotFound).map_err(|_| unknown(name))?;
-    let lineage = control.registry.lineage(owner, name).ok_or_else(|| unknown(name))?;
+    let history = control.registry.history(owner, name).ok_or_else(|| unknown(name))?;
     Ok(ExtensionDescription {
         extension: row.id,
         name: row.name,
-        standing: VersionState::from(&row.standing),
-        functions: lineage.current().map_or_else(Vec::new, |installed| functions(installed)),
+        state: VersionState::from(&row.state),
+        functions: history.current().map_or_else(Vec::new, |installed| functions(installed)),
         limits,
-        versions: lineage.versions.values().map(|installed| version(installed)).collect(),
+        versions: history.versions.values().map(|installed| version(installed)).collect(),
     })
 }
 
@@ -61,7 +61,7 @@ fn version(installed: &Installed) -> VersionDescription {
         source_bytes: installed.source_bytes,
         installed_ms: installed.installed_ms,
         compile_ms: milliseconds(installed.compile_ms),
-        measured: measured(&installed.extension.measures.tally()),
+        measured: measured(&installed.extension.metrics.tally()),
     }
 }
 

@@ -23,9 +23,9 @@ type Files = Vec<(String, Vec<u8>)>;
 
 /// Publishes the versions of an extension to the registry and the workers.
 pub(super) fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
-    let VersionState { current, canary, kept, .. } = row.standing.clone();
-    match control.registry.settle(row.tenant, &row.name, Choice { current, canary, kept }) {
-        Some(lineup) => control.tell(&Change::ExtensionSettled(Arc::new(lineup)))?,
+    let VersionState { current, canary, kept, .. } = row.state.clone();
+    match control.registry.set_choice(row.tenant, &row.name, Choice { current, canary, kept }) {
+        Some(active) => control.tell(&Change::ExtensionSettled(Arc::new(active)))?,
         // Its current version could not be built when the server started.
         None => control.tell(&Change::ExtensionRemoved(row.id))?,
     }
@@ -40,7 +40,7 @@ pub(super) fn publish(control: &Control, row: &ExtensionRow) -> Result<(), Refus
 /// # Errors
 /// If the metadata cannot be read, or workers fail.
 pub(super) fn restore(control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
-    for version in &row.standing.kept {
+    for version in &row.state.kept {
         if let Err(refusal) = restore_version(control, row, *version) {
             let (name, version) = (&row.name, *version);
             tracing::error!(name, version, %refusal, "an installed extension is not available");
@@ -102,7 +102,7 @@ impl InstallHooks for Newcomer<'_> {
         let changing = lock(&self.control.changing);
         let ExtensionRow { id, tenant, name, .. } = self.row;
         let now = self.control.metadata.extension_find(*tenant, name)?;
-        let wanted = now.filter(|now| now.id == *id && now.standing.kept.contains(&self.version));
+        let wanted = now.filter(|now| now.id == *id && now.state.kept.contains(&self.version));
         let wanted = wanted.ok_or(Status::NotFound)?;
         self.wanted = Some((changing, wanted));
         Ok((*id, self.version))
@@ -114,17 +114,17 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Result<Vec<u8>, Refus
     let _changing = lock(&control.changing);
     let rows = control.metadata.extensions_of(tenant)?;
     let entry = |row: &ExtensionRow| {
-        let lineage = control.registry.lineage(tenant, &row.name);
-        let loaded = |version: u32| lineage.as_ref()?.versions.get(&version);
-        let versions = row.standing.kept.iter().map(|&version| VersionEntry {
+        let history = control.registry.history(tenant, &row.name);
+        let loaded = |version: u32| history.as_ref()?.versions.get(&version);
+        let versions = row.state.kept.iter().map(|&version| VersionEntry {
             version,
             installed_ms: loaded(version).map_or(0, |installed| installed.installed_ms),
         });
         ExtensionEntry {
             extension: row.id,
             name: row.name.clone(),
-            standing: wire::VersionState::from(&row.standing),
-            functions: loaded(row.standing.current).map_or(0, |installed| installed.functions.len() as u32),
+            state: wire::VersionState::from(&row.state),
+            functions: loaded(row.state.current).map_or(0, |installed| installed.functions.len() as u32),
             versions: versions.collect(),
         }
     };
@@ -144,7 +144,7 @@ pub(super) fn change(
         .extension_change(tenant, name, rule)
         .map_err(|error| if error == MetadataError::NotFound { unknown(name) } else { error.into() })?;
     publish(control, &row)?;
-    Ok(wire::VersionState::from(&row.standing).encode())
+    Ok(wire::VersionState::from(&row.state).encode())
 }
 
 pub(super) fn remove_version(
@@ -153,7 +153,7 @@ pub(super) fn remove_version(
     name: &str,
     version: u32,
 ) -> Result<Vec<u8>, Refusal> {
-    change(control, tenant, name, |standing| standing.remove(version)).map(|_| Vec::new())
+    change(control, tenant, name, |state| state.remove(version)).map(|_| Vec::new())
 }
 
 pub(super) fn resolve(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {

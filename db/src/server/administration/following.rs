@@ -66,7 +66,7 @@ impl Follower {
         leave(control, &known, &catalog, of)?;
         tables_come(control, &changing, &catalog, of)?;
         for row in &catalog.extensions {
-            self.settle(control, row)?;
+            self.publish_changed(control, row)?;
         }
         come(control, &catalog)?;
         drop(changing);
@@ -77,11 +77,11 @@ impl Follower {
 
     /// Builds, loads and publishes the missing versions of an extension, the current version first.
     fn build(&mut self, control: &Control, row: &ExtensionRow) {
-        let current = row.standing.current;
-        let others = row.standing.kept.iter().copied().filter(|version| *version != current);
+        let current = row.state.current;
+        let others = row.state.kept.iter().copied().filter(|version| *version != current);
         for version in iter::once(current).chain(others) {
-            let lineage = control.registry.lineage(row.tenant, &row.name);
-            let is_loaded = lineage.is_some_and(|lineage| lineage.versions.contains_key(&version));
+            let history = control.registry.history(row.tenant, &row.name);
+            let is_loaded = history.is_some_and(|history| history.versions.contains_key(&version));
             if is_loaded || self.broken.contains(&(row.id, version)) {
                 continue;
             }
@@ -104,15 +104,15 @@ impl Follower {
 
     /// Publishes the versions of an extension if they changed. A version that is not built yet does not replace one
     /// that runs.
-    fn settle(&mut self, control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
-        let Some(lineage) = control.registry.lineage(row.tenant, &row.name) else { return Ok(()) };
-        let VersionState { current, canary, kept, .. } = row.standing.clone();
-        let is_there = lineage.versions.contains_key(&current) || self.broken.contains(&(row.id, current));
+    fn publish_changed(&mut self, control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
+        let Some(history) = control.registry.history(row.tenant, &row.name) else { return Ok(()) };
+        let VersionState { current, canary, kept, .. } = row.state.clone();
+        let is_there = history.versions.contains_key(&current) || self.broken.contains(&(row.id, current));
         let choice = Choice { current, canary, kept };
-        if lineage.choice != choice && is_there {
+        if history.choice != choice && is_there {
             return extensions::publish(control, row);
         }
-        self.behind |= lineage.choice != choice;
+        self.behind |= history.choice != choice;
         Ok(())
     }
 }
@@ -124,14 +124,14 @@ fn tables_come(
     catalog: &Catalog,
     of: Option<&TenantSet>,
 ) -> Result<(), Refusal> {
-    control.interim.see(&catalog.tenants, |tenant| is_meant(of, tenant));
+    control.lease_cache.see(&catalog.tenants, |tenant| is_meant(of, tenant));
     limits::follow(control, &catalog.limits, |tenant| is_meant(of, tenant));
     tables::follow(control, changing, catalog)
 }
 
 /// Applies the metadata of migrations.
 fn tablets_move(control: &Arc<Control>, catalog: &Catalog, of: Option<&TenantSet>) {
-    if let (Some(migrations), Some(own)) = (&control.migrations, control.interim.run()) {
+    if let (Some(migrations), Some(own)) = (&control.migrations, control.lease_cache.run()) {
         let rows = (&catalog.migrations[..], &catalog.tablets[..]);
         migrations::follow(control, migrations, rows, own, |row| is_meant(of, row.tenant));
     }
@@ -196,8 +196,8 @@ fn leave(
         catalog.extensions.iter().map(|row| ((row.tenant, row.name.as_str()), row.id)).collect();
     for tenant in there.iter().filter(|tenant| is_meant(**tenant)) {
         for name in control.registry.names(*tenant) {
-            let lineage = control.registry.lineage(*tenant, &name);
-            let first = lineage.and_then(|lineage| lineage.versions.values().next().cloned());
+            let history = control.registry.history(*tenant, &name);
+            let first = history.and_then(|history| history.versions.values().next().cloned());
             let Some(id) = first.map(|installed| installed.extension.id) else { continue };
             if ids.get(&(*tenant, name.as_str())) != Some(&id) {
                 extensions::forget(control, *tenant, &name, id)?;

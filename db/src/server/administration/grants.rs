@@ -100,7 +100,7 @@ pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
 pub(super) fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
     lock(&control.grants).push(grant.clone());
     if grant.row.right.subject() == Subject::Extension {
-        return settle(control, &grant);
+        return publish_versions(control, &grant);
     }
     let name = &grant.row.name;
     let _owning = lock(&control.owning);
@@ -114,10 +114,10 @@ pub(super) fn known(control: &Control) -> BTreeSet<(u8, u32)> {
 }
 
 /// Sends the versions of a granted extension to the workers.
-fn settle(control: &Control, grant: &Grant) -> Result<(), Refusal> {
+fn publish_versions(control: &Control, grant: &Grant) -> Result<(), Refusal> {
     let GrantRow { id, owner, name, to, .. } = &grant.row;
     match control.registry.grant((*owner, name), *id, *to, &grant.called()) {
-        Some(lineup) => control.tell(&Change::ExtensionSettled(Arc::new(lineup))),
+        Some(active) => control.tell(&Change::ExtensionSettled(Arc::new(active))),
         None => control.tell(&Change::ExtensionRemoved(*id)),
     }
 }
@@ -128,7 +128,7 @@ pub(super) fn follow(control: &Control, owner: TenantId, name: &str) -> Result<(
         let grants = lock(&control.grants);
         grants.iter().filter(|grant| grant.is(owner, Subject::Extension, name)).cloned().collect()
     };
-    grants.iter().try_for_each(|grant| settle(control, grant))
+    grants.iter().try_for_each(|grant| publish_versions(control, grant))
 }
 
 /// Removes grants from all workers. Their metadata is gone already.

@@ -49,7 +49,7 @@ pub(super) fn install(
     let answer = ExtensionInstalled {
         extension: row.id,
         version: row.newest,
-        current: row.standing.current,
+        current: row.state.current,
         compile_ms: milliseconds(installed.compile_ms),
         diagnostics: installed.warnings.clone(),
     };
@@ -104,7 +104,7 @@ impl Installation<'_> {
         }
         let tenant = self.session.tenant;
         let before = self.control.metadata.extension_find(tenant, self.name)?;
-        let leaving = before.map(|mut row| row.standing.install(row.newest + 1, self.placement));
+        let leaving = before.map(|mut row| row.state.install(row.newest + 1, self.placement));
         let kept = self.control.registry.code_bytes(tenant, self.name, &leaving.unwrap_or_default());
         if kept.saturating_add(artefact_bytes) <= most {
             return Ok(());

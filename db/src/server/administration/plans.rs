@@ -8,7 +8,7 @@ use wire::{Adopted, Body, ClusterStatus, MemberEntry, PlanEntry, PlanProgress, S
 use crate::server::control::{Control, Refusal};
 
 pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
-    let Some(own) = control.interim.run() else {
+    let Some(own) = control.lease_cache.run() else {
         let (members, plans) = (Vec::new(), Vec::new());
         return Ok(ClusterStatus { asked: 0, coordinator: 0, members, plans }.encode());
     };
@@ -76,11 +76,11 @@ pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
 /// while: see [`cluster::presence`].
 pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
     check_shared(control)?;
-    if !control.interim.is_held(Moment::now()) {
+    if !control.lease_cache.is_held(Moment::now()) {
         let text = "this server is not registered at present: ask another one, or wait";
         return Err(Refusal::new(Status::Unavailable, text));
     }
-    let is_there = control.interim.there().iter().any(|run| run.server == server);
+    let is_there = control.lease_cache.there().iter().any(|run| run.server == server);
     let adopted = match is_there {
         true => Err(TabletError::IsThere(server).into()),
         false => control.metadata.tablets_adopt(server, control.clock.wall_ms()),
@@ -111,7 +111,7 @@ fn not_adopted(control: &Control, server: u32) -> Refusal {
 }
 
 fn check_shared(control: &Control) -> Result<(), Refusal> {
-    if control.interim.run().is_some() {
+    if control.lease_cache.run().is_some() {
         return Ok(());
     }
     let text = "this server is alone and owns everything: a cluster keeps its metadata in etcd";
@@ -128,7 +128,7 @@ fn entry_of(row: &PlanRow) -> PlanEntry {
             Goal::Drain(run) => run.server,
             Goal::Balance => 0,
         },
-        progress: match row.standing {
+        progress: match row.state {
             PlanState::Running => PlanProgress::Running,
             PlanState::Done => PlanProgress::Done,
             PlanState::Stopped => PlanProgress::Stopped,

@@ -9,7 +9,7 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
     if !control.metadata.records().is_shared() {
         return Ok(Vec::<ServerEntry>::new().encode());
     }
-    let asked = control.interim.run().map(|run| run.server);
+    let asked = control.lease_cache.run().map(|run| run.server);
     let entry = |row: cluster::metadata::ServerRow| ServerEntry {
         id: row.id,
         is_asked: asked == Some(row.id),

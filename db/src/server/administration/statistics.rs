@@ -67,17 +67,17 @@ fn of_server(control: &Control) -> Vec<Statistic> {
         .extend(Counter::ALL.iter().map(|counter| statistic(counter.name(), total(workers(), *counter))));
     let (nudges, stalls) = watchdog::counts();
     statistics.extend([statistic("watchdog_nudges", nudges), statistic("watchdog_stalls", stalls)]);
-    statistics.extend(control.door.iter().flat_map(of_links));
+    statistics.extend(control.shm_listener.iter().flat_map(of_links));
     statistics.extend(store::of(control));
     statistics.extend(control.migrations.iter().flat_map(of_migrations));
     statistics
 }
 
 /// Returns the statistics of shared-memory channels.
-fn of_links(signs: &ListenerStatus) -> impl Iterator<Item = Statistic> {
+fn of_links(status: &ListenerStatus) -> impl Iterator<Item = Statistic> {
     let figures = [LINKS].into_iter().chain(LINK_COUNTERS);
-    let of_cores = figures.map(|figure| statistic(figure.name, signs.of_cores(&figure).sum()));
-    of_cores.chain([statistic("shm_links_refused", signs.refused())])
+    let of_cores = figures.map(|figure| statistic(figure.name, status.of_cores(&figure).sum()));
+    of_cores.chain([statistic("shm_links_refused", status.refused())])
 }
 
 /// Returns the totals of migrations.

@@ -42,7 +42,7 @@ pub(super) fn create(
         let text = format!("a table has 1 to {TABLETS_PER_TABLE_MAX} tablets, not {tablets}");
         return Err(Refusal::new(Status::OutOfRange, text));
     }
-    let Some(own) = control.interim.run() else {
+    let Some(own) = control.lease_cache.run() else {
         if tablets > 1 {
             let text = "this server is alone: a table is one tablet, since nobody could own another one";
             return Err(Refusal::new(Status::Unavailable, text));
@@ -53,7 +53,7 @@ pub(super) fn create(
     };
     let id = control.metadata.table_create_spread(tenant, name, options, (tablets, own.server))?;
     let catalog = control.metadata.catalog(Some(&[tenant].into()))?;
-    control.interim.see(&catalog.tenants, |known| known == tenant);
+    control.lease_cache.see(&catalog.tenants, |known| known == tenant);
     follow(control, &changing, &catalog)?;
     Ok(TableId { id }.encode())
 }
@@ -61,7 +61,7 @@ pub(super) fn create(
 /// Returns the metadata of these tenants, or of all; places a cluster's tables that are not placed yet on this server.
 pub(super) fn placed(control: &Control, of: Option<&TenantSet>) -> Result<Catalog, Refusal> {
     let catalog = control.metadata.catalog(of)?;
-    let Some(own) = control.interim.run() else { return Ok(catalog) };
+    let Some(own) = control.lease_cache.run() else { return Ok(catalog) };
     let placed: BTreeSet<u32> = catalog.tablets.iter().map(|row| row.table).collect();
     let unplaced: Vec<_> = catalog.tables.iter().filter(|row| !placed.contains(&row.id)).collect();
     if unplaced.is_empty() {
@@ -81,7 +81,7 @@ pub(super) fn follow(
     _changing: &MutexGuard<'_, ()>,
     catalog: &Catalog,
 ) -> Result<(), Refusal> {
-    let Some(own) = control.interim.run() else { return begin_empty(control, catalog) };
+    let Some(own) = control.lease_cache.run() else { return begin_empty(control, catalog) };
     let tablets: BTreeMap<u32, &TabletsRow> = catalog.tablets.iter().map(|row| (row.table, row)).collect();
     let emptied = |row: &TabletsRow| {
         Some((row.table, row.tablets.iter().filter_map(|tablet| tablet.emptied_ms).max()?))

@@ -161,7 +161,7 @@ fn entry_of(row: &MigrationRow, table: String) -> MigrationEntry {
             Mode::Cooperative => MigrationMode::Cooperative,
             Mode::PreCopy => MigrationMode::PreCopy,
         },
-        standing: match row.standing {
+        phase: match row.phase {
             Phase::Preparing => MigrationPhase::Preparing,
             Phase::Moving => MigrationPhase::Moving,
             Phase::Returning => MigrationPhase::Returning,

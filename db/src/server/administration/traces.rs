@@ -19,10 +19,10 @@ pub(super) fn read(
     name: &str,
     (function, slower_than_us, after): (Option<u32>, u64, u64),
 ) -> Result<Vec<u8>, Refusal> {
-    let (extension, lineage) = extension(control, tenant, name)?;
+    let (extension, history) = extension(control, tenant, name)?;
     // Versions that are not current are invoked by number.
     let has =
-        |hash: u32| lineage.versions.values().any(|one| one.functions.iter().any(|has| has.hash() == hash));
+        |hash: u32| history.versions.values().any(|one| one.functions.iter().any(|has| has.hash() == hash));
     if function.is_some_and(|hash| !has(hash)) {
         let text = format!("no version of the extension `{name}` has it");
         return Err(Refusal::new(Status::UnknownFunction, text));
@@ -64,14 +64,14 @@ pub(super) fn end(control: &Control, tenant: TenantId, name: &str) -> Result<Vec
 /// Returns the number under which a tenant invokes an extension, and its versions. As with log lines, a tenant with a
 /// grant sees its own invocations.
 fn extension(control: &Control, tenant: TenantId, name: &str) -> Result<(u32, VersionHistory), Refusal> {
-    let (id, lineage) = match grants::find(control, tenant, Subject::Extension, name) {
-        Some(grant) => (grant.row.id, control.registry.lineage(grant.row.owner, &grant.row.name)),
+    let (id, history) = match grants::find(control, tenant, Subject::Extension, name) {
+        Some(grant) => (grant.row.id, control.registry.history(grant.row.owner, &grant.row.name)),
         None => {
             let row = control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown(name))?;
-            (row.id, control.registry.lineage(tenant, name))
+            (row.id, control.registry.history(tenant, name))
         }
     };
-    Ok((id, lineage.ok_or_else(|| unknown(name))?))
+    Ok((id, history.ok_or_else(|| unknown(name))?))
 }
 
 fn entry(recording: &Recording) -> TraceEntry {

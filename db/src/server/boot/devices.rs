@@ -19,7 +19,7 @@ use crate::server::shm_listener::ShmEntrance;
 const DIRECTORY_MODE: u32 = 0o700;
 
 /// Name of the socket in the data directory at which local clients attach.
-const DOOR: &str = "door";
+const SHM_SOCKET: &str = "shm.sock";
 
 /// The devices over which a server starts.
 pub struct Devices<P: Port> {
@@ -32,7 +32,7 @@ pub struct Devices<P: Port> {
     /// Prepares the toolchain that builds extensions.
     pub prepare: Prepare,
     /// Shared-memory listener for local clients; `None` if the ports have no shared memory.
-    pub doorway: Option<ShmEntrance>,
+    pub shm_entrance: Option<ShmEntrance>,
 }
 
 impl Devices<HostPort> {
@@ -50,7 +50,7 @@ impl Devices<HostPort> {
         let ports = (0..config.cores).map(bind).collect::<Result<Vec<_>, _>>()?;
         let devices = Self::over(config, ports)?;
         // Only now, because its path may be in the directory just created.
-        Ok(Self { doorway: doorway(config, &devices.ports)?, ..devices })
+        Ok(Self { shm_entrance: shm_entrance(config, &devices.ports)?, ..devices })
     }
 }
 
@@ -70,20 +70,20 @@ impl<P: Port> Devices<P> {
             .map_err(|error| BootError::new(&format!("cannot make {}", artefacts.display()), error))?;
         let metadata = metadata::open(config)?;
         let prepare = Box::new(move || Toolchain::prepare(&artefacts));
-        Ok(Self { listener, ports, metadata, prepare, doorway: None })
+        Ok(Self { listener, ports, metadata, prepare, shm_entrance: None })
     }
 }
 
 /// Opens the configured shared-memory listener. If the configuration names no path, a server that cannot open one
 /// starts without it.
-fn doorway(config: &Config, ports: &[HostPort]) -> Result<Option<ShmEntrance>, BootError> {
+fn shm_entrance(config: &Config, ports: &[HostPort]) -> Result<Option<ShmEntrance>, BootError> {
     let (path, is_named) = match &config.shm {
         SharedMemory::Off => return Ok(None),
-        SharedMemory::InDataDirectory => (config.data_directory.join(DOOR), false),
+        SharedMemory::InDataDirectory => (config.data_directory.join(SHM_SOCKET), false),
         SharedMemory::At(path) => (path.clone(), true),
     };
     match ShmEntrance::open(&path, ports) {
-        Ok(doorway) => Ok(Some(doorway)),
+        Ok(shm_entrance) => Ok(Some(shm_entrance)),
         Err(error) if is_named => {
             Err(BootError::new(&format!("cannot let clients of this host in at {}", path.display()), error))
         }

@@ -27,12 +27,12 @@ pub(super) fn open(config: &Config) -> Result<Metadata, BootError> {
 pub(super) fn migrations(
     own: Option<ServerRun>,
     metadata: &Metadata,
-    neighbours: &Arc<SiblingWorkers>,
+    siblings: &Arc<SiblingWorkers>,
     workers: usize,
 ) -> Result<Option<Migrations>, BootError> {
     let Some(own) = own else { return Ok(None) };
     let secret = metadata.cluster_secret().map_err(|error| BootError::new("the cluster's secret", error))?;
-    Ok(Some(Migrations::new(own.server, ClusterSecret(secret), Arc::clone(neighbours), workers)))
+    Ok(Some(Migrations::new(own.server, ClusterSecret(secret), Arc::clone(siblings), workers)))
 }
 
 /// Reserves numbers for the first clients, and versions for the parts of tables that this server makes.

@@ -38,7 +38,7 @@ pub(super) fn start<P: SharedPort + 'static>(
     store: &Arc<Store>,
     ports: Vec<P>,
     (clock, view): (Clock, u64),
-    neighbours: &Arc<SiblingWorkers>,
+    siblings: &Arc<SiblingWorkers>,
     wants: Option<&Wants>,
 ) -> Result<Started, BootError> {
     let (views, fence) = (Arc::new(Views::new(view)), Arc::default());
@@ -51,7 +51,7 @@ pub(super) fn start<P: SharedPort + 'static>(
         let parts = WorkerParts {
             core,
             ports: Ports::new(port, index, Arc::clone(&handles)),
-            neighbours: Arc::clone(neighbours),
+            siblings: Arc::clone(siblings),
             changes,
             metrics: Arc::clone(&metrics),
             clock,

@@ -48,7 +48,7 @@ impl Control {
         match found {
             Ok(row) => Ok(KnownTenant { row, doubt: None }),
             Err(error @ MetadataError::Records(RecordsError::Unavailable(_))) => {
-                match self.interim.tenant(name, Moment::now()) {
+                match self.lease_cache.tenant(name, Moment::now()) {
                     Some(row) => Ok(KnownTenant { row, doubt: Some(error) }),
                     None => Err(error),
                 }
@@ -64,7 +64,7 @@ impl Control {
     /// If the metadata of a server outside a cluster cannot be read.
     pub fn tenant_names(&self) -> Result<BTreeMap<TenantId, String>, MetadataError> {
         if self.metadata.records().is_shared() {
-            return Ok(self.interim.names());
+            return Ok(self.lease_cache.names());
         }
         Ok(self.metadata.tenants()?.into_iter().map(|row| (row.id, row.name)).collect())
     }

@@ -77,7 +77,7 @@ impl Workers {
     }
 
     /// Tells a worker of an extension with one function.
-    fn settle(&mut self, worker: usize, function: Run, mode: CallMode) -> u32 {
+    fn install(&mut self, worker: usize, function: Run, mode: CallMode) -> u32 {
         let extension: Arc<Extension> = World::extension(function, mode);
         let id = extension.id;
         self.catalogs[worker].apply(Change::ExtensionSettled(Arc::new(ActiveVersions::of(extension))));
@@ -133,7 +133,7 @@ fn status(answered: &Receiver<StreamAnswer>) -> Option<Status> {
 /// ended; then what the first one hears, and a copy that comes still later.
 fn copies_around(change: impl FnOnce(&mut Workers, u32)) -> [Option<Status>; 3] {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, writes_late, CallMode::Write);
+    let extension = workers.install(0, writes_late, CallMode::Write);
     let first = workers.arrive(0, extension);
     change(&mut workers, extension);
     let early = workers.arrive(0, extension);
@@ -157,7 +157,7 @@ fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_extension_is_removed() {
 #[test]
 fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_function_reads_from_now_on() {
     let changed = copies_around(|workers, _| {
-        workers.settle(0, reads_late, CallMode::Read);
+        workers.install(0, reads_late, CallMode::Read);
     });
     assert_eq!(changed, ONE_ANSWER);
 }
@@ -165,7 +165,7 @@ fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_function_reads_from_now_o
 #[test]
 fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_function_or_the_table_is_unknown() {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, writes_late, CallMode::Write);
+    let extension = workers.install(0, writes_late, CallMode::Write);
     let first = workers.arrive(0, extension);
     for unknown in [("other", TABLE), ("function", TABLE + 1_000)] {
         assert_eq!(status(&workers.arrive_with(0, extension, unknown, b"")), None);
@@ -180,7 +180,7 @@ fn a_copy_of_a_write_that_runs_gets_no_answer_when_the_function_or_the_table_is_
 #[test]
 fn what_was_refused_for_good_is_not_executed_by_a_worker_that_has_still_to_hear_why() {
     let mut workers = Workers::new();
-    let extension = workers.settle(1, writes_late, CallMode::Write);
+    let extension = workers.install(1, writes_late, CallMode::Write);
     let refused = workers.arrive(0, extension);
     let lagging = workers.arrive(1, extension);
     workers.run();
@@ -191,7 +191,7 @@ fn what_was_refused_for_good_is_not_executed_by_a_worker_that_has_still_to_hear_
 #[test]
 fn what_could_not_be_started_for_good_is_not_started_by_a_copy() {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, writes_late, CallMode::Write);
+    let extension = workers.install(0, writes_late, CallMode::Write);
     let too_large = vec![0; ARGUMENTS_BYTES_MAX + 1];
     let refused = workers.arrive_with(0, extension, ("function", TABLE), &too_large);
     let copy = workers.arrive(0, extension);
@@ -203,8 +203,8 @@ fn what_could_not_be_started_for_good_is_not_started_by_a_copy() {
 #[test]
 fn of_a_request_that_was_begun_as_a_read_one_copy_is_executed_as_a_write_at_most() {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, reads_late, CallMode::Read);
-    workers.settle(1, writes_late, CallMode::Write);
+    let extension = workers.install(0, reads_late, CallMode::Read);
+    workers.install(1, writes_late, CallMode::Write);
     let [first, again, writes, copy] = [0, 0, 1, 1].map(|worker| workers.arrive(worker, extension));
     workers.run();
     let behind = [0, 1].map(|worker| workers.arrive(worker, extension));
@@ -218,7 +218,7 @@ fn of_a_request_that_was_begun_as_a_read_one_copy_is_executed_as_a_write_at_most
 #[test]
 fn a_read_is_refused_without_a_trace_where_it_may_run_elsewhere() {
     let mut workers = Workers::new();
-    let extension = workers.settle(0, reads_late, CallMode::Read);
+    let extension = workers.install(0, reads_late, CallMode::Read);
     let first = workers.arrive(0, extension);
     let unknown = workers.arrive(1, extension);
     let again = workers.arrive(0, extension);

@@ -21,7 +21,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         Kind::Gauge,
         "1 while the lease is held with which the server is registered in its cluster.",
     )?;
-    text.sample(&[], u64::from(control.interim.is_held(Moment::now())))?;
+    text.sample(&[], u64::from(control.lease_cache.is_held(Moment::now())))?;
     control.migrations.as_ref().map_or(Ok(()), |migrations| write_migrations(migrations, text))
 }
 

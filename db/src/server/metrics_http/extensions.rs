@@ -40,8 +40,8 @@ impl Versions {
     /// Reads the counters of all versions.
     pub(super) fn of(control: &Control, tenants: &ShownTenants) -> Self {
         let mut versions = Self { rows: Vec::new(), left_out: 0 };
-        for (tenant, name, version, measures) in control.registry.measures() {
-            let tally = measures.tally();
+        for (tenant, name, version, metrics) in control.registry.metrics() {
+            let tally = metrics.tally();
             if tally.calls() == 0 {
                 continue;
             }

@@ -10,23 +10,23 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
     control: &Control,
     text: &mut MetricsText<W>,
 ) -> io::Result<()> {
-    let Some(signs) = &control.door else { return Ok(()) };
+    let Some(status) = &control.shm_listener else { return Ok(()) };
     text.family(&format!("splinter_{}", LINKS.name), Kind::Gauge, LINKS.text)?;
-    samples(signs, &LINKS, text)?;
+    samples(status, &LINKS, text)?;
     for figure in &LINK_COUNTERS {
         text.family(&format!("splinter_{}_total", figure.name), Kind::Counter, figure.text)?;
-        samples(signs, figure, text)?;
+        samples(status, figure, text)?;
     }
     text.family("splinter_shm_links_refused_total", Kind::Counter, "Links that were refused.")?;
-    text.sample(&[], signs.refused())
+    text.sample(&[], status.refused())
 }
 
 fn samples<W: FnMut(&[u8]) -> io::Result<()>>(
-    signs: &ListenerStatus,
+    status: &ListenerStatus,
     figure: &ChannelFigure,
     text: &mut MetricsText<W>,
 ) -> io::Result<()> {
-    for (core, value) in signs.of_cores(figure).enumerate() {
+    for (core, value) in status.of_cores(figure).enumerate() {
         text.sample(&[("core", &core.to_string())], value)?;
     }
     Ok(())

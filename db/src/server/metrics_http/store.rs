@@ -15,7 +15,11 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         ("segment_bytes", "Bytes of one segment.", store.segment_bytes),
         ("segments", "Segments, free ones included.", store.segments),
         ("segments_free", "Segments that are free.", store.segments_free),
-        ("segments_limbo", "Dead segments that wait for readers.", store.segments_limbo),
+        (
+            "segments_pending_reclamation",
+            "Dead segments that wait for readers.",
+            store.segments_pending_reclamation,
+        ),
         ("objects", "Objects that can be found.", store.objects),
         ("object_bytes", "Bytes of objects that can be found.", store.object_bytes),
         ("index_bytes", "Bytes of all indexes.", store.index_bytes),

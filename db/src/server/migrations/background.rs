@@ -78,7 +78,7 @@ impl BackgroundTasks {
                     if let Ok(Some(view)) = metadata.migration_view(id) {
                         own.post.send(Notice::Map(map_in(&view)));
                     }
-                    own.post.send(Notice::Committed(row.standing));
+                    own.post.send(Notice::Committed(row.phase));
                 }
                 Some(Err(_)) => {
                     own.wait_for_follower();
@@ -95,7 +95,7 @@ impl BackgroundTasks {
     /// Reads the phase and the tablet map, and whether this server held its lease while reading.
     pub(super) fn look_up(&self) {
         let is_sent = self.go(move |own| {
-            let lease = || own.control.interim.lease(Moment::now());
+            let lease = || own.control.lease_cache.lease(Moment::now());
             let found = own.insist(|| {
                 let before = lease();
                 own.control.metadata.migration_view(own.row.id).map(|found| (found, before))
@@ -104,17 +104,17 @@ impl BackgroundTasks {
                 Some(Ok((Some(view), before))) => {
                     let is_registered = before.is_some() && lease() == before;
                     own.post.send(Notice::Map(map_in(&view)));
-                    own.post.send(Notice::LookedUp(view.row.standing, is_registered));
+                    own.post.send(Notice::LookedUp(view.row.phase, is_registered));
                 }
                 Some(_) => {
                     own.wait_for_follower();
-                    own.post.send(Notice::LookedUp(own.row.standing, false));
+                    own.post.send(Notice::LookedUp(own.row.phase, false));
                 }
                 None => {}
             }
         });
         if !is_sent {
-            self.post.send(Notice::LookedUp(self.row.standing, false));
+            self.post.send(Notice::LookedUp(self.row.phase, false));
         }
     }
 
@@ -159,7 +159,7 @@ impl BackgroundTasks {
 
     /// Checks whether the other server is gone or was restarted: see [`cluster::presence`].
     pub(super) fn look_after_peer(&self, side: Side) {
-        let is_gone = self.control.interim.is_gone(self.row.run_on(side.opposite()));
+        let is_gone = self.control.lease_cache.is_gone(self.row.run_on(side.opposite()));
         self.post.send(if is_gone { Notice::PeerGone } else { Notice::PeerThere });
     }
 }

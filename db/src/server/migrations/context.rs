@@ -60,7 +60,7 @@ impl MigrationContext {
     ) -> Self {
         let (control, row) = (Arc::clone(&errands.control), errands.row.clone());
         let (link, looked_after) = (Link::none(), (false, Instant::now()));
-        let tenure = Tenure::begin(control.interim.lease(Moment::now()));
+        let tenure = Tenure::begin(control.lease_cache.lease(Moment::now()));
         Self {
             control,
             row,
@@ -149,7 +149,7 @@ impl MigrationContext {
     /// Begins the bulk of the work: ownership has changed, or objects are copied before it changes.
     pub(super) fn begin(&mut self) {
         if self.company.is_none() {
-            self.company = self.control.migrations.as_ref().map(|own| own.neighbours.keep_company());
+            self.company = self.control.migrations.as_ref().map(|own| own.siblings.add_background_load());
         }
         if self.progress.get(Figure::BeganUs) == 0 {
             self.progress.set(Figure::BeganUs, self.now_us());
@@ -157,7 +157,7 @@ impl MigrationContext {
     }
 
     /// Lowers the thread's priority: from here on it yields to all others.
-    pub(super) fn be_humble(&mut self) {
+    pub(super) fn lower_priority(&mut self) {
         if std::mem::replace(&mut self.is_humble, true) {
             return;
         }
@@ -168,7 +168,7 @@ impl MigrationContext {
     }
 
     /// Restores the thread's priority if the kernel permits, because nobody serves the hashes until this step ends.
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn restore_priority(&mut self) {
         if self.is_humble && process::take_short_turns(-MIGRATION_NICER).is_ok() {
             self.is_humble = false;
             self.company = None;
@@ -197,8 +197,8 @@ impl MigrationContext {
     }
 
     /// Drops the guard once the migration is over and nobody else can come to own what workers serve.
-    pub(super) fn settle(&mut self, standing: Phase) {
-        if matches!(standing, Phase::Finished | Phase::Ended) {
+    pub(super) fn release_guard(&mut self, phase: Phase) {
+        if matches!(phase, Phase::Finished | Phase::Ended) {
             self.guard = None;
         }
     }
@@ -206,7 +206,7 @@ impl MigrationContext {
     /// Returns true if this server has become registered, false if it has lost its registration, `None` if nothing
     /// changed.
     pub(super) fn turned(&mut self) -> Option<bool> {
-        self.tenure.turn(self.control.interim.lease(Moment::now()))
+        self.tenure.turn(self.control.lease_cache.lease(Moment::now()))
     }
 
     /// Changes the metadata; if the reason is that the other server is gone, the change commits only while it is.

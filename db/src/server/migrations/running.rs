@@ -61,7 +61,7 @@ pub struct Shown {
 pub struct Migrations {
     own: u32,
     secret: ClusterSecret,
-    pub(super) neighbours: Arc<SiblingWorkers>,
+    pub(super) siblings: Arc<SiblingWorkers>,
     pub(super) running: Mutex<BTreeMap<u32, RunningMigration>>,
     /// Migrations that have ended, the latest ones last.
     lately: Mutex<VecDeque<Shown>>,
@@ -75,11 +75,11 @@ impl Migrations {
     /// Creates the state without migrations for the server of number `own`; their cores of the store follow those of
     /// `workers` workers.
     #[must_use]
-    pub fn new(own: u32, secret: ClusterSecret, neighbours: Arc<SiblingWorkers>, workers: usize) -> Self {
+    pub fn new(own: u32, secret: ClusterSecret, siblings: Arc<SiblingWorkers>, workers: usize) -> Self {
         Self {
             own,
             secret,
-            neighbours,
+            siblings,
             running: Mutex::default(),
             lately: Mutex::default(),
             slots: Arc::new(MigrationSlots::behind(workers)),
@@ -109,7 +109,7 @@ impl Migrations {
     /// Returns true if a worker is loaded.
     #[must_use]
     pub fn is_loaded(&self, now_us: u64) -> bool {
-        self.neighbours.is_any_loaded(now_us)
+        self.siblings.is_any_loaded(now_us)
     }
 
     /// Returns the running migrations in which this server takes part, by number.
@@ -139,8 +139,8 @@ impl Migrations {
     pub(super) fn remember(&self, one: RunningMigration) {
         let mut shown = one.shown(true);
         // The metadata may have dropped the record before this server read its end.
-        if let Ok(ExitReason::Over(standing)) = one.thread.join() {
-            shown.row.standing = standing;
+        if let Ok(ExitReason::Over(phase)) = one.thread.join() {
+            shown.row.phase = phase;
         }
         let mut lately = lock(&self.lately);
         if lately.len() >= MIGRATIONS_REMEMBERED {

@@ -58,7 +58,7 @@ impl SourceSide {
 
     /// Runs until the migration is over.
     pub(super) fn run(mut self) -> ExitReason {
-        self.step(SourceInput::Standing(self.ground.row.standing));
+        self.step(SourceInput::Phase(self.ground.row.phase));
         loop {
             while let Some(mail) = self.ground.mailbox.take() {
                 if let Some(way) = self.read(mail) {
@@ -82,10 +82,10 @@ impl SourceSide {
                 }
             }
             if self.machine.is_over() && self.todo.is_empty() {
-                return ExitReason::Over(self.machine.standing());
+                return ExitReason::Over(self.machine.phase());
             }
             self.ground.progress.await_for(self.machine.awaited());
-            self.ground.settle(self.machine.standing());
+            self.ground.release_guard(self.machine.phase());
             self.ground.look_after_peer();
             let now_us = self.ground.now_us();
             let allowance_bytes = self.copying.allowance(&self.ground, self.machine.is_in_a_hurry());
@@ -103,11 +103,11 @@ impl SourceSide {
                 self.ground.admit(core);
                 self.step(SourceInput::Admitted);
             }
-            Notice::Standing(standing) => self.step(SourceInput::Standing(standing)),
-            Notice::Forgotten(standing) => self.step(SourceInput::Forgotten(standing)),
-            Notice::Committed(standing) => self.step(SourceInput::End(SourceEnd::Committed(standing))),
-            Notice::LookedUp(standing, is_registered) => {
-                self.step(SourceInput::End(SourceEnd::LookedUp(standing, is_registered)));
+            Notice::Standing(phase) => self.step(SourceInput::Phase(phase)),
+            Notice::Forgotten(phase) => self.step(SourceInput::Forgotten(phase)),
+            Notice::Committed(phase) => self.step(SourceInput::End(SourceEnd::Committed(phase))),
+            Notice::LookedUp(phase, is_registered) => {
+                self.step(SourceInput::End(SourceEnd::LookedUp(phase, is_registered)));
             }
             Notice::Stream(opened) => self.ground.link.attach(opened),
             Notice::Map(map) => self.ground.map = map,
@@ -144,8 +144,8 @@ impl SourceSide {
                     let is_whole = |piece: &Copied| piece.left == Left::Nothing;
                     match &message {
                         Message::HandedOver { .. } => self.ground.begin(),
-                        Message::Pulled { .. } => self.ground.be_humble(),
-                        Message::Copied(piece) if is_whole(piece) => self.ground.be_humble(),
+                        Message::Pulled { .. } => self.ground.lower_priority(),
+                        Message::Copied(piece) if is_whole(piece) => self.ground.lower_priority(),
                         _ => {}
                     }
                 }
@@ -166,7 +166,7 @@ impl SourceSide {
         Ok(match action {
             SourceAction::Count => self.count()?,
             SourceAction::Cut => {
-                self.ground.hurry();
+                self.ground.restore_priority();
                 Some(SourceEnd::Cut(self.cut()?))
             }
             SourceAction::Gather { partition, number, from } => {
@@ -176,7 +176,7 @@ impl SourceSide {
                 Some(SourceEnd::Gathered(self.gather_hashes(number, &hashes)))
             }
             SourceAction::Watch => {
-                self.ground.be_humble();
+                self.ground.lower_priority();
                 self.copying.begin(&self.ground)?;
                 Some(SourceEnd::Watched)
             }

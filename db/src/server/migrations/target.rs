@@ -93,7 +93,7 @@ impl TargetSide {
     }
 
     fn go_on(&mut self) -> ExitReason {
-        self.step(TargetInput::Standing(self.ground.row.standing));
+        self.step(TargetInput::Phase(self.ground.row.phase));
         if self.ground.row.is_aborted {
             self.abort();
         }
@@ -129,12 +129,12 @@ impl TargetSide {
             // The state machine's last actions are executed first.
             if self.machine.is_over() && self.todo.is_empty() {
                 self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
-                self.part.iter().for_each(|part| part.settle());
+                self.part.iter().for_each(|part| part.end_notes());
                 self.close();
-                return ExitReason::Over(self.machine.standing());
+                return ExitReason::Over(self.machine.phase());
             }
             self.ground.progress.await_for(self.machine.awaited());
-            self.ground.settle(self.machine.standing());
+            self.ground.release_guard(self.machine.phase());
             self.ground.look_after_peer();
             if (is_idle && self.todo.is_empty()) || self.storing.is_held_up() {
                 self.ground.rest(Duration::from_micros(PULL_LOOK_US));
@@ -148,21 +148,21 @@ impl TargetSide {
                 self.ground.admit(core);
                 self.step(TargetInput::Admitted);
             }
-            Notice::Standing(standing) => {
-                self.is_finished |= standing == Phase::Finished;
-                self.step(TargetInput::Standing(standing));
+            Notice::Standing(phase) => {
+                self.is_finished |= phase == Phase::Finished;
+                self.step(TargetInput::Phase(phase));
             }
-            Notice::Forgotten(standing) => {
-                self.is_finished |= standing == Phase::Finished;
-                self.step(TargetInput::Forgotten(standing));
+            Notice::Forgotten(phase) => {
+                self.is_finished |= phase == Phase::Finished;
+                self.step(TargetInput::Forgotten(phase));
             }
-            Notice::Committed(standing) => {
-                self.is_finished |= standing == Phase::Finished;
-                self.step(TargetInput::End(TargetEnd::Committed(standing)));
+            Notice::Committed(phase) => {
+                self.is_finished |= phase == Phase::Finished;
+                self.step(TargetInput::End(TargetEnd::Committed(phase)));
             }
-            Notice::LookedUp(standing, is_registered) => {
-                self.is_finished |= standing == Phase::Finished;
-                self.step(TargetInput::End(TargetEnd::LookedUp(standing, is_registered)));
+            Notice::LookedUp(phase, is_registered) => {
+                self.is_finished |= phase == Phase::Finished;
+                self.step(TargetInput::End(TargetEnd::LookedUp(phase, is_registered)));
             }
             Notice::Abort => self.abort(),
             // The source that sends this over the stream ends with it, and the message may be lost.
@@ -235,7 +235,7 @@ impl TargetSide {
             _ if self.stands_still() => PULL_RATE_MAX,
             Some(opened_us) if now_us < opened_us + WANTED_ALONE_US => 0,
             Some(_) => {
-                self.ground.be_humble();
+                self.ground.lower_priority();
                 allowed_bytes
             }
             None => allowed_bytes,
@@ -269,12 +269,12 @@ impl TargetSide {
             Message::PriorityPull { .. } => Some(Figure::PriorityPulls),
             Message::HandOver => {
                 self.pause_us.get_or_insert(self.ground.now_us());
-                self.ground.hurry();
+                self.ground.restore_priority();
                 None
             }
             // The source continues to serve meanwhile.
             Message::Copy => {
-                self.ground.be_humble();
+                self.ground.lower_priority();
                 None
             }
             _ => None,

@@ -97,7 +97,7 @@ pub fn map_of<'r>(
     for row in migrations.filter(|row| row.table == tablets.table && !row.is_over()) {
         // Listed before it owns anything, so that clients have sessions with it by then.
         index_of(row.target.server)?;
-        if row.mode != Mode::Cooperative || row.standing != Phase::Moving {
+        if row.mode != Mode::Cooperative || row.phase != Phase::Moving {
             continue;
         }
         let (first, last) = bounds(row.hashes);

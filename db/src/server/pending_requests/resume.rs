@@ -38,7 +38,7 @@ pub struct RequestContext<'s> {
 #[cold]
 pub fn park(
     environment: &WorkerEnvironment<'_>,
-    parking: &mut PendingRequests,
+    pending: &mut PendingRequests,
     came: RequestContext<'_>,
     (request, located): (&Request<'_>, Located<'_>),
     place: &mut impl ReplyPlace,
@@ -62,11 +62,11 @@ pub fn park(
     };
     let metrics = environment.metrics;
     let refused = if lacks.iter().all(|(part, hash)| part.want(*hash)) {
-        parking.park(parked, lacks.iter().map(|(part, hash)| (part.id(), *hash)).collect()).err()
+        pending.park(parked, lacks.iter().map(|(part, hash)| (part.id(), *hash)).collect()).err()
     } else {
         Some(parked)
     };
-    metrics.waits().set_waiting(parking.requests() as u64);
+    metrics.waits().set_waiting(pending.requests() as u64);
     match refused {
         None => metrics.count(Counter::RequestsParked),
         Some(parked) => {
@@ -90,7 +90,7 @@ pub struct Resume<'w, P: Exits> {
     /// Frames under construction.
     pub outgoing: &'w mut Outgoing,
     /// The pending requests.
-    pub parking: &'w mut PendingRequests,
+    pub pending: &'w mut PendingRequests,
 }
 
 /// The fate of a pending request.
@@ -105,26 +105,26 @@ impl<P: Exits> Resume<'_, P> {
     pub fn run(&mut self) {
         let (now_us, metrics) = (self.environment.now_us, self.environment.metrics);
         for _ in 0..UNPARKED_PER_ROUND {
-            let Some(parked) = self.parking.take_due() else { break };
+            let Some(parked) = self.pending.take_due() else { break };
             metrics.waits().note(now_us.saturating_sub(parked.since_us));
-            self.settle(&parked, Fate::GoesOn);
+            self.conclude(&parked, Fate::GoesOn);
         }
         for _ in 0..UNPARKED_PER_ROUND {
-            let Some(parked) = self.parking.take_overdue(now_us) else { break };
+            let Some(parked) = self.pending.take_overdue(now_us) else { break };
             metrics.count(Counter::RequestsOverdue);
-            self.settle(&parked, Fate::IsGivenUp);
+            self.conclude(&parked, Fate::IsGivenUp);
         }
-        metrics.waits().set_waiting(self.parking.requests() as u64);
+        metrics.waits().set_waiting(self.pending.requests() as u64);
     }
 
     /// Answers `Retry` to all, because the worker stops.
     pub fn give_up_all(&mut self) {
-        while let Some(parked) = self.parking.take_any() {
-            self.settle(&parked, Fate::IsGivenUp);
+        while let Some(parked) = self.pending.take_any() {
+            self.conclude(&parked, Fate::IsGivenUp);
         }
     }
 
-    fn settle(&mut self, parked: &PendingRequest, fate: Fate) {
+    fn conclude(&mut self, parked: &PendingRequest, fate: Fate) {
         let PendingRequest { session, sequence, takes_parts, route, .. } = parked;
         parked.give_record_back();
         let known = (self.catalog, self.view);
@@ -133,12 +133,12 @@ impl<P: Exits> Resume<'_, P> {
                 let to = Addressee::of(session, (*port, *peer), *takes_parts);
                 let exits = (&mut *self.outgoing, &mut *self.port);
                 let mut place = FramePlace::new(exits, &self.environment, (session, *sequence), to);
-                answer(&self.environment, known, self.parking, (parked, fate), &mut place);
+                answer(&self.environment, known, self.pending, (parked, fate), &mut place);
             }
             Route::Stream(answered) => {
                 let page = session.account.ledger.page(self.environment.core.index());
                 let mut place = StreamPlace { answer: answered, page };
-                answer(&self.environment, known, self.parking, (parked, fate), &mut place);
+                answer(&self.environment, known, self.pending, (parked, fate), &mut place);
             }
         }
     }
@@ -147,7 +147,7 @@ impl<P: Exits> Resume<'_, P> {
 fn answer(
     environment: &WorkerEnvironment<'_>,
     (catalog, view): (&WorkerCatalog, RoundView),
-    parking: &mut PendingRequests,
+    pending: &mut PendingRequests,
     (parked, fate): (&PendingRequest, Fate),
     place: &mut impl ReplyPlace,
 ) {
@@ -174,6 +174,6 @@ fn answer(
             takes_parts: *takes_parts,
             since_us: *since_us,
         };
-        park(environment, parking, came, (&request, located), place);
+        park(environment, pending, came, (&request, located), place);
     }
 }

@@ -24,7 +24,7 @@ impl StreamTable {
     pub(super) fn streams_of_tenants(&self) -> HashMap<TenantId, usize> {
         let mut tenants = HashMap::new();
         for held in self.held.values() {
-            if let StreamRole::Tenant(holder) = held.standing {
+            if let StreamRole::Tenant(holder) = held.role {
                 *tenants.entry(holder).or_insert(0) += 1;
             }
         }
@@ -37,7 +37,7 @@ impl StreamTable {
         // Among equals the tenant with the lowest number.
         let most = tenants.iter().max_by_key(|(tenant, streams)| (**streams, u32::MAX - tenant.0));
         let Some((&tenant, _)) = most.filter(|(_, streams)| **streams > own + 1) else { return false };
-        let of_tenant = self.held.iter().filter(|(_, held)| held.standing == StreamRole::Tenant(tenant));
+        let of_tenant = self.held.iter().filter(|(_, held)| held.role == StreamRole::Tenant(tenant));
         let idlest = of_tenant.min_by_key(|(number, held)| (held.used.load(Ordering::Relaxed), **number));
         let Some(number) = idlest.map(|(number, _)| *number) else { return false };
         self.close(number);

@@ -115,7 +115,7 @@ impl ConnectionPermit {
             return Some(RecordRoom { counted: None, way });
         }
         let state = self.streams.lock();
-        let Some(StreamRole::Tenant(tenant)) = state.held.get(&self.number).map(|held| held.standing) else {
+        let Some(StreamRole::Tenant(tenant)) = state.held.get(&self.number).map(|held| held.role) else {
             return Some(RecordRoom { counted: None, way });
         };
         let mut has_room = false;

@@ -29,43 +29,43 @@ impl<P: SharedPort> Worker<P> {
         let (frames, cut) = (!batch.is_empty(), batch.is_cut());
         let mut found = FoundWork { arrived_at: self.ports.own_index(), offering: None };
         if frames || self.has_work(now_us) {
-            self.neighbours.load(own).work(now_us, cut);
+            self.siblings.load(own).work(now_us, cut);
             if self.outlook.needs_help(now_us, frames, cut) {
-                self.neighbours.wake_one(own);
+                self.siblings.wake_one(own);
             }
             return Ok(found);
         }
         if self.outlook.is_due(now_us) {
-            if let Some(loaded) = self.neighbours.loaded(own, now_us) {
+            if let Some(loaded) = self.siblings.loaded(own, now_us) {
                 let taken = self.ports.take_from(loaded, batch, STEAL_MESSAGES)?;
                 self.metrics.add(Counter::FramesStolen, taken as u64);
                 found.arrived_at = loaded as u16;
             }
             if batch.is_empty() {
-                found.offering = self.neighbours.offering(own);
+                found.offering = self.siblings.offering(own);
             }
         }
         if batch.is_empty() && found.offering.is_none() {
-            self.neighbours.load(own).rest();
+            self.siblings.load(own).rest();
         } else {
-            self.neighbours.load(own).work(now_us, false);
+            self.siblings.load(own).work(now_us, false);
         }
         Ok(found)
     }
 
     /// Returns true if there is work besides frames.
     pub(super) fn has_work(&self, now_us: u64) -> bool {
-        let offers = self.neighbours.offers(self.core.index());
+        let offers = self.siblings.offers(self.core.index());
         let is_handed = !self.requests.is_empty() || !self.reads.is_empty();
         let is_live = is_handed || self.invocations.can_run(now_us) || !offers.is_empty();
-        is_live || self.parking.is_due(now_us) || (self.stopping && self.parking.requests() > 0)
+        is_live || self.pending.is_due(now_us) || (self.stopping && self.pending.requests() > 0)
     }
 
     /// Waits for work; returns true if the worker spun and so kept its CPU. If a thread that yields to workers wants
     /// the CPU, the worker sleeps at once: a sleeping worker returns as soon as there is work, a spinning one waits
     /// until the other's time slice ends.
     pub(super) fn rest(&mut self, now_us: u64, idle_us: u64) -> io::Result<bool> {
-        let is_crowded = now_us < self.crowded_until_us && self.neighbours.have_company();
+        let is_crowded = now_us < self.crowded_until_us && self.siblings.has_background_load();
         let action = if is_crowded { IdleAction::Sleep } else { self.idle.next(idle_us) };
         match action {
             IdleAction::Spin => std::hint::spin_loop(),
@@ -78,11 +78,11 @@ impl<P: SharedPort> Worker<P> {
                 }
                 self.metrics.count(Counter::Sleeps);
                 let own = self.core.index();
-                let timeout = match self.neighbours.loaded(own, self.clock.now_us()) {
+                let timeout = match self.siblings.loaded(own, self.clock.now_us()) {
                     Some(_) => Duration::from_micros(SLEEP_BESIDE_LOADED_US),
                     None => Duration::from_millis(SLEEP_MS_MAX),
                 };
-                let load = self.neighbours.load(own);
+                let load = self.siblings.load(own);
                 load.set_asleep(true);
                 let slept = self.ports.wait(timeout);
                 load.set_asleep(false);

@@ -56,11 +56,11 @@ impl World {
 
     /// A side that the records answer hears of them at some time, and of what it missed once it is not cut off any more.
     pub(super) fn follow_records(&mut self, side: usize) {
-        let standing = self.records;
+        let phase = self.records;
         match (self.cut_off[side], side) {
             (true, _) => {}
-            (false, 0) => self.soon(Event::ToSource(SourceInput::Standing(standing))),
-            (false, _) => self.soon(Event::ToTarget(TargetInput::Standing(standing))),
+            (false, 0) => self.soon(Event::ToSource(SourceInput::Phase(phase))),
+            (false, _) => self.soon(Event::ToTarget(TargetInput::Phase(phase))),
         }
     }
 
@@ -69,11 +69,11 @@ impl World {
         self.soon(event);
     }
 
-    pub(super) fn has_read(&mut self, side: usize, standing: Phase, lease: Option<u64>) {
+    pub(super) fn has_read(&mut self, side: usize, phase: Phase, lease: Option<u64>) {
         let is_registered = lease.is_some() && lease == self.leases[side];
         match side {
-            0 => self.tell_source(SourceInput::End(SourceEnd::LookedUp(standing, is_registered))),
-            _ => self.tell_target(TargetInput::End(TargetEnd::LookedUp(standing, is_registered))),
+            0 => self.tell_source(SourceInput::End(SourceEnd::LookedUp(phase, is_registered))),
+            _ => self.tell_target(TargetInput::End(TargetEnd::LookedUp(phase, is_registered))),
         }
     }
 }

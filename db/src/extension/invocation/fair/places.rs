@@ -83,10 +83,10 @@ impl<T> Places<T> {
         }
     }
 
-    /// Returns the place of a tenant; a new one starts with the deficit and the rounds from `standing`.
+    /// Returns the place of a tenant; a new one starts with the deficit and the rounds from `first`.
     #[inline]
-    pub(super) fn of(&mut self, account: &Arc<Account>, standing: impl FnOnce() -> (i64, u64)) -> PlaceId {
-        if self.last.0 == Arc::as_ptr(account) { self.last.1 } else { self.look_up(account, standing) }
+    pub(super) fn of(&mut self, account: &Arc<Account>, first: impl FnOnce() -> (i64, u64)) -> PlaceId {
+        if self.last.0 == Arc::as_ptr(account) { self.last.1 } else { self.look_up(account, first) }
     }
 
     /// Prefetches what an invocation changes of a tenant's place.
@@ -98,10 +98,10 @@ impl<T> Places<T> {
     }
 
     #[cold]
-    fn look_up(&mut self, account: &Arc<Account>, standing: impl FnOnce() -> (i64, u64)) -> PlaceId {
+    fn look_up(&mut self, account: &Arc<Account>, first: impl FnOnce() -> (i64, u64)) -> PlaceId {
         let id = match self.known.get(&account.tenant.0) {
             Some(id) => PlaceId(*id),
-            None => self.make(account, standing()),
+            None => self.make(account, first()),
         };
         self.last = (Arc::as_ptr(account), id);
         self.look_at_next();

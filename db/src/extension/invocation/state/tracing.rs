@@ -1,4 +1,4 @@
-//! Tracing of the invocation in a slot: it has the worker's recorder and calls the host through a table that measures
+//! Tracing of the invocation in a slot: it has the worker's recorder and calls the host through a table that metrics
 //! time.
 
 use std::ptr;

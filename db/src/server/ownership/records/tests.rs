@@ -31,7 +31,7 @@ fn tablets(owners: [u32; 2]) -> TabletsRow {
 }
 
 /// Of the upper half.
-fn migration(source: ServerRun, target: ServerRun, standing: Phase) -> MigrationRow {
+fn migration(source: ServerRun, target: ServerRun, phase: Phase) -> MigrationRow {
     MigrationRow {
         id: 3,
         tenant: TenantId(1),
@@ -40,7 +40,7 @@ fn migration(source: ServerRun, target: ServerRun, standing: Phase) -> Migration
         source,
         target,
         mode: Mode::Rocksteady,
-        standing,
+        phase,
         begun_ms: 5,
         is_aborted: false,
         is_source_done: false,
@@ -89,9 +89,9 @@ fn tablets_that_come_get_a_part_and_those_that_go_leave_none() {
 fn what_is_on_the_move_here_is_left_as_it_is() {
     let source = parts(&[(0, u64::MAX)], &[(0, u64::MAX)]);
     let target = parts(&[LOW], &[LOW]);
-    for standing in [Phase::Preparing, Phase::Moving, Phase::Returning, Phase::Finished, Phase::Ended] {
-        let away = migration(ONE, OTHER, standing);
-        let here = migration(OTHER, ONE, standing);
+    for phase in [Phase::Preparing, Phase::Moving, Phase::Returning, Phase::Finished, Phase::Ended] {
+        let away = migration(ONE, OTHER, phase);
+        let here = migration(OTHER, ONE, phase);
         for owners in [[1, 1], [1, 2]] {
             assert_eq!(told(&due(&source, &tablets(owners), [away.clone()].iter(), ONE)), Default::default());
             assert_eq!(told(&due(&target, &tablets(owners), [here.clone()].iter(), ONE)), Default::default());

@@ -1,4 +1,4 @@
-//! Sessions with a server of the same host whose door says nothing: they are opened, and go on, over UDP until it does.
+//! Sessions with a server of the same host whose listener says nothing: they are opened, and go on, over UDP until it does.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use wire::{Attach, Body, ShmEndpoint};
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a client may be held up by a door for the whole of a test; less than one look of a second each would make.
+/// What a client may be held up by a listener for the whole of a test; less than one look of a second each would make.
 const HELD_UP: Duration = Duration::from_secs(10);
 
 /// Of a group; frames for all of them fit what the fake server answers at once, twice.
@@ -40,13 +40,13 @@ impl Admission for Porter {
     fn note(&mut self, _: &str) {}
 }
 
-/// A server of two cores, and its door.
+/// A server of two cores, and its listener.
 struct House {
     server: FakeServer,
     points: Vec<ChannelPoint>,
     may: Arc<Mutex<()>>,
     stop: StopHandle,
-    door: Option<JoinHandle<()>>,
+    listener: Option<JoinHandle<()>>,
 }
 
 impl House {
@@ -55,18 +55,18 @@ impl House {
         let ports = vec![port(), port()];
         let points: Vec<ChannelPoint> = ports.iter().map(HostPort::link_point).collect();
         let path: PathBuf = std::env::temp_dir().join(format!("splinter-{}-{name}", std::process::id()));
-        let door =
+        let listener =
             ShmListener::open(&path, points.clone(), ListenerLimits { of_core: 64, of_user: 64 }).unwrap();
-        let (stop, may) = (door.stop_handle(), Arc::default());
+        let (stop, may) = (listener.stop_handle(), Arc::default());
         let mut porter = Porter { may: Arc::clone(&may) };
         let server = FakeServer::start_cores(ports);
         let (machine, user) = (shm::machine().unwrap(), shm::own_user());
-        server.world().door = Some(ShmEndpoint { machine, user, path: path.to_str().unwrap().to_owned() });
-        let door = Some(thread::spawn(move || door.run(&mut porter).unwrap()));
-        House { server, points, may, stop, door }
+        server.world().shm = Some(ShmEndpoint { machine, user, path: path.to_str().unwrap().to_owned() });
+        let listener = Some(thread::spawn(move || listener.run(&mut porter).unwrap()));
+        House { server, points, may, stop, listener }
     }
 
-    /// From now on the door says nothing.
+    /// From now on the listener says nothing.
     fn falls_silent(&self) -> MutexGuard<'_, ()> {
         self.may.lock().unwrap()
     }
@@ -83,7 +83,7 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         self.stop.stop();
-        self.door.take().unwrap().join().unwrap();
+        self.listener.take().unwrap().join().unwrap();
     }
 }
 
@@ -152,7 +152,7 @@ fn who_insists_on_shared_memory_hears_that_the_door_says_nothing() {
     let silence = house.falls_silent();
     let config = ClientConfig { connect_timeout: Duration::from_millis(300), ..config(Transport::Shm) };
     let opened = Session::open(&house.server.address, TENANT, SECRET, config);
-    let Err(Error::NoSharedMemory { reason: NoSharedMemory::AtTheDoor(AttachError::Unreachable(error)) }) =
+    let Err(Error::NoSharedMemory { reason: NoSharedMemory::Listener(AttachError::Unreachable(error)) }) =
         opened
     else {
         panic!("nobody has answered")
