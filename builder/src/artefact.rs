@@ -11,6 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
+use data_encoding::HEXLOWER;
 use serde::Deserialize;
 use serde::Serialize;
 use sha2::Digest;
@@ -114,7 +115,7 @@ pub(crate) fn unique() -> u64 {
 
 /// Encodes bytes in hex.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(bytes)
 }
 
 #[cfg(test)]

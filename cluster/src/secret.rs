@@ -3,7 +3,9 @@
 //! A secret is 256 bits from the kernel's random source, written as 64 hexadecimal digits. Because it is generated and
 //! never chosen, a single round of SHA-256 with a salt suffices: no dictionary applies. Comparison takes constant time.
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 /// Random bytes of a secret.
 pub const SECRET_BYTES: usize = 32;
@@ -58,7 +60,7 @@ pub fn random_token() -> Result<u64, RandomnessMissing> {
 /// When the kernel has no random bytes to give.
 pub fn generate() -> Result<String, RandomnessMissing> {
     let bytes: [u8; SECRET_BYTES] = random_bytes()?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(HEXLOWER.encode(&bytes))
 }
 
 impl SecretHash {
@@ -82,17 +84,12 @@ impl SecretHash {
     /// Returns whether `candidate` is the secret, in a time independent of where they differ.
     #[must_use]
     pub fn matches(&self, candidate: &[u8]) -> bool {
-        let other = digest(&self.salt, candidate);
-        let difference = self.digest.iter().zip(&other).fold(0, |sum, (left, right)| sum | (left ^ right));
-        std::hint::black_box(difference) == 0
+        self.digest.ct_eq(&digest(&self.salt, candidate)).into()
     }
 }
 
 fn digest(salt: &[u8; 16], secret: &[u8]) -> [u8; 32] {
-    let mut hasher = Sha256::new();
-    hasher.update(salt);
-    hasher.update(secret);
-    hasher.finalize().into()
+    Sha256::new().chain_update(salt).chain_update(secret).finalize().into()
 }
 
 #[cfg(test)]

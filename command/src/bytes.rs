@@ -1,5 +1,6 @@
 //! Keys, values and arguments on the command line: text, hex, or the content of a file.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use std::convert::Infallible;
 use std::str::FromStr;
 
@@ -38,7 +39,7 @@ impl Bytes {
 
 /// Hex digits of bytes.
 pub fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(bytes)
 }
 
 /// Bytes as a terminal can show them: text as it is, anything else as hex, the way it can be given back.
@@ -53,15 +54,7 @@ pub fn shown(bytes: &[u8]) -> String {
 
 /// The bytes of hex digits.
 pub fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    let pairs = digits.as_bytes().chunks_exact(2);
-    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
-}
-
-fn digit(character: u8) -> Option<u8> {
-    char::from(character).to_digit(16).map(|digit| digit as u8)
+    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod audit;
 mod bytes;
 mod cluster;
 mod demo;
+mod documents;
 mod extension;
 mod failure;
 mod grant;
@@ -57,32 +58,34 @@ fn main() -> ExitCode {
 }
 
 fn answer(options: Options) -> Result<Answer, Failure> {
-    let settings = Settings::read(&options.global)?;
+    let settings = &Settings::read(&options.global)?;
     match options.command {
-        Command::Tenant(command) => tenant::run(&settings, command),
-        Command::Table(command) => table::run(&settings, command),
-        Command::Get(options) => object::get(&settings, &options),
-        Command::Put(options) => object::put(&settings, &options),
-        Command::Delete(options) => object::delete(&settings, &options),
-        Command::Scan(options) => scan::run(&settings, &options),
+        Command::Tenant(command) => tenant::run(settings, command),
+        Command::Table(command) => table::run(settings, command),
+        Command::Get(options) => object::get(settings, &options),
+        Command::Put(options) => object::put(settings, &options),
+        Command::Delete(options) => object::delete(settings, &options),
+        Command::Scan(options) => scan::run(settings, &options),
         Command::Increment { table, key, delta, float: None } => {
-            object::increment(&settings, &table, &key, delta)
+            object::increment(settings, &table, &key, delta)
         }
         Command::Increment { table, key, float: Some(delta), .. } => {
-            object::increment_float(&settings, &table, &key, delta)
+            object::increment_float(settings, &table, &key, delta)
         }
-        Command::Grant(command) => grant::run(&settings, command),
-        Command::Ext(command) => extension::run(&settings, command),
+        Command::Grant(command) => grant::run(settings, command),
+        Command::Ext(command) => extension::run(settings, command),
         Command::Invoke { function, table, key, arguments, version } => {
-            extension::invoke(&settings, &function, &table, (&key, &arguments), version)
+            extension::invoke(settings, &function, &table, (&key, &arguments), version)
         }
-        Command::Trace(options) => trace::run(&settings, &options),
-        Command::Tao(command) => tao::run(&settings, command),
-        Command::Demo(options) => demo::run(&settings, &options),
-        Command::Ping { count } => server::ping(&settings, count),
-        Command::Stats { filter } => server::stats(&settings, filter.as_deref()),
-        Command::Session(command) => session::run(&settings, command),
-        Command::Cluster(command) => cluster::run(&settings, command),
-        Command::Audit { lines, follow } => audit::run(&settings, lines, follow),
+        Command::Trace(options) => trace::run(settings, &options),
+        Command::Tao(command) => tao::run(settings, command),
+        Command::Demo(options) => demo::run(settings, &options),
+        Command::Ping { count } => server::ping(settings, count),
+        Command::Stats { filter } => server::stats(settings, filter.as_deref()),
+        Command::Session(command) => session::run(settings, command),
+        Command::Cluster(command) => cluster::run(settings, command),
+        Command::Audit { lines, follow } => audit::run(settings, lines, follow),
+        Command::Completions { shell } => Ok(documents::completions(shell)),
+        Command::Man { directory } => documents::man_pages(&directory),
     }
 }

@@ -31,6 +31,7 @@ pub use trace::TraceOptions;
 use super::bytes::Bytes;
 use super::settings::Global;
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 use std::path::PathBuf;
 
 /// Talks to a Splinter server: tenants, tables, objects, extensions, graphs.
@@ -135,6 +136,16 @@ pub enum Command {
         /// Continue with new entries until interrupted.
         #[arg(long)]
         follow: bool,
+    },
+    /// Print the completions of a shell, such as: source <(splinter completions bash)
+    Completions {
+        /// Name of the shell.
+        shell: Shell,
+    },
+    /// Write the manual pages of all commands.
+    Man {
+        /// Directory to write to, such as ~/.local/share/man/man1; created if missing.
+        directory: PathBuf,
     },
 }
 

@@ -3,8 +3,10 @@
 use super::bytes::shown;
 use super::failure::{Failure, FailureKind};
 use clap::ValueEnum;
+use jiff::Timestamp;
 use serde_json::Value;
 use std::io::{ErrorKind, IsTerminal, Write};
+use unicode_width::UnicodeWidthStr;
 
 /// How to print an answer. The option explains both at once: values with a text of their own would spread every
 /// option of every command over several lines.
@@ -103,12 +105,12 @@ pub fn columns(rows: &[Vec<String>]) -> String {
     let cell = |row: &Vec<String>, column: usize| row.get(column).map_or("", String::as_str).to_owned();
     let mut lines = vec![String::new(); rows.len()];
     for column in 0..count {
-        let widths = rows.iter().map(|row| cell(row, column).chars().count());
+        let widths = rows.iter().map(|row| cell(row, column).width());
         let width = widths.filter(|&width| width <= CELL_WIDTH_MAX).max().unwrap_or(0);
         let right = rows.len() > 1 && rows[1..].iter().all(|row| is_number(&cell(row, column)));
         for (line, row) in lines.iter_mut().zip(rows) {
             let text = cell(row, column);
-            let padding = " ".repeat(width.saturating_sub(text.chars().count()));
+            let padding = " ".repeat(width.saturating_sub(text.width()));
             let (before, behind) = if right { (padding, String::new()) } else { (String::new(), padding) };
             line.push_str(if column == 0 { "" } else { "  " });
             [before, text, behind].iter().for_each(|piece| line.push_str(piece));
@@ -132,20 +134,10 @@ pub fn thousands(number: u64) -> String {
 
 /// A moment in milliseconds since the Unix epoch, as UTC: `2026-01-31 12:00:00.000`.
 pub fn moment(at_ms: u64) -> String {
-    let (days, of_day) = (at_ms / 86_400_000, at_ms % 86_400_000);
-    // Days to a date: an era has 400 years and begins on a 1 March (Hinnant, "chrono-Compatible Low-Level Date
-    // Algorithms").
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (seconds, milliseconds) = (of_day / 1000, of_day % 1000);
-    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milliseconds:03}")
+    let moment = i64::try_from(at_ms).ok().and_then(|at_ms| Timestamp::from_millisecond(at_ms).ok());
+    // Beyond the year 9999 there is no date.
+    moment
+        .map_or_else(|| format!("{at_ms} ms"), |moment| moment.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string())
 }
 
 fn is_number(text: &str) -> bool {
@@ -184,6 +176,7 @@ mod tests {
             (951_782_400_000, "2000-02-29 00:00:00.000"),
             (1_709_251_200_000, "2024-03-01 00:00:00.000"),
             (4_107_542_400_000, "2100-03-01 00:00:00.000"),
+            (u64::MAX, "18446744073709551615 ms"),
         ] {
             assert_eq!(moment(at_ms), text);
         }
@@ -202,6 +195,12 @@ mod tests {
         let rows = rows.map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(columns(&rows), "name       count\na              5\nlong name  1,000\n");
         assert_eq!(columns(&[]), "");
+    }
+
+    #[test]
+    fn wide_characters_count_for_the_columns_that_they_take() {
+        let rows = [["名前", "n"], ["e\u{301}", "1"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(columns(&rows), "名前  n\ne\u{301}     1\n");
     }
 
     #[test]

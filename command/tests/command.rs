@@ -196,3 +196,22 @@ fn files_that_are_no_graphs_are_refused_before_anybody_is_asked() {
     let ran = splinter(directory.path(), &["tao", "load", "no-such-file.txt"]);
     assert_eq!(ran.status.code(), Some(1));
 }
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let directory = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let ran = splinter(directory.path(), &["completions", shell]);
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let script = text(&ran.stdout);
+        assert!(["tenant", "migrate", "if-version"].iter().all(|word| script.contains(word)), "{shell}");
+    }
+    assert_eq!(splinter(directory.path(), &["completions", "tcsh"]).status.code(), Some(2));
+    assert!(splinter(directory.path(), &["man", "pages"]).status.success());
+    for page in ["splinter.1", "splinter-put.1", "splinter-cluster-migrate.1"] {
+        let page = fs::read_to_string(directory.path().join("pages").join(page)).expect(page);
+        assert!(page.starts_with(".ie \\n(.g"), "{page}");
+    }
+    fs::write(directory.path().join("file"), "").unwrap();
+    assert_eq!(splinter(directory.path(), &["man", "file"]).status.code(), Some(1));
+}

@@ -3,6 +3,7 @@
 //! See "Metadata" in docs/formats.md. A missing field takes its default; a field unknown to this version is ignored in
 //! reading and lost when the record is written again.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::TenantId;
@@ -48,19 +49,12 @@ pub(super) fn damaged(key: &str) -> RecordsError {
 
 /// Encodes bytes as hexadecimal digits.
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(bytes)
 }
 
 /// Decodes hexadecimal digits; `None` if their number does not match.
 pub(super) fn bytes_of<const BYTES: usize>(digits: &str) -> Option<[u8; BYTES]> {
-    if digits.len() != 2 * BYTES || !digits.is_ascii() {
-        return None;
-    }
-    let mut bytes = [0; BYTES];
-    for (index, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).ok()?;
-    }
-    Some(bytes)
+    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
 
 #[cfg(test)]
