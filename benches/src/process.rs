@@ -160,7 +160,7 @@ pub fn beside_this(name: &str) -> Result<PathBuf, String> {
         return Ok(program);
     }
     Err(format!(
-        "there is no {}: build it (cargo build --release -p db), or name it with --server",
+        "there is no {}: build it (cargo build --release -p splinter-server), or name it with --server",
         program.display()
     ))
 }

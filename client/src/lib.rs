@@ -7,8 +7,8 @@
 //! [`Admin`] is the operator's interface.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), client::Error> {
-//! let mut client = client::Client::connect("127.0.0.1:7700", "acme", "the secret")?;
+//! # fn main() -> Result<(), splinter_client::Error> {
+//! let mut client = splinter_client::Client::connect("127.0.0.1:7700", "acme", "the secret")?;
 //! let table = client.table_open("visits")?;
 //! client.put(table, b"front page", b"hello")?;
 //! assert_eq!(client.get(table, b"front page")?.unwrap().value, b"hello");

@@ -8,9 +8,9 @@ mod fake {
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use client::{ClientConfig, Condition, Request, Session, SessionGroup, Status};
 use fake::server::{FakeServer, SECRET, TENANT};
 use net::{UdpConfig, UdpPort};
+use splinter_client::{ClientConfig, Condition, Request, Session, SessionGroup, Status};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };

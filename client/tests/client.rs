@@ -5,9 +5,9 @@ mod fake {
     pub mod world;
 }
 
-use client::{Admin, Client, ClientConfig, Condition, Error, Request, SessionGroup, Status};
 use fake::server::{ADMIN_SECRET, FakeServer, SECRET, TENANT};
 use net::{UdpConfig, UdpPort};
+use splinter_client::{Admin, Client, ClientConfig, Condition, Error, Request, SessionGroup, Status};
 
 fn server() -> FakeServer {
     FakeServer::start(UdpPort::bind(([127, 0, 0, 1], 0).into(), UdpConfig::default()).unwrap())

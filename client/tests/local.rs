@@ -7,11 +7,11 @@ mod fake {
 
 use std::time::Duration;
 
-use client::local::LocalFailure;
-use client::{Client, ClientConfig, Condition, Error, Local, Session};
 use fake::server::{FakeServer, SECRET, TENANT};
 use net::{Faults, LoopbackClock, LoopbackNetwork};
 use sandstorm::{Args, Db, Level, Reply, Table};
+use splinter_client::local::LocalFailure;
+use splinter_client::{Client, ClientConfig, Condition, Error, Local, Session};
 
 type Outcome = Result<(), sandstorm::Error>;
 
@@ -308,7 +308,8 @@ fn blocking_calls_between_polls_take_nothing_from_the_invocations() {
     local.spawn_read(follow, 1, b"a", b"");
     local.poll(&mut |_| ()).unwrap();
     let mut body = Vec::new();
-    let put = client::Request::Put { table: 1, key: b"k", value: b"v", condition: Condition::Always };
-    assert_eq!(local.session().call(&put, &mut body).unwrap(), client::Status::Ok);
+    let put =
+        splinter_client::Request::Put { table: 1, key: b"k", value: b"v", condition: Condition::Always };
+    assert_eq!(local.session().call(&put, &mut body).unwrap(), splinter_client::Status::Ok);
     assert_eq!(one(&mut local).unwrap(), b"z");
 }

@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use client::local::LocalFailure;
-use client::{
-    Client, ClientConfig, Completion, CompletionError, Condition, Error, Local, Request, Session,
-    SessionGroup, Status,
-};
 use fake::answers::finish;
 use fake::pair::{MIDDLE, Pair, TABLE};
 use fake::server::{SECRET, TENANT};
+use splinter_client::local::LocalFailure;
+use splinter_client::{
+    Client, ClientConfig, Completion, CompletionError, Condition, Error, Local, Request, Session,
+    SessionGroup, Status,
+};
 use wire::function_hash;
 use xxhash_rust::xxh3::xxh3_64;
 

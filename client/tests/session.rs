@@ -11,12 +11,12 @@ mod neighbour {
 
 use std::time::{Duration, Instant};
 
-use client::{
-    Client, ClientConfig, CompletionError, Condition, Error, Request, Session, SessionGroup, Status,
-};
 use fake::answers::finish;
 use fake::server::{FakeServer, SECRET, TENANT};
 use net::{Faults, LoopbackClock, LoopbackNetwork, UdpConfig, UdpPort};
+use splinter_client::{
+    Client, ClientConfig, CompletionError, Condition, Error, Request, Session, SessionGroup, Status,
+};
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -30,7 +30,7 @@ pub fn steps(snapshot: &Snapshot) -> Vec<CoordinatorStep> {
     steps
 }
 
-/// Adds the steps that servers which are gone cannot make.
+/// Adds the steps that absent servers can no longer make.
 fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<CoordinatorStep>) {
     let gone = [(row.source, Side::Source), (row.target, Side::Target)].map(|(run, side)| {
         let is_done = if side == Side::Source { row.is_source_done } else { row.is_target_done };
@@ -65,7 +65,7 @@ fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorSte
         on_the_way += 1;
     }
     let is_vain = match plan.goal {
-        // It has lost what it had.
+        // The drained server is gone, and so are its objects.
         Goal::Drain(run) => !snapshot.there.contains(&run),
         Goal::Balance => false,
     };
@@ -104,7 +104,7 @@ impl Snapshot {
         self.migrations.iter().any(|row| row.table == table && overlaps(row.hashes))
     }
 
-    /// Returns whether a server that should own nothing owns something.
+    /// Returns whether a server that is to be drained still owns hashes.
     fn has_left(&self, goal: Goal) -> bool {
         let Goal::Drain(run) = goal else { return false };
         self.tablets.iter().any(|row| !row.owned_by(run.server).is_empty())

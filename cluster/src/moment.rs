@@ -1,4 +1,4 @@
-//! Moments: times that leases end at, which go on while the process is stopped and while the machine is suspended.
+//! Times at which leases end, on a clock that continues while the process is stopped or the machine is suspended.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -14,7 +14,7 @@ impl Moment {
     #[must_use]
     pub fn now() -> Self {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a live timespec of ours, which the call fills; every supported Linux has this clock.
+        // SAFETY: the pointer is to a live local timespec, which the call fills; every supported Linux has this clock.
         let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
         debug_assert_eq!(failed, 0, "the kernel has the clock");
         Self { ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 }

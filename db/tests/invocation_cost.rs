@@ -1,5 +1,5 @@
 //! What an invocation costs beside dispatch. Run alone, in release:
-//! `cargo test -p db --release --test invocation_cost -- --ignored --nocapture`.
+//! `cargo test -p splinter-server --release --test invocation_cost -- --ignored --nocapture`.
 //!
 //! With `COST_OF=noop` in the environment that function runs alone, long enough for a profiler.
 //!

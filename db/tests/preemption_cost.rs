@@ -1,5 +1,5 @@
 //! How fast a loop makes room, and how fast its caller learns that it was killed. Run alone, in release:
-//! `cargo test -p db --release --test preemption_cost -- --ignored --nocapture`.
+//! `cargo test -p splinter-server --release --test preemption_cost -- --ignored --nocapture`.
 
 #[path = "support/worker.rs"]
 mod worker;

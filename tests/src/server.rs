@@ -331,12 +331,20 @@ fn build() -> PathBuf {
     let target = folder.parent().expect("a profile lies in a target directory");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root");
     let mut cargo = Command::new(option_env!("CARGO").unwrap_or("cargo"));
-    cargo
-        .current_dir(root)
-        .args(["build", "--quiet", "--bins", "-p", "db", "-p", "command", "-p", "benches"]);
+    cargo.current_dir(root).args([
+        "build",
+        "--quiet",
+        "--bins",
+        "-p",
+        "splinter-server",
+        "-p",
+        "splinter",
+        "-p",
+        "splinter-bench",
+    ]);
     cargo.arg("--target-dir").arg(target);
     if cfg!(feature = "dpdk") {
-        cargo.args(["--features", "db/dpdk"]);
+        cargo.args(["--features", "splinter-server/dpdk"]);
     }
     if folder.ends_with("release") {
         cargo.arg("--release");

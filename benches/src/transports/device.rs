@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use net::Port;
 
 /// What both programs are built with for ways over DPDK.
-pub const BUILD: &str = "cargo build --release -p db -p benches --features db/dpdk,benches/dpdk";
+pub const BUILD: &str = "cargo build --release -p splinter-server -p splinter-bench --features splinter-server/dpdk,splinter-bench/dpdk";
 /// Whether this one was.
 pub const IS_COMPILED: bool = cfg!(feature = "dpdk");
 /// The address of a server's device.

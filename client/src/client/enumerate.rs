@@ -122,8 +122,8 @@ impl Client {
     /// Iterates over all objects of a table.
     ///
     /// ```no_run
-    /// # fn main() -> Result<(), client::Error> {
-    /// # let mut client = client::Client::connect("127.0.0.1:7700", "acme", "the secret")?;
+    /// # fn main() -> Result<(), splinter_client::Error> {
+    /// # let mut client = splinter_client::Client::connect("127.0.0.1:7700", "acme", "the secret")?;
     /// let table = client.table_open("visits")?;
     /// for object in client.enumerate(table) {
     ///     println!("{:?}", object?.key);

@@ -38,10 +38,10 @@ impl Client {
     /// once; one that is created or deleted meanwhile may or may not be returned.
     ///
     /// ```no_run
-    /// # fn main() -> Result<(), client::Error> {
-    /// # let mut client = client::Client::connect("127.0.0.1:7700", "acme", "the secret")?;
+    /// # fn main() -> Result<(), splinter_client::Error> {
+    /// # let mut client = splinter_client::Client::connect("127.0.0.1:7700", "acme", "the secret")?;
     /// let table = client.table_open("log")?;
-    /// let newest = client::KeyRange { prefix: b"user:7:", reverse: true, ..Default::default() };
+    /// let newest = splinter_client::KeyRange { prefix: b"user:7:", reverse: true, ..Default::default() };
     /// for object in client.scan(table, newest, 10)? {
     ///     println!("{:?}", object.key);
     /// }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use client::{Completion, Error, Session};
+use splinter_client::{Completion, Error, Session};
 
 /// Completes everything that is outstanding; the bodies of good answers, by tag.
 pub fn finish(session: &mut Session) -> HashMap<u64, Result<Vec<u8>, Error>> {

@@ -1,7 +1,7 @@
 //! Two fake servers of a cluster with half of a table's hashes each, at first: what clients are told of who has what.
 
-use client::{ClientConfig, Session};
 use net::{UdpConfig, UdpPort};
+use splinter_client::{ClientConfig, Session};
 use wire::{Body, ServerPlace, Tablet, TabletMap};
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use client::{ClientConfig, Completion, Request, Session, SessionGroup, Status};
+use splinter_client::{ClientConfig, Completion, Request, Session, SessionGroup, Status};
 use wire::reply::{ARRIVED_BYTES_MAX, Arrived, Left, Object, StaleRead};
 use wire::{Body, Moving, ServerPlace, Tablet, TabletMap};
 use xxhash_rust::xxh3::xxh3_64;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Client, ClientConfig, Request, Session};
+use splinter_client::{Client, ClientConfig, Request, Session};
 use wire::{Body, ServerPlace, Tablet, TabletMap};
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -7,11 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::fake::server::{FakeServer, SECRET, TENANT};
-use client::{
-    Client, ClientConfig, Condition, Error, NoSharedMemory, Request, Session, SessionGroup, Status, Transport,
-};
 use net::shm::{self, Admission, Attacher};
 use net::{AttachError, ChannelPoint, HostPort, ListenerLimits, ShmListener, StopHandle, UdpConfig};
+use splinter_client::{
+    Client, ClientConfig, Condition, Error, NoSharedMemory, Request, Session, SessionGroup, Status, Transport,
+};
 use wire::{Attach, Body, ShmEndpoint};
 
 /// Far longer than anything here takes.

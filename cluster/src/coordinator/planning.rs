@@ -65,7 +65,7 @@ fn draining(snapshot: &Snapshot, server: u32) -> Vec<PlannedMove> {
 fn balancing(snapshot: &Snapshot) -> Vec<PlannedMove> {
     let mut shares = takers(snapshot);
     let fair = shares.values().sum::<u64>() / (shares.len() as u64).max(1);
-    // Never below some hundredths of a table, because smaller pieces are useless.
+    // At least 1/64 of a table: moving smaller pieces is useless.
     let slack = (fair / SLACK_DIVISOR).max(TABLE_STEPS / 64);
     let mut free: Vec<(&TabletsRow, Tablet)> = idle(snapshot).map(|(row, tablet)| (row, *tablet)).collect();
     let mut moves = Vec::new();

@@ -1,5 +1,5 @@
-//! Plans over real records, with servers that die, migrations that come to nothing, and coordinators that die and do not know
-//! it: from seeds.
+//! Seeded tests of plans over real records: servers die, migrations fail, and coordinators die or do not know that
+//! they were replaced.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::records::LeaseId;
 use crate::secret::SecretHash;
 
 const SEEDS: u64 = 12;
-/// Rounds in which every plan must have ended.
+/// Rounds within which every plan must end.
 const PATIENCE: usize = 3_000;
 
 struct World {
@@ -74,7 +74,7 @@ impl World {
         self.metadata.snapshot().expect("records answer")
     }
 
-    /// Moves some migrations a step further, as their servers would.
+    /// Advances some migrations by one phase, as their servers would.
     fn move_some(&mut self, failing_percent: u32) {
         let snapshot = self.snapshot();
         for row in &snapshot.migrations {
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// How much of a table each server owns, all tables together.
+    /// Returns each server's share of the hashes, summed over all tables, in units of a whole table.
     fn shares(&self) -> Vec<f64> {
         let snapshot = self.snapshot();
         let share = |run: &ServerRun| {
@@ -113,7 +113,7 @@ impl World {
         snapshot.there.iter().map(share).collect()
     }
 
-    /// Carries plans out until none runs; then gives how the last one ended.
+    /// Executes plans until none is running, and returns the final state of the last one.
     fn run(&mut self, failing_percent: u32, mut trouble: impl FnMut(&mut World, usize)) -> PlanState {
         let mut stale: Option<(Coordinator, Vec<CoordinatorStep>)> = None;
         for round in 0..PATIENCE {
@@ -125,7 +125,7 @@ impl World {
                 return snapshot.plans.last().expect("there is one").state;
             }
             let due = steps(&snapshot);
-            // One that died in the middle, and one that does not know that it was replaced.
+            // A coordinator that dies midway, and later one that does not know that it was replaced.
             let made = self.random.usize(..=due.len());
             for step in &due[..made] {
                 self.coordinate(elected, step);
@@ -161,7 +161,7 @@ fn a_server_is_drained_whatever_becomes_of_coordinators() {
         world.metadata.plan_begin(Goal::Drain(drained), 5).expect("none runs");
         let end = world.run(0, |world, round| {
             if round == 3 {
-                // The coordinator, unless it is the one that is drained.
+                // Kills the coordinator, unless it is the drained server.
                 let elected = world.metadata.coordinator().expect("records answer");
                 let victim = elected.map(|elected| elected.server).filter(|server| *server != 1);
                 victim.into_iter().for_each(|victim| {
@@ -170,7 +170,7 @@ fn a_server_is_drained_whatever_becomes_of_coordinators() {
                 });
             }
         });
-        // A move whose target died has come to nothing, which ends the plan: then it is asked for again.
+        // A move whose target died has failed, which stops the plan, so it is requested again.
         if end == PlanState::Stopped {
             world.metadata.plan_begin(Goal::Drain(drained), 5).expect("none runs");
             assert_eq!(world.run(0, |_, _| {}), PlanState::Done, "seed {seed}");

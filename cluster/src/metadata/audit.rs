@@ -28,7 +28,7 @@ enum ActorValue {
 
 #[derive(Serialize, Deserialize)]
 struct AuditValue {
-    /// 0 if it belongs to no tenant.
+    /// 0 for an act that belongs to no tenant.
     tenant: u32,
     at_ms: u64,
     actor: ActorValue,
@@ -37,7 +37,7 @@ struct AuditValue {
     outcome: u8,
 }
 
-/// Marks that such an act exists.
+/// An index entry; its key is its only content.
 #[derive(Serialize, Deserialize)]
 struct Mark {}
 

@@ -55,7 +55,7 @@ pub fn tenants_of(event: &Event) -> Option<BTreeSet<TenantId>> {
         match (parts.next()?, parts.next()?) {
             // Comes with the tenant's own record.
             ("names", _) => {}
-            // The addresses of tablets of any table.
+            // An address affects tablets of any table.
             ("members", _) => return None,
             (_, tenant) => drop(whose.insert(TenantId(tenant.parse().ok()?))),
         }

@@ -228,7 +228,7 @@ fn begin_planned(
     let PlannedMove { tenant, table, hashes, to, .. } = *planned;
     match begin(transaction, (tenant, table), hashes, to, None, now_ms) {
         Ok(row) => planned.migration = Some(row.id),
-        // It is there, or the table was dropped.
+        // The hashes are there already, or the table was dropped.
         Err(MetadataError::Tablets(TabletError::OwnedAlready(_)) | MetadataError::NotFound) => {
             planned.is_done = Some(true);
         }

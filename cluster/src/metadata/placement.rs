@@ -57,7 +57,7 @@ fn adopt_some(
         row.store(transaction)?;
     }
     if given > 0 {
-        // The heirs begin above all versions that the one which is gone has given.
+        // The new owners' versions begin above all that the absent server has assigned.
         next(transaction, VERSIONS, 1)?;
     }
     Ok((given, left))
@@ -80,7 +80,7 @@ impl Metadata {
         let drained = drained(&plans);
         let (drained, there): (Vec<_>, Vec<_>) = there.into_iter().partition(|run| drained.contains(run));
         let mut owned: BTreeMap<u32, usize> = there.iter().map(|run| (run.server, 0)).collect();
-        // One that is asked is there, though it may not be registered yet.
+        // The requested server is present, though it may not be registered yet.
         if there.is_empty() || drained.iter().all(|run| run.server != asked) {
             owned.entry(asked).or_default();
         }

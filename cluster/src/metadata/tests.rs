@@ -1,4 +1,4 @@
-//! The metadata over restarts, and on a disk that fills up.
+//! Tests of the metadata across restarts and on a full disk.
 
 mod upgrade;
 
@@ -57,7 +57,7 @@ fn versions_of_one_start_are_never_those_of_another() {
     let path = directory.path().join("metadata.redb");
     let start = || Metadata::open(&path).expect("the file").reserve_versions().expect("room");
     assert_eq!([start(), start(), start()], [0, VERSIONS_RESERVED, 2 * VERSIONS_RESERVED]);
-    // One that has used up its own and more.
+    // A server that has used all its reserved versions and more.
     let newest = 5 * VERSIONS_RESERVED + 7;
     let metadata = Metadata::open(&path).expect("the file");
     assert_eq!(metadata.reserved_versions(), Ok(2 * VERSIONS_RESERVED));
@@ -65,7 +65,7 @@ fn versions_of_one_start_are_never_those_of_another() {
     metadata.reserve_versions_to(1).expect("nothing is taken back");
     drop(metadata);
     assert!((newest..newest + VERSIONS_RESERVED).contains(&start()));
-    // Beyond the last reservation that is told apart there is room for writes, and starts go on.
+    // After the last distinct reservation there are still versions for writes, and servers can still start.
     let metadata = Metadata::open(&path).expect("the file");
     metadata.reserve_versions_to(store::VERSION_MAX).expect("room");
     drop(metadata);
@@ -137,7 +137,7 @@ fn a_dropped_tenant_takes_its_things_and_nothing_else() {
     assert!(again > bob);
 }
 
-/// A disk on which a file grows to `room` bytes and no further.
+/// A disk on which a file can grow to at most `room` bytes.
 #[derive(Debug)]
 struct SmallDisk {
     disk: Arc<InMemoryBackend>,

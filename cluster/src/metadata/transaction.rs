@@ -1,8 +1,8 @@
 //! A change of the metadata in progress: it reads at one commit, buffers its writes, and records what must not change
 //! until its own commit.
 //!
-//! Everything that it read is unchanged when it commits, or the commit is refused: an existing record is the same, an
-//! absent one is still absent, and a span has the same records. A span whose records can be deleted has a mark,
+//! It commits only if everything it read is unchanged: an existing record is the same, an absent one is still
+//! absent, and a span has the same records. A span whose records can be deleted has a mark,
 //! `deleted/COLLECTION`, which every deletion in it writes: the storage compares existing records and could not detect
 //! a missing one.
 

@@ -77,7 +77,7 @@ impl VersionState {
         let mut surplus = self.kept.len().saturating_sub(EXTENSION_VERSIONS_KEPT_MAX);
         let (current, canary) = (self.current, self.canary);
         let goes = |kept: &mut u32| {
-            // A pinned version may be the oldest, and the one that comes in was asked for.
+            // The pinned version may be the oldest one, and the new version must be kept.
             let needed =
                 *kept == current || *kept == version || canary.is_some_and(|canary| canary.0 == *kept);
             let goes = surplus > 0 && !needed;

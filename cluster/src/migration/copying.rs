@@ -187,7 +187,7 @@ impl CopyState {
             return None;
         }
         if self.is_between {
-            // While the target is about to take over a round has what was written in a round trip.
+            // While the target is about to take over, each round holds the writes of one round trip.
             if self.is_little && !self.is_cut && (self.is_resting || !self.sent.is_empty()) {
                 return None;
             }

@@ -149,7 +149,7 @@ impl Source {
     }
 
     fn believe(&mut self, phase: Phase) {
-        // A range closed for another reason by now is opened by another rule.
+        // With a new phase, the lack of a lease is no longer the reason for the cut, and another rule reopens the range.
         self.is_closed &= !self.belief.hear(phase);
     }
 
@@ -186,7 +186,7 @@ impl Source {
             _ => {}
         }
         match (self.belief.phase, self.phase) {
-            // Cut for good: the target is to have all of it.
+            // The cut is final, so everything goes to the target.
             (Phase::Moving, SourcePhase::Frozen { .. }) => copy(self.copying.cut(), out),
             (Phase::Preparing | Phase::Moving, _) => {}
             _ => self.copying.end(),
@@ -199,7 +199,7 @@ impl Source {
     }
 
     fn hear(&mut self, message: Message, out: &mut Vec<SourceOutput>) {
-        // The sender has read in the records the phase that permits the message.
+        // The sender has read the phase that permits the message in the records.
         match &message {
             Message::HandOver => self.believe(Phase::Moving),
             Message::GiveBack { .. } => self.believe(Phase::Returning),
@@ -214,7 +214,7 @@ impl Source {
                 | Message::PriorityPull { .. }
                 | Message::GiveBack { .. }
         );
-        // An ended migration needs nothing of the store; otherwise the target retransmits.
+        // An ended migration needs no work on the store. Without a slot the message is dropped: the target retransmits.
         if is_for_the_store && (self.belief.phase == Phase::Ended || !self.has_slot(out)) {
             return;
         }
@@ -246,7 +246,7 @@ impl Source {
                 out.push(SourceOutput::Send(Message::TakenBack { number }));
             }
             (Message::GiveBack { number, is_last: true, .. }, SourcePhase::Serving) if number == 0 => {
-                // It was never cut: the target has served nobody.
+                // The range was never cut, because the target has served no request.
                 self.expected = 1;
                 out.push(SourceOutput::Send(Message::TakenBack { number }));
             }

@@ -96,7 +96,7 @@ impl Target {
             TargetInput::Forgotten(phase) => {
                 self.believe(phase, out);
                 if self.belief.phase == Phase::Finished {
-                    // Nobody is left to be told to discard.
+                    // No source is left that could discard its objects.
                     self.phase = TargetPhase::Over;
                 }
             }
@@ -177,7 +177,7 @@ impl Target {
                 let Some(copies) = self.copies.as_mut().filter(|_| !self.belief.is_peer_gone) else { return };
                 let due = copies.came(piece);
                 if due.is_empty() {
-                    // Its acknowledgement may be lost.
+                    // The acknowledgement of an earlier piece may be lost.
                     out.push(TargetOutput::Send(copies.said()));
                 }
                 due.into_iter().for_each(|piece| act(out, TargetAction::StoreCopy(piece)));
@@ -266,11 +266,11 @@ impl Target {
     }
 
     fn want(&mut self, hash: u64, out: &mut Vec<TargetOutput>) {
-        // Workers serve before all of them do.
+        // The first workers serve requests before the last one has the range, in `Opening`.
         let is_moving = matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
         let waits = is_moving && !self.has_arrived(hash) && self.priority.want(hash);
         if !waits {
-            // It is here, or its place is elsewhere, or too many wait: who asked looks again and sees which.
+            // The object is here or belongs to another server, or too many hashes wait. The woken request checks again.
             wake(vec![hash], out);
         }
     }

@@ -1,7 +1,7 @@
-//! Migrations from seeds: a source and a target over a network that loses, doubles and reorders, with clients that write,
-//! aborts at any moment, and the death of either side.
+//! Seeded tests of migrations: a source and a target over a network that loses, duplicates and reorders messages, with
+//! clients that write, aborts at any moment, and the death of either side.
 //!
-//! `SPLINTER_SEED` runs one seed, `SPLINTER_FULL=1` many thousands.
+//! `SPLINTER_SEED` selects one seed; `SPLINTER_FULL=1` runs many thousands.
 
 mod bytes;
 mod world;
@@ -22,7 +22,7 @@ fn each_seed(trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
     worlds.into_iter().flatten().collect()
 }
 
-/// Fewer of those in which all is sent at least twice.
+/// Runs the worlds of all seeds. Pre-copy sends everything at least twice, so it runs a tenth of them.
 fn each_seed_of(mode: Mode, trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
     let run = |seed| {
         println!("{mode:?}: SPLINTER_SEED={seed}");
@@ -105,7 +105,7 @@ fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
         source.step(SourceInput::Phase(phase), &mut out);
         source.step(SourceInput::End(end), &mut out);
     }
-    // What it gave away has come back to it by another migration.
+    // Another migration has returned the hashes to this source.
     source.step(SourceInput::Forgotten(Phase::Ended), &mut out);
     assert!(source.is_over());
 }
@@ -122,7 +122,7 @@ fn a_death_that_was_recorded_too_late_for_one_standing_is_recorded_for_the_next(
     let commit =
         |from| vec![SourceOutput::Do(SourceAction::Commit { from, to: Phase::Ended, is_peer_gone: true })];
     assert_eq!(commits_after(SourceInput::TargetGone), commit(Phase::Preparing));
-    // The last that the target did was to own it.
+    // Owning the hashes was the target's last action.
     assert_eq!(commits_after(SourceInput::Phase(Phase::Moving)), []);
     let refused = SourceInput::End(SourceEnd::Committed(Phase::Moving));
     assert_eq!(commits_after(refused.clone()), commit(Phase::Moving));

@@ -143,7 +143,7 @@ mod tests {
 
     use super::{Challenge, ChallengeError, ClusterSecret, Opening, Purpose};
 
-    /// Server 1 asks server 2 with this nonce.
+    /// Server 1 opens a stream to server 2 with this nonce.
     const OPENING: Opening = Opening { own: 1, asked: 2, nonce: [9; 32] };
 
     fn challenge() -> Challenge {
@@ -170,7 +170,7 @@ mod tests {
         let one = challenge();
         let mut reads = proving(&one, &secret, Purpose::Reads);
         assert_eq!(one.proven(&secret, opcode::PROVE_PEER, &reads), Ok(Purpose::Reads));
-        // Reads have no number, and there are two kinds of purposes.
+        // A purpose of reads has no number, and kind 0 does not exist.
         for (place, byte) in [(33, 77), (32, 0)] {
             let right = std::mem::replace(&mut reads[place], byte);
             assert_eq!(one.proven(&secret, opcode::PROVE_PEER, &reads), Err(Status::Malformed));

@@ -220,7 +220,7 @@ mod tests {
         replies.iter().for_each(|(number, reply)| answered.push(*number, *reply));
         assert_eq!(Answers::decode(answered.bytes()), Ok(replies.to_vec()));
         assert!(Questions::decode(answered.bytes()).is_err() && Answers::decode(asked.bytes()).is_err());
-        // Whole lists are those of the kind alone, of the first question, and of both.
+        // A cut record is valid only at these ends: no question, or the first one.
         let ends = [1, 1 + 20];
         for cut in 0..asked.bytes().len() {
             assert_eq!(Questions::decode(&asked.bytes()[..cut]).is_ok(), ends.contains(&cut), "{cut}");

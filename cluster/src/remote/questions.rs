@@ -121,7 +121,7 @@ impl<T> OpenQuestions<T> {
         open.state = QuestionState::Waits(server);
         let fresh = Peer { address, stream: Stream::None(0), waiting: VecDeque::new(), asked: 0 };
         let peer = self.peers.entry(server).or_insert(fresh);
-        // One that was started again elsewhere has lost its stream.
+        // A server restarted at another address has lost its stream, so the address may change.
         peer.address = address;
         peer.waiting.push_back(number);
     }

@@ -1,6 +1,6 @@
 //! The index's smallest cases under loom: every interleaving of two threads.
 //!
-//! Run: `RUSTFLAGS="--cfg loom_model" cargo test --release -p store loom`
+//! Run: `RUSTFLAGS="--cfg loom_model" cargo test --release -p splinter-store loom`
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The tree's smallest cases under loom: two writers and a walk, with leaves so small that they are split.
 //!
-//! Run: `RUSTFLAGS="--cfg loom_model" cargo test --release -p store loom`
+//! Run: `RUSTFLAGS="--cfg loom_model" cargo test --release -p splinter-store loom`
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Figures of lookups, writes and memory, printed. Run on a quiet machine:
-//! `cargo test --release -p store speed -- --ignored --nocapture --test-threads 1`
+//! `cargo test --release -p splinter-store speed -- --ignored --nocapture --test-threads 1`
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,5 +1,5 @@
 //! Figures of writing at a given share of memory in use, printed: speed, and what the cleaner copies for it.
-//! `cargo test --release -p store utilization -- --ignored --nocapture --test-threads 1`, on one core (`taskset`).
+//! `cargo test --release -p splinter-store utilization -- --ignored --nocapture --test-threads 1`, on one core (`taskset`).
 //!
 //! A run fills the store to the share (objects and indexes over the limit), overwrites until the log has been written
 //! three times over, and measures the next round. `SPLINTER_MEMORY_MIB` is the store's size, 512 by default.

@@ -1,4 +1,4 @@
-//! Files of earlier layouts are brought over at start, without loss.
+//! Tests that files of earlier layouts are upgraded at start, without loss.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ fn a_file_of_the_first_layout_is_brought_over() {
     assert_eq!(again.extensions().expect("rows").len(), 1);
 }
 
-/// What a server of the second layout wrote: two tenants with everything that there was.
+/// Writes the file of a server with the second layout: two tenants with every kind of row of that time.
 fn fill_second_layout(transaction: &WriteTransaction) -> Result<(), redb::Error> {
     type Tenant = (u32, [u8; 16], [u8; 32]);
     type Head = (u32, u32, u32, u32, u8, bool);
@@ -121,7 +121,7 @@ fn a_file_of_the_second_layout_is_brought_over() {
     let acts: Vec<_> = acts.iter().map(|act| (act.sequence, act.act.as_str(), act.outcome)).collect();
     assert_eq!(acts, [(1, "act 1", 5), (2, "act 2", 5)]);
     assert_eq!(metadata.audit_read(Some(ann), 0, 10).expect("rows")[0].sequence, 2);
-    // Numbers go on where they were.
+    // Counters continue at their old values.
     assert_eq!(metadata.tenant_create("eve", tenants[0].secret), Ok(TenantId(3)));
     assert_eq!(metadata.table_create(ann, "more", wire::TableOptions::default()), Ok(12));
     let installed = metadata.extension_install(bob, "tao", Placement::Current, 5, b"").expect("room");

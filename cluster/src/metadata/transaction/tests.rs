@@ -1,4 +1,4 @@
-//! What a transaction read stays so until it is committed, or it is refused.
+//! Tests that a transaction commits only if everything it read is unchanged.
 
 use redb::Builder;
 use redb::backends::InMemoryBackend;
@@ -16,14 +16,14 @@ fn records() -> Embedded {
         .expect("memory")
 }
 
-/// Makes a change that nobody contradicts.
+/// Commits a change without conflict.
 fn change(records: &Embedded, change: impl FnOnce(&mut MetadataTransaction<'_>)) {
     let mut transaction = MetadataTransaction::new(records);
     change(&mut transaction);
     assert!(matches!(transaction.commit(), Ok(Committed::At(_))));
 }
 
-/// Whether a transaction that read as `read` does is refused when another one does as `other` does.
+/// Returns whether a transaction that runs `read` conflicts with a later one that runs `other` and commits first.
 fn contradict(
     read: impl FnOnce(&mut MetadataTransaction<'_>),
     other: impl FnOnce(&mut MetadataTransaction<'_>),

@@ -21,7 +21,7 @@ impl Target {
                 wake(self.priority.take_all(), out);
             }
             (Phase::Returning, _) => {
-                // Nobody has been served here.
+                // This server has served no request, so it has no writes to return.
                 self.phase = TargetPhase::Giving;
                 let (objects, removed) = (Vec::new(), Vec::new());
                 let nothing = Message::GiveBack { number: 0, is_last: true, ceiling: 0, objects, removed };

@@ -1,4 +1,4 @@
-//! Messages as bytes.
+//! Tests of the encoding of messages.
 
 use crate::migration::{BadMessage, Copied, Left, Message, PullCursor, PullSpan};
 
@@ -49,7 +49,7 @@ fn bytes_that_are_no_message_are_refused() {
     for message in messages() {
         let bytes = message.encode();
         for end in 0..bytes.len() {
-            // What ends with objects may be shorter; it is then another message.
+            // A message that ends with objects may still be valid when cut; it is then a different message.
             let _ = Message::decode(&bytes[..end]);
         }
         assert_eq!(Message::decode(&[0]), Err(BadMessage));

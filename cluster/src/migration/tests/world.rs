@@ -1,4 +1,4 @@
-//! Two servers, their records, and the network between them.
+//! A simulation of two servers, their records, and the network between them.
 
 mod clients;
 mod registering;
@@ -15,19 +15,19 @@ use crate::migration::{
 
 /// Keys, which are their own hashes here.
 pub const KEYS: u64 = 800;
-/// Virtual time in which every migration must be over.
+/// Virtual time within which every migration must end.
 const PATIENCE_US: u64 = 60_000_000;
 
-/// What happens, and when, in microseconds.
+/// An injected failure, with its times in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
     None,
     Abort(u64),
     SourceDies(u64),
     TargetDies(u64),
-    /// An abort, and so much later the death of the source, or of the target.
+    /// An abort at a time, then after a delay the death of the source (true) or the target.
     AbortAndDeath(u64, u64, bool),
-    /// The records do not answer the source, or the target, from then on and for so long; maybe with an abort before.
+    /// The records do not answer one side from a time on, for a duration; possibly after an abort.
     CutOff {
         is_source: bool,
         from_us: u64,
@@ -36,7 +36,7 @@ pub enum Trouble {
     },
 }
 
-/// What is about to happen.
+/// A scheduled event.
 enum Event {
     ToSource(SourceInput),
     ToTarget(TargetInput),
@@ -45,39 +45,39 @@ enum Event {
     AtTarget(TargetAction),
     KillSource,
     KillTarget,
-    /// The records do not answer this side, or do again.
+    /// The records stop answering this side (true), or answer again.
     CutOff(usize, bool),
-    /// The lease of this side is over, or it registers again.
+    /// This side registers again (true), or its lease ends.
     Lease(usize, bool),
-    /// The other side is told that this one is gone, which it was a while ago.
+    /// The other side learns that this side is gone, possibly late.
     Gone(usize),
-    /// What the records said to this side, under which lease.
+    /// A side receives the phase that it read from the records, and the lease under which it read.
     Read(usize, Phase, Option<u64>),
 }
 
 pub struct World {
     random: fastrand::Rng,
     now_us: u64,
-    /// By time, then by the order in which they were thought of.
+    /// Ordered by time, then by the order of scheduling.
     events: BTreeMap<(u64, u64), Event>,
     thought_of: u64,
-    /// When the store of a side has done what it has been given, which it does in order.
+    /// When each side's store has finished its queued work, which it does in order.
     busy_until_us: [u64; 2],
     records: Phase,
     source: Option<SourceSide>,
     target: Option<TargetSide>,
-    /// What every key should have.
+    /// The expected value of every key.
     model: BTreeMap<u64, u64>,
-    /// Keys that were written at the target.
+    /// Keys written at the target.
     dirty: BTreeSet<u64>,
     loss_percent: u8,
-    /// The sides that the records do not answer.
+    /// Whether the records do not answer each side.
     cut_off: [bool; 2],
-    /// Number of the lease under which a side is registered.
+    /// The number of the lease under which each side is registered.
     leases: [Option<u64>; 2],
-    /// The records say so because somebody was gone.
+    /// Whether the records were changed because a side was gone.
     pub is_lost: bool,
-    /// How often a side stopped serving for want of a lease.
+    /// How often a side stopped serving for lack of a lease.
     pub closed: u32,
     /// Whether the source may have served after the target.
     has_returned: bool,
@@ -156,7 +156,7 @@ impl World {
         self.compare();
     }
 
-    /// Whether both sides that live have come to an end, and nothing is under way.
+    /// Returns whether both surviving sides have ended and no action is pending.
     fn is_over(&self) -> bool {
         self.source.as_ref().is_none_or(|source| source.machine.is_over())
             && self.target.as_ref().is_none_or(|target| target.machine.is_over())
@@ -179,14 +179,14 @@ impl World {
         self.at(time_us, event);
     }
 
-    /// A side gets its slot at once, or has to wait for it.
+    /// Gives a side its slot, at once or after a long wait.
     fn admit(&mut self, event: Event) {
         let most_us = if self.random.bool() { 1_000 } else { 2_000_000 };
         let time_us = self.now_us + self.random.u64(1..most_us);
         self.at(time_us, event);
     }
 
-    /// What the store of a side does one after the other.
+    /// Schedules the end of an action of a side's store, after its earlier actions.
     fn in_turn(&mut self, side: usize, event: Event) {
         let start_us = self.busy_until_us[side].max(self.now_us);
         self.busy_until_us[side] = start_us + self.random.u64(1..4_000);
@@ -312,7 +312,7 @@ impl World {
             TargetAction::GiveUpRest => {
                 target.is_given_up = true;
                 if self.mode == Mode::PreCopy {
-                    // What was not copied again is of the past.
+                    // Objects that were not copied again are outdated.
                     assert!(!target.serves);
                     target.objects.clear();
                 }

@@ -1,4 +1,4 @@
-//! Reads under way to servers that answer, move things, refuse and say nothing; time is a number.
+//! Tests of reads at servers that answer, lose ownership, refuse, or never answer, in virtual time.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ fn at(server: u32) -> Owner {
     Owner::Server(server, SocketAddr::from(([10, 0, 0, 1], server as u16)))
 }
 
-/// A stream to a server, for what waits.
+/// Opens the stream to a server for its waiting reads.
 fn up(questions: &mut OpenQuestions<u32>, server: u32, now_us: u64) {
     assert_eq!(questions.to_open(now_us).map(|(server, _)| server), Some(server));
     assert_eq!(questions.to_open(now_us), None, "one at a time");

@@ -1,6 +1,6 @@
 //! The ring under loom, with so few records that a request soon finds that of another one.
 //!
-//! Run: `RUSTFLAGS="--cfg loom_model" cargo test --release -p db --lib loom`
+//! Run: `RUSTFLAGS="--cfg loom_model" cargo test --release -p splinter-server --lib loom`
 
 use std::sync::Arc;
 

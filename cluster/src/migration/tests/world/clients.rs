@@ -1,4 +1,4 @@
-//! Clients of the world: they read and write at whoever serves, and know what should be where.
+//! Clients of the simulation: they read and write at the serving side, and compare results with the model.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::{KEYS, World};
 use crate::migration::{Phase, TargetInput};
 
 impl World {
-    /// A client's request, to whoever serves.
+    /// Makes a client's request to the side that serves.
     pub(super) fn use_it(&mut self) {
         let (key, value, kind) = (self.random.u64(0..KEYS), self.random.u64(..), self.random.u8(0..3));
         if let Some(source) = self.source.as_mut().filter(|source| source.serves) {
@@ -56,7 +56,7 @@ impl World {
         self.model = source.objects.iter().map(|(&key, object)| (key, object.1)).collect();
     }
 
-    /// Everything is at its one owner, once, and nowhere else.
+    /// Checks that the final owner has all objects and the other side none.
     pub(super) fn compare(&self) {
         let values = |objects: &BTreeMap<u64, (u64, u64)>| -> BTreeMap<u64, u64> {
             objects.iter().map(|(&key, object)| (key, object.1)).collect()

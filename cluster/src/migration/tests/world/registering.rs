@@ -1,15 +1,15 @@
-//! The records of the two servers: a compare-and-swap, and leases that end for who is cut off from them.
+//! The records of the two servers: a compare-and-swap, and leases that end for a side that is cut off.
 
 use super::{Event, World};
 use crate::migration::{Phase, SourceEnd, SourceInput, TargetEnd, TargetInput};
 
-/// After so long without the records a side is not registered any more.
+/// A side without access to the records loses its registration after this time.
 const LEASE_US: u64 = 300_000;
-/// And after so much more the other one says that it is gone.
+/// The other side declares it gone after this additional time.
 const GONE_AFTER_US: u64 = 200_000;
 
 impl World {
-    /// The records do not answer a side for a while, and what comes of it.
+    /// Schedules a time in which the records do not answer a side, and its consequences.
     pub(super) fn cut_off(&mut self, side: usize, from_us: u64, for_us: u64) {
         self.at(from_us, Event::CutOff(side, true));
         self.at(from_us + for_us, Event::CutOff(side, false));
@@ -19,7 +19,7 @@ impl World {
         self.at(from_us + LEASE_US, Event::Lease(side, false));
         let back_us = from_us + for_us + self.random.u64(1..30_000);
         self.at(back_us, Event::Lease(side, true));
-        // Who heard of it may say so late.
+        // The news may arrive late.
         for _ in 0..self.random.u8(0..4) {
             let gone_us = self.random.u64(0..for_us);
             if gone_us > LEASE_US + GONE_AFTER_US {
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// A compare-and-swap of the records.
+    /// Changes the phase by compare-and-swap, and returns the resulting phase.
     pub(super) fn commit(&mut self, from: Phase, to: Phase, gone: Option<usize>) -> Phase {
         if self.records == from && gone.is_none_or(|side| self.leases[side].is_none()) {
             self.records = to;
@@ -54,7 +54,7 @@ impl World {
         self.records
     }
 
-    /// A side that the records answer hears of them at some time, and of what it missed once it is not cut off any more.
+    /// Reports the phase to a side after a delay, unless it is cut off: then it is told at the end of that.
     pub(super) fn follow_records(&mut self, side: usize) {
         let phase = self.records;
         match (self.cut_off[side], side) {

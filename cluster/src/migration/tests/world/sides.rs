@@ -1,4 +1,4 @@
-//! What a server does of what its machine wants: a store as a map from keys to versions and values.
+//! The two sides' execution of their machines' actions, on a store that maps keys to versions and values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::migration::{
     TargetEnd,
 };
 
-/// Objects of a pull here, and of what goes back.
+/// Objects of a pull and of a returned piece.
 const PULL_OBJECTS: usize = 6;
 const WIDTH: u64 = KEYS / MIGRATION_PARTITIONS as u64;
 
@@ -35,9 +35,9 @@ pub struct SourceSide {
     pub serves: bool,
     pub has_slot: bool,
     newest: u64,
-    /// Keys that were written to or removed since their marks were taken, where somebody watches.
+    /// Keys that were written or removed since their marks were taken, if writes are marked.
     touched: Option<BTreeSet<u64>>,
-    /// The round of copying at hand, and the key at which it goes on.
+    /// The current copying round, and the key at which it continues.
     copied: (u32, u64),
 }
 
@@ -63,7 +63,7 @@ impl SourceSide {
         self.touched.iter_mut().for_each(|touched| touched.extend([key]));
     }
 
-    /// The next piece of a round: some keys as they are, or a few that were touched.
+    /// Gathers the next piece of a round: any keys in round 0, later only touched ones.
     fn gather_copy(&mut self, round: u32) -> Gathered {
         let touched = self.touched.as_mut().expect("somebody watches");
         if self.copied.0 != round {
@@ -114,7 +114,7 @@ impl SourceSide {
                 SourceEnd::Gathered(Message::Pulled { partition, number, next, objects })
             }
             SourceAction::GatherHashes { number, hashes } => {
-                // As many as fit, which may be all.
+                // Answers only a part, as if the rest did not fit; sometimes that part is everything.
                 let some = &hashes[..hashes.len().div_ceil(2)];
                 let objects = encode(some.iter().filter_map(|hash| self.objects.get_key_value(hash)));
                 let count = some.len() as u32;
@@ -156,7 +156,7 @@ pub struct TargetSide {
     pub serves: bool,
     pub is_given_up: bool,
     removed: BTreeSet<u64>,
-    /// Of each partition the first key that has not arrived.
+    /// The first key of each partition that has not arrived.
     arrived: Vec<u64>,
     ceiling: u64,
     newest: u64,
@@ -183,7 +183,7 @@ impl TargetSide {
         self.is_given_up || key < self.arrived[(key / WIDTH) as usize]
     }
 
-    /// Whether what it has of the key is all there is.
+    /// Returns whether the target can answer for the key without the source.
     pub fn knows(&self, key: u64) -> bool {
         self.objects.contains_key(&key) || self.removed.contains(&key) || self.has_arrived(key)
     }
