@@ -1,8 +1,8 @@
-//! Makes the bindings to DPDK where the feature `dpdk` asks for them; otherwise does nothing and needs nothing.
+//! Generates the bindings to DPDK if the feature `dpdk` is enabled; otherwise does nothing and needs nothing.
 //!
-//! The system's DPDK 22.11 is found by pkg-config; bindgen (which needs libclang) reads its headers through
-//! `shim/dpdk.h`, and the shim beside it is compiled for what those define inline. Another minor version of the ABI
-//! would be read from its own headers, but only 22.11 is tested, so only that is taken.
+//! pkg-config finds the system's DPDK 22.11; bindgen (which needs libclang) reads its headers through `shim/dpdk.h`,
+//! and the shim beside it is compiled for their inline functions. Another minor version of the ABI could be read from
+//! its own headers, but only 22.11 is tested, so only 22.11 is accepted.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -27,7 +27,7 @@ mod dpdk {
     const TYPES: &str =
         "rte_flow_(attr|item|action|error|item_udp|item_type|action_type|action_queue)|splinter_.*";
     const CONSTANTS: &str = "SPLINTER_.*";
-    /// Types that bindgen cannot lay out, packed with aligned fields, and that nobody here looks into.
+    /// Types that bindgen cannot lay out (packed with aligned fields), and whose fields are not used here.
     const OPAQUE: &str = "rte_arp_.*|rte_l2tpv2_.*|rte_gtp_.*|rte_ipv4_hdr|rte_geneve_.*";
 
     pub fn build() {
@@ -58,7 +58,7 @@ mod dpdk {
         bindings.write_to_file(Path::new(&out).join("dpdk.rs")).expect("the bindings are written");
     }
 
-    /// What pkg-config says that includers of DPDK's headers have to be compiled with, the instruction set among it.
+    /// Returns pkg-config's compiler flags for DPDK's headers, the instruction set among them.
     fn compiler_flags() -> Vec<String> {
         let said = Command::new("pkg-config").args(["--cflags", "libdpdk"]).output();
         let said = said.expect("pkg-config has just found it");

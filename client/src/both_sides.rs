@@ -53,7 +53,7 @@ enum Said {
     NotArrived(u32),
     /// The object as this migration found it.
     Frozen(u32, Status, Vec<u8>),
-    /// The server tells nothing more.
+    /// The server reports nothing more.
     Untold,
     /// The server does not own the key.
     NotOwned,
@@ -108,7 +108,7 @@ impl Moving {
     }
 }
 
-/// A read under way to both servers.
+/// An outstanding read at both servers.
 #[derive(Debug)]
 pub struct Read {
     migration: u32,
@@ -197,7 +197,7 @@ mod tests {
 
     use super::{Moving, Outcome, Read, Side, Verdict};
 
-    /// What a target says that knows nothing of the key, by a migration.
+    /// Returns the reply of a target that has not received the key of a migration.
     fn not_arrived(migration: u8) -> Outcome {
         Ok((Status::NotArrived, vec![0, migration, 0, 0, 0]))
     }
@@ -241,7 +241,7 @@ mod tests {
         assert!(!read.hurry((5, 5), &mut known) && known[0].is_open(5, 100));
         assert!(read.hurry((6, 5), &mut known) && !read.has_all());
         assert!(!known[0].is_open(6, 100));
-        // What comes later changes nothing but what is known.
+        // A later reply only updates the known state of the migration.
         let late = read.hear(9, Side::Source, Ok((Status::NotOwned, Vec::new())), &mut known);
         assert!(late == Verdict::Open && read.has_all());
     }

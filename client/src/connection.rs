@@ -30,7 +30,7 @@ pub(crate) struct StreamReply {
     pub(crate) body: Vec<u8>,
 }
 
-/// Why a call has no reply.
+/// The reason why a call has no reply.
 pub(crate) enum CallFailure {
     /// No reply in time; the stream is closed, because its next reply would belong to this request.
     TimedOut,
@@ -98,7 +98,7 @@ impl Connection {
         Ok(StreamReply { status, view: answer.view, body: body.to_vec() })
     }
 
-    /// Sends the last request, whose reply nobody reads.
+    /// Sends the last request and does not read its reply.
     pub(crate) fn send_last(&mut self, code: u8, body: &[u8]) {
         let header = RecordHeader { body_bytes: body.len() as u32, code, ..RecordHeader::default() };
         // A server that it does not reach notices on its own that the client is gone.
@@ -135,7 +135,7 @@ fn versions_text(answer: &[u8]) -> String {
     match VersionRange::decode(answer) {
         Ok(VersionRange { min, max }) => {
             let ours = VersionRange::OURS.max;
-            format!("It speaks versions {min} to {max}, this client {ours}.")
+            format!("it speaks versions {min} to {max}, this client version {ours}")
         }
         Err(_) => String::new(),
     }

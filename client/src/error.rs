@@ -213,12 +213,12 @@ mod tests {
         let failed = Error::of_answer(Status::ConditionFailed, &reply::encode_version(9));
         assert!(matches!(failed, Error::ConditionFailed { current: 9 }));
         let failed = Error::of_answer(Status::ExtensionError, &[7, 0, 0, 0, b'n', b'o']);
-        assert_eq!(failed.to_string(), "The extension answered with its error 7: no");
+        assert_eq!(failed.to_string(), "The extension returned error 7: no");
         let refused = Error::of_answer(Status::UnknownTable, b"table 4");
         assert!(refused.to_string().contains("table 4") && refused.to_string().contains("Next:"));
         let killed =
             Error::of_answer(Status::ExtensionKilled, b"the limit held_bytes_of_a_core = 9 was reached");
-        assert!(killed.to_string().contains("Next: repeat it with fewer under way"), "{killed}");
+        assert!(killed.to_string().contains("Next: run fewer calls at a time"), "{killed}");
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
             "Not found: the extension has no canary."
         );
         let refused = text(Status::SourceRefused, "src/lib.rs:1:1: no\nsrc/lib.rs:2:1: no");
-        assert!(refused.contains("2:1: no Next: mend"), "{refused}");
+        assert!(refused.contains("2:1: no Next: fix"), "{refused}");
     }
 
     #[test]

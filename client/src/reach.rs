@@ -1,9 +1,9 @@
 //! Connecting to one server of a list: the first that admits the client.
 //!
 //! A list is `HOST:PORT,HOST:PORT`, the preferred address first. The next one is tried when those before it have failed
-//! or have not answered for [`NEXT_ADDRESS_AFTER`]: the server of a dead machine stays silent for long. Each attempt
-//! has a thread; once one succeeds, nobody waits for the others, and each ends the session that it may have opened. A
-//! refusal, of a wrong secret for instance, is an answer: then no further server is tried.
+//! or have not answered for [`NEXT_ADDRESS_AFTER`], since a connection to a dead machine takes long to fail. Each
+//! attempt has a thread; once one succeeds, the others continue unattended and end any session that they open. A
+//! refusal, such as that of a wrong secret, is an answer: no further server is tried.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::connection::{Connection, opened_of};
 use crate::limits::{ADDRESSES_MAX, NEXT_ADDRESS_AFTER};
 use crate::{ClientConfig, Error};
 
-/// The way to open a connection.
+/// The request that opens a connection.
 #[derive(Clone)]
 pub(crate) enum Opening {
     /// With a session of a tenant.

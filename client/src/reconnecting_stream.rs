@@ -79,7 +79,7 @@ impl ReconnectingStream {
         self.call(header, body, repeatable, timeout)
     }
 
-    /// Sends the last request if the stream is open; nobody reads the reply.
+    /// Sends the last request if the stream is open; does not read the reply.
     pub(crate) fn send_last(&mut self, code: u8, body: &[u8]) {
         if let Some(connection) = &mut self.connection {
             connection.send_last(code, body);

@@ -46,7 +46,7 @@ pub(crate) struct SessionState {
     requester: Requester,
     settings: RequesterConfig,
     stream_worker: StreamWorker,
-    /// Number of requests under way on the stream.
+    /// Number of outstanding requests on the stream.
     on_stream: usize,
     /// Number of them that belong to earlier sessions.
     orphans: usize,

@@ -110,8 +110,8 @@ impl StreamWorker {
 
 impl Shared {
     fn stream(&self) -> MutexGuard<'_, ReconnectingStream> {
-        // A thread that panicked left at worst a connection in the middle of a record, which replies with nonsense and
-        // is then replaced.
+        // A thread that panicked left at worst a connection in the middle of a record: its next reply cannot be
+        // decoded, and the connection is replaced.
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

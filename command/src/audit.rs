@@ -1,7 +1,6 @@
-//! `splinter audit`: who administered what, and how it ended.
+//! `splinter audit`: administrative acts, their actors and outcomes.
 //!
-//! Following asks again and again for what is behind the last entry, so it misses nothing and needs no
-//! connection that the server would have to feed.
+//! `--follow` polls for entries after the last one printed, so it misses none, and the server pushes nothing.
 
 use super::failure::Failure;
 use super::output::{Answer, columns, moment};
@@ -10,13 +9,13 @@ use client::{Actor, AuditEntry, Error, Status};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Reads entries behind a number, so many at most.
+/// Reads at most a given number of entries after a sequence number.
 type ReadEntries = Box<dyn FnMut(u64, u32) -> Result<Vec<AuditEntry>, Error>>;
 
-/// How long to wait before asking again.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Prints the latest acts, and with `follow` those to come.
+/// Prints the latest acts, and with `follow` continues with new ones.
 pub fn run(settings: &Settings, lines: u32, follow: bool) -> Result<Answer, Failure> {
     let mut ask: ReadEntries = if settings.is_admin() {
         let mut admin = settings.connect_admin()?;

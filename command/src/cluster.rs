@@ -1,4 +1,4 @@
-//! `splinter cluster`: the servers that share their metadata, as the one that is asked knows them, and what they own.
+//! `splinter cluster`: the servers of a cluster, their tablets and migrations, as the asked server knows them.
 
 mod plans;
 mod progress;
@@ -16,7 +16,7 @@ use client::{
 };
 use serde_json::{Value, json};
 
-/// Between two looks at a migration that is waited for.
+/// Polling interval while waiting for a migration or a plan.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs a command about the cluster.
@@ -43,16 +43,16 @@ pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failu
         ClusterCommand::Split { table, at } => {
             let at = at
                 .get()
-                .ok_or_else(|| Failure::new(FailureKind::Usage, "no tablet begins behind all hashes"))?;
+                .ok_or_else(|| Failure::new(FailureKind::Usage, "no tablet begins after the last hash"))?;
             admin.tablet_split(&table, at)?;
             Ok(Answer::new(format!("a tablet of {table} begins at {}", text_of(at)), edge(&table, at)))
         }
         ClusterCommand::Merge { table, at } => {
             let at = at
                 .get()
-                .ok_or_else(|| Failure::new(FailureKind::Usage, "no tablet begins behind all hashes"))?;
+                .ok_or_else(|| Failure::new(FailureKind::Usage, "no tablet begins after the last hash"))?;
             admin.tablet_merge(&table, at)?;
-            let text = format!("one tablet of {table} lies on both sides of {}", text_of(at));
+            let text = format!("one tablet of {table} now spans {}", text_of(at));
             Ok(Answer::new(text, edge(&table, at)))
         }
         ClusterCommand::Migrate(options) => migrate(&mut admin, &options),
@@ -61,12 +61,12 @@ pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failu
             let entry = admin.migration_abort(migration)?;
             let text = match entry.phase {
                 MigrationPhase::Finished => {
-                    format!("migration {migration} is over: server {} has it all", entry.target)
+                    format!("migration {migration} is complete: server {} owns the range", entry.target)
                 }
                 MigrationPhase::Ended => {
-                    format!("migration {migration} has ended: server {} has it all", entry.source)
+                    format!("migration {migration} was undone: server {} owns the range", entry.source)
                 }
-                _ => format!("migration {migration} goes back to server {}", entry.source),
+                _ => format!("migration {migration} returns the range to server {}", entry.source),
             };
             Ok(Answer::new(text, value_of(&entry)))
         }
@@ -83,7 +83,7 @@ fn servers(servers: &[ServerEntry]) -> Answer {
     };
     let json = servers.iter().map(value).collect();
     if servers.is_empty() {
-        return Answer::new("this server is alone, or is not registered at present", json);
+        return Answer::new("this server is not part of a cluster, or is currently not registered", json);
     }
     let heads = ["server", "address", "cores", "view", "version", "since"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
@@ -106,14 +106,13 @@ fn tablets(admin: &mut Admin, table: Option<&str>) -> Result<Answer, Failure> {
     if let Some(table) = table {
         tablets.retain(|tablet| tablet.table == table);
         if tablets.is_empty() {
-            let failure =
-                Failure::new(FailureKind::Missing, format!("no server was given a table `{table}`"));
+            let failure = Failure::new(FailureKind::Missing, format!("no server owns a tablet of `{table}`"));
             return Err(failure.known_as(Status::UnknownTable).next("tables are named OWNER/NAME"));
         }
     }
     let json = tablets.iter().map(value_of_tablet).collect();
     if tablets.is_empty() {
-        return Ok(Answer::new("there is no table that several servers could share", json));
+        return Ok(Answer::new("there are no tables, or this server is not part of a cluster", json));
     }
     let heads = ["table", "first", "last", "part", "server", "lost its objects"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
@@ -145,12 +144,12 @@ fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failur
     if phase == MigrationPhase::Finished {
         return Ok(Answer::new(format!("migration {id} has moved {what}"), value_of(&over)));
     }
-    let failure =
-        Failure::new(FailureKind::Refused, format!("migration {id} was undone: server {source} has it all"));
-    Err(failure.known_as(Status::Conflict).next("the log of both servers says why"))
+    let undone = format!("migration {id} was undone: server {source} owns the range");
+    let failure = Failure::new(FailureKind::Refused, undone);
+    Err(failure.known_as(Status::Conflict).next("see the logs of both servers for the reason"))
 }
 
-/// Waits until a migration is over and both servers are done with it, and says how it ended.
+/// Waits until both servers have finished a migration, and returns its final phase.
 fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationPhase, Failure> {
     let mut seen = begun.phase;
     while let Some(entry) = admin.migration_list()?.iter().find(|entry| entry.id == begun.id) {
@@ -160,7 +159,7 @@ fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationPhase, Fai
     if matches!(seen, MigrationPhase::Finished | MigrationPhase::Ended) {
         return Ok(seen);
     }
-    // It was over and cleared away between two looks: whoever owns the hashes tells how.
+    // The migration ended and was removed between two polls: the owner of the hashes tells the outcome.
     let tablets = admin.tablet_list()?;
     let owner = tablets
         .iter()
@@ -170,7 +169,7 @@ fn wait(admin: &mut Admin, begun: &MigrationEntry) -> Result<MigrationPhase, Fai
         Some(tablet) if tablet.server == begun.source => Ok(MigrationPhase::Ended),
         _ => Err(Failure::new(
             FailureKind::Missing,
-            format!("migration {} is over, and others followed", begun.id),
+            format!("migration {} is over with an unknown outcome: its range has moved again", begun.id),
         )),
     }
 }
@@ -188,11 +187,11 @@ fn migrations(migrations: &[MigrationEntry], all: &[MigrationProgress]) -> Resul
     });
     let lately = progress::lately(all);
     if migrations.is_empty() {
-        let lately = if lately.is_empty() { lately } else { format!("; lately:\n{lately}") };
-        return Ok(Answer::new(format!("nothing is on the move{lately}"), json));
+        let lately = if lately.is_empty() { lately } else { format!("; recent ones:\n{lately}") };
+        return Ok(Answer::new(format!("no migration is running{lately}"), json));
     }
     let heads =
-        ["migration", "table", "first", "last", "part", "from", "to", "way", "phase", "begun", "moved"];
+        ["migration", "table", "first", "last", "part", "from", "to", "mode", "phase", "begun", "moved"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(migrations.iter().map(|entry| {
         let aborted = if entry.is_aborted { ", aborted" } else { "" };
@@ -238,7 +237,7 @@ fn text_of(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-/// How much of all hashes that is.
+/// Formats the share of all hashes in a range.
 fn part_of(first: u64, last: u64) -> String {
     let percent = (last.saturating_sub(first) as f64 + 1.0) / 2f64.powi(64) * 100.0;
     format!("{percent:.1}%")

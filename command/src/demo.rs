@@ -1,12 +1,12 @@
-//! `splinter demo`: loads a graph and asks it the same questions in three ways.
+//! `splinter demo`: loads a graph and answers the same questions by three methods.
 //!
-//! - client gets: the functions run here, over plain gets;
-//! - extension: they run in the server, one invocation per question;
-//! - hybrid: objects by plain gets, associations by the extension. An aggregate needs only objects; there the third way
-//!   is one get and multi-gets.
+//! - client gets: the functions run in the client, over plain gets;
+//! - extension: the functions run in the server, one invocation per question;
+//! - hybrid: plain gets read objects, the extension reads associations. An aggregate needs only objects; there the
+//!   third method is one get and multi-gets.
 //!
-//! The demo compares every answer of every way byte by byte. It needs the server, the tenant and two extensions (`tao`
-//! and `aggregate`); `scripts/demo` sets them up.
+//! The demo compares every answer of every method byte by byte. It needs the server, the tenant and two extensions
+//! (`tao` and `aggregate`); `scripts/demo` sets them up.
 
 mod aggregate;
 mod figures;
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ways::Ways;
 
-/// The ways, in the order of [`Ways::all`].
+/// Names of the methods, in the order of [`Ways::all`].
 const WAYS: [&str; 3] = ["client gets", "extension", "hybrid"];
 
 /// The results of the demo.
@@ -132,7 +132,7 @@ fn plans(asker: &mut Asker<'_>, records_table: u32, divisor: usize) -> Vec<Plan>
 }
 
 fn finish(report: &Report, path: Option<&Path>) -> Result<Answer, Failure> {
-    // Cannot fail: numbers and texts have a form in JSON.
+    // Cannot fail: JSON can represent all numbers and strings.
     let json = serde_json::to_value(report).unwrap_or_default();
     if let Some(path) = path {
         std::fs::write(path, format!("{json:#}\n")).map_err(|error| {
@@ -140,8 +140,8 @@ fn finish(report: &Report, path: Option<&Path>) -> Result<Answer, Failure> {
         })?;
     }
     if report.answers_equal {
-        return Ok(Answer::new("all answers are equal, whichever way they were found", json));
+        return Ok(Answer::new("all methods gave the same answers", json));
     }
-    Err(Failure::new(FailureKind::Different, "the ways gave different answers")
-        .next("the tables above say for which questions; nothing else may write to the demo's tables"))
+    Err(Failure::new(FailureKind::Different, "the methods gave different answers")
+        .next("the tables above show which questions differ; nothing else may write to the demo's tables"))
 }

@@ -58,7 +58,7 @@ pub fn invoke(
     Ok(Answer::bytes(&reply, object::value_of(&reply)))
 }
 
-/// The function with the version that `--version` names.
+/// Adds the version of `--version` to the name of a function.
 fn version_named(function: &str, version: Option<u32>) -> Result<String, Failure> {
     let (Some(version), Some((extension, name))) = (version, function.rsplit_once('.')) else {
         return Ok(function.to_owned());
@@ -89,8 +89,8 @@ fn install(
     let mut text = format!("installed {name}@{version} ({compiled})");
     if installed.current != version {
         text.push_str(&match placement {
-            Placement::Canary(percent) => format!("; it gets {percent} of 100 invocations, the others"),
-            _ => format!("; it is invoked as {name}@{version}.FUNCTION, for current and pinned is"),
+            Placement::Canary(percent) => format!("; it gets {percent} of 100 invocations, the others go to"),
+            _ => format!("; invoke it as {name}@{version}.FUNCTION; the pinned current version is"),
         });
         text.push_str(&format!(" {name}@{}", installed.current));
     }
@@ -110,7 +110,7 @@ fn create(name: &str) -> Result<Answer, Failure> {
         Failure::new(FailureKind::Local, format!("cannot write a new extension: {error}"))
     })?;
     let text = format!(
-        "wrote {name}/: an extension with a unit test, and the SDK that it is tested with\n\
+        "wrote {name}/: an extension with a unit test, and the SDK for testing it\n\
          test it:    cd {name} && cargo test\n\
          check it:   splinter ext check {name}\n\
          install it: splinter ext install {name}"
@@ -137,7 +137,7 @@ fn check(directory: &Path) -> Result<Answer, Failure> {
         text.push_str(&format!("{warnings}\n"));
     }
     if let Some(why) = &uncompiled {
-        text.push_str(&format!("what the compiler says comes with the installation, for there is {why}\n"));
+        text.push_str(&format!("compiler diagnostics come with the installation, as there is {why}\n"));
     }
     let json = json!({
         "extension": package.name(), "functions": functions, "diagnostics": warnings, "uncompiled": uncompiled,
@@ -145,7 +145,7 @@ fn check(directory: &Path) -> Result<Answer, Failure> {
     Ok(Answer::new(text, json))
 }
 
-/// What the compiler warns of; where there is none to ask, nothing and why.
+/// Returns the compiler's warnings; without a local compiler, none and the reason.
 fn compile(directory: &Path, package: &Package) -> Result<(String, Option<String>), Failure> {
     let error = match Toolchain::try_out(package) {
         Ok(warnings) => return Ok((warnings, None)),
@@ -163,7 +163,7 @@ fn compile(directory: &Path, package: &Package) -> Result<(String, Option<String
             let what = format!("{} passes the check, but {error}", directory.display());
             Err(Failure::new(FailureKind::Extension, what)
                 .known_as(Status::CompileFailed)
-                .next("mend what it names"))
+                .next("fix the compiler's errors"))
         }
     }
 }
@@ -180,7 +180,7 @@ fn refused(directory: &Path, refusals: &[Refusal]) -> Failure {
     let listing = builder::refusal::listing(refusals);
     Failure::new(FailureKind::Extension, format!("{} is refused:\n{listing}", directory.display()))
         .known_as(Status::SourceRefused)
-        .next("write what each line says instead, then check again; docs/extensions.md has the rules")
+        .next("change what each line reports, then check again; docs/extensions.md lists the rules")
 }
 
 #[cfg(test)]

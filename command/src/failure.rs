@@ -1,13 +1,13 @@
-//! Why a command failed, what to do next, and the exit code that scripts see.
+//! Failures of commands: the cause, a suggestion and the exit code.
 //!
 //! | Code | Meaning |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | something failed on this side: a file, a setting, an answer that makes no sense |
-//! | 2 | the command line is wrong |
+//! | 1 | a local failure: a file, a setting, an answer that cannot be decoded |
+//! | 2 | the command line is invalid |
 //! | 3 | what was asked for does not exist |
 //! | 4 | a condition did not hold (`--if-version`, `--if-absent`, a name that is taken) |
-//! | 5 | the server refuses: secret, permission, limit |
+//! | 5 | the server refused: secret, permission, limit |
 //! | 6 | the server cannot be reached or does not answer in time |
 //! | 7 | an extension was refused, did not compile, or failed while it ran |
 //! | 8 | the demo's answers differ, or a table has corrupted objects |
@@ -17,24 +17,24 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::process::ExitCode;
 
-/// What kind of failure, as the exit code tells it.
+/// Kinds of failures; the numbers are exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// On this side.
+    /// A local failure.
     Local = 1,
-    /// The command line contradicts itself in a way that clap does not see.
+    /// A contradiction in the command line that clap does not detect.
     Usage = 2,
-    /// Not there.
+    /// The requested thing does not exist.
     Missing = 3,
     /// A condition did not hold.
     Condition = 4,
-    /// The server refuses.
+    /// The server refused.
     Refused = 5,
-    /// No answer.
+    /// No answer from the server.
     Unreachable = 6,
-    /// An extension.
+    /// A failure of an extension.
     Extension = 7,
-    /// Answers that should be equal are not.
+    /// Answers or checksums differ.
     Different = 8,
 }
 
@@ -44,38 +44,38 @@ pub struct Failure {
     kind: FailureKind,
     what: String,
     next: Option<String>,
-    /// The server's answer, or what it would be called where an answer was `Ok` and empty.
+    /// Status of the server's reply, or the status that describes an empty `Ok` reply.
     status: Option<Status>,
 }
 
 impl Failure {
-    /// A failure of a kind; `what` says what went wrong, in a sentence without a full stop.
+    /// Returns a failure; `what` is a sentence about the cause, without a full stop.
     pub fn new(kind: FailureKind, what: impl Into<String>) -> Failure {
         Failure { kind, what: what.into(), next: None, status: None }
     }
 
-    /// Adds what to do next.
+    /// Adds a suggestion.
     pub fn next(mut self, next: impl Into<String>) -> Failure {
         self.next = Some(next.into());
         self
     }
 
-    /// Says what had happened before, in front of what went wrong.
+    /// Prefixes the cause with what happened before it.
     pub fn after(self, before: impl fmt::Display) -> Failure {
         Failure { what: format!("{before}: {}", self.what), ..self }
     }
 
-    /// Says by which status programs know it.
+    /// Sets the status in JSON output.
     pub fn known_as(self, status: Status) -> Failure {
         Failure { status: Some(status), ..self }
     }
 
-    /// The process's exit code.
+    /// Returns the process's exit code.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.kind as u8)
     }
 
-    /// What programs are told.
+    /// Returns the JSON form.
     pub fn json(&self) -> Value {
         json!({
             "error": self.what, "next": self.next, "status": self.status.map(Status::name),
@@ -101,7 +101,7 @@ impl From<Error> for Failure {
             | Error::StreamBroken { .. } => FailureKind::Unreachable,
             _ => FailureKind::Local,
         };
-        // The library's text ends with what to do next; here that gets a line of its own.
+        // The library's text ends with the suggestion; the command prints it on a separate line.
         let text = error.to_string();
         let failure = match text.rsplit_once(" Next: ") {
             Some((what, next)) => Failure::new(kind, what).next(next.trim_end_matches('.')),
@@ -111,7 +111,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The kind of failure that a refusal of the server is.
+/// Returns the kind of a refusal by the server.
 fn kind_of(status: Status) -> FailureKind {
     match status {
         Status::NotFound

@@ -1,7 +1,7 @@
 //! A graph on disk: an edge list in the format of the SNAP collection, and a generator of one.
 //!
 //! A line is two node numbers; lines that start with `#` are comments. Edges are undirected: an edge that
-//! is listed in both directions, or twice, counts once, and a node's edge to itself is left out.
+//! is listed in both directions, or twice, counts once. Edges from a node to itself are ignored.
 
 mod generate;
 
@@ -30,7 +30,7 @@ pub struct Graph {
 const NODE_MAX: u64 = tao::object::ID_ASSIGNED_FIRST - 1;
 
 impl Graph {
-    /// A graph of these edges, doubles and edges to oneself left out.
+    /// Returns a graph of these edges, without duplicates and self-loops.
     pub fn new(edges: impl IntoIterator<Item = (u64, u64)>) -> Graph {
         let mut seen = HashSet::new();
         let mut graph = Graph::default();
@@ -49,7 +49,7 @@ impl Graph {
     pub fn read(path: &Path) -> Result<Graph, Failure> {
         let cannot = |error: std::io::Error| {
             Failure::new(FailureKind::Local, format!("cannot read {}: {error}", path.display()))
-                .next("give a text file with two node numbers a line, as the SNAP collection has them")
+                .next("give a text file with two node numbers per line, as in the SNAP collection")
         };
         let mut edges = Vec::new();
         for (number, line) in BufReader::new(File::open(path).map_err(cannot)?).lines().enumerate() {
@@ -62,9 +62,9 @@ impl Graph {
                 let shown: String = line.chars().take(40).collect();
                 Failure::new(
                     FailureKind::Local,
-                    format!("{}:{}: no edge: \"{shown}\"", path.display(), number + 1),
+                    format!("{}:{}: not an edge: \"{shown}\"", path.display(), number + 1),
                 )
-                .next("a line is two node numbers below 2^63, parted by blanks; comments start with #")
+                .next("a line is two node numbers below 2^63, separated by blanks; comments start with #")
             })?;
             edges.push(edge);
         }

@@ -1,4 +1,4 @@
-//! Hashes on the command line: 16 hex digits, or a part of all hashes.
+//! Hashes on the command line: 16 hex digits, or a share of all hashes.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -7,21 +7,21 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hash(u128);
 
-/// From a hash up to another one, without it.
+/// A range of hashes; excludes its end on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hashes {
     first: u64,
     last: u64,
 }
 
-/// Behind the last hash.
+/// One past the last hash.
 const END: u128 = 1 << 64;
 
-/// Tablets begin at multiples of this.
+/// Tablet boundaries are multiples of this.
 const TABLET_STEP: u128 = 1 << 32;
 
 impl Hash {
-    /// The hash; `None` for the end of all.
+    /// Returns the hash; `None` for the end of all hashes.
     pub fn get(self) -> Option<u64> {
         u64::try_from(self.0).ok()
     }
@@ -31,10 +31,9 @@ impl FromStr for Hash {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Hash, String> {
-        let wrong =
-            || format!("`{text}` is no hash: give 16 hex digits, or a part of all such as 50% or 12.5%");
+        let wrong = || format!("`{text}` is not a hash: give 16 hex digits or a share such as 50% or 12.5%");
         if let Some(percent) = text.strip_suffix('%') {
-            // Millionths of a percent, so that what people write is met exactly.
+            // Integer millionths of a percent, so that decimal input is exact.
             let (whole, fraction) = percent.split_once('.').unwrap_or((percent, ""));
             let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
             if whole.is_empty()
@@ -46,7 +45,7 @@ impl FromStr for Hash {
                 return Err(wrong());
             }
             let millionths: u128 = format!("{whole}{fraction:0<6}").parse().map_err(|_| wrong())?;
-            // Rounded down to where a tablet can begin.
+            // Rounded down to a tablet boundary.
             let hash = millionths * END / 100_000_000 / TABLET_STEP * TABLET_STEP;
             return if hash <= END { Ok(Hash(hash)) } else { Err(wrong()) };
         }
@@ -59,7 +58,7 @@ impl FromStr for Hash {
 }
 
 impl Hashes {
-    /// First and last one.
+    /// Returns the first and the last hash.
     pub fn range(self) -> RangeInclusive<u64> {
         self.first..=self.last
     }
@@ -74,7 +73,7 @@ impl FromStr for Hashes {
         let to = if to.is_empty() { Hash(END) } else { to.parse()? };
         match (from.get(), to.0.checked_sub(1)) {
             (Some(first), Some(last)) if u128::from(first) <= last => Ok(Hashes { first, last: last as u64 }),
-            _ => Err(format!("there is no hash in `{text}`")),
+            _ => Err(format!("the range `{text}` is empty")),
         }
     }
 }

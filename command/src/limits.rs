@@ -1,6 +1,6 @@
-//! `splinter tenant limits`: what a tenant may use, shown and changed.
+//! `splinter tenant limits`: shows and changes the limits of a tenant.
 //!
-//! In JSON a limit that is none is `null`.
+//! In JSON, `null` means unlimited.
 
 use super::failure::Failure;
 use super::options::{Setting, UNITS, UNLIMITED};
@@ -9,7 +9,7 @@ use super::settings::Settings;
 use client::{LimitChange, TenantLimitEntry};
 use serde_json::{Value, json};
 
-/// Shows the limits of a tenant after the changes that are asked for; without a name those of the caller.
+/// Changes limits of a tenant and shows all of them; without a name, those of the caller.
 pub fn run(
     settings: &Settings,
     name: Option<&str>,
@@ -42,7 +42,7 @@ fn row(limit: &TenantLimitEntry) -> Vec<String> {
     vec![limit.name.clone(), text(limit.value), text(limit.default), range]
 }
 
-/// What people read for the amount of a limit.
+/// Formats the amount of a limit as text.
 pub fn text_of(limit: &str, amount: u64) -> String {
     match amount {
         UNLIMITED => "unlimited".to_owned(),
@@ -51,7 +51,7 @@ pub fn text_of(limit: &str, amount: u64) -> String {
     }
 }
 
-/// What programs read for the amount of a limit.
+/// Returns the amount of a limit as JSON.
 pub fn number(amount: u64) -> Option<u64> {
     (amount != UNLIMITED).then_some(amount)
 }
@@ -63,7 +63,7 @@ fn value(limit: &TenantLimitEntry) -> Value {
     })
 }
 
-/// Bytes in the largest unit that keeps them whole, as they can be given.
+/// Formats bytes in the largest unit that divides them, as the command line accepts them.
 fn with_unit(bytes: u64) -> String {
     let scale = (bytes.trailing_zeros() as usize / 10).min(UNITS.len() - 1);
     match (bytes, scale) {

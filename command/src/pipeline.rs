@@ -1,15 +1,15 @@
-//! Many requests at a time over one session: as many outstanding as asked for, each answered in turn.
+//! Pipelined requests over one session, with a maximum number outstanding.
 
 use super::failure::Failure;
 use client::{Completion, Error, Session, Status};
 use std::collections::VecDeque;
 
-/// What to do after an answer.
+/// The next step after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It is done.
+    /// The request is complete.
     Done,
-    /// The same again: others were in the way.
+    /// Send the request again: it conflicted with others.
     Again,
 }
 
@@ -53,7 +53,7 @@ pub fn run(
     Ok(())
 }
 
-/// Whether a completion says that others were in the way, so that the request may be made again.
+/// Returns whether a completion reports a conflict with others, so that the request can be repeated.
 pub fn is_conflict(completion: &Completion<'_>) -> bool {
     completion.status == Ok(Status::Conflict)
 }

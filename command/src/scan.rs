@@ -9,7 +9,7 @@ use super::settings::Settings;
 use client::{Cursor, KeyRange, PageSize};
 use serde_json::json;
 
-/// Prints the objects of a range until there are enough, and where to go on.
+/// Prints the objects of a range up to the limit, and the cursor to continue from.
 pub fn run(settings: &Settings, options: &ScanOptions) -> Result<Answer, Failure> {
     let read = |bytes: &Option<Bytes>| bytes.as_ref().map(Bytes::read).transpose();
     let (from, to, prefix) = (read(&options.from)?, read(&options.to)?, read(&options.prefix)?);
@@ -21,8 +21,8 @@ pub fn run(settings: &Settings, options: &ScanOptions) -> Result<Answer, Failure
         hashes: None,
     };
     let cursor = from_hex(&options.cursor).ok_or_else(|| {
-        Failure::new(FailureKind::Local, "no cursor: it is not hex")
-            .next("give --cursor what a scan has printed")
+        Failure::new(FailureKind::Local, "the cursor is not hex")
+            .next("give --cursor the hex that a scan printed")
     })?;
     let mut client = settings.connect()?;
     let table = client.table_open(&options.table)?;

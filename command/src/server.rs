@@ -1,4 +1,4 @@
-//! `splinter ping | stats`: is the server there, and what does it count.
+//! `splinter ping | stats`: round trips to the server, and its counters.
 
 use super::failure::{Failure, FailureKind};
 use super::output::{Answer, columns, thousands};
@@ -16,7 +16,7 @@ pub fn ping(settings: &Settings, count: u32) -> Result<Answer, Failure> {
     let (least, middle, most) = (times_us[0], times_us[times_us.len() / 2], times_us[times_us.len() - 1]);
     let address = client.address();
     let text = format!(
-        "{address} answers: {least:.1} us least, {middle:.1} us median, {most:.1} us most of {}",
+        "{address} answers: {least:.1} us minimum, {middle:.1} us median, {most:.1} us maximum of {}",
         times_us.len()
     );
     let value = json!({
@@ -25,8 +25,8 @@ pub fn ping(settings: &Settings, count: u32) -> Result<Answer, Failure> {
     Ok(Answer::new(text, value))
 }
 
-/// Prints the counters: for the administrator those of the whole server, or of the tenant that is given with the
-/// command, else those that the tenant may see.
+/// Prints the counters: for the administrator those of the whole server or of the given tenant, otherwise those that
+/// the tenant may see.
 pub fn stats(settings: &Settings, filter: Option<&str>) -> Result<Answer, Failure> {
     let mut statistics = match settings.given_tenant() {
         _ if !settings.is_admin() => settings.connect()?.statistics()?,
@@ -40,7 +40,10 @@ pub fn stats(settings: &Settings, filter: Option<&str>) -> Result<Answer, Failur
         let failure = Failure::new(FailureKind::Missing, format!("no counter's name contains `{filter}`"));
         return Err(failure.next(match settings.is_admin() && settings.given_tenant().is_none() {
             true => "list them with `splinter stats`",
-            false => "list them with `splinter stats`; those of the server are for the administrator, who names no tenant",
+            false => {
+                "list them with `splinter stats`; to see those of the server, give the administrator's \
+                 secret and no tenant"
+            }
         }));
     }
     let mut rows = vec![vec!["counter".to_owned(), "value".to_owned()]];

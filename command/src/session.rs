@@ -1,7 +1,7 @@
-//! `splinter session`: who is connected, and ending it.
+//! `splinter session`: lists and ends sessions.
 //!
-//! The administrator sees the sessions of all tenants, a tenant its own, among them the one that this command has
-//! opened to ask.
+//! The administrator sees the sessions of all tenants, a tenant only its own, including the one that this command
+//! opened.
 
 use super::failure::Failure;
 use super::options::SessionCommand;

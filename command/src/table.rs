@@ -9,7 +9,7 @@ use super::settings::Settings;
 use client::{Client, CountedTable, Cursor, PageSize, TableOptions};
 use serde_json::json;
 
-/// Head of the column that says when a table lost objects, since a server of it ended.
+/// Head of the column with the time when a table lost objects because one of its servers ended.
 const LOST: &str = "lost its objects";
 
 /// Runs a command about tables.
@@ -79,21 +79,21 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
     }
 }
 
-/// A line for each server that did not say what it has of a table.
+/// Returns a line for each server that did not report its part of a table.
 fn missing_of(counted: &CountedTable) -> String {
     let line = |server| {
         let name = &counted.entry.name;
-        format!("not counted: what server {server} has of {name}, since it does not answer\n")
+        format!("not counted: the part of {name} on server {server}, which does not answer\n")
     };
     counted.uncounted.iter().map(line).collect()
 }
 
-/// What a table may take and has evicted, a dash for each where it evicts nothing.
+/// Formats the cache size of a table and the number of evictions; dashes if it does not evict.
 fn cache_of(cache_bytes: Option<u64>, evicted: u64) -> [String; 2] {
     cache_bytes.map_or_else(|| ["-", "-"].map(str::to_owned), |bytes| [thousands(bytes), thousands(evicted)])
 }
 
-/// Prints objects until there are enough, and where to go on.
+/// Prints objects up to the limit, and the cursor to continue from.
 fn enumerate(
     client: &mut Client,
     name: &str,
@@ -103,8 +103,8 @@ fn enumerate(
 ) -> Result<Answer, Failure> {
     let table = client.table_open(name)?;
     let cursor = from_hex(cursor).ok_or_else(|| {
-        Failure::new(FailureKind::Local, "no cursor: it is not hex")
-            .next("give --cursor what an enumeration has printed")
+        Failure::new(FailureKind::Local, "the cursor is not hex")
+            .next("give --cursor the hex that an enumeration printed")
     })?;
     let (mut next, mut objects, mut corrupted) = (Some(Cursor::from_bytes(&cursor)), Vec::new(), Vec::new());
     while let Some(from) = next.as_ref().filter(|_| (objects.len() as u64) < limit) {
@@ -135,13 +135,13 @@ fn enumerate(
     Ok(Answer::new(text, value))
 }
 
-/// Checks a table; fails where something in it is corrupted.
+/// Verifies a table; fails if an object is corrupted.
 fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     let table = client.table_open(name)?;
     let found = client.verify(table)?;
     if found.corrupted.is_empty() {
         let text = format!(
-            "{} objects of table {name} are as they were written, {} bytes",
+            "{} objects of table {name} match their checksums, {} bytes",
             thousands(found.objects),
             thousands(found.bytes)
         );
@@ -156,5 +156,5 @@ fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
         hashes.join(" ")
     );
     Err(Failure::new(FailureKind::Different, what)
-        .next("have the server's memory checked, and write these objects anew"))
+        .next("check the server's memory, and write these objects again"))
 }

@@ -92,7 +92,7 @@ pub fn failure_of(error: client::Error) -> Failure {
 
 /// Returns the failure for a reply that the graph extension cannot have sent.
 pub fn unintelligible() -> Failure {
-    Failure::new(FailureKind::Local, "the reply is none of the graph's")
+    Failure::new(FailureKind::Local, "the graph extension cannot have sent this reply")
         .next("install ext/tao of this release with `splinter ext install`")
 }
 
@@ -131,7 +131,7 @@ fn friends_of_friends(found: &FriendsOfFriends) -> Answer {
     rows.extend(found.ranked.iter().map(|(id, paths)| vec![id.0.to_string(), thousands(u64::from(*paths))]));
     let visited = thousands(u64::from(found.visited));
     let mut text = columns(&rows);
-    text.push_str(&format!("{} in all, {visited} edges visited\n", thousands(u64::from(found.distinct))));
+    text.push_str(&format!("{} in total, {visited} edges visited\n", thousands(u64::from(found.distinct))));
     let ranked: Vec<_> =
         found.ranked.iter().map(|(id, paths)| json!({ "id": id.0, "paths": paths })).collect();
     let value = json!({

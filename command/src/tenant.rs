@@ -1,4 +1,4 @@
-//! `splinter tenant`: the administrator's commands about tenants, and a tenant's look at its own limits.
+//! `splinter tenant`: the administrator's commands about tenants; a tenant can show its own limits.
 
 use super::failure::{Failure, FailureKind};
 use super::limits;
@@ -47,7 +47,7 @@ pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failur
     }
 }
 
-/// Shows a fresh secret, or puts it into a file.
+/// Shows a new secret, or writes it to a file.
 fn hand_over(done: &str, name: &str, secret: &str, file: Option<&Path>) -> Result<Answer, Failure> {
     let Some(path) = file else {
         return Ok(Answer::new(format!("{secret}\n"), json!({ "tenant": name, "secret": secret })));
@@ -55,16 +55,16 @@ fn hand_over(done: &str, name: &str, secret: &str, file: Option<&Path>) -> Resul
     write_secret(path, secret).map_err(|error| {
         let what = format!("{done} {name}, but {} cannot be written: {error}", path.display());
         Failure::new(FailureKind::Local, what)
-            .next(format!("`splinter tenant rotate {name}` makes another one"))
+            .next(format!("`splinter tenant rotate {name}` makes another secret"))
     })?;
     let text = format!("{done} {name}; the secret is in {}", path.display());
     Ok(Answer::new(text, json!({ "tenant": name, "secret_file": path })))
 }
 
-/// Writes a secret where its owner alone can read it.
+/// Writes a secret to a file that only its owner can read.
 fn write_secret(path: &Path, secret: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    // A file that was there keeps its mode: narrow it before the secret is in it.
+    // An existing file keeps its mode: restrict it before writing the secret.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     writeln!(file, "{secret}")?;
     file.sync_all()

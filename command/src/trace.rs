@@ -1,7 +1,7 @@
-//! `splinter trace`: what happens to single invocations of an extension, while it is looked at.
+//! `splinter trace`: traces single invocations of an extension.
 //!
-//! Asking keeps the server tracing; it ends with this command, or some seconds after the last question. The server
-//! traces one invocation of a core at a time, so under load this is a sample.
+//! Polling keeps the server tracing; it stops when this command ends, or some seconds after the last poll. The server
+//! traces one invocation per core at a time, so under load the traces are a sample.
 
 use super::failure::Failure;
 use super::options::TraceOptions;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// How long to wait before asking again.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Prints traces as they come.
@@ -26,7 +26,7 @@ pub fn run(settings: &Settings, options: &TraceOptions) -> Result<Answer, Failur
         let found = client.extension_traces(&options.extension, function, slower_than_us, after)?;
         after = found.looked_at;
         if found.missed > 0 && options.follow {
-            let text = format!("... {} traces are gone ...", found.missed);
+            let text = format!("... {} traces were dropped ...", found.missed);
             Answer::new(text, json!({ "missed": found.missed })).print(settings.output())?;
         }
         for trace in &found.traces {
@@ -50,7 +50,7 @@ pub fn run(settings: &Settings, options: &TraceOptions) -> Result<Answer, Failur
     }
 }
 
-/// A tree: what took how long, one thing a line.
+/// Formats a trace as a tree with the duration of each step.
 fn text_of(extension: &str, trace: &TraceEntry) -> String {
     let TraceEntry { version, function, .. } = trace;
     let (when, status) = (moment(trace.at_ms), status_name(trace.status));
@@ -58,13 +58,13 @@ fn text_of(extension: &str, trace: &TraceEntry) -> String {
     let mut end_ns = 0;
     for (index, poll) in trace.polls.iter().enumerate() {
         let waited = if index == 0 { "queue" } else { "wait" };
-        // Writing to a text does not fail.
+        // Writing to a `String` does not fail.
         let _ = write_poll(&mut text, waited, poll, end_ns);
         end_ns = poll.at_ns + poll.ns + poll.commit_ns;
     }
     let more = trace.polls_made.saturating_sub(trace.polls.len() as u64);
     if more > 0 {
-        let _ = writeln!(text, "  └ the last one stands for {more} more");
+        let _ = writeln!(text, "  └ the last run includes {more} more");
     }
     let _ = write!(text, "  └ reply        {:>10} us", us(trace.reply_ns));
     text

@@ -1,4 +1,4 @@
-//! Command lines that cannot be read: said in the form that the answer would have had.
+//! Errors of command lines, in the output format that the command requested.
 
 use super::failure::{Failure, FailureKind};
 use super::options::Options;
@@ -9,7 +9,7 @@ use clap::error::{Error, ErrorKind};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Prints what is wrong with a command line, or the help that was asked for.
+/// Prints the error of a command line, or the requested help.
 pub fn refused(error: Error, line: Vec<OsString>) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
@@ -26,13 +26,13 @@ pub fn refused(error: Error, line: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// What is wrong with the line by itself: of what the environment has set clap says that the line has to give it.
+/// Returns the error without the environment: clap lists options set by the environment as missing on the line.
 fn without_environment(line: &[OsString]) -> Option<Error> {
     let command = Options::command().mut_args(|argument| argument.env(Resettable::Reset));
     command.try_get_matches_from(line).err()
 }
 
-/// Whether the line asks for JSON: what clap would have read, had it got so far.
+/// Returns whether the line requests JSON, as clap would have parsed it.
 fn asks_for_json(line: &[OsString]) -> bool {
     let mut words = line.iter().map_while(|word| word.to_str().filter(|word| *word != "--"));
     let mut json = false;
@@ -46,7 +46,7 @@ fn asks_for_json(line: &[OsString]) -> bool {
     json
 }
 
-/// The text of clap in parts: what is wrong, then how it is written.
+/// Splits clap's text into the error and the usage.
 fn failure_of(error: &Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::new(FailureKind::Usage, "a command is missing")
@@ -57,8 +57,8 @@ fn failure_of(error: &Error) -> Failure {
     let what = what.strip_prefix("error: ").unwrap_or(what);
     let what = what.split("\n\nFor more information").next().unwrap_or(what).trim();
     let next = match behind.lines().next() {
-        Some(usage) => format!("write {usage}; --help says more"),
-        None => "see what there is with `splinter --help`".to_owned(),
+        Some(usage) => format!("write {usage}; see --help"),
+        None => "list the commands with `splinter --help`".to_owned(),
     };
     Failure::new(FailureKind::Usage, what).next(next)
 }

@@ -102,7 +102,7 @@ fn a_new_extension_passes_the_check() {
     let ran = splinter(directory.path(), &["ext", "check", "visits"]);
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     assert!(text(&ran.stdout).starts_with("visits passes the check; it was not compiled\n"));
-    assert!(text(&ran.stdout).contains("comes with the installation") && text(&ran.stdout).contains("bwrap"));
+    assert!(text(&ran.stdout).contains("come with the installation") && text(&ran.stdout).contains("bwrap"));
     let again = splinter(directory.path(), &["ext", "new", "visits"]);
     assert_eq!(again.status.code(), Some(1));
     let escaping = splinter(directory.path(), &["ext", "new", "../visits"]);
@@ -192,7 +192,7 @@ fn files_that_are_no_graphs_are_refused_before_anybody_is_asked() {
     fs::write(directory.path().join("text.txt"), "1 2\nnot an edge\n").unwrap();
     let ran = splinter(directory.path(), &["tao", "load", "text.txt"]);
     assert_eq!(ran.status.code(), Some(1));
-    assert!(text(&ran.stderr).contains("text.txt:2: no edge"));
+    assert!(text(&ran.stderr).contains("text.txt:2: not an edge"));
     let ran = splinter(directory.path(), &["tao", "load", "no-such-file.txt"]);
     assert_eq!(ran.status.code(), Some(1));
 }

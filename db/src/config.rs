@@ -41,7 +41,7 @@ pub struct Config {
     pub segment_bytes: usize,
     /// Requests 2 MiB pages from the kernel.
     pub huge_pages: bool,
-    /// Has the kernel back the memory at the start, beside the workers, and not at first use.
+    /// Backs the memory at the start, while the workers already serve, instead of at first use.
     pub populate: bool,
     /// Directory of the administrator's secret, compiled extensions, and file-based metadata.
     pub data_directory: PathBuf,
@@ -133,7 +133,7 @@ impl StreamLimits {
     }
 }
 
-/// Why a configuration cannot work.
+/// The reason why a configuration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(pub String);
 
@@ -176,10 +176,10 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         let refuse = |text: String| Err(ConfigError(text));
         if !(1..=CORES_MAX).contains(&self.cores) {
-            return refuse(format!("{} cores: there must be 1 to {CORES_MAX}", self.cores));
+            return refuse(format!("{} cores: the number must be 1 to {CORES_MAX}", self.cores));
         }
         if !self.pin.is_empty() && self.pin.len() != self.cores {
-            return refuse(format!("{} CPUs to pin {} workers to", self.pin.len(), self.cores));
+            return refuse(format!("{} CPUs for {} workers: name one per worker", self.pin.len(), self.cores));
         }
         let store = self.store(self.metadata != MetadataPlace::File);
         let least = store.memory_bytes_min().max(MEMORY_BYTES_MIN);
@@ -194,14 +194,14 @@ impl Config {
         }
         store.check().map_err(|error| ConfigError(error.to_string()))?;
         if !self.streams.leave_room() {
-            return refuse(format!("{:?}: a tenant and an operator have to have room", self.streams));
+            return refuse(format!("{:?}: must leave room for a tenant and an operator", self.streams));
         }
         if self.dpdk.is_some() && self.listen.port() == 0 {
-            return refuse("over DPDK nobody chooses ports: name the one to listen at".to_owned());
+            return refuse("port 0 does not work over DPDK: name a port in --listen".to_owned());
         }
         let last_port = usize::from(self.listen.port()) + self.cores - 1;
         if self.listen.port() != 0 && last_port > usize::from(u16::MAX) {
-            return refuse(format!("port {} of the last core does not exist", last_port));
+            return refuse(format!("the last core needs port {}: choose a lower port", last_port));
         }
         Ok(())
     }

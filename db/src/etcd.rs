@@ -54,13 +54,13 @@ struct EtcdShared {
     members: Members,
     /// The prefix of all keys.
     root: String,
-    /// Whether etcd did not answer and was not seen since.
+    /// True after a call got no answer, until etcd answers again.
     missing: AtomicBool,
     leases: EtcdLeases,
     /// Marks of commits whose outcome is known; the next commit removes them.
     settled: Mutex<Vec<String>>,
-    /// Whether the reply to a commit was lost once. Then marks stay as long as their lease, because a request may still
-    /// be in flight.
+    /// True once the reply to a commit was lost. From then on marks stay as long as their lease, because a request may
+    /// still be in flight.
     lost: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Etcd {
                 Ok((runtime, members)) => {
                     let handle = runtime.handle().clone();
                     let told = started.send(Ok((handle, members)));
-                    // Ends when it is told to, or when who told it is gone.
+                    // Ends when the stop message arrives or its sender is dropped.
                     if told.is_ok() {
                         let _ = runtime.block_on(stopped);
                     }
@@ -94,7 +94,7 @@ impl Etcd {
             }
         });
         let thread = thread.map_err(|error| RecordsError::Unavailable(error.to_string()))?;
-        let ended = |_| RecordsError::Unavailable("the thread that talks to etcd has ended".to_owned());
+        let ended = |_| RecordsError::Unavailable("the etcd thread has ended".to_owned());
         let (runtime, members) = starting.recv().map_err(ended)??;
         let root = format!("/splinter/{}/", address.cluster);
         let shared = EtcdShared {
@@ -150,7 +150,7 @@ impl Etcd {
         answered.recv_timeout(Duration::from_millis(most_ms + 2 * ETCD_ATTEMPT_MS)).unwrap_or_else(|error| {
             Err(match error {
                 RecvTimeoutError::Timeout => late("etcd does not answer".to_owned()),
-                RecvTimeoutError::Disconnected => late("the call was given up".to_owned()),
+                RecvTimeoutError::Disconnected => late("the call was cancelled".to_owned()),
             })
         })
     }
@@ -160,7 +160,7 @@ impl Etcd {
         if self.shared.missing.swap(true, Ordering::Relaxed) {
             return;
         }
-        tracing::warn!(why, "etcd does not answer: nothing of the metadata can be changed until it does");
+        tracing::warn!(why, "etcd does not answer: metadata cannot be changed until it does");
         let shared = Arc::clone(&self.shared);
         self.runtime.spawn(async move {
             while reading::attempt(&shared, &[], None).await.is_err() {
@@ -211,7 +211,7 @@ impl Records for Etcd {
         // Others wait for longer, and find out whether etcd is missing or only slow.
         self.wait(ETCD_CALL_MS, RecordsError::Unavailable, async move {
             let read = timeout(patience, reading::read(&shared, &queries, at)).await;
-            read.unwrap_or_else(|_| Err(RecordsError::Unavailable("etcd takes its time".to_owned())))
+            read.unwrap_or_else(|_| Err(RecordsError::Unavailable("etcd did not answer in time".to_owned())))
         })
     }
 

@@ -1,8 +1,8 @@
-//! `splinter-server`: reads the command line, starts the server, waits for a signal.
+//! `splinter-server`: reads the command line, starts the server, and waits for a signal.
 //!
 //! Prints one line, `ready tcp=ADDRESS udp=PORT[,PORT...] [metrics=ADDRESS]`, on standard output when it serves;
-//! everything else goes to standard error. Ends with 0 after SIGTERM or SIGINT, with 1 when it cannot start or its
-//! workers break, with 2 when the command line is wrong.
+//! everything else goes to standard error. Ends with 0 after SIGTERM or SIGINT, with 1 when it cannot start or a
+//! worker fails, with 2 when the command line is wrong.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -28,15 +28,15 @@ use tracing_subscriber::filter::LevelFilter;
 #[derive(Debug, Parser)]
 #[command(name = "splinter-server", version)]
 struct Arguments {
-    /// Address for streams (TCP); core i takes frames on the UDP port of this number plus i
+    /// Address for streams (TCP); core i receives frames on the UDP port of this number plus i
     #[arg(long, env = "SPLINTER_LISTEN", default_value = "127.0.0.1:7700", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
 
-    /// Where clients and other servers of a cluster reach that address, if it is not what they can use; port 0 for its port
+    /// Address for clients and other servers if they cannot use the listening address; port 0 means its port
     #[arg(long, env = "SPLINTER_ADVERTISE", value_name = "ADDRESS:PORT")]
     advertise: Option<SocketAddr>,
 
-    /// Show metrics for Prometheus over HTTP on this address, under /metrics, to whoever can reach it
+    /// Serve metrics for Prometheus over HTTP at this address, under /metrics, to anyone who can reach it
     #[arg(long, env = "SPLINTER_METRICS", value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
 
@@ -48,7 +48,7 @@ struct Arguments {
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     pin: Option<CpuList>,
 
-    /// Memory of the store, objects and indexes together
+    /// Memory of the store: objects and indexes together
     #[arg(long, default_value = "1GiB", value_parser = parse_bytes, value_name = "BYTES")]
     memory: usize,
 
@@ -60,7 +60,7 @@ struct Arguments {
     #[arg(long, env = "SPLINTER_DATA", default_value = "splinter-data", value_name = "DIRECTORY")]
     data: PathBuf,
 
-    /// What clients may come by: udp, which is always there, and shm, memory shared with those on this host
+    /// Transports for clients: udp, which is always on, and shm, shared memory for clients on this host
     #[arg(
         long,
         env = "SPLINTER_SERVER_TRANSPORT",
@@ -71,17 +71,17 @@ struct Arguments {
     )]
     transport: Vec<Transport>,
 
-    /// Where clients on this host attach, if not in the data directory, which the server's user alone can reach
+    /// Socket for clients on this host; by default shm.sock in the data directory, for the server's user only
     #[arg(long, env = "SPLINTER_SHM_SOCKET", value_name = "PATH")]
     shm_socket: Option<PathBuf>,
 
-    /// Where the metadata is: in a file of the data directory, or in the etcd of a cluster, as
+    /// Place of the metadata: a file in the data directory, or the etcd of a cluster, as
     /// etcd://HOST:PORT[,HOST:PORT]/CLUSTER
     #[arg(long, env = "SPLINTER_METADATA", default_value = "file", value_parser = parse_metadata_place, value_name = "PLACE")]
     metadata: MetadataPlace,
 
-    /// Move frames over DPDK and not over the kernel: the arguments of its environment, such as
-    /// "--no-pci --no-huge --vdev net_vhost0,iface=PATH". Streams stay with the kernel
+    /// Use DPDK for frames instead of the kernel, with these environment (EAL) arguments, such as
+    /// "--no-pci --no-huge --vdev net_vhost0,iface=PATH". Streams still use the kernel
     #[arg(
         long,
         env = "SPLINTER_DPDK",
@@ -91,39 +91,39 @@ struct Arguments {
     )]
     dpdk: Option<String>,
 
-    /// Address of the device of DPDK; core i takes frames there on the UDP port of --listen plus i
+    /// Address of the DPDK device; core i receives frames there on the UDP port of --listen plus i
     #[arg(long, env = "SPLINTER_DPDK_ADDRESS", value_name = "ADDRESS")]
     dpdk_address: Option<Ipv4Addr>,
 
-    /// Largest packet of the device of DPDK, in bytes
+    /// Largest packet of the DPDK device, in bytes
     #[arg(long, default_value_t = 1500, value_name = "BYTES")]
     dpdk_mtu: u16,
 
-    /// Leave to the kernel what is not for the ports of this server, where the card of DPDK can (mlx5)
+    /// Leave other ports' traffic to the kernel, on cards that can (mlx5)
     #[arg(long)]
     dpdk_isolate: bool,
 
-    /// Ask for pages of 2 MiB
+    /// Request 2 MiB pages
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     huge_pages: bool,
 
-    /// Have the kernel back seven eighths of the memory at the start, beside the workers; else at its first use
+    /// Back seven eighths of the memory at the start, while the workers already serve; otherwise at first use
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     populate: bool,
 
-    /// An idle worker spins for this long, in microseconds
+    /// Time for which an idle worker spins, in microseconds
     #[arg(long, default_value_t = IdleStrategy::default().spin_us, value_name = "US")]
     idle_spin: u64,
 
-    /// Then it yields its CPU until it was idle for this long, in microseconds; then it sleeps
+    /// Idle time up to which it then yields its CPU, in microseconds; after that it sleeps
     #[arg(long, default_value_t = IdleStrategy::default().yield_until_us, value_name = "US")]
     idle_yield: u64,
 
-    /// Preempt invocations, share the workers by weight and keep accounts: on, or off to measure what that costs
+    /// Preempt invocations, share the workers by weight and account for use; off only to measure the cost of that
     #[arg(long, default_value = "on", value_parser = ["on", "off"], value_name = "ON|OFF", hide = true)]
     isolation: String,
 
-    /// What to log: error, warn, info, debug, trace, off
+    /// Log level: error, warn, info, debug, trace, off
     #[arg(long, env = "SPLINTER_LOG", default_value = "info", value_parser = log_level, value_name = "LEVEL")]
     log: LevelFilter,
 
@@ -132,14 +132,14 @@ struct Arguments {
     ready_file: Option<PathBuf>,
 }
 
-/// What clients may come by.
+/// A transport for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Transport {
     Udp,
     Shm,
 }
 
-/// How often the main thread looks whether the workers live.
+/// Interval at which the main thread checks that the workers run.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A list of CPUs, as one value for the parser.
@@ -151,12 +151,12 @@ fn cpus(text: &str) -> Result<CpuList, ConfigError> {
 }
 
 fn log_level(text: &str) -> Result<LevelFilter, ConfigError> {
-    let refuse = || ConfigError("it is one of error, warn, info, debug, trace, off".to_owned());
+    let refuse = || ConfigError("must be one of error, warn, info, debug, trace, off".to_owned());
     text.parse().map_err(|_| refuse())
 }
 
 fn main() -> ExitCode {
-    // The builder starts this program anew, in its sandbox, to check a tenant's source.
+    // The builder starts this program again, in its sandbox, to check a tenant's source.
     builder::child_main();
     let arguments = Arguments::parse();
     let colours = io::stderr().is_terminal();
@@ -178,15 +178,15 @@ fn run(arguments: Arguments) -> Result<(), String> {
         process::machine_memory_bytes().filter(|machine| config.memory_bytes as u64 > *machine)
     {
         let asked = config.memory_bytes;
-        return Err(format!("--memory {asked}: this machine has {machine} bytes, give the store less"));
+        return Err(format!("--memory {asked}: this machine has only {machine} bytes; choose less"));
     }
     if let Some(path) = &ready_file {
-        // Whoever waits for the file is not to find that of an earlier server. Not there is as well.
+        // A process that waits for the file must not find the file of an earlier server. A missing file is fine.
         let _ = fs::remove_file(path);
     }
     if !config.isolation {
         tracing::error!(
-            "ISOLATION IS OFF: an extension that loops stops this server; only for measuring what isolation costs"
+            "ISOLATION IS OFF: a looping extension stops this server; use only to measure isolation's cost"
         );
     }
     warn_of_shared_processors(&config);
@@ -204,7 +204,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
             return Ok(());
         }
         if server.is_broken() {
-            return Err("a worker ended before the server was told to".to_owned());
+            return Err("a worker ended while the server was running".to_owned());
         }
     }
 }
@@ -244,8 +244,8 @@ fn shm(transports: &[Transport], socket: Option<PathBuf>) -> SharedMemory {
     }
 }
 
-/// Says so where workers have to take turns: each spins for requests, and one that has a processor while another waits
-/// for it keeps that one's clients waiting.
+/// Warns if there are more workers than processors: each worker spins for requests, and while it occupies a processor,
+/// the clients of a worker that waits for the processor wait too.
 fn warn_of_shared_processors(config: &Config) {
     let processors = thread::available_parallelism().map_or(usize::MAX, NonZero::get);
     if config.cores > processors {
@@ -258,17 +258,17 @@ fn warn_of_shared_processors(config: &Config) {
     }
 }
 
-/// Asks for the descriptors of all streams, and of links over shared memory; the server has fewer streams without the
-/// first, and says so.
+/// Raises the limit of open files for all streams and shared-memory channels. If the limit stays too low, the server
+/// runs with fewer streams and logs that.
 fn raise_descriptors(config: &Config) {
     let wanted = config.streams.descriptors(config.cores) + config.shm.descriptors(config.cores);
     let before = process::descriptors();
     match (before, process::raise_descriptors(wanted)) {
         (Ok(before), Ok(now)) if now > before => {
-            tracing::info!(before, now, "the limit of open files was raised");
+            tracing::info!(before, now, "raised the limit of open files");
         }
         (_, Ok(_)) => {}
-        (_, Err(error)) => tracing::warn!(%error, "the limit of open files could not be raised"),
+        (_, Err(error)) => tracing::warn!(%error, "cannot raise the limit of open files"),
     }
 }
 
@@ -277,7 +277,7 @@ fn announce(server: &Server, ready_file: Option<&Path>) -> io::Result<()> {
     let metrics = server.metrics().map_or_else(String::new, |address| format!(" metrics={address}"));
     let line = format!("ready tcp={} udp={}{metrics}\n", server.tcp(), ports.join(","));
     if let Some(path) = ready_file {
-        // Renamed into place, so that whoever waits for the file never reads half a line.
+        // Renamed into place, so that a process that waits for the file never reads half a line.
         let fresh = path.with_extension("new");
         fs::write(&fresh, &line)?;
         fs::rename(&fresh, path)?;

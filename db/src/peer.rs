@@ -31,10 +31,10 @@ pub enum PeerError {
 impl fmt::Display for PeerError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable(error) => write!(formatter, "cannot be reached: {error}"),
-            Self::Stranger => formatter.write_str("does not know the cluster's secret"),
-            Self::Refused(status) => write!(formatter, "refuses: {}", status.text()),
-            Self::Nonsense => formatter.write_str("answers with something else"),
+            Self::Unreachable(error) => write!(formatter, "cannot reach the server: {error}"),
+            Self::Stranger => formatter.write_str("the server does not know the cluster's secret"),
+            Self::Refused(status) => write!(formatter, "the server refused: {}", status.text()),
+            Self::Nonsense => formatter.write_str("the server's reply is outside the protocol"),
             Self::Random(error) => error.fmt(formatter),
         }
     }

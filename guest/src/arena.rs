@@ -128,7 +128,7 @@ mod tests {
 
     fn with_arena(bytes: usize, test: impl FnOnce(&mut Arena)) {
         let mut memory = vec![0_u64; bytes.div_ceil(8)];
-        // SAFETY: `memory` lives until the test is over and is used through the arena alone.
+        // SAFETY: `memory` lives until the end of the test and is used only through the arena.
         let mut arena = unsafe { Arena::over(memory.as_mut_ptr().cast(), bytes) };
         test(&mut arena);
     }
@@ -194,7 +194,7 @@ mod tests {
             let at = arena.allocate(16, 8);
             // SAFETY: 16 bytes just allocated.
             unsafe { at.write_bytes(7, 16) };
-            // SAFETY: an allocation in use, three times.
+            // SAFETY: an allocation in use; so are those of the next two calls.
             let same = unsafe { arena.reallocate(at, 16, 8, 32) };
             assert_eq!(same, at);
             let _blocks = arena.allocate(8, 8);

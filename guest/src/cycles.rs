@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 #[inline]
 #[must_use]
 pub fn now() -> u64 {
-    // SAFETY: reads a counter that every processor of this kind has.
+    // SAFETY: reads a counter that every processor of this architecture has.
     unsafe { _rdtsc() }
 }
 
@@ -56,7 +56,7 @@ pub fn of_ns(ns: u64) -> u64 {
 #[must_use]
 pub fn of_this_thread() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is live and ours to be written. The clock is there on every kernel that we run on.
+    // SAFETY: `time` is a live local that the call fills. Every supported kernel has this clock.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     of_ns(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -48,7 +48,7 @@ impl Guarded {
         let own = libc::stack_t { ss_sp: region.start().as_ptr().cast(), ss_flags: 0, ss_size: bytes };
         // SAFETY: a `stack_t` of zeros is valid.
         let mut previous = unsafe { mem::zeroed() };
-        // SAFETY: the stack is mapped and lives as long as it is installed: `drop` takes it out first.
+        // SAFETY: the stack is mapped and outlives its installation: `drop` uninstalls it first.
         if unsafe { libc::sigaltstack(&raw const own, &raw mut previous) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -58,7 +58,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: puts back what this thread had; a handler does not run now, since drops do.
+        // SAFETY: restores this thread's previous stack; no handler is running on this one, because a destructor is.
         unsafe { libc::sigaltstack(&raw const self.previous, ptr::null_mut()) };
     }
 }
@@ -78,7 +78,7 @@ fn install() {
         for (signal, previous) in HANDLED {
             // SAFETY: a `sigaction` of zeros is valid: the default handler.
             let mut before: libc::sigaction = unsafe { mem::zeroed() };
-            // SAFETY: only asks. The answer is stored before our handler can run.
+            // SAFETY: only queries the handler. The result is stored before the new handler can run.
             let asked = unsafe { libc::sigaction(signal, ptr::null(), &raw mut before) };
             assert_eq!(asked, 0, "the kernel knows these signals");
             previous.get_or_init(|| before);
@@ -88,8 +88,8 @@ fn install() {
             action.sa_sigaction = handler as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
             action.sa_mask = signal::set();
-            // SAFETY: the handler has the signature that SA_SIGINFO asks for, and keeps to what a handler
-            // may do: it reads thread-local cells without a destructor and edits the context.
+            // SAFETY: the handler has the signature that SA_SIGINFO requires, and does only what a handler
+            // may: it reads thread-local cells without a destructor and edits the context.
             let installed = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
             assert_eq!(installed, 0, "the kernel takes a handler for them");
         }
@@ -98,11 +98,11 @@ fn install() {
 
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let machine = context.cast::<libc::ucontext_t>();
-    // SAFETY: the kernel hands over a valid context; its registers are ours to read and to change.
+    // SAFETY: the kernel passes a valid context, whose registers the handler may read and change.
     let registers = unsafe { &mut (*machine).uc_mcontext.gregs };
     // SAFETY: as above; the mask is another field.
     let mask = unsafe { &mut (*machine).uc_sigmask };
-    // SAFETY: the kernel hands over a valid record; faults carry an address.
+    // SAFETY: the kernel passes a valid record; faults carry an address.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     let stack_pointer = registers[libc::REG_RSP as usize] as usize;
     let left = running::with(|running| {
@@ -151,7 +151,7 @@ fn crash(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(previous) = previous else { return };
     match previous.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: puts the kernel's default back; the faulting instruction runs again and ends us.
+            // SAFETY: restores the kernel's default action; the faulting instruction runs again and ends the process.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {

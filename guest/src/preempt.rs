@@ -77,7 +77,7 @@ impl Alarm {
         let mut time: libc::itimerspec = unsafe { mem::zeroed() };
         time.it_value.tv_sec = (after_ns / 1_000_000_000) as i64;
         time.it_value.tv_nsec = (after_ns % 1_000_000_000) as i64;
-        // SAFETY: the timer of this thread, which lives as long as its id stands here. It cannot fail then.
+        // SAFETY: the timer of this thread, which exists as long as its id is stored here, so the call cannot fail.
         unsafe { libc::timer_settime(self.id.get(), 0, &raw const time, ptr::null_mut()) };
     }
 }
@@ -96,7 +96,7 @@ impl Timer {
             return Ok(timer);
         }
         install()?;
-        // SAFETY: asks for the number of this thread.
+        // SAFETY: returns the id of this thread.
         let thread = unsafe { libc::gettid() };
         // SAFETY: a `sigevent` of zeros is valid.
         let mut event: libc::sigevent = unsafe { mem::zeroed() };
@@ -104,12 +104,12 @@ impl Timer {
         event.sigev_signo = signal::NUMBER;
         event.sigev_notify_thread_id = thread;
         let mut id: libc::timer_t = ptr::null_mut();
-        // SAFETY: a valid event, and a place for the id.
+        // SAFETY: a valid event, and a live local for the id.
         if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut id) } != 0 {
             return Err(io::Error::last_os_error());
         }
         let timer = Rc::new(Self { id, _watched: watchdog::watch(thread) });
-        // SAFETY: `drop` takes it out before it ends.
+        // SAFETY: `drop` unsets the heartbeat before the heartbeat's end.
         unsafe { running::set_heartbeat(timer._watched.heartbeat()) };
         ALARM.with(|alarm| {
             alarm.id.set(id);
@@ -123,9 +123,9 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // SAFETY: no heartbeat is always good.
+        // SAFETY: null is always valid.
         unsafe { running::set_heartbeat(ptr::null()) };
-        // SAFETY: the timer is ours and ends here. A signal that is on its way finds nothing lent.
+        // SAFETY: this value owns the timer and ends it here. A pending signal finds the thread not lent.
         unsafe { libc::timer_delete(self.id) };
     }
 }
@@ -184,7 +184,7 @@ impl Preemption {
     pub fn watch(&self, now: u64, slices: u64) {
         let fires_at = ALARM.with(|alarm| alarm.fires_at.load(Relaxed));
         let ahead = slices * self.slice;
-        // Ahead by less than a slice wraps around, so one comparison is enough.
+        // A timer less than a slice ahead wraps around, so one comparison is enough.
         if fires_at.wrapping_sub(now + self.slice) > 2 * ahead - self.slice {
             self.arm(now, if fires_at == 0 { ahead } else { 2 * ahead });
         }
@@ -239,10 +239,10 @@ fn install() -> io::Result<()> {
         // SAFETY: a `sigaction` of zeros is valid: the default handler.
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
         action.sa_sigaction = handler as usize;
-        // On the interrupted stack, so that the frame is parked with it; blocked while it runs.
+        // The handler runs on the interrupted stack, so that its frame is parked too; its signal is blocked meanwhile.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        // SAFETY: the handler has the signature that SA_SIGINFO asks for, and keeps to what a handler may
-        // do: it reads thread-local records without a destructor, arms a timer, and switches stacks.
+        // SAFETY: the handler has the signature that SA_SIGINFO requires, and does only what a handler may: it reads
+        // thread-local records without a destructor, arms a timer, and switches stacks.
         if unsafe { libc::sigaction(signal::NUMBER, &raw const action, ptr::null_mut()) } != 0 {
             result = Err(io::Error::last_os_error());
         }
@@ -251,11 +251,11 @@ fn install() -> io::Result<()> {
 }
 
 extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the place of this thread's `errno`.
+    // SAFETY: returns the address of this thread's `errno`.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
-    // SAFETY: the kernel hands over a valid record and a valid context.
+    // SAFETY: the kernel passes a valid record and a valid context.
     let (code, stack_pointer) = unsafe {
         let machine = context.cast::<libc::ucontext_t>();
         ((*info).si_code, (*machine).uc_mcontext.gregs[libc::REG_RSP as usize] as usize)
@@ -288,7 +288,7 @@ fn look(running: &ThreadState, alarm: &Alarm, stack_pointer: usize, fired: bool)
     let (bottom, top) = running.bounds();
     if running.may_be_left() && (bottom..top).contains(&stack_pointer) {
         alarm.fires_at.store(0, Relaxed);
-        // SAFETY: this is the handler, and what it interrupted is as the function wants it.
+        // SAFETY: the caller is the handler, and the checks above ensure that the interrupted stack may be parked.
         unsafe { running.park_by_signal() };
     } else {
         running.set_pending();

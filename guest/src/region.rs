@@ -18,7 +18,7 @@ pub struct Region {
     bytes: usize,
 }
 
-// SAFETY: a region is memory that nobody else has; which thread unmaps it does not matter.
+// SAFETY: a region owns its memory, and any thread may unmap it.
 unsafe impl Send for Region {}
 
 impl Region {
@@ -31,18 +31,18 @@ impl Region {
         assert!(bytes > 0 && bytes.is_multiple_of(PAGE_BYTES) && guard_bytes.is_multiple_of(PAGE_BYTES));
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a fresh anonymous mapping at an address chosen by the kernel touches no existing memory.
         let address = unsafe { libc::mmap(ptr::null_mut(), bytes + guard_bytes, access, flags, -1, 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the mapping just made. Where huge pages are on for everybody, the first byte of a region
-        // would cost 2 MiB; a kernel without them refuses, which is as good.
+        // SAFETY: the mapping just made. If huge pages are enabled system-wide, the first byte of a region would
+        // cost 2 MiB; a kernel without huge pages refuses, which is harmless.
         unsafe { libc::madvise(address, bytes + guard_bytes, libc::MADV_NOHUGEPAGE) };
         let mapping = NonNull::new(address.cast::<u8>()).expect("the kernel maps nothing at 0 unasked");
         let region = Self { mapping, guard_bytes, bytes };
         if guard_bytes > 0 {
-            // SAFETY: the range is the lower part of the mapping just made, which nobody uses yet.
+            // SAFETY: the range is the lower part of the mapping just made, which is not used yet.
             let failed = unsafe { libc::mprotect(address, guard_bytes, libc::PROT_NONE) } != 0;
             if failed {
                 return Err(io::Error::last_os_error());
@@ -103,7 +103,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and ends with its owner. Unmapping memory that exists cannot fail.
+        // SAFETY: this value owns the mapping and ends here. Unmapping an existing mapping cannot fail.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.guard_bytes + self.bytes) };
     }
 }

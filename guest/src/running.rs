@@ -103,7 +103,7 @@ impl ThreadState {
     /// left](ThreadState::may_be_left).
     pub unsafe fn park_by_signal(&self) {
         self.pending.store(false, Relaxed);
-        // SAFETY: this thread is on the stack that it was lent; the rest is the caller's promise.
+        // SAFETY: this thread is on the lent stack; the caller promises the rest.
         unsafe { park(&raw const self.pointers, PARKED_BY_SIGNAL) };
     }
 
@@ -115,7 +115,7 @@ impl ThreadState {
         self.in_host_call.store(true, Relaxed);
         self.pending.store(false, Relaxed);
         compiler_fence(SeqCst);
-        // SAFETY: a host call ends, so this thread is on the stack that it was lent.
+        // SAFETY: a host call ends, so this thread is on the lent stack.
         unsafe { park(&raw const self.pointers, PARKED_BY_CALL) };
     }
 
@@ -130,7 +130,7 @@ impl ThreadState {
         self.slice_ends.store(slice_ends, Relaxed);
         self.pending.store(false, Relaxed);
         self.bottom.store(stack.bottom(), Relaxed);
-        // SAFETY: whoever sets the heartbeat takes it out before it ends.
+        // SAFETY: the setter of the heartbeat promises to unset it before the heartbeat's end.
         unsafe { (*self.heartbeat.get()).begin() };
         self.top.store(stack.top(), Relaxed);
         compiler_fence(SeqCst);
@@ -260,7 +260,7 @@ pub unsafe fn resume(
 pub unsafe fn leave(cause: Cause) -> ! {
     let running = record();
     assert!(running.is_lent(), "no stack to leave");
-    // SAFETY: this thread is on the stack that `run` switched to; the rest is the caller's promise.
+    // SAFETY: this thread is on the stack that `run` switched to; the caller promises the rest.
     unsafe { jump_to_landing(&raw const running.pointers, cause as u64) }
 }
 

@@ -38,7 +38,7 @@ pub fn unblock() {
 
 fn change(how: i32) {
     let set = set();
-    // SAFETY: a valid set; the answer is not asked for.
+    // SAFETY: a valid set; null means that the old mask is not returned.
     let failed = unsafe { libc::pthread_sigmask(how, &raw const set, ptr::null_mut()) };
     debug_assert_eq!(failed, 0, "the kernel knows how to block a signal");
 }

@@ -148,7 +148,7 @@ pub fn reserve_bytes() -> usize {
 pub fn signal_frame_bytes() -> usize {
     // SAFETY: reads the auxiliary vector of the process.
     let told = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
-    // A kernel that does not tell is older than 5.14 and knows no registers beyond AVX-512.
+    // A kernel that does not report the size is older than 5.14 and supports no registers beyond AVX-512.
     told.max(libc::MINSIGSTKSZ).max(4096)
 }
 

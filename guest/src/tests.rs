@@ -1,4 +1,4 @@
-//! The ways off a stack, tried from plain functions in place of extensions.
+//! Tests of all ways to leave a stack, with plain functions in place of extensions.
 
 mod preemption;
 mod registers;
@@ -105,7 +105,7 @@ fn recursion_and_huge_frames_overflow_and_the_thread_goes_on() {
 }
 
 unsafe extern "C" fn aborts(_: *mut c_void) -> u64 {
-    // SAFETY: the processor knows no such instruction, and what becomes of that is what is tested.
+    // SAFETY: the instruction is always invalid; the test is about its fault.
     unsafe { std::arch::asm!("ud2", options(noreturn)) }
 }
 
@@ -122,7 +122,7 @@ fn an_abort_ends_the_invocation_and_the_thread_goes_on() {
 fn overflows_leave_the_signal_mask_and_floating_point_as_they_were() {
     let (_guarded, mut pool) = set_up();
     let blocked = || {
-        // SAFETY: a signal set of zeros is valid; the call only asks.
+        // SAFETY: a signal set of zeros is valid; the call below only queries the mask.
         let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
         // SAFETY: as above.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut set) };
@@ -155,7 +155,7 @@ fn every_worker_thread_catches_its_own_overflows() {
     }
 }
 
-/// Goes down until less than `left` bytes of the stack are free, then does `work` there.
+/// Recurses until less than `left` bytes of the stack are free, then runs `work` there.
 #[inline(never)]
 fn near_the_bottom(left: usize, work: fn() -> u64) -> u64 {
     let here = black_box(0_u8);
@@ -241,12 +241,12 @@ fn a_pool_keeps_stacks_and_hands_out_the_warm_one() {
 }
 
 unsafe extern "C" fn reads_a_wild_address(address: *mut c_void) -> u64 {
-    // SAFETY: it is not safe: the test shows that the process ends.
+    // SAFETY: deliberately unsound: the test shows that the process ends.
     unsafe { address.cast::<u64>().read_volatile() }
 }
 
 fn overflows_in_a_host_call() -> u64 {
-    // SAFETY: on the extension's stack; the fault is what the test is after.
+    // SAFETY: on the extension's stack; the test is about the fault.
     unsafe { running::host_call(|_| sum_by_recursion(u64::MAX)) }
 }
 
@@ -254,7 +254,7 @@ unsafe extern "C" fn faults_in_the_host(_: *mut c_void) -> u64 {
     overflows_in_a_host_call()
 }
 
-/// Not a test by itself: the child process of the next one, which has to crash.
+/// The child process of the next test, which must crash; not a test by itself.
 #[test]
 #[ignore = "crashes; run by the test after it"]
 fn child_that_crashes() {
@@ -263,9 +263,9 @@ fn child_that_crashes() {
     match std::env::var("SPLINTER_CRASH").as_deref() {
         Ok("wild") => run(&mut pool, reads_a_wild_address, 64),
         Ok("host") => run(&mut pool, faults_in_the_host, 0),
-        // SAFETY: it is not: an abort outside of any extension's stack.
+        // SAFETY: deliberately unsound: an abort outside any extension's stack.
         Ok("abort") => StackOutcome { value: unsafe { aborts(ptr::null_mut()) }, cause: 0 },
-        // SAFETY: it is not: a fault outside of any extension's stack.
+        // SAFETY: deliberately unsound: a fault outside any extension's stack.
         Ok("worker") => StackOutcome { value: unsafe { reads_a_wild_address(64 as *mut c_void) }, cause: 0 },
         _ => return,
     };

@@ -112,7 +112,7 @@ impl Drop for Watchdog {
         self.stopping.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A thread that panicked has said so.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
     }
@@ -153,7 +153,7 @@ impl Thread {
                 "a worker has no core: something else runs there"
             );
         }
-        // Its behaviour with a core is checked from the beginning.
+        // Once the thread has a core again, its checks start over.
         self.looks = 0;
     }
 }
@@ -164,10 +164,10 @@ fn delayed_ns(thread: libc::pid_t) -> u64 {
     text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Signals a thread. It still lives: before it ends it removes itself from the list, whose lock is held.
+/// Signals a thread, which is still alive: before it ends, it removes itself from the list, whose lock is held.
 fn nudge(thread: libc::pid_t) {
     NUDGES.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: sends a signal whose handler stands to a thread of this process.
+    // SAFETY: sends a signal with an installed handler to a thread of this process.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal::NUMBER) };
 }
 
@@ -185,12 +185,12 @@ mod tests {
     use super::{Thread, delayed_ns};
     use crate::limits::{WATCHDOG_LOOK_MS, WATCHDOG_LOOKS_TO_REPORT};
 
-    /// Keeps the calling thread on the first CPU that it may use.
+    /// Pins the calling thread to the first CPU that it may use.
     fn pin() {
-        // SAFETY: a set of no CPUs, made by zeroes.
+        // SAFETY: a CPU set of zeros is valid and empty.
         let (mut allowed, mut one) = unsafe { std::mem::zeroed::<(libc::cpu_set_t, libc::cpu_set_t)>() };
         let bytes = size_of::<libc::cpu_set_t>();
-        // SAFETY: both sets are live and this long; the numbers are those of CPUs that a set has.
+        // SAFETY: both sets are live and have this size; the numbers are valid for a set.
         unsafe {
             assert_eq!(libc::sched_getaffinity(0, bytes, &raw mut allowed), 0);
             let first = (0..libc::CPU_SETSIZE as usize).find(|cpu| libc::CPU_ISSET(*cpu, &allowed));
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Stops whoever looks here, also when an assertion fails.
+    /// Sets the flag on drop, so that the threads stop even if an assertion fails.
     struct Stop(Arc<AtomicBool>);
 
     impl Drop for Stop {
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Does it until it holds, and fails where it never does.
+    /// Calls `holds` until it returns true; fails the test if it never does.
     fn comes(mut holds: impl FnMut() -> bool, never: &str) {
         let began = Instant::now();
         while !holds() {
@@ -228,7 +228,7 @@ mod tests {
         });
         thread::spawn(move || {
             pin();
-            // SAFETY: asks for the number of this thread.
+            // SAFETY: returns the id of this thread.
             let id = unsafe { libc::gettid() };
             let (heartbeat, looks) = (Arc::default(), WATCHDOG_LOOKS_TO_REPORT);
             let mut thread =
@@ -237,7 +237,7 @@ mod tests {
             comes(|| delayed_ns(id) >= thread.delayed_ns + for_ns, "it is never delayed");
             thread.report();
             assert!(thread.is_starved && thread.looks == 0, "it is looked at anew");
-            // Reported when it had the core, which it has between two readings sooner or later.
+            // A report of a stuck thread, once the thread has had the core between two checks.
             let is_stuck = || {
                 (thread.looks, thread.delayed_ns) = (looks, delayed_ns(id));
                 thread.report();

@@ -26,7 +26,7 @@ const _: () = assert!(BATCH_FRAMES <= BATCH_FRAMES_MAX);
 
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Where one frame lies in the batch and who sent it.
+/// The place of one frame in the batch, and its sender.
 #[derive(Clone, Copy)]
 struct Span {
     first: u32,

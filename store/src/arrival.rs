@@ -28,10 +28,10 @@ use crate::limits::REMOVED_NOTED_MAX;
 use crate::position::Position;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// A part of the hashes that arrives in their order.
+/// A range of the hashes, whose objects arrive in hash order.
 struct Partition {
     hashes: HashRange,
-    /// Hashes below have arrived, as long as not all have.
+    /// Hashes below this one have arrived; meaningless once all have.
     next: AtomicU64,
     complete: AtomicBool,
 }
@@ -46,12 +46,12 @@ impl Partition {
 pub(crate) struct Arrival {
     partitions: Box<[Partition]>,
     complete: AtomicBool,
-    /// Nothing of it goes back any more.
+    /// The transfer can no longer be reversed.
     settled: AtomicBool,
-    /// Some key that was removed is not noted.
+    /// Some removed key is not noted.
     forgotten: AtomicBool,
     removed: Removed,
-    /// Made when the first is wanted: most parts arrive before anybody asks.
+    /// Created with the first request: most parts arrive before any hash is requested.
     wanted: OnceBox<PullQueue>,
     pulled: OnceBox<Pulled>,
     missed: OnceBox<Missed>,

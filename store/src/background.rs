@@ -50,7 +50,7 @@ impl Store {
         let Some(id) = self.backlog.growing.try_with(VecDeque::pop_front).flatten() else { return false };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };
         pinned.grow(table, GROWTH_BUCKETS_PER_STEP);
-        // Objects may have gone on disappearing while it shrank.
+        // More objects may have disappeared while the index shrank.
         if !table.index.is_growing(&pinned.pin) {
             pinned.start_shrinking(table, 0);
         }
@@ -68,7 +68,7 @@ impl Store {
         }
         let Some(table) = retiring.front() else { return false };
         let bury = |location: Location| {
-            // In which queue it was counts no more.
+            // The object's queue no longer matters.
             pinned.bury(table, location, &self.log.object(location, &pinned.pin), Mark::MAIN);
         };
         let prefetch = |location| self.log.prefetch_head(location);

@@ -47,15 +47,15 @@ pub(crate) struct Arrivals {
     pub(crate) hashes: Vec<u64>,
 }
 
-/// One core's part. The sum wraps: one core may evict what another wrote.
+/// One core's part. The sum wraps, because a core may evict objects that another core wrote.
 #[derive(Default)]
 #[repr(align(64))]
 struct CacheShard {
     small_bytes: AtomicU64,
-    /// How many have arrived, for who asks without the lock.
+    /// The number of arrivals, readable without the lock.
     waiting: AtomicU64,
     arrived: AtomicBox<Arrivals>,
-    /// A list that was emptied, to be used again.
+    /// An emptied list for reuse.
     spare: AtomicBox<Arrivals>,
 }
 
@@ -64,9 +64,9 @@ pub(crate) struct Cache {
     budget_bytes: u64,
     shards: Box<[CacheShard]>,
     pub(crate) queues: Exclusive<Queues>,
-    /// Room for a large write that was told to come again.
+    /// Bytes reserved for a large write that was told to retry.
     reserved_bytes: AtomicU64,
-    /// It is among the tables in which background steps make room.
+    /// Whether background steps make room in the table.
     is_evicting: AtomicBool,
     evicted: AtomicU64,
     /// Bytes of the queues, part of the store's `charge`.
@@ -134,7 +134,7 @@ impl Cache {
     /// Adds bytes of objects in the small queue, as a wrapping difference.
     #[inline]
     pub(crate) fn count_small(&self, core: usize, bytes: u64) {
-        // Only the core itself writes its part, so that plain loads and stores are enough.
+        // Only the core itself writes its part, so plain loads and stores suffice.
         let counter = &self.shards[core].small_bytes;
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
@@ -143,7 +143,7 @@ impl Cache {
     pub(crate) fn small_is_full(&self) -> bool {
         let bytes = self.shards.iter().map(|shard| shard.small_bytes.load(Ordering::Relaxed));
         let bytes = bytes.fold(0, u64::wrapping_add);
-        // A core that is between two counts may make the sum less than nothing for a moment.
+        // The sum may be briefly negative while a core is between two counts.
         bytes <= i64::MAX as u64 && bytes > self.budget_bytes / CACHE_SMALL_DIVISOR
     }
 
@@ -156,7 +156,7 @@ impl Cache {
         let waiting = arrived.hashes.len() as u64;
         let before = shard.arrived.put(arrived);
         debug_assert!(before.is_none(), "the core alone puts arrivals there");
-        // Behind that: what was taken meanwhile is at most counted for too long.
+        // After the put: arrivals taken meanwhile are at most counted for too long.
         shard.waiting.store(waiting, Ordering::Relaxed);
     }
 
@@ -172,7 +172,7 @@ impl Cache {
         if shard.waiting.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        // Before: what arrives behind it is counted.
+        // Before the take, so that later arrivals are counted.
         shard.waiting.store(0, Ordering::Relaxed);
         shard.arrived.take()
     }

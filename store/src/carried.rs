@@ -11,7 +11,7 @@ use crate::object::{EXPIRY_BYTES, Header, Kind, NEVER_MS, OBJECT_HEADER_BYTES};
 /// The first object of such bytes, with lengths that stay within them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Carried<'a> {
-    /// `None` where it is no header of an object.
+    /// `None` if the bytes are not an object's header.
     header: Option<Header>,
     key_bytes: usize,
     /// Key, value, expiry.

@@ -6,7 +6,7 @@
 //! crate computes in three streams, and processors without the instruction to the crate. `object.rs` calls it for
 //! every write and for every object that the cleaner moves.
 
-/// Parts from so many bytes on are computed in three streams.
+/// Parts of at least this many bytes are computed in three streams.
 const LONG_BYTES: usize = 1024;
 
 /// Returns the checksum of data with `checksum` (0 for none) followed by `bytes`.
@@ -14,7 +14,7 @@ const LONG_BYTES: usize = 1024;
 pub(crate) fn append(checksum: u32, bytes: &[u8]) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if bytes.len() < LONG_BYTES && std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instructions, as was just asked.
+        // SAFETY: the check above shows that the processor has the instructions.
         return unsafe { append_short(checksum, bytes) };
     }
     crc32c::crc32c_append(checksum, bytes)

@@ -34,7 +34,7 @@ use crate::store::Store;
 use crate::store::backlog::{Chosen, Cleaner, Source};
 use crate::sync::Ordering;
 
-/// What a price is counted in: parts of a byte.
+/// The unit of a price: parts of a byte.
 const PRICE_UNIT: u64 = 16;
 
 impl Store {
@@ -61,7 +61,7 @@ impl Store {
         self.clean(&mut cleaner, pinned, budget) || freed
     }
 
-    /// Free seglets for which the cleaner works.
+    /// Returns the number of free seglets that the cleaner aims for.
     fn free_wanted(&self, keep: u64) -> u64 {
         let segments = &self.log.segments;
         let cores =
@@ -69,8 +69,8 @@ impl Store {
         keep + cores + u64::from(segments.seglets()) / FREE_WANTED_DIVISOR + 1
     }
 
-    /// Bytes that a step examines: what freeing `owed` bytes costs, half of it while much is free and up to four times
-    /// as much when nothing is.
+    /// Returns the bytes that a step examines: the cost of freeing `owed` bytes, half of it while much memory is free
+    /// and up to four times as much when none is.
     fn budget(&self, cleaner: &Cleaner, keep: u64, owed: u64) -> usize {
         if owed == 0 {
             return CLEAN_BYTES_PER_STEP;
@@ -96,13 +96,13 @@ impl Store {
             cleaner.pending_reclamation.pop_front();
             let run = self.log.segments.run(segment);
             cleaner.pending_seglets -= u64::from(run.end - run.start);
-            // The indexes have grown into the memory of this many bytes.
+            // The indexes have grown into this much of the log's memory.
             let index_bytes = self.index_bytes.load(Ordering::Relaxed);
             if self.log.segments.free_count() < index_bytes / self.log.seglet_bytes() as u64 {
                 self.log.give_back(segment);
             }
             match &mut cleaner.window {
-                // Nobody takes a piece of a window that is evacuated before it is whole.
+                // No piece of an evacuated window may be taken before the window is one free run.
                 Some((window, bits)) if *window == run.start / self.log.segments.window_seglets() => {
                     *bits |= self.log.segments.end_withdrawn(segment);
                 }
@@ -123,7 +123,7 @@ impl Store {
         self.cleaning.emptied_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Goes on through what was chosen for about `budget` bytes.
+    /// Continues with the chosen segments for about `budget` bytes.
     fn clean(&self, cleaner: &mut Cleaner, pinned: &Pinned<'_>, budget: usize) -> bool {
         let mut left = budget;
         let mut worked = false;
@@ -162,9 +162,9 @@ impl Store {
         Some(Source { segment, again, next, end, generation, live_bytes, class, damaged, busy })
     }
 
-    /// A source has been walked through to its end. Where it is not all dead, somebody has staged an object and not
-    /// published it yet, or has yet to bury one, or had a bucket for too long: it is looked at again when whoever is at work
-    /// now has ended. What is left then is nothing that a writer has left.
+    /// Ends the walk through a source. If it is not all dead, a thread has staged an object that it has not published,
+    /// has an object left to bury, or held a bucket for too long. So the source is walked through again after all
+    /// current pins have ended; whatever remains then was not left by a writer.
     fn end_source(&self, cleaner: &mut Cleaner, source: &Source) {
         let segments = &self.log.segments;
         self.log.close(&mut cleaner.compacted);
@@ -178,7 +178,7 @@ impl Store {
         }
     }
 
-    /// Takes up what was not all dead, if everybody who was at work then has ended.
+    /// Chooses again the sources that were not all dead, once all pins of that time have ended.
     fn drain(&self, cleaner: &mut Cleaner) {
         if cleaner.unsettled.is_empty() {
             return;

@@ -63,11 +63,11 @@ impl Write<'_> {
     }
 }
 
-/// Why a commit that has locked its buckets did not take place.
+/// The reason why a commit that has locked its buckets did not take place.
 enum Uncommitted {
-    /// The key of that write has to enter the tree of its table first.
+    /// The key of this write must enter the tree of its table first.
     MustEnter(usize),
-    /// It is refused.
+    /// The commit is refused.
     Refused(CommitError),
 }
 
@@ -117,7 +117,7 @@ impl Pinned<'_> {
         } else {
             self.count_committed(&scratch, writes);
         }
-        // What has entered a tree for nothing, or what was removed.
+        // Removed keys leave the trees; after a refusal, keys that have entered in vain do.
         let is_left = |at: usize| match committed {
             Ok(_) => writes[at].value.is_none(),
             Err(_) => scratch.entered[at].is_some(),
@@ -127,7 +127,7 @@ impl Pinned<'_> {
         committed
     }
 
-    /// Notes what has been published, when its buckets are free again.
+    /// Counts the published writes, after the buckets are unlocked.
     fn count_committed(&self, scratch: &Scratch, writes: &[Write<'_>]) {
         for &at in &scratch.entering {
             let (write, staged) = (&writes[at as usize], &scratch.staged[at as usize]);
@@ -145,8 +145,9 @@ impl Pinned<'_> {
         removed.for_each(|write| self.look_at_load(write.table));
     }
 
-    /// Publishes. Where a bucket has no room the writer is told to retry as long as its index grows, which it does for
-    /// as much as this commit may insert; no growth and no room in two tries are collisions.
+    /// Publishes the writes. If a bucket is full, grows the index for as many inserts as the commit has writes, and
+    /// tells the writer to retry while it grows. If no index grows and a bucket is still full after two more tries, the
+    /// keys collide.
     fn publish_or_grow(
         &self,
         scratch: &mut Scratch,
@@ -159,7 +160,7 @@ impl Pinned<'_> {
                 break;
             }
             for write in writes {
-                // As if all were for this table: which of them are is not worth counting.
+                // Counts all writes as if they were for this table: the exact number is not worth computing.
                 match self.hurry_growth(write.table, writes.len() as u64) {
                     Ok(true) => return Err(WriteError::Retry { after_us: RETRY_AFTER_US }.into()),
                     Ok(false) => {}
@@ -182,8 +183,8 @@ impl Pinned<'_> {
         Ok(())
     }
 
-    /// Lets new keys enter the trees of ordered tables and publishes; once more where others have removed one meanwhile, or
-    /// one is new that was not.
+    /// Adds new keys to the trees of ordered tables and publishes the writes. Repeats both if another writer has
+    /// removed one of the keys meanwhile, or a key has become new.
     fn lock_and_publish(
         &self,
         scratch: &mut Scratch,
@@ -202,7 +203,7 @@ impl Pinned<'_> {
         Err(retry.into())
     }
 
-    /// Lets keys that are new, as far as can be seen without their buckets, enter the trees of ordered tables.
+    /// Adds the keys that seem new without a look into their buckets to the trees of ordered tables.
     fn enter_new(&self, scratch: &mut Scratch, writes: &[Write<'_>]) -> Result<(), WriteError> {
         for (at, write) in writes.iter().enumerate() {
             let is_new = || {
@@ -248,7 +249,7 @@ impl Pinned<'_> {
             return Err(WriteError::TableRetired.into());
         }
         self.check_reads(&set, reads)?;
-        // From the versions that are there to the one that is above them all, and room for what is new.
+        // Finds the version above all present ones, and makes room for new objects.
         let mut version = 0;
         inserts.resize(set.len(), 0);
         let live = |at: usize| !superseded[at];
@@ -293,8 +294,9 @@ impl Pinned<'_> {
         Ok(version)
     }
 
-    /// Whether a key may be removed of a table whose objects arrive: what is absent has to have arrived, since its object
-    /// may be on its way, and what is there has to be noted. A note is harmless where the commit is refused after it.
+    /// Refuses the removal of a key from a table whose objects still arrive unless, for an absent key, its hash has
+    /// arrived (its object may be in transit) or, for a present key, the removal is noted. The note is harmless if the
+    /// commit is refused later.
     #[inline]
     fn refuse_removal(&self, write: &Write<'_>, is_there: bool) -> Result<(), WriteError> {
         if !write.table.is_arrival() {
@@ -310,7 +312,7 @@ impl Pinned<'_> {
         }
     }
 
-    /// Whether the keys still have the versions that were read.
+    /// Checks that the keys still have the versions that were read.
     fn check_reads(&self, set: &LockSet<'_, '_>, reads: &[ReadCheck<'_>]) -> Result<(), CommitError> {
         let is_changed = |(at, read): (usize, &ReadCheck<'_>)| {
             let found = set.bucket(at).find(read.hash, |location| self.object_of(location, read.key));
@@ -320,7 +322,7 @@ impl Pinned<'_> {
         changed.map_or(Ok(()), |read| Err(CommitError::Conflict { read }))
     }
 
-    /// `first` is the place of the first write in the set.
+    /// Publishes all writes; `first` is the place of the first one in the set.
     fn publish_all(
         &self,
         set: &mut LockSet<'_, '_>,
@@ -335,7 +337,7 @@ impl Pinned<'_> {
                 self.publish_one(set, first + at, write, staged);
             }
         }
-        // Removals last, since they may give back an overflow bucket that was made room of.
+        // Removals come last, because they may free an overflow bucket in which room was made.
         for (at, write) in writes.iter().enumerate() {
             if write.value.is_none() && !superseded[at] {
                 self.remove_one(set, first + at, write, version);
@@ -373,7 +375,7 @@ impl Pinned<'_> {
     }
 }
 
-/// Adds what one write puts in the place of what to the growth of all writes under its quota.
+/// Adds the bytes that one write stores and frees to the growth of all writes under its quota.
 #[cold]
 fn note_growth(
     growths: &mut Vec<(usize, u64, u64)>,
@@ -395,7 +397,7 @@ fn hold_against_quotas(growths: &[(usize, u64, u64)], writes: &[Write<'_>]) -> R
 }
 
 impl Scratch {
-    /// Marks the writes that are followed by another of the same key.
+    /// Marks the writes that a later write of the same key supersedes.
     fn find_superseded(&mut self, writes: &[Write<'_>]) {
         self.superseded.clear();
         self.superseded.resize(writes.len(), false);

@@ -16,7 +16,7 @@ use crate::index::Location;
 use crate::position::Position;
 use crate::table::Table;
 
-/// Bytes of a cursor outside of the store: hash, second hash, seal; u64 each, little-endian.
+/// Bytes of a cursor outside the store: hash, second hash, seal; each a little-endian u64.
 pub const CURSOR_BYTES: usize = 24;
 
 /// An entry of a bucket with its place; a corrupted entry comes last and has no location.

@@ -17,7 +17,7 @@ use crate::table::Table;
 #[derive(Clone, Default)]
 pub(crate) struct Listing {
     tables: HashMap<u32, Arc<Table>>,
-    /// Retired ones whose id has been taken again.
+    /// Retired tables whose id has been reused.
     replaced: Vec<Arc<Table>>,
 }
 
@@ -60,7 +60,7 @@ impl Directory {
     /// Calls `read` with the current listing; for threads that cannot pin.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Listing) -> T) -> T {
         let _changing = self.changing.lock();
-        // SAFETY: never null, and nobody replaces it while we hold `changing`.
+        // SAFETY: never null, and no thread replaces it while this one holds `changing`.
         read(unsafe { &*self.listing.load(Ordering::Acquire) })
     }
 
@@ -70,7 +70,7 @@ impl Directory {
         reclaimer: &Reclaimer,
         change: impl FnOnce(&mut Listing) -> T,
     ) -> T {
-        // SAFETY: never null, and nobody replaces it while we hold `changing`.
+        // SAFETY: never null, and no thread replaces it while this one holds `changing`.
         let mut listing = unsafe { &*self.listing.load(Ordering::Acquire) }.clone();
         let result = change(&mut listing);
         let before = self.listing.swap(Box::into_raw(Box::new(listing)), Ordering::AcqRel);
@@ -109,7 +109,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // SAFETY: it came from `Box::into_raw`, and nobody else has the directory any more.
+        // SAFETY: it came from `Box::into_raw`, and no other thread has the directory any more.
         drop(unsafe { Box::from_raw(self.listing.load(Ordering::Acquire)) });
     }
 }

@@ -19,7 +19,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// The marks of one table, one per chunk of hashes.
 pub(crate) struct DirtyMap {
     first: u64,
-    /// Chunks have this power of two of hashes.
+    /// A chunk has 2^`shift` hashes.
     shift: u32,
     marks: Box<[AtomicU64]>,
     watchers: AtomicU64,
@@ -74,22 +74,22 @@ impl DirtyMap {
         }
         let chunk = (hash - self.first) >> self.shift;
         let (word, bit) = (&self.marks[(chunk / 64) as usize], 1 << (chunk % 64));
-        // Even where it is set: who takes it is to see what this writer has done.
+        // Also if the bit is set: the exchange makes this writer's change visible to the thread that takes the mark.
         word.fetch_or(bit, Ordering::AcqRel);
     }
 
-    /// The chunks that have hashes from `first` to `last`.
+    /// Returns the chunks that have hashes from `first` to `last`.
     fn chunks(&self, first: u64, last: u64) -> std::ops::RangeInclusive<u64> {
         (first - self.first) >> self.shift..=(last - self.first) >> self.shift
     }
 
-    /// First and last hash of a chunk.
+    /// Returns the first and last hash of a chunk.
     fn bounds(&self, chunk: u64) -> (u64, u64) {
         let first = self.first + (chunk << self.shift);
         (first, first.saturating_add((1 << self.shift) - 1))
     }
 
-    /// The chunks among these that are marked.
+    /// Returns the marked ones among these chunks.
     fn marked(&self, chunks: std::ops::RangeInclusive<u64>) -> impl Iterator<Item = u64> {
         let (begin, end) = chunks.into_inner();
         (begin / 64..=end / 64).flat_map(move |word| {
@@ -101,7 +101,7 @@ impl DirtyMap {
         })
     }
 
-    /// Takes the mark of a chunk that has no hashes outside of these.
+    /// Takes the mark of a chunk if it lies within these hashes.
     fn take(&self, chunk: u64, (first, last): (u64, u64)) {
         let (low, high) = self.bounds(chunk);
         if low >= first && high <= last {

@@ -29,27 +29,27 @@ use crate::store::Store;
 use crate::sync::{Busy, Ordering};
 use crate::table::Table;
 
-/// A write that wants room.
+/// A write that needs room.
 #[derive(Clone, Copy)]
 struct Wish {
     new_bytes: u64,
-    /// What it replaces.
+    /// The bytes that it replaces.
     old_bytes: u64,
-    /// The hash of its key, which does not leave for it.
+    /// The hash of its key, whose object is not evicted for it.
     hash: Option<u64>,
 }
 
-/// An object of a queue: its bucket, its place there, its mark and where it lies.
+/// A queued object: its bucket, its place there, its mark, its location, and the object.
 type Queued<'p> = (LockedBucket<'p>, SlotPlace, (Mark, Location, Object<'p>));
 
-/// What became of an object that was looked at.
+/// The outcome for an examined object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Outcome {
     Left,
     Spared,
-    /// The hash led to nothing.
+    /// The hash has no object in the queue.
     Stale,
-    /// Another thread has the bucket for too long.
+    /// Another thread has held the bucket for too long.
     Busy,
 }
 
@@ -116,7 +116,7 @@ impl Pinned<'_> {
         for &(at, new_bytes, _) in &*sums {
             let table = writes[at].table;
             let Some(cache) = &table.cache else { continue };
-            // What they replace is not counted on: it may be evicted for them.
+            // The replaced bytes do not count, because those objects may be evicted.
             let wish = Wish { new_bytes, old_bytes: 0, hash: None };
             if new_bytes > cache.budget_bytes() {
                 return Err(WriteError::OverBudget);
@@ -147,7 +147,8 @@ impl Pinned<'_> {
         retry
     }
 
-    /// Evicts until that is enough, or it has looked at as many as one write may. Returns whether there are more.
+    /// Evicts until `is_enough`, or until it has examined as many objects as one write may. Returns whether the queues
+    /// have more.
     fn evict_until(
         &self,
         table: &Table,
@@ -179,7 +180,7 @@ impl Pinned<'_> {
         has_more
     }
 
-    /// Asks for what the next looks into a queue need, so that memory answers meanwhile.
+    /// Prefetches the buckets and objects that the next looks into a queue need.
     fn prefetch_ahead(&self, table: &Table, queues: &mut Queues, small: bool) {
         let queue = queues.queue(small);
         if let Some(hash) = queue.peek(2 * CACHE_AHEAD) {
@@ -192,8 +193,8 @@ impl Pinned<'_> {
         }
     }
 
-    /// Evicts the object of a hash that was taken from the small queue, or from the main one, or spares it. `strict` is
-    /// how many uses more than usual do not help it.
+    /// Evicts or spares the object of a hash taken from the small or the main queue. Sparing it requires `strict` more
+    /// uses than usual.
     fn judge(
         &self,
         table: &Table,
@@ -210,7 +211,7 @@ impl Pinned<'_> {
         let bytes = object.log_bytes() as u64;
         let expired = self.is_expired(&object);
         if kept == Some(hash) {
-            // The write counts on what it replaces.
+            // The write relies on the object that it replaces.
             queues.queue(small).push(hash);
             return Outcome::Spared;
         }
@@ -243,7 +244,7 @@ impl Pinned<'_> {
         Outcome::Left
     }
 
-    /// The object of a hash that is marked as being in that queue.
+    /// Returns the object of a hash that is marked as being in this queue.
     fn find_queued<'p>(&'p self, table: &Table, hash: u64, small: bool) -> Result<Option<Queued<'p>>, Busy> {
         let bucket = match table.index.lock(&self.pin, hash) {
             Ok(bucket) => bucket,
@@ -257,7 +258,7 @@ impl Pinned<'_> {
         Ok(found.map(|(place, found)| (bucket, place, found)))
     }
 
-    /// Puts what has arrived into the queues: the main one where a ghost of it is known.
+    /// Moves arrivals into the queues: into the main one if they have a ghost.
     fn take_in(&self, table: &Table, cache: &Cache, queues: &mut Queues) {
         for core in 0..cache.cores() {
             let Some(mut arrived) = cache.take_arrived(core) else { continue };
@@ -274,7 +275,7 @@ impl Pinned<'_> {
                         queues.main.push(hash);
                     }
                     Ok(None) => {}
-                    // It stays marked as of the small queue.
+                    // The object's mark still names the small queue.
                     Err(Busy) => queues.small.push(hash),
                 }
             }
@@ -326,7 +327,7 @@ impl Store {
         let Some(id) = self.backlog.evicting.try_with(VecDeque::pop_front).flatten() else { return false };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };
         let Some(cache) = table.cache.as_deref().filter(|_| !table.is_retired()) else { return true };
-        // What is noted from now on is for the next time.
+        // Later requests are for the next step.
         cache.take_evicting();
         let wish = Wish { new_bytes: 0, old_bytes: 0, hash: None };
         let Some(mut queues) = cache.queues.try_lock() else { return true };
@@ -339,19 +340,19 @@ impl Store {
     }
 }
 
-/// Bytes of the table's objects. A core that is between two counts may make the sum less than nothing for a moment.
+/// Returns the bytes of the table's objects. Their sum may be briefly negative while a core is between two counts.
 fn bytes_taken(table: &Table) -> u64 {
     let taken = table.bytes();
     if taken > i64::MAX as u64 { 0 } else { taken }
 }
 
-/// Whether the write stays within the budget and so many bytes more.
+/// Returns whether the write stays within the budget plus `more_bytes`.
 fn fits(table: &Table, cache: &Cache, wish: Wish, more_bytes: u64) -> bool {
     let after = bytes_taken(table).saturating_add(wish.new_bytes).saturating_sub(wish.old_bytes);
     wish.new_bytes <= wish.old_bytes || after <= cache.budget_bytes().saturating_add(more_bytes)
 }
 
-/// Whether it stays within the budget and the quota, and leaves what is reserved for a larger one.
+/// Returns whether the write stays within the budget and the quota, and leaves the bytes reserved for a larger one.
 fn fits_reserve(table: &Table, cache: &Cache, wish: Wish) -> bool {
     let reserved = cache.reserved_from(wish.new_bytes);
     let more = Wish { new_bytes: wish.new_bytes.saturating_add(reserved), ..wish };

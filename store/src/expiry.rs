@@ -26,14 +26,14 @@ impl Store {
     /// Removes expired objects in a few buckets. Returns whether it looked through any.
     pub(crate) fn expiry_step(&self, pinned: &Pinned<'_>) -> bool {
         let Some(mut walk) = self.due_walk() else { return false };
-        // Of that number there may be a retired one besides, whose objects go anyway.
+        // A retired table may have the same number; its objects disappear anyway.
         let table = self.directory.listing(&pinned.pin).get(walk.table);
         let Some(table) = table.filter(|table| !table.is_retired()) else { return true };
         let now_ms = self.now_ms();
         if walk.next_hash == 0 {
             walk.began_ms = now_ms;
             walk.earliest_ms = NEVER_MS;
-            // What is noted from now on may be missed by this walk, and counts for the next.
+            // This walk may miss expiries noted from now on; they count for the next walk.
             let _ = table.take_earliest_expiry();
         }
         if pinned.expire_buckets(table, &mut walk) || self.rests(table, &mut walk) {
@@ -51,7 +51,7 @@ impl Store {
         expected.unwrap_or(true)
     }
 
-    /// Takes a walk off the list that is due. Looks at a few only: the others have their turn at the next steps.
+    /// Takes a due walk off the list. Checks only a few; the next steps check the others.
     fn due_walk(&self) -> Option<ExpiryWalk> {
         let now_ms = self.now_ms();
         let is_due = |walk: &ExpiryWalk| {
@@ -71,7 +71,7 @@ impl Store {
         due.flatten()
     }
 
-    /// Ends a walk. `false`: nothing in the table expires any more.
+    /// Ends a walk. Returns false if no object of the table expires any more.
     fn rests(&self, table: &Table, walk: &mut ExpiryWalk) -> bool {
         let noted_ms = table.take_earliest_expiry();
         walk.next_hash = 0;
@@ -88,7 +88,7 @@ impl Store {
 }
 
 impl Pinned<'_> {
-    /// Goes on with a walk for a few buckets. Returns whether there is more of it.
+    /// Continues a walk for a few buckets. Returns whether more buckets remain.
     fn expire_buckets(&self, table: &Table, walk: &mut ExpiryWalk) -> bool {
         let log = &self.core.store.log;
         let mut scratch = self.core.scratch.borrow_mut();
@@ -112,8 +112,8 @@ impl Pinned<'_> {
         true
     }
 
-    /// Removes an expired object, if its key still leads to it. Returns false if it stays, because another thread has
-    /// its bucket or its removal cannot be noted.
+    /// Removes an expired object, if the index still points to it. Returns false if it stays, because another thread
+    /// holds its bucket or its removal cannot be noted.
     #[must_use]
     pub(crate) fn expire(&self, table: &Table, location: Location, object: &Object<'_>) -> bool {
         let hash = crate::hash(object.key());

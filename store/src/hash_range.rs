@@ -12,7 +12,7 @@ pub struct HashRange {
     last: u64,
 }
 
-/// All of them.
+/// The range of all hashes.
 impl Default for HashRange {
     fn default() -> HashRange {
         HashRange::ALL

@@ -13,11 +13,11 @@ use crate::pinned::Pinned;
 use crate::table::Table;
 use crate::write::{hold_against_quota, next_version};
 
-/// What became of an addition.
+/// The outcome of an addition.
 enum Added {
     /// The new version and number.
     Sum(u64, [u8; 8]),
-    /// Nothing: the number expires at this time, or never, and what was staged must too.
+    /// Not added: the number expires at this time, or never, and the staged object must have the same expiry.
     Expires(u64),
 }
 
@@ -51,7 +51,7 @@ impl Pinned<'_> {
         Ok((version, f64::from_le_bytes(number)))
     }
 
-    /// Puts `sum` of the eight bytes that are there in their place; zeros where there are none.
+    /// Replaces the present eight bytes, zeros if the key is absent, by their `sum`.
     fn add(
         &self,
         table: &Table,

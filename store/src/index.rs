@@ -99,7 +99,7 @@ impl From<NotLocked> for WriteError {
 #[repr(C)]
 pub(crate) struct Index {
     current: AtomicPtr<Generation>,
-    /// Held by whoever moves buckets.
+    /// Held by the thread that moves buckets.
     mover: Exclusive<()>,
     /// Bytes of index memory that count against the store's limit, part of the store's `charge`.
     charged_bytes: AtomicU64,
@@ -144,7 +144,7 @@ impl Index {
         index
     }
 
-    /// For the mover.
+    /// Updates the charge; called by the mover.
     fn set_charge(&self, bytes: u64) {
         let before = self.charged_bytes.swap(bytes, Ordering::Relaxed);
         self.charge.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl Index {
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The generation and position that own `hash` as far as the cursors tell; its bucket may still be moved.
+    /// Returns the generation and position that own `hash` according to the cursors; the bucket may already be moved.
     #[inline]
     fn owner<'p>(&self, pin: &'p EpochPin<'_>, hash: u64) -> Option<(&'p Generation, u64)> {
         let mut generation = self.current(pin)?;
@@ -239,7 +239,7 @@ impl Index {
             if let Some(found) = scan_chain(generation, bucket, control, hash, &mut accept) {
                 return Some(found);
             }
-            // An empty slot was read relaxed: whoever emptied it has changed the control word before.
+            // Empty slots were read relaxed: a thread that empties one has changed the control word before.
             fence(Ordering::Acquire);
             if bucket.control() == control {
                 return None;
@@ -348,14 +348,14 @@ impl Drop for Index {
         self.set_charge(0);
         let mut generation = self.current.load(Ordering::Acquire);
         while !generation.is_null() {
-            // SAFETY: nobody else has the index any more; each generation of the chain is owned by it alone.
+            // SAFETY: no other thread has the index any more, which alone owns each generation of the chain.
             let owned = unsafe { Box::from_raw(generation) };
             generation = owned.next_pointer();
         }
     }
 }
 
-/// Looks through a bucket and its overflow chain, without a lock.
+/// Searches a bucket and its overflow chain without a lock.
 #[inline(always)]
 fn scan_chain<T>(
     generation: &Generation,
@@ -366,7 +366,7 @@ fn scan_chain<T>(
 ) -> Option<T> {
     let mut bucket = first;
     let mut overflow = bucket::overflow_of(control);
-    // A chain that a writer changes meanwhile may lead astray, hence the bound; the control word tells of it.
+    // A chain that a writer is changing may lead elsewhere, hence the bound; the control word reveals the change.
     for _ in 0..=CHAIN_BUCKETS_HARD_MAX {
         let mut matches = bucket.matches(hash);
         while let Some((_, location)) = bucket.take_match(&mut matches, hash) {

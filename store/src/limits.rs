@@ -211,7 +211,7 @@ pub const HEAD_SHARE_DIVISOR: u64 = 4;
 /// Recommended delay of a refused writer, in microseconds: a few cleaning steps.
 pub const RETRY_AFTER_US: u32 = 200;
 
-// Of two bits of uses the last can be forgotten within one write's looks.
+// One write looks at enough objects to evict one even if all have the most uses that two bits can count.
 const _: () = assert!(4 * CACHE_PATIENCE < CACHE_SCANS_PER_WRITE);
 const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(VALUE_BYTES_MAX < 1 << 21);
@@ -221,7 +221,7 @@ const _: () = assert!(CHAIN_BUCKETS_MAX < CHAIN_BUCKETS_HARD_MAX);
 const _: () = assert!(2 * ORDERED_CHILDREN_FEW <= ORDERED_CHILDREN_MAX / 2);
 const _: () = assert!(2 * ORDERED_KEYS_FEW <= ORDERED_KEYS_MAX / 2);
 const _: () = assert!(SHRINK_LOAD_PERCENT * SHRINK_ROOM_PERCENT <= 60 * 100);
-// As many full chains as a bucket of the smaller index can get, with the two at its borders.
+// The maximum full chains that a bucket of the smaller index receives, the two at its borders included.
 const _: () =
     assert!((SHRINK_FACTOR_MAX as usize + 2) * (CHAIN_BUCKETS_MAX + 1) <= CHAIN_BUCKETS_HARD_MAX + 1);
 const _: () = assert!(SHRINK_BUCKETS_MIN >= SHRINK_FACTOR_MAX * BUCKETS_INITIAL);

@@ -22,7 +22,7 @@ pub(crate) struct LockSet<'m, 'p> {
     locks: Vec<LockedBucket<'p>>,
 }
 
-/// An empty vector of another lifetime in the same memory (`collect` reuses it where the layouts agree).
+/// Returns an empty vector of another lifetime in the same memory (`collect` reuses it if the layouts agree).
 fn recycled<'a>(mut locks: Vec<LockedBucket<'_>>) -> Vec<LockedBucket<'a>> {
     locks.clear();
     locks.into_iter().map(|_| unreachable!("it was cleared")).collect()
@@ -39,7 +39,7 @@ impl<'m, 'p> LockSet<'m, 'p> {
     ) -> Result<LockSet<'m, 'p>, Busy> {
         let locks = recycled(std::mem::take(&mut memory.locks));
         let mut set = LockSet { memory, locks };
-        // Before the first one is locked.
+        // Allocates before the first bucket is locked.
         set.locks.reserve(count);
         let mut backoff = Backoff::new();
         while !set.try_lock(pin, count, &place)? {

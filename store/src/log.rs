@@ -16,7 +16,7 @@ mod demand;
 pub(crate) mod head;
 
 use std::io;
-// Bytes of the region, which loom does not follow.
+// For bytes of the region, which loom does not model.
 use std::sync::atomic::{AtomicU64 as AtomicWord, Ordering::Relaxed};
 
 use crate::epoch::EpochPin;
@@ -33,7 +33,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 
 /// Bytes of a segment's header.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 32;
-/// First bytes of a segment.
+/// The first bytes of a segment.
 const SEGMENT_MAGIC: u32 = 0x4753_5053;
 const SEGMENT_FORMAT: u16 = 1;
 
@@ -64,15 +64,15 @@ pub(crate) struct Log {
     window_bytes: usize,
     seglet_shift: u32,
     pub(crate) segments: Segments,
-    /// Segments ever opened: the next one's sequence number.
+    /// The number of segments ever opened, which is the next one's sequence number.
     opened: AtomicU64,
     /// The log's clock: seglets that writers have filled.
     clock: AtomicU64,
-    /// Bytes of objects that writers have appended, as far as their heads have told.
+    /// Bytes of objects that writers have appended, as far as their heads have reported.
     written_bytes: AtomicU64,
-    /// Seglets in one piece that a writer could not have although as many were free; 0 without one.
+    /// Contiguous seglets that a writer could not get although as many were free; 0 without such a writer.
     wanted: AtomicU32,
-    /// Seglets in one piece that the cleaner could not bring, when it was last asked; 0 where it could.
+    /// Contiguous seglets that the cleaner could not provide at the last request; 0 if it could.
     refused: AtomicU32,
 }
 
@@ -162,7 +162,7 @@ impl Log {
         header[16..20].copy_from_slice(&segment.0.to_le_bytes());
         header[20..24].copy_from_slice(&(bytes as u32).to_le_bytes());
         let at = self.pointer(self.start_of(segment.0));
-        // SAFETY: the segment was taken by this thread and nothing leads into it; its header fits.
+        // SAFETY: this thread has taken the segment and no location points into it; its header fits.
         unsafe { at.copy_from_nonoverlapping(header.as_ptr(), SEGMENT_HEADER_BYTES) };
     }
 
@@ -187,9 +187,8 @@ impl Log {
         let mut end = OBJECT_HEADER_BYTES + key.len() + value.len();
         let (key_bytes, value_bytes, kind) = (key.len(), value.len(), Kind::Object);
         let header = Header { checksum: 0, table, version: 0, kind, key_bytes, value_bytes, expires };
-        // SAFETY: `bytes` bytes from `at` lie behind the head of a segment that is this head's alone (`make_room`),
-        // and no location leads there yet. The caller's slices cannot lie there, since staged bytes are lent to
-        // nobody.
+        // SAFETY: `bytes` bytes from `at` lie after the head of a segment that only this head owns (`make_room`), and
+        // no location points there yet. The caller's slices cannot lie there, since staged bytes are never lent.
         unsafe {
             at.copy_from_nonoverlapping(header.encode().as_ptr(), OBJECT_HEADER_BYTES);
             at.add(OBJECT_HEADER_BYTES).copy_from_nonoverlapping(key.as_ptr(), key.len());
@@ -209,7 +208,7 @@ impl Log {
         assert!(value.len() == staged.header.value_bytes && key.len() == staged.header.key_bytes);
         assert!((expires_ms != NEVER_MS) == staged.header.expires, "an expiry needs room");
         let at = self.pointer(staged.location.offset() + OBJECT_HEADER_BYTES + key.len());
-        // SAFETY: the staged object's own bytes, which only its writer knows of.
+        // SAFETY: the staged object's own bytes, known only to its writer.
         unsafe {
             at.copy_from_nonoverlapping(value.as_ptr(), value.len());
             if staged.header.expires {
@@ -225,8 +224,8 @@ impl Log {
     pub(crate) fn seal(&self, staged: &Staged, version: u64) {
         let header = Header { version, ..staged.header }.sealed(staged.content_checksum);
         let at = self.pointer(staged.location.offset());
-        // SAFETY: the staged object's own bytes, 8-byte aligned; nobody but the cleaner can read them meanwhile, and
-        // it reads the word atomically and the checksum not at all.
+        // SAFETY: the staged object's own bytes, 8-byte aligned; only the cleaner can read them meanwhile, and it
+        // reads the word atomically and never the checksum.
         unsafe {
             at.cast::<u32>().write(header.checksum.to_le());
             AtomicWord::from_ptr(at.add(8).cast()).store(header.word().to_le(), Relaxed);
@@ -237,7 +236,7 @@ impl Log {
     pub(crate) fn unstage(&self, core: usize, head: &mut Head, staged: &Staged) {
         let offset = staged.location.offset();
         let bytes = staged.bytes() as usize;
-        // Another segment's header would lie between the end of the last one and this head.
+        // An object that ends at the head lies in the head's segment, because each segment begins with a header.
         if head.segment.is_some() && offset + bytes == head.offset {
             head.offset = offset;
             head.appended = head.appended.saturating_sub(bytes as u64);
@@ -259,7 +258,7 @@ impl Log {
         let offset = head.offset;
         head.offset += bytes;
         // SAFETY: the source is an object in a segment that is being cleaned, hence not written; the target lies
-        // behind a head of ours in another segment.
+        // after a head of the cleaner in another segment.
         unsafe { self.pointer(offset).copy_from_nonoverlapping(self.pointer(source.offset()), bytes) };
         Ok(Location::from_offset(offset))
     }
@@ -274,8 +273,9 @@ impl Log {
     #[inline(always)]
     pub(crate) fn object<'p>(&self, location: Location, _pin: &'p EpochPin<'_>) -> Object<'p> {
         let at = self.pointer(location.offset());
-        // SAFETY: the index holds locations of sealed objects only; they are not written again, and their segment is
-        // not reused before the pin ends. The lengths were written by `seal`; damaged ones end behind the log.
+        // SAFETY: the index holds only locations of sealed objects; they are not written again, and their segment is
+        // not reused before the pin ends. The lengths were written by `seal`; damaged ones end at the latest in the
+        // unwritten bytes after the log.
         unsafe {
             let header = &*at.cast::<[u8; OBJECT_HEADER_BYTES]>();
             let word = u64::from_le(at.add(8).cast::<u64>().read());
@@ -304,7 +304,7 @@ impl Log {
     #[cfg(test)]
     pub(crate) fn damage(&self, location: Location, at: usize, bits: u8) {
         let at = self.pointer(location.offset() + at);
-        // SAFETY: a byte of the region; the test has no other thread, and lends nobody the object meanwhile.
+        // SAFETY: a byte of the region; the test has no other thread and lends the object to no one meanwhile.
         unsafe { at.write(at.read() ^ bits) };
     }
 
@@ -365,8 +365,8 @@ impl Log {
         }
         let at = self.pointer(offset);
         // SAFETY: the header lies before `end` (checked above). A closed segment is a row of entries, at least staged;
-        // of those `seal` alone changes words 0..4 and 8..16, the latter atomically. The cleaner, which alone frees
-        // segments, is the caller.
+        // only `seal` changes their bytes 0..4 and 8..16, the latter atomically. The caller is the cleaner, and only
+        // the cleaner frees segments.
         let header = unsafe {
             let mut bytes = [0; OBJECT_HEADER_BYTES];
             let word = AtomicWord::from_ptr(at.add(8).cast()).load(Relaxed);
@@ -378,7 +378,7 @@ impl Log {
         if offset + header.object_bytes() > end {
             return None;
         }
-        // SAFETY: the key lies before `end`, in a closed segment; nobody writes it again.
+        // SAFETY: the key lies before `end`, in a closed segment, and is never written again.
         let key = unsafe { std::slice::from_raw_parts(at.add(OBJECT_HEADER_BYTES), header.key_bytes) };
         Some((header, key))
     }

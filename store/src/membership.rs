@@ -20,13 +20,13 @@ use crate::store::Store;
 use crate::sync::Busy;
 use crate::table::Table;
 
-/// What a key takes in the tree besides its bytes: its offset, and its share of a leaf that is two thirds full.
+/// Bytes of a key in the tree besides its own: its offset, and its share of a leaf that is two thirds full.
 const KEY_OVERHEAD_BYTES: u64 = 8;
 
 /// The reason why a write under the lock of a bucket did not take place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unwritten {
-    /// The table is ordered, and the key has to enter its tree first.
+    /// The table is ordered, and the key must enter its tree first.
     MustEnter,
     /// The write is refused.
     Refused(WriteError),
@@ -73,7 +73,7 @@ impl Pinned<'_> {
         let (mut entered, mut tries) = (None, 0);
         loop {
             let written = match write(entered) {
-                // Others may remove the key each time before it is in the index.
+                // Other writers may remove the key each time before it is in the index.
                 Err(Unwritten::MustEnter) if tries < LEAVE_TRIES => {
                     tries += 1;
                     match self.enter(table, key) {
@@ -98,7 +98,7 @@ impl Pinned<'_> {
     /// Adds a key to the tree of an ordered table, before its bucket is locked.
     pub(crate) fn enter(&self, table: &Table, key: &[u8]) -> Result<Entered, Busy> {
         let Some(keys) = &table.ordered else { return Ok(Entered::ANEW) };
-        // Before: what leaves from here on is noticed.
+        // Taken before the entry, so that every later departure is noticed.
         let entered = keys.entered_now();
         self.edit_tree(table, |garbage| keys.insert(&self.pin, key, garbage))?;
         Ok(entered)
@@ -144,12 +144,12 @@ impl Pinned<'_> {
         self.core.store.backlog.leaving.add(Leaving { table: table.id(), key: key.into() });
     }
 
-    /// False where another key of the leaf was faster.
+    /// Returns false if the edit of another key in the leaf was faster.
     fn try_leave(&self, table: &Table, keys: &OrderedKeys, (hash, key): (u64, &[u8])) -> Result<bool, Busy> {
         let Some(removal) = keys.removal(&self.pin, key)? else { return Ok(true) };
         let bucket = match table.index.lock(&self.pin, hash) {
             Ok(bucket) => bucket,
-            // The tree goes as a whole.
+            // The tree is dropped as a whole.
             Err(NotLocked::Gone) => return Ok(true),
             Err(NotLocked::Busy) => return Err(Busy),
         };
@@ -196,7 +196,7 @@ impl Store {
         else {
             return false;
         };
-        // A table that has taken the number since has the key in its index, or not in its tree.
+        // A newer table with the same id has the key in its index, or not in its tree.
         let table = self.directory.listing(&pinned.pin).get(id);
         let Some((table, keys)) = table.and_then(|table| Some((table, table.ordered.as_ref()?))) else {
             return true;

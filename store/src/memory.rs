@@ -45,7 +45,7 @@ impl Mapping {
     fn map(bytes: usize, huge_bytes: usize) -> io::Result<Mapping> {
         let bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
         let reserved = bytes + HUGE_PAGE_BYTES;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a fresh anonymous mapping at an address chosen by the kernel touches no existing memory.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -72,7 +72,7 @@ impl Mapping {
             base
         };
         if huge_bytes > 0 {
-            // SAFETY: the range is ours; the advice changes no content. A refusal costs speed only.
+            // SAFETY: the range lies in the new mapping; the advice changes no content. A refusal costs only speed.
             unsafe { libc::madvise(base.cast(), huge_bytes, libc::MADV_HUGEPAGE) };
         }
         let base = NonNull::new(base).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
@@ -93,7 +93,7 @@ impl Mapping {
         if !self.mapped || range.is_empty() {
             return Ok(());
         }
-        // SAFETY: the range lies in this mapping; populating changes no content, others may use it meanwhile.
+        // SAFETY: the range lies in this mapping; populating changes no content, so other threads may use it meanwhile.
         let result = unsafe {
             let start = self.base.as_ptr().add(range.start).cast();
             libc::madvise(start, range.len(), libc::MADV_POPULATE_WRITE)
@@ -117,10 +117,10 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if self.mapped {
-            // SAFETY: the range was mapped by `map` and nobody refers to it after its owner's drop.
+            // SAFETY: the range was mapped by `map`, and nothing refers to it after its owner's drop.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
         } else if let Ok(layout) = Layout::from_size_align(self.bytes, ALIGNMENT) {
-            // SAFETY: allocated in `new` with this very layout.
+            // SAFETY: allocated in `new` with the same layout.
             unsafe { dealloc(self.base.as_ptr(), layout) };
         }
     }

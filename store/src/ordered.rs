@@ -80,14 +80,14 @@ impl KeyRange<'_> {
 
 /// The tree of the keys of one ordered table.
 pub(crate) struct OrderedKeys {
-    /// A branch at all times.
+    /// The root, always a branch.
     root: NodeSlot,
-    /// Held by whoever changes the shape of the tree.
+    /// Held by the thread that changes the shape of the tree.
     reshaping: Exclusive<()>,
-    /// How many keys have left, and one, each counted by the owner of its bucket.
+    /// One more than the number of keys that have left, each counted by the owner of its bucket.
     departures: AtomicU64,
     bytes: AtomicU64,
-    /// What counts against the store's limit; its bytes are part of it for as long as it lives.
+    /// The bytes that count against the store's limit, which include the tree's bytes while it lives.
     charge: Arc<AtomicU64>,
 }
 
@@ -134,7 +134,7 @@ impl OrderedKeys {
             let (slot, leaf, is_frozen) = self.leaf_of(pin, key);
             let Err(at) = leaf.keys.search(key) else { return Ok(0) };
             if is_frozen {
-                // Whoever splits or joins the leaf may have lost its core.
+                // The thread that splits or joins the leaf may have lost its core.
                 backoff.try_wait()?;
                 continue;
             }
@@ -166,7 +166,7 @@ impl OrderedKeys {
     /// nothing.
     pub(crate) fn remove<'p>(&self, removal: Edit<'p>) -> Result<Edited<'p>, Edit<'p>> {
         let done = removal.make()?;
-        // Behind the exchange and before the bucket is unlocked: who locks it next sees that a key has left.
+        // After the exchange and before the unlock, so that the bucket's next owner sees that a key has left.
         self.departures.fetch_add(1, Ordering::Release);
         Ok(done)
     }
@@ -188,13 +188,13 @@ impl OrderedKeys {
         bytes
     }
 
-    /// The leaf of `key`, the slot that it hangs in, and whether that is frozen.
+    /// Returns the leaf of `key`, its slot, and whether the slot is frozen.
     fn leaf_of<'p>(&'p self, pin: &'p EpochPin<'_>, key: &[u8]) -> (&'p NodeSlot, &'p Node, bool) {
         let mut slot = &self.root;
         loop {
             let (node, is_frozen) = slot.load(pin);
             if node.is_leaf() {
-                // It is searched and copied as a whole.
+                // The leaf is searched and copied as a whole.
                 node.keys.prefetch();
                 return (slot, node, is_frozen);
             }
@@ -255,13 +255,13 @@ pub(crate) struct Edit<'p> {
 pub(crate) struct Edited<'p> {
     before: Retired<Node>,
     leaf_bytes: u64,
-    /// The new one should be split or joined.
+    /// The new leaf should be split or joined.
     is_unbalanced: bool,
     _pinned: PhantomData<&'p Node>,
 }
 
 impl<'p> Edit<'p> {
-    /// Puts the new leaf in its place, unless the slot is frozen or has another one by now.
+    /// Puts the new leaf into the slot, unless the slot is frozen or already has a different leaf.
     fn make(self) -> Result<Edited<'p>, Edit<'p>> {
         let Edit { slot, leaf, new } = self;
         let is_too_small = new.keys.len() < ORDERED_KEYS_FEW.min(leaf.keys.len());

@@ -5,7 +5,7 @@
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Makes the second hash another than the first.
+/// Makes the second hash differ from the first.
 const SECOND_SEED: u64 = 0x5345_434f_4e44;
 
 /// The place of a key in the order of an enumeration.

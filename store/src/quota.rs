@@ -13,7 +13,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// No limit.
 const UNLIMITED: u64 = u64::MAX;
 
-/// One core's part. Sums wrap: one core may delete what another wrote.
+/// One core's part. Sums wrap, because a core may delete objects that another core wrote.
 #[derive(Default)]
 #[repr(align(64))]
 struct QuotaShard {
@@ -51,7 +51,7 @@ impl Quota {
     /// Counts a write of `core` that changed the bytes, as a wrapping difference.
     #[inline]
     pub(crate) fn count(&self, core: usize, bytes: u64) {
-        // Only the core itself writes its shard, so that plain loads and stores are enough.
+        // Only the core itself writes its shard, so plain loads and stores suffice.
         let counter = &self.shards[core].bytes;
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
@@ -71,7 +71,7 @@ impl Quota {
     #[inline(never)]
     fn has_room(&self, bytes: u64) -> bool {
         let taken = self.bytes();
-        // A core that is between two counts may make the sum less than nothing for a moment.
+        // The sum may be briefly negative while a core is between two counts.
         let taken = if taken > i64::MAX as u64 { 0 } else { taken };
         taken.saturating_add(bytes) <= self.limit_bytes.load(Ordering::Relaxed)
     }

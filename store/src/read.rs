@@ -12,7 +12,7 @@ use crate::pinned::Pinned;
 use crate::sync::Busy;
 use crate::table::Table;
 
-/// Tries to read many objects without locks before their buckets are locked.
+/// Attempts to read many objects without locks before their buckets are locked.
 const SNAPSHOT_TRIES: u32 = 8;
 /// Lookups whose misses overlap.
 const PREFETCH_BATCH: usize = 32;
@@ -82,7 +82,7 @@ impl Pinned<'_> {
     pub fn get<'p>(&'p self, table: &Table, hash: u64, key: &[u8]) -> Option<Object<'p>> {
         self.assert_own(table);
         if table.cache.is_some() {
-            // Before it is looked up, so that other tables pay one branch and keep nothing over a call.
+            // Before the look-up, so that tables without eviction pay one branch and keep no registers over a call.
             self.note_use(table, hash, key);
         }
         let found = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
@@ -144,7 +144,7 @@ impl Pinned<'_> {
         Ok(true)
     }
 
-    /// The state of a bucket; `None` where the table is gone.
+    /// Returns the state of a bucket; `None` if the table is gone.
     fn stamp(&self, table: &Table, hash: u64) -> Result<Option<Stamp>, Busy> {
         match table.index.stamp(&self.pin, hash) {
             Ok(stamp) => Ok(Some(stamp)),

@@ -70,7 +70,7 @@ impl Reclaimer {
         if self.waiting.is_empty() {
             return false;
         }
-        // Behind one that another thread was slow to add may stand some of an earlier tag: they wait with it.
+        // Items with smaller tags may follow one that a slow thread added late; they wait with it.
         let is_due = |&mut (tag, _): &mut (u64, Garbage)| tag < self.epochs.oldest_pin();
         match self.waiting.try_with(|waiting| waiting.pop_front_if(is_due)).flatten() {
             Some((_, Garbage::Pages(mapping, range))) => mapping.give_back(range),

@@ -18,15 +18,15 @@ use crate::ordered::KeyRange;
 use crate::pinned::Pinned;
 use crate::table::Table;
 
-/// Keys whose buckets are asked for before they are looked up.
+/// Prefetch distance of buckets, in keys before the look-up.
 const BUCKETS_AHEAD: usize = 32;
-/// Keys whose objects are: half as many, whose buckets have come by then.
+/// Prefetch distance of objects: half of that, so that their buckets are cached by then.
 const OBJECTS_AHEAD: usize = 16;
-/// Keys on the way; a power of two, so that a key's place costs nothing to find.
+/// Keys in flight; a power of two, so that finding a key's place is free.
 const RING_KEYS: usize = 32;
-/// Bytes of an object that are asked for before one has been seen; from then on as many as the one before had.
+/// Prefetched bytes of the first object; for later ones, as many as the previous object had.
 const OBJECT_BYTES_FIRST: usize = 160;
-/// Most of them: the processor follows a longer one by itself.
+/// Maximum prefetched bytes; the processor prefetches the rest of a longer object automatically.
 const OBJECT_BYTES_MAX: usize = 512;
 
 const _: () = assert!(OBJECTS_AHEAD < BUCKETS_AHEAD && BUCKETS_AHEAD <= RING_KEYS);
@@ -87,7 +87,7 @@ impl Pinned<'_> {
         }
     }
 
-    /// Asks for so many bytes of the object of `hash`; wants the bucket in the cache.
+    /// Prefetches `bytes` bytes of the object of `hash`; expects the bucket to be cached.
     #[inline]
     fn prefetch_scanned(&self, table: &Table, hash: u64, bytes: usize) {
         let log = &self.core.store.log;

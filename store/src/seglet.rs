@@ -20,26 +20,26 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// Windows that are looked at for a run long enough before the longest seen so far is taken.
+/// Maximum windows searched for a run of a good length before the longest one so far is taken.
 const WINDOWS_SEEN_MAX: usize = 1024;
 
 /// The map of free seglets.
 pub(crate) struct FreeSeglets {
-    /// A bit for each seglet of a window.
+    /// The free seglets of each window, as bits.
     windows: Box<[AtomicU32]>,
     /// All bits of a window.
     whole: u32,
     window_seglets: u32,
     count: Count,
-    /// Windows that are free as a whole.
+    /// The number of entirely free windows.
     whole_count: Count,
-    /// Where the next look for a run in windows that are in use begins.
+    /// The window at which the next search for a run in windows in use begins.
     cursor: AtomicUsize,
-    /// Where the next look for a window that is free as a whole begins.
+    /// The window at which the next search for an entirely free window begins.
     whole_from: AtomicUsize,
 }
 
-/// How many there are that nobody is about to take.
+/// The number of free items that no thread has reserved.
 struct Count(AtomicU64);
 
 impl Count {
@@ -60,7 +60,7 @@ impl Count {
         self.0.fetch_sub(less, Relaxed);
     }
 
-    /// Takes `most` off if `kept` are left then, else as many less, but no less than `least`.
+    /// Reserves up to `most` items so that `kept` remain. `None` if that would be fewer than `least`.
     fn reserve(&self, least: u64, most: u64, kept: u64) -> Option<u64> {
         let above = |count| at_least_0(count).saturating_sub(kept).min(most);
         let less = |count: u64| (above(count) >= least).then(|| count - above(count));
@@ -68,7 +68,7 @@ impl Count {
     }
 }
 
-/// The count, 0 where it is below.
+/// Returns the count, or 0 if it is negative.
 #[inline]
 fn at_least_0(count: u64) -> u64 {
     if count > i64::MAX as u64 { 0 } else { count }
@@ -100,7 +100,7 @@ impl FreeSeglets {
         self.windows[window].load(Relaxed)
     }
 
-    /// Whether a window is free as a part.
+    /// Returns whether a window is partly free.
     fn is_in_use(&self, bits: u32) -> bool {
         bits != 0 && bits != self.whole
     }
@@ -127,7 +127,7 @@ impl FreeSeglets {
 
     fn take_run(&self, least: u32, most: u32, windows_kept: u32) -> Option<Range<u32>> {
         let good = most.min(least.max(self.window_seglets / 4));
-        // Each turn but the last one ends with a window that another thread was faster to change.
+        // A turn repeats only if another thread was faster to change the window.
         loop {
             let longest = self.longest_in_use(least, good);
             let is_good = longest.is_some_and(|(_, (_, length))| length >= good);
@@ -147,8 +147,8 @@ impl FreeSeglets {
         }
     }
 
-    /// The window in use with the longest run that was seen, of `least` at least: where that begins, and its length. The first
-    /// one of a good length does.
+    /// Returns the window in use with the longest run seen, of at least `least` seglets, with the run's beginning and
+    /// length. Stops at the first run of a good length.
     fn longest_in_use(&self, least: u32, good: u32) -> Option<(usize, (u32, u32))> {
         let cursor = self.cursor.load(Relaxed);
         let mut longest: Option<(usize, (u32, u32))> = None;
@@ -169,7 +169,7 @@ impl FreeSeglets {
         longest
     }
 
-    /// Takes a run of a window that is free as a whole, for who has reserved one.
+    /// Takes a run of an entirely free window; the caller has reserved one.
     fn take_of_whole(&self, most: u32) -> Option<Range<u32>> {
         let taken = 0..most.min(self.window_seglets);
         let from = self.whole_from.load(Relaxed).min(self.windows.len());
@@ -180,12 +180,12 @@ impl FreeSeglets {
                 return Some(self.run_of(window, &taken));
             }
         }
-        // It was withdrawn.
+        // The window was withdrawn.
         self.whole_count.add(1);
         None
     }
 
-    /// Takes seglets of a window whose bits are these, if they are.
+    /// Takes seglets of a window if its bits are still `bits`.
     fn exchange(&self, window: usize, bits: u32, taken: &Range<u32>) -> bool {
         let taken = bits_of(taken);
         bits & taken == taken
@@ -225,12 +225,12 @@ impl FreeSeglets {
     }
 }
 
-/// The bits of seglets of a window.
+/// Returns the bits of a run of seglets.
 fn bits_of(run: &Range<u32>) -> u32 {
     u32::MAX >> (u32::BITS - (run.end - run.start)) << run.start
 }
 
-/// The longest run of ones: where it begins and its length.
+/// Returns the beginning and length of the longest run of ones.
 fn longest_run(bits: u32) -> (u32, u32) {
     let (mut starts, mut length) = (bits, 0);
     let mut start = 0;

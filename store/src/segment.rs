@@ -53,24 +53,24 @@ pub(crate) struct Claim {
     pub(crate) windows_kept: u32,
 }
 
-/// What is known of the segment that begins with a seglet.
+/// The data of the segment that begins with a seglet.
 struct Descriptor {
     state: AtomicU32,
     /// Seglets that it owns.
     seglets: AtomicU32,
     /// Bytes appended, set when it is closed.
     used: AtomicU32,
-    /// How often its objects were copied by the cleaner, set when it is closed.
+    /// How often the cleaner has copied its objects, set when it is closed.
     generation: AtomicU32,
-    /// When it was closed, by the log's clock.
+    /// The time of its closing, by the log's clock.
     closed: AtomicU64,
 }
 
 /// All segments of a store.
 pub(crate) struct Segments {
     descriptors: Box<[Descriptor]>,
-    /// For each core, bytes of each seglet that nothing leads to any more, of objects that begin in it: those that this
-    /// core has buried, so that cores take no cache lines from each other. Of all together the sum counts, as it wraps.
+    /// For each core and seglet, the bytes of the objects beginning in the seglet that the core has buried. Counts are
+    /// per core so that cores do not contend for cache lines; they wrap, and only their sum is meaningful.
     dead: Box<[AtomicU32]>,
     free: FreeSeglets,
     window_seglets: u32,
@@ -143,7 +143,7 @@ impl Segments {
         let Claim { least, most, keep, windows_kept } = claim;
         let run = self.free.take(least, most, keep, windows_kept)?;
         let id = SegmentId(run.start);
-        // Whoever buries here has found something here, which comes after this.
+        // Objects are buried here only after they were found here, which happens after this.
         self.dead_of(run.clone()).for_each(|dead| dead.store(0, Ordering::Relaxed));
         let descriptor = self.descriptor(id);
         descriptor.used.store(0, Ordering::Relaxed);
@@ -175,13 +175,13 @@ impl Segments {
         }
     }
 
-    /// What all cores have buried in these seglets.
+    /// Returns the counts of bytes that all cores have buried in these seglets.
     fn dead_of(&self, seglets: Range<u32>) -> impl Iterator<Item = &AtomicU32> {
         let cores = self.dead.chunks_exact(self.descriptors.len());
         cores.flat_map(move |dead| &dead[seglets.start as usize..seglets.end as usize])
     }
 
-    /// What this core has buried in a seglet.
+    /// Returns the count of bytes that this core has buried in a seglet.
     #[inline]
     fn dead_by(&self, core: usize, seglet: u32) -> &AtomicU32 {
         &self.dead[core * self.descriptors.len() + seglet as usize]
@@ -196,7 +196,7 @@ impl Segments {
     /// Counts `bytes` of an object that begins in `seglet` as unreachable; called by that core.
     #[inline]
     pub(crate) fn bury(&self, core: usize, seglet: u32, bytes: u32) {
-        // Only the core itself adds to it, so that a plain load and a store are enough.
+        // Only the core itself adds to the count, so a plain load and store suffice.
         let dead = self.dead_by(core, seglet);
         dead.store(dead.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
     }

@@ -206,7 +206,7 @@ impl Store {
         self.directory.add(&self.reclaimer, Arc::new(table))
     }
 
-    /// An index with room for the objects that are expected, if they need no more than a share of the memory.
+    /// Creates an index with room for the expected objects, if they need at most a share of the memory.
     fn index_for(&self, options: &TableOptions) -> Index {
         let room = options.objects_expected / EXPECTED_ROOM_DIVISOR;
         let objects = options.objects_expected.saturating_add(room);
@@ -332,7 +332,7 @@ fn segment_count(config: &Config) -> Result<u32, StoreError> {
         return Err(StoreError::Config("memory_bytes must hold a segment per core and four more"));
     }
     let count = config.memory_bytes / bytes;
-    // Locations have 48 bits in units of 8 bytes; this keeps far below.
+    // Far below the limit of locations: 2^45 units of 8 bytes.
     let count = u32::try_from(count).ok().filter(|&count| count <= u32::MAX / SEGLETS_PER_WINDOW_MAX);
     count.ok_or(StoreError::Config("memory_bytes is too large for this segment_bytes"))
 }

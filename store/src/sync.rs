@@ -74,7 +74,7 @@ impl Backoff {
     #[cold]
     pub(crate) fn try_wait(&mut self) -> Result<(), Busy> {
         if cfg!(loom_model) {
-            // A model waits for as long as it takes.
+            // Under loom, waits without a bound.
             self.wait();
             return Ok(());
         }
@@ -118,7 +118,7 @@ impl<T> Exclusive<T> {
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<ExclusiveGuard<'_, T>> {
         let won = self.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        // Made only when won: dropping a guard unlocks.
+        // Creates the guard only if the lock was won, because dropping a guard unlocks.
         won.then(|| ExclusiveGuard { owner: self, _lends: PhantomData })
     }
 
@@ -137,7 +137,7 @@ impl<T> Exclusive<T> {
 /// Access to the value of an [`Exclusive`].
 pub(crate) struct ExclusiveGuard<'a, T> {
     owner: &'a Exclusive<T>,
-    /// It lends a `T`: threads may share it where they may share that.
+    /// The guard lends a `T`: threads may share it only if they may share that.
     _lends: PhantomData<&'a mut T>,
 }
 
@@ -145,14 +145,14 @@ impl<T> Deref for ExclusiveGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this guard exists only while `taken` is ours.
+        // SAFETY: this guard exists only while its thread holds `taken`.
         unsafe { &*self.owner.value.get() }
     }
 }
 
 impl<T> DerefMut for ExclusiveGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this guard exists only while `taken` is ours, and is borrowed mutably.
+        // SAFETY: this guard exists only while its thread holds `taken`, and is borrowed mutably.
         unsafe { &mut *self.owner.value.get() }
     }
 }
@@ -176,7 +176,7 @@ mod tests {
         const MAY_SHARE: bool = true;
     }
 
-    /// What holds where the above does not.
+    /// The value for types to which the constant above does not apply.
     trait Otherwise {
         const MAY_SHARE: bool = false;
     }
@@ -199,7 +199,7 @@ mod tests {
 
     use super::{AtomicU64, Exclusive, Ordering};
 
-    /// Two threads count in what is exclusive; a third look fails while somebody has it.
+    /// Two threads count inside the lock; a third attempt fails while one of them holds it.
     #[test]
     fn loom_one_thread_at_a_time_has_what_is_exclusive() {
         loom::model(|| {

@@ -19,7 +19,7 @@ use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// One core's part of a table's counts. Sums wrap: one core may delete what another wrote.
+/// One core's part of a table's counts. Sums wrap, because a core may delete objects that another core wrote.
 #[derive(Default)]
 #[repr(align(64))]
 struct CountShard {
@@ -28,7 +28,7 @@ struct CountShard {
     /// Inserts and removals.
     changes: AtomicU64,
     expiring: AtomicU64,
-    /// The highest version that it has given.
+    /// The highest version that the core has assigned.
     newest_version: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ pub struct TableOptions {
 #[repr(C, align(64))]
 pub struct Table {
     pub(crate) index: Index,
-    /// Address of the log its index leads to.
+    /// The address of the log that its index points into.
     log: usize,
     /// The eviction state, of a table that evicts.
     pub(crate) cache: Option<Box<Cache>>,
@@ -74,13 +74,13 @@ pub struct Table {
     pub(crate) touched: OnceLock<DirtyMap>,
     retired: AtomicBool,
     version_high_water: AtomicU64,
-    /// Whatever is written gets a version above; seldom changes.
+    /// All writes get higher versions; rarely changes.
     version_floor: AtomicU64,
-    /// Makes its cursors known from those of others.
+    /// Distinguishes its cursors from those of other tables.
     cursor_seed: u64,
-    /// The earliest expiry of those that were written since somebody last asked.
+    /// The earliest expiry noted since the last [`Table::take_earliest_expiry`].
     earliest_expiry_ms: AtomicU64,
-    /// Whether the table waits for, or is at, the removal of what has expired.
+    /// Whether the table is in the list of tables with expiring objects.
     expiry_is_due: AtomicBool,
     id: u32,
     shards: Box<[CountShard]>,
@@ -232,7 +232,7 @@ impl Table {
     /// Counts a write of `core` that changed the number of objects and of bytes (as wrapping differences).
     #[inline]
     pub(crate) fn count(&self, core: usize, objects: u64, bytes: u64) {
-        // Only the core itself writes its shard, so that plain loads and stores are enough.
+        // Only the core itself writes its shard, so plain loads and stores suffice.
         let shard = &self.shards[core];
         let add = |counter: &AtomicU64, difference: u64| {
             counter.store(counter.load(Ordering::Relaxed).wrapping_add(difference), Ordering::Relaxed);

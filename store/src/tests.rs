@@ -1,7 +1,7 @@
-//! Tests of the store as a whole, through its public face.
+//! Tests of the store as a whole, through its public interface.
 //!
-//! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` makes them long, or gives them
-//! many seeds.
+//! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` makes them longer, or runs them
+//! with many seeds.
 
 mod concurrency;
 mod copied;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use crate::{Config, Core, Store, Table, WriteError};
 
-/// The seed of a random test, printed with its name.
+/// Returns the seed of a random test, and prints it with the test's name.
 pub(crate) fn seed(test: &str) -> u64 {
     let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
@@ -39,42 +39,42 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
-/// Runs a test from one seed; from a hundred where everything is asked for and none is given.
+/// Runs a test with one seed, or with a hundred if `SPLINTER_FULL` is set and no seed is given.
 pub(crate) fn each_seed(test: &str, run: impl Fn(u64)) {
     let many = std::env::var_os("SPLINTER_FULL").is_some() && std::env::var_os("SPLINTER_SEED").is_none();
     (0..if many { 100 } else { 1 }).for_each(|_| run(seed(test)));
 }
 
-/// As many steps, few under Miri.
+/// Returns `normal`, or few under Miri.
 pub(crate) fn steps(normal: usize) -> usize {
     if cfg!(miri) { normal.min(600) } else { normal }
 }
 
-/// `normal` steps; a hundred times as many where everything is asked for, few under Miri.
+/// Returns `normal`, a hundred times as many with `SPLINTER_FULL`, or few under Miri.
 pub(crate) fn budget(normal: usize) -> usize {
     let longer = !cfg!(miri) && std::env::var_os("SPLINTER_FULL").is_some();
     steps(if longer { normal * 100 } else { normal })
 }
 
-/// A small store, whose segments are small enough that the cleaner has work.
+/// Creates a small store, with segments small enough that the cleaner has work.
 pub(crate) fn store(memory_bytes: usize, segment_bytes: usize, cores: usize) -> Arc<Store> {
     let config = Config { memory_bytes, segment_bytes, cores, huge_pages: false };
     Store::new(config).expect("a small store can be had")
 }
 
-/// Background work until there is none.
+/// Does background work until none is left.
 pub(crate) fn drain(core: &Core) {
     while core.step() {}
 }
 
-/// A put that waits for the cleaner as a client would.
+/// Puts an object, and waits for the cleaner as a client would.
 pub(crate) fn put_patiently(core: &Core, table: &Table, key: &[u8], value: &[u8]) -> Result<u64, WriteError> {
     for _ in 0..1_000_000 {
         let put = core.pin().put(table, crate::hash(key), key, value, crate::Condition::Always);
         match put {
             Err(WriteError::Retry { .. }) => {
                 if !core.step() {
-                    // A pinned reader may be waiting for a processor.
+                    // A pinned reader may be waiting for a core.
                     std::thread::yield_now();
                 }
             }
@@ -84,7 +84,7 @@ pub(crate) fn put_patiently(core: &Core, table: &Table, key: &[u8], value: &[u8]
     panic!("the cleaner brings no memory");
 }
 
-/// A delete that comes again as a client would, while another thread that has the bucket has no core.
+/// Deletes a key, and retries as a client would while the thread that holds the bucket has no core.
 pub(crate) fn delete_patiently(core: &Core, table: &Table, key: &[u8]) -> Result<Option<u64>, WriteError> {
     loop {
         match core.pin().delete(table, crate::hash(key), key, crate::Condition::Always) {
@@ -94,7 +94,7 @@ pub(crate) fn delete_patiently(core: &Core, table: &Table, key: &[u8]) -> Result
     }
 }
 
-/// What a table holds under a key.
+/// Returns the version and value of a key.
 pub(crate) fn get(core: &Core, table: &Table, key: &[u8]) -> Option<(u64, Vec<u8>)> {
     let pinned = core.pin();
     pinned.get(table, crate::hash(key), key).map(|object| {

@@ -102,7 +102,7 @@ impl Table {
     /// Records that a read that does not wait missed `hash`. A repeated miss [requests](Table::want) the hash.
     pub fn miss(&self, hash: u64) {
         if let Some(arrival) = self.arrival.get().filter(|arrival| arrival.is_missed_again(hash)) {
-            // Where too many are wanted it comes with its partition.
+            // If too many hashes are queued, this one arrives with its partition.
             let _ = arrival.wanted().want(hash);
         }
     }
@@ -190,7 +190,7 @@ impl Pinned<'_> {
         arrival.is_here(hash)
             || table.index.find(&self.pin, hash, |location| self.object_of(location, key)).is_some()
             || arrival.was_removed(key)
-            // Between the look at the index and that at the removed keys both may have become of no account.
+            // Checked again, because both look-ups above may have become irrelevant between them.
             || arrival.is_here(hash)
     }
 

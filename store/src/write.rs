@@ -50,7 +50,7 @@ impl Pinned<'_> {
         self.admit(table, key, value.len(), expires_ms)?;
         if condition != Condition::Always {
             self.refuse_unknown(table, hash, key)?;
-            // Saves the copy where it is refused; what counts is decided under the lock.
+            // Saves the copy if the condition fails already; the decision that counts is made under the lock.
             let current = self.get(table, hash, key).map_or(0, |object| object.version());
             refuse_unless(condition, current)?;
         }

@@ -172,7 +172,7 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
     }
     let text = drawn(&cluster, other, &["cluster", "status"]);
     assert!(
-        text.contains("gone") && text.contains("drained") && text.contains("has lost its objects"),
+        text.contains("missing") && text.contains("drained") && text.contains("lost its objects at"),
         "{text}"
     );
     cluster.servers[coordinator as usize - 1].restart();
@@ -445,5 +445,5 @@ fn a_server_that_is_started_again_at_once_after_a_crash_is_registered_and_moves_
         tablets.iter().all(|tablet| tablet.server == other).then_some(())
     });
     let log = cluster.servers[other as usize - 1].log();
-    assert!(!log.contains("a server of this number"), "it had to wait for its own lease: {log}");
+    assert!(!log.contains("a server with this number"), "it had to wait for its own lease: {log}");
 }

@@ -70,7 +70,7 @@ fn what_is_refused_says_what_would_be_taken() {
     let unknown = as_administrator(&server, &["acme", "--set", "speed=3"]);
     assert_eq!(unknown.status.code(), Some(3));
     let text = said(&unknown.stderr);
-    assert!(text.contains("`speed` is none of: weight,") && text.contains("\nnext:  "), "{text}");
+    assert!(text.contains("`speed` is not a limit; use weight,") && text.contains("\nnext:  "), "{text}");
     let outside = as_administrator(&server, &["acme", "--set", "weight=0"]);
     assert_eq!(outside.status.code(), Some(5));
     assert!(said(&outside.stderr).contains("1 to 10000"), "{}", said(&outside.stderr));

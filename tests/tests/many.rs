@@ -154,7 +154,10 @@ fn what_is_refused_is_told_line_by_line_and_the_rest_is_done() {
     let output = splinter("put data --from -", "a\t1\nb\t2\nc\t0x1\nd\t4\n");
     assert_eq!(output.status.code(), Some(1));
     let words = said(&output.stderr);
-    assert!(words.contains("2 done before it") && words.contains("line 3 of standard input"), "{words}");
+    assert!(
+        words.contains("2 done before the error") && words.contains("line 3 of standard input"),
+        "{words}"
+    );
     assert!(splinter("get data a b", "").status.success());
     assert_eq!(splinter("get data d", "").status.code(), Some(3));
     assert_eq!(splinter("put data --from /no/such/file", "").status.code(), Some(1));

@@ -143,7 +143,7 @@ fn a_server_whose_metrics_port_is_taken_says_so_and_ends() {
     let output = second.arg(data.path()).output().expect("the server runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("cannot show metrics on TCP {metrics}")), "{said}");
+    assert!(said.contains(&format!("cannot serve metrics on TCP {metrics}")), "{said}");
     drop(server);
 }
 

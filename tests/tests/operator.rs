@@ -113,7 +113,7 @@ fn where_few_files_may_be_open_there_are_fewer_streams_and_strangers_keep_nobody
 #[test]
 fn the_limit_of_open_files_is_raised_as_far_as_it_may_be() {
     let server = with_files("512:");
-    assert!(server.log().contains("the limit of open files was raised"), "{}", server.log());
+    assert!(server.log().contains("raised the limit of open files"), "{}", server.log());
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl<T: Body> Body for Vec<T> {
 
     fn read(reader: &mut BodyReader<'_>) -> Result<Vec<T>, Status> {
         let count = reader.u32()? as usize;
-        // An element has at least one byte, so a count beyond the rest is a lie; capacity is not trusted to it.
+        // An element has at least one byte, so a count beyond the rest is invalid and must not reserve capacity.
         if count > reader.bytes_left() {
             return Err(Status::Malformed);
         }

@@ -217,7 +217,7 @@ impl Body for ShmEndpoint {
     }
 }
 
-/// The words of a client that attaches over shared memory.
+/// The first message of a client that attaches over shared memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Attach {
     /// The session's token.

@@ -54,11 +54,11 @@ statuses! {
     NotANumber = 3,
     /// The sum does not fit in 64 bits; nothing was written.
     Overflow = 4,
-    /// The request cannot be read.
+    /// The request is malformed.
     Malformed = 5,
     /// The server does not speak this version of the protocol.
     UnsupportedVersion = 6,
-    /// There is no request of this number here.
+    /// The server does not know this opcode.
     UnknownOpcode = 7,
     /// No session has this token.
     BadToken = 8,
@@ -82,23 +82,23 @@ statuses! {
     ReplyTooLarge = 17,
     /// The arguments are longer than allowed.
     ArgumentsTooLarge = 18,
-    /// The name or path is not one that may be used.
+    /// The name or path is invalid.
     NameInvalid = 19,
     /// The store is full; reads and deletes still work.
     OutOfMemory = 20,
-    /// Not now: the same request may be sent again after the time that the answer names.
+    /// The server cannot do this yet; send the same request again after the time in the answer.
     Retry = 21,
-    /// The sequence is below the exactly-once window; the request was not executed now.
+    /// The sequence is below the exactly-once window; the request was not executed this time.
     Expired = 22,
     /// The sequence is above the exactly-once window.
     TooManyOutstanding = 23,
-    /// The answer does not fit in a datagram: ask again over the stream, with the same sequence.
+    /// The answer does not fit in a datagram; send the request over the stream with the same sequence.
     UseStream = 24,
     /// The caller may not do this.
     NotPermitted = 25,
     /// A limit would be exceeded.
     LimitExceeded = 26,
-    /// The extension answered with an error of its own.
+    /// The extension returned an error of its own.
     ExtensionError = 27,
     /// The extension panicked; nothing was written.
     ExtensionPanicked = 28,
@@ -106,11 +106,11 @@ statuses! {
     ExtensionOutOfMemory = 29,
     /// The extension used up its stack; nothing was written.
     ExtensionStackOverflow = 30,
-    /// The invocation ran over its budget and was ended; nothing was written.
+    /// The invocation exceeded its budget and was killed; nothing was written.
     ExtensionKilled = 31,
-    /// A function that only reads tried to write.
+    /// A read-only function tried to write.
     ReadOnly = 32,
-    /// Others kept changing what the invocation read; nothing was written.
+    /// Other writes kept changing objects that the invocation read; nothing was written.
     Conflict = 33,
     /// The checker refused the source of the extension.
     SourceRefused = 34,
@@ -122,41 +122,41 @@ statuses! {
     Unavailable = 37,
     /// The server failed; its log says why.
     Internal = 38,
-    /// Too many keys of one hash.
+    /// Too many keys have the same hash.
     Collisions = 39,
-    /// The frame was sent under another view than the server's; nothing in it was executed.
+    /// The frame's view differs from the server's; nothing in the frame was executed.
     WrongView = 40,
     /// The function asked for an object that another server holds; nothing was written.
     NotLocal = 41,
-    /// There is no limit of this name; nothing was changed.
+    /// There is no limit with this name; nothing was changed.
     UnknownLimit = 42,
     /// The value is out of range; nothing was changed.
     OutOfRange = 43,
-    /// A limit of the tenant on how much at once: the same request may be sent again after the time named.
+    /// A limit on rate or concurrency was reached; send the same request again after the time in the answer.
     Throttled = 44,
     /// A limit of the tenant is used up; nothing was changed.
     OverQuota = 45,
-    /// The request was executed once, as the first answer said; that answer is not kept any more.
+    /// The request has already been executed, and its answer is no longer kept.
     ReplyForgotten = 46,
-    /// The cursor is not one of this table; begin anew.
+    /// The cursor is not valid for this table; start over without it.
     CursorInvalid = 47,
-    /// The object's bytes are not those that were written.
+    /// The object's bytes differ from those that were written.
     Corrupted = 48,
-    /// The table is not one whose keys are ordered: create it as an ordered one to scan it.
+    /// The table is not ordered; only an ordered table can be scanned.
     NotOrdered = 49,
-    /// What is written is more than the budget of the table, which evicts; nothing was changed.
+    /// The write exceeds the cache budget of the table; nothing was changed.
     OverBudget = 50,
-    /// A function that writes asked for what its commit could not hold it to; one that only reads may.
+    /// A write function used an operation that its commit cannot validate; only read functions may use it.
     NotSerializable = 51,
-    /// The key is another server's under the view of the frame; nothing was executed.
+    /// Another server owns the key in the frame's view; nothing was executed.
     NotOwned = 52,
-    /// The table is cut into tablets, and this goes through one as a whole only.
+    /// The request covers several tablets of the table; it must stay within one.
     SeveralTablets = 53,
-    /// The tablets or the servers are not such that this can be done; nothing was changed.
+    /// The state of the tablets or servers does not allow this; nothing was changed.
     WrongTablets = 54,
-    /// The key is the server's, and it is not known here yet whether there is an object.
+    /// The server owns the key, but does not know yet whether the object exists.
     NotArrived = 55,
-    /// The key is another server's by now, and on its way there: this is what it was when it left.
+    /// The key is moving to another server, which owns it now; this is its last state here.
     Frozen = 56,
 }
 

@@ -43,7 +43,8 @@ impl Client {
         self.table_stat(name)?;
         let mut tables = self.table_list()?;
         tables.retain(|table| table.name == name);
-        let gone = || Error::Refused { status: Status::UnknownTable, text: format!("no table `{name}`") };
+        let text = || format!("there is no table `{name}`");
+        let gone = || Error::Refused { status: Status::UnknownTable, text: text() };
         self.count(tables)?.pop().ok_or_else(gone)
     }
 

@@ -70,7 +70,7 @@ impl Client {
             (None, 1..) => (wire::function_hash(function), FunctionMode::Write),
             (None, 0) => {
                 let names: Vec<_> = resolved.functions.iter().map(|entry| entry.name.as_str()).collect();
-                let text = format!("{extension} has {}.", names.join(", "));
+                let text = format!("the functions of {extension} are {}.", names.join(", "));
                 return Err(Error::Refused { status: Status::UnknownFunction, text });
             }
         };

@@ -22,7 +22,7 @@ impl fmt::Display for NoSharedMemory {
         match self {
             NoSharedMemory::NotOffered => to.write_str("the server does not offer it"),
             NoSharedMemory::OtherMachine => to.write_str("the server is on another machine"),
-            NoSharedMemory::AddressesGiven => to.write_str("the addresses of its cores are given"),
+            NoSharedMemory::AddressesGiven => to.write_str("the caller gave the addresses of its cores"),
             NoSharedMemory::Listener(error) => write!(to, "{error}"),
         }
     }

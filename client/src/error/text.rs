@@ -9,9 +9,9 @@ use wire::Status;
 
 use super::Error;
 
-/// The server's name for the limit on memory that a tenant's waiting invocations hold.
+/// The limit on the memory that a tenant's suspended invocations hold.
 const HELD_BYTES: &str = "held_bytes_of_a_core";
-/// The start of the server's text about a limit of one invocation.
+/// Prefix of the server's texts about limits of one invocation.
 const INVOCATION_LIMIT: &str = "the limit invocation_";
 
 impl Error {
@@ -20,30 +20,30 @@ impl Error {
             // The server's text about a missing permission is a suggestion already.
             Error::Refused { status: Status::NotPermitted, text } if !text.is_empty() => return None,
             Error::Refused { status: Status::ExtensionKilled, text } if text.contains(HELD_BYTES) => {
-                "repeat it with fewer under way at a time, or let the function hold less while it yields"
+                "run fewer calls at a time, or let the function hold less memory while it yields"
             }
             Error::Refused { text, .. } if text.contains(INVOCATION_LIMIT) => {
-                "do less in one call, or ask the operator for more; `splinter tenant limits` shows what may be used"
+                "do less in one call, or ask the operator for a higher limit (see `splinter tenant limits`)"
             }
             Error::Refused { status, .. } => return next_after(*status),
             Error::ConditionFailed { .. } => "read the object again and repeat with its version",
             Error::AddressInvalid { .. } => {
-                "give HOST:PORT, for instance 127.0.0.1:7700, or several with commas between them"
+                "give HOST:PORT, for instance 127.0.0.1:7700, or several separated by commas"
             }
-            Error::Unreachable { .. } => "check the address and that splinter-server runs there",
+            Error::Unreachable { .. } => "check the address, and that splinter-server is running there",
             Error::ServerAway { .. } => "see `splinter cluster servers`; repeat it when the server is back",
-            Error::NoSharedMemory { .. } => {
-                "let it find its way by itself (--transport auto), or go over UDP"
-            }
-            Error::NotSent | Error::Overloaded => "repeat it, with fewer requests outstanding",
+            Error::NoSharedMemory { .. } => "use --transport auto or --transport udp",
+            Error::NotSent | Error::Overloaded => "repeat it with fewer outstanding requests",
             Error::Throttled { .. } => {
-                "ask for less at a time, or the operator for more; `splinter tenant limits` shows"
+                "send fewer requests, or ask the operator for a higher limit (see `splinter tenant limits`)"
             }
-            Error::TimedOut => "check the server, then read before repeating a write",
-            Error::SessionLost => "read before repeating it; data in memory is gone after a restart",
-            Error::StreamBroken { .. } => "list to see whether it took effect, then repeat",
+            Error::TimedOut => "check the server, and read the object before repeating a write",
+            Error::SessionLost => {
+                "read the object before repeating a write; a restart of the server loses the data in memory"
+            }
+            Error::StreamBroken { .. } => "list to see whether it took effect before repeating it",
             Error::Full => "poll completions before submitting more",
-            Error::Unintelligible { .. } => "check that client and server are of the same release",
+            Error::Unintelligible { .. } => "check that the client and the server are the same release",
             Error::FunctionNameInvalid { .. } => "name it EXTENSION.FUNCTION, for instance tao.assoc_range",
             Error::ExtensionFailed { .. } | Error::Port { .. } => return None,
         })
@@ -57,55 +57,57 @@ fn next_after(status: Status) -> Option<&'static str> {
             "check the name; the administrator lists tenants with `splinter tenant list`"
         }
         Status::BadSecret => {
-            "check name and secret: `splinter tenant create` gave the tenant's and `splinter tenant rotate` gives \
-             another one, the administrator's is in the file admin.secret of the server's data directory"
+            "check the name and the secret: `splinter tenant create` printed the tenant's secret, and \
+             `splinter tenant rotate` makes a new one; the administrator's secret is in the file admin.secret \
+             in the server's data directory"
         }
         Status::UnknownTable => {
-            "create it with `splinter table create`, or list with `splinter table list`; those of others with \
-             `splinter grant list`"
+            "create it with `splinter table create`; list the tenant's tables with `splinter table list`, \
+             and those granted by other tenants with `splinter grant list`"
         }
         Status::KeyTooLarge => "a key has at most 65,535 bytes",
-        Status::ValueTooLarge => "a value has at most 1 MiB; part it into several objects",
-        Status::ArgumentsTooLarge => "arguments have at most 1 MiB; put what is longer into objects",
+        Status::ValueTooLarge => "a value has at most 1 MiB; split it into several objects",
+        Status::ArgumentsTooLarge => "arguments have at most 1 MiB; put longer data into objects",
         Status::AlreadyExists => "choose another name",
         Status::UnknownLimit | Status::OutOfRange => {
-            "see names and ranges of limits with `splinter tenant limits NAME`; a time to live is from 1 ms to 139 \
-             years, what is added a finite number, a cache from 4,096 bytes to the server's memory"
+            "list the limits and their ranges with `splinter tenant limits NAME`; a time to live is from \
+             1 ms to 139 years, an increment is a finite number, and a cache is from 4,096 bytes to the \
+             server's memory"
         }
-        Status::NotOrdered => "create the table anew with `splinter table create NAME --ordered`",
-        Status::OverBudget => "create the table anew with a larger `--cache`, or write less at once",
+        Status::NotOrdered => "recreate the table with `splinter table create NAME --ordered`",
+        Status::OverBudget => "recreate the table with a larger `--cache`, or write less at once",
         Status::CursorInvalid => {
-            "begin anew: a cursor is good for its table (and that of a scan for its range) alone, until the table is \
-             dropped or the server ends"
+            "start over without a cursor: a cursor is valid only for its table (a scan's only for its \
+             range), until the table is dropped or the server stops"
         }
-        Status::Corrupted => "see with `splinter table verify` what else is; write the object anew",
+        Status::Corrupted => "find other corrupted objects with `splinter table verify`, and write the object again",
         Status::UnsupportedVersion => "use a client of the server's release",
         Status::OutOfMemory => "delete objects, or give the server more memory",
         Status::OverQuota => {
-            "ask the operator for more, or free some; `splinter tenant limits` shows what may be used"
+            "free some of it, or ask the operator for a higher limit (see `splinter tenant limits`)"
         }
         Status::ReplyForgotten => {
-            "read what it wrote; acknowledge answers, by asking on, before more are kept"
+            "read what it wrote; keep fewer answers unacknowledged (a later request acknowledges earlier answers)"
         }
-        Status::StorageFull => "free disk space at the server",
+        Status::StorageFull => "free disk space on the server",
         Status::NotPermitted => "ask the owner for a grant, or the operator",
         Status::BadToken => "open a new session",
         Status::NameInvalid => {
-            "use letters, digits, `_`, `-` and `.`, at most 64, a letter or digit first; name an owner or a version \
-             only where the command's --help does"
+            "use at most 64 letters, digits, `_`, `-` and `.`, starting with a letter or digit; give an owner or a \
+             version only where the command's --help does"
         }
         Status::Conflict => "repeat the call",
         Status::Malformed => {
-            "for a call, give what the function takes (`splinter ext describe` shows it); else use a client of the \
+            "for a call, pass the arguments that `splinter ext describe` shows; otherwise use a client of the \
              server's release"
         }
-        Status::Internal => "look into the server's log",
+        Status::Internal => "read the server's log",
         Status::Unavailable => "repeat it later",
-        Status::NotOwned => "repeat it: the object has just gone to another server",
+        Status::NotOwned => "repeat it: the object has just moved to another server",
         Status::WrongTablets => {
-            "see what there is with `splinter cluster tablets`, `servers` and `migrations`"
+            "see `splinter cluster tablets`, `splinter cluster servers` and `splinter cluster migrations`"
         }
-        Status::SeveralTablets => "repeat it: where its tablets are has just changed",
+        Status::SeveralTablets => "repeat it: the tablets of the table have just changed",
         _ => return next_for_author(status),
     })
 }
@@ -114,20 +116,20 @@ fn next_after(status: Status) -> Option<&'static str> {
 fn next_for_author(status: Status) -> Option<&'static str> {
     Some(match status {
         Status::UnknownExtension => {
-            "list with `splinter ext list`, those of others with `splinter grant list`; install with `splinter ext \
-             install`"
+            "install it with `splinter ext install`; list the tenant's extensions with `splinter ext list`, \
+             and those granted by other tenants with `splinter grant list`"
         }
-        Status::UnknownFunction => "see what there is with `splinter ext describe`",
-        Status::NotSerializable => "declare the function `read`, or scan an ordered table",
+        Status::UnknownFunction => "list the functions with `splinter ext describe`",
+        Status::NotSerializable => "declare the function as `read`, or scan an ordered table",
         Status::SourceRefused => {
-            "mend what each line names; `splinter ext check` says the same without a server"
+            "fix what each line reports; `splinter ext check` reports the same without a server"
         }
         Status::CompileFailed => {
-            "mend what the compiler names; `cargo test` in the package's folder says the same"
+            "fix the compiler's errors; `cargo test` in the package's folder shows the same ones"
         }
         Status::ReadOnly => "declare the function as `write` in `sandstorm::extension!`",
         Status::ExtensionStackOverflow => {
-            "a stack has 64 KiB: recurse less deeply, keep large buffers in `alloc`"
+            "a stack has 64 KiB: recurse less deeply, and keep large buffers on the heap (`alloc`)"
         }
         _ => return None,
     })
@@ -141,7 +143,7 @@ fn write_refusal(to: &mut fmt::Formatter<'_>, status: Status, text: &str) -> fmt
         return to.write_str(sentence);
     }
     match status {
-        // The server's text names what was not found, which need not be an object.
+        // What was not found is not always an object; the server's text names it.
         Status::NotFound => write!(to, "Not found: {text}")?,
         _ => write!(to, "{plain}: {text}")?,
     }
@@ -160,49 +162,49 @@ impl fmt::Display for Error {
                 write!(to, "The condition does not hold: the object's version is {current}.")?;
             }
             Error::ExtensionFailed { code, message } => {
-                write!(to, "The extension answered with its error {code}")?;
+                write!(to, "The extension returned error {code}")?;
                 match str::from_utf8(message) {
                     Ok("") => write!(to, ".")?,
                     Ok(text) => write!(to, ": {text}")?,
-                    Err(_) => write!(to, " and {} bytes.", message.len())?,
+                    Err(_) => write!(to, " with {} bytes that are not text.", message.len())?,
                 }
             }
-            Error::AddressInvalid { address, error } => write!(to, "No machine at \"{address}\": {error}.")?,
-            Error::Unreachable { address, error } => write!(to, "No connection to {address}: {error}.")?,
+            Error::AddressInvalid { address, error } => write!(to, "Cannot resolve \"{address}\": {error}.")?,
+            Error::Unreachable { address, error } => write!(to, "Cannot connect to {address}: {error}.")?,
             Error::NoSharedMemory { reason } => {
-                write!(to, "There is no shared memory with this server: {reason}.")?;
+                write!(to, "Shared memory with this server is not available: {reason}.")?;
             }
             Error::ServerAway { server: 0 } => {
-                write!(to, "There is no way to the server that has this; it was not executed.")?;
+                write!(to, "The server that owns this key cannot be reached; the request was not executed.")?;
             }
             Error::ServerAway { server } => {
                 write!(
                     to,
-                    "There is no way to server {server} of the cluster, which has this; it was not executed."
+                    "Server {server}, which owns this key, cannot be reached; the request was not executed."
                 )?;
             }
             Error::NotSent => write!(to, "The request could not be sent in time; it was not executed.")?,
             Error::TimedOut => write!(to, "No answer in time; the request may have been executed.")?,
-            Error::Overloaded => write!(to, "The server was too busy until the request's time was up.")?,
+            Error::Overloaded => write!(to, "The server was too busy until the request timed out.")?,
             Error::Throttled { limit: Some((limit, after_us)) } => {
                 let seconds = after_us.div_ceil(1_000_000);
-                write!(to, "The tenant's {limit} held the request off until its time was up; ")?;
-                write!(to, "{seconds} s more were left to wait.")?;
+                write!(to, "The tenant's limit {limit} delayed the request until it timed out; ")?;
+                write!(to, "it allows the request again in {seconds} s.")?;
             }
             Error::Throttled { limit: None } => {
                 write!(
                     to,
                     "Limits of the tenant (operations_per_second, invocations, {HELD_BYTES}; for an installation "
                 )?;
-                write!(to, "compile_ms_per_minute) held the request off until its time was up.")?;
+                write!(to, "compile_ms_per_minute) delayed the request until it timed out.")?;
             }
             Error::SessionLost => {
-                write!(to, "The session ended while the request was under way; it may have been executed.")?;
+                write!(to, "The session ended before the answer came; the request may have been executed.")?;
             }
             Error::StreamBroken { error } => write!(to, "The stream to the server broke: {error}.")?,
-            Error::Full => write!(to, "As many requests are outstanding as the session may have.")?,
+            Error::Full => write!(to, "The session has its maximum number of outstanding requests.")?,
             Error::Unintelligible { expected } => {
-                write!(to, "The server's answer makes no sense: expected {expected}.")?;
+                write!(to, "The server's answer cannot be decoded: expected {expected}.")?;
             }
             Error::FunctionNameInvalid { name } => write!(to, "\"{name}\" does not name a function.")?,
             Error::Port { error } => write!(to, "The local network port failed: {error}.")?,

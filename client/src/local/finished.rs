@@ -39,7 +39,7 @@ impl std::fmt::Display for LocalFailure {
             LocalFailure::PartlyApplied { applied, of } => {
                 write!(
                     to,
-                    "Others changed what the function read; {applied} of its {of} writes were applied."
+                    "Other writes changed what the function read; {applied} of its {of} writes were applied."
                 )
             }
         }

@@ -1,8 +1,8 @@
 //! Background work for further servers: opening a session, and probing a silent server.
 //!
-//! A thread does one thing and ends, within the time that a connection and the opening may take; requests to other
-//! servers continue meanwhile. If the session is dropped first, nobody waits for the thread, and it ends the session
-//! that it opens.
+//! A thread does one task and ends, within the timeouts of a connection and the opening; requests to other servers
+//! continue meanwhile. If the session is dropped first, the thread continues unattended and ends the session that it
+//! opens.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;

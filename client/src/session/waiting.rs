@@ -1,8 +1,8 @@
 //! Blocking calls of a session, and the completions of others that they set aside.
 //!
 //! The two highest bits of a tag identify the kind of a request: a caller's, a blocking call's, an invocation's of
-//! [`crate::Local`], or the router's, which nobody else sees. Each poll takes the completions of its own kind; it parks
-//! the others until their own poll.
+//! [`crate::Local`], or the router's, which is internal. Each poll takes the completions of its own kind and keeps the
+//! others for their own poll.
 
 use std::time::{Duration, Instant};
 
@@ -134,7 +134,7 @@ impl Session {
         }
     }
 
-    /// Advances for blocking calls: their completions go to `take`; others are parked.
+    /// Advances for blocking calls: their completions go to `take`; others are kept.
     fn advance_own(&mut self, take: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
         let mut taken = 0;
         let advanced = self.poll_some(OWN_TAGS, &mut |completion| {
@@ -146,7 +146,7 @@ impl Session {
         if taken > 0 { Ok(()) } else { advanced }
     }
 
-    /// Advances: completions whose tags start like `tags` go to `take`; others are parked.
+    /// Advances: completions whose tags start like `tags` go to `take`; others are kept.
     #[inline]
     pub(crate) fn poll_some(
         &mut self,
@@ -192,7 +192,7 @@ impl Session {
     }
 }
 
-/// Delivers the parked completions whose tags start like `tags`.
+/// Delivers the kept completions whose tags start like `tags`.
 #[cold]
 fn take_parked(parked: &mut Vec<Parked>, tags: u64, take: &mut impl FnMut(Completion<'_>)) {
     for Parked { tag, sequence, status, body } in

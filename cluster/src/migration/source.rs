@@ -149,7 +149,7 @@ impl Source {
     }
 
     fn believe(&mut self, phase: Phase) {
-        // With a new phase, the lack of a lease is no longer the reason for the cut, and another rule reopens the range.
+        // With a new phase, a missing lease is no longer the reason for the cut, and another rule reopens the range.
         self.is_closed &= !self.belief.hear(phase);
     }
 

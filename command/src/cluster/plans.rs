@@ -10,18 +10,18 @@ use super::super::output::Answer;
 use super::LOOK_EVERY;
 use super::status::{plan_text, plan_value};
 
-/// Answers with a plan that was begun, or with its end where that is waited for.
+/// Answers with a new plan, or waits and answers with the finished plan.
 pub fn begun(admin: &mut Admin, plan: PlanEntry, wait: bool) -> Result<Answer, Failure> {
     let mut plan = plan;
     while wait && plan.progress == PlanProgress::Running {
         sleep(LOOK_EVERY);
         let plans = admin.cluster_status()?.plans;
-        let gone = || Failure::new(FailureKind::Missing, format!("plan {} is not kept any more", plan.id));
+        let gone = || Failure::new(FailureKind::Missing, format!("plan {} is no longer recorded", plan.id));
         plan = plans.iter().find(|other| other.id == plan.id).ok_or_else(gone)?.clone();
     }
     if plan.progress == PlanProgress::Stopped {
         let failure = Failure::new(FailureKind::Refused, plan_text(&plan)).known_as(Status::Conflict);
-        return Err(failure.next("the logs of the servers say why; ask for the same again to go on"));
+        return Err(failure.next("see the servers' logs for the reason; repeat the command to continue"));
     }
     Ok(Answer::new(plan_text(&plan), plan_value(&plan)))
 }
@@ -32,11 +32,11 @@ pub fn stop(admin: &mut Admin, plan: u32) -> Result<Answer, Failure> {
     Ok(Answer::new(plan_text(&plan), plan_value(&plan)))
 }
 
-/// Gives to others what a server had that is gone for good.
+/// Gives the tablets of a permanently lost server to other servers.
 pub fn adopt(admin: &mut Admin, server: u32, is_off: bool) -> Result<Answer, Failure> {
     if !is_off {
         let text = format!(
-            "others would own what server {server} serves if it still runs and only cannot reach etcd"
+            "others would take tablets that server {server} serves if it still runs without reaching etcd"
         );
         let next = format!(
             "make sure that it is off, then add --it-is-off: splinter cluster adopt {server} --it-is-off"
@@ -45,8 +45,8 @@ pub fn adopt(admin: &mut Admin, server: u32, is_off: bool) -> Result<Answer, Fai
     }
     let adopted = admin.cluster_adopt(server)?;
     let left =
-        if adopted.are_left { "; more of them are on the move: ask again when that is over" } else { "" };
+        if adopted.are_left { "; others are still migrating: repeat the command afterwards" } else { "" };
     let text =
-        format!("others own {} tablets of server {server} now, which are empty{left}", adopted.tablets);
+        format!("other servers now own {} tablets of server {server}, all empty{left}", adopted.tablets);
     Ok(Answer::new(text, json!({ "server": server, "tablets": adopted.tablets, "left": adopted.are_left })))
 }

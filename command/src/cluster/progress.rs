@@ -1,22 +1,22 @@
-//! How far migrations are, in words and for programs: as the server counts that is asked, if it has a part in them.
+//! Progress of migrations as text and JSON, counted by the asked server for those that it takes part in.
 
 use client::{MigrationAwaited, MigrationEntry, MigrationProgress};
 use serde_json::{Value, json};
 
 use super::super::output::columns;
 
-/// What the server that was asked says of a migration that is not over.
+/// Returns the asked server's progress of a running migration.
 pub fn of<'a>(entry: &MigrationEntry, all: &'a [MigrationProgress]) -> Option<&'a MigrationProgress> {
     all.iter().find(|progress| !progress.is_over && progress.migration.id == entry.id)
 }
 
-/// What it waits for; how much has moved and how fast where it has begun.
+/// Describes what a migration waits for, or how much has moved and how fast.
 pub fn text(progress: &MigrationProgress) -> String {
     let MigrationEntry { source, target, .. } = progress.migration;
     let (own, other) = if progress.is_source { (source, target) } else { (target, source) };
     match progress.awaited {
         MigrationAwaited::Slot => {
-            return format!("waits for a slot at server {own}, {} before it", progress.ahead);
+            return format!("waits for a slot on server {own}, {} ahead of it", progress.ahead);
         }
         MigrationAwaited::Peer if progress.bytes == 0 => return format!("waits for server {other}"),
         MigrationAwaited::Records if progress.bytes == 0 => return "waits for the metadata".to_owned(),
@@ -35,9 +35,9 @@ pub fn text(progress: &MigrationProgress) -> String {
     )
 }
 
-/// The latest ones that are over; nothing where there are none.
+/// Formats the latest completed migrations; empty if there are none.
 pub fn lately(all: &[MigrationProgress]) -> String {
-    let heads = ["migration", "table", "from", "to", "way", "ended", "moved", "nobody served ms"];
+    let heads = ["migration", "table", "from", "to", "mode", "ended", "moved", "unserved ms"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(all.iter().filter(|progress| progress.is_over).map(|progress| {
         let entry = &progress.migration;
@@ -56,7 +56,7 @@ pub fn lately(all: &[MigrationProgress]) -> String {
     if rows.len() == 1 { String::new() } else { columns(&rows) }
 }
 
-/// For programs.
+/// Returns the JSON form.
 pub fn value_of(progress: &MigrationProgress) -> Value {
     json!({
         "migration": progress.migration.id, "table": progress.migration.table,
@@ -110,8 +110,8 @@ mod tests {
         let waits = |awaited, is_source| {
             text(&MigrationProgress { awaited, is_source, ahead: 3, bytes: 0, ..under_way.clone() })
         };
-        assert_eq!(waits(MigrationAwaited::Slot, false), "waits for a slot at server 2, 3 before it");
-        assert_eq!(waits(MigrationAwaited::Slot, true), "waits for a slot at server 1, 3 before it");
+        assert_eq!(waits(MigrationAwaited::Slot, false), "waits for a slot on server 2, 3 ahead of it");
+        assert_eq!(waits(MigrationAwaited::Slot, true), "waits for a slot on server 1, 3 ahead of it");
         assert_eq!(waits(MigrationAwaited::Peer, true), "waits for server 2");
         assert_eq!(waits(MigrationAwaited::Records, true), "waits for the metadata");
         let over = MigrationProgress { is_over: true, ..under_way.clone() };

@@ -1,7 +1,7 @@
-//! `splinter cluster status`: the servers, what each owns, and what is on its way, drawn.
+//! `splinter cluster status`: draws the servers, the tablets of each, and the running migrations.
 //!
 //! ```text
-//!   demo/visits   |111111111111111111111111222222222222222222222222|   each column a part of all hashes, by its owner
+//!   demo/visits   |111111111111111111111111222222222222222222222222|   column: a share of all hashes, by its owner
 //!                 |                        <<<<<<<<<<<<            |   migration 7, 1 to 2: moving
 //! ```
 
@@ -14,7 +14,7 @@ use super::{progress, value_of, value_of_tablet};
 /// Columns of a table's hashes.
 const COLUMNS: u32 = 48;
 
-/// Everything, drawn.
+/// Draws the whole cluster.
 pub fn answer(
     status: &ClusterStatus,
     tablets: &[TabletEntry],
@@ -33,7 +33,7 @@ pub fn answer(
         "plans": status.plans.iter().map(plan_value).collect::<Value>(),
     });
     if status.asked == 0 {
-        return Answer::new("this server is alone and owns everything", json);
+        return Answer::new("this server is not part of a cluster and owns everything", json);
     }
     let mut text = servers(status, tablets);
     if !tablets.is_empty() {
@@ -53,9 +53,9 @@ fn owned(tablets: &[TabletEntry], server: u32) -> impl Iterator<Item = &TabletEn
     tablets.iter().filter(move |tablet| tablet.server == server)
 }
 
-/// How many whole tables its tablets would be.
+/// Returns the total size of a server's tablets, in tables.
 fn share(tablets: &[TabletEntry], server: u32) -> f64 {
-    // Of nothing the sum would be minus zero.
+    // `sum` over no tablets would return -0.0.
     let parts =
         owned(tablets, server).map(|tablet| tablet.last.saturating_sub(tablet.first) as f64 / 2f64.powi(64));
     parts.fold(0.0, |sum, part| sum + part)
@@ -67,10 +67,10 @@ fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
     rows.extend(status.members.iter().map(|member| {
         let asked = if member.id == status.asked { "*" } else { "" };
         let state = match (member.is_there, member.is_drained) {
-            (false, _) => "gone",
+            (false, _) => "missing",
             (true, true) => "drained",
-            (true, false) if member.id == status.coordinator => "there, coordinates",
-            (true, false) => "there",
+            (true, false) if member.id == status.coordinator => "present, coordinator",
+            (true, false) => "present",
         };
         vec![
             format!("{}{asked}", member.id),
@@ -83,12 +83,12 @@ fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
     columns(&rows)
 }
 
-/// The column of a hash.
+/// Returns the column of a hash.
 fn column(hash: u64) -> usize {
     ((u128::from(hash) * u128::from(COLUMNS)) >> 64) as usize
 }
 
-/// A server in one character.
+/// Returns the character that represents a server.
 fn mark(server: u32) -> char {
     char::from_digit(server, 36).unwrap_or('#')
 }
@@ -122,7 +122,7 @@ fn tables(tablets: &[TabletEntry], (migrations, all): (&[MigrationEntry], &[Migr
     rows.iter().map(|row| format!("{:width$}  {}\n", row[0], row[1])).collect()
 }
 
-/// What somebody has to do something about.
+/// Returns warnings that require action.
 fn warnings(status: &ClusterStatus, tablets: &[TabletEntry]) -> Vec<String> {
     let mut warnings = Vec::new();
     for member in status.members.iter().filter(|member| !member.is_there) {
@@ -130,28 +130,28 @@ fn warnings(status: &ClusterStatus, tablets: &[TabletEntry]) -> Vec<String> {
         if count > 0 {
             let id = member.id;
             warnings.push(format!(
-                "server {id} is gone with {count} tablets, which nobody serves and whose objects are lost: start it again, \
-                 or `splinter cluster adopt {id}`"
+                "server {id} is missing: its {count} tablets are not served and their objects are lost; \
+                 start it again, or run `splinter cluster adopt {id}`"
             ));
         }
     }
     for tablet in tablets.iter().filter(|tablet| tablet.emptied_ms > 0) {
         let (table, at) = (&tablet.table, moment(tablet.emptied_ms));
         let hashes = format!("{:016x}..{:016x}", tablet.first, tablet.last);
-        warnings.push(format!("{table} {hashes}, of server {}, has lost its objects at {at}", tablet.server));
+        warnings.push(format!("{table} {hashes} on server {} lost its objects at {at}", tablet.server));
     }
     warnings
 }
 
-/// A plan in a line.
+/// Formats a plan as one line.
 pub fn plan_text(plan: &PlanEntry) -> String {
     let goal = match plan.drains {
         0 => "balances the servers".to_owned(),
         server => format!("drains server {server}"),
     };
-    let failed = if plan.failed > 0 { format!(", {} came to nothing", plan.failed) } else { String::new() };
+    let failed = if plan.failed > 0 { format!(", {} failed", plan.failed) } else { String::new() };
     format!(
-        "plan {} {goal}: {}, {} of {} moves are there, {} on the way{failed}",
+        "plan {} {goal}: {}, {} of {} moves done, {} running{failed}",
         plan.id,
         plan.progress.name(),
         plan.done,
@@ -160,7 +160,7 @@ pub fn plan_text(plan: &PlanEntry) -> String {
     )
 }
 
-/// A plan for programs.
+/// Returns the JSON form of a plan.
 pub fn plan_value(plan: &PlanEntry) -> Value {
     json!({
         "plan": plan.id, "goal": if plan.drains == 0 { "balance" } else { "drain" },

@@ -1,7 +1,7 @@
 //! The records that aggregates sum: objects of 100 bytes under keys of 30, and lists that name some of them.
 //!
-//! A list is an object whose value is the keys of its members, one behind the other; the sum is over the
-//! first eight bytes of each. The extension `aggregate` does it in the server, [`sum`] over any host.
+//! A list is an object whose value is the concatenated keys of its members; the sum is over the first eight bytes
+//! of each member. The extension `aggregate` computes it in the server, [`sum`] on any host.
 
 use crate::failure::Failure;
 use crate::pipeline::{self, Then};
@@ -9,22 +9,22 @@ use client::{Client, Condition, Error, Request};
 use sandstorm::{Args, Db, Reply};
 use tao::mix::Random;
 
-/// The extension.
+/// Name of the extension.
 pub const EXTENSION: &str = "aggregate";
-/// Its function.
+/// Name of its function.
 pub const FUNCTION: &str = "aggregate";
-/// Records that an aggregate sums, in the demo.
+/// Numbers of records that an aggregate sums, in the demo.
 pub const SIZES: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// Bytes of the key of a record.
+/// Size of the key of a record.
 const KEY_BYTES: usize = 30;
-/// Bytes of a record.
+/// Size of a record.
 const VALUE_BYTES: usize = 100;
-/// Records.
+/// Number of records.
 const RECORDS: u64 = 20_000;
-/// Lists of each size.
+/// Number of lists of each size.
 const LISTS: u64 = 500;
-/// Requests outstanding while loading.
+/// Number of outstanding requests while loading.
 const OUTSTANDING: usize = 128;
 
 /// Writes records and lists to a table.
@@ -52,12 +52,12 @@ pub fn load(client: &mut Client, table: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The key of a random list that names so many records.
+/// Returns the key of a random list of this many records.
 pub fn any_list(size: usize, random: &mut Random) -> Vec<u8> {
     list_key(size, random.below(LISTS))
 }
 
-/// What the extension answers.
+/// The reply of the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Total {
     sum: u64,
@@ -81,7 +81,7 @@ impl Total {
         total
     }
 
-    /// The bytes of the extension's reply.
+    /// Encodes the reply as the extension does.
     pub fn encode(&self) -> [u8; 16] {
         let mut reply = [0; 16];
         reply[..8].copy_from_slice(&self.sum.to_le_bytes());
@@ -91,12 +91,12 @@ impl Total {
     }
 }
 
-/// The keys that a list names.
+/// Returns the keys of a list.
 pub fn members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.chunks_exact(KEY_BYTES)
 }
 
-/// The total over the records that the list at the key names.
+/// Sums the records of the list at a key.
 pub async fn sum(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), sandstorm::Error> {
     let list = db.get(args.table(), args.key()).await?.ok_or(sandstorm::Error::NotFound)?;
     let keys: Vec<&[u8]> = members(list).collect();

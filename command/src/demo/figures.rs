@@ -1,14 +1,14 @@
-//! What was measured of one question asked one way, and how it is printed.
+//! Measurements of a question by one method, and their printed form.
 
 use crate::output::{columns, thousands};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Longest time that the histograms tell apart, microseconds.
+/// Maximum of the histograms, in microseconds.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
-/// Latencies of single operations. Kept in nanoseconds, told in microseconds.
+/// Latencies of single operations, recorded in nanoseconds, reported in microseconds.
 #[derive(Debug)]
 pub struct Latencies {
     nanoseconds: Histogram<u64>,
@@ -17,7 +17,7 @@ pub struct Latencies {
 /// One series of operations.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Series {
-    /// How many operations.
+    /// Number of operations.
     pub operations: u64,
     /// Operations per second.
     pub per_second: f64,
@@ -27,14 +27,14 @@ pub struct Series {
     pub latency_us_p99: f64,
 }
 
-/// One question, asked one way.
+/// The measurements of a question by one method.
 #[derive(Clone, Debug, Serialize)]
 pub struct WayFigures {
-    /// Where the question was answered.
+    /// Name of the method.
     pub way: &'static str,
-    /// Round trips of one operation, on average: waits for the server that follow one another.
+    /// Average number of sequential round trips per operation.
     pub round_trips: f64,
-    /// Bytes of one operation on the network, on average, both directions, headers of frames included.
+    /// Average bytes per operation on the network, in both directions, with frame headers.
     pub bytes: f64,
     /// One operation at a time.
     pub one_at_a_time: Series,
@@ -42,35 +42,35 @@ pub struct WayFigures {
     pub pipelined: Series,
 }
 
-/// One question, asked in every way.
+/// The measurements of a question by every method.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The question.
     pub question: String,
-    /// Whether all ways gave the same answers.
+    /// True if all methods gave the same answers.
     pub answers_equal: bool,
-    /// Operations whose answers were compared.
+    /// Number of operations whose answers were compared.
     pub answers_compared: u64,
-    /// Operations outstanding in the pipelined series.
+    /// Number of outstanding operations in the pipelined series.
     pub outstanding: usize,
-    /// The ways.
+    /// The methods.
     pub ways: Vec<WayFigures>,
 }
 
 impl Latencies {
-    /// None yet.
+    /// Returns an empty histogram.
     pub fn new() -> Latencies {
-        // A histogram of these bounds is one that the crate can make.
+        // The bounds are valid, so creating the histogram cannot fail.
         let nanoseconds = Histogram::new_with_bounds(1, LATENCY_US_MAX * 1_000, 3);
         Latencies { nanoseconds: nanoseconds.expect("the bounds of the histogram are fine") }
     }
 
-    /// Adds one.
+    /// Records a latency.
     pub fn record(&mut self, latency: Duration) {
         self.nanoseconds.saturating_record(latency.as_nanos() as u64);
     }
 
-    /// The series, which took `elapsed` in all.
+    /// Returns the series, which took `elapsed` in total.
     pub fn series(&self, elapsed: Duration) -> Series {
         let microseconds = |quantile: f64| self.nanoseconds.value_at_quantile(quantile) as f64 / 1_000.0;
         Series {
@@ -83,7 +83,7 @@ impl Latencies {
 }
 
 impl Comparison {
-    /// The table that people see.
+    /// Formats the measurements as a table.
     pub fn table(&self) -> String {
         let piped = format!("{} at once: ops/s", self.outstanding);
         let heads = ["", "round trips", "bytes/op", "ops/s", "p50 us", "p99 us", &piped, "p50 us", "p99 us"];
@@ -108,7 +108,7 @@ impl Comparison {
     }
 }
 
-/// Microseconds with as many digits as mean something.
+/// Formats microseconds with the significant digits.
 fn microseconds(us: f64) -> String {
     if us < 1_000.0 { format!("{us:.1}") } else { thousands(us.round() as u64) }
 }

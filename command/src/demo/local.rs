@@ -1,4 +1,4 @@
-//! The way of plain gets: the graph's functions run at the client, and read records over the network.
+//! The method of plain gets: the graph's functions run in the client and read records over the network.
 
 use super::aggregate;
 use super::question::{Answered, Question, QuestionKind, Remote, Way};
@@ -7,16 +7,16 @@ use crate::tao::failure_of;
 use client::{Local, Session, SessionStatistics};
 use tao::function;
 
-/// Runs questions here.
+/// Runs questions in the client.
 pub struct LocalWay {
     local: Local,
-    /// Id of the invocation of the series' first question; the others follow it.
+    /// Id of the invocation of the first question in the series; the others are consecutive.
     first_id: u64,
     question: Remote,
 }
 
 impl LocalWay {
-    /// Over a session.
+    /// Returns the method over a session.
     pub fn new(session: Session) -> LocalWay {
         LocalWay { local: Local::new(session), first_id: 0, question: Remote::default() }
     }

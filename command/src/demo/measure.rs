@@ -1,4 +1,4 @@
-//! Asks the questions of a plan in every way, measures, and compares all answers.
+//! Asks the questions of a plan by every method, measures, and compares all answers.
 
 use super::figures::{Comparison, Latencies, Series, WayFigures as Figures};
 use super::question::{Question, Way};
@@ -6,42 +6,42 @@ use super::ways::Ways;
 use crate::failure::Failure;
 use std::time::{Duration, Instant};
 
-/// Questions that are asked before a series, to warm caches up; not measured.
+/// Number of unmeasured questions before a series, to warm up caches.
 const WARMING: usize = 200;
 
-/// What to ask, and how.
+/// Questions, and how to ask them.
 #[derive(Debug)]
 pub struct Plan {
-    /// What the report says it is.
+    /// Description of the questions in the report.
     pub question: String,
-    /// What the report calls the ways.
+    /// Names of the methods in the report.
     pub names: [&'static str; 3],
     /// The questions.
     pub questions: Vec<Question>,
-    /// How many of them are asked one at a time.
+    /// Number of questions asked one at a time.
     pub one_at_a_time: usize,
-    /// How many are outstanding when all are asked.
+    /// Maximum number of outstanding questions in the pipelined series.
     pub outstanding: usize,
 }
 
-/// A plan under way.
+/// A running plan.
 pub struct Measure<'p> {
     plan: &'p Plan,
     series_max: Duration,
-    /// The first answer that came to each question.
+    /// The first answer to each question.
     answers: Vec<Option<Box<[u8]>>>,
     compared: u64,
     different: u64,
 }
 
 impl<'p> Measure<'p> {
-    /// Nothing asked yet. A series asks nothing more after `series_max`, so that a slow machine does not take
-    /// for ever.
+    /// Returns a run that has asked nothing yet. A series asks nothing more after `series_max`, which bounds the time
+    /// on a slow machine.
     pub fn new(plan: &'p Plan, series_max: Duration) -> Measure<'p> {
         Measure { plan, series_max, answers: vec![None; plan.questions.len()], compared: 0, different: 0 }
     }
 
-    /// Asks in every way.
+    /// Asks by every method.
     pub fn compare(mut self, ways: &mut Ways) -> Result<Comparison, Failure> {
         let mut figures = Vec::new();
         for (way, name) in ways.all.iter_mut().zip(self.plan.names) {
@@ -75,7 +75,7 @@ impl<'p> Measure<'p> {
         })
     }
 
-    /// Asks the first `count` questions, or as many as there is time for; also tells their round trips.
+    /// Asks the first `count` questions, or as many as time allows; also returns their round trips.
     fn series(
         &mut self,
         way: &mut dyn Way,
@@ -106,7 +106,7 @@ impl<'p> Measure<'p> {
         Ok((latencies.series(began.elapsed()), round_trips))
     }
 
-    /// Compares an answer with the first that came.
+    /// Compares an answer with the first one to the same question.
     fn check(&mut self, index: usize, answer: &[u8]) {
         match &self.answers[index] {
             None => self.answers[index] = Some(answer.into()),

@@ -1,4 +1,4 @@
-//! What the demo asks, and what a question is in each of the ways.
+//! The questions of the demo, and their form in each of the methods.
 
 use super::aggregate::{self, Total};
 use crate::failure::Failure;
@@ -10,62 +10,62 @@ use tao::key::{self, ListId, ObjectId};
 use tao::message::{Call, Friends, FriendsOfFriends};
 use tao::mix::{Mix, Question as MixQuestion, Random};
 
-/// Friends that one question asks for: with their objects they fit into a datagram.
+/// Number of friends per question: with their objects they fit into a datagram.
 pub const FRIENDS: u32 = 20;
-/// Friends of friends that one question asks for.
+/// Number of friends of friends per question.
 pub const FRIENDS_OF_FRIENDS: u32 = 10;
-/// Entries of a range in the mix.
+/// Number of entries of a range in the mix.
 const RANGE: u32 = 10;
 
 /// One question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Table that it is about.
+    /// Table that it reads.
     pub table: u32,
-    /// What is asked.
+    /// Kind of the question.
     pub kind: QuestionKind,
 }
 
-/// What is asked.
+/// Kinds of questions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuestionKind {
     /// The newest friends with their objects.
     Friends(ListId),
     /// The friends of friends on most paths, with their objects.
     FriendsOfFriends(ListId),
-    /// One of the read mix.
+    /// A question of the read mix.
     Mix(MixQuestion),
-    /// The sum over the records that a list names; the key of the list.
+    /// The sum over the records of a list; holds the key of the list.
     Aggregate(Vec<u8>),
 }
 
-/// Which functions of which extension answer, resolved once.
+/// The functions that answer questions, resolved once.
 #[derive(Clone, Debug)]
 pub struct Functions {
     by_name: HashMap<&'static str, Function>,
 }
 
-/// How a question is put to the server.
+/// The first request of a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remote {
-    /// The function to invoke; none: a plain get of the key.
+    /// The function to invoke; `None` for a plain get of the key.
     pub function: Option<&'static str>,
     /// The key.
     pub key: Vec<u8>,
     /// The arguments of the function.
     pub arguments: Vec<u8>,
-    /// Whether the objects that the reply names are to be fetched, by multi-gets.
+    /// True if multi-gets then read the objects that the reply names.
     pub fetch: bool,
 }
 
 impl Question {
-    /// The question as one invocation.
+    /// Returns the question as one invocation.
     pub fn pushed_down(&self, to: &mut Remote) {
         self.encode(true, to);
     }
 
-    /// The question with objects by plain gets and associations by the extension. A list that an aggregate
-    /// sums is an object, and so are its members: nothing is left for an extension.
+    /// Returns the question with objects by plain gets and associations by the extension. The list of an aggregate
+    /// and its members are objects, so an aggregate needs no extension.
     pub fn hybrid(&self, to: &mut Remote) {
         self.encode(false, to);
         let object =
@@ -76,7 +76,7 @@ impl Question {
         to.fetch = !matches!(self.kind, QuestionKind::Mix(_));
     }
 
-    /// Name, key and arguments of the function that answers it.
+    /// Returns name, key and arguments of the function that answers it.
     fn encode(&self, objects: bool, to: &mut Remote) {
         to.fetch = false;
         let call = match &self.kind {
@@ -96,7 +96,7 @@ impl Question {
         call.encode(&mut to.key, &mut to.arguments);
     }
 
-    /// The keys of the objects that a first reply names; `None` when it is no reply to this question.
+    /// Returns the keys of the objects that a first reply names; `None` if it is not a reply to this question.
     pub fn keys_in(&self, reply: &[u8]) -> Option<Vec<Vec<u8>>> {
         let key_of = |id: ObjectId| key::object(id).to_vec();
         match &self.kind {
@@ -110,7 +110,7 @@ impl Question {
         }
     }
 
-    /// Makes the answer of a first reply and the objects that it names.
+    /// Combines a first reply and the objects that it names into the answer.
     pub fn complete(&self, reply: &mut Vec<u8>, objects: &[Option<Vec<u8>>]) {
         if let QuestionKind::Aggregate(_) = &self.kind {
             let total = Total::over(objects.iter().map(Option::as_deref));
@@ -144,7 +144,7 @@ impl Functions {
         Ok(Functions { by_name })
     }
 
-    /// The function of a name.
+    /// Returns the function with a name.
     pub fn get(&self, name: &str) -> Function {
         self.by_name[name]
     }
@@ -159,28 +159,28 @@ pub struct Asker<'g> {
 }
 
 impl<'g> Asker<'g> {
-    /// Questions about a graph in a table; the same seed asks the same.
+    /// Returns a generator of questions about a graph in a table; the same seed generates the same questions.
     pub fn new(graph: &'g Graph, table: u32, seed: u64) -> Asker<'g> {
         Asker { graph, table, random: Random::new(seed) }
     }
 
-    /// Aggregates of so many records each, which lie in a table of their own.
+    /// Returns aggregates of this many records each, which are in a separate table.
     pub fn aggregates(&mut self, table: u32, size: usize, count: usize) -> Vec<Question> {
         let mut list = || QuestionKind::Aggregate(aggregate::any_list(size, &mut self.random));
         (0..count).map(|_| Question { table, kind: list() }).collect()
     }
 
-    /// Friends of random nodes.
+    /// Returns questions for friends of random nodes.
     pub fn friends(&mut self, count: usize) -> Vec<Question> {
         (0..count).map(|_| self.about(QuestionKind::Friends)).collect()
     }
 
-    /// Friends of friends of random nodes.
+    /// Returns questions for friends of friends of random nodes.
     pub fn friends_of_friends(&mut self, count: usize) -> Vec<Question> {
         (0..count).map(|_| self.about(QuestionKind::FriendsOfFriends)).collect()
     }
 
-    /// The read mix; an assoc_get is about an edge that exists.
+    /// Returns questions of the read mix; an assoc_get asks for an existing edge.
     pub fn mix(&mut self, count: usize) -> Vec<Question> {
         let (nodes, edges) = (&self.graph.nodes, &self.graph.edges);
         let last = TIME_FIRST + edges.len() as u64;
@@ -191,7 +191,7 @@ impl<'g> Asker<'g> {
             ends.entry(*left).or_default().push(*right);
             ends.entry(*right).or_default().push(*left);
         }
-        // The mix counts nodes from 0; a file may leave numbers out.
+        // The mix numbers nodes consecutively from 0; a file may skip numbers.
         let node = |id: ObjectId| ObjectId(nodes[id.0 as usize]);
         let listed = |list: ListId| ListId { id1: node(list.id1), ..list };
         let mut questions = Vec::with_capacity(count);
@@ -223,25 +223,24 @@ impl<'g> Asker<'g> {
     }
 }
 
-/// An answer that has come.
+/// A received answer.
 #[derive(Debug)]
 pub struct Answered<'a> {
-    /// Index of the question, as it was started.
+    /// Index of the question.
     pub index: u64,
     /// The answer.
     pub answer: &'a [u8],
-    /// Waits for the server that followed one another.
+    /// Number of sequential round trips.
     pub round_trips: u32,
 }
 
-/// One way to ask: starts questions, and tells answers as they come.
+/// A method of asking: starts questions, and returns answers as they arrive.
 pub trait Way {
-    /// Starts a question. Indices count up from 0 within a series, which begins when nothing is
-    /// outstanding.
+    /// Starts a question. Indices count up from 0 within a series, which begins when nothing is outstanding.
     fn start(&mut self, index: u64, question: &Question) -> Result<(), Failure>;
-    /// Waits until something is answered, and tells it.
+    /// Waits for an answer and returns it.
     fn poll(&mut self, answered: &mut dyn FnMut(Answered<'_>)) -> Result<(), Failure>;
-    /// What its session has moved so far.
+    /// Returns the traffic of its session so far.
     fn statistics(&mut self) -> SessionStatistics;
 }
 

@@ -1,5 +1,4 @@
-//! The ways of the extension and of the hybrid: an invocation a question, and multi-gets behind it where
-//! the hybrid wants objects.
+//! The extension and hybrid methods: one invocation per question, followed by multi-gets of objects in the hybrid.
 
 use super::question::{Answered, Functions, Question, Remote, Way};
 use crate::failure::Failure;
@@ -8,9 +7,9 @@ use client::{Completion, Error, Keys, Request, Session, SessionStatistics, Statu
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Bits of a tag that number the requests of one question.
+/// Number of tag bits that identify the requests of one question.
 const PART_BITS: u32 = 16;
-/// Objects of one multi-get: so many of about 100 bytes fit into a datagram.
+/// Number of objects per multi-get: this many of about 100 bytes fit into a datagram.
 const OBJECTS_AT_ONCE: usize = 10;
 
 /// Asks the server.
@@ -19,23 +18,23 @@ pub struct RemoteWay {
     desk: Desk,
 }
 
-/// The questions under way.
+/// The outstanding questions.
 struct Desk {
     functions: Functions,
     hybrid: bool,
     asked: Vec<AskedQuestion>,
     free: Vec<usize>,
-    /// Requests to be sent: a question, and which part of it.
+    /// Requests to send: a question and the number of its part.
     unsent: VecDeque<(usize, usize)>,
 }
 
-/// A question under way. Part 0 is the question itself, the others are multi-gets of its objects.
+/// An outstanding question. Part 0 is the question itself, the others are multi-gets of its objects.
 #[derive(Default)]
 struct AskedQuestion {
     index: u64,
     table: u32,
     remote: Remote,
-    /// Finds the objects that a reply names, when they are to be fetched.
+    /// Finds the objects that a reply names, if they must be read.
     question: Option<Question>,
     reply: Vec<u8>,
     keys: Vec<Vec<u8>>,
@@ -45,7 +44,7 @@ struct AskedQuestion {
 }
 
 impl RemoteWay {
-    /// Over a session; `hybrid` says whether objects come by plain gets.
+    /// Returns the method over a session; with `hybrid`, plain gets read the objects.
     pub fn new(session: Session, functions: Functions, hybrid: bool) -> RemoteWay {
         let (asked, free, unsent) = (Vec::new(), Vec::new(), VecDeque::new());
         RemoteWay { session, desk: Desk { functions, hybrid, asked, free, unsent } }
@@ -92,7 +91,7 @@ impl Desk {
         self.unsent.push_back((place, 0));
     }
 
-    /// Sends what waits for its turn, as far as the session's window allows.
+    /// Sends queued requests, as many as the session's window allows.
     fn send_unsent(&mut self, session: &mut Session) -> Result<(), Failure> {
         while let Some(&(place, part)) = self.unsent.front() {
             match self.submit(session, place, part) {
@@ -121,7 +120,7 @@ impl Desk {
         }
     }
 
-    /// Takes the answer to one part; the place of the question when that was the last one.
+    /// Takes the answer to one part; returns the slot of the question after its last part.
     fn take(&mut self, completion: &Completion<'_>) -> Result<Option<usize>, Failure> {
         let place = (completion.tag >> PART_BITS) as usize;
         let part = (completion.tag & ((1 << PART_BITS) - 1)) as usize;
@@ -168,7 +167,7 @@ impl Desk {
     }
 }
 
-/// Which of `count` objects a part fetches.
+/// Returns which of `count` objects a part reads.
 fn objects_of(part: usize, count: usize) -> Range<usize> {
     let first = (part - 1) * OBJECTS_AT_ONCE;
     first..count.min(first + OBJECTS_AT_ONCE)

@@ -1,4 +1,4 @@
-//! The ways that the demo compares, each with a session of its own.
+//! The methods that the demo compares, each with its own session.
 
 use super::local::LocalWay;
 use super::question::{Functions, Way};
@@ -7,14 +7,14 @@ use crate::failure::Failure;
 use crate::settings::Settings;
 use client::Client;
 
-/// All three ways, each with a session of its own.
+/// All three methods, each with its own session.
 pub struct Ways {
-    /// In the order of the report; the first one's answers are what the others are compared with.
+    /// In the order of the report; the answers of the others are compared with those of the first.
     pub all: Vec<Box<dyn Way>>,
 }
 
 impl Ways {
-    /// Opens a session for each way.
+    /// Opens a session for each method.
     pub fn open(settings: &Settings, mut client: Client) -> Result<Ways, Failure> {
         let functions = Functions::resolve(&mut client)?;
         let extension = RemoteWay::new(settings.connect()?.into_session(), functions.clone(), false);

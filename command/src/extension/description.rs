@@ -1,4 +1,4 @@
-//! `splinter ext describe`: functions with what they take, limits, versions with what they cost so far.
+//! `splinter ext describe`: functions and their arguments, limits, and versions with their statistics.
 
 use super::super::failure::Failure;
 use super::super::limits;
@@ -20,7 +20,7 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
         }
     }
     if found.versions.is_empty() {
-        text.push_str(&format!("\nversion {}; what it costs is shown to its owner\n", found.state.current));
+        text.push_str(&format!("\nversion {}; only its owner sees its statistics\n", found.state.current));
     } else {
         text.push_str(&format!("\n{}", columns(&versions(&found.versions, &found.state))));
     }
@@ -43,7 +43,7 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
 }
 
 fn versions(versions: &[VersionDescription], state: &VersionState) -> Vec<Vec<String>> {
-    let heads = ["version", "is", "installed", "artefact", "calls", "errors", "cpu ms", "p50 ns", "p99 ns"];
+    let heads = ["version", "state", "installed", "artefact", "calls", "errors", "cpu ms", "p50 ns", "p99 ns"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for found in versions {
         let measured = &found.measured;
@@ -77,7 +77,7 @@ fn count_of(measured: &Measured, name: &str) -> u64 {
     measured.ends.iter().find(|end| end.name == name).map_or(0, |end| end.value)
 }
 
-/// The errors of a version by kind; `None` when there were none.
+/// Formats the errors of a version by kind; `None` if there were none.
 fn errors_of(measured: &Measured) -> Option<String> {
     let errors = measured.ends.iter().filter(|end| end.name != "ok");
     let errors: Vec<_> = errors.map(|end| format!("{} {}", thousands(end.value), end.name)).collect();

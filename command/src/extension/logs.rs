@@ -1,7 +1,7 @@
-//! `splinter ext logs`: what an extension logged, and what it logs from now on.
+//! `splinter ext logs`: the log lines of an extension.
 //!
-//! Following asks again and again for what is behind the last line that the server looked at; lines that were
-//! pushed out meanwhile are counted, not passed over in silence.
+//! `--follow` polls for lines after the last one that the server examined, and prints the number of lines that the
+//! server dropped in between.
 
 use super::super::failure::Failure;
 use super::super::options::LogLevel;
@@ -11,10 +11,10 @@ use client::LogEntry;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long to wait before asking again.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Prints the latest lines, and with `follow` those to come.
+/// Prints the latest lines, and with `follow` continues with new ones.
 pub fn run(
     settings: &Settings,
     name: &str,
@@ -31,7 +31,7 @@ pub fn run(
     }
     loop {
         if found.missed > 0 {
-            let text = format!("... {} lines of the tenant are gone ...", found.missed);
+            let text = format!("... {} lines of the tenant were dropped ...", found.missed);
             Answer::new(text, json!({ "missed": found.missed })).print(settings.output())?;
         }
         for line in &found.lines {

@@ -1,4 +1,4 @@
-//! The versions of an extension: which there are, which of them invocations get, and changing that.
+//! The versions of an extension: listing them, and choosing which ones serve invocations.
 
 use super::super::failure::{Failure, FailureKind};
 use super::super::output::{Answer, columns};
@@ -39,7 +39,7 @@ pub fn roll_back(client: &mut Client, name: &str, to: Option<u32>) -> Result<Ans
     Ok(answer(name, &state))
 }
 
-/// Holds a version, or lets go of the one that is held.
+/// Pins a version, or unpins the pinned one.
 pub fn pin(client: &mut Client, name: &str, version: Option<u32>) -> Result<Answer, Failure> {
     one_version(name, "VERSION", version)?;
     let state = client.extension_pin(name, version)?;
@@ -63,7 +63,7 @@ pub fn remove(settings: &Settings, target: &str) -> Result<Answer, Failure> {
     Ok(Answer::new(format!("removed {target}"), json!({ "removed": target })))
 }
 
-/// Refuses `NAME@VERSION` beside another version.
+/// Refuses `NAME@VERSION` together with another version.
 fn one_version(name: &str, option: &str, version: Option<u32>) -> Result<(), Failure> {
     match (name.split_once('@'), version) {
         (Some((_, named)), Some(version)) => Err(two_versions(name, named, option, version)),
@@ -71,7 +71,7 @@ fn one_version(name: &str, option: &str, version: Option<u32>) -> Result<(), Fai
     }
 }
 
-/// The failure of a command line that names one version here and another one there.
+/// Returns the failure of a command line that names two versions.
 pub fn two_versions(name: &str, named: &str, option: &str, version: u32) -> Failure {
     let what = format!("`{name}` names version {named}, and {option} names {version}");
     Failure::new(FailureKind::Usage, what).next("name one of them")
@@ -81,7 +81,7 @@ fn split(target: &str) -> Result<(&str, Option<u32>), Failure> {
     let Some((name, version)) = target.split_once('@') else { return Ok((target, None)) };
     match version.parse() {
         Ok(version @ 1..) => Ok((name, Some(version))),
-        _ => Err(Failure::new(FailureKind::Local, format!("`{target}` names no version"))
+        _ => Err(Failure::new(FailureKind::Local, format!("`{target}` does not name a version"))
             .next("write NAME@VERSION with a version that `splinter ext list` shows")),
     }
 }
@@ -110,7 +110,7 @@ fn value_of(name: &str, state: &VersionState) -> Value {
     })
 }
 
-/// The canary with its part of the invocations; null when there is none.
+/// Returns the canary and its share of the invocations; null if there is none.
 pub fn canary_value(state: &VersionState) -> Value {
     match state.canary {
         0 => Value::Null,

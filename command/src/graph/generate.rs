@@ -1,4 +1,4 @@
-//! A generator of graphs that look like friendships: a few with many edges, and friends of friends who are
+//! A generator of graphs that resemble friendships: a few nodes have many edges, and friends of friends are often
 //! friends.
 //!
 //! After Holme and Kim, "Growing scale-free networks with tunable clustering" (2002): nodes come one by
@@ -12,19 +12,19 @@ use tao::mix::Random;
 /// Per cent of the friends that are chosen among the previous one's friends.
 const CLOSURE_PERCENT: u64 = 75;
 
-/// What to generate.
+/// Parameters of a generated graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Nodes, numbered from 0.
     pub nodes: u64,
     /// Friends that a new node makes.
     pub edges_per_node: u64,
-    /// Another seed gives another graph.
+    /// Seed of the random generator; determines the graph.
     pub seed: u64,
 }
 
 impl Shape {
-    /// The graph.
+    /// Generates the graph.
     pub fn graph(&self) -> Graph {
         let mut random = Random::new(self.seed);
         let mut friends: Vec<Vec<u64>> = Vec::with_capacity(self.nodes as usize);
@@ -48,7 +48,7 @@ impl Shape {
         Graph::new(edges)
     }
 
-    /// A friend for `node`, which may be one that it has already.
+    /// Chooses a friend for `node`, possibly one that it already has.
     fn choose(
         &self,
         node: u64,
@@ -65,7 +65,7 @@ impl Shape {
                 return among[random.below(among.len() as u64) as usize];
             }
         }
-        // Among the first few nodes, and now and then later, anybody: it keeps the loop from starving.
+        // Any node, for the first few nodes and occasionally later, so that the loop terminates.
         if node <= self.edges_per_node || random.below(20) == 0 {
             return random.below(node);
         }

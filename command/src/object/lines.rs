@@ -1,8 +1,8 @@
-//! Objects in a file, one a line: `KEY<tab>VALUE`, or a JSON object. What a command has printed as JSON is such a file: its
-//! objects stand on a line each, with a comma behind, and the lines before and behind them are passed over.
+//! Objects in a file, one per line: `KEY<tab>VALUE`, or a JSON object. The JSON output of a command is such a file:
+//! each object is on a separate line, followed by a comma, and the lines around the objects are skipped.
 //!
-//! A line is data: `@` has no meaning in it, so that no line can name a file. Lines are read as they are needed; one
-//! that is longer than an object may be ends the reading.
+//! A line is data: `@` has no meaning in it, so that no line can name a file. Lines are read on demand; a line longer
+//! than the maximum object ends the reading with an error.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ use crate::options::LineFormat;
 /// A line has key and value, each byte in two hex digits, in JSON also as text with escapes of up to six letters.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
-/// An object as it stands in a line; a line for a deletion has the key alone.
+/// An object of a line; a line for a deletion has only the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineObject {
     pub key: Vec<u8>,
@@ -29,14 +29,14 @@ pub struct Lines {
     input: Box<dyn BufRead>,
     name: String,
     format: LineFormat,
-    /// Objects of the line that was read last, which was a whole answer.
+    /// Remaining objects of the last line, if that was a whole answer.
     answered: VecDeque<LineObject>,
-    /// Of the line that was read last, from 1.
+    /// Number of the last line, from 1.
     pub number: u64,
 }
 
 impl Lines {
-    /// Those of the file at `path`; of standard input where it is `-`.
+    /// Opens the file at `path`, or standard input for `-`.
     pub fn open(path: &str, format: LineFormat) -> Result<Lines, Failure> {
         let (input, name): (Box<dyn BufRead>, _) = match path {
             "-" => (Box::new(BufReader::new(std::io::stdin())), "standard input".to_owned()),
@@ -50,7 +50,7 @@ impl Lines {
         Ok(Lines { input, name, format, answered: VecDeque::new(), number: 0 })
     }
 
-    /// The next object; `None` at the end. Empty lines are passed over.
+    /// Returns the next object; `None` at the end. Skips empty lines.
     pub fn read(&mut self) -> Result<Option<LineObject>, Failure> {
         loop {
             if let Some(object) = self.answered.pop_front() {
@@ -66,7 +66,7 @@ impl Lines {
             }
             self.number += 1;
             if line.len() as u64 == LINE_BYTES_MAX {
-                return Err(self.wrong("it is longer than an object may be"));
+                return Err(self.wrong("it is longer than the largest object"));
             }
             while line.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
                 line.pop();
@@ -97,20 +97,20 @@ fn of_tab(line: &[u8]) -> Result<LineObject, &'static str> {
 fn of_field(field: &[u8]) -> Result<Vec<u8>, &'static str> {
     match field.strip_prefix(b"0x") {
         Some(digits) => {
-            str::from_utf8(digits).ok().and_then(from_hex).ok_or("what follows 0x is not pairs of hex digits")
+            str::from_utf8(digits).ok().and_then(from_hex).ok_or("0x is not followed by pairs of hex digits")
         }
         None => Ok(field.to_vec()),
     }
 }
 
-/// The objects of a line: one, those of a whole answer, or none where it is what stands around them.
+/// Parses the objects of a line: one, those of a whole answer, or none for a line around the objects of an answer.
 fn of_json(line: &[u8]) -> Result<Vec<LineObject>, &'static str> {
     let line = line.trim_ascii();
     if line.starts_with(b"]") || line.starts_with(b"{") && line.ends_with(b"\"objects\":[") {
         return Ok(Vec::new());
     }
     let line = line.strip_suffix(b",").unwrap_or(line);
-    let value: Value = serde_json::from_slice(line).map_err(|_| "it is no JSON")?;
+    let value: Value = serde_json::from_slice(line).map_err(|_| "it is not JSON")?;
     match value["objects"].as_array() {
         Some(objects) => objects.iter().map(of_object).collect(),
         None => of_object(&value).map(|object| vec![object]),
@@ -118,19 +118,19 @@ fn of_json(line: &[u8]) -> Result<Vec<LineObject>, &'static str> {
 }
 
 fn of_object(value: &Value) -> Result<LineObject, &'static str> {
-    let key = of_value(&value["key"]).ok_or("it has no key that is a text or has hex")?;
+    let key = of_value(&value["key"]).ok_or("its key is neither a text nor has hex")?;
     let ttl_ms = match &value["ttl_ms"] {
         Value::Null => None,
-        ttl_ms => Some(ttl_ms.as_u64().ok_or("its ttl_ms is no number of milliseconds")?),
+        ttl_ms => Some(ttl_ms.as_u64().ok_or("its ttl_ms is not a number of milliseconds")?),
     };
     let value = match &value["value"] {
         Value::Null => None,
-        value => Some(of_value(value).ok_or("its value is no text and has no hex")?),
+        value => Some(of_value(value).ok_or("its value is neither a text nor has hex")?),
     };
     Ok(LineObject { key, value, ttl_ms })
 }
 
-/// A text, or `{"hex": ..}`.
+/// Parses a text, or `{"hex": ..}`.
 fn of_value(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => Some(text.clone().into_bytes()),

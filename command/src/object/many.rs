@@ -1,10 +1,10 @@
 //! `splinter get | put | delete` of many objects: each is read, written or refused by itself.
 //!
-//! What is written in one go is not ordered, so a key that comes again begins another batch: of a file the last line
-//! of a key counts. What was refused is told line by line, and the command fails as the first of it.
+//! The writes of a batch are not ordered, so a repeated key begins another batch: the last line of a key in a file
+//! takes effect. Each refusal is printed with its line, and the command fails with the first one.
 //!
-//! Enumerations bring objects in the order of their hashes, and a table that is filled in that order has too many keys in
-//! the few places that it has by then. What is refused for that alone is written again when the others are there.
+//! Enumerations list objects in the order of their hashes. A table that is filled in that order collects too many keys
+//! in the few buckets that it has so far. Objects refused only for that reason are written again after the others.
 
 use std::collections::HashSet;
 
@@ -19,13 +19,13 @@ use crate::options::LineFormat;
 use crate::output::{Answer, columns, thousands};
 use crate::settings::Settings;
 
-/// Objects that are written in one go.
+/// Maximum number of objects in a batch.
 const BATCH_OBJECTS: usize = 1024;
-/// Bytes of them, about.
+/// Approximate maximum of bytes in a batch.
 const BATCH_BYTES: usize = 4 << 20;
-/// Refusals that are told one by one; the others are counted.
+/// Maximum number of refusals printed one by one; the others are only counted.
 const REFUSALS_TOLD: usize = 20;
-/// Bytes of objects that are kept to be written again, about: as much as fits any machine that printed them.
+/// Approximate maximum of bytes of objects kept for a second attempt.
 const DEFERRED_BYTES_MAX: usize = 256 << 20;
 
 /// Reads the objects of a file, in the order of its lines.
@@ -41,7 +41,7 @@ pub fn get_lines(
     get(settings, table, &keys)
 }
 
-/// Reads objects, in the order of these keys.
+/// Reads objects, in the order of the keys.
 pub fn get(settings: &Settings, table: &str, keys: &[Vec<u8>]) -> Result<Answer, Failure> {
     let (mut client, id) = open(settings, table)?;
     let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -63,23 +63,23 @@ pub fn get(settings: &Settings, table: &str, keys: &[Vec<u8>]) -> Result<Answer,
         values.push(value);
     }
     let answer = Answer::new(columns(&rows), json!({ "table": table, "objects": values }));
-    let what = format!("table {table} has {missing} of the {} objects not", thousands(keys.len() as u64));
+    let what = format!("{missing} of the {} objects are not in table {table}", thousands(keys.len() as u64));
     Ok(match missing {
         0 => answer,
         _ => answer.but(Failure::new(FailureKind::Missing, what).known_as(Status::NotFound)),
     })
 }
 
-/// What is done with every object.
+/// The operation on every object.
 #[derive(Clone, Copy)]
 pub enum Work {
-    /// Write it, for this time if the line names none.
+    /// Write it, with this time to live unless the line has one.
     Put { condition: Condition, ttl_ms: Option<u64> },
     /// Delete it.
     Delete { condition: Condition },
 }
 
-/// Does it with the objects of a file.
+/// Runs the operation on the objects of a file.
 pub fn with_lines(
     settings: &Settings,
     table: &str,
@@ -90,7 +90,7 @@ pub fn with_lines(
     run(settings, table, work, || Ok(lines.read()?.map(|object| (lines.number, object))))
 }
 
-/// Does it with the objects of the command line.
+/// Runs the operation on the objects of the command line.
 pub fn with_keys(settings: &Settings, table: &str, keys: &[Bytes], work: Work) -> Result<Answer, Failure> {
     let mut keys = keys.iter().zip(1..);
     run(settings, table, work, || {
@@ -99,7 +99,7 @@ pub fn with_keys(settings: &Settings, table: &str, keys: &[Bytes], work: Work) -
     })
 }
 
-/// What has become of the objects so far.
+/// Results so far.
 #[derive(Default)]
 struct Tally {
     done: u64,
@@ -109,7 +109,7 @@ struct Tally {
     deferred: Deferred,
 }
 
-/// Objects to be written again, in their order.
+/// Objects to write again, in order.
 #[derive(Default)]
 struct Deferred {
     objects: Vec<(u64, LineObject)>,
@@ -118,7 +118,7 @@ struct Deferred {
 }
 
 impl Deferred {
-    /// Takes an object in, or gives it back where there are too many.
+    /// Keeps an object, or returns it if there are too many.
     fn take(&mut self, number: u64, object: LineObject) -> Option<LineObject> {
         let bytes = self.bytes + bytes_of(&object);
         if bytes > DEFERRED_BYTES_MAX {
@@ -157,13 +157,13 @@ fn run(
     for (number, object) in deferred.objects {
         tally.refuse(number, object, Error::of_answer(Status::Collisions, &[]));
     }
-    // What stands before a line that is wrong is written, and the message says so.
+    // The lines before an invalid one take effect, and the message says so.
     let done = tally.done;
-    end.map_err(|failure| failure.after(format!("{} done before it", thousands(done))))?;
+    end.map_err(|failure| failure.after(format!("{} done before the error", thousands(done))))?;
     Ok(tally.answer(table, work))
 }
 
-/// Does it with all objects that come, and gives why there are no more.
+/// Runs the operation on all objects from `next`, and returns why they ended.
 fn pass(
     client: &mut Client,
     id: u32,
@@ -189,7 +189,7 @@ fn pass(
             break Err(Failure::new(FailureKind::Local, what).next("a line is KEY, tab, VALUE"));
         }
         if tally.deferred.keys.contains(&object.key) {
-            // An earlier line of the key is still to be written.
+            // An earlier line with this key is still deferred.
             if let Some(object) = tally.deferred.take(number, object) {
                 tally.refuse(number, object, Error::of_answer(Status::Collisions, &[]));
             }
@@ -203,7 +203,7 @@ fn pass(
     Ok(end)
 }
 
-/// Writes a batch and empties it.
+/// Sends a batch and empties it.
 fn write(
     client: &mut Client,
     table: u32,
@@ -213,7 +213,8 @@ fn write(
 ) -> Result<(), Failure> {
     let writes: Vec<_> = batch.iter().map(|(_, object)| work.write(object)).collect();
     let results = client.multi_write(table, &writes).map_err(|error| {
-        let done = format!("{} done before it, of the next {} nobody knows", tally.done, batch.len());
+        let (done, unknown) = (tally.done, batch.len());
+        let done = format!("{done} done before the error, the outcome of the next {unknown} is unknown");
         Failure::from(error).after(done)
     })?;
     for ((number, object), result) in batch.drain(..).zip(results) {

@@ -26,7 +26,7 @@ pub enum ClusterCommand {
         #[arg(long)]
         wait: bool,
     },
-    /// Stop a drain or balance: begins no more migrations; running ones continue.
+    /// Stop a drain or balance: no more migrations begin; running ones continue.
     Stop {
         /// Number of the plan, as `splinter cluster status` shows it.
         plan: u32,
@@ -90,7 +90,7 @@ pub struct MigrateOptions {
     pub wait: bool,
 }
 
-/// Ways to move a tablet.
+/// Modes of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MigrationWay {
     /// The target serves at once and pulls; requested objects come first.

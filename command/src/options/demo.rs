@@ -16,7 +16,7 @@ pub struct DemoOptions {
     /// Table of the graph; the records of the aggregates are in the table NAME-records.
     #[arg(long, default_value = "graph")]
     pub table: String,
-    /// Way to write the graph.
+    /// How to write the graph.
     #[arg(long, value_enum, default_value = "extension")]
     pub through: Through,
     /// Ask a tenth of the questions.

@@ -21,7 +21,7 @@ pub struct Setting {
     pub value: u64,
 }
 
-/// Why a text is not a setting.
+/// The reason why a text is not a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSetting(String);
 
@@ -43,7 +43,7 @@ impl FromStr for Setting {
         let of_bytes = limit.ends_with("_bytes");
         let value = amount(value, of_bytes).ok_or_else(|| {
             let example = if of_bytes { ", or bytes with a unit: 64MiB" } else { "" };
-            NoSetting(format!("the value of {limit} is a whole number or `unlimited`{example}"))
+            NoSetting(format!("the value of {limit} must be a whole number or `unlimited`{example}"))
         })?;
         Ok(Setting { limit: limit.to_owned(), value })
     }

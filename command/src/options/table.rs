@@ -9,7 +9,7 @@ use super::limits::bytes_of;
 
 /// Parses bytes, with or without a unit.
 fn size(text: &str) -> Result<u64, String> {
-    let wrong = || "write bytes, or with a unit: 256MiB".to_owned();
+    let wrong = || "give a size in bytes or with a unit, such as 256MiB".to_owned();
     bytes_of(text).ok_or_else(wrong)
 }
 

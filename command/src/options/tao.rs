@@ -14,7 +14,7 @@ pub enum TaoCommand {
         file: PathBuf,
         #[command(flatten)]
         place: GraphTable,
-        /// Way to write the graph.
+        /// How to write the graph.
         #[arg(long, value_enum, default_value = "extension")]
         through: Through,
         /// Number of outstanding requests.
@@ -98,7 +98,7 @@ impl List {
     }
 }
 
-/// The way to write a graph.
+/// How to write a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Through {
     /// Through the extension's write functions.

@@ -18,11 +18,11 @@ impl FromStr for TimeToLive {
     fn from_str(text: &str) -> Result<TimeToLive, String> {
         let known = UNITS.iter().find_map(|&(unit, ms)| Some((text.strip_suffix(unit)?, ms)));
         let (number, unit_ms) =
-            known.ok_or("a time is a number with ms, s, m, h or d behind it, like 30s")?;
-        let number: u64 = number.parse().map_err(|_| format!("{number} is no whole number"))?;
+            known.ok_or("a time is a number followed by ms, s, m, h or d, such as 30s")?;
+        let number: u64 = number.parse().map_err(|_| format!("`{number}` is not a whole number"))?;
         match number.checked_mul(unit_ms) {
             Some(ms) if (1..=TTL_MS_MAX).contains(&ms) => Ok(TimeToLive(ms)),
-            _ => Err("a time to live is from 1 ms to 139 years".to_owned()),
+            _ => Err("a time to live must be from 1 ms to 139 years".to_owned()),
         }
     }
 }

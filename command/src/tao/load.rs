@@ -1,7 +1,7 @@
 //! Loading a graph: each node becomes an object, each edge an association in both directions.
 //!
-//! Through the extension, an edge is one invocation, which writes both directions. Past it, the same records
-//! are made here and put: fewer requests, for whoever owns the whole graph.
+//! Through the extension, an edge is one invocation, which writes both directions. With plain puts, the client makes
+//! the same records itself: fewer requests, but it must be the only writer of the graph.
 
 use crate::failure::Failure;
 use crate::graph::{FRIEND, Graph};
@@ -27,35 +27,35 @@ pub const PERSON: ObjectType = ObjectType(1);
 /// Time of the first edge; each edge is a second later than the one before it in the file.
 pub const TIME_FIRST: u64 = 1_600_000_000;
 
-/// How to load.
+/// A load of a graph.
 #[derive(Debug)]
 pub struct Load {
-    /// Name of the table of the graph, which is made if it is not there.
+    /// Name of the table of the graph; created if it does not exist.
     pub table: String,
     /// Name of the extension.
     pub extension: String,
-    /// Which way.
+    /// How to write.
     pub through: Through,
-    /// Requests outstanding.
+    /// Maximum number of outstanding requests.
     pub outstanding: usize,
 }
 
-/// What was loaded.
+/// Statistics of a load.
 #[derive(Clone, Debug, Serialize)]
 pub struct Loaded {
     /// Nodes of the graph.
     pub nodes: usize,
     /// Edges of the graph.
     pub edges: usize,
-    /// Requests that it took.
+    /// Number of requests.
     pub requests: u64,
-    /// Time that it took.
+    /// Duration.
     pub seconds: f64,
 }
 
 impl Load {
-    /// Loads a graph, and gives the table that it is in. What is there already is written again, so a load that broke
-    /// off is repeated.
+    /// Loads a graph, and returns its table. Existing records are written again, so an interrupted load can be
+    /// repeated.
     pub fn run(&self, client: &mut Client, graph: &Graph) -> Result<(Loaded, u32), Failure> {
         let started = Instant::now();
         let (requests, table) = match self.through {
@@ -74,7 +74,7 @@ impl Load {
         Ok((Loaded { nodes: graph.nodes.len(), edges: graph.edges.len(), requests, seconds }, table))
     }
 
-    /// What a load invokes: the functions that declare a type, add an object, add an association.
+    /// Resolves the functions of a load: those that declare a type, add an object, add an association.
     fn functions(&self, client: &mut Client) -> Result<[Function; 3], Failure> {
         let mut resolve =
             |name: &str| client.resolve(&format!("{}.{name}", self.extension)).map_err(failure_of);
@@ -93,7 +93,7 @@ impl Load {
             Call::AssocAdd { .. } => assoc_add,
             _ => declare,
         };
-        // The type first: an association that is written before it is declared has no inverse.
+        // The type first: an association that is written before its type is declared has no inverse.
         let declaration = Call::AssocDeclare { atype: FRIEND, inverse: FRIEND };
         self.invoke_some((client, table), 1, |_, send| send(function_of(&declaration), &declaration))?;
         let nodes = graph.nodes.len() as u64;
@@ -115,7 +115,7 @@ impl Load {
         Ok(1 + total)
     }
 
-    /// Invokes what `make` makes of the indices 0 to `total` - 1.
+    /// Invokes the calls that `make` returns for the indices 0 to `total` - 1.
     fn invoke_some(
         &self,
         (client, table): (&mut Client, u32),
@@ -137,7 +137,7 @@ impl Load {
             progress.step();
             match Error::check(completion) {
                 Ok(_) => Ok(Then::Done),
-                // An object that an earlier load made.
+                // An earlier load added this object.
                 Err(Error::ExtensionFailed { code, .. })
                     if sandstorm::Error::Application(code) == tao::fault::OBJECT_EXISTS =>
                 {
@@ -165,7 +165,7 @@ impl Load {
     }
 }
 
-/// All records of a graph.
+/// Returns all records of a graph.
 fn records(graph: &Graph) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut lists: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     for (edge, (left, right)) in (0..).zip(&graph.edges) {
@@ -191,17 +191,17 @@ fn records(graph: &Graph) -> Vec<(Vec<u8>, Vec<u8>)> {
     records
 }
 
-/// What the object of a node says.
+/// Returns the data of a node's object.
 pub fn person(id: u64) -> String {
     let (city, year) = (id * 7 % 1_000, 1950 + id % 60);
     format!("{{\"name\":\"person {id}\",\"city\":\"city {city}\",\"born\":{year}}}")
 }
 
 fn broken_off(failure: Failure) -> Failure {
-    failure.next("nothing of what was loaded is lost: repeat the load")
+    failure.next("what was loaded so far is kept: repeat the load")
 }
 
-/// A bar on standard error, when that is a terminal.
+/// Returns a progress bar on standard error, hidden if that is not a terminal.
 struct Progress {
     bar: ProgressBar,
 }

@@ -40,18 +40,18 @@ impl fmt::Display for EtcdAddress {
 /// A description of the problem.
 pub fn parse_metadata_place(text: &str) -> Result<MetadataPlace, ConfigError> {
     let refuse = |why: &str| {
-        Err(ConfigError(format!("`{text}` {why}: it is file or etcd://HOST:PORT[,HOST:PORT]/CLUSTER")))
+        Err(ConfigError(format!("`{text}` {why}: use file or etcd://HOST:PORT[,HOST:PORT]/CLUSTER")))
     };
     if text == "file" {
         return Ok(MetadataPlace::File);
     }
-    let Some(rest) = text.strip_prefix("etcd://") else { return refuse("is no place of metadata") };
+    let Some(rest) = text.strip_prefix("etcd://") else { return refuse("is not a place for metadata") };
     let Some((members, cluster)) = rest.split_once('/') else { return refuse("names no cluster") };
     if !name_is_valid(cluster) {
-        return refuse("names no cluster, or not with letters, digits, `_`, `-` and `.`");
+        return refuse("has an empty or invalid cluster name (allowed: letters, digits, `_`, `-`, `.`)");
     }
     let members: Option<Vec<String>> = members.split(',').map(member).collect();
-    let Some(members) = members else { return refuse("names a member that is none") };
+    let Some(members) = members else { return refuse("names an invalid member") };
     Ok(MetadataPlace::Etcd(EtcdAddress { members, cluster: cluster.to_owned() }))
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn commit(
 ) -> Result<Committed, RecordsError> {
     let parts = conditions.len().max(changes.len());
     if parts > ETCD_PARTS_MAX {
-        return Err(RecordsError::TooLarge(format!("{parts} parts of {ETCD_PARTS_MAX}")));
+        return Err(RecordsError::TooLarge(format!("{parts} parts, at most {ETCD_PARTS_MAX} are possible")));
     }
     let staged = stage(shared, changes).await?;
     let result = commit_staged(shared, conditions, changes).await;
@@ -215,7 +215,7 @@ async fn resolve(shared: &EtcdShared, mark: &str, lease: LeaseId) -> Result<Reso
                 return match found(&answer) {
                     Some((revision, true)) => Ok(Resolved::Happened(revision)),
                     Some((_, false)) => Ok(Resolved::Void),
-                    None => Err(RecordsError::Uncertain("the mark of the commit has gone".to_owned())),
+                    None => Err(RecordsError::Uncertain("the mark of the commit is gone".to_owned())),
                 };
             }
             Err(Failure::Refused(error)) => return Err(RecordsError::Uncertain(error.to_string())),

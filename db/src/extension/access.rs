@@ -235,7 +235,7 @@ impl Access {
 
     #[inline]
     fn environment<'e>(&self) -> &'e WorkerEnvironment<'e> {
-        assert!(!self.environment.is_null(), "a host call outside of a poll");
+        assert!(!self.environment.is_null(), "a host call outside a poll");
         // SAFETY: lent by `enter`, and not yet taken back. Callers use it within one host call.
         unsafe { &*self.environment.cast::<WorkerEnvironment<'e>>() }
     }

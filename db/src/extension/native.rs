@@ -40,7 +40,7 @@ impl fmt::Display for LoadError {
         match self {
             Self::Refused(error) => write!(out, "the artefact cannot be opened: {error}"),
             Self::Stale => out.write_str("the artefact was built for another server"),
-            Self::Malformed => out.write_str("the artefact's table of functions is malformed"),
+            Self::Malformed => out.write_str("the artefact's function table is malformed"),
         }
     }
 }

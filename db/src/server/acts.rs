@@ -42,7 +42,7 @@ impl Acts {
             match write(metadata, &act) {
                 Ok(()) => return,
                 Err(error) if is_passing(&error) => {
-                    tracing::warn!(%error, act = act.text, "an act is recorded later");
+                    tracing::warn!(%error, act = act.text, "cannot record an act now, retrying later");
                 }
                 Err(error) => return lose(&act, &error.to_string()),
             }
@@ -50,7 +50,7 @@ impl Acts {
         let mut waiting = self.waiting();
         let own = waiting.iter().filter(|other| other.tenant == act.tenant).count();
         if waiting.len() >= AUDIT_WAITING_MAX || own >= AUDIT_WAITING_PER_TENANT_MAX {
-            lose(&act, "too many acts wait to be recorded");
+            lose(&act, "too many acts are waiting to be recorded");
         } else {
             waiting.push_back(act);
         }
@@ -61,7 +61,7 @@ impl Acts {
         // The lock is not held during the call to the metadata. Others only add acts after this one.
         while let Some(act) = { self.waiting().front().cloned() } {
             match write(metadata, &act) {
-                Ok(()) => tracing::info!(act = act.text, "an act that waited is recorded"),
+                Ok(()) => tracing::info!(act = act.text, "recorded a delayed act"),
                 Err(error) if is_passing(&error) => return,
                 Err(error) => lose(&act, &error.to_string()),
             }
@@ -71,7 +71,7 @@ impl Acts {
 
     /// Logs the acts that still wait when the server ends.
     pub fn give_up(&self) {
-        self.waiting().drain(..).for_each(|act| lose(&act, "the server ends"));
+        self.waiting().drain(..).for_each(|act| lose(&act, "the server is stopping"));
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Act>> {
@@ -95,7 +95,7 @@ fn is_passing(error: &MetadataError) -> bool {
 }
 
 fn lose(act: &Act, why: &str) {
-    tracing::error!(why, act = act.text, "an act is missing in the audit log");
+    tracing::error!(why, act = act.text, "an act is missing from the audit log");
 }
 
 #[cfg(test)]

@@ -72,12 +72,12 @@ pub fn watch_canaries(control: &Control) {
         );
         match extensions::change(control, tenant, &name, rule) {
             Ok(_) => {
-                tracing::info!(tenant = tenant.0, act, "a canary went back");
+                tracing::info!(tenant = tenant.0, act, "rolled back a failing canary");
                 audit::record_own(control, tenant, act, Status::Ok);
             }
             Err(refusal) if refusal.status == Status::NotFound => {}
             Err(refusal) => {
-                tracing::error!(tenant = tenant.0, act, %refusal, "a canary should have gone back");
+                tracing::error!(tenant = tenant.0, act, %refusal, "cannot roll back a failing canary");
                 audit::record_own(control, tenant, act, refusal.status);
             }
         }
@@ -193,7 +193,7 @@ fn serve_tenant(
         AdminRequest::ExtensionLogs { name, level, after, count } => {
             logs::read(control, tenant, name, (*level, *after, *count))
         }
-        _ => Err(not_permitted("this takes the administrator's secret")),
+        _ => Err(not_permitted("this requires the administrator's secret")),
     }
 }
 

@@ -26,12 +26,12 @@ pub fn open(directory: &Path) -> io::Result<SecretHash> {
         Err(error) => return Err(error),
     };
     if fs::metadata(&path)?.permissions().mode() & 0o077 != 0 {
-        let text = format!("{} may be read by others: chmod 600 it", path.display());
+        let text = format!("{} is accessible to other users: run chmod 600 on it", path.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     let secret = secret.trim();
     if secret.is_empty() {
-        let text = format!("{} is empty: remove it, and a fresh one is made", path.display());
+        let text = format!("{} is empty: remove it, and the server creates a new one", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     SecretHash::of(secret.as_bytes()).map_err(io::Error::other)
@@ -47,7 +47,7 @@ fn create(directory: &Path, path: &Path) -> io::Result<String> {
     file.sync_all()?;
     fs::rename(&fresh, path)?;
     File::open(directory)?.sync_all()?;
-    tracing::info!(path = %path.display(), "the administrator's secret was made");
+    tracing::info!(path = %path.display(), "created the administrator's secret");
     Ok(secret)
 }
 

@@ -206,7 +206,7 @@ impl Server {
     /// Restores tables and extensions from the metadata, and starts housekeeping.
     fn start_control(&mut self, populates: bool) -> Result<(), BootError> {
         administration::restore(&self.control)
-            .map_err(|refusal| BootError::new("cannot restore", refusal.text))?;
+            .map_err(|refusal| BootError::new("cannot restore the server's state", refusal.text))?;
         self.populate(populates)?;
         let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
@@ -335,14 +335,14 @@ fn no_thread(error: io::Error) -> BootError {
 /// Makes the queue of invocations' remote reads, if the server is in a cluster.
 fn remote_wants(is_wanted: bool) -> Result<Option<Wants>, BootError> {
     let wants = is_wanted.then(Wants::new).transpose();
-    wants.map_err(|error| BootError::new("cannot make the queue of remote reads", error))
+    wants.map_err(|error| BootError::new("cannot create the queue of remote reads", error))
 }
 
 /// Returns the hash of the administrator's secret, and of one that nobody has.
 fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
     let administrator = administrator::open(&config.data_directory)
-        .map_err(|error| BootError::new("the administrator's secret", error))?;
-    let nobody = SecretHash::dummy().map_err(|error| BootError::new("a fresh secret", error))?;
+        .map_err(|error| BootError::new("cannot open the administrator's secret", error))?;
+    let nobody = SecretHash::dummy().map_err(|error| BootError::new("cannot create a secret", error))?;
     Ok((administrator, nobody))
 }
 
@@ -350,7 +350,7 @@ fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
 fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), BootError> {
     Listener::bind(address)
         .and_then(|listener| listener.local().map(|local| (listener, local)))
-        .map_err(|error| BootError::new(&format!("cannot show metrics on TCP {address}"), error))
+        .map_err(|error| BootError::new(&format!("cannot serve metrics on TCP {address}"), error))
 }
 
 fn start_watchdog(siblings: &Arc<SiblingWorkers>, clock: Clock) -> Result<Watchdog, BootError> {
@@ -361,9 +361,9 @@ fn start_watchdog(siblings: &Arc<SiblingWorkers>, clock: Clock) -> Result<Watchd
 
 fn open_registry(prepare: Prepare, accounts: &Accounts) -> Result<Registry, BootError> {
     Registry::open_with(prepare, accounts.clone())
-        .map_err(|error| BootError::new("cannot open the registry of extensions", error))
+        .map_err(|error| BootError::new("cannot open the extension registry", error))
 }
 
 fn make_store(config: &Config, moves_tablets: bool) -> Result<Arc<Store>, BootError> {
-    Store::new(config.store(moves_tablets)).map_err(|error| BootError::new("cannot make the store", error))
+    Store::new(config.store(moves_tablets)).map_err(|error| BootError::new("cannot create the store", error))
 }

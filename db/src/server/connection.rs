@@ -2,7 +2,7 @@
 //!
 //! Data requests go to the session's home worker and are answered when it answers; administrative requests are
 //! executed here. A peer that stalls within a record, sends too much, does not read its answers or sends invalid
-//! records is told once, if possible, and disconnected. No stream delays another.
+//! records gets one refusal, if possible, and is disconnected. No stream delays another.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::sync::oneshot::oneshot;
 /// Bytes of a record's header after the length.
 const HEAD_BYTES: usize = RECORD_HEADER_BYTES - RecordHeader::LENGTH_BYTES;
 
-/// The limit that a tenant is told when too many bytes of answers to it are pending.
+/// The limit reported to a tenant when too many bytes of answers to it are pending.
 const ANSWER_LIMIT: &str = "answer_bytes_of_streams";
 
 /// Returns the reception of clients' streams.
@@ -71,7 +71,7 @@ fn serve(
 
 /// Tells a peer that the maximum number of streams is reached, and closes. The answer fits the socket's buffer.
 fn turn_away(mut stream: Stream) {
-    answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has as many streams as it may");
+    answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has reached its stream limit");
 }
 
 fn open(
@@ -121,11 +121,11 @@ fn converse(
             Err(StreamError::Idle) if is_over(role) => return,
             Err(StreamError::Idle) => continue,
             Err(StreamError::TooLarge { .. }) => {
-                answer_record(stream, 0, Status::LimitExceeded, b"the record is longer than any may be");
+                answer_record(stream, 0, Status::LimitExceeded, b"the record exceeds the maximum length");
                 return;
             }
             Err(StreamError::NoRoom { .. }) => {
-                let text = b"the tenant has as many bytes of records under way as it may";
+                let text = b"the tenant has reached its limit of bytes in records being processed";
                 answer_record(stream, 0, Status::LimitExceeded, text);
                 return;
             }
@@ -155,7 +155,7 @@ fn serve_record(
     };
     let answer = match role {
         role if is_over(role) => {
-            answer_record(stream, header.sequence, Status::BadToken, b"the session is over");
+            answer_record(stream, header.sequence, Status::BadToken, b"the session has ended");
             return false;
         }
         Role::Tenant(session) if header.code < opcode::OPEN_SESSION => {

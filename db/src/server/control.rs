@@ -111,7 +111,7 @@ impl From<MetadataError> for Refusal {
             MetadataError::Records(RecordsError::StorageFull) => Status::StorageFull,
             MetadataError::Records(RecordsError::TooLarge(_)) => Status::LimitExceeded,
             MetadataError::Records(RecordsError::Unavailable(_) | RecordsError::Uncertain(_)) => {
-                tracing::warn!(%error, "metadata refused");
+                tracing::warn!(%error, "metadata unavailable");
                 Status::Unavailable
             }
             MetadataError::Records(_) => {
@@ -261,7 +261,7 @@ impl Control {
     /// Announces a session to the workers if its tenant is unchanged.
     fn confirm(&self, checked: &TenantRow, session: &Arc<Session>) -> Result<(), Refusal> {
         let gone =
-            || Refusal::new(Status::BadSecret, "the tenant has just been dropped, or got a new secret");
+            || Refusal::new(Status::BadSecret, "the tenant was just dropped, or its secret was changed");
         let KnownTenant { row, doubt } = self.tenant_named(&checked.name, |row| row == Some(checked))?;
         if row.as_ref() != Some(checked) {
             if let Some(doubt) = doubt {
@@ -285,11 +285,11 @@ impl Control {
         let tenant = open.session.tenant;
         let mut sessions = lock(&self.sessions);
         if sessions.len() >= SESSIONS_MAX {
-            return Err(Refusal::new(Status::LimitExceeded, "the server has as many sessions as it may"));
+            return Err(Refusal::new(Status::LimitExceeded, "the server has reached its session limit"));
         }
         let own = sessions.values().filter(|open| open.session.tenant == tenant).count();
         if own >= SESSIONS_PER_TENANT_MAX {
-            return Err(Refusal::new(Status::LimitExceeded, "the tenant has as many sessions as it may"));
+            return Err(Refusal::new(Status::LimitExceeded, "the tenant has reached its session limit"));
         }
         sessions.insert(open.session.token, open);
         Ok(())
@@ -332,7 +332,7 @@ impl Control {
         self.registry.collect();
         if let Some(counts) = self.streams.news() {
             let Counts { evicted, turned_away, refused, ceded } = counts;
-            let text = "more streams were asked for than there may be";
+            let text = "streams were closed or refused because a stream limit was reached";
             tracing::warn!(closed = evicted, turned_away, refused, ceded, text);
         }
     }
@@ -346,7 +346,7 @@ impl Control {
         if soon > self.parts_made.versions_above() + VERSIONS_RESERVED
             && let Err(error) = self.metadata.reserve_versions_to(soon)
         {
-            tracing::warn!(%error, "no more versions could be reserved; it is tried again");
+            tracing::warn!(%error, "cannot reserve more versions; retrying");
         }
     }
 
@@ -372,7 +372,7 @@ impl Control {
             .map(|open| open.session.token)
             .collect();
         for token in idle {
-            // A worker that has ended serves nobody.
+            // Fails only if a worker has ended, which serves no session any more.
             let _ = self.close_session(token);
         }
     }

@@ -35,7 +35,7 @@ pub fn start(
             match look(&control, own, elected) {
                 Ok(now) => elected = now,
                 Err(MetadataError::Conflict | MetadataError::Records(_)) => {}
-                Err(error) => tracing::error!(%error, "the cluster is not coordinated"),
+                Err(error) => tracing::error!(%error, "cannot coordinate the cluster"),
             }
             thread::park_timeout(Duration::from_millis(COORDINATION_LOOK_MS));
         }

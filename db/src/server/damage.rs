@@ -18,8 +18,8 @@ impl Damage {
             tracing::error!(
                 objects,
                 segments,
-                "bytes have changed in memory: the objects are gone, the segments set aside; `splinter table verify` \
-                 checks the others"
+                "memory corruption: the objects are lost, the segments set aside; check other objects with \
+                 `splinter table verify`"
             );
         }
     }

@@ -1,6 +1,6 @@
 //! Joins threads until a deadline; logs the names of those that have not ended by then and leaves them behind.
 //!
-//! Every thread of the server ends soon after it was told to; the deadline covers one that does not, so that no defect
+//! Every thread of the server ends soon after the stop request; the deadline covers one that does not, so that no defect
 //! and no extension keeps the process from ending.
 
 use std::thread::{self, JoinHandle};
@@ -26,8 +26,8 @@ impl Joining {
     pub fn join<T>(&self, thread: JoinHandle<T>) -> bool {
         while !thread.is_finished() {
             if Instant::now() >= self.deadline {
-                let name = thread.thread().name().unwrap_or("a thread without a name");
-                tracing::error!(thread = name, "a thread does not end, the server stops without it");
+                let name = thread.thread().name().unwrap_or("unnamed");
+                tracing::error!(thread = name, "a thread did not end in time; the server stops without it");
                 return false;
             }
             thread::sleep(LOOK);

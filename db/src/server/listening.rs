@@ -54,7 +54,7 @@ pub fn accept_all(reception: Reception, listener: &Listener, stopping: &AtomicBo
         threads.retain(|thread| !thread.is_finished());
         match receive(&reception, stream, peer) {
             Ok(thread) => threads.extend(thread),
-            Err(error) => tracing::warn!(%error, %peer, "a connection was closed"),
+            Err(error) => tracing::warn!(%error, %peer, "cannot serve a connection; closed it"),
         }
     }
     stopping.store(true, Ordering::Relaxed);
@@ -74,7 +74,7 @@ fn receive(
 ) -> io::Result<Option<JoinHandle<()>>> {
     let (closer, patience) = (stream.closer()?, Duration::from_millis(STREAM_ROOM_MS));
     let Some(place) = reception.streams.enter(closer, SourcePrefix::of(peer.ip()), patience) else {
-        tracing::debug!(%peer, "a connection was turned away");
+        tracing::debug!(%peer, "refused a connection: no stream is free");
         (reception.turn_away)(stream);
         return Ok(None);
     };

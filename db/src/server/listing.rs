@@ -49,7 +49,7 @@ pub fn execute(
                 }
             }
         }
-        _ => unreachable!("the caller takes other requests elsewhere"),
+        _ => unreachable!("the caller handles other requests elsewhere"),
     };
     match answered {
         Ok(()) => {}

@@ -53,7 +53,7 @@ pub fn register(
                 }
                 Err(error) => {
                     if error == MetadataError::AlreadyExists {
-                        let text = "a server of this number was started later: is its data directory a copy?";
+                        let text = "a server with this number started later: is its data directory a copy?";
                         tracing::warn!(server = row.id, text);
                     }
                     CLUSTER_RETRY_MS
@@ -62,14 +62,14 @@ pub fn register(
             control.hold(registration.held());
             let is_held = control.lease_cache.is_held(Moment::now());
             if was_held && !is_held {
-                tracing::warn!(server = row.id, "other servers may believe by now that this one is gone");
+                tracing::warn!(server = row.id, "lease expired: other servers may consider this one gone");
             }
             was_held = is_held;
             thread::park_timeout(Duration::from_millis(wait_ms));
         }
         control.hold(None);
         if let Err(error) = registration.end(&control.metadata) {
-            tracing::warn!(%error, "the registration ends by itself");
+            tracing::warn!(%error, "cannot end the registration; it expires by itself");
         }
     })
 }
@@ -85,7 +85,7 @@ pub fn follow(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> io::Result<
         while !stopping.load(Ordering::Relaxed) {
             if let Err(refusal) = following.step(&control) {
                 if refusal.status != Status::Unavailable {
-                    tracing::error!(%refusal, "what others changed cannot be followed");
+                    tracing::error!(%refusal, "cannot apply metadata changes of other servers");
                 }
                 thread::park_timeout(Duration::from_millis(CLUSTER_RETRY_MS));
             }
@@ -140,7 +140,7 @@ impl Following {
             }
             Err(WatchEnd::Quiet) => {}
             Err(WatchEnd::Lost) => {
-                tracing::info!("the metadata is read anew: what changed meanwhile is not kept any more");
+                tracing::info!("rereading all metadata: changes in between are no longer kept");
                 self.watch = None;
             }
             Err(WatchEnd::Closed) => self.watch = None,

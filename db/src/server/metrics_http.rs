@@ -103,7 +103,7 @@ fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Resul
     let snapshot = match MetricsSnapshot::of(control) {
         Ok(snapshot) => snapshot,
         Err(refusal) => {
-            tracing::warn!(%refusal, "metrics cannot be shown");
+            tracing::warn!(%refusal, "cannot collect metrics");
             return HttpResponse::refusal(socket, "500 Internal Server Error");
         }
     };
@@ -134,14 +134,14 @@ impl MetricsSnapshot {
         control: &Control,
         text: &mut MetricsText<W>,
     ) -> io::Result<()> {
-        text.family("splinter_build_info", Kind::Gauge, "The version of the server.")?;
+        text.family("splinter_build_info", Kind::Gauge, "Version of the server, as a label.")?;
         text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1)?;
-        text.family("splinter_uptime_seconds", Kind::Gauge, "Time since the server was started.")?;
+        text.family("splinter_uptime_seconds", Kind::Gauge, "Time since the server started.")?;
         text.seconds(&[], "", control.clock.now_us() * 1000)?;
         text.family(
             "splinter_metrics_left_out",
             Kind::Gauge,
-            "Tenants, tables and versions that are too many to show.",
+            "Tenants, tables and versions not shown because there are too many.",
         )?;
         text.sample(&[("of", "tenants")], self.tenants.left_out)?;
         text.sample(&[("of", "tables")], self.tables.left_out)?;

@@ -5,7 +5,7 @@
 //!   streams of targets ── attach ──► the thread of the source
 //!   the thread: inbox, messages of the other side, actions on its own core of the store, slow tasks in background
 //! ```
-//! A thread runs at full priority until the ownership of the hashes has changed, since nobody serves them meanwhile,
+//! A thread runs at full priority until the ownership of the hashes has changed, since no server serves them until then,
 //! and at lower priority from then on. The store has [`crate::limits::MIGRATIONS_AT_ONCE`] cores for sources and as
 //! many for targets ([`slots`]). A thread that waits for a slot reads its inbox and its stream, so it can end.
 
@@ -100,7 +100,7 @@ pub fn follow(
         let claim = SlotClaim::new(Arc::clone(&migrations.slots), side, row.id);
         match begin(control, row, (side, claim), Progress::new(&migrations.totals[side as usize])) {
             Ok(begun) => drop(running.insert(row.id, begun)),
-            Err(error) => tracing::error!(%error, migration = row.id, "a migration cannot be begun"),
+            Err(error) => tracing::error!(%error, migration = row.id, "cannot begin a migration"),
         }
     }
 }
@@ -170,7 +170,7 @@ fn move_tablet(
         objects,
         bytes,
         bytes_per_second,
-        "a tablet has moved, or stays"
+        "a migration has ended"
     );
     if matches!(way, ExitReason::Over(_)) {
         errands.leave(side);

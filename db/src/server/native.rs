@@ -80,7 +80,7 @@ pub fn execute<const IS_NEW: bool>(
             reply_bare(place, Status::Ok);
             return RequestOutcome::Answered;
         }
-        Request::Invoke { .. } => unreachable!("the dispatcher takes invocations elsewhere"),
+        Request::Invoke { .. } => unreachable!("the dispatcher handles invocations elsewhere"),
     }
     let outcome = missing(environment, caller.session, request, located);
     metrics.count(if outcome.status == Status::Retry { Counter::Retries } else { Counter::Refused });
@@ -134,12 +134,12 @@ fn mutation<const IS_NEW: bool>(
                 write::increment_float(pin, target, key, delta)
             })
         }
-        _ => unreachable!("others are no mutations"),
+        _ => unreachable!("other requests are not mutations"),
     }
 }
 
 /// Returns the outcome of a request without a part: `Retry` if another server of the cluster may have created the
-/// table and this one has not heard of it yet.
+/// table and this server has not followed that yet.
 #[cold]
 fn missing(
     environment: &WorkerEnvironment<'_>,

@@ -3,8 +3,8 @@
 //! A tenant authenticates itself by its secret, a further stream by its session's token, the administrator by the
 //! secret in the data directory, another server by a second record (`peers.rs`). A peer that fails gets one typed
 //! refusal and is disconnected. A source prefix with too many failures gets `Retry` until its bucket refills; the
-//! token of an ended session does not count as a failure. A right secret is never refused because of a neighbour's
-//! wrong ones. An authenticated peer takes the stream's permit before anything is allocated for it.
+//! token of an ended session does not count as a failure. A correct secret is never refused because of other
+//! clients' wrong ones. An authenticated peer takes the stream's permit before anything is allocated for it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub enum Entrant {
 }
 
 /// The refusal of a wrong tenant name or secret.
-const WRONG: &str = "no such tenant, or not its secret";
+const WRONG: &str = "wrong tenant name or secret";
 
 /// Checks the first record of a stream; returns the peer, and the body of the answer.
 ///
@@ -121,9 +121,9 @@ fn open_session(
 impl From<NoPlace> for Refusal {
     fn from(refused: NoPlace) -> Self {
         match refused {
-            NoPlace::OfTenant => Self::new(Status::LimitExceeded, "the tenant has as many streams as it may"),
+            NoPlace::OfTenant => Self::new(Status::LimitExceeded, "the tenant has reached its stream limit"),
             NoPlace::OfTenants => {
-                Self::new(Status::LimitExceeded, "the server has as many streams of tenants as it may")
+                Self::new(Status::LimitExceeded, "the server has reached its stream limit for tenants")
             }
             // The stream is closed, so the peer does not read it.
             NoPlace::Closed => Status::Unavailable.into(),

@@ -176,10 +176,10 @@ impl Control {
 
     /// Wakes requests that wait for objects of an arriving part: for these hashes, or for all if `None`. The part must
     /// know before that they have arrived ([`Table::pulled`], [`Table::arrived`]): a request that does not find its
-    /// object waits again, and requests its hashes anew. When all objects have arrived, or no more will, it is called
+    /// object waits and requests its hashes again. When all objects have arrived, or no more will, it is called
     /// for all: requested hashes that were not taken yet are forgotten then. Does not wait for workers.
     pub fn wake(&self, part: &Table, hashes: Option<&[u64]>) {
-        // Before the workers are informed, so that a request which waits again requests its hash anew.
+        // Before the workers are informed, so that a request which waits again also requests its hash again.
         part.not_pulled(hashes.unwrap_or_default());
         let wake = Arc::new(Wake { part: part.id(), hashes: hashes.map(Into::into) });
         for worker in &self.workers {

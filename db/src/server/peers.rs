@@ -60,7 +60,7 @@ pub(super) fn serve(
             remote::serve(control, stream);
         }
         Err(refusal) => {
-            tracing::warn!(%peer, server = challenge.opener(), %refusal, "another server was refused");
+            tracing::warn!(%peer, server = challenge.opener(), %refusal, "refused another server's stream");
             answer(&mut stream, refusal.status);
         }
     }
@@ -83,7 +83,7 @@ fn proven(
     Ok(purpose)
 }
 
-/// Answers with a status; a server that does not get it asks again.
+/// Answers with a status; a server that does not receive it retries.
 fn answer(stream: &mut Stream, status: Status) {
     let header = RecordHeader { code: status as u8, ..RecordHeader::default() };
     let _ = stream.write_record(&header.encode_record(&[]), &[]);

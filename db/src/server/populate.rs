@@ -27,7 +27,7 @@ pub fn start(store: Arc<Store>, stopping: Arc<AtomicBool>) -> io::Result<JoinHan
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "memory is not backed ahead of its use");
+                    tracing::warn!(%error, "cannot back memory ahead of its use");
                     return;
                 }
             }

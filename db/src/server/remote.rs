@@ -1,12 +1,12 @@
-//! The thread that reads objects of other servers for invocations of this one; [`serving`] answers such questions
-//! here.
+//! The thread that reads objects of other servers for invocations on this server; [`serving`] answers such questions of
+//! other servers.
 //!
 //! ```text
 //!   workers ── wants, in a bounded queue ──► this thread ── records of many reads ──► a stream to each other server
 //!   workers ◄── Change::Answers ──────────── this thread ◄── answers in any order ───┘
 //! ```
 //! Streams stay open. The table's map ([`maps`]) names the owner of an object; [`OpenQuestions`] decides what to do if
-//! that changes, or nobody answers. The thread never waits for one server: separate threads open streams, and a server
+//! that changes, or no server answers. The thread never waits for one server: separate threads open streams, and a server
 //! that does not read its questions gets no more of them.
 
 mod maps;
@@ -219,7 +219,7 @@ impl Asking {
             waker.wake();
         });
         if let Err(error) = started {
-            tracing::warn!(%error, "no thread to open a stream to another server");
+            tracing::warn!(%error, "cannot start a thread to open a stream to another server");
             let _ = self.opened.0.send((server, None));
         }
     }
@@ -232,7 +232,7 @@ impl Asking {
         let timeout = Duration::from_millis(look_ms);
         let timeout = due.map_or(timeout, |due| due.min(timeout));
         if let Err(error) = Duplex::sleep_over(&self.wants.sleeper, self.streams.values(), timeout) {
-            tracing::warn!(%error, "the thread of remote reads cannot wait for its streams");
+            tracing::warn!(%error, "cannot wait for the streams of remote reads");
             thread::sleep(Duration::from_millis(REMOTE_LOOK_MS));
         }
     }
@@ -264,6 +264,6 @@ fn open(control: &Control, server: u32, address: SocketAddr) -> Option<Duplex> {
     let migrations = control.migrations.as_ref()?;
     let opened = peer::open(migrations.secret(), migrations.own(), (server, address), Purpose::Reads);
     let stream =
-        opened.inspect_err(|error| tracing::debug!(server, %error, "another server, for reads")).ok()?;
+        opened.inspect_err(|error| tracing::debug!(server, %error, "cannot open a stream for reads")).ok()?;
     Duplex::over(stream, Duration::from_millis(RECORD_TIMEOUT_MS), REMOTE_MESSAGE_BYTES_MAX).ok()
 }

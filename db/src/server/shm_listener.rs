@@ -56,7 +56,7 @@ pub fn start(control: &Arc<Control>, listener: ShmListener) -> io::Result<(StopH
     let (stop, control) = (listener.stop_handle(), Arc::clone(control));
     let thread = thread::Builder::new().name("shm-listener".to_owned()).spawn(move || {
         if let Err(error) = listener.run(&mut Acceptor { control: &control }) {
-            tracing::error!(%error, "the listener to shared memory broke; clients go on over UDP");
+            tracing::error!(%error, "the shared-memory listener failed; clients continue over UDP");
         }
     })?;
     Ok((stop, thread))
@@ -84,7 +84,7 @@ impl Acceptor<'_> {
 impl Admission for Acceptor<'_> {
     fn admit(&mut self, knocker: Attacher<'_>) -> Result<usize, String> {
         let Ok(Attach { token, core }) = Attach::decode(knocker.words) else {
-            return Err("this is no request to attach".to_owned());
+            return Err("this is not an attach request".to_owned());
         };
         if !self.has_session(token) {
             return Err("there is no such session".to_owned());
@@ -100,6 +100,6 @@ impl Admission for Acceptor<'_> {
         if let Some(status) = &self.control.shm_listener {
             status.count_refused();
         }
-        tracing::debug!(text, "a link over shared memory was refused");
+        tracing::debug!(text, "refused a shared-memory channel");
     }
 }

@@ -84,9 +84,9 @@ pub enum PartsError {
 impl fmt::Display for PartsError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Overlap(hash) => write!(formatter, "the hash {hash:016x} is there twice"),
-            Self::NotHeld(hash) => write!(formatter, "no part has the hash {hash:016x}"),
-            Self::TooNarrow(hash) => write!(formatter, "the range from {hash:016x} on is too narrow"),
+            Self::Overlap(hash) => write!(formatter, "two ranges contain the hash {hash:016x}"),
+            Self::NotHeld(hash) => write!(formatter, "no part holds the hash {hash:016x}"),
+            Self::TooNarrow(hash) => write!(formatter, "the range that begins at {hash:016x} is too narrow"),
             Self::TooMany => write!(formatter, "a table has at most {PARTS_PER_TABLE_MAX} parts"),
         }
     }

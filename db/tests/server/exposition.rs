@@ -227,6 +227,6 @@ fn a_port_that_is_taken_is_said_to_be() {
         ..Config::new(second.path().to_owned())
     };
     let error = Server::start(&config).err().expect("the port is taken").to_string();
-    assert!(error.contains(&format!("cannot show metrics on TCP {taken}")), "{error}");
+    assert!(error.contains(&format!("cannot serve metrics on TCP {taken}")), "{error}");
     assert!(error.contains("in use"), "{error}");
 }

@@ -67,7 +67,7 @@ fn a_change_that_makes_no_sense_says_what_would_and_changes_nothing() {
     assert!(text.contains("`speed`") && text.contains("weight, operations_per_second"), "{text}");
     let (status, text) = refused(&[("invocations", Some(7)), ("weight", Some(0))]);
     assert_eq!(status, Status::OutOfRange);
-    assert!(text.contains("weight may be 1 to 10000, not 0"), "{text}");
+    assert!(text.contains("weight must be 1 to 10000, not 0"), "{text}");
     let (status, text) = refused(&[("weight", Some(u64::MAX))]);
     assert_eq!(status, Status::OutOfRange);
     assert!(text.contains("not unlimited"), "{text}");

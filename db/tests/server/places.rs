@@ -99,7 +99,7 @@ fn a_tenant_with_as_many_streams_as_it_may_is_told_so_and_disturbs_nobody() {
         (0..STREAMS.of_tenant).map(|_| open(&site, "ann", &ann).expect("a place")).collect();
     let token = held[0].1.token;
     for _ in 0..2 * STREAMS.places {
-        is_full(open(&site, "ann", &ann), "the tenant has as many streams");
+        is_full(open(&site, "ann", &ann), "the tenant has reached its stream limit");
         let attached = ControlStream::open(site.server.tcp(), &OpenRequest::Attach { token });
         let (status, _) = attached.err().expect("there is no place");
         assert_eq!(status, Status::LimitExceeded, "nor for a further stream of a session");
@@ -140,7 +140,7 @@ fn an_operator_gets_in_whatever_tenants_and_strangers_hold() {
     }
     // Who has less gets places of those with most, until all have as many.
     let _of_carl = [(); 2].map(|()| open(&site, "carl", &secrets[2]).expect("a place of another tenant"));
-    is_full(open(&site, "carl", &secrets[2]), "the server has as many streams of tenants");
+    is_full(open(&site, "carl", &secrets[2]), "the server has reached its stream limit for tenants");
     let silent = strangers(&site);
     operators.extend((1..STREAMS.reserve).map(|_| site.administrator()));
     for operator in &mut operators {

@@ -1,4 +1,4 @@
-//! Preemption, tried from plain functions: when it acts, when it must not, and what it must leave as it was.
+//! Tests of preemption with plain functions: when it acts, when it must not act, and what it must preserve.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -15,14 +15,14 @@ use crate::signal;
 use crate::stack::{Stack, StackEntry, StackOutcome, StackPool, signal_frame_bytes};
 use crate::watchdog::{self, Watchdog};
 
-/// What the entries of this file work with.
+/// The state that a test shares with its entry.
 #[derive(Default)]
 pub(super) struct Bench {
     pub(super) stop: AtomicBool,
     count: AtomicU64,
 }
 
-/// One thread that can be preempted.
+/// The current thread, set up for preemption.
 pub(super) struct Preempted {
     _guarded: crate::fault::Guarded,
     pool: StackPool,
@@ -46,7 +46,7 @@ impl Preempted {
     fn start<T>(&mut self, entry: StackEntry, data: &T) -> (Stack, StackOutcome) {
         let stack = self.pool.take().expect("a stack");
         let (data, nothing) = (ptr::from_ref(data).cast_mut().cast(), ptr::null_mut());
-        // SAFETY: the entries of this file take a reference to what they work with, and own nothing.
+        // SAFETY: the entries of this file take a reference to their data, and own nothing.
         let outcome =
             unsafe { running::run(&stack, nothing, nothing.cast(), self.slice_ends(), entry, data) };
         (stack, outcome)
@@ -54,19 +54,19 @@ impl Preempted {
 
     pub(super) fn resume(&mut self, parked: ParkedStack) -> (Stack, StackOutcome) {
         let nothing = ptr::null_mut();
-        // SAFETY: parked by this thread, and taken by value.
+        // SAFETY: the stack was parked by this thread, and is taken by value.
         let outcome = unsafe { running::resume(&parked, nothing, nothing.cast(), self.slice_ends()) };
         (parked.into_stack(), outcome)
     }
 
-    /// Starts `entry`, which has to be parked.
+    /// Starts `entry`, which must be parked.
     pub(super) fn parked<T>(&mut self, entry: StackEntry, data: &T) -> ParkedStack {
         let (stack, outcome) = self.start(entry, data);
         assert!(outcome.is_parked(), "{outcome:?}");
         ParkedStack::new(stack, outcome)
     }
 
-    /// Resumes until it is not parked again.
+    /// Resumes a stack until it is no longer parked.
     pub(super) fn finish(&mut self, mut parked: ParkedStack) -> StackOutcome {
         loop {
             let (stack, outcome) = self.resume(parked);
@@ -78,7 +78,7 @@ impl Preempted {
         }
     }
 
-    /// A loop is parked: the timer and the signal are in order.
+    /// Checks that an endless loop is parked, so the timer and the signal work.
     fn assert_preempts(&mut self) {
         let parked = self.parked(counts, &Bench::default());
         self.pool.give(parked.into_stack());
@@ -86,7 +86,7 @@ impl Preempted {
 }
 
 unsafe extern "C" fn counts(bench: *mut c_void) -> u64 {
-    // SAFETY: the tests hand over a `Bench`.
+    // SAFETY: the tests pass a `Bench`.
     let bench = unsafe { &*bench.cast::<Bench>() };
     while !bench.stop.load(Relaxed) {
         bench.count.store(bench.count.load(Relaxed) + 1, Relaxed);
@@ -104,7 +104,7 @@ fn a_loop_is_parked_and_goes_on_where_it_was() {
         parked = ParkedStack::new(stack, outcome);
         counted.push(bench.count.load(Relaxed));
     }
-    // On a busy machine the thread may lose its core for a whole slice now and then.
+    // On a busy machine the thread may sometimes lose its core for a whole slice.
     let brought = counted.windows(2).filter(|pair| pair[1] > pair[0]).count();
     assert!(brought > 100 && counted.is_sorted(), "{brought} of 200 slices brought something");
     bench.stop.store(true, Relaxed);
@@ -141,7 +141,7 @@ fn many_parked_stacks_do_not_disturb_each_other() {
 }
 
 unsafe extern "C" fn keeps_errno(bench: *mut c_void) -> u64 {
-    // SAFETY: the place of this thread's `errno`.
+    // SAFETY: the address of this thread's `errno`.
     unsafe { *libc::__errno_location() = 77 };
     // SAFETY: as the caller.
     unsafe { counts(bench) };
@@ -153,7 +153,7 @@ unsafe extern "C" fn keeps_errno(bench: *mut c_void) -> u64 {
 fn errno_survives_parking() {
     let (mut thread, bench) = (Preempted::new(20), Bench::default());
     let parked = thread.parked(keeps_errno, &bench);
-    // SAFETY: the place of this thread's `errno`.
+    // SAFETY: the address of this thread's `errno`.
     unsafe { *libc::__errno_location() = 5 };
     bench.stop.store(true, Relaxed);
     assert_eq!(thread.finish(parked).value, 77);
@@ -168,14 +168,14 @@ fn signals_from_outside_change_nothing_before_a_slice_is_over() {
     let (mut thread, bench) = (Preempted::new(60_000_000), Bench::default());
     // SAFETY: as a plain function.
     let expected = unsafe { computes(ptr::null_mut()) };
-    // SAFETY: asks for the number of this thread.
+    // SAFETY: returns the id of this thread.
     let (id, sent) = (unsafe { libc::gettid() }, AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
             while !bench.stop.load(Relaxed) {
                 // SAFETY: a signal with a handler, to a thread that outlives the scope.
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, signal::NUMBER) };
-                // SAFETY: the same to the process: any thread may get it.
+                // SAFETY: the same signal to the process: any thread may receive it.
                 unsafe { libc::kill(libc::getpid(), signal::NUMBER) };
                 sent.fetch_add(1, Relaxed);
             }
@@ -193,7 +193,7 @@ unsafe extern "C" fn stays_in_the_host(bench: *mut c_void) -> u64 {
     let work = |_: *mut c_void| {
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(2) {}
-        // SAFETY: the tests hand over a `Bench`.
+        // SAFETY: the tests pass a `Bench`.
         unsafe { &*bench.cast::<Bench>() }.count.fetch_add(1, Relaxed)
     };
     // SAFETY: on the extension's stack, from a function that owns nothing.
@@ -235,7 +235,7 @@ fn spins() -> u64 {
 }
 
 unsafe extern "C" fn spins_with(left: *mut c_void) -> u64 {
-    // SAFETY: the test hands over a number by reference.
+    // SAFETY: the test passes a number by reference.
     near_the_bottom(unsafe { *left.cast::<usize>() }, spins)
 }
 
@@ -263,7 +263,7 @@ fn a_lost_timer_is_made_up_for_by_the_watchdog() {
     let (bench, before) = (Bench::default(), watchdog::counts().0);
     let stack = thread.pool.take().expect("a stack");
     let (data, nothing) = (ptr::from_ref(&bench).cast_mut().cast(), ptr::null_mut());
-    // SAFETY: as in `Preempted::start`, but that nobody arms the timer.
+    // SAFETY: as in `Preempted::start`, except that the timer is not armed.
     let outcome = unsafe { running::run(&stack, nothing, nothing.cast(), cycles::now(), counts, data) };
     assert!(outcome.is_parked());
     assert!(watchdog::counts().0 > before);
@@ -274,7 +274,7 @@ unsafe extern "C" fn is_stuck_in_the_host(bench: *mut c_void) -> u64 {
     let work = |_: *mut c_void| {
         let (begin, before) = (Instant::now(), watchdog::counts().1);
         while watchdog::counts().1 == before && begin.elapsed() < Duration::from_secs(20) {}
-        // SAFETY: the tests hand over a `Bench`.
+        // SAFETY: the tests pass a `Bench`.
         unsafe { &*bench.cast::<Bench>() }.count.store(1, Relaxed);
     };
     // SAFETY: on the extension's stack, from a function that owns nothing.

@@ -1,4 +1,4 @@
-//! What a parked stack must bring back: every register, whatever the worker did with them meanwhile.
+//! Tests that resuming a parked stack restores every register, whatever the worker did with them meanwhile.
 
 use std::arch::{asm, naked_asm};
 use std::ffi::c_void;
@@ -11,7 +11,7 @@ use crate::stack::{StackEntry, StackOutcome};
 
 const VECTOR_BYTES: usize = 64 * 32;
 
-/// What the vector registers hold, where they are stored afterwards, and whether that is to happen.
+/// The initial contents of the vector registers, the memory to store them to, and the flag that requests it.
 struct Vectors {
     stop: AtomicBool,
     image: [u8; VECTOR_BYTES],
@@ -30,7 +30,7 @@ macro_rules! hold_vectors {
         #[target_feature(enable = $feature)]
         unsafe extern "C" fn $name(vectors: *mut c_void) -> u64 {
             let vectors = vectors.cast::<Vectors>();
-            // SAFETY: the tests hand over `Vectors`; the loop only reads the flag.
+            // SAFETY: the tests pass `Vectors`; the loop only reads the flag.
             unsafe {
                 asm!(
                     $(concat!($mov, " ", $register, $number, ", [{image} + ", $stride, " * ", $number, "]"),)*
@@ -70,7 +70,7 @@ fn vector_registers_survive_parking() {
             for other in 0..3 {
                 // The worker's own use of the same registers.
                 let mut others = Vectors::new(!seed.wrapping_add(other), true);
-                // SAFETY: the processor has them; the flag is set, so it returns.
+                // SAFETY: the processor has these registers; the flag is set, so the entry returns.
                 unsafe { entry((&raw mut others).cast()) };
                 assert_eq!(others.after[..bytes], others.image[..bytes]);
                 let (stack, outcome) = thread.resume(parked);
@@ -85,7 +85,7 @@ fn vector_registers_survive_parking() {
 }
 
 /// Fills every other general register, the direction flag, the red zone and the x87 stack, waits for the flag
-/// that `rdi` points to, and answers 0 if all are as they were.
+/// that `rdi` points to, and returns 0 if all are unchanged.
 macro_rules! hold_general {
     ($name:ident, $($register:literal $number:literal)*) => {
         #[unsafe(naked)]

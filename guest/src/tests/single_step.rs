@@ -1,5 +1,5 @@
-//! A preemption at each instruction in turn: from inside a host call, over its end and the parking, to the worker;
-//! and from the worker back into a parked stack. The processor's trap flag stops behind each instruction.
+//! Tests a preemption at each instruction in turn: from inside a host call through its end and the parking to the
+//! worker, and from the worker back into a parked stack. The processor's trap flag stops after each instruction.
 
 use std::arch::asm;
 use std::cell::Cell;
@@ -16,15 +16,15 @@ use crate::stack::{Stack, StackOutcome, StackPool};
 
 const TRAP_FLAG: i64 = 0x100;
 
-/// Traps after which a preemption parks at once: the host call is over, the parking not begun.
+/// Traps after which a preemption parks at once: the host call has ended and the parking has not begun.
 const TRAPS_TO_THE_END_OF_THE_CALL: u64 = 100;
 
-/// Instructions of the worker that are stepped through in one go, at most.
+/// Maximum instructions of the worker that are stepped through at a time.
 const WORKER_STEPS_MAX: u64 = 2_000;
 
-/// What the handler of the traps does.
+/// The state of the trap handler.
 struct Stepper {
-    /// Traps to let pass before the preemption is sent; 0 for none at all.
+    /// Traps before the preemption is sent; 0 for no preemption.
     strike_after: Cell<u64>,
     struck: Cell<bool>,
 }
@@ -34,9 +34,9 @@ thread_local! {
     static WORKER_STEPS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The preemption is blocked while this runs, so it comes right behind the instruction that trapped.
+/// The preemption signal is blocked while this runs, so it arrives right after the instruction that trapped.
 extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel hands over a valid context; its registers are ours to change.
+    // SAFETY: the kernel passes a valid context, whose registers the handler may change.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     STEPPER.with(|stepper| {
         let left = stepper.strike_after.get().saturating_sub(1);
@@ -55,7 +55,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
     });
 }
 
-/// From here on each instruction traps, if a preemption is to be sent.
+/// Makes each following instruction trap, if a preemption is to be sent.
 #[inline(always)]
 fn step_from_here() {
     if STEPPER.with(|stepper| stepper.strike_after.get()) > 0 {
@@ -64,7 +64,7 @@ fn step_from_here() {
     }
 }
 
-/// Asks for a preemption in the midst of a host call, which parks at its end; answers its number after that.
+/// Requests a preemption during a host call, which parks at its end; then returns its number plus 1000.
 unsafe extern "C" fn parks_and_answers(number: *mut c_void) -> u64 {
     let work = |_: *mut c_void| {
         running::with(running::ThreadState::set_pending);
@@ -83,14 +83,14 @@ fn start(stack: Stack, number: u64) -> Result<ParkedStack, StackOutcome> {
     if outcome.is_parked() { Ok(ParkedStack::new(stack, outcome)) } else { Err(outcome) }
 }
 
-/// Resumes until it is not parked again.
+/// Resumes a stack until it is no longer parked.
 fn finish(pool: &mut StackPool, mut parked: ParkedStack, steps_on_worker: u64) -> StackOutcome {
     for _ in 0..10 {
         WORKER_STEPS.set(steps_on_worker);
         if steps_on_worker > 0 {
             step_from_here();
         }
-        // SAFETY: parked by this thread, and resumed once.
+        // SAFETY: the stack was parked by this thread, and is resumed once.
         let outcome = unsafe { running::resume(&parked, ptr::null_mut(), ptr::null_mut(), 0) };
         WORKER_STEPS.set(0);
         if !outcome.is_parked() {
@@ -125,7 +125,7 @@ fn catch_traps() {
     assert_eq!(installed, 0);
 }
 
-/// What the preemption strikes.
+/// The code that the preemption interrupts.
 #[derive(Clone, Copy, PartialEq)]
 enum Struck {
     Parking,
@@ -133,8 +133,8 @@ enum Struck {
     ResumingAfterSignal,
 }
 
-/// Two are parked, one after the other; while the first parks, or else while it is resumed, a preemption strikes
-/// behind an instruction: each in turn. How many there were.
+/// Parks two stacks, one after the other. While the first is parked or resumed, a preemption arrives after one
+/// instruction; repeats this for each instruction in turn, and returns their number.
 fn strike_each(struck: Struck) -> u64 {
     let (_guarded, mut pool) = set_up();
     let _preemption = Preemption::new(cycles::of_us(50)).expect("a timer");

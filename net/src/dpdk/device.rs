@@ -25,16 +25,17 @@ use crate::Waker;
 use crate::lock::attempt;
 use crate::packet::{IP_HEADERS_BYTES, Mac, Neighbours, Offloaded};
 
-/// Packets that wait in a port's letterbox; what comes on top is lost and counted. Far below a pool, so that a port
-/// that stays away does not leave the others without packets.
+/// Maximum packets that wait in a port's letterbox; further ones are lost and counted. Far below the size of a pool,
+/// so that a port that stops polling does not leave the others without packets.
 const LETTERS: usize = 1024;
-/// Bytes of a packet beside its MTU: Ethernet's header, a tag and the check sequence, with some to spare.
+/// Bytes of a packet besides its MTU: the Ethernet header, a tag and the check sequence, with some to spare.
 const PACKET_BESIDE_MTU_BYTES: u16 = 64;
-/// Least room of a packet: what drivers take for granted.
+/// Minimum bytes of a packet buffer, which drivers rely on.
 const PACKET_BYTES_MIN: u16 = 2048;
-/// Tries to get a sending queue or a letterbox that another thread uses: a burst of a device takes some microseconds.
+/// Attempts to lock a sending queue or a letterbox that another thread uses: a burst of a device takes some
+/// microseconds.
 const QUEUE_ATTEMPTS: usize = 4096;
-/// Tries to hand packets to a device whose queue is full.
+/// Attempts to pass packets to a device whose queue is full.
 const SEND_ATTEMPTS: usize = 256;
 
 /// The setup of a device, for people.
@@ -58,12 +59,12 @@ pub struct Attachment {
 
 /// One port, as the other ports use it.
 pub(super) struct Lane {
-    /// Has room for all that may be in it.
+    /// Allocated for the maximum number of packets.
     letters: Mutex<VecDeque<Mbuf>>,
     has_letters: AtomicBool,
     waker: Waker,
     drops: AtomicU64,
-    /// Receiving queues that it polls.
+    /// The receiving queues that the port polls.
     queues: Box<[usize]>,
 }
 
@@ -212,7 +213,7 @@ impl Lane {
         let taken = letters.len().min(count);
         packets.extend(letters.drain(..taken));
         if letters.is_empty() {
-            // Who puts one in from now on says so behind it.
+            // Cleared first: a thread that adds a packet later sets the flag after it.
             self.has_letters.store(false, Ordering::Relaxed);
         }
     }
@@ -230,7 +231,7 @@ impl Lane {
     }
 }
 
-/// The lock, tried for the time of a burst.
+/// Returns the lock, tried for the time of a burst.
 #[inline]
 fn attempt_for_long<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     (0..QUEUE_ATTEMPTS).find_map(|before| {
@@ -252,7 +253,8 @@ fn lanes(config: &DpdkConfig, queues: usize, wakers: Vec<Waker>) -> Box<[Lane]> 
     wakers.into_iter().enumerate().map(lane).collect()
 }
 
-/// Whether port `index` polls a queue. Who asks is answered in any of them; who serves has its own, or shares one.
+/// Returns whether port `index` polls a queue. A client's replies arrive in any queue; a serving port has its own, or
+/// shares one.
 fn polls(config: &DpdkConfig, queues: usize, index: usize, queue: usize) -> bool {
     let queue_of = |index: usize| steering::queue_of(config.address.port() + index as u16, queues);
     let is_nobodys = || (0..config.ports).all(|index| queue_of(index) != queue);

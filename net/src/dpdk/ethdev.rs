@@ -13,7 +13,7 @@ use super::sys::bindings as d;
 use super::sys::{Environment, checked, last_error, text};
 use crate::packet::{Mac, Offloaded};
 
-/// Descriptors asked for a queue; a device may have fewer.
+/// Requested descriptors per queue; a device may have fewer.
 const DESCRIPTORS: u16 = 1024;
 
 /// The capabilities that a device reports.
@@ -60,7 +60,7 @@ impl Ethdev {
     }
 
     pub(super) fn describe(&self) -> Result<Description, DpdkError> {
-        // SAFETY: zero is a value of every field, and the functions fill in the structures that they are given.
+        // SAFETY: zero is a valid value of every field, and the functions fill in the structures passed to them.
         let (info, mac) = unsafe {
             let (mut info, mut mac): (d::rte_eth_dev_info, d::rte_ether_addr) = (zeroed(), zeroed());
             checked("description", d::rte_eth_dev_info_get(self.number, &raw mut info))?;
@@ -73,7 +73,7 @@ impl Ethdev {
             driver: text(info.driver_name),
             mac: Mac(mac.addr_bytes),
             queues_max: info.max_rx_queues.min(info.max_tx_queues),
-            // Some drivers bound the packet alone.
+            // Some drivers limit only the packet size.
             mtu_bytes_max: info
                 .max_mtu
                 .min((info.max_rx_pktlen - 18.min(info.max_rx_pktlen)).min(u16::MAX.into()) as u16),
@@ -95,7 +95,7 @@ impl Ethdev {
             // SAFETY: a null error is not filled in.
             checked("isolation of flows", unsafe { d::rte_flow_isolate(number, 1, null_mut()) })?;
         }
-        // SAFETY: zero is what each field has that nobody sets.
+        // SAFETY: zero is the default value of every field.
         let mut configuration: d::rte_eth_conf = unsafe { zeroed() };
         let bit = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
         let Description { checks, fills, .. } = *setup.description;
@@ -123,7 +123,7 @@ impl Ethdev {
         }
         self.started = true;
         if !setup.isolate {
-            // A device that cannot has no filter either, or filters by its own address, which is enough.
+            // A device without promiscuous mode has no filter either, or filters by its own address, which is enough.
             // SAFETY: no pointers.
             unsafe { d::rte_eth_promiscuous_enable(number) };
         }
@@ -185,7 +185,7 @@ impl Ethdev {
 
 impl Drop for Ethdev {
     fn drop(&mut self) {
-        // SAFETY: no pointers; nobody is in a call with this device, since calls borrow what owns it.
+        // SAFETY: no pointers; no call with this device is in progress, since calls borrow its owner.
         unsafe {
             if self.started {
                 d::rte_eth_dev_stop(self.number);
@@ -211,9 +211,9 @@ impl Queue {
     pub(super) fn receive(&mut self, packets: &mut Vec<Mbuf>) -> usize {
         packets.reserve(BURST);
         let free = packets.spare_capacity_mut().as_mut_ptr().cast();
-        // SAFETY: there is room for so many behind the last one, an `Mbuf` is a pointer, and no other thread receives here.
+        // SAFETY: the list has room for `BURST` more, an `Mbuf` is a pointer, and no other thread receives here.
         let received = unsafe { d::splinter_receive(self.device, self.queue, free, BURST as u16) };
-        // SAFETY: so many were written, each ours alone from now on.
+        // SAFETY: this many packets were written, and this process alone owns each of them now.
         unsafe { packets.set_len(packets.len() + usize::from(received)) };
         received.into()
     }
@@ -224,7 +224,7 @@ impl Queue {
     pub(super) fn send(&mut self, packets: &mut SendList) -> usize {
         let left = packets.left();
         let count = left.len().min(usize::from(u16::MAX)) as u16;
-        // SAFETY: they are ours, an `Mbuf` is a pointer, and no other thread sends here.
+        // SAFETY: the packets belong to this process, an `Mbuf` is a pointer, and no other thread sends here.
         let sent = unsafe { d::splinter_send(self.device, self.queue, left.as_mut_ptr().cast(), count) };
         packets.count_sent(sent.into());
         sent.into()

@@ -17,16 +17,16 @@ use crate::packet::Offloaded;
 /// Maximum packets of one call.
 pub(super) const BURST: usize = 32;
 
-/// Packets that each thread keeps ready, so that most bursts do not touch what all share.
+/// Packets that each thread keeps ready, so that most bursts do not touch shared memory.
 const KEPT_PER_THREAD: u32 = 256;
-/// Bytes before a packet that DPDK asks for.
+/// Bytes that DPDK requires before a packet.
 const HEADROOM_BYTES: u16 = 128;
 
 /// Memory for packets. Lives as long as the environment.
 pub(super) struct Pool(NonNull<d::rte_mempool>);
 
-// SAFETY: the pools that are made here may be used by any number of threads (their ring is of that kind, and what
-// threads keep ready is theirs).
+// SAFETY: any number of threads may use the pools created here (their ring is multi-threaded, and each thread has its
+// own cache of ready packets).
 unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
@@ -55,10 +55,10 @@ impl Pool {
         let missing = count.saturating_sub(packets.len());
         packets.reserve(missing);
         let free = packets.spare_capacity_mut().as_mut_ptr().cast();
-        // SAFETY: there is room for so many behind the last one, and an `Mbuf` is a pointer.
+        // SAFETY: the list has room for `missing` more, and an `Mbuf` is a pointer.
         let filled = unsafe { d::splinter_allocate(self.raw(), free, missing as u16) } == 0;
         if filled {
-            // SAFETY: that many were written, each ours alone.
+            // SAFETY: this many packets were written, and this process alone owns each of them.
             unsafe { packets.set_len(packets.len() + missing) };
         }
         filled
@@ -67,7 +67,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: packets and devices that use it are gone before: what owns them owns the pools, and drops them last.
+        // SAFETY: packets and devices that use the pool are gone: their owner also owns the pools, and drops them last.
         unsafe { d::rte_mempool_free(self.raw()) };
     }
 }
@@ -94,9 +94,9 @@ impl Mbuf {
     /// Returns a view of the received packet.
     #[inline]
     pub(super) fn look(&self) -> Seen<'_> {
-        // SAFETY: it is a packet of ours.
+        // SAFETY: this process owns the packet.
         let view = unsafe { d::splinter_look(self.0.as_ptr()) };
-        // SAFETY: a packet's first segment has so many bytes at that place, and nobody writes while we have it.
+        // SAFETY: a packet's first segment has this many bytes at that place, and no one writes them while `self` owns it.
         let bytes = unsafe { slice::from_raw_parts(view.data, view.bytes as usize) };
         let is = |found: u8, sought: d::splinter_checksum::Type| u32::from(found) == sought;
         let (right, wrong) = (d::splinter_checksum::SPLINTER_RIGHT, d::splinter_checksum::SPLINTER_WRONG);
@@ -119,13 +119,13 @@ impl Mbuf {
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
         let mut room = 0;
-        // SAFETY: it is a packet of ours; the number lives across the call.
+        // SAFETY: this process owns the packet; the number lives across the call.
         let first = unsafe { d::splinter_room(self.0.as_ptr(), &raw mut room) };
-        // SAFETY: a fresh packet has so much room at that place, which the pool has initialized, and is ours alone.
+        // SAFETY: a fresh packet has this much room at that place, initialized by the pool and owned by `self` alone.
         let room = unsafe { slice::from_raw_parts_mut(first, room as usize) };
         let room_bytes = room.len();
         let Some(bytes) = write(room).filter(|bytes| *bytes <= room_bytes) else { return false };
-        // SAFETY: it is a packet of ours, with so much room.
+        // SAFETY: this process owns the packet, which has room for `bytes`.
         unsafe { d::splinter_fill(self.0.as_ptr(), bytes as u16, offloaded.ipv4, offloaded.udp) };
         true
     }
@@ -134,7 +134,7 @@ impl Mbuf {
 impl Drop for Mbuf {
     fn drop(&mut self) {
         let mut packet = self.0.as_ptr();
-        // SAFETY: it is ours, and nobody uses it any more.
+        // SAFETY: this process owns the packet, which is no longer used.
         unsafe { d::rte_pktmbuf_free_bulk(&raw mut packet, 1) };
     }
 }
@@ -143,9 +143,9 @@ impl Drop for Mbuf {
 #[inline]
 pub(super) fn free_all(packets: &mut Vec<Mbuf>) {
     let count = packets.len() as u32;
-    // SAFETY: none is anybody's any more, so that each is given back once.
+    // SAFETY: no `Mbuf` owns the packets any more, so each is returned only once.
     unsafe { packets.set_len(0) };
-    // SAFETY: they are ours, and an `Mbuf` is a pointer.
+    // SAFETY: this process owns the packets, and an `Mbuf` is a pointer.
     unsafe { d::rte_pktmbuf_free_bulk(packets.as_mut_ptr().cast(), count) };
 }
 
@@ -153,7 +153,7 @@ pub(super) fn free_all(packets: &mut Vec<Mbuf>) {
 #[derive(Default)]
 pub(super) struct SendList {
     all: Vec<Mbuf>,
-    /// How many of the first ones belong to the device.
+    /// The number of first packets that belong to the device.
     sent: usize,
 }
 
@@ -186,11 +186,11 @@ impl SendList {
     #[inline]
     pub(super) fn settle(&mut self) -> usize {
         let (count, sent) = (self.all.len(), std::mem::take(&mut self.sent));
-        // SAFETY: none is ours any more: the first are the device's, the others are given back below, once.
+        // SAFETY: the list gives up all packets: the first belong to the device, the others are returned once, below.
         unsafe { self.all.set_len(0) };
         let lost = count - sent;
         if lost > 0 {
-            // SAFETY: these are within what was filled, still ours, and an `Mbuf` is a pointer.
+            // SAFETY: these packets are within the filled part and still owned, and an `Mbuf` is a pointer.
             unsafe { d::rte_pktmbuf_free_bulk(self.all.as_mut_ptr().add(sent).cast(), lost as u32) };
         }
         lost

@@ -22,16 +22,16 @@ use crate::port::{Port, SharedPort};
 use crate::wake::{Sleeper, Waker};
 use crate::{Batch, Outbox};
 
-/// Longest sleep without a look at the device. With the timer's slack a frame waits for 0.1 ms where nothing came for
-/// longer than the worker spins; who cannot have that lets it spin.
+/// Longest sleep between two polls of the device. With the timer's slack, a frame waits for 0.1 ms if none came for
+/// longer than the worker spins; longer spinning avoids this.
 const NAP: Duration = Duration::from_micros(50);
-/// How often the same address is asked for.
+/// Minimum time between two requests for the same address.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// How long an answer is waited for.
+/// Maximum time that [`Port::set_peer`] waits for a reply.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
-/// Receives between two looks at what the device lost: that may be a conversation with the card.
+/// Receives between two queries of the device's losses, which may need an exchange with the card.
 const RECEIVES_PER_LOOK: u32 = 1 << 16;
-/// What has been checked before.
+/// The checksums of handed-over packets, which were verified before.
 const CHECKED: Offloaded = Offloaded { ipv4: true, udp: true };
 
 /// One port of a DPDK device.
@@ -39,7 +39,7 @@ pub struct DpdkPort {
     index: usize,
     sleeper: Sleeper,
     received: Vec<Mbuf>,
-    /// Looked at, to be given back.
+    /// Processed packets, to be returned to their pools.
     done: Vec<Mbuf>,
     fresh: Vec<Mbuf>,
     leaving: SendList,
@@ -47,7 +47,7 @@ pub struct DpdkPort {
     receives: u32,
     missed: u64,
     registration: Option<Registration>,
-    /// Last: what is above uses its memory.
+    /// The last field, because those above use its memory.
     device: Arc<Device>,
 }
 
@@ -74,7 +74,7 @@ impl DpdkPort {
         &self.device.attachment
     }
 
-    /// What came for port `port`: first what others received for it, then from its queues.
+    /// Receives packets for port `port`: first those that other ports received for it, then those of its queues.
     fn receive_for(&mut self, port: usize, batch: &mut Batch) -> usize {
         batch.clear();
         if self.registration.is_none() {
@@ -98,7 +98,7 @@ impl DpdkPort {
         batch.len()
     }
 
-    /// Puts frames for port `port` into the batch, hands others over, and gives the packets back.
+    /// Puts frames for port `port` into the batch, hands other packets over, and returns the rest to their pools.
     fn sort(&mut self, device: &Device, port: usize, batch: &mut Batch, checked: Option<Offloaded>) {
         let mut received = std::mem::take(&mut self.received);
         for packet in received.drain(..) {
@@ -117,7 +117,7 @@ impl DpdkPort {
         }
     }
 
-    /// Sends something about hardware addresses.
+    /// Sends an ARP packet.
     fn say(&mut self, device: &Device, arp: &Arp) {
         let own = device.port_first + self.index as u16;
         if let Some(packet) = self.fresh_packet(device)
@@ -128,7 +128,7 @@ impl DpdkPort {
         }
     }
 
-    /// Asks whose hardware has an address, unless it has just been asked.
+    /// Requests the hardware address of an IP address, unless this was requested just before.
     fn ask(&mut self, device: &Device, address: Ipv4Addr) {
         let just_asked = |(asked, at): (Ipv4Addr, Instant)| asked == address && at.elapsed() < ASK_EVERY;
         if self.asked.is_some_and(just_asked) {
@@ -156,7 +156,7 @@ impl DpdkPort {
             let (frame, peer) = out.frame(index);
             let (false, SocketAddr::V4(peer)) = (frame.is_empty(), peer) else { continue };
             let Some(mac) = device.neighbours.find(*peer.ip()) else {
-                // Lost, as a datagram may be; when it is sent again, the answer will be here.
+                // The frame is lost, as a datagram may be; the reply will be here when the frame is sent again.
                 left += queue_before.take().map_or(0, |queue| self.flush(&device, queue));
                 self.ask(&device, *peer.ip());
                 continue;
@@ -167,7 +167,7 @@ impl DpdkPort {
             }
             queue_before = Some(queue);
             let datagram = Datagram { from: own, to: Endpoint { mac, socket: peer }, payload: frame };
-            // Nothing fresh: the device has all that there is, and is behind.
+            // No fresh packet: the device has all of them, and is behind.
             let Some(packet) = self.fresh_packet(&device) else { continue };
             self.leaving.packets().extend(filled(packet, fills, |room| datagram.write(room, fills)));
         }
@@ -178,13 +178,13 @@ impl DpdkPort {
         left
     }
 
-    /// Hands the leaving packets to the device; says how many left.
+    /// Passes the leaving packets to the device; returns the number that left.
     fn flush(&mut self, device: &Device, queue: usize) -> usize {
         let count = self.leaving.packets().len();
         count - device.transmit(queue, &mut self.leaving)
     }
 
-    /// What the device lost is counted by the first of its ports, for all of them.
+    /// Counts the device's losses, for all its ports, at the first port.
     fn look_at_missed(&mut self) {
         if self.index == 0 {
             self.missed = self.device.missed();
@@ -212,7 +212,7 @@ impl Port for DpdkPort {
         self.sleeper.sleep(timeout.min(NAP))
     }
 
-    /// Finds the peer's hardware, so that the first frame gets there. What arrives meanwhile is lost.
+    /// Finds the peer's hardware address, so that the first frame reaches it. Frames that arrive meanwhile are lost.
     fn set_peer(&mut self, peer: SocketAddr) -> io::Result<()> {
         let SocketAddr::V4(peer) = peer else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
         let (device, begun) = (Arc::clone(&self.device), Instant::now());
@@ -250,14 +250,14 @@ impl Port for DpdkPort {
 }
 
 impl SharedPort for DpdkPort {
-    /// The number of the port; all are of one device.
+    /// The number of the port; all ports belong to one device.
     type Handle = usize;
 
     fn handle(&self) -> usize {
         self.index
     }
 
-    /// A packet is a message. More than were asked for may come, a burst of each queue at most.
+    /// A packet is a message. Receives more than requested, at most a burst of each queue.
     fn receive_at(&mut self, handle: &usize, batch: &mut Batch, _messages_max: usize) -> io::Result<usize> {
         Ok(self.receive_for(*handle, batch))
     }
@@ -267,17 +267,17 @@ impl SharedPort for DpdkPort {
     }
 }
 
-/// What becomes of a received packet.
+/// The outcome for a received packet.
 enum Fate {
-    /// Nothing more.
+    /// The packet is processed.
     Done,
-    /// It is for another port.
+    /// The packet is for another port.
     Other(usize),
-    /// It asks for our address.
+    /// The packet requests this port's address.
     Asks(Arp),
 }
 
-/// Puts the frame of a packet into the batch if it is for port `port`; what was looked at before is `checked`.
+/// Puts the frame of a packet into the batch if it is for port `port`; `checked` are the checksums verified before.
 #[inline]
 fn deliver(
     device: &Device,
@@ -314,7 +314,7 @@ fn deliver(
     }
 }
 
-/// A fresh packet with something in it.
+/// Returns a fresh packet with content.
 #[inline]
 fn filled(
     mut packet: Mbuf,
@@ -331,7 +331,7 @@ fn endpoint(device: &Device, port: usize) -> Endpoint {
 }
 
 thread_local! {
-    /// Ports that this thread uses.
+    /// The number of ports that this thread uses.
     static USED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -342,7 +342,7 @@ impl Registration {
     fn of_this_thread() -> Self {
         USED.with(|used| {
             if used.get() == 0 {
-                // Where there are too many threads, this one goes without, which is only slower.
+                // With too many threads, this one stays unregistered, which is only slower.
                 sys::register_thread();
             }
             used.set(used.get() + 1);
@@ -353,7 +353,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // Dropped by another thread, the number stays taken until the process ends.
+        // If another thread drops the port, this thread's DPDK number stays taken until the process ends.
         if self.0 == thread::current().id() {
             USED.with(|used| {
                 used.set(used.get() - 1);

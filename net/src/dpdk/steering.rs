@@ -81,7 +81,7 @@ fn make_rules(ethdev: &Ethdev, base: u16, ports: usize) -> Result<(), DpdkError>
         ethdev.steer(port, queue_of(port, ports) as u16)
     });
     if rules.is_err() {
-        // Some may have been made: all go by one way.
+        // Removes the rules made so far, so that all packets are steered in one way.
         ethdev.unsteer();
     }
     rules

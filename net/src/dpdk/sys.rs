@@ -32,12 +32,12 @@ impl Environment {
         let all = ["splinter"].into_iter().chain(arguments.iter().map(String::as_str));
         let all: Result<Vec<CString>, _> = all.map(CString::new).collect();
         let all = all.map_err(|_| DpdkError::Environment("an argument has a zero byte".to_owned()))?;
-        // DPDK binds the thread that begins it to a CPU. That is to be none of ours, so one is made for it.
+        // DPDK pins the thread that starts it to a CPU, so it gets a thread of its own.
         let begun = thread::Builder::new().name("dpdk".to_owned()).spawn(move || {
             // DPDK keeps pointers to its arguments and may change their order.
             let mut pointers: Vec<*mut c_char> = all.into_iter().map(CString::into_raw).collect();
             let pointers = Vec::leak(std::mem::take(&mut pointers));
-            // SAFETY: the pointers lead to leaked strings that end with zero; their number is passed. Nobody began before.
+            // SAFETY: the pointers are to leaked strings that end with zero; their number is passed. This is the first start.
             let begun = unsafe { d::rte_eal_init(pointers.len() as c_int, pointers.as_mut_ptr()) };
             if begun < 0 { Err(DpdkError::Environment(last_error())) } else { Ok(Self(())) }
         });
@@ -48,14 +48,14 @@ impl Environment {
 
 impl Drop for Environment {
     fn drop(&mut self) {
-        // SAFETY: it has begun, and its users (devices, pools, packets) are gone: they hold what holds this.
+        // SAFETY: the environment has started, and its users (devices, pools, packets) are gone: they hold its owner.
         unsafe { d::rte_eal_cleanup() };
     }
 }
 
 /// Registers this thread with DPDK, so that pools keep packets ready for it. Returns false if no number is left.
 pub(super) fn register_thread() -> bool {
-    // SAFETY: no pointers; the environment has begun.
+    // SAFETY: no pointers; the environment has started.
     unsafe { d::rte_thread_register() == 0 }
 }
 
@@ -79,11 +79,11 @@ pub(super) fn last_error() -> String {
 }
 
 fn error_text(number: c_int) -> String {
-    // SAFETY: the text is DPDK's, of this thread, and ends with zero.
+    // SAFETY: the text belongs to DPDK and this thread, and ends with zero.
     text(unsafe { d::rte_strerror(number) })
 }
 
-/// Converts a text of DPDK's.
+/// Converts a text from DPDK.
 pub(super) fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();

@@ -21,12 +21,12 @@ struct Place {
 /// A bounded, lock-free queue of hashes to pull.
 pub(crate) struct PullQueue {
     places: Box<[Place]>,
-    /// Places that hold a hash, or will: reserved before the hash counts as wanted, so that nobody relies on one for which
-    /// there is no room.
+    /// Places that hold a hash or are about to. A place is reserved before its hash counts as requested, so that no
+    /// request relies on a hash that does not fit.
     reserved: AtomicU64,
     written: AtomicU64,
     read: AtomicU64,
-    /// What was wanted lately and has not come, each at its place; 0 for nothing.
+    /// Recently requested hashes that have not arrived, each at its place; 0 for none.
     recent: Box<[AtomicU64]>,
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
@@ -38,7 +38,7 @@ impl Default for PullQueue {
 }
 
 impl PullQueue {
-    /// Both are powers of two.
+    /// Creates a queue of `hashes` places that remembers `recent` hashes; both are powers of two.
     fn with_room(hashes: usize, recent: usize) -> Self {
         assert!(hashes.is_power_of_two() && recent.is_power_of_two());
         let place = |turn| Place { turn: AtomicU64::new(turn), hash: AtomicU64::new(0) };
@@ -60,7 +60,7 @@ impl PullQueue {
 
     /// Requests the objects of `hash`. Returns false if too many hashes are queued.
     pub(crate) fn want(&self, hash: u64) -> bool {
-        // A hash of 0 is never among the recent ones: it is queued each time.
+        // A hash of 0 is never remembered as recent, so it is queued each time.
         let recent = self.recent_place(hash);
         if hash != 0 && recent.load(Ordering::Acquire) == hash {
             return true;
@@ -87,7 +87,7 @@ impl PullQueue {
 
     /// Forgets that `hash` was requested recently: the next request queues it again.
     pub(super) fn forget(&self, hash: u64) {
-        // Where another one took the place there is nothing to forget.
+        // If another hash has taken the place, there is nothing to forget.
         let _ = self.recent_place(hash).compare_exchange(hash, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
@@ -99,10 +99,10 @@ impl PullQueue {
         &self.places[at as usize & (self.places.len() - 1)]
     }
 
-    /// A bounded queue for many writers and one reader (Vyukov): who wins the position owns its place, which is free since a
-    /// place is reserved.
+    /// Appends a hash to a bounded queue for many writers and one reader (Vyukov). The thread that wins a position owns
+    /// its place, which is free because the thread has reserved a place.
     fn push(&self, hash: u64) {
-        // Behind whoever has the position before, and what he knows to be free.
+        // Acquires what the owner of the previous position knew to be free.
         let at = self.written.fetch_add(1, Ordering::AcqRel);
         let place = self.place(at);
         assert_eq!(
@@ -168,7 +168,7 @@ mod tests {
         for round in 0..5 {
             let hashes = || (1..=4).map(|hash| hash + 16 * round);
             assert!(hashes().all(|hash| wanted.want(hash)));
-            // Not only at the first try: what was refused is not taken for queued.
+            // Also at the second try: a refused hash does not count as queued.
             assert!(!wanted.want(9 + 16 * round) && !wanted.want(9 + 16 * round));
             assert_eq!(take(&wanted, 9), Vec::from_iter(hashes()));
         }
@@ -192,8 +192,8 @@ mod tests {
 
     use super::PullQueue;
 
-    /// Two workers want, one of them what the other wants too; one thread takes meanwhile. What is told to be queued comes,
-    /// once.
+    /// Two workers request hashes, one of them the other's hash too, while one thread takes hashes. Each hash that is
+    /// reported as queued arrives once.
     #[test]
     fn loom_what_is_wanted_is_taken() {
         loom::model(|| {
@@ -214,7 +214,7 @@ mod tests {
         });
     }
 
-    /// Two want the same when there is no room: whoever is told that it is queued finds it so.
+    /// Two threads request the same hash when the queue is full: if one is told that the hash is queued, it is.
     #[test]
     fn loom_what_is_told_to_be_wanted_is_in_the_queue() {
         loom::model(|| {

@@ -13,9 +13,9 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 /// The set of hashes that were pulled ahead recently.
 pub(super) struct Pulled {
     tables: [Box<[AtomicU64]>; 2],
-    /// Hashes that were ever added: which table is young, and how full.
+    /// The number of hashes ever added, which tells which table is young and how full it is.
     added: AtomicU64,
-    /// The hash that marks what is empty cannot stand in a table.
+    /// Whether hash 0 was added: it marks empty slots, so it cannot be stored in a table.
     zero: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ impl Pulled {
     }
 }
 
-/// The slots in which a hash may stand, in their order.
+/// Returns the slots that may hold a hash, in probing order.
 fn probe(table: &[AtomicU64], hash: u64) -> impl Iterator<Item = &AtomicU64> {
     let first = hash as usize % table.len();
     table[first..].iter().chain(&table[..first])

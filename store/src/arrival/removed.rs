@@ -15,11 +15,11 @@ use crate::limits::REMOVED_NOTED_MAX;
 use crate::position::Position;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Segments, each four times as large as the one before.
+/// Segments, each four times as large as the previous one.
 const SEGMENTS: usize = 5;
-/// Slots of the first one.
+/// Slots of the first segment.
 const FIRST_SLOTS: usize = 1 << 12;
-/// Slots of a segment in which a key may lie: nine cache lines at most.
+/// Slots of a segment that may hold a given key: at most nine cache lines.
 const PROBES_MAX: usize = 32;
 
 const _: () = assert!(REMOVED_NOTED_MAX <= slots_of(SEGMENTS - 1, FIRST_SLOTS) / 4 * 3);
@@ -50,7 +50,7 @@ impl Default for Removed {
     }
 }
 
-/// The two words of a position in a slot. No word is 0; a hash of 0 counts as 1.
+/// Returns the two words that store a position in a slot. No word is 0; a hash of 0 counts as 1.
 fn words(position: Position) -> (u64, u64) {
     (position.second.max(1), position.hash.max(1))
 }
@@ -61,7 +61,7 @@ impl Segment {
         Segment { slots: (0..slots).map(|_| slot()).collect(), used: AtomicU64::new(0) }
     }
 
-    /// The slots in which a key may lie, in their order.
+    /// Returns the slots that may hold a key, in probing order.
     fn probe(&self, second: u64) -> impl Iterator<Item = &RemovedSlot> {
         let mask = self.slots.len() - 1;
         (0..PROBES_MAX.min(self.slots.len()))
@@ -92,7 +92,7 @@ impl Segment {
 }
 
 impl Removed {
-    /// Of a first segment of that size, a power of two.
+    /// Creates a set with a first segment of this size, a power of two.
     fn with_slots(first_slots: usize) -> Removed {
         assert!(first_slots.is_power_of_two());
         Removed { segments: std::array::from_fn(|_| OnceBox::new()), first_slots }
@@ -185,7 +185,7 @@ mod tests {
 
     use super::{Position, Removed};
 
-    /// Two threads add keys that select one slot while a third one looks: what was added before is found.
+    /// Two threads add keys that select one slot while a third thread searches: it finds every key added before.
     #[test]
     fn loom_added_keys_are_found() {
         loom::model(|| {

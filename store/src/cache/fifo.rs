@@ -12,9 +12,9 @@ type Chunk = [u64; CACHE_CHUNK_HASHES];
 #[derive(Default)]
 pub(crate) struct Fifo {
     chunks: VecDeque<Box<Chunk>>,
-    /// Place of the oldest in the first chunk.
+    /// Place of the oldest hash in the first chunk.
     first: usize,
-    /// Place behind the youngest in the last chunk, counted from the beginning of the first.
+    /// Place after the youngest hash, counted from the beginning of the first chunk.
     end: usize,
     spare: Option<Box<Chunk>>,
 }
@@ -81,7 +81,7 @@ mod tests {
             fastrand::Rng::with_seed(crate::tests::seed("a_queue_gives_back_what_it_got_in_order"));
         let (mut queue, mut model) = (Fifo::default(), VecDeque::new());
         for round in 0..crate::tests::budget(20_000) as u64 {
-            // Long runs of either kind, so that chunks come and go.
+            // Long runs of pushes and of pops, so that chunks are allocated and freed.
             if (round / 700).is_multiple_of(2) == (random.u32(..4) > 0) {
                 queue.push(round);
                 model.push_back(round);

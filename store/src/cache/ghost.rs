@@ -12,14 +12,14 @@
 use crate::limits::{CACHE_GHOST_SETS_MAX, CACHE_GHOST_SETS_MIN};
 
 const WAYS: usize = 16;
-/// Ticks of the clock in the time in which each set gets as many ghosts as it has places.
+/// Ticks of the clock while each set receives as many ghosts as it has places.
 const TICKS_PER_TURN: u64 = 1 << 13;
 
 /// The set of ghosts of one table.
 #[derive(Default)]
 pub(crate) struct Ghost {
     sets: Vec<[u32; WAYS]>,
-    /// Ghosts that ever came.
+    /// The number of ghosts ever added.
     came: u64,
 }
 
@@ -42,7 +42,7 @@ impl Ghost {
         ((u128::from(hash) * self.sets.len() as u128) >> 64) as usize
     }
 
-    /// The clock, 16 bits of it, after so many came.
+    /// Returns the low 16 bits of the clock after `count` ghosts were added.
     fn ticks(&self, count: u64) -> u64 {
         count * TICKS_PER_TURN / self.places().max(1)
     }
@@ -81,7 +81,7 @@ impl Ghost {
     }
 }
 
-/// Never 0. Of bits that choose neither set nor, in the index, bucket and tag.
+/// Returns a fingerprint, never 0, of hash bits that choose neither the set nor, in the index, the bucket or the tag.
 fn fingerprint(hash: u64) -> u32 {
     (hash >> 16) as u32 & 0xffff | 1
 }

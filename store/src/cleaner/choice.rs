@@ -26,14 +26,14 @@ use crate::sync::Ordering;
 
 use super::PRICE_UNIT;
 
-/// What cleaning can do for a writer who finds no room.
+/// What cleaning can provide for a writer that finds no room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Cleanable {
-    /// Segments are free as soon as no reader sees them any more.
+    /// Segments become free as soon as no reader can see them.
     InLimbo,
-    /// More is dead and free than can be lost in the end.
+    /// The dead and free bytes exceed what cleaning can lose.
     Enough,
-    /// However it is cleaned, it will not do.
+    /// No cleaning provides enough.
     TooLittle,
 }
 
@@ -52,7 +52,7 @@ impl Store {
                 return true;
             }
             if !everywhere {
-                // Where there was nothing anywhere, nobody is kept awake for another look.
+                // After a fruitless search of the whole log, no core is kept awake for another one.
                 return !cleaner.barren || cleaner.pending_reclamation.len() > waiting;
             }
         }
@@ -105,7 +105,7 @@ impl Store {
             }
         }
         let seglet_bytes = self.log.seglet_bytes() as u64;
-        // What is not worth the copying.
+        // Garbage that is not worth the copying.
         let lost = used / CLEAN_GARBAGE_DIVISOR;
         let wanted = lost + (keep + u64::from(least)) * seglet_bytes;
         if dead + segments.free_count() * seglet_bytes >= wanted {
@@ -115,8 +115,8 @@ impl Store {
         }
     }
 
-    /// Weighs what was kept and a part of the log; what is wholly dead goes to pending_reclamation at once. Returns whether all of the
-    /// log was looked at since something was found. Cost: some 8 ns a segment and seglet.
+    /// Weighs the kept candidates and a part of the log, and retires wholly dead segments at once. Returns whether the
+    /// whole log was searched since the last find. Costs some 8 ns per segment and seglet.
     fn weigh(&self, cleaner: &mut Cleaner, pressed: bool) -> bool {
         let segments = &self.log.segments;
         let now = self.log.clock();
@@ -124,7 +124,7 @@ impl Store {
             self.weigh_one(cleaner, id, now, pressed);
         }
         let mut looked = 0;
-        // What is dead is counted by each core.
+        // Each core has its own counts of dead bytes.
         let most = CLEAN_SEGLETS_PER_LOOK / self.config.cores as u32;
         while looked < most.max(segments.window_seglets()).min(segments.seglets()) {
             let id = SegmentId(cleaner.looked_to);
@@ -144,7 +144,7 @@ impl Store {
         everywhere
     }
 
-    /// Weighs the segment that begins with this seglet, if one does. Returns how many seglets it has.
+    /// Weighs the segment that begins with this seglet, if any. Returns its number of seglets.
     #[inline]
     fn weigh_one(&self, cleaner: &mut Cleaner, id: SegmentId, now: u64, pressed: bool) -> u32 {
         let segments = &self.log.segments;
@@ -166,8 +166,8 @@ impl Store {
         length
     }
 
-    /// Takes up the best: one alone where memory is short and it brings seglets by itself, else as many as bring a
-    /// window's worth.
+    /// Chooses the best candidates: a single one if memory is short and it frees seglets by itself, otherwise enough to
+    /// free a quarter of a window.
     fn take_up(&self, cleaner: &mut Cleaner, pressed: bool) {
         let segments = &self.log.segments;
         let (mut used, mut dead) = (0, 0);
@@ -197,7 +197,7 @@ impl Store {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes up the window that has most to give, to make it one free run. Nobody may be appending to it.
+    /// Chooses the window with the fewest live bytes, to make it one free run. No head may be appending to it.
     fn choose_window(&self, cleaner: &mut Cleaner) -> bool {
         let segments = &self.log.segments;
         let seglets = segments.window_seglets();
@@ -222,7 +222,8 @@ impl Store {
         true
     }
 
-    /// Takes up a window. What writers have begun to fill of it since it was chosen is theirs: then it does not become one run.
+    /// Begins to evacuate a window. Seglets that a writer has taken since the choice stay with the writer; then the
+    /// window does not become one run.
     fn evacuate(&self, cleaner: &mut Cleaner, window: u32) {
         let segments = &self.log.segments;
         let seglets = segments.window_seglets();
@@ -247,7 +248,7 @@ impl Store {
         }
         segments.restore(window, bits);
         cleaner.window = None;
-        // What is left behind the survivors may be what was wanted; else the next window's go there.
+        // The rest of the survivors' run may be the wanted run; otherwise the next window's survivors use it.
         if self.log.left(&cleaner.evacuated) >= self.log.wanted() {
             self.log.close(&mut cleaner.evacuated);
         }

@@ -12,9 +12,9 @@ use crate::segment::{Claim, SegmentId, Segments, State};
 use crate::sync::AtomicU64;
 
 const HASH: u64 = 0x1111_2222_3333_4444;
-/// Bytes of the object, at whichever place it is.
+/// Bytes of the object, wherever it is.
 const BYTES: u32 = 8;
-/// Where the object lies that the cleaner meets, where its copy goes, and where a writer puts a new one.
+/// Offsets of the object that the cleaner meets, of its copy, and of a writer's new object.
 const OLD: usize = 8;
 const COPY: usize = 16;
 const NEW: usize = 24;
@@ -26,7 +26,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// Three windows of one seglet: the first is closed and holds one object, which nothing leads to yet.
+    /// Creates three windows of one seglet: the first is closed and holds one object, which is not indexed yet.
     fn new() -> Arc<Bed> {
         let index =
             Index::new(HashRange::ALL, 1, Arc::new(AtomicU64::new(0)), false).expect("memory for one bucket");
@@ -51,7 +51,7 @@ impl Bed {
         bucket.insert(HASH, Location::from_offset(offset), Purpose::Insert).expect("there is room");
     }
 
-    /// As a writer does: what was there is replaced, then buried where it was.
+    /// Replaces the object and buries the old one, as a writer does.
     fn overwrite(&self, pin: &EpochPin<'_>) {
         let mut bucket = self.index.lock(pin, HASH).expect("the index is there");
         let (place, before) = bucket.find(HASH, |location| Some(location.offset())).expect("it is there");
@@ -60,7 +60,7 @@ impl Bed {
         self.segments.bury(1, u32::from(before == COPY), BYTES);
     }
 
-    /// As the cleaner does: moved if something still leads there. Returns whether the segment is all dead.
+    /// Moves the object if the index still points to it, as the cleaner does. Returns whether the segment is all dead.
     fn clean(&self, pin: &EpochPin<'_>) -> bool {
         let is_old = |location: Location| (location.offset() == OLD).then_some(());
         if self.index.find(pin, HASH, is_old).is_some() {

@@ -24,9 +24,9 @@ use crate::store::backlog::{Cleaner, Source};
 use crate::sync::Ordering;
 use crate::table::Table;
 
-/// Entries that go through the stages together.
+/// Entries that pass through the stages together.
 const BATCH: usize = 32;
-/// Versions up to here are remembered of an object that is not what was written: of those above, too few are left.
+/// The highest version that is remembered of a damaged object; above it, too few versions would be left.
 const DAMAGED_VERSION_MAX: u64 = VERSION_MAX / 2;
 
 /// An entry of the source.
@@ -36,14 +36,14 @@ struct SourceEntry<'p> {
     bytes: u32,
     version: u64,
     hash: u64,
-    /// The number of its table, and the one that has it now.
+    /// The number of its table, and the table that now has the number.
     table_id: u32,
     table: Option<&'p Table>,
-    /// Where it was copied to.
+    /// The location of its copy.
     copy: Option<Location>,
 }
 
-/// Entries that follow each other.
+/// Consecutive entries.
 struct Batch<'p> {
     entries: [SourceEntry<'p>; BATCH],
     count: usize,
@@ -62,7 +62,7 @@ impl<'p> Batch<'p> {
     }
 }
 
-/// The tables, with the one that was asked for last at hand: objects of a table mostly lie side by side.
+/// The tables, with the last one looked up cached: objects of one table mostly lie side by side.
 struct Tables<'p> {
     listing: &'p Listing,
     id: u32,
@@ -74,7 +74,7 @@ impl<'p> Tables<'p> {
         Tables { listing: store.directory.listing(&pinned.pin), id: 0, table: None }
     }
 
-    /// The table of that id that is in service, or was last.
+    /// Returns the table of that id that is in service, or was last.
     #[inline]
     fn get(&mut self, id: u32) -> Option<&'p Arc<Table>> {
         if self.table.is_none() || self.id != id {
@@ -101,7 +101,7 @@ impl Store {
         while source.next < stop && has_room {
             std::mem::swap(&mut batch, &mut ahead);
             if batch.count == 0 {
-                // No entry begins here: how to go on is not known.
+                // No entry begins here, so the position of the next one is unknown.
                 self.cleaning.damaged_entries.fetch_add(1, Ordering::Relaxed);
                 (source.damaged, source.next) = (true, source.end);
                 break;
@@ -116,8 +116,8 @@ impl Store {
         has_room
     }
 
-    /// Reads a batch from `offset` on, of entries that begin before `stop` and end before `end`, and asks for what the
-    /// look at their liveness will need. Returns where the next one begins.
+    /// Reads a batch of entries from `offset` on that begin before `stop` and end before `end`, and prefetches what the
+    /// check of their liveness needs. Returns the offset of the next entry.
     #[inline]
     fn read_batch<'p>(
         &self,
@@ -152,7 +152,7 @@ impl Store {
         offset
     }
 
-    /// Finds the tables whose indexes lead to the entries.
+    /// Finds the tables whose indexes point to the entries.
     #[inline]
     fn find_living<'p>(
         &self,
@@ -170,8 +170,8 @@ impl Store {
         }
     }
 
-    /// Copies the living to the survivors, those that are what was written and have not expired. Returns how many entries
-    /// are done: all, or those before the one for which there is no room.
+    /// Copies the live entries that are intact and have not expired to the survivors. Returns the number of finished
+    /// entries: all, or those before the first one that does not fit.
     #[inline]
     fn copy_living(
         &self,
@@ -193,7 +193,7 @@ impl Store {
                 } else if !pinned.is_expired(&object) || !pinned.expire(table, entry.location, &object) {
                     let bytes = entry.bytes as usize;
                     let claim = || self.claim_of_survivors(level, source.live_bytes, bytes);
-                    // The copy of the cleaner: as many bytes as the object has, checksum and all.
+                    // The cleaner's copy of the whole object, checksum included.
                     let Ok(copy) = self.log.copy(head, entry.location, bytes, claim) else { break };
                     head.note_origin(source.generation);
                     entry.copy = Some(copy);
@@ -208,7 +208,8 @@ impl Store {
         done
     }
 
-    /// Makes the index lead to the copies, and buries what nothing leads to then. False where another thread has a bucket.
+    /// Points the index to the copies, and buries whatever is unreachable afterwards. Returns false if another thread
+    /// holds a bucket.
     #[inline]
     fn swap_copied(&self, pinned: &Pinned<'_>, entries: &[SourceEntry<'_>]) -> bool {
         let mut all = true;
@@ -224,13 +225,13 @@ impl Store {
                 }
                 found.is_some()
             });
-            // A writer that was faster has buried the old one.
+            // A faster writer has already buried the old object.
             self.log.bury(pinned.core.index, if moved { entry.location } else { copy }, entry.bytes);
         }
         all
     }
 
-    /// Takes an object out of the index that is not what was written. False where another thread has its bucket.
+    /// Removes a damaged object from the index. Returns false if another thread holds its bucket.
     #[cold]
     fn take_out(&self, pinned: &Pinned<'_>, table: &Table, entry: &SourceEntry<'_>) -> bool {
         let is_it = |location| (location == entry.location).then_some(());

@@ -39,7 +39,8 @@ impl Pinned<'_> {
         if ranges.is_empty() {
             return Ok(());
         }
-        // Between what has entered here and what is read below; with that of another commit one sees the other.
+        // Between the entry of this commit's keys and the reads below. With the same fence in another commit, at least
+        // one of the two sees the other's keys.
         fence(Ordering::SeqCst);
         let is_own = |table: &Table, key: &[u8]| {
             let hash = crate::hash(key);
@@ -54,7 +55,7 @@ impl Pinned<'_> {
         changed.map_or(Ok(()), |range| Err(CommitError::Conflict { read: reads.len() + range }))
     }
 
-    /// Whether a range has no keys but those of its reads and those that the commit itself brings.
+    /// Returns whether a range has no keys except those of its reads and those that the commit itself inserts.
     fn stands(
         &self,
         check: &RangeCheck<'_>,

@@ -1,4 +1,4 @@
-//! Pins nest, held pins outlive, and (under loom) nothing is freed under a reader.
+//! Tests that pins nest, that held pins outlive their pins, and (under loom) that nothing is freed under a reader.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn loom_nothing_is_freed_under_a_reader() {
 
     loom::model(|| {
         let epochs = Arc::new(Epochs::new(1));
-        // 1 = the link leads to the thing, 0 = it is unlinked.
+        // 1 = the item is linked, 0 = it is unlinked.
         let link = Arc::new(AtomicU64::new(1));
         let freed = Arc::new(AtomicBool::new(false));
         let reader = {

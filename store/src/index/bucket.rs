@@ -28,7 +28,7 @@ pub(crate) const LOCKED: u64 = 1;
 pub(crate) const MOVED: u64 = 2;
 /// A commit is being published.
 pub(crate) const COMMITTING: u64 = 4;
-/// The bits that make a reader not read.
+/// The bits that prevent a reader from reading.
 pub(crate) const BUSY_FOR_READERS: u64 = MOVED | COMMITTING;
 const VERSION_UNIT: u64 = 8;
 const VERSION_MASK: u64 = 0xffff_fff8;
@@ -42,7 +42,7 @@ const SETTLED: u64 = 4 * USE_UNIT;
 pub(crate) struct Mark(u64);
 
 impl Mark {
-    /// An object in the main queue, unused since it came there; zero is one in the small queue.
+    /// The mark of an object in the main queue, unused since it entered; zero marks one in the small queue.
     pub(crate) const MAIN: Mark = Mark(SETTLED);
 
     /// Returns whether the object is in the main queue.
@@ -150,7 +150,7 @@ impl Bucket {
         let entry = self.slots[slot].load(Ordering::Relaxed);
         if location_of(entry) == Some(location) && entry & USES_MASK != USES_MASK {
             let used = entry + USE_UNIT;
-            // Whatever a writer stores comes behind this: an exchange follows the very value that it has compared.
+            // A writer's store is never undone: the exchange succeeds only on the value that it has compared.
             let _ = self.slots[slot].compare_exchange(entry, used, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
@@ -200,7 +200,7 @@ impl Bucket {
         loop {
             let control = self.control.load(Ordering::Relaxed);
             if control & MOVED != 0 {
-                // What the mover wrote before its mark must be visible to whoever follows it.
+                // Threads that follow the mark must see everything that the mover wrote before it.
                 crate::sync::fence(Ordering::Acquire);
                 return Ok(None);
             }

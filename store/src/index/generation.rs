@@ -21,7 +21,7 @@ use crate::limits::{CHAIN_BUCKETS_HARD_MAX, CHAIN_BUCKETS_MAX};
 use crate::memory::{HUGE_PAGE_BYTES, Mapping};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Smaller generations do with ordinary pages.
+/// Smaller generations use ordinary pages.
 const HUGE_GENERATION_BYTES_MIN: usize = 4 << 20;
 
 /// The purpose of putting an entry into a bucket.
@@ -49,7 +49,7 @@ pub(crate) struct Generation {
     memory: BucketArray,
     hashes: HashRange,
     buckets: u64,
-    /// Buckets below are moved.
+    /// Buckets below this position are moved.
     cursor: AtomicU64,
     /// `buckets` over the width of the hashes, in units of 2^-(64 + `scale_shift`).
     scale: u64,
@@ -58,14 +58,14 @@ pub(crate) struct Generation {
     /// Overflow buckets that inserts may use; the mover may use all.
     insert_overflow_max: u32,
     overflow_max: u32,
-    /// Overflow buckets that were ever used; the next fresh one.
+    /// The number of overflow buckets ever used, which is also the next fresh one.
     overflow_used: AtomicU32,
-    /// The free ones among those: a list that is linked by their control words. In the low half the first one, 0 for none; in the
-    /// high half how often the list was changed, so that no exchange takes an old state of it for the present one.
+    /// The list of the free ones among those, linked by their control words. The low half is the first one, 0 for none;
+    /// the high half counts the changes of the list, so that no exchange mistakes an old state for the present one.
     overflow_free: AtomicU64,
-    /// Whether a mover has made a chain that is longer than inserts may make one.
+    /// Whether a mover has made a chain longer than inserts may make.
     long_chain: AtomicBool,
-    /// Inserts and removals that found it too large.
+    /// The inserts and removals that found the generation too large.
     underloaded_changes: AtomicU64,
 }
 
@@ -83,7 +83,7 @@ impl Generation {
         // index must still have room for two chains of full length.
         let insert_overflow_max =
             if cfg!(loom_model) { 1 } else { buckets as u32 + 2 * CHAIN_BUCKETS_MAX as u32 };
-        // Full ones for all that is moved, and a partly filled one per bucket.
+        // Full overflow buckets for all moved entries, and a partly filled one per bucket.
         let moved = older.map_or(0, |older| older.buckets as u32 + older.overflow_max + buckets as u32);
         let overflow_max = insert_overflow_max + if cfg!(loom_model) { 1 } else { moved };
         let huge_pages = huge_pages && buckets as usize * BUCKET_BYTES >= HUGE_GENERATION_BYTES_MIN;
@@ -150,11 +150,11 @@ impl Generation {
         self.first_hash(position)..=last
     }
 
-    /// The smallest hash of `position`.
+    /// Returns the smallest hash of `position`.
     fn first_hash(&self, position: u64) -> u64 {
         let estimate = u128::from(position) * self.hashes.width() / u128::from(self.buckets);
         let mut hash = self.hashes.first() + estimate as u64;
-        // The scale is rounded down, so that a bucket may begin a few hashes later than by the division.
+        // The scale is rounded down, so a bucket may begin a few hashes later than the division says.
         while self.position(hash) < position {
             hash += 1;
         }
@@ -228,11 +228,11 @@ impl Generation {
         Some(number)
     }
 
-    /// The first of the free list.
+    /// Takes the first bucket of the free list.
     fn take_free_overflow(&self) -> Option<u32> {
         let mut list = self.overflow_free.load(Ordering::Acquire);
         while let Some(bucket) = self.overflow(list as u32) {
-            // Where another one was faster this is the successor in some chain; then the exchange fails.
+            // If another thread was faster, this is the successor in some chain, and the exchange fails.
             let next = overflow_of(bucket.control());
             match self.exchange_free(list, next) {
                 Ok(()) => return Some(list as u32),
@@ -255,7 +255,7 @@ impl Generation {
         }
     }
 
-    /// Makes `first` the first of the free list, if that is still as it was.
+    /// Makes `first` the first bucket of the free list if the list is unchanged.
     fn exchange_free(&self, list: u64, first: u32) -> Result<(), u64> {
         let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(first);
         let exchanged =
@@ -292,8 +292,8 @@ impl Generation {
     }
 }
 
-/// What the distance of a hash from the first one is multiplied with to get a position, and by how much more than 64 bits
-/// the product is shifted: as exact as 64 bits allow.
+/// Returns the factor that converts the distance of a hash from the first one to a position, as exact as 64 bits
+/// allow, and the bits beyond 64 by which the product is shifted.
 fn scale_of(hashes: HashRange, buckets: u64) -> (u64, u32) {
     let per_hash = (u128::from(buckets) << 64) / hashes.width();
     let shift = u64::try_from(per_hash).expect("more hashes than buckets").leading_zeros();
@@ -304,7 +304,7 @@ fn scale_of(hashes: HashRange, buckets: u64) -> (u64, u32) {
 /// The buckets of a generation in memory.
 #[cfg(not(loom_model))]
 struct BucketArray {
-    /// The first bucket, so that a look-up needs nothing of the mapping.
+    /// The first bucket, so that a look-up does not touch the mapping's fields.
     first: NonNull<Bucket>,
     mapping: Arc<Mapping>,
     count: usize,
@@ -321,7 +321,7 @@ unsafe impl Sync for BucketArray {}
 impl BucketArray {
     fn new(buckets: usize, overflow: usize, huge_pages: bool) -> io::Result<BucketArray> {
         let count = buckets + overflow;
-        // Overflow buckets are few, and huge pages would be touched for each.
+        // Overflow buckets are few, and each would touch a huge page.
         let huge_bytes = if huge_pages { buckets * BUCKET_BYTES } else { 0 };
         let mapping = Arc::new(Mapping::new(count * BUCKET_BYTES, huge_bytes)?);
         Ok(BucketArray { first: mapping.base().cast(), mapping, count })
@@ -340,7 +340,7 @@ impl BucketArray {
     }
 }
 
-/// The same for loom, whose atomics cannot be made out of zeroed memory.
+/// The same for loom, whose atomics cannot be made from zeroed memory.
 #[cfg(loom_model)]
 struct BucketArray {
     buckets: Vec<Bucket>,

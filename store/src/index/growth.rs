@@ -23,10 +23,10 @@ use crate::sync::Ordering;
 
 /// Buckets whose memory is given back together.
 const BUCKETS_PER_GIVE_BACK: u64 = (HUGE_PAGE_BYTES / BUCKET_BYTES) as u64;
-/// Buckets of the next generation that the hashes of one bucket can fall into: most where it grows.
+/// Maximum buckets of the next generation that the hashes of one bucket can fall into, which growth reaches.
 const OVERLAP_MAX: usize = GROWTH_FACTOR_MAX as usize + 2;
 
-/// How far ahead a bucket's objects are asked for while an index is taken apart.
+/// Prefetch distance of objects while an index is dismantled, in buckets.
 const DISMANTLED_AHEAD: u64 = 8;
 
 /// The result of a step of moving.
@@ -112,7 +112,7 @@ impl Index {
         let Ok(next) = Generation::new(current.hashes(), buckets, Some(current), huge_pages) else {
             return false;
         };
-        // What it takes shrinks as buckets are moved; what counts does when all are.
+        // The memory shrinks as buckets are moved; the charge shrinks when all are.
         current.set_next(Box::new(next));
         true
     }
@@ -173,7 +173,7 @@ impl Index {
         false
     }
 
-    /// For the mover: lookups skip the buckets below `cursor` from now on.
+    /// Makes lookups skip the buckets below `cursor`; called by the mover.
     fn advance_cursor(&self, generation: &Generation, cursor: u64, reclaimer: &Reclaimer) {
         generation.set_cursor(cursor);
         if cursor.is_multiple_of(BUCKETS_PER_GIVE_BACK)
@@ -183,12 +183,12 @@ impl Index {
         }
     }
 
-    /// For the mover: leaves a generation whose buckets are all moved.
+    /// Retires a generation whose buckets are all moved; called by the mover.
     fn finish_generation(&self, generation: &Generation, reclaimer: &Reclaimer) {
         let next = generation.next_pointer();
         let left = self.current.swap(next, Ordering::AcqRel);
-        // SAFETY: the pointer came from `Box::into_raw`; only the mover, which we are, replaces it; the reclaimer
-        // drops it when no pin can know it.
+        // SAFETY: the pointer came from `Box::into_raw`; only the mover, which is this thread, replaces it; the
+        // reclaimer drops it when no pin can know it.
         let left = unsafe { Retired::new(left) };
         // SAFETY: null, or in `current` now and freed later than this call's pin ends.
         let charged = unsafe { next.as_ref() }.map_or(0, |next| next.bytes() + next.overflow_bytes());
@@ -199,7 +199,7 @@ impl Index {
     }
 }
 
-/// Asks for what a bucket's own slots lead to, if there is such a bucket.
+/// Prefetches the objects of a bucket's own slots, if there is such a bucket.
 fn prefetch_bucket(generation: &Generation, position: u64, prefetch_location: &mut impl FnMut(Location)) {
     if position < generation.buckets() {
         let bucket = generation.bucket(position);
@@ -209,7 +209,7 @@ fn prefetch_bucket(generation: &Generation, position: u64, prefetch_location: &m
     }
 }
 
-/// Moves one bucket. `false`: one of the buckets it goes to is locked.
+/// Moves one bucket. Returns false if one of its target buckets is locked.
 fn move_bucket(
     current: &Generation,
     next: &Generation,
@@ -226,7 +226,7 @@ fn move_bucket(
         *target = Some(LockedBucket::new(next, at, control));
     }
     let mut room = [0; OVERLAP_MAX];
-    // A key that was damaged has a hash of anywhere: its entry stays near, for who walks through all.
+    // A damaged key may have any hash: its entry stays near, so that walks through all buckets meet it.
     let target_of =
         |hash: u64| (next.position(hash).clamp(overlap.start, overlap.end - 1) - overlap.start) as usize;
     source.locations(|_, location| room[target_of(hash_of(location))] += 1);

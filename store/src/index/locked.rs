@@ -209,7 +209,7 @@ impl<'p> LockedBucket<'p> {
         match last_bucket.last_used_slot() {
             Some(donor) if last != 0 && (SlotPlace { overflow: last, slot: donor }) != place => {
                 hole.set_slot(place.slot, last_bucket.slot(donor));
-                // Before the copied entry leaves its old slot: a reader that sees neither will see this.
+                // Before the entry leaves its old slot, so that a reader that sees neither copy sees the new version.
                 self.control = with_next_version(self.control);
                 self.bucket.set_control(self.control);
                 last_bucket.set_slot(donor, 0);
@@ -249,7 +249,7 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// Unlocks for good: the bucket's hashes belong to the next generation, or to none.
+    /// Marks the bucket as moved and unlocks it: its hashes belong to the next generation, or to none.
     pub(crate) fn mark_moved(mut self) {
         self.control |= MOVED;
         self.changed = true;
@@ -282,7 +282,7 @@ pub(crate) mod held {
         BUCKETS.set(BUCKETS.get() + by);
     }
 
-    /// Asserts that this thread holds no bucket. Models run all their threads on one.
+    /// Asserts that this thread holds no bucket. Under loom all threads share one counter, so nothing is asserted.
     pub(crate) fn assert_none() {
         assert!(cfg!(loom_model) || BUCKETS.get() == 0, "a bucket is locked meanwhile");
     }

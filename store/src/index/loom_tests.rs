@@ -1,4 +1,4 @@
-//! The index's smallest cases under loom: every interleaving of two threads.
+//! The smallest cases of the index under loom: every interleaving of two threads.
 //!
 //! Run: `RUSTFLAGS="--cfg loom_model" cargo test --release -p splinter-store loom`
 
@@ -61,7 +61,7 @@ impl Bed {
         self.index.grow(pin, 2, &self.reclaimer, |_| HASH, |_| {});
     }
 
-    /// From two buckets to one, with `HASH` in the lower one and `HIGH` in the upper one.
+    /// Shrinks from two buckets to one, with `HASH` in the lower bucket and `HIGH` in the upper one.
     fn shrink(&self, pin: &EpochPin<'_>) {
         self.index.start_shrinking(pin, 0, false);
         let hash_of = |location: Location| if location.offset() == UPPER { HIGH } else { HASH };
@@ -185,14 +185,14 @@ fn loom_an_entry_that_moves_within_its_chain_is_found() {
         let bed = Bed::new();
         let local = bed.local(0);
         {
-            // Seven entries of another hash fill the bucket; ours is in the overflow bucket behind it.
+            // Seven entries of another hash fill the bucket; the entry of `HASH` is in its overflow bucket.
             let pin = local.pin();
             (2..9).for_each(|number| bed.insert(&pin, HASH + 1, number * 8));
             bed.insert(&pin, HASH, 800);
         }
         let reader = beside(&bed, |bed, pin| assert_eq!(bed.find(pin, HASH), Some(800)));
         {
-            // Removing one makes ours move into its place.
+            // Removing one of them moves the entry of `HASH` into its place.
             let pin = local.pin();
             let mut bucket = bed.index.lock(&pin, HASH).expect("the index is there");
             let (place, ()) = bucket.find(HASH + 1, |_| Some(())).expect("it is there");
@@ -222,7 +222,7 @@ fn loom_readers_of_two_buckets_do_not_see_half_a_commit() {
         let bed = Bed::new();
         let local = bed.local(0);
         {
-            // Two buckets: of one and a half, rounded up.
+            // One and a half buckets, rounded up to two.
             let pin = local.pin();
             bed.grow(&pin);
             bed.insert(&pin, low, FIRST);
@@ -247,7 +247,7 @@ fn loom_readers_of_two_buckets_do_not_see_half_a_commit() {
     });
 }
 
-/// A use is counted in whichever generation has the entry, or lost; the entry is found either way.
+/// A use is counted in the generation that has the entry, or is lost; the entry is found either way.
 #[test]
 fn loom_a_use_while_the_index_grows_loses_nothing() {
     explore(|| {
@@ -265,8 +265,8 @@ fn loom_a_use_while_the_index_grows_loses_nothing() {
     });
 }
 
-/// One thread takes an overflow bucket and gives it back, while another takes two and gives the first one back: then the list
-/// begins as before and goes on otherwise.
+/// One thread takes and frees an overflow bucket, while another takes two and frees the first: then the free list
+/// begins as before but continues differently.
 #[test]
 fn loom_an_overflow_bucket_is_had_by_one_thread_at_a_time() {
     loom::model(|| {

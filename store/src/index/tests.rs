@@ -1,4 +1,4 @@
-//! The index by itself: hash order, growth, churn.
+//! Tests of the index alone: hash order, growth, churn.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::reclaim::Reclaimer;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tests::{budget, seed};
 
-/// An index whose locations are numbers of hashes in a list.
+/// An index whose locations are positions in a list of hashes.
 struct Bed {
     index: Index,
     epochs: Arc<Epochs>,
@@ -69,7 +69,7 @@ impl Bed {
     }
 }
 
-/// All hashes, ranges with bounds that are no powers of two, and the narrowest there is.
+/// All hashes, ranges whose bounds are not powers of two, and the narrowest range.
 fn ranges() -> [HashRange; 5] {
     let range = |first, last| HashRange::new(first, last).expect("wide enough");
     let last = u64::MAX;
@@ -122,7 +122,7 @@ fn every_entry_is_found_at_each_step_of_shrinking() {
     while bed.index.start_shrinking(&pin, present.len() as u64, false) {
         let before = bed.index.current(&pin).expect("it is there").buckets();
         loop {
-            // Some are removed and others come while it shrinks.
+            // Removes and inserts while it shrinks.
             let removed = present.swap_remove(random.usize(0..present.len()));
             bed.remove(&pin, removed);
             let moved = bed.grow(&pin, 1);
@@ -221,7 +221,7 @@ fn growth_waits_for_a_locked_bucket_and_goes_on() {
     assert!((0..20).all(|wanted| bed.insert(&pin, wanted)));
     assert_eq!(bed.index.start_growth(&pin, 0, false), Ok(true));
     assert_eq!(bed.grow(&pin, 1), Growth::Unfinished);
-    // Locked in the new generation, where the second bucket must go.
+    // Locks the bucket of the new generation that the second bucket must move to.
     let locked = bed.index.lock(&pin, (1 << 62) - 1).expect("the index is there");
     assert_eq!(bed.grow(&pin, 1), Growth::Busy);
     assert!((0..20).all(|wanted| bed.find(&pin, wanted)));
@@ -233,7 +233,7 @@ fn growth_waits_for_a_locked_bucket_and_goes_on() {
 
 #[test]
 fn crafted_hashes_survive_growth() {
-    // Sixty-three hashes on either side of a bucket's border, which growth puts into one bucket.
+    // Sixty-three hashes on either side of a border between buckets, which growth moves into one bucket.
     let border = 1_u64 << 62;
     let left = (0..63).map(|number| border - 1 - number);
     let bed = Bed::new(4, left.chain((0..63).map(|number| border + number)).collect());
@@ -244,7 +244,7 @@ fn crafted_hashes_survive_growth() {
         bed.grow_whole(&pin);
         assert!((0..126).all(|wanted| bed.find(&pin, wanted)));
     }
-    // Chains that growth has made longer than inserts may are not merged with others.
+    // Chains that growth has made longer than inserts may make are not merged with others.
     let shrinks = || bed.index.start_shrinking(&pin, 126, false);
     assert!(!bed.index.current(&pin).expect("it is there").has_long_chain() || !shrinks());
     (0..126).for_each(|wanted| bed.remove(&pin, wanted));
@@ -253,7 +253,7 @@ fn crafted_hashes_survive_growth() {
 
 #[test]
 fn full_chains_of_crafted_hashes_survive_shrinking() {
-    // As many hashes as a chain of inserts takes in each of four neighbouring buckets, which become one.
+    // As many hashes as inserts can chain in each of four neighbouring buckets, which are merged into one.
     let width = 1_u64 << 58;
     let hashes = (4..8_u64).flat_map(|bucket| (0..63).map(move |number| bucket * width + number));
     let bed = Bed::new(64, hashes.collect());

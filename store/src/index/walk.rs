@@ -18,7 +18,7 @@ use crate::sync::Backoff;
 pub(crate) struct Reach {
     /// The hashes that the bucket can have.
     pub(crate) hashes: RangeInclusive<u64>,
-    /// The last hash that it owns yet; while the index changes its size, older buckets own the rest.
+    /// The last hash that it owns so far; while the index changes its size, older buckets own the rest.
     pub(crate) end: u64,
 }
 
@@ -72,7 +72,7 @@ impl Index {
             if control & COMMITTING == 0 {
                 entries.clear();
                 let (mut bucket, mut overflow) = (first, overflow_of(control));
-                // A chain that a writer changes meanwhile may lead astray, hence the bound; the control word tells.
+                // A chain that a writer is changing may lead elsewhere, hence the bound; the control word tells.
                 for _ in 0..=CHAIN_BUCKETS_HARD_MAX {
                     let slots = (0..SLOTS).map(|slot| bucket.slot(slot));
                     entries

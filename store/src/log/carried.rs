@@ -16,13 +16,13 @@ impl Log {
     #[inline]
     pub(crate) fn bytes_of<'p>(&self, location: Location, _pin: &'p EpochPin<'_>) -> Option<&'p [u8]> {
         let at = self.pointer(location.offset());
-        // SAFETY: as in `Log::object`: the index holds locations of sealed objects only, which nobody writes to and which
-        // stay for as long as the pin.
+        // SAFETY: as in `Log::object`: the index holds only locations of sealed objects, which are never written again
+        // and stay as long as the pin.
         let lengths = Header::lengths(unsafe { &*at.cast::<[u8; OBJECT_HEADER_BYTES]>() });
         let bytes = lengths.object_bytes();
         let within = location.offset() & (self.window_bytes - 1);
-        // SAFETY: so many bytes lie in the window; those of an object are sealed, and what damaged lengths add to them is
-        // of the region and lent as bytes that are checked before they mean anything.
+        // SAFETY: this many bytes lie in the window. Those of the object are sealed; bytes that damaged lengths add
+        // belong to the region, and are lent as bytes that are checked before use.
         (within + bytes <= self.window_bytes).then(|| unsafe { std::slice::from_raw_parts(at, bytes) })
     }
 
@@ -44,9 +44,9 @@ impl Log {
         head.appended += bytes as u64;
         let at = self.pointer(offset);
         let end = OBJECT_HEADER_BYTES + content.len();
-        // SAFETY: `bytes` bytes from `at` lie behind the head of a segment that is this head's alone (`make_room`), and no
-        // location leads there yet. The content has the length that its header says (`Carried::split`) and cannot lie
-        // there, since staged bytes are lent to nobody.
+        // SAFETY: `bytes` bytes from `at` lie after the head of a segment that only this head owns (`make_room`), and
+        // no location points there yet. The content has the length that its header states (`Carried::split`) and
+        // cannot lie there, since staged bytes are never lent.
         unsafe {
             at.copy_from_nonoverlapping(header.encode().as_ptr(), OBJECT_HEADER_BYTES);
             at.add(OBJECT_HEADER_BYTES).copy_from_nonoverlapping(content.as_ptr(), content.len());

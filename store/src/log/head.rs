@@ -16,11 +16,11 @@ pub(crate) struct Head {
     pub(super) segment: Option<SegmentId>,
     pub(super) offset: usize,
     end: usize,
-    /// How often what is in its segment was copied by the cleaner: 0 behind a writer's head.
+    /// How often the cleaner has copied the objects of its segment; 0 for a writer's head.
     generation: u32,
     /// Bytes appended since [`Log::take_appended`].
     pub(super) appended: u64,
-    /// Those of them that the log counts already.
+    /// The part of `appended` that the log already counts.
     counted: u64,
 }
 
@@ -65,7 +65,7 @@ impl Log {
         self.open(head, claim())
     }
 
-    /// Opens a new segment for a head. The old one is closed only when there is another: a small object may still fit.
+    /// Opens a new segment for a head. The old one is closed only if there is a new one: a small object may still fit.
     #[cold]
     fn open(&self, head: &mut Head, claim: Claim) -> Result<(), NoSegment> {
         let segment = self.segments.take(claim).ok_or(NoSegment)?;

@@ -1,4 +1,4 @@
-//! The tree's smallest cases under loom: two writers and a walk, with leaves so small that they are split.
+//! The smallest cases of the tree under loom: two writers and a walk, with leaves small enough to be split.
 //!
 //! Run: `RUSTFLAGS="--cfg loom_model" cargo test --release -p splinter-store loom`
 
@@ -89,7 +89,7 @@ fn loom_a_walk_meets_all_that_stay_while_a_leaf_is_split_and_freed() {
     });
 }
 
-/// A key that an index has beside the tree, written and removed as `membership.rs` does.
+/// A tree beside an index, with one key that is written and removed as `membership.rs` does.
 struct Beside {
     bed: Arc<Bed>,
     index: Index,
@@ -146,7 +146,7 @@ impl Beside {
         });
     }
 
-    /// Whether index and tree have the key.
+    /// Returns whether the index and whether the tree have the key.
     fn has(&self) -> (bool, bool) {
         let local = LocalEpoch::new(Arc::clone(&self.bed.epochs), 0);
         let pin = local.pin();

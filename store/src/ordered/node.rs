@@ -16,9 +16,9 @@ use crate::sync::{AtomicPtr, Ordering};
 
 /// Bytes of an offset in a block.
 const OFFSET_BYTES: usize = size_of::<u32>();
-/// What the allocator takes for each piece of memory, about.
+/// Approximate overhead of the allocator per allocation, in bytes.
 const ALLOCATION_BYTES: u64 = 16;
-/// Bit of a slot's pointer: the slot does not change any more.
+/// The bit of a slot's pointer that says that the slot no longer changes.
 const FROZEN: usize = 1;
 
 /// Sorted keys.
@@ -48,7 +48,7 @@ impl Keys {
         self.block.len() - self.len() * OFFSET_BYTES
     }
 
-    /// Offset behind the keys before `at`, in the bytes of the keys.
+    /// Returns the offset of the key at `at` in the bytes of the keys.
     #[inline]
     fn start(&self, at: usize) -> usize {
         let Some(before) = at.checked_sub(1) else { return 0 };
@@ -176,9 +176,9 @@ impl NodeSlot {
     pub(super) fn load<'p>(&self, _pin: &'p EpochPin<'_>) -> (&'p Node, bool) {
         let tagged = self.0.load(Ordering::Acquire);
         let node = tagged.map_addr(|address| address & !FROZEN);
-        // SAFETY: slots hold what came from `Box::into_raw`, never null. A node that has left its slot is freed
-        // through the reclaimer only, after every pin that could have loaded it; so is one in the slots of a branch
-        // that has been left, since only who has seen the branch under a pin as old can get there.
+        // SAFETY: slots hold pointers from `Box::into_raw`, never null. A node that has left its slot is freed only
+        // through the reclaimer, after every pin that could have loaded it. This includes a node in the slots of a
+        // replaced branch, since only a thread that has seen the branch under a pin as old can reach it.
         (unsafe { &*node }, tagged.addr() & FROZEN != 0)
     }
 
@@ -188,9 +188,9 @@ impl NodeSlot {
         let current = std::ptr::from_ref(current).cast_mut();
         let new = Box::into_raw(new);
         let won = self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);
-        // SAFETY: of the two pointers, the loser of the exchange is in no slot any more, or never was. The one that
-        // was is left to the reclaimer by who gets it; slots of branches that were left still lead there, under
-        // pins as old.
+        // SAFETY: the pointer that loses the exchange is no longer in a slot, or never was. The caller passes a node
+        // that was in a slot to the reclaimer; slots of replaced branches may still point to it, but are reachable
+        // only under pins as old.
         unsafe {
             match won {
                 Ok(before) => Ok(Retired::new(before).expect("slots are not null")),
@@ -225,7 +225,7 @@ impl NodeSlot {
 
     /// Takes the node out of a tree that no other thread uses.
     pub(super) fn take(&mut self) -> Box<Node> {
-        // SAFETY: as the caller says nobody else gets here; what is in a slot came from `Box::into_raw`.
+        // SAFETY: by the contract above no other thread uses the tree; pointers in slots came from `Box::into_raw`.
         unsafe { Box::from_raw(self.pointer()) }
     }
 }
@@ -237,7 +237,7 @@ pub(super) fn hung(node: Node) -> *mut Node {
 
 /// Wraps a node that no slot points to any more.
 pub(super) fn unhung(node: *mut Node) -> Retired<Node> {
-    // SAFETY: callers have just replaced the branch in whose slots alone the node hung, and leave the node to the
+    // SAFETY: callers have just replaced the only branch whose slots pointed to the node, and pass the node to the
     // reclaimer.
     unsafe { Retired::new(node) }.expect("slots are not null")
 }

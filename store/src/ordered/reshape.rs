@@ -25,7 +25,7 @@ struct Path<'p> {
     pin: &'p EpochPin<'p>,
 }
 
-/// What a branch is made of: children that are the tree's own, and a key between each two.
+/// The contents of a branch: children that the tree owns, and a key between each two.
 struct Children {
     keys: Keys,
     nodes: Vec<*mut Node>,
@@ -36,7 +36,7 @@ pub(super) fn is_too_full(keys: &Keys) -> bool {
     keys.len() > ORDERED_KEYS_MAX || (keys.len() > 1 && keys.key_bytes() > ORDERED_LEAF_BYTES_MAX)
 }
 
-/// Whether two leaves make one that is not soon split again.
+/// Returns whether two leaves make one that is not soon split again.
 fn fit(left: &Keys, right: &Keys) -> bool {
     left.len() + right.len() <= ORDERED_KEYS_MAX / 2
         && left.key_bytes() + right.key_bytes() <= ORDERED_LEAF_BYTES_MAX / 2
@@ -61,7 +61,7 @@ impl OrderedKeys {
             return 0;
         }
         let mut children = Children::of(branch, NodeSlot::freeze);
-        // What is in the slots stays there now; the leaves may have changed since they were looked at above.
+        // The slots no longer change. The leaves may have changed since they were examined above.
         let (first, last) = joined.map_or((at, at), |other| (at.min(other), at.max(other)));
         let old: Vec<&Node> = (first..=last).map(leaf_of).collect();
         let (separator, new) = leaves_for(&old, last + 1 == branch.children.len());
@@ -85,7 +85,7 @@ impl OrderedKeys {
         path
     }
 
-    /// Hangs branches over `children` in the place of the branch at `level` of the path. For the holder of the lock.
+    /// Replaces the branch at `level` of the path by branches over `children`. Called by the holder of the lock.
     fn hang(&self, path: &Path<'_>, level: usize, children: Children, garbage: &mut NodeGarbage) -> u64 {
         if let Some(sibling) = path.sibling_to_join(level, &children) {
             return self.hang_joined(path, level, (children, sibling), garbage);
@@ -125,7 +125,7 @@ impl OrderedKeys {
         bytes
     }
 
-    /// As [`OrderedKeys::hang`], for a branch that has become so small that it and a neighbour make one.
+    /// As [`OrderedKeys::hang`], for a branch small enough to be joined with a neighbour.
     fn hang_joined(
         &self,
         path: &Path<'_>,
@@ -175,8 +175,8 @@ pub(super) fn empty_root() -> (Node, u64) {
     (root, bytes)
 }
 
-/// None, one or two leaves for the keys of some neighbours, and the key between two: split in the middle, but
-/// nearly full at the end of a branch, where keys that grow with time come in.
+/// Returns zero to two leaves with the keys of neighbouring leaves, and the key between two. Splits in the middle,
+/// but leaves the left leaf nearly full at the end of a branch, where keys that grow with time are added.
 fn leaves_for(old: &[&Node], at_end: bool) -> (Keys, Vec<Node>) {
     let pieces: Vec<_> = old.iter().map(|node| (&node.keys, 0..node.keys.len())).collect();
     let keys = Keys::collect(&pieces);
@@ -189,7 +189,7 @@ fn leaves_for(old: &[&Node], at_end: bool) -> (Keys, Vec<Node>) {
     let middle = if at_end { keys.len() - keys.len() / 8 } else { keys.len() / 2 };
     let middle = middle.clamp(1, keys.len() - 1);
     let (left, right) = (keys.get(middle - 1), keys.get(middle));
-    // The shortest key above the left ones and not above the right ones.
+    // The shortest key above the left keys and not above the right ones.
     let common = left.iter().zip(right).take_while(|(left, right)| left == right).count();
     let separator = Keys::one(&right[..common + 1]);
     let leaf = |range: Range<usize>| Node::leaf(Keys::collect(&[(&keys, range)]));
@@ -201,13 +201,13 @@ impl<'p> Path<'p> {
         self.branches[level].0.expect("the path has come by")
     }
 
-    /// The branch over the leaf, and the number of the leaf.
+    /// Returns the branch over the leaf, and the number of the leaf in it.
     fn parent(&self) -> (&'p Node, usize) {
         (self.branch(self.depth - 1), self.branches[self.depth - 1].1)
     }
 
-    /// The neighbour of the branch at `level` with which its children make a branch that is not soon split again, if
-    /// they are few.
+    /// Returns the neighbour to join with the branch at `level`, if `children` are few and the joined branch is not
+    /// soon split again.
     fn sibling_to_join(&self, level: usize, children: &Children) -> Option<usize> {
         let few = 1..=ORDERED_CHILDREN_FEW;
         let (parent, at) = (self.branch(level.checked_sub(1)?), self.branches[level - 1].1);
@@ -221,8 +221,8 @@ impl<'p> Path<'p> {
         siblings.into_iter().flatten().filter(|_| few.contains(&children.nodes.len())).find(fits)
     }
 
-    /// Puts the only child of a root that is to be in its place as long as that is a branch. Returns the bytes that the
-    /// tree takes more, as a wrapping difference.
+    /// Replaces a future root by its only child, as long as that child is a branch. Returns the growth of the tree in
+    /// bytes, as a wrapping difference.
     fn lower(&self, root: &mut Node, garbage: &mut NodeGarbage) -> u64 {
         let mut bytes = 0_u64;
         while let [slot] = &*root.children {
@@ -246,13 +246,13 @@ impl Children {
         Children { keys, nodes: branch.children.iter().map(node_of).collect() }
     }
 
-    /// Those of a branch that is about to be left: over leaves, its slots are frozen.
+    /// Returns the contents of a branch that is about to be replaced; its slots are frozen if its children are leaves.
     fn of_left(branch: &Node, pin: &EpochPin<'_>) -> Children {
         let is_over_leaves = branch.children[0].load(pin).0.is_leaf();
         Children::of(branch, if is_over_leaves { NodeSlot::freeze } else { NodeSlot::pointer })
     }
 
-    /// These and those of the branch to the right, between which a parent has this key.
+    /// Joins these contents with those of the branch to the right; `parent` has the key between them at `at`.
     fn join(mut self, (parent, at): (&Keys, usize), right: Children) -> Children {
         let (left_keys, right_keys) = (self.keys.len(), right.keys.len());
         let keys =
@@ -261,7 +261,7 @@ impl Children {
         Children { keys, nodes: self.nodes }
     }
 
-    /// Puts others in the place of some children, which are returned. With none a key beside them goes too.
+    /// Replaces some children by `new` ones and returns them. If `new` is empty, a key beside them is removed too.
     fn splice(&mut self, range: Range<usize>, between: Keys, new: Vec<Node>) -> Vec<*mut Node> {
         let mut gone = range.start..range.end - 1;
         if new.is_empty() {
@@ -284,7 +284,7 @@ impl Children {
         Node::branch(self.keys, &self.nodes)
     }
 
-    /// None, one, or two branches where there are too many children for one, and the key between two.
+    /// Returns zero or one branch, or two if there are too many children for one, and the key between two.
     fn into_branches(mut self, may_split: bool) -> (Keys, Vec<Node>) {
         let count = self.nodes.len();
         if count == 0 {

@@ -1,4 +1,4 @@
-//! The tree alone, held against a sorted set.
+//! Tests of the tree alone, compared with a sorted set.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl World {
         garbage.hand_over_when_due(&self.reclaimer);
     }
 
-    /// Branches above the first leaf.
+    /// Returns the number of branches above the first leaf.
     fn depth(&self, local: &LocalEpoch) -> usize {
         let pin = local.pin();
         let (mut node, mut depth) = (self.keys.root.load(&pin).0, 0);
@@ -62,7 +62,7 @@ impl World {
         depth
     }
 
-    /// The same in pages of random sizes, each under a pin of its own and from the last key of the one before.
+    /// Walks in pages of random sizes, each under its own pin and starting after the last key of the previous page.
     fn pages(&self, local: &LocalEpoch, range: KeyRange<'_>, random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
         let mut met: Vec<Vec<u8>> = Vec::new();
         loop {
@@ -120,7 +120,7 @@ fn run(seed: u64, steps: usize) {
     let (world, mut model, mut garbage) = (World::new(1), BTreeSet::new(), NodeGarbage::default());
     let local = world.local(0);
     for step in 0..steps {
-        // Waves, so that the tree grows deep and empties again.
+        // In waves, so that the tree grows deep and empties again.
         let growing = (step / (steps / 6).max(1)).is_multiple_of(2);
         let key = random_key(&mut random, true);
         if random.u8(0..10) < if growing { 8 } else { 2 } {
@@ -164,7 +164,7 @@ fn bytes_are_those_of_the_nodes_and_all_are_freed_when_taken_apart() {
     assert_eq!(world.range(&local, KeyRange::default()), Vec::<Vec<u8>>::new());
 }
 
-/// What is left is too far apart for leaves and branches to stay as they were.
+/// The remaining keys are so sparse that leaves and branches must be joined.
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri")]
 fn memory_goes_back_while_keys_disappear_at_random() {
@@ -207,7 +207,7 @@ fn bounds_that_leave_nothing_find_nothing() {
     }
 }
 
-/// Writers fill and empty stretches of a key space in which some keys stay all the time.
+/// Writers fill and empty ranges of a key space in which some keys always stay.
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri")]
 fn who_stays_is_met_exactly_once_whatever_comes_and_goes() {
@@ -240,7 +240,7 @@ fn who_stays_is_met_exactly_once_whatever_comes_and_goes() {
         let (local, mut random) = (world.local(3), fastrand::Rng::with_seed(seed));
         for round in 0..budget(3000).min(100_000) {
             let one = random.u64(0..KEYS).to_be_bytes();
-            // All, or the 256 around a key.
+            // All keys, or the 256 keys around one.
             let prefix = &one[..if random.bool() { 0 } else { 7 }];
             let range = KeyRange { reverse: round % 2 == 1, prefix, ..KeyRange::default() };
             let keys = match random.bool() {

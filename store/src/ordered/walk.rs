@@ -11,15 +11,15 @@ use crate::memory::prefetch_value;
 use crate::ordered::node::Node;
 use crate::ordered::{KeyRange, OrderedKeys};
 
-/// Keys before the end of a leaf at which the next one's are asked for: some memory latencies ahead, and not at all by a
-/// short scan that ends before.
+/// Keys before the end of a leaf at which the next leaf's keys are prefetched: some memory latencies ahead, and never
+/// by a short scan that ends before.
 const ASK_AHEAD_KEYS: usize = 24;
 
 /// A walk over the keys of a range. Keys live as long as the pin.
 pub(crate) struct Walk<'p, 'r> {
     pin: &'p EpochPin<'p>,
     range: KeyRange<'r>,
-    /// Branches from the root down, each with the number of the child that the walk is in.
+    /// Branches from the root down, each with the number of the walk's current child.
     path: [(Option<&'p Node>, usize); ORDERED_DEPTH_MAX],
     depth: usize,
     leaf: Option<&'p Node>,
@@ -47,14 +47,14 @@ impl<'p, 'r> Walk<'p, 'r> {
         walk
     }
 
-    /// Goes down to a child.
+    /// Descends to a child.
     fn push(&mut self, node: &'p Node, child: usize) -> &'p Node {
         self.path[self.depth] = (Some(node), child);
         self.depth += 1;
         node.children[child].load(self.pin).0
     }
 
-    /// Begins a leaf: asks for its keys, and for the node of the leaf after it.
+    /// Enters a leaf: prefetches its keys, and the node of the next leaf.
     fn enter(&mut self, leaf: &'p Node) {
         self.leaf = Some(leaf);
         if let Some(next) = self.next_leaf() {
@@ -63,21 +63,21 @@ impl<'p, 'r> Walk<'p, 'r> {
         leaf.keys.prefetch();
     }
 
-    /// Asks for the keys of the leaf after this one.
+    /// Prefetches the keys of the next leaf.
     fn ask_ahead(&self) {
         if let Some(next) = self.next_leaf() {
             next.keys.prefetch();
         }
     }
 
-    /// The leaf after this one if it hangs in the same branch; the first of another branch comes unasked for.
+    /// Returns the next leaf if it is in the same branch; the first leaf of another branch is not prefetched.
     fn next_leaf(&self) -> Option<&'p Node> {
         let (branch, child) = self.path[self.depth.checked_sub(1)?];
         let next = if self.range.reverse { child.checked_sub(1)? } else { child + 1 };
         branch?.children.get(next).map(|slot| slot.load(self.pin).0)
     }
 
-    /// Keys of the leaf that are still to come.
+    /// Returns the number of keys of the leaf not yet returned.
     #[inline]
     fn left(&self, leaf: &Node) -> usize {
         if self.range.reverse { self.at } else { leaf.keys.len().saturating_sub(self.at) }

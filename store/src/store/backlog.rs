@@ -133,7 +133,7 @@ impl Cleaner {
             looked_to: 0,
             fruitless: 0,
             barren: false,
-            // As many as can ever wait, so that the queues allocate nothing later.
+            // The maximum that can ever wait, so that the queues never allocate later.
             chosen: VecDeque::with_capacity(window_seglets as usize + crate::limits::CLEAN_SOURCES_MAX),
             unsettled: VecDeque::with_capacity(window_seglets as usize + crate::limits::CLEAN_SOURCES_MAX),
             source: None,

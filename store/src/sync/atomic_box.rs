@@ -11,11 +11,11 @@ use super::{AtomicPtr, Ordering};
 /// A place for one boxed value, exchanged atomically.
 pub struct AtomicBox<T> {
     value: AtomicPtr<T>,
-    /// It owns a `T` and hands it from thread to thread.
+    /// The place owns a `T` and passes it from thread to thread.
     _owns: PhantomData<Box<T>>,
 }
 
-// SAFETY: a value is reached by the one thread that took it, and goes there by the release and acquire of the exchange.
+// SAFETY: only the thread that took a value can reach it, after the release and acquire of the exchange.
 unsafe impl<T: Send> Sync for AtomicBox<T> {}
 
 impl<T> AtomicBox<T> {
@@ -37,7 +37,7 @@ impl<T> AtomicBox<T> {
 
     fn exchange(&self, value: *mut T) -> Option<Box<T>> {
         let before = self.value.swap(value, Ordering::AcqRel);
-        // SAFETY: a pointer in the place came from `Box::into_raw`, and one exchange alone gets it out.
+        // SAFETY: a pointer in the place came from `Box::into_raw`, and only one exchange takes it out.
         (!before.is_null()).then(|| unsafe { Box::from_raw(before) })
     }
 }
@@ -68,7 +68,7 @@ mod loom_tests {
 
     use super::AtomicBox;
 
-    /// Two threads put a value in and take one out: each value is had once.
+    /// Two threads each put a value in and take one out: each value is taken once.
     #[test]
     fn loom_each_value_has_one_owner() {
         loom::model(|| {

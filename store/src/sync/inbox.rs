@@ -21,16 +21,16 @@ struct InboxEntry<T> {
 
 /// An unbounded queue with many producers and one consumer.
 pub struct Inbox<T> {
-    /// Null, or [`closed`], or the entry that was pushed last.
+    /// Null, [`closed`], or the entry that was pushed last.
     newest: AtomicPtr<InboxEntry<T>>,
-    /// It owns values and hands them from thread to thread.
+    /// The inbox owns values and passes them from thread to thread.
     _owns: PhantomData<Box<T>>,
 }
 
-// SAFETY: a value is reached by the one thread that took it, and goes there by the release and acquire of `newest`.
+// SAFETY: only the thread that took a value can reach it, after the release and acquire of `newest`.
 unsafe impl<T: Send> Sync for Inbox<T> {}
 
-/// What stands for an inbox that takes nothing any more: an address that no entry has.
+/// Returns the address that marks a closed inbox; no entry has it.
 fn closed<T>() -> *mut InboxEntry<T> {
     ptr::without_provenance_mut(usize::MAX)
 }
@@ -51,7 +51,7 @@ impl<T> Inbox<T> {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             if newest == closed() {
-                // SAFETY: it was made above, and nobody has found it.
+                // SAFETY: the entry was created above, and no other thread has found it.
                 return Err(unsafe { Box::from_raw(entry) }.value);
             }
             // SAFETY: as above.
@@ -110,11 +110,11 @@ pub struct Taken<T> {
 unsafe impl<T: Send> Send for Taken<T> {}
 
 impl<T> Taken<T> {
-    /// Turns the entries round.
+    /// Reverses the entries, given newest first.
     fn from_newest(newest: *mut InboxEntry<T>) -> Self {
         let (mut next, mut oldest) = (if newest == closed() { None } else { NonNull::new(newest) }, None);
         while let Some(entry) = next {
-            // SAFETY: it came from `Box::into_raw`, was linked by `push`, and belongs to who took the newest.
+            // SAFETY: it came from `Box::into_raw`, was linked by `push`, and belongs to the taker of the newest.
             let before = unsafe { &mut (*entry.as_ptr()).before };
             next = NonNull::new(*before);
             *before = oldest.map_or(ptr::null_mut(), NonNull::as_ptr);
@@ -136,7 +136,7 @@ impl<T> Iterator for Taken<T> {
     #[inline]
     fn next(&mut self) -> Option<T> {
         let entry = self.oldest?;
-        // SAFETY: it came from `Box::into_raw`, and this is its only owner.
+        // SAFETY: the entry came from `Box::into_raw`, and this is its only owner.
         let InboxEntry { value, before } = *unsafe { Box::from_raw(entry.as_ptr()) };
         self.oldest = NonNull::new(before);
         Some(value)
@@ -200,8 +200,8 @@ mod loom_tests {
 
     use super::Inbox;
 
-    /// Two threads push while another takes and then closes: each value is had once, taken or given back, whole and in
-    /// the order of its thread.
+    /// Two threads push while another takes and then closes: each value is obtained once, taken or given back, whole
+    /// and in the order of its thread.
     #[test]
     fn loom_each_value_is_taken_once_or_given_back() {
         loom::model(|| {

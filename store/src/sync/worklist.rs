@@ -8,7 +8,7 @@ use super::{AtomicUsize, Exclusive, Inbox, Ordering};
 pub(crate) struct Worklist<T> {
     added: Inbox<T>,
     list: Exclusive<VecDeque<T>>,
-    /// How many are in the list, for who asks without it.
+    /// The length of the list, readable without its lock.
     listed: AtomicUsize,
 }
 

@@ -1,4 +1,4 @@
-//! Several threads on one store: nothing is lost, nobody sees half a commit, counts are exact.
+//! Tests of several threads on one store: nothing is lost, no reader sees half a commit, counts are exact.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::thread;
 use crate::tests::{budget, delete_patiently, drain, put_patiently, seed, store};
 use crate::{CommitError, Core, NEVER_MS, ReadCheck, Store, Table, Write, WriteError, hash};
 
-/// Runs `work` as core 0, 1, ... on a thread each.
+/// Runs `work` on one thread per core.
 fn on_cores<T: Send>(store: &Arc<Store>, cores: usize, work: impl Fn(&Core, usize) -> T + Sync) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
@@ -117,7 +117,7 @@ fn amount(core: &Core, table: &Table, account: u32) -> (u64, i64) {
     (object.version(), i64::from_le_bytes(object.value().try_into().expect("a number")))
 }
 
-/// Transfers between accounts beside readers of all of them: the sum is always the same.
+/// Transfers between accounts while readers read all of them: the sum is constant.
 #[test]
 fn nobody_sees_half_a_commit() {
     const ACCOUNTS: u32 = 12;
@@ -175,7 +175,7 @@ fn transfer(core: &Core, table: &Table, from: u32, to: u32) -> bool {
     }
 }
 
-/// Two keys are always committed together; one read after the other never shows the second older.
+/// Two keys are always committed together; of two consecutive reads, the second never shows an older commit.
 #[test]
 fn single_reads_in_a_row_do_not_see_half_a_commit() {
     let store = store(1 << 20, 16 << 10, 2);
@@ -241,7 +241,7 @@ fn counts_are_exact_when_all_is_quiet() {
     assert_eq!(table.bytes(), found.iter().sum::<usize>() as u64);
 }
 
-/// Threads fill a new table as fast as they can while whoever grows its index loses the processor now and then.
+/// Threads fill a new table as fast as they can while the thread that grows its index sometimes loses its core.
 #[test]
 fn filling_a_new_table_at_once_is_never_refused_for_good() {
     for _ in 0..budget(60).min(600) {

@@ -1,4 +1,4 @@
-//! A table that is copied to another store while it is in use.
+//! Tests of a table that is copied to another store while it is in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use crate::{Condition, Core, Cursor, HashRange, Replayed, Table, Write, hash};
 
 const KEYS: u32 = 600;
 
-/// Copies these hashes as they are now.
+/// Copies all present objects of these hashes.
 fn copy_span(from: (&Core, &Table), to: (&Core, &Table), (first, last): (u64, u64), is_again: bool) {
     let (mut pull, mut next) = (Vec::new(), Some(Cursor::before(first)));
     while let Some(cursor) = next {
@@ -23,7 +23,7 @@ fn copy_span(from: (&Core, &Table), to: (&Core, &Table), (first, last): (u64, u6
     to.0.step();
 }
 
-/// Copies what was touched; how many chunks that were.
+/// Copies the touched chunks; returns their number.
 fn copy_touched(from: (&Core, &Table), to: (&Core, &Table)) -> usize {
     let (mut next, mut count) = (Some(0), 0);
     while let Some(touched) = next.and_then(|next| from.1.take_dirty(next, (0, u64::MAX))) {

@@ -1,4 +1,4 @@
-//! Bytes that change under the store: what was damaged is noticed when it would be copied, and nobody is given it.
+//! Tests of bytes that change in memory: a damaged object is detected when it would be copied, and never returned.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::{Condition, Core, Store, Table, hash};
 
 const OBJECTS: u64 = 2000;
 
-/// A store with some objects, of which one has a byte changed at this place of it.
+/// A store with some objects, one of which has a changed byte at a given offset.
 struct Damaged {
     store: Arc<Store>,
     core: Core,
@@ -40,7 +40,7 @@ fn damaged(at: usize) -> Damaged {
 }
 
 impl Damaged {
-    /// Overwrites the others until the cleaner has been everywhere, and checks all of them.
+    /// Overwrites the other objects until the cleaner has been everywhere, and checks all of them.
     fn clean_all(&self) {
         let mut random = fastrand::Rng::with_seed(seed("clean_all"));
         for _ in 0..budget(60_000) {
@@ -119,7 +119,7 @@ fn an_index_grows_and_shrinks_over_an_object_whose_key_or_lengths_were_damaged()
 fn lengths_that_were_damaged_lead_to_no_memory_but_the_logs() {
     let store = store(1 << 20, 16 << 10, 1);
     let (core, table) = (store.core(0), store.table(1));
-    // Somebody's object is in the last window, in whatever order they are taken.
+    // Fills the store, so that some object is in the last window, whatever the order in which windows are taken.
     for number in 0..OBJECTS {
         put_patiently(&core, &table, &number.to_le_bytes(), &[7; 300]).expect("there is memory");
     }

@@ -1,4 +1,5 @@
-//! Enumerations: each object that stays is met exactly once, whatever happens meanwhile; corrupted ones are reported.
+//! Tests of enumerations: each object that stays is met exactly once, whatever happens meanwhile; corrupted objects
+//! are reported.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,19 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{budget, drain, put_patiently, seed, store};
 use crate::{Condition, Core, Cursor, Gone, Listed, PageLimits, Table, hash};
 
-/// Room for a page.
+/// Returns an empty page.
 fn room<'p>() -> [Option<Listed<'p>>; 512] {
     [None; 512]
 }
 
-/// Keys and how often an enumeration has met each.
+/// The number of times that an enumeration has met each key.
 type Met = BTreeMap<Vec<u8>, u32>;
 
 fn limits(objects: usize) -> PageLimits {
     PageLimits { objects, bytes: usize::MAX, keys_only: true }
 }
 
-/// One step; the cursor travels as bytes.
+/// Makes one step, with the cursor encoded as bytes.
 fn step(core: &Core, table: &Table, cursor: &mut Vec<u8>, limits: PageLimits, met: &mut Met) -> bool {
     let from = Cursor::decode(table, cursor).expect("it was made for this table");
     let (pinned, mut page) = (core.pin(), room());
@@ -218,7 +219,7 @@ fn a_corrupted_object_is_reported_and_not_returned() {
         }
     };
     assert_eq!(check(), (301, table.bytes(), vec![]));
-    // Each part of an object in turn: checksum, table, version, lengths, key, value, expiry.
+    // Damages each part of an object in turn: checksum, table, version, lengths, key, value, expiry.
     for at in [0, 5, 9, 16, 18, 22, 30] {
         let key: &[u8] = if at == 30 { b"expires" } else { &[4, 0, 0, 0] };
         let location = {

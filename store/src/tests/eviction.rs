@@ -1,4 +1,5 @@
-//! Tables that evict: the budget holds at all times, what leaves is as if deleted, all counts stay exact.
+//! Tests of tables that evict: the budget always holds, an evicted object is gone like a deleted one, and all counts
+//! stay exact.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -23,7 +24,7 @@ fn table(store: &Store, cores: usize, budget_bytes: u64) -> Arc<Table> {
     table_of(store, 1, budget_bytes, TableKind::Hash, &Arc::new(Quota::new(cores, u64::MAX)))
 }
 
-/// Objects and bytes as an enumeration finds them.
+/// Returns the numbers of objects and bytes that an enumeration finds.
 fn enumerated(core: &Core, table: &Table) -> (u64, u64) {
     let limits = PageLimits { objects: 512, bytes: 1 << 20, keys_only: false };
     let (mut cursor, mut objects, mut bytes) = (Some(Cursor::START), 0, 0);
@@ -40,7 +41,7 @@ fn enumerated(core: &Core, table: &Table) -> (u64, u64) {
     (objects, bytes)
 }
 
-/// The version of what is written at once or by a commit, as a client would that is told to come again.
+/// Writes by a put or a commit, retrying like a client; returns the new version.
 fn written_until(
     core: &Core,
     table: &Table,
@@ -75,7 +76,7 @@ fn a_table_keeps_its_budget_and_its_counts_whatever_is_written() {
     let mut now_ms = 1;
     for kind in [TableKind::Hash, TableKind::Ordered] {
         let table = table_of(&store, 1 + kind as u32, budget_bytes, kind, &quota);
-        // What was written last, and the highest version.
+        // The highest version and the last written value of each key.
         let mut written = HashMap::<Vec<u8>, (u64, Option<Vec<u8>>)>::new();
         for round in 0..budget(30_000) {
             let key = random.u64(..2_000).to_le_bytes().to_vec();
@@ -106,7 +107,7 @@ fn a_table_keeps_its_budget_and_its_counts_whatever_is_written() {
                 store.advance_clock(now_ms);
             }
         }
-        // A walk that began before finds at the next what expired behind it.
+        // A walk that began earlier removes objects that expired behind it only on its next pass.
         for _ in 0..3 {
             now_ms += 100_000;
             store.advance_clock(now_ms);
@@ -215,7 +216,7 @@ fn what_has_expired_leaves_first() {
         let expires_ms = if number % 2 == 0 { NEVER_MS } else { 2_000 };
         let put = core.pin().put_until(&table, hash(&key), &key, &[1; 100], expires_ms, Condition::Always);
         put.expect("there is room");
-        // However often they were used.
+        // The objects leave however often they were used.
         (0..4).for_each(|_| assert!(get(&core, &table, &key).is_some()));
     }
     store.advance_clock(2_000);
@@ -301,7 +302,7 @@ fn writers_of_several_cores_keep_the_budget_beside_readers_and_counts_are_exact(
     let store = store(4 << 20, 1 << 14, 4);
     let (budget_bytes, rounds) = (200 << 10, budget(30_000));
     let table = table(&store, 4, budget_bytes);
-    // Named slack, and one write of each core.
+    // The budget, its slack, and one write of each core.
     let bytes_max = budget_bytes + budget_bytes / 16 + 4 * 160;
     thread::scope(|scope| {
         for index in 0..4 {
@@ -324,7 +325,7 @@ fn writers_of_several_cores_keep_the_budget_beside_readers_and_counts_are_exact(
                             }
                         }
                     }
-                    // A sum over what each core counts, of several moments if its reader loses its core in between.
+                    // The sum of per-core counts may mix several moments if its reader loses its core in between.
                     let is_kept = |bytes| bytes > i64::MAX as u64 || bytes <= bytes_max;
                     let sums: [u64; 5] = std::array::from_fn(|_| table.bytes());
                     assert!(sums.into_iter().any(is_kept), "{sums:?} bytes");
@@ -337,7 +338,7 @@ fn writers_of_several_cores_keep_the_budget_beside_readers_and_counts_are_exact(
     drain(&core);
     assert!(table.evicted() > 0);
     assert_eq!(enumerated(&core, &table), (table.objects(), table.bytes()));
-    // Whoever is left can still be evicted, wherever it was written.
+    // Remaining objects can still be evicted, whichever core wrote them.
     for number in (0..10).flat_map(|_| 10_000..12_000_u64) {
         let key = number.to_le_bytes();
         if (0..3).all(|_| get(&core, &table, &key).is_none()) {

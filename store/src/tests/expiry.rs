@@ -1,4 +1,4 @@
-//! Objects that expire: nobody finds them from then on, their memory comes back, their versions go on.
+//! Tests of expiry: expired objects are not found, their memory is freed, and their keys' versions continue.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn background_steps_remove_what_has_expired_and_nothing_else() {
     assert_eq!((table.expiring(), store.statistics().objects_expired), (0, count / 3 * 2));
     assert!(table.bytes() < all / 3 && quota.bytes() == table.bytes());
     assert!((0..count).step_by(3).all(|number| get(&core, &table, &number.to_le_bytes()).is_some()));
-    // What comes after a table had nothing left that expires is found again.
+    // An object that is written after the table had no expiring object left is removed too.
     put_until(&core, &table, b"later", 30_000).expect("there is memory");
     store.advance_clock(40_000);
     drain(&core);
@@ -117,7 +117,7 @@ fn the_cleaner_drops_what_has_expired_instead_of_copying_it() {
         }
     }
     store.advance_clock(1_000);
-    // No walk for what has expired, only cleaning.
+    // Only cleaning, without expiry walks.
     for number in (0..count).step_by(2).cycle().take(100 * count as usize) {
         while put_until(&core, &table, &number.to_le_bytes(), NEVER_MS).is_err() {
             store.clean_step(&core.pin());

@@ -1,4 +1,4 @@
-//! A store that is full: what still works, and overwriting at high load for long.
+//! Tests of a full store: the operations that still work, and long overwriting at high utilization.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ fn a_choice_looks_at_a_part_of_a_large_log_and_choices_find_what_is_anywhere_in_
             let key = number.to_le_bytes();
             core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("deletes need no memory");
         }
-        // A thirty-second of a segment is not worth copying the rest.
+        // Garbage of 1/32 of a segment is not worth copying the rest.
         for number in keys.clone().take((keys.end - keys.start) as usize / 4) {
             for _ in 0..4 {
                 let looked_to = store.cleaner.lock().looked_to;
@@ -99,7 +99,7 @@ fn a_commit_of_many_keys_has_room_in_a_small_table_once_its_index_has_grown() {
         loop {
             match core.pin().commit(&[], &writes) {
                 Ok(_) => break,
-                // As a server does between the tries of a client.
+                // Background steps, as a server does between a client's attempts.
                 Err(CommitError::Write(WriteError::Retry { .. })) => while core.step() {},
                 Err(error) => panic!("{error:?}"),
             }
@@ -122,11 +122,11 @@ fn deleting_all_makes_all_memory_free_again() {
         core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("deletes need no memory");
     }
     assert_eq!((table.objects(), table.bytes()), (0, 0));
-    // The index keeps the size that it had, which may cost a segment or two.
+    // The index keeps its size, which may cost a segment or two.
     assert!(fill(&core, &table) * 100 > first * 96);
 }
 
-/// Overwrites at 80 % of the memory, uniformly and skewed, with values of several sizes.
+/// Overwrites at 80 % of the memory, uniformly or skewed, with values of several sizes.
 fn overwrite_at_80_percent(seed: u64, writes: usize, skewed: bool) {
     let memory_bytes = 8 << 20;
     let store = store(memory_bytes, 32 << 10, 1);
@@ -189,7 +189,7 @@ fn a_large_object_finds_room_where_small_ones_have_left_pieces() {
     let store = store(2 << 20, 64 << 10, 1);
     let (core, table) = (store.core(0), store.table(1));
     let count = fill(&core, &table);
-    // One in four goes, so that pieces are free everywhere, and no more than pieces.
+    // Deletes one in four, so that free memory is scattered everywhere in small pieces.
     for number in (0..count).step_by(4) {
         let key = number.to_le_bytes();
         core.pin().delete(&table, hash(&key), &key, Condition::Always).expect("deletes need no memory");

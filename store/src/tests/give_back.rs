@@ -1,4 +1,4 @@
-//! A move that is taken back half-way: the source has everything that was written meanwhile, and nothing else.
+//! Tests of a move that is reversed half-way: the source then has everything written meanwhile, and nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::{
 const KEYS: u32 = 600;
 const PARTITIONS: usize = 4;
 
-/// What a key should hold, and until when.
+/// The expected value and expiry of each key.
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
-/// What goes back at once: objects, and keys that were removed, by their two hashes.
+/// One returned piece: objects, and removed keys by their two hashes.
 type Piece = (Vec<u8>, Vec<(u64, u64)>);
 
 struct World {
@@ -23,13 +23,13 @@ struct World {
     target: (Core, Arc<Table>),
     cursors: Vec<Option<Cursor>>,
     model: Model,
-    /// Keys may leave the target by themselves.
+    /// Whether the target may evict keys.
     evicts: bool,
     now_ms: u64,
     random: fastrand::Rng,
 }
 
-/// Until all of a pull is stored.
+/// Repeats `store` until all of a pull is stored.
 fn patiently(core: &Core, mut store: impl FnMut(&mut Replayed) -> Result<(), ReplayError>) {
     while let Err(error) = store(&mut Replayed::default()) {
         assert!(matches!(error, ReplayError::Refused(WriteError::Retry { .. })), "{error}");
@@ -88,7 +88,7 @@ impl World {
         (key, at)
     }
 
-    /// One write, or read, at the target.
+    /// Makes one write or read at the target.
     fn work(&mut self) {
         let (key, at) = self.key();
         let (value, in_commit) = (self.random.u64(..).to_le_bytes(), self.random.bool());
@@ -138,7 +138,7 @@ impl World {
         core.step();
     }
 
-    /// One pull of a partition, or of one hash ahead of it.
+    /// Makes one pull of a partition, or of one hash ahead of it.
     fn pull(&mut self) {
         let (mut pull, at) = (Vec::new(), self.random.usize(..PARTITIONS));
         let ((source, table), (target, other)) = (&self.source, &self.target);
@@ -163,7 +163,7 @@ impl World {
         self.cursors[at] = next;
     }
 
-    /// What goes back, in pieces: objects, and keys that were removed.
+    /// Returns the objects and removed keys to return, in pieces.
     fn gather_back(&mut self, ceiling: u64) -> Vec<Piece> {
         let (core, table) = &self.target;
         let mut pieces = Vec::new();
@@ -195,7 +195,7 @@ fn run(seed: u64, eviction: Eviction) {
         world.work();
     }
     let mut pieces = world.gather_back(ceiling);
-    // In any order, some of them twice.
+    // In random order, some of them twice.
     let copies: Vec<_> = pieces.iter().filter(|_| world.random.bool()).cloned().collect();
     pieces.extend(copies);
     world.random.shuffle(&mut pieces);

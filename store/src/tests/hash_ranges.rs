@@ -1,4 +1,4 @@
-//! Tables of a part of all hashes: each answers like a whole one for the keys that it is for.
+//! Tests of tables with a part of all hashes: each answers like a whole table for its own keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::{
     Condition, Core, Cursor, HashRange, NEVER_MS, PageLimits, Quota, Store, Table, TableOptions, hash,
 };
 
-/// Tables that share all hashes among themselves; the bounds are no powers of two.
+/// Returns tables that together have all hashes; the bounds are not powers of two.
 fn parts(store: &Store) -> Vec<Arc<Table>> {
     let bounds = [0, u64::MAX / 97, u64::MAX / 3, u64::MAX / 10 * 9];
     let quota = Arc::new(Quota::new(1, u64::MAX));
@@ -41,12 +41,12 @@ fn run(seed: u64, steps: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let store = store(2 << 20, 32 << 10, 1);
     let (core, parts) = (store.core(0), parts(&store));
-    // Keys with versions, and when they expire.
+    // The version and expiry of each key.
     let mut model: BTreeMap<Vec<u8>, (u64, u64)> = BTreeMap::new();
     let mut now_ms = 1;
     store.advance_clock(now_ms);
     for step in 0..steps {
-        // Waves, so that indexes grow and shrink.
+        // In waves, so that indexes grow and shrink.
         let growing = (step / (steps / 6).max(1)).is_multiple_of(2);
         let key = random.u32(0..4_000).to_le_bytes().to_vec();
         let (table, at) = (part_of(&parts, &key), hash(&key));

@@ -1,4 +1,4 @@
-//! What a thread that has lost its core may have at that moment is not waited for: here it has it for good.
+//! Tests that no thread waits for locks of a thread that has lost its core; here they are held forever.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-/// A store of two cores, and a table of this kind in which each key has a value of so many bytes.
+/// Creates a store of two cores, and a table with these options in which each key has a value of `bytes` bytes.
 fn filled(options: TableOptions, bytes: usize) -> (Arc<Store>, [Core; 2], Arc<Table>) {
     let store = store(1 << 20, 16 << 10, 2);
     let cores = [store.core(0), store.core(1)];
@@ -28,7 +28,7 @@ fn filled(options: TableOptions, bytes: usize) -> (Arc<Store>, [Core; 2], Arc<Ta
     (store, cores, table)
 }
 
-/// Background work, of which some may never be done.
+/// Does background work, some of which may never be finished.
 fn step(core: &Core) {
     for _ in 0..2_000 {
         core.step();
@@ -39,7 +39,7 @@ fn is_retry<T: std::fmt::Debug>(result: &Result<T, WriteError>) -> bool {
     matches!(result, Err(WriteError::Retry { .. }))
 }
 
-/// Writes of all keys; how many were told to come again.
+/// Writes all keys; returns the number of writes that were told to retry.
 fn write_all(core: &Core, table: &Table) -> usize {
     let put = |number| {
         let (pin, key) = (core.pin(), key(number));
@@ -129,7 +129,7 @@ fn a_write_that_meets_a_bucket_that_is_held_evicts_something_else() {
     let (_store, [core, other], table) = filled(TableOptions { eviction, ..TableOptions::default() }, 20);
     let pin = other.pin();
     let bucket = table.index.lock(&pin.pin, hash(&key(7))).expect("nobody has it");
-    // No read, which would count as a use.
+    // Not a read, which would count as a use.
     let is_there = |number: u64| {
         let (pin, key) = (core.pin(), key(number));
         let found =
@@ -171,7 +171,7 @@ fn new_keys_of_a_leaf_that_is_being_split_for_good_come_again_and_removed_ones_l
     assert!(core.pin().delete(&table, hash(&key(7)), &key(7), Condition::Always).is_ok());
     let between = [&key(7)[..], b"!"].concat();
     assert!(is_retry(&core.pin().put(&table, hash(&between), &between, b"", Condition::Always)));
-    // Whoever splits it goes on.
+    // The thread that splits the leaf continues.
     keys.thaw_leaf(&pin.pin, &key(7));
     assert!(core.pin().put(&table, hash(&between), &between, b"", Condition::Always).is_ok());
     step(&core);

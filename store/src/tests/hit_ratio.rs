@@ -1,4 +1,5 @@
-//! How well a table that evicts chooses: the same requests beside simple models of FIFO and LRU, and what a scan costs.
+//! Tests of the eviction policy's hit ratio, compared with simple models of FIFO and LRU for the same requests, and of
+//! the effect of a scan.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,12 +8,12 @@ use super::zipf::Zipf;
 use super::{get, put_patiently, seed, store};
 use crate::{Core, Eviction, Quota, Table, TableOptions};
 
-/// Bytes that an object of these tests takes in the log.
+/// Bytes of an object of these tests in the log.
 const OBJECT_BYTES: u64 = 20 + 8 + 100;
-/// Objects of a full cache.
+/// Objects in a full cache.
 const OBJECTS: usize = 2_000;
 
-/// A table that holds [`OBJECTS`], and its core.
+/// Creates a table that holds [`OBJECTS`], with its core.
 fn cache() -> (Core, Arc<Table>) {
     let store = store(16 << 20, 1 << 16, 1);
     let eviction = Eviction::S3Fifo { budget_bytes: OBJECT_BYTES * OBJECTS as u64 };
@@ -20,7 +21,7 @@ fn cache() -> (Core, Arc<Table>) {
     (store.core(0), store.table_with(1, options, &Arc::new(Quota::new(1, u64::MAX))))
 }
 
-/// Looks a number up and puts it where it is absent. Returns whether it was there.
+/// Looks a number up, and puts it if absent. Returns whether it was present.
 fn request(core: &Core, table: &Table, number: u64) -> bool {
     let key = number.to_le_bytes();
     let found = get(core, table, &key).is_some();
@@ -32,7 +33,7 @@ fn request(core: &Core, table: &Table, number: u64) -> bool {
     found
 }
 
-/// A cache of [`OBJECTS`] from which the one leaves that came first, or that was used least recently.
+/// A model of a cache of [`OBJECTS`] that evicts the oldest or the least recently used object.
 struct Model {
     moves_up: bool,
     clock: u64,
@@ -62,7 +63,7 @@ impl Model {
     }
 }
 
-/// Hits in a thousand of S3-FIFO, FIFO and LRU.
+/// Returns the hits per thousand of S3-FIFO, FIFO and LRU.
 fn hits(requests: impl Iterator<Item = u64>) -> [u64; 3] {
     let (core, table) = cache();
     let (mut fifo, mut lru) = (Model::new(false), Model::new(true));
@@ -109,7 +110,7 @@ fn a_scan_does_not_flush_what_is_used_often() {
             request(&core, &table, number);
         });
     }
-    // Ten times what fits, each once.
+    // Ten times as many numbers as fit, each once.
     (1_000_000..1_000_000 + 10 * OBJECTS as u64).for_each(|number| {
         request(&core, &table, number);
     });
@@ -127,7 +128,7 @@ fn what_everybody_uses_does_not_keep_a_write_looking_for_ever() {
             request(&core, &table, number);
         });
     }
-    // All have the most uses that are counted; still no write has to come again.
+    // All objects have the maximum count of uses; still no write has to be retried.
     for number in 1_000_000..1_000_000 + numbers.end / 2 {
         let key = u64::to_le_bytes(number);
         let put = core.pin().put(&table, crate::hash(&key), &key, &[0; 100], crate::Condition::Always);

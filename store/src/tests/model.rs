@@ -1,12 +1,12 @@
-//! Random operations on a store and on a `BTreeMap` give the same answers, while time passes, the index grows and the
-//! cleaner runs.
+//! Tests that random operations on a store and on a `BTreeMap` have the same results while time passes, the index
+//! grows and the cleaner runs.
 
 use std::collections::BTreeMap;
 
 use crate::tests::{drain, each_seed, get, put_patiently, steps, store};
 use crate::{Condition, Core, Cursor, NEVER_MS, PageLimits, ReadCheck, Table, Write, WriteError, hash};
 
-/// What a key leads to.
+/// The expected state of a key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Entry {
     version: u64,
@@ -39,17 +39,17 @@ fn random_condition(random: &mut fastrand::Rng, current: u64) -> Condition {
     }
 }
 
-/// Half of the objects never expire; some have at once.
+/// Returns a random expiry: half of the objects never expire, some have already expired.
 fn random_expiry(random: &mut fastrand::Rng, now_ms: u64) -> u64 {
     if random.bool() { NEVER_MS } else { now_ms + random.u64(0..300) }
 }
 
-/// One run: a core, its table, what should be in it.
+/// One run: a core, its table, and its expected content.
 struct Run {
     core: Core,
     table: std::sync::Arc<Table>,
     model: Model,
-    /// The latest version that each key had, also if it is gone.
+    /// The latest version of each key, present or not.
     versions: BTreeMap<Vec<u8>, u64>,
     now_ms: u64,
     random: fastrand::Rng,
@@ -70,7 +70,7 @@ impl Run {
         }
     }
 
-    /// Time passes; what is past its time is gone.
+    /// Advances the clock, and removes expired objects from the model.
     fn pass_time(&mut self, by_ms: u64) {
         self.now_ms += by_ms;
         self.core.store().advance_clock(self.now_ms);
@@ -177,7 +177,7 @@ impl Run {
                 assert!(!stale);
                 let before: Vec<_> = writes.iter().map(|(key, _)| self.current(key)).collect();
                 assert!(before.iter().all(|&before| before < version));
-                // Of several writes of one key only the last takes place.
+                // Of several writes of one key only the last counts.
                 for (key, (value, expires_ms)) in writes.into_iter().collect::<BTreeMap<_, _>>() {
                     match value {
                         Some(value) => self.accept(&key, Entry { version, value, expires_ms }),
@@ -199,9 +199,9 @@ impl Run {
         }
     }
 
-    /// Once everything that has expired is removed, counts are those of what can be found.
+    /// Removes all expired objects, then compares the counts with the objects that can be found.
     fn compare_counts(&mut self) {
-        // A walk that was under way when the time came has missed some, and there is a rest before the next.
+        // A walk in progress at the time of expiry may have missed some, and the table rests before the next walk.
         for _ in 0..2 {
             self.pass_time(20_000);
             drain(&self.core);

@@ -1,4 +1,4 @@
-//! Ordered tables through the store's public face: scans, what commits make of them, memory.
+//! Tests of ordered tables through the store's public interface: scans, commits that rely on them, memory.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ fn ordered_table(store: &Store, cores: usize) -> (Arc<Table>, Arc<Quota>) {
     (store.table_of_kind(9, TableKind::Ordered, &quota), quota)
 }
 
-/// Keys, versions and values of a range, at most `limit`.
+/// Returns keys, versions and values of a range, at most `limit`.
 fn scan(core: &Core, table: &Table, range: KeyRange<'_>, limit: usize) -> Vec<(Vec<u8>, u64, Vec<u8>)> {
     let (pinned, mut met) = (core.pin(), Vec::new());
     let scanned = pinned.scan(table, range, limit, |key, hash_of_key, object| {
@@ -92,7 +92,7 @@ fn commit(core: &Core, table: &Table, model: &mut Model, random: &mut fastrand::
         .iter()
         .map(|(key, version, _)| ReadCheck { table, hash: hash(key), key, version: *version })
         .collect();
-    // One that the scan is said not to have met is taken for one that has appeared since.
+    // A key that is omitted from the reads counts as one that has appeared since the scan.
     let left_out = random.usize(0..4).min(reads.len());
     let reads = &reads[left_out..];
     let check = RangeCheck { table, range, until: None, reads: 0..reads.len() };
@@ -193,8 +193,8 @@ fn an_object_that_was_there_all_the_time_is_met_once_under_writes_growth_and_cle
     });
 }
 
-/// Each of two threads counts one range and inserts into the other only if it is empty: never may both be filled
-/// by commits that saw the other one empty.
+/// Each of two threads scans one range and inserts into the other only if the scanned range is empty: two commits
+/// that each saw an empty range must never both succeed.
 #[test]
 fn of_two_commits_that_insert_into_what_the_other_scanned_one_is_refused() {
     let store = store(2 << 20, 64 << 10, 2);

@@ -1,4 +1,4 @@
-//! Pulls: what is gathered, and what the other side makes of bytes that it has no reason to trust.
+//! Tests of pulls: the gathered objects, and the handling of untrusted bytes at the other side.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::{
 
 const PULL_BYTES: usize = 2_000;
 
-/// A core of a small store with a table.
+/// Creates a small store with a table; returns its core and the table.
 fn side(memory_bytes: usize) -> (Core, Arc<Table>) {
     let store = store(memory_bytes, 64 << 10, 1);
     (store.core(0), store.table(1))
 }
 
-/// All pulls of the hashes of a range.
+/// Returns all pulls of a range of hashes.
 fn pulls(core: &Core, table: &Table, hashes: HashRange, bytes_max: usize) -> Vec<Vec<u8>> {
     let (mut pulls, mut from) = (Vec::new(), Some(Cursor::before(hashes.first())));
     while let Some(cursor) = from {
@@ -32,8 +32,8 @@ fn pulls(core: &Core, table: &Table, hashes: HashRange, bytes_max: usize) -> Vec
     pulls
 }
 
-/// A replay that waits while the store says so: hashes that come in order fill one bucket after the other, so that an index
-/// which was made for nothing has to grow in a hurry.
+/// Replays a pull, retrying while the store says so: hashes that arrive in order fill one bucket after the other, so
+/// an index that expects no objects must grow quickly.
 fn replay(core: &Core, table: &Table, mut pull: &[u8]) -> Result<Replayed, ReplayError> {
     let mut replayed = Replayed::default();
     loop {
@@ -44,13 +44,13 @@ fn replay(core: &Core, table: &Table, mut pull: &[u8]) -> Result<Replayed, Repla
     }
 }
 
-/// A table for so many objects.
+/// Creates a table that expects this many objects.
 fn expecting(core: &Core, id: u32, objects_expected: u64) -> Arc<Table> {
     let options = TableOptions { objects_expected, ..TableOptions::default() };
     core.store().table_with(id, options, &Arc::new(Quota::new(1, u64::MAX)))
 }
 
-/// Keys of the objects of a pull.
+/// Returns the keys of a pull's objects.
 fn keys(mut pull: &[u8]) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     while !pull.is_empty() {
@@ -192,7 +192,7 @@ fn bytes_of_a_stranger_are_refused_or_left_out() {
             let _ = replay(&target, &other, &bytes);
             target.step();
         }
-        // Whatever came of it, what is there was written by somebody.
+        // Whatever the result, every present object was really written.
         assert!(other.objects() <= 40);
         for number in 0..40_u64 {
             let (pinned, key) = (target.pin(), number.to_le_bytes());
@@ -236,7 +236,7 @@ fn an_index_that_was_made_for_what_comes_neither_grows_nor_shrinks_while_it_come
         put_patiently(&source, &table, &number.to_le_bytes(), b"value").expect("there is memory");
     }
     let target = store(16 << 20, 64 << 10, 1).core(0);
-    // An estimate, by the width of the hashes.
+    // An estimate by the width of the hashes, slightly too low.
     let other = expecting(&target, 1, table.objects() / 20 * 19);
     other.expect_arrivals(1, table.version_ceiling());
     let before = other.index_bytes();

@@ -1,4 +1,4 @@
-//! Tables that share a quota: what is refused at its limit, and what is not.
+//! Tests of tables that share a quota: the writes that its limit refuses and admits.
 
 use std::sync::{Arc, Barrier};
 
@@ -123,7 +123,7 @@ fn cores_together_pass_the_limit_by_one_write_of_each_but_one_at_most() {
     let table = store.table_within(1, &quota);
     let limit = 200_000;
     quota.set_limit(limit);
-    // The sum over the cores is exact only while nobody writes.
+    // The sum over the cores is exact only while there are no writes.
     let (rounds, meeting) = (budget(60), Barrier::new(CORES));
     let largest = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..CORES)

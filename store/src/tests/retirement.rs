@@ -1,4 +1,4 @@
-//! Tables that go: their memory comes back, their readers find nothing, their names can be taken again.
+//! Tests of retired tables: their memory is freed, their readers find nothing, their ids can be reused.
 
 use crate::tests::{drain, get, put_patiently, store};
 use crate::{Condition, WriteError, hash};

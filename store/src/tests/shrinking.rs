@@ -1,4 +1,4 @@
-//! An index that has become too large gives its memory back, while readers and writers go on.
+//! Tests that an oversized index returns its memory while readers and writers continue.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,7 +79,7 @@ fn an_index_keeps_its_size_while_about_as_many_come_as_go() {
     (0..count).for_each(put);
     drain(&core);
     let before = table.index_bytes();
-    // A window that slides over the keys: 50 go, 50 come.
+    // A window that slides over the keys: deletes 50, inserts 50.
     for start in (0..count).step_by(50) {
         (start..start + 50).for_each(|number| delete(&core, &table, &number.to_le_bytes()));
         (start + count..start + count + 50).for_each(put);

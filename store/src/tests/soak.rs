@@ -1,5 +1,6 @@
-//! Writing many times the memory limit at 90 % of it, while the sizes of objects change: what RAMCloud's W1 to W8 do
-//! (Rumble, Kejriwal, Ousterhout, FAST '14, table 1). Each object is checked, beside a reader who checks what it finds.
+//! Writes many times the memory limit at 90 % utilization while the sizes of objects change, as RAMCloud's workloads
+//! W1 to W8 do (Rumble, Kejriwal, Ousterhout, FAST '14, table 1). Checks each object, beside a concurrent reader that
+//! checks what it finds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,7 +8,7 @@ use std::thread;
 use crate::tests::{drain, put_patiently, seed, store};
 use crate::{CleanerStatistics, Condition, Core, Table, WriteError, hash};
 
-/// Sizes of values, what share of all objects is deleted then, in percent, and sizes after that.
+/// The range of value sizes, the percentage of objects that is then deleted, and the range of sizes afterwards.
 struct Workload {
     before: (usize, usize),
     deleted_percent: u64,
@@ -25,10 +26,10 @@ const WORKLOADS: [Workload; 8] = [
     Workload { before: (50, 150), deleted_percent: 90, after: (5000, 15_000) },
 ];
 
-/// Seeds of the long form.
+/// Seeds of a full run.
 const SEEDS_FULL: u64 = 4;
 
-/// The value of a stamp: any reader can tell whether it is whole.
+/// Returns a value for a stamp; any reader can tell whether it is intact.
 fn value_of(stamp: u64, bytes: usize) -> Vec<u8> {
     let mut value = stamp.to_le_bytes().to_vec();
     value.resize(bytes.max(8), stamp as u8);
@@ -40,7 +41,7 @@ fn assert_whole(value: &[u8]) {
     assert!(rest.iter().all(|byte| *byte == stamp[0]), "a value is as it was written");
 }
 
-/// What should be in the table: for each key its version, the stamp of its value, and its length.
+/// A run with the expected content of the table: for each key its version, its value's stamp, and its length.
 struct Soak<'a> {
     core: &'a Core,
     table: &'a Table,
@@ -66,7 +67,7 @@ impl Soak<'_> {
         assert_eq!(deleted, Ok(Some(version)));
     }
 
-    /// Overwrites a key, or adds one; others are deleted until there is room for it within the limit.
+    /// Overwrites or adds a key, after deleting others until it fits the limit.
     fn write_one(&mut self, (least, most): (usize, usize)) {
         let (stamp, bytes) = (self.random.u64(..), self.random.usize(least..=most));
         while self.used_bytes() + bytes as u64 + 64 > self.limit_bytes {
@@ -81,7 +82,7 @@ impl Soak<'_> {
         }
         let (key, before, ..) = self.live[at];
         let Some(version) = self.try_write(key, &value) else {
-            // Never heard of, or as it was: for a large object room was too little, or in pieces.
+            // The key is still absent or unchanged: memory for a large object was too little or too fragmented.
             if before == 0 {
                 self.live.pop();
             }
@@ -93,7 +94,7 @@ impl Soak<'_> {
         self.core.step();
     }
 
-    /// The new version; nothing where the store says that it is full, which it may for large objects only.
+    /// Returns the new version; `None` if the store is full, which is allowed only for large objects.
     fn try_write(&mut self, key: u64, value: &[u8]) -> Option<u64> {
         match put_patiently(self.core, self.table, &key.to_le_bytes(), value) {
             Err(WriteError::OutOfMemory) if self.may_be_full => {
@@ -134,8 +135,8 @@ fn read_beside(core: &Core, table: &Table, seed: u64, done: &AtomicBool) {
     }
 }
 
-/// `shrink` divides the sizes of large values, so that they are to a window what they are to one of 8 MiB.
-/// Returns how many writes were refused and what the cleaner did.
+/// `shrink` divides the sizes of large values, to keep their ratio to a window of 8 MiB.
+/// Returns the number of refused writes and the cleaner's statistics.
 fn soak(
     seed: u64,
     (memory_bytes, window_bytes): (usize, usize),
@@ -196,12 +197,12 @@ fn fifty_times_the_memory_is_written_at_90_percent_and_nothing_is_lost() {
     }
 }
 
-/// Up to an eighth of a window, as a megabyte is of 8 MiB.
+/// Values of up to an eighth of a window, like a megabyte in 8 MiB.
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri")]
 fn objects_that_are_large_for_a_window_are_stored_at_90_percent_but_for_few() {
     let seed = seed("objects_that_are_large_for_a_window_are_stored_at_90_percent_but_for_few");
-    // What lies where depends on the reader beside as well: in some rounds there is a run in one piece each time.
+    // The layout also depends on the concurrent reader: in some rounds there is always a contiguous run.
     let evacuated = (0..10).any(|round| {
         let (refused, statistics) = soak(seed.wrapping_add(round), (2 << 20, 32 << 10), 4, 10, true);
         println!("{refused} writes refused");

@@ -1,4 +1,4 @@
-//! Figures of lookups, writes and memory, printed. Run on a quiet machine:
+//! Prints figures of lookups, writes and memory. Run on a quiet machine:
 //! `cargo test --release -p splinter-store speed -- --ignored --nocapture --test-threads 1`
 
 use std::hint::black_box;
@@ -25,7 +25,7 @@ fn report(what: &str, count: u64, since: Instant) {
     println!("{what}: {ns:.1} ns, {:.2} M/s", 1e3 / ns);
 }
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").expect("/proc is there");
     let pages = status.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
@@ -114,7 +114,7 @@ fn speed_of_gets_and_puts() {
     report("pin and unpin", 10_000_000, start);
 }
 
-/// Overwriting when all memory has been touched: the cleaner's share is in the figure.
+/// Overwrites after all memory has been touched; the figure includes the cleaner's share.
 #[test]
 #[ignore = "prints figures"]
 fn speed_of_overwrites_when_memory_is_used_up() {
@@ -160,7 +160,7 @@ fn speed_memory_per_object() {
     println!("worst from 0.9 to 1.3 million objects: {:.1} B at {}", worst.1, worst.0);
 }
 
-/// Nanoseconds that this thread has had a core, so that others on the machine do not count.
+/// Returns the nanoseconds for which this thread has had a core, so that other processes do not count.
 fn on_core_ns() -> u64 {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("/proc is there");
     times.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("schedstat has numbers")
@@ -171,7 +171,7 @@ fn report_on_core(what: &str, count: u64, since_ns: u64) {
     println!("{what}: {ns:.1} ns on the core, {:.2} M/s", 1e3 / ns);
 }
 
-/// Steps until there is nothing left to do; prints their number, their mean and the slowest of them.
+/// Runs background steps until none is due; prints their number, their mean and the slowest one.
 fn settle_timed(what: &str, core: &Core, count: u64) {
     let (since_ns, mut steps, mut slowest) = (on_core_ns(), 0, std::time::Duration::ZERO);
     loop {
@@ -230,7 +230,7 @@ fn speed_of_whole_tables() {
     assert_eq!(table.objects(), 0);
 }
 
-/// Scans of 100 objects from random places, either way, in ordered tables; and what the tree costs an insert.
+/// Scans of 100 objects from random places of ordered tables in both directions, and the tree's cost for inserts.
 #[test]
 #[ignore = "prints figures"]
 fn speed_of_scans() {

@@ -1,4 +1,4 @@
-//! A table that moves from one store to another while the other one is in use.
+//! Tests of a table that moves from one store to another while the target is in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ fn table_of(store: &Store, id: u32, hashes: HashRange) -> Arc<Table> {
     store.table_with(id, TableOptions { hashes, ..TableOptions::default() }, &quota)
 }
 
-/// One pull: some objects of a partition, and where the next one goes on.
+/// Makes one pull: some objects of a partition, and the cursor of the next pull.
 fn pull(core: &Core, table: &Table, from: Cursor, last: u64, bytes_max: usize) -> (Vec<u8>, Option<Cursor>) {
     let mut pull = Vec::new();
     let next = core.pin().gather(table, from, last, bytes_max, &mut pull).expect("the table is there");
-    // Over the network and back.
+    // The cursor travels over the network and back.
     let over =
         |next: Cursor| next.hashes().map_or(Cursor::START, |(hash, second)| Cursor::behind(hash, second));
     assert_eq!(next.map(over), next);
     (pull, next)
 }
 
-/// A replay that waits for the cleaner, as who replays would.
+/// Replays a pull, waiting for the cleaner as a real caller would.
 fn replay(core: &Core, table: &Table, hashes: HashRange, mut pull: &[u8]) -> Replayed {
     let mut replayed = Replayed::default();
     loop {
@@ -48,7 +48,7 @@ fn replay(core: &Core, table: &Table, hashes: HashRange, mut pull: &[u8]) -> Rep
 struct World {
     source: (Core, Arc<Table>),
     target: (Core, Arc<Table>),
-    /// What should be in the table, and the newest version that each key ever had.
+    /// The expected content of the table, and the newest version that each key ever had.
     model: BTreeMap<Vec<u8>, Vec<u8>>,
     versions: BTreeMap<Vec<u8>, u64>,
     random: fastrand::Rng,
@@ -83,7 +83,7 @@ impl World {
         self.target.1.hashes().contains(hash(key))
     }
 
-    /// A write at the target, which asks for a record that it needs first.
+    /// Makes a write at the target, which first requests the object if it needs it.
     fn write(&mut self) {
         let key = loop {
             let key = self.random.u32(0..KEYS).to_le_bytes().to_vec();
@@ -119,7 +119,7 @@ impl World {
         core.step();
     }
 
-    /// A priority pull.
+    /// Makes a priority pull.
     fn ask_for(&self, at: u64) {
         let ((core, table), (to, other)) = (&self.source, &self.target);
         let mut pull = Vec::new();
@@ -141,7 +141,7 @@ fn run(seed: u64, writes: usize) {
         let bytes_max = world.random.usize(1..40) * 32;
         let (pull, next) = pull(&world.source.0, &world.source.1, from, partitions[at].last(), bytes_max);
         replay(&world.target.0, &world.target.1, partitions[at], &pull);
-        // A copy of a pull does no harm whenever it comes.
+        // A duplicate of a pull is harmless whenever it arrives.
         if world.random.u8(0..3) == 0 {
             late.push((partitions[at], pull));
         }
@@ -170,7 +170,7 @@ fn run(seed: u64, writes: usize) {
     compare(&world);
 }
 
-/// Every key is where it should be, with its value.
+/// Checks that every key is in its place with its value.
 fn compare(world: &World) {
     for number in 0..KEYS {
         let key = number.to_le_bytes();
@@ -234,7 +234,7 @@ fn a_commit_removes_nothing_unknown_and_notes_no_invented_keys() {
     }
     let noted = || other.arrival.get().map(|arrival| arrival.removed());
     assert_eq!(noted(), Some(0));
-    // All objects of a hash are here, of which there were none: absent is absent, and nothing has to be noted.
+    // All objects of a hash have arrived, and there were none: the key is absent, and no note is needed.
     other.pulled(&[hash(b"invented")]);
     assert!(remove(b"invented").is_ok() && noted() == Some(0));
     pin.put(&other, hash(b"key"), b"key", b"value", Condition::Always).expect("there is memory");
@@ -253,7 +253,7 @@ fn a_key_of_which_no_removal_can_be_noted_stays_and_the_writer_comes_again() {
     }
     let pin = target.pin();
     let (mut key, expires_ms) = (0_u64, 5);
-    // One that cannot be noted: some still find a place.
+    // Continues up to a key that cannot be noted: some keys still find a place.
     while arrival.note_removal(format!("key {key}").as_bytes()) {
         key += 1;
     }
@@ -268,7 +268,7 @@ fn a_key_of_which_no_removal_can_be_noted_stays_and_the_writer_comes_again() {
     drop(pin);
     to.advance_clock(10);
     drain(&target);
-    // Cleaned many times over: the object moves with what lives.
+    // Cleans many times: the object moves like other live objects.
     let filler = to.table(2);
     for number in 0..100_000_u32 {
         let name = (number % 1_000).to_le_bytes();
@@ -322,7 +322,7 @@ fn what_was_written_and_removed_since_goes_back_and_nothing_else() {
     for (partition, hashes) in target.1.partitions().iter().enumerate() {
         target.1.arrived(partition, hashes.last());
     }
-    // Of those that have arrived: some are overwritten, some removed, some removed and written again; one is new.
+    // Of the arrived keys, some are overwritten, some removed, some removed and written again; one key is new.
     (0..50).for_each(|key| put(&target, key, b"since"));
     for key in 50..100_u32 {
         target

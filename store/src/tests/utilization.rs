@@ -1,19 +1,19 @@
-//! Figures of writing at a given share of memory in use, printed: speed, and what the cleaner copies for it.
+//! Prints figures of writing at a given utilization of memory: the speed, and the bytes that the cleaner copies.
 //! `cargo test --release -p splinter-store utilization -- --ignored --nocapture --test-threads 1`, on one core (`taskset`).
 //!
-//! A run fills the store to the share (objects and indexes over the limit), overwrites until the log has been written
-//! three times over, and measures the next round. `SPLINTER_MEMORY_MIB` is the store's size, 512 by default.
+//! A run fills the store to the utilization (objects and indexes over the limit), overwrites until the log has been
+//! written three times over, and measures the next round. `SPLINTER_MEMORY_MIB` is the store's size, 512 by default.
 
 use std::time::{Duration, Instant};
 
 use crate::tests::zipf::Zipf;
 use crate::{Condition, Config, Core, Statistics, Store, Table, WriteError, hash};
 
-/// Puts between two steps of background work, as a server does between two frames.
+/// Puts between two background steps, like a server's between two frames.
 const BATCH: usize = 32;
 const KEY_BYTES: usize = 30;
 const VALUE: [u8; 70] = [7; 70];
-/// Bytes of one in the log.
+/// Bytes of an object in the log.
 const OBJECT_BYTES: u64 = 120;
 
 fn key_of(number: u64) -> [u8; KEY_BYTES] {
@@ -42,7 +42,7 @@ fn memory_bytes() -> usize {
     mib.unwrap_or(512_usize) << 20
 }
 
-/// Puts of one batch; returns how many were told to come again.
+/// Makes the puts of one batch; returns the number that were told to retry.
 fn put_batch(core: &Core, table: &Table, keys: &[(u64, [u8; KEY_BYTES])]) -> u64 {
     let pinned = core.pin();
     keys.iter().for_each(|(hash, _)| pinned.prefetch_bucket(table, *hash));
@@ -57,12 +57,12 @@ fn put_batch(core: &Core, table: &Table, keys: &[(u64, [u8; KEY_BYTES])]) -> u64
     keys.iter().map(put).sum()
 }
 
-/// What a number of overwrites came to.
+/// The cost of some overwrites.
 #[derive(Default)]
 struct Spent {
     done: u64,
     retries: u64,
-    /// Drawing and hashing the keys left out.
+    /// Excludes drawing and hashing the keys.
     time: Duration,
 }
 
@@ -109,7 +109,7 @@ fn fill(core: &Core, table: &Table, percent: u64) -> u64 {
     }
 }
 
-/// Million puts a second at a share of memory in use.
+/// Returns the million puts per second at a utilization of memory.
 fn speed_at(percent: u64, skewed: bool) -> f64 {
     let config = Config { memory_bytes: memory_bytes(), ..Config::default() };
     let store = Store::new(config).expect("memory can be reserved");

@@ -1,4 +1,4 @@
-//! Conditions, versions, limits and commits, case by case.
+//! Tests of conditions, versions, limits and commits, case by case.
 
 use crate::tests::{drain, get, put_patiently, store};
 use crate::{
@@ -75,7 +75,7 @@ fn what_is_written_counts_at_the_next_step_and_what_is_refused_does_not() {
     let put = |condition| core.pin().put(&table, hash(b"k"), b"k", &[7; 79], condition);
     let written = || store.statistics().cleaner.written_bytes;
     let mut expected = 0;
-    // More than a segment holds, and a bit of the next.
+    // More than one segment holds, and a bit of the next.
     for _ in 0..50 {
         assert!(put(Condition::Always).is_ok());
         assert!(matches!(put(Condition::Absent), Err(WriteError::ConditionFailed { .. })));
@@ -97,7 +97,7 @@ fn an_object_larger_than_a_segment_is_refused() {
     assert_eq!(put(4096 - 32 - 20 - 1), Ok(1));
 }
 
-/// Keys whose hashes lie in the first 256th of the range: in the first bucket of a small table.
+/// Returns keys whose hashes lie in the first 256th of the range, hence in the first bucket of a small table.
 fn crowded_keys(count: usize) -> Vec<[u8; 4]> {
     (0_u32..).map(u32::to_le_bytes).filter(|key| hash(key) < 1 << 56).take(count).collect()
 }
@@ -138,7 +138,7 @@ fn a_commit_takes_place_whole_or_not_at_all() {
     assert_eq!(get(&core, &first, b"a"), None);
     assert_eq!(get(&core, &second, b"b"), Some((2, b"3".to_vec())));
     assert_eq!((first.objects(), second.objects()), (0, 1));
-    // Whoever is created where a commit has removed gets a higher version.
+    // A key that is created after a commit has removed it gets a higher version.
     first_then(&pinned.commit(&[], &[write(&*first, b"a", Some(b"4"))]), 3);
 }
 
@@ -176,7 +176,7 @@ fn a_commit_of_many_objects_of_few_buckets_makes_room_for_all() {
     let commit = |writes: Vec<Write<'_>>| core.pin().commit(&[], &writes);
     let write = |key, value| write(&table, key, value);
     assert_eq!(commit(keys[..40].iter().map(|key| write(key, value)).collect()), Ok(1));
-    // Half of them go in the same commit as as many others come.
+    // One commit removes half of them and inserts as many others.
     let removed = keys[..20].iter().map(|key| write(key, None));
     assert_eq!(commit(removed.chain(keys[40..60].iter().map(|key| write(key, value))).collect()), Ok(2));
     let there = |key: &[u8; 4]| core.pin().get(&table, hash(key), key).is_some();
@@ -184,7 +184,7 @@ fn a_commit_of_many_objects_of_few_buckets_makes_room_for_all() {
     drain(&core);
     let too_many = || keys[60..].iter().map(|key| write(key, value)).collect();
     let mut refused = commit(too_many());
-    // First the index grows for as many, which does not help these.
+    // First the index grows for as many objects, which does not help these keys.
     while matches!(refused, Err(CommitError::Write(WriteError::Retry { .. }))) {
         while core.step() {}
         refused = commit(too_many());
@@ -210,7 +210,7 @@ fn what_was_found_stays_while_a_pin_is_held() {
         put(&[2; 100]).err()
     });
     assert!(matches!(refused, Some(WriteError::Retry { .. })), "nothing is freed while the pin is held");
-    // SAFETY: the held pin keeps the object that was found under it.
+    // SAFETY: the held pin keeps the object found under it valid.
     assert_eq!(unsafe { std::slice::from_raw_parts(address, 100) }, [1; 100]);
     core.release(held);
     drain(&core);

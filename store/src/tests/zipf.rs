@@ -1,9 +1,9 @@
 //! Numbers drawn by Zipf's law, for tests of skewed writing: rank r with a probability of about r^-theta.
 //!
-//! The approximation of Gray et al., "Quickly generating billion-record synthetic databases" (SIGMOD '94), as YCSB
-//! has it. Ranks are scattered over the numbers, so that what is hot does not lie together in the log.
+//! Uses the approximation of Gray et al., "Quickly generating billion-record synthetic databases" (SIGMOD '94), as in
+//! YCSB. Ranks are scattered over the numbers, so that hot objects do not lie together in the log.
 
-/// See the file's head.
+/// A generator of such numbers; see the head of this file.
 pub(super) struct Zipf {
     count: u64,
     theta: f64,
@@ -12,7 +12,7 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    /// Numbers below `count`. Cost: a pass over as many.
+    /// Creates a generator of numbers below `count`. Costs a pass over all of them.
     pub(super) fn new(count: u64, theta: f64) -> Zipf {
         let zeta = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-theta)).sum::<f64>();
         let (zeta_two, zeta) = (zeta(2), zeta(count));
@@ -31,7 +31,7 @@ impl Zipf {
             let power = (self.eta * uniform - self.eta + 1.0).powf(1.0 / (1.0 - self.theta));
             ((self.count as f64 * power) as u64).min(self.count - 1)
         };
-        // A prime above every count here: a permutation of the numbers.
+        // Multiplying by a prime above every count permutes the numbers.
         (u128::from(rank) * 0xffff_fffb % u128::from(self.count)) as u64
     }
 }

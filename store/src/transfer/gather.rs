@@ -14,7 +14,7 @@ use crate::position::Position;
 use crate::scratch::Scratch;
 use crate::table::Table;
 
-/// The pull is as long as it may be.
+/// An error: the pull has reached its maximum length.
 struct Full;
 
 impl Pinned<'_> {
@@ -83,13 +83,13 @@ impl Pinned<'_> {
         });
     }
 
-    /// Whether all of these take no more than so many bytes.
+    /// Returns whether all these objects take at most `bytes_max`.
     fn fits(&self, entries: &[(u16, Location)], bytes_max: usize) -> bool {
         let bytes_of = |location| self.core.store.log.bytes_of(location, &self.pin).map_or(0, <[u8]>::len);
         entries.iter().map(|&(_, location)| bytes_of(location)).sum::<usize>() <= bytes_max
     }
 
-    /// Appends an object, unless it has expired or cannot be one.
+    /// Appends an object, unless it has expired or its lengths are damaged.
     #[inline]
     fn append(&self, location: Location, pull: &mut Vec<u8>) {
         let log = &self.core.store.log;
@@ -99,7 +99,7 @@ impl Pinned<'_> {
         }
     }
 
-    /// Puts those entries of a bucket in order that are behind `done` and up to `last`.
+    /// Collects the entries of a bucket after `done` and up to `last`, in order.
     fn sort(
         &self,
         entries: &[(u16, Location)],
@@ -115,7 +115,7 @@ impl Pinned<'_> {
         placed.sort_unstable_by_key(|placed| placed.position);
     }
 
-    /// Appends them in that order, all that share both hashes at once, and notes what is done.
+    /// Appends the sorted objects, all with the same two hashes together, and updates `done`.
     fn append_in_order(
         &self,
         placed: &[Placed],
@@ -136,7 +136,7 @@ impl Pinned<'_> {
     }
 }
 
-/// The first hash that is not done, `None` behind the last one.
+/// Returns the first unfinished hash; `None` after the last one.
 fn next_hash(table: &Table, done: Option<Position>) -> Option<u64> {
     let next = match done {
         None => Some(table.hashes().first()),
@@ -146,7 +146,7 @@ fn next_hash(table: &Table, done: Option<Position>) -> Option<u64> {
     next.filter(|&hash| hash <= table.hashes().last())
 }
 
-/// What an object of the table takes, about.
+/// Returns the approximate mean bytes of the table's objects.
 fn mean_bytes(table: &Table) -> usize {
     (table.bytes() / table.objects().max(1)) as usize
 }

@@ -36,14 +36,14 @@ pub enum ReplayError {
     Refused(WriteError),
 }
 
-/// From which side objects come.
+/// The side from which objects come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
-    /// From the source of a move: what is here may be of later.
+    /// From the source of a move: objects here may be newer.
     There,
-    /// From its target, where they were written since.
+    /// From the target of a move, where they were written since.
     Back,
-    /// From the source of a move that goes on using them: nobody writes here.
+    /// From the source of a move that keeps using them: there are no writes here.
     Copied,
 }
 
@@ -117,7 +117,7 @@ impl Pinned<'_> {
         stored
     }
 
-    /// Checks all objects, asks for their buckets, and notes what is known of each.
+    /// Checks all objects, prefetches their buckets, and appends hash and checksum of each sound one to `arriving`.
     fn look_through(
         &self,
         table: &Table,
@@ -141,7 +141,7 @@ impl Pinned<'_> {
         Ok(())
     }
 
-    /// Replays the first object of a pull that was looked through, and takes it off.
+    /// Replays the first object of a checked pull, and takes it off.
     #[inline]
     fn replay_first(
         &self,
@@ -211,8 +211,8 @@ impl Pinned<'_> {
         })
     }
 
-    /// Grows an index at once that is large enough for what is here: what arrives has one hash after the other, hence fills
-    /// a few of its buckets. Returns whether it grows: not beyond what objects that are expected may have.
+    /// Immediately grows an index that is large enough for the present objects: objects arrive in hash order, so they
+    /// fill a few of its buckets. Returns whether it grows: not beyond the size allowed for expected objects.
     #[cold]
     fn hurry_for_arrivals(&self, table: &Table, way: Way) -> bool {
         let bytes_max = self.core.store.memory_bytes() / EXPECTED_INDEX_DIVISOR;

@@ -16,7 +16,7 @@ use crate::pinned::Pinned;
 use crate::table::Table;
 
 impl From<NoRoom> for WriteError {
-    /// Not yet the last word: see [`Pinned::refused`].
+    /// A preliminary error, which [`Pinned::refused`] may replace.
     fn from(_: NoRoom) -> WriteError {
         WriteError::Collisions
     }
@@ -60,7 +60,7 @@ impl Pinned<'_> {
             Ok(false) => {}
             Err(NoMemory) => return WriteError::OutOfMemory,
         }
-        // The growth may have ended just now, or another may just have begun.
+        // The growth may just have ended, or another one may just have begun.
         let has_room = match table.index.lock(&self.pin, hash) {
             Ok(mut bucket) => bucket.make_room(1, Purpose::Insert).is_ok(),
             Err(reason) => reason == NotLocked::Busy,

@@ -28,12 +28,10 @@ pub enum FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FrameError::Length => formatter.write_str("a length in the frame does not fit"),
+            FrameError::Length => formatter.write_str("a length field in the frame is wrong"),
             FrameError::Magic => formatter.write_str("not a frame of this protocol"),
-            FrameError::Version(version) => {
-                write!(formatter, "protocol version {version} is not spoken here")
-            }
-            FrameError::Suite(suite) => write!(formatter, "suite {suite} is not spoken here"),
+            FrameError::Version(version) => write!(formatter, "protocol version {version} is not supported"),
+            FrameError::Suite(suite) => write!(formatter, "suite {suite} is not supported"),
             FrameError::Reserved => formatter.write_str("a reserved field is not zero"),
         }
     }

@@ -82,7 +82,7 @@ impl<'a> Part<'a> {
         part.place().map(|_| part).ok_or(Status::Malformed)
     }
 
-    /// Where the piece begins in the whole; `None` where numbers and lengths do not go together.
+    /// Returns the offset of the part in the whole reply; `None` if the numbers and lengths are inconsistent.
     fn place(&self) -> Option<usize> {
         let (whole, before_last) = (self.whole_bytes as usize, usize::from(self.count) - 1);
         let is_last = usize::from(self.index) == before_last;

@@ -7,7 +7,7 @@
 use super::Object;
 use crate::status::Status;
 
-/// Ranges that are told at most.
+/// Maximum number of ranges in a reply.
 const RANGES_MAX: usize = 15;
 /// Bytes of a range: first and last hash.
 const RANGE_BYTES: usize = 16;

@@ -134,7 +134,7 @@ fn decode_scan(body: &[u8]) -> Result<Request<'_>, Status> {
     Ok(request)
 }
 
-/// The table, what to add and the key of an increment.
+/// Reads the table, the addend and the key of an increment.
 #[inline]
 fn read_increment(body: &[u8]) -> Result<(u32, [u8; 8], &[u8]), Status> {
     let (table, rest) = body.split_first_chunk().ok_or(Status::Malformed)?;
@@ -143,7 +143,7 @@ fn read_increment(body: &[u8]) -> Result<(u32, [u8; 8], &[u8]), Status> {
     Ok((u32::from_le_bytes(*table), *delta, key))
 }
 
-/// What stands before the key of a write.
+/// The fields before the key of a write.
 struct WriteHead {
     table: u32,
     condition: Condition,
@@ -162,7 +162,7 @@ fn split_write_head(body: &[u8]) -> Result<(WriteHead, &[u8]), Status> {
     Ok((WriteHead { table, condition, key_bytes }, rest))
 }
 
-/// What stands before the key, the key, and what is behind it.
+/// Splits a write into the fields before the key, the key, and the rest.
 #[inline]
 fn read_write(body: &[u8]) -> Result<(WriteHead, &[u8], &[u8]), Status> {
     let (head, rest) = split_write_head(body)?;

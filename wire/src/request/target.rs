@@ -44,7 +44,7 @@ impl Request<'_> {
     }
 }
 
-/// Where an enumeration goes on; see "Data requests" in docs/formats.md.
+/// Returns the hash at which an enumeration continues; see "Data requests" in docs/formats.md.
 fn next_hash(cursor: &[u8]) -> u64 {
     let Some((done, rest)) = cursor.split_first_chunk() else { return 0 };
     let (done, is_all) = (u64::from_le_bytes(*done), rest.starts_with(&[u8::MAX; 8]));

@@ -32,7 +32,7 @@ impl Assemblies {
     /// Stores a part; returns the reply if it was the last missing one.
     #[inline]
     pub(super) fn add(&mut self, sequence: u64, part: &Part<'_>) -> Option<Vec<u8>> {
-        // What comes together was asked for last, mostly.
+        // Searches from the end: most parts belong to the latest request.
         let found = self.open.iter().rposition(|assembly| assembly.sequence == sequence);
         let index = found.unwrap_or_else(|| {
             let body = self.spare.pop().unwrap_or_default();

@@ -50,7 +50,7 @@ impl fmt::Display for SubmitError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SubmitError::Full => {
-                formatter.write_str("as many requests are outstanding as the session may have")
+                formatter.write_str("the session has its maximum number of outstanding requests")
             }
             SubmitError::TooLarge => formatter.write_str("the request does not fit in a datagram"),
             SubmitError::Refused(status) => status.fmt(formatter),
@@ -85,12 +85,12 @@ impl fmt::Display for CompletionError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             CompletionError::Away { server } => {
-                return write!(formatter, "there is no way to server {server} of the cluster");
+                return write!(formatter, "server {server} of the cluster cannot be reached");
             }
             CompletionError::NotSent => "the request could not be sent in time",
             CompletionError::TimedOut => "the server did not answer in time",
-            CompletionError::Overloaded => "the server was too busy until the request's time was up",
-            CompletionError::Throttled => "the tenant's limits held the request off until its time was up",
+            CompletionError::Overloaded => "the server was too busy until the request timed out",
+            CompletionError::Throttled => "the tenant's limits delayed the request until it timed out",
             CompletionError::Closed => "the session ended before the answer came",
         };
         formatter.write_str(text)

@@ -99,7 +99,8 @@ impl Slot {
         Accepted { tag: self.tag, journey, code: self.code, body: self.body(), was_repeated }
     }
 
-    /// What the server may do: answer a read in parts, unless an answer got lost: the stream then carries it.
+    /// Returns the flags of the request: a read may be answered in parts, unless an answer was lost; then the stream
+    /// carries it.
     #[inline]
     const fn flags(&self) -> u8 {
         let takes_parts = opcode::is_read(self.code) && !matches!(self.repetition, Repetition::Lost);

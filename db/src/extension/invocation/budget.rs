@@ -14,7 +14,7 @@ use crate::tenant::limit::TenantLimit;
 /// accepts. The default equals that of [`crate::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitOverrides {
-    /// How long an invocation may run without a pause before it is parked, in microseconds.
+    /// Time that an invocation may run without a pause before it is parked, in microseconds.
     pub slice_us: u64,
     /// Its processor time, in microseconds.
     pub cpu_us: u64,
@@ -58,7 +58,7 @@ pub(super) struct Usage {
     pub(super) cpu_us: u64,
     pub(super) wall_us: u64,
     pub(super) yields: u32,
-    /// How often it was parked.
+    /// Number of times that it was parked.
     pub(super) slices: u32,
 }
 
@@ -108,8 +108,8 @@ impl Overdrawn {
         let Exceeded { limit, value, used } = self.exceeded;
         write!(text, "the limit {} = {value} was reached: ", limit.name())?;
         match limit {
-            Limit::StackBytes => write!(text, "no room for another call")?,
-            _ => write!(text, "{used} used or asked for")?,
+            Limit::StackBytes => write!(text, "no stack left for another call")?,
+            _ => write!(text, "{used} used or requested")?,
         }
         write!(text, " in {extension}@{version} {function}")?;
         let Some(Usage { cpu_us, wall_us, yields, slices }) = self.usage else { return Ok(()) };
@@ -157,7 +157,7 @@ mod tests {
         let bytes = used.describe("spin", "loops", 3, &mut place);
         assert_eq!(
             str::from_utf8(&place[..bytes]).expect("text"),
-            "the limit invocation_cpu_us = 10 was reached: 11 used or asked for in loops@3 spin \
+            "the limit invocation_cpu_us = 10 was reached: 11 used or requested in loops@3 spin \
              (11 us on the processor, 25 us since its first poll, 1 yields, 2 preemptions)"
         );
         assert_eq!(used.describe("spin", "loops", 3, &mut place[..7]), 7);

@@ -49,7 +49,7 @@ impl<E: fmt::Display> fmt::Display for InstallError<E> {
         match self {
             Self::Build(error) => error.fmt(out),
             Self::Load(error) => error.fmt(out),
-            Self::Busy => out.write_str("too many installations wait; try again later"),
+            Self::Busy => out.write_str("too many installations are waiting; try again later"),
             Self::Customer(error) => error.fmt(out),
         }
     }

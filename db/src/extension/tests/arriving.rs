@@ -28,7 +28,7 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 impl Arriving {
-    /// The source has so many keys, each with its number.
+    /// Creates a source with this many keys, each with its number as value.
     fn with(keys: u32) -> Self {
         let mut world = World::new();
         let config = Config { memory_bytes: 16 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false };
@@ -48,7 +48,7 @@ impl Arriving {
         Self { world, ..arriving }
     }
 
-    /// Pulls what is wanted. How many hashes there were.
+    /// Pulls the wanted hashes; returns their number.
     fn pull_wanted(&mut self) -> usize {
         let (mut hashes, mut pull) = (Vec::new(), Vec::new());
         self.part.take_wanted(usize::MAX, &mut hashes);
@@ -82,7 +82,7 @@ impl Arriving {
         }
     }
 
-    /// Turns, with pulls of what is wanted between them, until so many have ended.
+    /// Runs turns, and pulls the wanted hashes between them, until this many invocations have ended.
     fn run(&mut self, count: usize) -> Vec<(u64, Answer)> {
         let mut ended = Vec::new();
         while ended.len() < count {
@@ -255,7 +255,7 @@ fn one_that_waits_for_long_asks_again_and_a_worker_that_stops_ends_it() {
     let adds = World::extension(adds_one, CallMode::Write);
     assert!(arriving.world.start(&adds, &key(1), b"", 1) && arriving.world.start(&adds, &key(2), b"", 2));
     assert!(arriving.world.turn().is_empty());
-    // Whoever pulls loses what was wanted.
+    // Simulates a puller that loses the wanted hashes.
     let mut lost = Vec::new();
     arriving.part.take_wanted(16, &mut lost);
     arriving.part.not_pulled(&lost[..1]);

@@ -1,4 +1,4 @@
-//! How invocations end when they do not end well, and that the next one is none the worse.
+//! Tests that failing invocations end as specified and do not affect the next one.
 
 use std::hint::black_box;
 
@@ -58,7 +58,7 @@ fn a_reply_beyond_its_limit_is_refused() {
     let (most, text) = (wire::limits::REPLY_BYTES_MAX, String::from_utf8(body).expect("text"));
     let asked = (most / 1000 + 1) * 1000;
     let expected =
-        format!("the limit invocation_reply_bytes = {most} was reached: {asked} used or asked for in ");
+        format!("the limit invocation_reply_bytes = {most} was reached: {asked} used or requested in ");
     assert!(text.starts_with(&expected), "{text}");
     assert_healthy(&mut world);
 }
@@ -104,7 +104,7 @@ fn a_stack_that_is_used_up_ends_the_invocation_alone() {
             let (status, body) = world.call_once(function, CallMode::Write, b"");
             assert_eq!(status, Status::ExtensionStackOverflow);
             let text = String::from_utf8(body).expect("text");
-            let expected = "the limit stack_bytes = 65536 was reached: no room for another call in ";
+            let expected = "the limit stack_bytes = 65536 was reached: no stack left for another call in ";
             assert!(text.starts_with(expected), "{text}");
             assert_healthy(&mut world);
         }

@@ -180,7 +180,7 @@ function!(holds_and_yields_for_ever, |db, args, reply| {
     }
 });
 
-/// Starts so many and lets each begin; what those hold that stay, and the answers of the others.
+/// Starts this many invocations and lets each begin; returns what the live ones hold, and the answers of the others.
 fn crowd(world: &mut World, extension: &Arc<Extension>, count: u64) -> (usize, Vec<Answer>) {
     let (before, begun) = (world.invocations.live(), BEGUN.load(Ordering::Relaxed));
     for origin in 0..count {

@@ -162,8 +162,8 @@ impl<'p, F: FnMut(&'p [u8], FoundObject) -> Result<(), TransactionError>> Merge<
     }
 
     fn own_key(&self, own: u32) -> &'p [u8] {
-        // SAFETY: keys of the set lie in its memory, which stands until the transaction begins anew, as what lies
-        // under the pin does.
+        // SAFETY: keys of the set lie in its memory, which is valid until the transaction begins again, like
+        // the objects under the pin.
         unsafe { self.transaction.writes.writes()[own as usize].key.as_slice() }
     }
 

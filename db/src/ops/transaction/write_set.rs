@@ -113,7 +113,7 @@ impl WriteSet {
     /// Beyond [`TRANSACTION_WRITES_MAX`] objects.
     #[inline]
     pub fn begin(&mut self, memory: Arena, writes_max: usize, bytes_max: usize) {
-        assert!(writes_max <= TRANSACTION_WRITES_MAX, "more writes than the set has places for");
+        assert!(writes_max <= TRANSACTION_WRITES_MAX, "more writes than the set can hold");
         self.memory = memory;
         (self.writes_max, self.bytes_max, self.bytes_written) = (writes_max, bytes_max, 0);
         self.writes.clear();
@@ -173,7 +173,7 @@ impl WriteSet {
     /// Adds a write that does not expire.
     ///
     /// # Errors
-    /// As [`WriteSet::record_until`].
+    /// See [`WriteSet::record_until`].
     #[cfg(test)]
     fn record(&mut self, table: u32, hash: u64, key: &[u8], value: Option<&[u8]>) -> Result<(), Full> {
         self.record_until(table, hash, key, value, store::NEVER_MS)

@@ -75,7 +75,7 @@ pub(super) fn act_of(request: &AdminRequest<'_>) -> Option<String> {
         AdminRequest::TabletSplit { table, at } => format!("cluster split {table} {at:016x}"),
         AdminRequest::TabletMerge { table, at } => format!("cluster merge {table} {at:016x}"),
         AdminRequest::MigrationBegin { table, first, last, target, mode } => {
-            let mode = mode.map_or("as the table says", MigrationMode::name);
+            let mode = mode.map_or("in the table's mode", MigrationMode::name);
             format!("cluster migrate {table} {first:016x}..{last:016x} to {target}, {mode}")
         }
         AdminRequest::MigrationAbort { id } => format!("cluster abort {id}"),

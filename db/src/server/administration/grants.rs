@@ -37,7 +37,7 @@ pub(super) fn create(
     }
     let other = control.tenant_number(to)?;
     if other == owner {
-        return Err(Refusal::new(Status::NotPermitted, "a tenant needs no grant of what is its own"));
+        return Err(Refusal::new(Status::NotPermitted, "a tenant needs no grant for what it owns"));
     }
     let now_ms = control.clock.wall_ms();
     let row = control.metadata.grant_create(owner, name, other, right, now_ms).map_err(|error| {

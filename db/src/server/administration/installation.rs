@@ -65,7 +65,7 @@ impl InstallHooks for Installation<'_> {
         let admitted = account.compile_time.admit(account.limit(limit), self.control.clock.now_us());
         admitted.map_err(|no_time| match no_time {
             NoTime::For(wait_us) => Refusal::throttled(wait_us, limit),
-            NoTime::Ever => over_quota(limit, "the tenant may install nothing"),
+            NoTime::Ever => over_quota(limit, "the tenant may not install extensions"),
         })?;
         self.check_code(1)
     }
@@ -110,7 +110,7 @@ impl Installation<'_> {
             return Ok(());
         }
         let text = format!(
-            "the versions that are kept have {kept} bytes of {most}, and this one would not fit: remove some with \
+            "the kept versions use {kept} of {most} bytes, and this one does not fit: remove some with \
              `splinter ext remove NAME@VERSION`"
         );
         Err(over_quota(limit, &text))

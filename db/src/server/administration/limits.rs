@@ -24,7 +24,7 @@ pub(super) fn read(control: &Control, role: &Role, name: Option<&str>) -> Result
             Ok(entries(&control.accounts.of(tenant)).encode())
         }
         (Role::Tenant(_), Some(_)) => {
-            let text = "a tenant reads its own limits alone, and names nobody";
+            let text = "a tenant can read only its own limits: name no tenant";
             Err(Refusal::new(Status::NotPermitted, text))
         }
         (Role::Administrator, None) => {
@@ -60,7 +60,7 @@ pub(super) fn follow(control: &Control, rows: &[LimitRow], is_meant: impl Fn(Ten
     for row in rows {
         let tenant = row.tenant.0;
         let Some(limit) = TenantLimit::named(&row.name) else {
-            tracing::warn!(tenant, limit = row.name, "a stored limit is none of this version's");
+            tracing::warn!(tenant, limit = row.name, "ignored a stored limit unknown to this version");
             continue;
         };
         let (least, most) = limit.bounds();
@@ -98,13 +98,13 @@ pub(super) fn act_of(name: &str, changes: &[LimitChange<'_>]) -> String {
 fn checked(change: &LimitChange<'_>) -> Result<(&'static str, Option<u64>), Refusal> {
     let Some(limit) = TenantLimit::named(change.limit) else {
         let names: Vec<&str> = TenantLimit::ALL.iter().map(|limit| limit.name()).collect();
-        let text = format!("`{}` is none of: {}", change.limit, names.join(", "));
+        let text = format!("`{}` is not a limit; use {}", change.limit, names.join(", "));
         return Err(Refusal::new(Status::UnknownLimit, text));
     };
     if let Some(value) = change.value
         && !limit.allows(value)
     {
-        let text = format!("{} may be {}, not {}", limit.name(), range_of(limit), amount(value));
+        let text = format!("{} must be {}, not {}", limit.name(), range_of(limit), amount(value));
         return Err(Refusal::new(Status::OutOfRange, text));
     }
     Ok((limit.name(), change.value))

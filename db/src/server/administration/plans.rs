@@ -36,13 +36,14 @@ pub(super) fn drain(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> 
     let run = there.iter().find(|run| run.server == server).copied();
     let run = run.ok_or_else(|| {
         let text = format!(
-            "server {server} is not there, and what it owned is lost; `splinter cluster adopt {server}` gives it to others"
+            "server {server} is not registered, and its objects are lost; `splinter cluster adopt {server}` \
+             gives its tablets to other servers"
         );
         Refusal::new(Status::WrongTablets, text)
     })?;
     let drained = drained(&plans);
     if !there.iter().any(|other| *other != run && !drained.contains(other)) {
-        return Err(Refusal::new(Status::WrongTablets, "there is no other server that could own it"));
+        return Err(Refusal::new(Status::WrongTablets, "no other server can take its tablets"));
     }
     begin(control, Goal::Drain(run))
 }
@@ -56,7 +57,7 @@ fn begin(control: &Control, goal: Goal) -> Result<Vec<u8>, Refusal> {
     let row = control.metadata.plan_begin(goal, control.clock.wall_ms()).map_err(|error| match error {
         MetadataError::Tablets(TabletError::PlanRuns(plan)) => {
             let text =
-                format!("plan {plan} is being carried out; wait for it, or `splinter cluster stop {plan}`");
+                format!("plan {plan} is still running; wait for it, or `splinter cluster stop {plan}`");
             Refusal::new(Status::WrongTablets, text)
         }
         error => error.into(),
@@ -77,7 +78,7 @@ pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
 pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
     check_shared(control)?;
     if !control.lease_cache.is_held(Moment::now()) {
-        let text = "this server is not registered at present: ask another one, or wait";
+        let text = "this server is not registered at the moment: ask another server, or wait";
         return Err(Refusal::new(Status::Unavailable, text));
     }
     let is_there = control.lease_cache.there().iter().any(|run| run.server == server);
@@ -97,7 +98,7 @@ fn not_adopted(control: &Control, server: u32) -> Refusal {
     match control.metadata.snapshot() {
         Ok(Snapshot { there, .. }) if there.iter().any(|run| run.server == server) => {
             let text =
-                format!("server {server} is there; `splinter cluster drain {server}` moves what it owns");
+                format!("server {server} is registered; `splinter cluster drain {server}` moves its tablets");
             Refusal::new(Status::WrongTablets, text)
         }
         Ok(_) => {
@@ -114,7 +115,7 @@ fn check_shared(control: &Control) -> Result<(), Refusal> {
     if control.lease_cache.run().is_some() {
         return Ok(());
     }
-    let text = "this server is alone and owns everything: a cluster keeps its metadata in etcd";
+    let text = "this server is not in a cluster: a cluster keeps its metadata in etcd";
     Err(Refusal::new(Status::Unavailable, text))
 }
 

@@ -22,7 +22,7 @@ pub(super) fn read(control: &Control, role: &Role, of: Option<&str>) -> Result<V
         (Role::Tenant(session), Some(name)) => {
             let own = control.metadata.tenant_find(name)?.is_some_and(|row| row.id == session.tenant);
             if !own {
-                return Err(Refusal::new(Status::NotPermitted, "a tenant sees its own counters"));
+                return Err(Refusal::new(Status::NotPermitted, "a tenant can read only its own counters"));
             }
             of_tenant(control, session.tenant)
         }

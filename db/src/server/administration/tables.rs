@@ -35,7 +35,7 @@ pub(super) fn create(
         admit_budget(control, tenant, bytes)?;
     }
     if !matches!(options.migration, MigrationMode::Rocksteady | MigrationMode::Cooperative) {
-        let text = "tablets of a table move by rocksteady, or cooperatively";
+        let text = "the migration mode of a table must be rocksteady or cooperative";
         return Err(Refusal::new(Status::OutOfRange, text));
     }
     if !(1..=TABLETS_PER_TABLE_MAX).contains(&tablets) {
@@ -44,7 +44,7 @@ pub(super) fn create(
     }
     let Some(own) = control.lease_cache.run() else {
         if tablets > 1 {
-            let text = "this server is alone: a table is one tablet, since nobody could own another one";
+            let text = "this server is not in a cluster: a table cannot have more than one tablet";
             return Err(Refusal::new(Status::Unavailable, text));
         }
         let id = control.metadata.table_create(tenant, name, options)?;
@@ -120,7 +120,7 @@ pub(super) fn follow(
     let is_settled = control.views.settled() == control.views.latest();
     if !alterations.is_empty() || !is_settled {
         let view = control.alter(&alterations)?;
-        tracing::info!(view, tables = alterations.len(), "tablets came, went, or are elsewhere");
+        tracing::info!(view, tables = alterations.len(), "tablets were added, removed or moved");
     }
     for part in alterations.iter().flat_map(|alteration| &alteration.change.go) {
         part.retire();
@@ -150,17 +150,13 @@ fn is_begun(control: &Control, row: &MigrationRow, own: ServerRun) -> bool {
 fn admit_budget(control: &Control, tenant: TenantId, bytes: u64) -> Result<(), Refusal> {
     let memory_bytes = control.store.memory_bytes();
     if !(CACHE_BUDGET_BYTES_MIN..=memory_bytes).contains(&bytes) {
-        let text =
-            format!("a cache may have {CACHE_BUDGET_BYTES_MIN} to {memory_bytes} bytes here, not {bytes}");
+        let text = format!("a cache must have {CACHE_BUDGET_BYTES_MIN} to {memory_bytes} bytes, not {bytes}");
         return Err(Refusal::new(Status::OutOfRange, text));
     }
     let limit = TenantLimit::MemoryBytes;
     let most = control.accounts.of(tenant).limit(limit);
     if bytes > most {
-        let text = format!(
-            "{}: a cache of {bytes} bytes is beyond the {most} that the tenant may have",
-            limit.name()
-        );
+        let text = format!("{}: a cache of {bytes} bytes exceeds the tenant's {most} bytes", limit.name());
         return Err(Refusal::new(Status::OverQuota, text));
     }
     Ok(())

@@ -122,7 +122,7 @@ pub(super) fn migrate(
 pub(super) fn abort(control: &Control, id: u32) -> Result<Vec<u8>, Refusal> {
     let row = control.metadata.migration_abort(id).map_err(|error| match error {
         MetadataError::NotFound => {
-            Refusal::new(Status::NotFound, format!("there is no migration {id} any more"))
+            Refusal::new(Status::NotFound, format!("there is no migration {id}, or it has ended"))
         }
         error => error.into(),
     })?;
@@ -132,7 +132,7 @@ pub(super) fn abort(control: &Control, id: u32) -> Result<Vec<u8>, Refusal> {
 /// Returns the owner and number of a table; refuses outside a cluster.
 fn place_of(control: &Control, table: &str) -> Result<(TenantId, u32), Refusal> {
     if !control.metadata.records().is_shared() {
-        let text = "this server is alone and owns everything: a cluster keeps its metadata in etcd";
+        let text = "this server is not in a cluster: a cluster keeps its metadata in etcd";
         return Err(Refusal::new(Status::Unavailable, text));
     }
     Names::read(control)?.find(table)
@@ -141,7 +141,7 @@ fn place_of(control: &Control, table: &str) -> Result<(TenantId, u32), Refusal> 
 fn refusal(table: &str, error: MetadataError) -> Refusal {
     match error {
         MetadataError::NotFound => {
-            Refusal::new(Status::NotFound, format!("no server was given `{table}` yet"))
+            Refusal::new(Status::NotFound, format!("`{table}` is not assigned to a server yet"))
         }
         error => error.into(),
     }

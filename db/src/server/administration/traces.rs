@@ -24,7 +24,7 @@ pub(super) fn read(
     let has =
         |hash: u32| history.versions.values().any(|one| one.functions.iter().any(|has| has.hash() == hash));
     if function.is_some_and(|hash| !has(hash)) {
-        let text = format!("no version of the extension `{name}` has it");
+        let text = format!("no version of the extension `{name}` has this function");
         return Err(Refusal::new(Status::UnknownFunction, text));
     }
     let log = control.registry.log(tenant);
@@ -33,7 +33,7 @@ pub(super) fn read(
     traced.retain(|(other, log)| *other == tenant || !log.traces.forget(now_us));
     if traced.iter().all(|(other, _)| *other != tenant) {
         if traced.len() >= TRACED_TENANTS_MAX {
-            let text = "as many tenants trace as may at a time: try again later";
+            let text = format!("{TRACED_TENANTS_MAX} tenants are already tracing: try again later");
             return Err(Refusal::new(Status::LimitExceeded, text));
         }
         traced.push((tenant, log.clone()));
@@ -41,7 +41,7 @@ pub(super) fn read(
     let wanted = TraceFilter { extension, function, slower_than_us };
     let leased = log.traces.lease(&control.accounts.of(tenant), wanted, now_us);
     leased.map_err(|_| {
-        let text = "the tenant traces something else at present: end that, or try again in some seconds";
+        let text = "the tenant is already tracing something else: end that, or try again in a few seconds";
         Refusal::new(Status::LimitExceeded, text)
     })?;
     let (found, looked_at, missed) = log.traces.after(after, TRACES_KEPT);

@@ -1,7 +1,7 @@
 //! Devices of a server besides memory and threads: listener, ports, metadata, compiler.
 //!
-//! They are opened as the configuration says; tests and benches bring their own, in memory. All are open before any
-//! thread starts, so a port in use or a directory that cannot be made ends the start without a thread.
+//! They are opened as configured; tests and benches pass their own, in memory. All are open before any thread starts,
+//! so a port in use or a directory that cannot be created fails the start without a running thread.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -67,7 +67,7 @@ impl<P: Port> Devices<P> {
             .recursive(true)
             .mode(DIRECTORY_MODE)
             .create(&artefacts)
-            .map_err(|error| BootError::new(&format!("cannot make {}", artefacts.display()), error))?;
+            .map_err(|error| BootError::new(&format!("cannot create {}", artefacts.display()), error))?;
         let metadata = metadata::open(config)?;
         let prepare = Box::new(move || Toolchain::prepare(&artefacts));
         Ok(Self { listener, ports, metadata, prepare, shm_entrance: None })
@@ -85,10 +85,14 @@ fn shm_entrance(config: &Config, ports: &[HostPort]) -> Result<Option<ShmEntranc
     match ShmEntrance::open(&path, ports) {
         Ok(shm_entrance) => Ok(Some(shm_entrance)),
         Err(error) if is_named => {
-            Err(BootError::new(&format!("cannot let clients of this host in at {}", path.display()), error))
+            Err(BootError::new(&format!("cannot open the shared-memory socket {}", path.display()), error))
         }
         Err(error) => {
-            tracing::info!(path = %path.display(), %error, "clients of this host go by UDP as well");
+            tracing::info!(
+                path = %path.display(),
+                %error,
+                "cannot open the shared-memory socket; clients on this host use UDP"
+            );
             Ok(None)
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn start(config: &Config, settings: &DpdkSettings) -> Result<Server, 
         let (checks, fills) = (attachment.checks, attachment.fills);
         tracing::info!(%address, driver, %mac, queues, %steering, ?checks, ?fills, "frames go over DPDK");
         if let Some(why) = &attachment.no_rules {
-            tracing::warn!(%why, "the device takes no rules: frames are handed to their workers in software");
+            tracing::warn!(%why, "the device accepts no flow rules: software passes frames to their workers");
         }
     }
     Server::start_over(config, Devices::over(config, ports)?)

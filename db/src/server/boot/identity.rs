@@ -40,7 +40,7 @@ impl Identity {
     /// # Errors
     /// If another process uses the directory, it belongs to another cluster, or files or metadata fail.
     fn open(directory: &Path, metadata: &Metadata) -> Result<Self, BootError> {
-        let failed = |error: &dyn std::fmt::Display| BootError::new("which server this is", error);
+        let failed = |error: &dyn std::fmt::Display| BootError::new("cannot identify this server", error);
         let lock = File::create(directory.join(LOCK_FILE)).map_err(|error| failed(&error))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => failed(&"another server has this data directory open"),
@@ -72,9 +72,9 @@ impl Identity {
         reached: SocketAddr,
         now_ms: u64,
     ) -> Result<ServerRun, BootError> {
-        let failed = |error: &dyn std::fmt::Display| BootError::new("a server of the cluster", error);
+        let failed = |error: &dyn std::fmt::Display| BootError::new("cannot join the cluster", error);
         if reached.ip().is_unspecified() {
-            let text = format!("no other server reaches {reached}: say with --advertise where this one is");
+            let text = format!("other servers cannot reach {reached}: name an address with --advertise");
             return Err(failed(&text));
         }
         let run = metadata.member_start(self.id, reached).map_err(|error| failed(&error))?;
@@ -83,7 +83,7 @@ impl Identity {
             tracing::warn!(
                 server = self.id,
                 tablets = emptied,
-                "this server had tablets, whose objects are lost"
+                "the objects of this server's tablets are lost"
             );
         }
         Ok(run)
@@ -101,11 +101,11 @@ pub(super) fn reached_at(advertised: Option<SocketAddr>, listener: SocketAddr) -
 }
 
 fn number_in(text: &str, cluster: &str) -> Result<u32, &'static str> {
-    let (of, number) = text.trim().split_once(' ').ok_or("it is damaged")?;
+    let (of, number) = text.trim().split_once(' ').ok_or("the file is damaged")?;
     if of != cluster {
-        return Err("it belongs to another cluster, or the etcd of its own was made anew");
+        return Err("it belongs to another cluster, or the etcd of its cluster was recreated");
     }
-    number.parse().map_err(|_| "it is damaged")
+    number.parse().map_err(|_| "the file is damaged")
 }
 
 /// Writes a file atomically.

@@ -18,7 +18,7 @@ pub(super) fn limits(config: &Config) -> Result<StreamLimits, BootError> {
         } else {
             ("the limit of threads", threads, asked.threads(config.cores), "raise `ulimit -u` or `pids.max`")
         };
-        let text = format!("{has}, too few for any stream; {wanted} are wanted: {how}");
+        let text = format!("{has} is too low for any stream; {wanted} are needed: {how}");
         return Err(BootError::new(what, text));
     }
     if limits != asked {
@@ -29,7 +29,7 @@ pub(super) fn limits(config: &Config) -> Result<StreamLimits, BootError> {
             streams = places,
             of_tenant,
             reserve,
-            "fewer streams than {}: the process may open too few files, or have too few threads",
+            "fewer streams than {}: the limit of open files or threads is too low",
             asked.places
         );
     }

@@ -85,11 +85,11 @@ fn run_worker<P: SharedPort>(index: usize, cpu: Option<usize>, parts: WorkerPart
     if let Some(cpu) = cpu
         && let Err(error) = pin_thread(cpu)
     {
-        tracing::warn!(worker = index, cpu, %error, "the worker runs unpinned");
+        tracing::warn!(worker = index, cpu, %error, "cannot pin the worker: it runs unpinned");
     }
     // If workers share a CPU with other threads, a request waits for their slices.
     if let Err(error) = take_short_turns(0) {
-        tracing::debug!(worker = index, %error, "the worker takes turns of the usual length");
+        tracing::debug!(worker = index, %error, "cannot shorten the worker's time slices");
     }
     let result: io::Result<()> = Worker::new(parts).and_then(Worker::run);
     if let Err(error) = result {

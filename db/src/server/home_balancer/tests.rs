@@ -36,7 +36,7 @@ impl Server {
         }
     }
 
-    /// A second in which the tenants give so many cycles, of which a worker does a thousand.
+    /// Simulates a second in which the tenants cause these cycles; a worker executes at most a thousand.
     fn second(&mut self, cycles: &[u64]) {
         self.look.at_us += SECOND_US;
         for (index, busy_us) in self.look.busy_us.iter_mut().enumerate() {

@@ -19,7 +19,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
     text.family(
         "splinter_cluster_registered",
         Kind::Gauge,
-        "1 while the lease is held with which the server is registered in its cluster.",
+        "1 while the server holds the lease of its registration in the cluster.",
     )?;
     text.sample(&[], u64::from(control.lease_cache.is_held(Moment::now())))?;
     control.migrations.as_ref().map_or(Ok(()), |migrations| write_migrations(migrations, text))
@@ -32,32 +32,28 @@ fn write_migrations<W: FnMut(&[u8]) -> io::Result<()>>(
     text: &mut MetricsText<W>,
 ) -> io::Result<()> {
     let shown = migrations.shown();
-    text.family("splinter_migrations", Kind::Gauge, "Tablets on the move in which the server has a part.")?;
+    text.family(
+        "splinter_migrations",
+        Kind::Gauge,
+        "Tablets that move to or from the server, including waiting ones.",
+    )?;
     for (name, side) in SIDES {
         let count = shown.iter().filter(|shown| shown.side == side).count();
         text.sample(&[("side", name)], count as u64)?;
     }
     let counters = [
-        ("bytes", "Bytes of objects that were sent, or taken.", Figure::Bytes),
-        ("objects", "Objects that were taken and stored.", Figure::Objects),
-        ("pulls", "Pulls that were answered, or asked for.", Figure::Pulls),
-        ("priority_pulls", "The same of those that somebody waited for.", Figure::PriorityPulls),
-        (
-            "second_reads",
-            "Reads answered beside the owner's answer, at the side that they left.",
-            Figure::SecondReads,
-        ),
+        ("bytes", "Bytes of objects sent or received.", Figure::Bytes),
+        ("objects", "Objects received and stored.", Figure::Objects),
+        ("pulls", "Pulls answered or sent.", Figure::Pulls),
+        ("priority_pulls", "Pulls for objects that requests waited for.", Figure::PriorityPulls),
+        ("second_reads", "Reads that the source answered for hashes that had left it.", Figure::SecondReads),
         (
             "second_read_bytes",
-            "Bytes of messages for reads of both sides: at the source the reads, at the target what it says of progress.",
+            "Bytes of messages for second reads: reads at the source, progress reports at the target.",
             Figure::SecondReadBytes,
         ),
-        ("late_objects", "Objects that were of the past when they came.", Figure::Late),
-        (
-            "damaged_objects",
-            "Objects whose bytes had changed when they came: they are lost.",
-            Figure::Damaged,
-        ),
+        ("late_objects", "Objects that were outdated when they arrived.", Figure::Late),
+        ("damaged_objects", "Objects that were corrupted when they arrived and are lost.", Figure::Damaged),
     ];
     for (name, help, figure) in counters {
         text.family(&format!("splinter_migration_{name}_total"), Kind::Counter, help)?;

@@ -27,7 +27,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
     text.family(
         "splinter_workers_ended",
         Kind::Gauge,
-        "Workers that have ended, though the server has not.",
+        "Workers that have ended although the server has not.",
     )?;
     text.sample(&[], control.workers_ended() as u64)?;
     write_waits(control, text)?;
@@ -35,13 +35,13 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
     text.family(
         "splinter_watchdog_nudges_total",
         Kind::Counter,
-        "Times that a worker was signalled since it stayed in one poll.",
+        "Times that a worker stayed in one poll and was signalled.",
     )?;
     text.sample(&[], nudges)?;
     text.family(
         "splinter_watchdog_stalls_total",
         Kind::Counter,
-        "Times that a worker stayed in one poll in spite of that.",
+        "Times that a worker stayed in one poll despite the signal.",
     )?;
     text.sample(&[], stalls)
 }
@@ -51,12 +51,12 @@ fn write_waits<W: FnMut(&[u8]) -> io::Result<()>>(
     control: &Control,
     text: &mut MetricsText<W>,
 ) -> io::Result<()> {
-    let help = "Requests that wait for objects which have still to arrive.";
+    let help = "Requests that wait for objects in transit.";
     text.family("splinter_core_requests_waiting", Kind::Gauge, help)?;
     for (core, metrics) in control.metrics.iter().enumerate() {
         text.sample(&[("core", &core.to_string())], metrics.waits().waiting())?;
     }
-    let help = "How long requests waited for objects which had still to arrive.";
+    let help = "Time that requests waited for objects in transit.";
     text.family("splinter_core_request_wait_seconds", Kind::Summary, help)?;
     for (core, metrics) in control.metrics.iter().enumerate() {
         let (core, waits) = (core.to_string(), metrics.waits());

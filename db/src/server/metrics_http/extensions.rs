@@ -65,7 +65,7 @@ impl Versions {
         for row in &self.rows {
             text.sample(&row.labels(), row.ends.iter().sum())?;
         }
-        let help = "Invocations of the version that did not end well, by how they ended.";
+        let help = "Failed invocations of the version, by how they ended.";
         text.family("splinter_extension_errors_total", Kind::Counter, help)?;
         for row in &self.rows {
             let [tenant, extension, version] = row.labels();
@@ -74,13 +74,12 @@ impl Versions {
             }
         }
         self.write_spent(text)?;
-        let help = "Time on the processor of all invocations, as those that were sampled let expect.";
+        let help = "Processor time of all invocations, estimated from sampled ones.";
         text.family("splinter_extension_cpu_seconds_total", Kind::Counter, help)?;
         for row in &self.rows {
             text.seconds(&row.labels(), "", row.cpu_ns)?;
         }
-        let help = "Time on the processor of one invocation, of those that were sampled since the version was \
-                    loaded.";
+        let help = "Processor time of one invocation, of those sampled since the version was loaded.";
         text.family("splinter_extension_run_seconds", Kind::Summary, help)?;
         for row in &self.rows {
             let [tenant, extension, version] = row.labels();
@@ -98,13 +97,13 @@ impl Versions {
         let counts: [Count; 7] = [
             ("preemptions", "Slices that invocations used up.", |spent| spent.preemptions),
             ("yields", "Times that invocations yielded.", |spent| spent.yields),
-            ("conflicts", "Commits that met a conflict and were tried again.", |spent| spent.conflicts),
-            ("read_objects", "Objects read, absent ones too.", |spent| spent.reads),
+            ("conflicts", "Commits retried after a conflict.", |spent| spent.conflicts),
+            ("read_objects", "Objects read, including absent ones.", |spent| spent.reads),
             ("read_bytes", "Bytes of keys and values read.", |spent| spent.read_bytes),
-            ("written_objects", "Objects written, or to be written by who ended badly.", |spent| {
+            ("written_objects", "Objects written, including attempts of failed invocations.", |spent| {
                 spent.writes
             }),
-            ("written_bytes", "Bytes of keys and values written, likewise.", |spent| spent.write_bytes),
+            ("written_bytes", "Key and value bytes written, including attempts.", |spent| spent.write_bytes),
         ];
         for (name, help, count) in counts {
             text.family(&format!("splinter_extension_{name}_total"), Kind::Counter, help)?;

@@ -17,7 +17,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         text.family(&format!("splinter_{}_total", figure.name), Kind::Counter, figure.text)?;
         samples(status, figure, text)?;
     }
-    text.family("splinter_shm_links_refused_total", Kind::Counter, "Links that were refused.")?;
+    text.family("splinter_shm_links_refused_total", Kind::Counter, "Shared-memory channels refused.")?;
     text.sample(&[], status.refused())
 }
 

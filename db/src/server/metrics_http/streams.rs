@@ -10,7 +10,7 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
     text: &mut MetricsText<W>,
 ) -> io::Result<()> {
     let census = control.streams.census();
-    text.family("splinter_streams", Kind::Gauge, "Streams of clients, by who holds them.")?;
+    text.family("splinter_streams", Kind::Gauge, "Streams of clients, by holder.")?;
     let held = [
         ("unopened", census.unopened),
         ("leaving", census.leaving),
@@ -21,16 +21,12 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
         text.sample(&[("holder", holder)], streams as u64)?;
     }
     let counts = [
-        (
-            "evicted",
-            "Streams that had opened nothing and were closed for one that came.",
-            census.counts.evicted,
-        ),
-        ("turned_away", "Streams for which there was no place.", census.counts.turned_away),
-        ("refused", "Streams that a bound refused to a tenant.", census.counts.refused),
+        ("evicted", "Streams that had opened nothing, closed for a new one.", census.counts.evicted),
+        ("turned_away", "Streams refused because no place was free.", census.counts.turned_away),
+        ("refused", "Streams refused to a tenant by a limit.", census.counts.refused),
         (
             "ceded",
-            "Streams of the tenant that had most, closed for one of a tenant that had less.",
+            "Streams of the tenant with the most, closed for a tenant with fewer.",
             census.counts.ceded,
         ),
     ];

@@ -1,4 +1,4 @@
-//! Background questions of a migration to the metadata or another server, which may take seconds: each runs on its own
+//! Background requests of a migration to the metadata or another server, which may take seconds: each runs on its own
 //! thread and reports to the inbox, so that the migration continues meanwhile.
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl BackgroundTasks {
         let name = format!("errand-{}", self.row.id);
         let started =
             thread::Builder::new().name(name).stack_size(CONTROL_STACK_BYTES).spawn(move || errand(own));
-        started.inspect_err(|error| tracing::warn!(%error, "no thread for an errand of a migration")).is_ok()
+        started.inspect_err(|error| tracing::warn!(%error, "cannot start a thread for a migration")).is_ok()
     }
 
     /// Retries until the metadata answers or the migration is over.
@@ -49,7 +49,11 @@ impl BackgroundTasks {
         while !self.over.load(Ordering::Relaxed) {
             match ask() {
                 Err(error) if error != MetadataError::NotFound => {
-                    tracing::debug!(%error, migration = self.row.id, "the records do not answer a migration");
+                    tracing::debug!(
+                        %error,
+                        migration = self.row.id,
+                        "the metadata does not answer a migration; retrying"
+                    );
                     thread::sleep(Duration::from_millis(CLUSTER_RETRY_MS));
                 }
                 answer => return Some(answer),
@@ -150,7 +154,7 @@ impl BackgroundTasks {
         let purpose = Purpose::Migration(u64::from(self.row.id));
         let opened = peer::open(migrations.secret(), migrations.own(), (source, address), purpose)
             .inspect_err(|error| {
-                tracing::debug!(migration = self.row.id, %error, "the source of a migration");
+                tracing::debug!(migration = self.row.id, %error, "cannot connect to the source");
             });
         let patience = Duration::from_millis(RECORD_TIMEOUT_MS);
         let stream = Duplex::over(opened.ok()?, patience, MIGRATION_MESSAGE_BYTES_MAX).ok()?;

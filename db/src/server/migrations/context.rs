@@ -88,7 +88,7 @@ impl MigrationContext {
     /// Admits the side to a slot with this core of the store.
     pub(super) fn admit(&mut self, core: usize) {
         let (migration, target) = (self.row.id, self.row.target.server);
-        tracing::info!(migration, source = self.row.source.server, target, "a tablet begins to move");
+        tracing::info!(migration, source = self.row.source.server, target, "a migration begins");
         self.core = Some(self.control.store.core(core));
         if self.side == Side::Source {
             self.guard();
@@ -136,10 +136,10 @@ impl MigrationContext {
                 Err(Refusal { status: wire::Status::Unavailable, .. })
                     if !self.errands.over.load(Ordering::Relaxed) =>
                 {
-                    tracing::warn!(migration = self.row.id, "workers do not come to pass a cut");
+                    tracing::warn!(migration = self.row.id, "workers have not applied an ownership change");
                 }
                 Err(refusal) => {
-                    tracing::warn!(migration = self.row.id, %refusal, "what is owned stays as it was");
+                    tracing::warn!(migration = self.row.id, %refusal, "cannot change the ownership");
                     return None;
                 }
             }
@@ -163,7 +163,7 @@ impl MigrationContext {
         }
         self.begin();
         if let Err(error) = process::take_short_turns(MIGRATION_NICER) {
-            tracing::warn!(%error, "a migration runs at the priority of requests");
+            tracing::warn!(%error, "cannot lower the priority of a migration's thread");
         }
     }
 

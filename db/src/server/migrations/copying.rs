@@ -35,7 +35,7 @@ impl CopyDriver {
         // A change without effect, which every worker acknowledges.
         let passed = control.tell(&Change::TableCreated(entry));
         passed.map_err(|refusal| {
-            tracing::warn!(migration = ground.row.id, %refusal, "workers do not come to hear of a copy");
+            tracing::warn!(migration = ground.row.id, %refusal, "workers did not acknowledge a copy");
             ExitReason::Gone
         })
     }

@@ -95,7 +95,7 @@ impl Link {
     pub(super) fn sleep(&self, sleeper: &Sleeper, timeout: Duration) {
         let stream = self.opened.as_ref().map(|opened| &opened.stream);
         if let Err(error) = Duplex::sleep_over(sleeper, stream, timeout) {
-            tracing::warn!(%error, "a migration cannot wait for its stream");
+            tracing::warn!(%error, "cannot wait for the stream of a migration");
             std::thread::sleep(timeout);
         }
     }

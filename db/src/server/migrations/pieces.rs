@@ -111,12 +111,12 @@ impl Pieces {
                 Err(ReplayError::Refused(WriteError::Retry { .. } | WriteError::OutOfMemory)) => {
                     left.extend_from_slice(rest);
                 }
-                Err(error) => tracing::error!(%error, "what comes back cannot be stored"),
+                Err(error) => tracing::error!(%error, "cannot store objects that the target returned"),
             }
             if replayed.corrupted > 0 {
                 tracing::error!(
                     objects = replayed.corrupted,
-                    "bytes have changed at the target, or on the way back"
+                    "objects were corrupted at the target or on the way back"
                 );
             }
         }

@@ -189,7 +189,7 @@ impl TargetSide {
         if self.part.as_ref().is_none_or(|part| !self.expects || part.can_return()) {
             self.step(TargetInput::Abort);
         } else {
-            tracing::warn!(migration = self.ground.row.id, "too much was removed here: the hashes stay");
+            tracing::warn!(migration = self.ground.row.id, "cannot abort: too many keys were removed here");
         }
     }
 

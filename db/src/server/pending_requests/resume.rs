@@ -1,4 +1,4 @@
-//! Adds pending requests and executes them again: decoded, located and executed anew, as on arrival.
+//! Adds pending requests and executes them again: decoded, located and executed as on arrival.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Tablet maps of the tables that invocations read at other servers, as far as this one has heard.
+//! Tablet maps of the tables that invocations read at other servers, as far as this server knows them.
 //!
 //! A worker includes its map of the table, which may be older than an earlier one; a question that a server did not
-//! answer is looked up anew in the control plane, which follows the metadata.
+//! answer is looked up again in the control plane, which follows the metadata.
 
 use std::collections::HashMap;
 use std::sync::Arc;

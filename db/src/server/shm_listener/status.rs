@@ -17,29 +17,29 @@ pub struct ChannelFigure {
 
 /// Number of channels.
 pub const LINKS: ChannelFigure =
-    ChannelFigure { name: "shm_links", text: "Links over shared memory that there are.", of: |it| &it.links };
+    ChannelFigure { name: "shm_links", text: "Open shared-memory channels.", of: |it| &it.links };
 
 /// Counters that only grow.
 pub const LINK_COUNTERS: [ChannelFigure; 5] = [
-    ChannelFigure { name: "shm_links_made", text: "Links that were made.", of: |it| &it.links_made },
+    ChannelFigure { name: "shm_links_made", text: "Shared-memory channels made.", of: |it| &it.links_made },
     ChannelFigure {
         name: "shm_links_cut",
-        text: "Links that were cut off, since their client wrote what no honest one does.",
+        text: "Shared-memory channels cut off because their client wrote what no correct client writes.",
         of: |it| &it.lies,
     },
     ChannelFigure {
         name: "shm_frames_received",
-        text: "Frames that arrived over links.",
+        text: "Frames received over shared-memory channels.",
         of: |it| &it.frames_received,
     },
     ChannelFigure {
         name: "shm_frames_sent",
-        text: "Frames that were sent over links.",
+        text: "Frames sent over shared-memory channels.",
         of: |it| &it.frames_sent,
     },
     ChannelFigure {
         name: "shm_frames_lost",
-        text: "Frames for which a client's ring had no room, or that others held up.",
+        text: "Frames lost because a client's ring was full, or in use by others for too long.",
         of: |it| &it.frames_lost,
     },
 ];
@@ -47,7 +47,7 @@ pub const LINK_COUNTERS: [ChannelFigure; 5] = [
 /// The status of a shared-memory listener.
 #[derive(Debug)]
 pub struct ListenerStatus {
-    /// The endpoint that clients are told.
+    /// The endpoint announced to clients.
     pub told: ShmEndpoint,
     points: Vec<ChannelPoint>,
     refused: AtomicU64,

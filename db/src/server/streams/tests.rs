@@ -115,8 +115,8 @@ impl Model {
         }
     }
 
-    /// Whose stream a tenant gets that has `own`, when tenants have all of theirs: of the tenant with most the one that
-    /// was used least lately.
+    /// Returns the stream that is closed for a tenant with `own` streams when all places of tenants are taken: the least
+    /// recently used one of the tenant with the most.
     fn ceding(&self, own: usize) -> Option<usize> {
         let streams = |tenant| self.count(|kind| kind == Kind::Tenant(tenant));
         let most =

@@ -83,7 +83,7 @@ impl Storing {
             tracing::error!(
                 migration,
                 objects,
-                "bytes have changed at the source, or on the way: the objects are lost"
+                "objects were corrupted at the source or on the way: they are lost"
             );
         }
         self.done_bytes = done_bytes;
@@ -99,7 +99,7 @@ impl Storing {
                 if since.elapsed() >= Duration::from_millis(REPLAY_PATIENCE_MS) {
                     tracing::error!(
                         migration = ground.row.id,
-                        "there is no room for what moves here: it goes back"
+                        "no room for arriving objects: the hashes return to the source"
                     );
                     *self = Self::default();
                     return StoreOutcome::Never;
@@ -107,7 +107,11 @@ impl Storing {
                 StoreOutcome::Later(action)
             }
             Err(error) => {
-                tracing::error!(migration = ground.row.id, %error, "what moves here cannot be stored: it goes back");
+                tracing::error!(
+                    migration = ground.row.id,
+                    %error,
+                    "cannot store arriving objects: the hashes return to the source"
+                );
                 *self = Self::default();
                 StoreOutcome::Never
             }

@@ -1,4 +1,4 @@
-//! What is taken out whoever's turn it is.
+//! Tests of taking items out regardless of turns.
 
 use super::{Fair, PlaceId, SLICE, account};
 
