@@ -1,4 +1,4 @@
-//! Glue of an artefact: what stands between the host's C calls and the tenant's safe functions.
+//! Glue of an artefact: connects the host's C calls with the tenant's safe functions.
 //! Compiled with the SDK and the tenant's crate into one shared object. Written by Splinter's builder.
 #![no_std]
 
@@ -29,7 +29,7 @@ const PANIC_BYTES_MAX: usize = 512;
 /// The host's services, written once by `open`.
 struct Slot(UnsafeCell<MaybeUninit<Services>>);
 
-// SAFETY: written by `open` alone, which the host calls once and before any function; only read after.
+// SAFETY: written only by `open`, which the host calls once and before any function; only read afterwards.
 unsafe impl Sync for Slot {}
 
 static SERVICES: Slot = Slot(UnsafeCell::new(MaybeUninit::uninit()));
@@ -41,7 +41,7 @@ fn services() -> &'static Services {
 }
 
 unsafe extern "C" fn open(services: Services) {
-    // SAFETY: the host calls this once, before any function, so nobody reads the slot meanwhile.
+    // SAFETY: the host calls this once, before any function, so the slot is not read meanwhile.
     unsafe { (*SERVICES.0.get()).write(services) };
 }
 
@@ -63,8 +63,8 @@ fn out_of_memory() -> ! {
     abandon(1, b"the invocation's memory is used up")
 }
 
-// SAFETY: the host's arena gives disjoint memory of the size and alignment asked for; a null never gets
-// out, since the invocation ends instead.
+// SAFETY: the host's arena returns disjoint memory of the requested size and alignment; null is never returned
+// to the caller, since the invocation ends instead.
 unsafe impl GlobalAlloc for Arena {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -87,7 +87,7 @@ unsafe impl GlobalAlloc for Arena {
     }
 }
 
-/// A panic's text, cut when it is long.
+/// A panic's text, cut if it is long.
 struct Text {
     bytes: [u8; PANIC_BYTES_MAX],
     used: usize,
@@ -127,7 +127,7 @@ extern "C" fn _Unwind_Resume() -> ! {
     abandon(0, b"nothing unwinds in an artefact")
 }
 
-// Both are for this object alone.
+// Both symbols are private to this object.
 core::arch::global_asm!(".hidden rust_eh_personality", ".hidden _Unwind_Resume");
 
 /// One line of the function table.
@@ -136,8 +136,8 @@ const fn function(name: &'static str, mode: u32, run: unsafe extern "C" fn(*mut 
     Function { name, mode, reserved: 0, run }
 }
 
-/// Makes the entry point of one function. `start` is generic over the invocation's lifetime, so that the
-/// tenant's function must be so too.
+/// Defines the entry point of one function. `start` is generic over the invocation's lifetime, so that the
+/// tenant's function must be too.
 macro_rules! entry {
     ($name:ident, $run:ident) => {
         unsafe extern "C" fn $run(call: *mut Call) -> Code {
@@ -148,14 +148,14 @@ macro_rules! entry {
             ) -> impl Future<Output = Result<(), Error>> + 'a {
                 tenant::splinter_entry::$name(db, args, reply)
             }
-            // SAFETY: the host runs a call that is valid until the invocation ends, not again once it was
-            // ready, and always by the same entry point, hence with one type of future.
+            // SAFETY: the host passes a call that is valid until the invocation ends, does not run it again once it
+            // was ready, and always uses the same entry point, hence one type of future.
             unsafe { sandstorm::entry::run(services(), call, |db, args, reply| start(db, args, reply)) }
         }
     };
 }
 
-/// What the host looks up.
+/// The symbol that the host looks up.
 #[unsafe(no_mangle)]
 pub static SPLINTER_ARTEFACT: Artefact = Artefact {
     abi_version: ABI_VERSION,

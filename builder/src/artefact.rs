@@ -99,7 +99,7 @@ pub(crate) fn publish(path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
         .and_then(|()| fs::File::open(&draft)?.sync_all())
         .and_then(|()| fs::rename(&draft, path));
     written.map_err(|error| {
-        // The draft is of no use any more; when it cannot be removed either, the first error says why.
+        // The draft is useless now; if it cannot be removed either, the first error tells why.
         let _ = fs::remove_file(&draft);
         BuildError::io(format!("write {}", path.display()), &error)
     })

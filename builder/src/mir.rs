@@ -87,7 +87,7 @@ pub(crate) fn check(mir: &str, guards: &[Guard]) -> Result<(), Vec<Refusal>> {
             refusals.push(refusal(comment, what, instead));
         }
     }
-    // Declarations and headers bear no place; what they declare does.
+    // Declarations and headers have no place, but the code of the declared items does.
     if refusals.iter().any(|refusal: &Refusal| refusal.line > 0) {
         refusals.retain(|refusal| refusal.line > 0);
     }

@@ -116,7 +116,7 @@ impl Sandbox {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let outcome = thread::scope(|scope| {
             scope.spawn(move || {
-                // A program that ends without reading everything has told why.
+                // A program that ends without reading everything has reported why.
                 let _ = stdin.map(|mut stdin| stdin.write_all(&job.input));
             });
             let printed = scope.spawn(move || stdout.map(read_limited).unwrap_or_default());
@@ -149,7 +149,7 @@ impl Sandbox {
             thread::sleep(POLL_INTERVAL);
         };
         if spent_ms == 0 {
-            // Too short to be seen: at most so long.
+            // Too short to be measured: counts its wall time, an upper bound.
             spent_ms = begun.elapsed().as_millis() as u64;
         }
         self.spent_ms.fetch_add(spent_ms, Ordering::Relaxed);
@@ -208,7 +208,7 @@ fn hit_cpu_limit(status: ExitStatus) -> bool {
 fn read_limited(mut source: impl Read) -> Vec<u8> {
     let mut kept = Vec::new();
     let limit = limits::PRINTED_BYTES_MAX as u64;
-    // A pipe that breaks has no more to say; the exit status tells the rest.
+    // A broken pipe has no more output; the exit status tells the rest.
     let _ = source.by_ref().take(limit).read_to_end(&mut kept);
     let _ = std::io::copy(&mut source, &mut std::io::sink());
     kept
@@ -270,7 +270,7 @@ mod tests {
             cpu_seconds,
         };
         assert!(first.run(job("while :; do :; done", 1)).is_err());
-        // Where others have the processors, what passed since the last look is missed.
+        // If other programs have the processors, the time since the last reading is missed.
         assert!((300..1_500).contains(&first.spent_ms()), "{}", first.spent_ms());
         let loops = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
         assert!(second.run(job(loops, 10)).is_ok_and(|outcome| outcome.status.success()));

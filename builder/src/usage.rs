@@ -19,7 +19,7 @@ pub(crate) fn processor_ms(root: u32) -> u64 {
     let mut waiting = vec![root];
     for _ in 0..PROCESSES_MAX {
         let Some(process) = waiting.pop() else { break };
-        // A process that has ended meanwhile was added to its parent, or is missed.
+        // A process that has ended meanwhile was counted in its parent, or is missed.
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         ticks += ticks_of(&stat);
         let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));

@@ -179,7 +179,11 @@ impl Config {
             return refuse(format!("{} cores: the number must be 1 to {CORES_MAX}", self.cores));
         }
         if !self.pin.is_empty() && self.pin.len() != self.cores {
-            return refuse(format!("{} CPUs for {} workers: name one per worker", self.pin.len(), self.cores));
+            return refuse(format!(
+                "{} CPUs for {} workers: name one per worker",
+                self.pin.len(),
+                self.cores
+            ));
         }
         let store = self.store(self.metadata != MetadataPlace::File);
         let least = store.memory_bytes_min().max(MEMORY_BYTES_MIN);

@@ -22,6 +22,7 @@ use db::server::administrator;
 use db::server::boot::Server;
 use db::server::process::{self, EndSignals};
 use net::IdleStrategy;
+use sd_notify::NotifyState;
 use tracing_subscriber::filter::LevelFilter;
 
 /// The Splinter server: a multi-tenant, extensible, low-latency key-value store.
@@ -127,9 +128,20 @@ struct Arguments {
     #[arg(long, env = "SPLINTER_LOG", default_value = "info", value_parser = log_level, value_name = "LEVEL")]
     log: LevelFilter,
 
+    /// Format of the log: text, or one JSON object per line
+    #[arg(long, env = "SPLINTER_LOG_FORMAT", value_enum, default_value = "text", value_name = "FORMAT")]
+    log_format: LogFormat,
+
     /// Write the ready line to this file as well
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
+}
+
+/// A format of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
 }
 
 /// A transport for clients.
@@ -159,8 +171,11 @@ fn main() -> ExitCode {
     // The builder starts this program again, in its sandbox, to check a tenant's source.
     builder::child_main();
     let arguments = Arguments::parse();
-    let colours = io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_max_level(arguments.log).with_ansi(colours).with_writer(io::stderr).init();
+    let log = tracing_subscriber::fmt().with_max_level(arguments.log).with_writer(io::stderr);
+    match arguments.log_format {
+        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
@@ -193,13 +208,15 @@ fn run(arguments: Arguments) -> Result<(), String> {
     raise_descriptors(&config);
     let secret = config.data_directory.join(administrator::FILE_NAME);
     let server = Server::start(&config).map_err(|error| error.to_string())?;
-    eprintln!("the administrator's secret is in {}", secret.display());
+    tracing::info!(file = %secret.display(), "the administrator's secret is in this file");
     announce(&server, ready_file.as_deref())
         .map_err(|error| format!("cannot write the ready line: {error}"))?;
+    tell_systemd(NotifyState::Ready);
     loop {
         let signal = signals.wait(LOOK).map_err(|error| format!("cannot wait for signals: {error}"))?;
         if let Some(signal) = signal {
             tracing::info!(signal, "stopping");
+            tell_systemd(NotifyState::Stopping);
             server.stop();
             return Ok(());
         }
@@ -269,6 +286,13 @@ fn raise_descriptors(config: &Config) {
         }
         (_, Ok(_)) => {}
         (_, Err(error)) => tracing::warn!(%error, "cannot raise the limit of open files"),
+    }
+}
+
+/// Reports a state to systemd, if it started the server as a service of `Type=notify`.
+fn tell_systemd(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(false, &[state]) {
+        tracing::warn!(%error, "cannot notify systemd");
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::stream::{LENGTH_BYTES, Stream, StreamError};
 use crate::wake::Sleeper;
 
-/// Bytes that are asked of the kernel at once.
+/// Bytes requested from the kernel at a time.
 const READ_BYTES: usize = 256 * 1024;
 
 /// A non-blocking stream of records.
@@ -21,18 +21,18 @@ pub struct Duplex {
     socket: TcpStream,
     record_timeout: Duration,
     record_bytes_max: usize,
-    /// With more than that untaken it receives nothing.
+    /// Above this number of untaken bytes it receives nothing.
     untaken_bytes_max: usize,
-    /// What has come; its bytes between `taken` and `filled` were not given out yet.
+    /// Received bytes; those between `taken` and `filled` were not returned yet.
     inbound: Vec<u8>,
     taken: usize,
     filled: usize,
-    /// When the record that has begun to come has to be there.
+    /// The time by which the record that has begun to arrive must be complete.
     inbound_due: Option<Instant>,
-    /// What the kernel has not taken yet, from `sent` on.
+    /// Bytes that the kernel has not taken yet, from `sent` on.
     outbound: Vec<u8>,
     sent: usize,
-    /// When it has to take more.
+    /// The time by which the kernel must take more.
     outbound_due: Option<Instant>,
 }
 
@@ -171,7 +171,7 @@ impl Duplex {
         self.socket.as_fd()
     }
 
-    /// Bytes of the next record, if all of it has come.
+    /// Returns the bytes of the next record, if it has arrived completely.
     fn record_bytes(&self) -> Result<Option<usize>, StreamError> {
         let waiting = &self.inbound[self.taken..self.filled];
         let Some(length) = waiting.first_chunk() else { return Ok(None) };
@@ -182,7 +182,7 @@ impl Duplex {
         Ok((waiting.len() >= LENGTH_BYTES + record_bytes).then_some(record_bytes))
     }
 
-    /// Reads what has come; false when nothing has.
+    /// Reads arrived bytes; returns false if there are none.
     fn read(&mut self) -> Result<bool, StreamError> {
         if self.taken > 0 {
             self.inbound.copy_within(self.taken..self.filled, 0);
@@ -190,7 +190,7 @@ impl Duplex {
             self.taken = 0;
         }
         if self.inbound.len() < self.filled + READ_BYTES {
-            // As it comes: a length alone costs little.
+            // Grows with the arriving bytes, so that a large length alone costs little.
             self.inbound.resize(self.filled + READ_BYTES, 0);
         }
         match self.socket.read(&mut self.inbound[self.filled..]) {
@@ -211,7 +211,7 @@ impl Duplex {
     }
 }
 
-/// Sets the time if there is none, and looks whether it is over.
+/// Sets the deadline if there is none, and fails if it has passed.
 fn in_time(due: &mut Option<Instant>, timeout: Duration) -> Result<(), StreamError> {
     let now = Instant::now();
     if now > *due.get_or_insert(now + timeout) {
@@ -245,7 +245,7 @@ mod tests {
         (duplex(one), duplex(other))
     }
 
-    /// Looks until there is something, and fails where nothing comes.
+    /// Calls `look` until it finds something; fails the test if it never does.
     fn comes<T>(mut look: impl FnMut() -> Option<T>) -> T {
         let began = Instant::now();
         loop {
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Sleeps for as long as it takes, and fails where that is as long as it may be.
+    /// Sleeps until woken; fails the test if the sleep lasts its full time.
     fn is_woken(sleeper: &Sleeper, stream: Option<&Duplex>) {
         let began = Instant::now();
         Duplex::sleep_over(sleeper, stream, PATIENCE).expect("a poll");

@@ -28,16 +28,16 @@ use crate::shm::{self, AttachError, ChannelPoint, Channels, Entry, ListenerAddre
 use crate::udp::UdpHandle;
 use crate::{Batch, Outbox, UdpConfig, UdpPort, Waker};
 
-/// Frames of links that one turn takes.
+/// Maximum frames of channels that one turn takes.
 const LINK_FRAMES: usize = 128;
-/// Turns without a look at the socket, where the last one but one brought something.
+/// Turns without a poll of the socket after the first poll without a frame.
 const UDP_EACH_TURNS: u32 = 16;
-/// The same where no look has brought anything for long.
+/// The same after many polls without a frame.
 const UDP_EACH_TURNS_MAX: u32 = 128;
-/// Bytes of frames that count as much as a turn does: some requests take as long as one without any.
+/// Bytes of frames that count as one more turn: some requests take as long as an empty turn.
 const TURN_BYTES: usize = 256;
-/// Turns without a frame over a link after which a port looks whether the other ends are still there, and at its socket; some
-/// hundred us.
+/// Turns without a frame from a channel, some hundred us, after which a port polls its socket and checks whether the
+/// other ends still exist.
 const LOOK_AFTER_TURNS: u32 = 4_096;
 
 const _: () =
@@ -47,19 +47,19 @@ const _: () =
 pub struct HostPort {
     udp: UdpPort,
     links: Channels,
-    /// The only peer, over a link.
+    /// The only peer, reached over a channel.
     only: Option<SocketAddr>,
-    /// Turns until the next look at the socket, in their weight.
+    /// Turns until the next poll of the socket, by their weight.
     turns_left: u32,
-    /// How many there were after the last one.
+    /// The next value of `turns_left` after a poll without a frame.
     udp_each: u32,
-    /// Turns since the last frame over a link, or the last look whether they are still there.
+    /// Turns since the last frame from a channel, or the last check of the other ends.
     idle_turns: u32,
-    /// The socket may have something, whatever the links have: the port has slept, or nothing has come for a while.
+    /// The socket must be polled next, because the port has slept or no frame has come for a while.
     looks_at_udp: bool,
-    /// The last turn was the socket's, and brought something.
+    /// The last turn was the socket's, and returned frames.
     links_are_next: bool,
-    /// The next look at a neighbour's port begins with its socket.
+    /// Alternates whether help at a neighbour's port begins with its socket.
     helps_at_udp: bool,
 }
 
@@ -100,7 +100,8 @@ impl HostPort {
     fn receive_from_both(&mut self, batch: &mut Batch) -> io::Result<usize> {
         let is_due = self.only.is_none() && self.turns_left == 0;
         let links_are_next = std::mem::take(&mut self.links_are_next);
-        // What woke it may be at the socket, and would wake it again; or an answer of the time before the link.
+        // A frame at the socket may have woken the port, and would wake it again; or it may be a reply from before the
+        // channel existed.
         if !links_are_next && (std::mem::take(&mut self.looks_at_udp) || is_due) {
             let received = self.udp.receive(batch)?;
             if received > 0 {
@@ -227,7 +228,7 @@ impl SharedPort for HostPort {
         messages_max: usize,
     ) -> io::Result<usize> {
         if handle.links.are_used() {
-            // In turn: who fills a ring all the time does not keep datagrams there for as long as their owner is away.
+            // In turn, so that a client that constantly fills a ring does not block datagrams while the owner is away.
             self.helps_at_udp = !self.helps_at_udp;
             if self.helps_at_udp {
                 let received = self.udp.receive_at(&handle.udp, batch, messages_max)?;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::{Stream, sys};
 
-/// Connections that may wait to be accepted. The kernel drops those beyond, and who is dropped tries again after a
-/// second: as many as it allows by default, so that a burst costs those behind it milliseconds instead.
+/// Maximum connections that wait to be accepted, the kernel's default limit. The kernel drops further ones, and their
+/// clients retry after a second; in the queue a burst costs them only milliseconds.
 const BACKLOG: i32 = 4096;
 
 /// A listening TCP socket.

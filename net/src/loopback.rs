@@ -19,7 +19,7 @@ use crate::port::{FRAME_BYTES_MAX_V4, Port, SharedPort};
 use crate::wake::{Sleeper, Waker};
 use crate::{Batch, Outbox};
 
-/// Frames that wait for one port; what comes on top is lost and counted.
+/// Maximum frames that wait for one port; further ones are lost and counted.
 const QUEUE_FRAMES_MAX: usize = 16_384;
 
 /// Faults of a network. Probabilities are in parts per million.
@@ -49,7 +49,7 @@ pub enum LoopbackClock {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Travelling {
     due_us: u64,
-    /// Order of sending; ties in time are delivered in it.
+    /// The order of sending, in which frames due at the same time are delivered.
     order: u64,
     from: SocketAddr,
     frame: Vec<u8>,
@@ -68,7 +68,7 @@ struct State {
     next_host: u32,
     order: u64,
     virtual_us: u64,
-    /// Frame buffers to use again.
+    /// Frame buffers for reuse.
     spare: Vec<Vec<u8>>,
 }
 
@@ -210,7 +210,7 @@ impl State {
     }
 
     fn enqueue(&mut self, due_us: u64, from: SocketAddr, to: SocketAddr, frame: &[u8]) {
-        // Nobody lives there: lost, as on any network.
+        // No port has this address: the frame is lost, as on any network.
         let Some(inbox) = self.inboxes.get_mut(&to) else { return };
         if inbox.frames.len() == QUEUE_FRAMES_MAX {
             inbox.drops += 1;

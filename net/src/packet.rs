@@ -134,13 +134,13 @@ impl Datagram<'_> {
     }
 }
 
-/// Two bytes of a packet as a number; the slice has them.
+/// Returns two bytes of a packet as a number; the slice must have them.
 #[inline]
 fn number(bytes: &[u8], first: usize) -> u16 {
     u16::from_be_bytes([bytes[first], bytes[first + 1]])
 }
 
-/// Four bytes of a packet as an address; the slice has them.
+/// Returns four bytes of a packet as an address; the slice must have them.
 #[inline]
 fn address(bytes: &[u8], first: usize) -> Ipv4Addr {
     Ipv4Addr::new(bytes[first], bytes[first + 1], bytes[first + 2], bytes[first + 3])

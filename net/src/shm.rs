@@ -54,13 +54,13 @@ pub fn is_link(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if (ip.to_bits() >> 64) as u64 == PREFIX)
 }
 
-/// The address of the link `serial` in place `place` of its port.
+/// Returns the address of the channel `serial` in place `place` of its port.
 fn link_address(serial: u64, place: usize) -> SocketAddr {
     let ip = Ipv6Addr::from_bits(u128::from(PREFIX) << 64 | u128::from(serial));
     SocketAddr::from((ip, place as u16))
 }
 
-/// Serial and place of a link's address; `None` for an address of another kind.
+/// Returns serial and place of a channel's address; `None` for an address of another kind.
 #[inline]
 fn link_of(address: &SocketAddr) -> Option<(u64, usize)> {
     let SocketAddr::V6(address) = address else { return None };

@@ -17,15 +17,15 @@ use crate::sys;
 
 /// Bytes of the length at the start of a record.
 pub const LENGTH_BYTES: usize = 4;
-/// Bytes that are allocated before they arrive; more grows as it comes, so that a length alone costs the
-/// receiver little.
+/// Bytes that are allocated before they arrive. The buffer then grows with the arriving bytes, so that a length alone
+/// costs the receiver little.
 const RECORD_STEP_BYTES: usize = 256 * 1024;
 
-/// Seconds without a byte until the kernel asks whether the peer is still there.
+/// Seconds without a byte until the kernel probes the peer.
 const PROBE_AFTER_S: i32 = 60;
-/// Seconds between two such questions.
+/// Seconds between two probes.
 const PROBE_EACH_S: i32 = 20;
-/// Questions without an answer until the stream is broken: two minutes after the last byte.
+/// Unanswered probes until the stream is broken: two minutes after the last byte.
 const PROBES: i32 = 3;
 
 /// The reason why a record was not transferred.
@@ -227,7 +227,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for the first bytes of a record; returns how many came.
+    /// Waits for the first bytes of a record; returns their number.
     fn read_first(&mut self, length: &mut [u8], idle_timeout: Duration) -> Result<usize, StreamError> {
         let deadline = Instant::now() + idle_timeout;
         loop {

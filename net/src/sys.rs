@@ -47,7 +47,7 @@ pub(crate) fn set_backlog(listener: BorrowedFd<'_>, connections: i32) -> io::Res
 
 /// Removes the fixed peer of a datagram socket.
 pub(crate) fn disconnect(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: an address of zeros is one, of no family.
+    // SAFETY: all zero is a valid address, of no family.
     let mut nobody: libc::sockaddr = unsafe { zeroed() };
     nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
     let bytes = size_of::<libc::sockaddr>() as libc::socklen_t;
@@ -55,11 +55,11 @@ pub(crate) fn disconnect(socket: BorrowedFd<'_>) -> io::Result<()> {
     checked(unsafe { libc::connect(socket.as_raw_fd(), &raw const nobody, bytes) }).map(drop)
 }
 
-/// Makes an eventfd that never blocks.
+/// Creates an eventfd that never blocks.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = checked(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
-    // SAFETY: the kernel just made this descriptor and nobody else has it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -77,11 +77,11 @@ pub(crate) fn eventfd_drain(fd: BorrowedFd<'_>) {
     let _ = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
 }
 
-/// Makes an epoll descriptor.
+/// Creates an epoll descriptor.
 pub(crate) fn epoll() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: the kernel just made this descriptor and nobody else has it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn epoll_add(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, flags: i32) -
 
 /// Stops watching `fd`. Required before closing a shared descriptor: the kernel would continue to watch it.
 pub(crate) fn epoll_remove(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>) {
-    // SAFETY: null is allowed here since Linux 2.6.9. One that is not watched is refused, which is as well.
+    // SAFETY: null is allowed here since Linux 2.6.9. A descriptor that is not watched is refused, which is harmless.
     let _ = unsafe {
         libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd.as_raw_fd(), std::ptr::null_mut())
     };

@@ -112,7 +112,7 @@ impl UdpPort {
         set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, config.receive_buffer_bytes)?;
         set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, config.send_buffer_bytes)?;
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-        // An old kernel refuses either: frames then leave or arrive one by one, which is only slower.
+        // An old kernel refuses these options: then frames leave or arrive one by one, which is only slower.
         let merges = config.segmentation && sys::option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok();
         let merged = config.segmentation && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         let frame_bytes_max = match local {
@@ -122,7 +122,7 @@ impl UdpPort {
         Ok(Self {
             sleeper: Sleeper::new(Some(fd))?,
             local,
-            // Whoever speaks IPv4 with a socket of both families sends frames of that size.
+            // IPv4 peers of a dual-stack socket send frames of this size.
             receive: ReceiveMessages::new(FRAME_BYTES_MAX_V4, merged),
             send: SendMessages::new(frame_bytes_max, merges),
             socket: Arc::new(socket),
@@ -156,7 +156,7 @@ impl Port for UdpPort {
     fn forget_peer(&mut self) -> io::Result<()> {
         let fd = self.socket.as_fd();
         sys::disconnect(fd)?;
-        // A port that the kernel chose may be gone with the peer: it chooses another one at the next send.
+        // The kernel may release a port of its choice with the peer; it chooses another one at the next send.
         self.local = self.socket.local_addr()?;
         self.receive.disconnected();
         self.send.disconnected();
@@ -209,7 +209,7 @@ impl SharedPort for UdpPort {
     }
 }
 
-/// Sets a queue size past the system's limit if we may, else up to it.
+/// Sets a queue size beyond the system's limit if permitted, otherwise up to it.
 fn set_buffer(fd: BorrowedFd<'_>, force: i32, plain: i32, bytes: usize) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     sys::set_option(fd, libc::SOL_SOCKET, force, bytes)

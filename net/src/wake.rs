@@ -115,7 +115,7 @@ impl Sleeper {
         let is_woken = self.shared.woken.load(Ordering::SeqCst);
         let slept = if is_woken { Ok(()) } else { wait() };
         self.shared.sleeping.store(false, Ordering::SeqCst);
-        // A waker may raise it only now, after the flag was taken: then the next sleep is short, and this drains it.
+        // A waker may raise the eventfd only now, after the flag was taken: then the next sleep is short and drains it.
         if self.shared.woken.swap(false, Ordering::SeqCst) || !is_woken {
             sys::eventfd_drain(self.shared.event.as_fd());
         }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_waker_that_comes_late_ends_one_sleep_and_no_more() {
         let sleeper = Sleeper::new(None).unwrap();
-        // What a waker does that was held up between its look and this, while the sleeper woke by something else.
+        // As a waker does that was delayed between its check and this, while something else woke the sleeper.
         crate::sys::eventfd_raise(sleeper.shared.event.as_fd());
         sleeper.sleep(Duration::from_secs(10)).unwrap();
         let started = Instant::now();

@@ -1,6 +1,6 @@
-//! Ports over DPDK in two processes, without huge pages and without privileges: vhost with virtio-user, and memif.
+//! Tests of ports over DPDK in two processes, without huge pages or privileges: vhost with virtio-user, and memif.
 //!
-//! Each end is a process of its own, in a role. Needs DPDK 22.11 and nothing else: no card, no network, no root.
+//! Each end is a separate process with a role. Needs only DPDK 22.11: no card, no network, no root.
 
 mod ring {
     pub mod process;
@@ -19,9 +19,9 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 1), 7700)
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 2), 40_000);
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A file that tells an echo to end.
+/// The file that tells an echo process to end.
 const END: &str = "end";
-/// How often something is said again that may have been lost.
+/// Interval at which a frame that may have been lost is sent again.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// Both ends of a ring.
@@ -71,7 +71,7 @@ fn directory() -> PathBuf {
     given("RING_DIRECTORY").into()
 }
 
-/// The ports of this process's end.
+/// Opens the ports of this process's end.
 fn open(role: Role, address: SocketAddrV4, ports: usize) -> Vec<DpdkPort> {
     let device = given("RING_DEVICE");
     let prefix = format!("splinter-{}", std::process::id());
@@ -97,7 +97,7 @@ fn open(role: Role, address: SocketAddrV4, ports: usize) -> Vec<DpdkPort> {
     dpdk::open(&config).expect("DPDK begins")
 }
 
-/// Both ends, from the start to the end of both.
+/// Runs both ends until both have ended.
 fn converse(driver: &'static str, (queues, ports): (usize, usize), mtu_bytes: u16, client: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let ring = Ring { directory: directory.path().to_owned(), driver, queues, ports, mtu_bytes };
@@ -134,8 +134,8 @@ fn ports_that_share_a_queue_hand_each_other_their_frames() {
     converse("vhost", (1, 3), 1500, "role_asks_all_ports");
 }
 
-/// Clients come and go, some without a word; the same server goes on. Over vhost: in DPDK 22.11 a memif peer that goes may
-/// take its other end along.
+/// Clients come and go, some without a word; the same server continues. Over vhost, because in DPDK 22.11 a memif peer
+/// that exits may crash its other end.
 #[test]
 fn a_server_outlives_clients_that_vanish() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -149,7 +149,7 @@ fn a_server_outlives_clients_that_vanish() {
     let mut echo = ring.start("role_echo", true);
     wait_for(&directory.path().join("ring"));
     for _ in 0..3 {
-        // Dropped, it is killed in the middle of its questions.
+        // The drop kills the client in the middle of its requests.
         let mut client = ring.start("role_asks_forever", false);
         let begun = Instant::now();
         let heard = directory.path().join("heard");
@@ -162,7 +162,7 @@ fn a_server_outlives_clients_that_vanish() {
     echo.succeeds();
 }
 
-/// Sends everything back, at all ports, until told to end. Helps out at other ports as workers do.
+/// Echoes everything at all ports until told to end. Helps at other ports as workers do.
 #[test]
 #[ignore = "a role of the tests above"]
 fn role_echo() {
@@ -182,7 +182,7 @@ fn role_echo() {
     let (mut batch, mut out) = (Batch::new(), Outbox::new(all[0].frame_bytes_max()));
     let (mut turn, end) = (0, directory().join(END));
     while begun.elapsed() < PATIENCE {
-        // Each frame is taken and answered at another port's, as by a worker that helps out.
+        // Receives and answers each frame at another port, like a worker that helps.
         turn += 1;
         let (helper, port) = (turn % ports, (turn / 3) % ports);
         let at = &handles[port];
@@ -198,7 +198,7 @@ fn role_echo() {
     panic!("nobody told it to end");
 }
 
-/// Sends `frame` until it comes back from there.
+/// Sends `frame` to a peer until it comes back.
 fn ask(port: &mut DpdkPort, to: SocketAddr, frame: &[u8], batch: &mut Batch, out: &mut Outbox) {
     let (begun, mut sent) = (Instant::now(), None);
     while begun.elapsed() < PATIENCE {

@@ -1,4 +1,4 @@
-//! The in-process network: faults follow the seed, time is real or virtual.
+//! Tests of the in-process network: faults follow the seed, time is real or virtual.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn send(port: &mut LoopbackPort, to: &LoopbackPort, bytes: &[u8]) {
     assert_eq!(port.send(&mut out).unwrap(), 1);
 }
 
-/// The frames that arrive of 500 sent through [`ROUGH`], in order of arrival.
+/// Sends 500 frames through [`ROUGH`]; returns those that arrive, in order of arrival.
 fn run(seed: u64) -> Vec<u16> {
     let network = LoopbackNetwork::new(seed, ROUGH, LoopbackClock::Virtual);
     let (mut near, mut far) = (network.port().unwrap(), network.port().unwrap());

@@ -1,4 +1,4 @@
-//! Streams over 127.0.0.1: whole records, limits, deadlines, stopping.
+//! Tests of streams over 127.0.0.1: whole records, limits, deadlines, stopping.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ fn any() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// Two ends of one stream; a begun record must pass within `record_timeout` at the second.
+/// Returns two ends of one stream; at the second, a begun record must complete within `record_timeout`.
 fn pair(record_timeout: Duration) -> (Stream, Stream) {
     let listener = Listener::bind(any()).unwrap();
     let near = Stream::connect(listener.local().unwrap(), SECOND, 5 * SECOND).unwrap();
@@ -78,7 +78,7 @@ fn peer_that_stalls_inside_a_record_is_cut_off() {
     let (mut near, mut far) = raw_pair(Duration::from_millis(50));
     near.write_all(&100u32.to_le_bytes()).unwrap();
     near.write_all(&[1; 10]).unwrap();
-    // Else it would be read for ever.
+    // Otherwise the record would be read forever.
     let stalled = far.read_record(&mut Vec::new(), 60 * SECOND, 1000);
     assert!(matches!(stalled, Err(StreamError::Broken(_))), "{stalled:?}");
 }
@@ -88,7 +88,7 @@ fn drip_of_single_bytes_cannot_hold_a_record_open() {
     let (mut near, mut far) = raw_pair(Duration::from_millis(100));
     let drip = thread::spawn(move || {
         let _ = near.write_all(&1_000u32.to_le_bytes());
-        // Half a minute until all of the record is there.
+        // Half a minute until the whole record has arrived.
         for _ in 0..1_000 {
             thread::sleep(Duration::from_millis(30));
             if near.write_all(&[0]).is_err() {
@@ -126,7 +126,7 @@ fn a_burst_of_connections_waits_until_it_is_accepted() {
     let burst = allowed.trim().parse::<usize>().unwrap().min(500);
     let listener = Listener::bind(any()).unwrap();
     let address = listener.local().unwrap();
-    // Nobody accepts meanwhile: one that found no room would never be connected.
+    // No thread accepts meanwhile, so a connection beyond the backlog would never be established.
     let near: Vec<_> =
         (0..burst).map(|_| Stream::connect(address, 60 * SECOND, SECOND).expect("room to wait")).collect();
     for one in near {

@@ -1,4 +1,4 @@
-//! UDP ports over 127.0.0.1: batches, merged frames, what is never delivered, waking.
+//! Tests of UDP ports over 127.0.0.1: batches, merged frames, datagrams that are never delivered, waking.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ fn config(segmentation: bool) -> UdpConfig {
     UdpConfig { segmentation, ..UdpConfig::default() }
 }
 
-/// Receives until `count` frames are there.
+/// Receives until `count` frames have arrived.
 fn gather(port: &mut UdpPort, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
     let deadline = Instant::now() + PATIENCE;
     let mut batch = Batch::new();
@@ -29,7 +29,7 @@ fn gather(port: &mut UdpPort, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
     frames
 }
 
-/// Frames of several lengths: equal runs, a short one inside, the largest, single bytes.
+/// Returns frames of several lengths: equal runs, a short one inside, the largest, single bytes.
 fn uneven_frames() -> Vec<Vec<u8>> {
     let lengths = [100, 100, 100, 40, 40, 1472, 1472, 1472, 7, 1, 1, 900, 901, 900, 1472];
     lengths.iter().enumerate().map(|(index, &length)| vec![index as u8; length]).collect()
@@ -98,7 +98,7 @@ fn more_frames_than_one_call_takes_all_arrive() {
     assert_eq!(numbers, (0..200).collect::<Vec<_>>());
 }
 
-/// Frames that one receive of one message brings: more than one where the sender's kernel merged them.
+/// Returns the number of frames that one receive of one message returns: several if the sender's kernel merged them.
 fn frames_of_one_message(receiver: &mut UdpPort) -> usize {
     let (handle, mut batch) = (receiver.handle(), Batch::new());
     let deadline = Instant::now() + PATIENCE;
@@ -113,7 +113,7 @@ fn a_peer_that_takes_no_merged_frames_leaves_merging_on_for_others() {
     let mut receiver = UdpPort::bind(any(), config(true)).unwrap();
     let mut sender = UdpPort::bind(any(), config(true)).unwrap();
     let mut out = Outbox::new(sender.frame_bytes_max());
-    // The kernel refuses merged frames to port 0, as it does those that are longer than the path takes.
+    // The kernel refuses merged frames to port 0, like frames that are too long for the path.
     let unreachable: SocketAddr = ([127, 0, 0, 1], 0).into();
     for _ in 0..3 {
         for peer in [unreachable, receiver.local()] {
@@ -216,7 +216,7 @@ fn kernel_drops_of_a_full_queue_are_counted() {
     while receiver.receive(&mut batch).unwrap() > 0 {
         arrived += batch.len() as u64;
     }
-    // The count travels with the next datagram that is delivered.
+    // The count arrives with the next delivered datagram.
     plain.send_to(&[0; 1000], receiver.local()).unwrap();
     arrived += gather(&mut receiver, 1).len() as u64;
     assert!(arrived < 201);
@@ -276,7 +276,7 @@ fn a_port_of_both_families_takes_the_largest_frames_of_either() {
     assert_eq!(sender.send(&mut out).unwrap(), 1);
     let frames = gather(&mut receiver, 1);
     assert_eq!((frames[0].0.len(), receiver.drops()), (1472, 0));
-    // What is sent fits both.
+    // Sent frames fit both families.
     assert_eq!(receiver.frame_bytes_max(), 1452);
 }
 
@@ -284,7 +284,7 @@ fn a_port_of_both_families_takes_the_largest_frames_of_either() {
 fn two_threads_that_share_a_port_take_each_frame_once_and_answer_a_connected_client() {
     let mut owner = UdpPort::bind(any(), config(true)).unwrap();
     let mut other = UdpPort::bind(any(), config(true)).unwrap();
-    // Connected: only what comes from the owner's address reaches this client.
+    // The client is connected, so it receives only from the owner's address.
     let mut client = UdpPort::connect(owner.local(), config(true)).unwrap();
     let handle = owner.handle();
     let count = 400u32;

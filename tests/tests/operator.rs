@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -87,6 +88,31 @@ fn a_log_in_a_file_has_no_colours() {
     server.stop();
     let log = server.log();
     assert!(log.contains("stopping") && !log.contains('\x1b'), "{log}");
+}
+
+#[test]
+fn a_service_manager_hears_of_start_and_stop_and_a_json_log_is_an_object_per_line() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let socket = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&socket).expect("a socket");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let hear = || {
+        let mut message = [0; 64];
+        let length = manager.recv(&mut message).expect("a message of the server");
+        String::from_utf8_lossy(&message[..length]).into_owned()
+    };
+    let wrapper = vec!["env".into(), format!("NOTIFY_SOCKET={}", socket.display())];
+    let arguments = vec!["--log-format".into(), "json".into()];
+    let mut server = Server::start_with(Settings { wrapper, arguments, ..Settings::default() });
+    assert_eq!(hear(), "READY=1\n");
+    server.stop();
+    assert_eq!(hear(), "STOPPING=1\n");
+    let log = server.log();
+    assert!(log.contains(r#""message":"stopping""#), "{log}");
+    for line in log.lines() {
+        let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(event["timestamp"].is_string() && event["level"].is_string(), "{line}");
+    }
 }
 
 /// A server whose process may open so many files, as `prlimit` writes it.

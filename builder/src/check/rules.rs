@@ -196,7 +196,7 @@ impl<'a> Visit<'a> for Rules<'_> {
     fn visit_macro(&mut self, invocation: &'a syn::Macro) {
         match macros::arguments(invocation) {
             Ok(arguments) => {
-                // The arguments live no longer than this call; a visitor of its own borrows them.
+                // The arguments live only for this call, so a separate visitor borrows them.
                 let mut rules = Rules {
                     crate_: self.crate_,
                     path: self.path,
@@ -260,7 +260,7 @@ impl<'a> Visit<'a> for Rules<'_> {
 
     fn visit_expr_path(&mut self, path: &'a syn::ExprPath) {
         match &path.qself {
-            // `<[u8; 4]>::try_from`: the colons stand behind a type, and the type has to pass.
+            // `<[u8; 4]>::try_from`: the colons follow a type, and the type must pass.
             Some(of) if of.position == 0 => {
                 path.attrs.iter().for_each(|attribute| self.visit_attribute(attribute));
                 self.visit_type(&of.ty);

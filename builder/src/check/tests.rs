@@ -1,4 +1,5 @@
-//! What passes, what is cut out, and where refusals point. The holes are in `tests/holes`.
+//! Tests of accepted sources, of the removal of unit tests, and of the places of refusals. The holes are in
+//! `tests/holes`.
 
 use super::check;
 use crate::Checked;

@@ -1,4 +1,4 @@
-//! The import check on objects that are forged, cut and mutated.
+//! Tests of the import check on forged, cut and mutated objects.
 
 use super::check;
 use crate::BuildError;
@@ -27,7 +27,7 @@ impl Default for Forged {
 }
 
 impl Forged {
-    /// The bytes: headers, then strings, symbols, hash table, relocation and the dynamic table.
+    /// Returns the bytes: headers, then strings, symbols, hash table, relocation and the dynamic table.
     fn bytes(&self) -> Vec<u8> {
         let mut strings = vec![0u8];
         let mut add = |text: &str| {
@@ -148,7 +148,7 @@ fn cut_and_mutated_objects_never_panic() {
         for _ in 0..1 + next() % 4 {
             bytes[places[next() % places.len()]] = next() as u8;
         }
-        // Whatever the verdict is, there is one.
+        // Any verdict is fine; the check must not panic.
         let _ = check(&bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! Manifests that pass, and each thing in one that does not.
+//! Tests of accepted manifests, and of each refused part.
 
 use super::Manifest;
 

@@ -112,7 +112,7 @@ fn pack_sources(
     Ok(())
 }
 
-/// Reads a file, but not much beyond the limit, at which the package is refused anyway.
+/// Reads a file, but not much beyond the limit, above which the package is refused anyway.
 fn read(path: &Path) -> Result<Vec<u8>, DirectoryError> {
     let failed = |error| DirectoryError::Io { path: path.to_path_buf(), error };
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Packages from hostile bytes.
+//! Tests of packages from hostile bytes.
 
 use super::Package;
 use crate::limits;

@@ -80,7 +80,9 @@ fn next_after(status: Status) -> Option<&'static str> {
             "start over without a cursor: a cursor is valid only for its table (a scan's only for its \
              range), until the table is dropped or the server stops"
         }
-        Status::Corrupted => "find other corrupted objects with `splinter table verify`, and write the object again",
+        Status::Corrupted => {
+            "find other corrupted objects with `splinter table verify`, and write the object again"
+        }
         Status::UnsupportedVersion => "use a client of the server's release",
         Status::OutOfMemory => "delete objects, or give the server more memory",
         Status::OverQuota => {

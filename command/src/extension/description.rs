@@ -43,7 +43,8 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
 }
 
 fn versions(versions: &[VersionDescription], state: &VersionState) -> Vec<Vec<String>> {
-    let heads = ["version", "state", "installed", "artefact", "calls", "errors", "cpu ms", "p50 ns", "p99 ns"];
+    let heads =
+        ["version", "state", "installed", "artefact", "calls", "errors", "cpu ms", "p50 ns", "p99 ns"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for found in versions {
         let measured = &found.measured;

@@ -1,7 +1,7 @@
 //! Joins threads until a deadline; logs the names of those that have not ended by then and leaves them behind.
 //!
-//! Every thread of the server ends soon after the stop request; the deadline covers one that does not, so that no defect
-//! and no extension keeps the process from ending.
+//! Every thread of the server ends soon after the stop request; the deadline covers one that does not, so that no
+//! defect and no extension keeps the process from ending.
 
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};

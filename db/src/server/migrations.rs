@@ -5,7 +5,7 @@
 //!   streams of targets ── attach ──► the thread of the source
 //!   the thread: inbox, messages of the other side, actions on its own core of the store, slow tasks in background
 //! ```
-//! A thread runs at full priority until the ownership of the hashes has changed, since no server serves them until then,
+//! A thread runs at full priority until the ownership of the hashes has changed, since no server serves them before,
 //! and at lower priority from then on. The store has [`crate::limits::MIGRATIONS_AT_ONCE`] cores for sources and as
 //! many for targets ([`slots`]). A thread that waits for a slot reads its inbox and its stream, so it can end.
 

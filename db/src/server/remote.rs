@@ -6,8 +6,8 @@
 //!   workers ◄── Change::Answers ──────────── this thread ◄── answers in any order ───┘
 //! ```
 //! Streams stay open. The table's map ([`maps`]) names the owner of an object; [`OpenQuestions`] decides what to do if
-//! that changes, or no server answers. The thread never waits for one server: separate threads open streams, and a server
-//! that does not read its questions gets no more of them.
+//! that changes, or no server answers. The thread never waits for one server: separate threads open streams, and a
+//! server that does not read its questions gets no more of them.
 
 mod maps;
 mod serving;

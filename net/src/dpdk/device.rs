@@ -213,7 +213,7 @@ impl Lane {
         let taken = letters.len().min(count);
         packets.extend(letters.drain(..taken));
         if letters.is_empty() {
-            // Cleared first: a thread that adds a packet later sets the flag after it.
+            // A thread that adds a packet later sets the flag after this.
             self.has_letters.store(false, Ordering::Relaxed);
         }
     }

@@ -105,8 +105,8 @@ impl Ethdev {
         configuration.txmode.offloads =
             bit(fills.ipv4, d::SPLINTER_SENDS_IPV4_CHECKED) | bit(fills.udp, d::SPLINTER_SENDS_UDP_CHECKED);
         let (mut receiving, mut sending) = (DESCRIPTORS, DESCRIPTORS);
-        // SAFETY: the structure and both numbers live across the calls, which copy the one and fill in the others; a null
-        // configuration of a queue asks for the device's own; pools live until the device is closed.
+        // SAFETY: the structure and both numbers live across the calls, which copy the structure and fill in the
+        // numbers; a null configuration of a queue selects the device's default; pools live until the device is closed.
         unsafe {
             let configured = d::rte_eth_dev_configure(number, queues, queues, &raw const configuration);
             checked("configuration", configured)?;

@@ -96,7 +96,7 @@ impl Mbuf {
     pub(super) fn look(&self) -> Seen<'_> {
         // SAFETY: this process owns the packet.
         let view = unsafe { d::splinter_look(self.0.as_ptr()) };
-        // SAFETY: a packet's first segment has this many bytes at that place, and no one writes them while `self` owns it.
+        // SAFETY: a packet's first segment has this many bytes at that place, which only its owner may write.
         let bytes = unsafe { slice::from_raw_parts(view.data, view.bytes as usize) };
         let is = |found: u8, sought: d::splinter_checksum::Type| u32::from(found) == sought;
         let (right, wrong) = (d::splinter_checksum::SPLINTER_RIGHT, d::splinter_checksum::SPLINTER_WRONG);

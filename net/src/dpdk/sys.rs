@@ -37,7 +37,8 @@ impl Environment {
             // DPDK keeps pointers to its arguments and may change their order.
             let mut pointers: Vec<*mut c_char> = all.into_iter().map(CString::into_raw).collect();
             let pointers = Vec::leak(std::mem::take(&mut pointers));
-            // SAFETY: the pointers are to leaked strings that end with zero; their number is passed. This is the first start.
+            // SAFETY: the pointers are to leaked strings that end with zero; their number is passed. DPDK has not
+            // been started before.
             let begun = unsafe { d::rte_eal_init(pointers.len() as c_int, pointers.as_mut_ptr()) };
             if begun < 0 { Err(DpdkError::Environment(last_error())) } else { Ok(Self(())) }
         });

@@ -12,7 +12,7 @@ use super::{PacketRefusal, address, number};
 pub const ARP_PACKET_BYTES: usize = PACKET_BYTES_MIN;
 
 const BYTES: usize = 28;
-/// Ethernet, IPv4, lengths of their addresses.
+/// Ethernet, IPv4, and the lengths of their addresses.
 const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
 /// The kind of an ARP packet.

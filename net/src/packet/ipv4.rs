@@ -9,7 +9,7 @@ use super::{PacketRefusal, address, number};
 pub(super) const HEADER_BYTES: usize = 20;
 
 const PROTOCOL_UDP: u8 = 17;
-/// Hops that a packet of ours may take; what systems commonly use.
+/// Maximum hops of a sent packet, the common default.
 const HOPS: u8 = 64;
 const DO_NOT_FRAGMENT: u16 = 0x4000;
 /// More fragments follow, or an offset.
@@ -42,7 +42,7 @@ pub(super) fn read(
     if first[0] >> 4 != 4 || header_bytes < HEADER_BYTES || packet_bytes < header_bytes {
         return Err(PacketRefusal::Malformed);
     }
-    // What follows is padding of a short packet.
+    // Any further bytes are padding of a short packet.
     let packet = packet.get(..packet_bytes).ok_or(PacketRefusal::Malformed)?;
     let header = Ipv4Header { from: address(first, 12), to: address(first, 16) };
     if first[9] != PROTOCOL_UDP || header.to != own {

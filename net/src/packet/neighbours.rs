@@ -42,7 +42,7 @@ impl Neighbours {
         let [a, b, c, d, e, f] = mac.0;
         let entry = tag(address) << MAC_BITS | u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
         let word = self.word(address);
-        // Most packets say what is known: then the line stays shared among the cores.
+        // Most packets bring nothing new; without a write the cache line stays shared among the cores.
         if word.load(Ordering::Relaxed) != entry {
             word.store(entry, Ordering::Relaxed);
         }

@@ -1,4 +1,5 @@
-//! Packets as others write them are read, ours are read by others' rules, and nothing else gets through.
+//! Tests that packets of other systems are read, that written packets follow the specifications, and that all other
+//! packets are refused.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -17,7 +18,7 @@ const SERVER: Endpoint = Endpoint {
 };
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
-/// "hello" from the client to the server, as Linux puts it on the wire.
+/// "hello" from the client to the server, as Linux sends it.
 const FROM_LINUX: [u8; 60] = [
     0x02, 0x00, 0x00, 0x00, 0x00, 0x01, 0x52, 0x54, 0x00, 0x12, 0x34, 0x56, 0x08, 0x00, // Ethernet
     0x45, 0x00, 0x00, 0x21, 0xcf, 0xb6, 0x40, 0x00, 0x40, 0x11, 0x57, 0x01, 10, 9, 0, 2, 10, 9, 0,
@@ -68,8 +69,8 @@ fn a_payload_has_to_fit_the_buffer_and_a_datagram() {
     );
 }
 
-/// Each bit of headers and payload: changed on the way, nothing is delivered but the same words to the same port. The
-/// bits that may change say nothing, or their change is another station's, protocol's or address's concern.
+/// Changes each bit of headers and payload in transit: nothing is delivered except the same words to the same port.
+/// The bits that may change have no meaning, or address the packet to another station, protocol or address.
 #[test]
 fn a_changed_bit_never_delivers_other_words() {
     let packet = written(b"some words of a frame", Offloaded::default());
@@ -153,7 +154,7 @@ fn a_datagram_without_checksum_is_taken() {
     assert!(read_checked(&packet).is_ok());
 }
 
-/// What a device does with what we leave to it: the sum over header and payload on top of what stands there.
+/// A device completes an offloaded checksum by adding the sum over header and payload to the present value.
 #[test]
 fn a_device_completes_the_checksums_that_are_left_to_it() {
     let payload = b"an odd number of words.";

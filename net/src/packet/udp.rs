@@ -44,11 +44,11 @@ pub(super) fn write(bytes: &mut [u8], ports: Ports, ipv4: &Ipv4Header, payload: 
     bytes[6..8].fill(0);
     let pseudo = ipv4.pseudo_sum(udp_bytes);
     let checksum = if offloaded {
-        // What the device adds the rest to.
+        // The device adds the rest to this sum.
         pseudo.sum_bytes()
     } else {
         match pseudo.with(&bytes[..HEADER_BYTES]).with(payload).checksum_bytes() {
-            // Zero would mean that there is none; all ones is the same number.
+            // Zero would mean no checksum; all ones is the same number.
             [0, 0] => [0xff; 2],
             checksum => checksum,
         }

@@ -25,7 +25,7 @@ pub const KNOCK_BYTES_MAX: usize = 64;
 /// Bytes of the longest reason for a refusal.
 const REASON_BYTES_MAX: usize = 256;
 
-/// Serials of the links of this process.
+/// The next serial of a channel of this process.
 static SERIALS: AtomicU64 = AtomicU64::new(1);
 
 /// The address of a listener on this host.
@@ -125,7 +125,7 @@ pub(crate) fn enter(
     }
 }
 
-/// The link that an answer gives.
+/// Returns the channel that a reply contains.
 fn link(socket: OwnedFd, answer: &[u8], passed: [Option<OwnedFd>; PASSED]) -> Result<Channel, AttachError> {
     match (answer, passed) {
         ([ADMITTED], [Some(memory), Some(bell)]) if descriptor::is_memory(memory.as_fd()) => {

@@ -19,7 +19,7 @@ use super::region::{Region, Ring};
 use super::ring::{Consumer, Producer};
 use crate::sys;
 
-/// Bytes of rings that are taken off a socket at once.
+/// Wake-up bytes read from a socket at a time.
 const BELLS: usize = 64;
 
 /// The reason why a channel has ended.
@@ -57,7 +57,7 @@ pub(crate) struct Channel {
     server_bell: OwnedFd,
     serial: u64,
     is_server: bool,
-    /// 0, or why it has ended.
+    /// 0, or the reason why the channel has ended.
     end: AtomicU8,
 }
 

@@ -21,9 +21,9 @@ use crate::lock::{attempt, lock};
 use crate::wake::Watcher;
 use crate::{Batch, Outbox, Waker};
 
-/// Frames that one link brings in a turn, so that none of them holds up the others.
+/// Maximum frames of one channel per turn, so that none holds up the others.
 const FRAMES_OF_LINK: usize = 32;
-/// How often who wants to send looks whether a neighbour is done; some microseconds.
+/// Attempts of a sender to get a lock that a neighbour holds; some microseconds.
 const PATIENCE: u32 = 400;
 
 /// The result of one poll.
@@ -35,7 +35,7 @@ pub(crate) struct LookOutcome {
 
 #[derive(Debug)]
 struct ChannelTable {
-    /// There are links, or news of some.
+    /// Whether there are channels, or changes of the list.
     is_used: AtomicBool,
     has_news: AtomicBool,
     joining: Mutex<Vec<(usize, Arc<Channel>)>>,
@@ -50,9 +50,9 @@ pub(crate) struct Channels {
     shared: Arc<ChannelTable>,
     watcher: Watcher,
     waker: Waker,
-    /// Where the next look begins.
+    /// The place at which the next poll begins.
     first: usize,
-    /// A link to a server has been taken off.
+    /// Whether a channel to a server was removed.
     has_lost: bool,
 }
 
@@ -262,11 +262,11 @@ impl Channels {
 
     /// Withdraws the announcement of a sleep.
     pub(crate) fn wake_up(&mut self) {
-        // Whoever has it instead receives here: then the links that still ring will ring once for nothing.
+        // If another thread holds the lock, it receives here; then each channel may ring its bell once in vain.
         let Some(receiving) = attempt(&self.shared.receiving) else { return };
         for Receiving { link, consumer } in receiving.in_use() {
             consumer.wake_up(&link.arriving());
-            // A server that died has rung no bell.
+            // Detects a server that died without ringing.
             link.take_bells();
             if link.is_closed() && link.end(End::Left) || link.has_ended() {
                 self.shared.has_news.store(true, Ordering::Release);
@@ -293,13 +293,13 @@ impl Channels {
         sending.all.get(place).is_some_and(|one| one.as_ref().is_some_and(|one| one.link.serial() == serial))
     }
 
-    /// Lets those join that want to, and takes those off that have ended. Only the owner does.
+    /// Adds joining channels and removes ended ones. Called only by the owner.
     #[cold]
     fn take_news(&mut self) {
         let shared = Arc::clone(&self.shared);
         let lists = (attempt(&shared.receiving), attempt(&shared.sending), attempt(&shared.joining));
         let (Some(mut receiving), Some(mut sending), Some(mut joining)) = lists else { return };
-        // Not only a store: what the news are is looked at behind it.
+        // A swap, not a store, because the changes themselves are read after it.
         shared.has_news.swap(false, Ordering::AcqRel);
         for place in receiving.taken_from(0) {
             if let Some(one) = receiving.all[place].as_ref().filter(|one| one.link.has_ended()) {
@@ -327,14 +327,14 @@ impl ChannelTable {
     }
 }
 
-/// Adds to a number that one thread at a time writes.
+/// Adds to a number that only one thread at a time writes.
 fn add_alone(number: &AtomicU64, amount: usize) {
     if amount > 0 {
         number.store(number.load(Ordering::Relaxed) + amount as u64, Ordering::Relaxed);
     }
 }
 
-/// The lock, looked for until a neighbour should be done.
+/// Returns the lock, tried until a neighbour should be done.
 #[inline]
 fn attempt_for_long<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     attempt(mutex).or_else(|| {

@@ -8,15 +8,15 @@ use std::path::Path;
 
 use super::layout::REGION_BYTES;
 
-/// What the memory of a link is sealed against: any change of its size, since who touches a page that is gone dies of it;
-/// and further seals.
+/// The seals of a channel's memory: against any change of its size, because access to a removed page would end the
+/// process, and against further seals.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// Descriptors passed together: the memory, and the server's bell.
 pub(super) const PASSED: usize = 2;
 const PASSED_BYTES: u32 = (PASSED * size_of::<libc::c_int>()) as u32;
 
-/// Room for the control message of so many descriptors.
+/// Room for the control message of [`PASSED`] descriptors.
 #[repr(C, align(8))]
 struct DescriptorMessage([u8; 24]);
 
@@ -30,7 +30,7 @@ pub(super) fn memory() -> io::Result<OwnedFd> {
     let memory = checked(unsafe {
         libc::memfd_create(c"splinter-link".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
     })?;
-    // SAFETY: the kernel just made this descriptor and nobody else has it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     let memory = unsafe { OwnedFd::from_raw_fd(memory) };
     // SAFETY: no pointers.
     checked(unsafe { libc::ftruncate(memory.as_raw_fd(), REGION_BYTES as libc::off_t) })?;
@@ -85,7 +85,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], passed: &[BorrowedFd<'_
     header.msg_iovlen = 1;
     if let Ok(passed) = <&[BorrowedFd<'_>; PASSED]>::try_from(passed) {
         header.msg_control = (&raw mut control).cast();
-        // SAFETY: `control` has room for one message with so many descriptors, which these functions stay within.
+        // SAFETY: `control` has room for one message with this many descriptors, and these functions stay within it.
         unsafe {
             header.msg_controllen = libc::CMSG_SPACE(PASSED_BYTES) as usize;
             let message = libc::CMSG_FIRSTHDR(&raw const header);
@@ -126,8 +126,8 @@ pub(super) fn receive(
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
     let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
     let mut passed = [const { None }; PASSED];
-    // SAFETY: the kernel has filled the control data and its length; these functions stay within it. Each descriptor in
-    // a message of rights is new and ours; `control` has no room for more of them than `passed`.
+    // SAFETY: the kernel has filled the control data and its length; these functions stay within it. Each descriptor
+    // in a message of rights is new and owned by this process; `control` has room for no more of them than `passed`.
     unsafe {
         let message = libc::CMSG_FIRSTHDR(&raw const header);
         if !message.is_null()
@@ -149,13 +149,13 @@ pub(super) fn connect(path: &Path) -> io::Result<OwnedFd> {
     let socket = checked(unsafe {
         libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
     })?;
-    // SAFETY: the kernel just made this descriptor and nobody else has it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     // SAFETY: all zero is a valid address: an empty path.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let bytes = path.as_os_str().as_bytes();
-    // An empty path, or one that begins with zero, would mean something else; one that fills the place has no end.
+    // An empty path or one that begins with zero would have another meaning; one that fills the field has no end.
     if bytes.is_empty() || bytes.contains(&0) || bytes.len() >= address.sun_path.len() {
         return Err(io::ErrorKind::InvalidInput.into());
     }

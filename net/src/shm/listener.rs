@@ -27,17 +27,17 @@ use super::region::Region;
 use crate::listener::StopHandle;
 use crate::sys;
 
-/// The first byte of an answer that does not; the reason follows.
+/// The first byte of a refusal; the reason follows.
 const REFUSED: u8 = 1;
 
-/// Clients that have connected and not said what they want. For one beyond, that of the user with most of them goes which has
-/// been silent for longest.
+/// Maximum connected clients that have sent nothing yet. For a further one, the longest silent client of the user with
+/// the most such clients is dropped.
 const ATTACHING_MAX: usize = 32;
-/// How long one may take to say it.
+/// Maximum time until a connected client sends its words.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// Before the next try to take in somebody, where one failed.
+/// Pause after a failed accept.
 const BREATH: Duration = Duration::from_millis(20);
-/// How often links are looked after, in milliseconds.
+/// Interval of checks of the channels, in milliseconds.
 const LOOK_MS: i32 = 100;
 
 /// Maximum numbers of channels.
@@ -73,7 +73,7 @@ pub trait Admission {
     fn note(&mut self, text: &str);
 }
 
-/// One that has connected.
+/// A connected client.
 #[derive(Debug)]
 struct Attaching {
     socket: UnixStream,
@@ -81,7 +81,7 @@ struct Attaching {
     since: Instant,
 }
 
-/// One that was let in.
+/// An admitted client.
 #[derive(Debug)]
 struct Inside {
     link: Arc<Channel>,
@@ -145,14 +145,14 @@ impl ShmListener {
         Ok(())
     }
 
-    /// Sleeps until somebody comes, says something, or leaves; false when the listener is stopped.
+    /// Sleeps until a client connects, sends something, or leaves; returns false when the listener is stopped.
     fn wait(&mut self) -> io::Result<bool> {
         let watch = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let mut watched =
             vec![watch(self.stop.as_raw_fd(), libc::POLLIN), watch(self.listener.as_raw_fd(), libc::POLLIN)];
         watched.extend(self.attaching.iter().map(|one| watch(one.socket.as_raw_fd(), libc::POLLIN)));
         let first_inside = watched.len();
-        // Of those that are over nothing is to be heard: else they would be heard all the time.
+        // Ended channels are not watched, because they would be readable all the time.
         let inside = self
             .inside
             .iter()
@@ -168,12 +168,12 @@ impl ShmListener {
     }
 
     fn accept(&mut self) {
-        // No more at once: who connects all the time keeps nobody waiting for the rest of the round.
+        // Bounded, so that a client that constantly connects does not delay the rest of the round.
         for _ in 0..ATTACHING_MAX {
             let socket = match self.listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Out of descriptors, mostly: who waits goes on waiting, and would be noticed at once again.
+                // Mostly out of descriptors: the client keeps waiting, and would be reported again at once.
                 Err(_) => return thread::sleep(BREATH),
             };
             let Ok(user) = descriptor::peer_user(socket.as_fd()) else { continue };
@@ -188,7 +188,7 @@ impl ShmListener {
         }
     }
 
-    /// Decides over those that have said what they want.
+    /// Decides about the clients that have sent their words.
     fn hear(&mut self, admission: &mut impl Admission) {
         for one in std::mem::take(&mut self.attaching) {
             let mut words = [0; KNOCK_BYTES_MAX];
@@ -222,7 +222,7 @@ impl ShmListener {
         }
     }
 
-    /// A place at a core that is free, also by what its user may have.
+    /// Returns a free place at a core, within the limits of the core and of the user.
     fn place(&self, core: usize, user: u32) -> Result<usize, String> {
         let of_user = self.inside.iter().filter(|one| one.user == user).count();
         if of_user >= self.limits.of_user {
@@ -235,7 +235,7 @@ impl ShmListener {
             .ok_or_else(|| "the core has as many links as it may".to_owned())
     }
 
-    /// Makes a link, gives the client its end, and lets it join.
+    /// Creates a channel, adds it to its port, and passes the client its end.
     fn let_in(
         &mut self,
         socket: &UnixStream,
@@ -250,14 +250,14 @@ impl ShmListener {
         let link = Arc::new(Channel::of_server(region, own, bell.try_clone()?, self.serial));
         self.points[core].join(place, Arc::clone(&link))?;
         if descriptor::send(socket.as_fd(), &[ADMITTED], &[memory.as_fd(), bell.as_fd()]).is_err() {
-            // It has joined, so its place is free when the port has let go of it: as if the client had left.
+            // The channel has joined, so it ends as if the client had left: the port frees its place when it lets go.
             link.end(End::Left);
             self.points[core].tell();
         }
         Ok((link, core, place))
     }
 
-    /// Ends links whose time is over and forgets those that their port has let go of.
+    /// Ends channels that are no longer admitted, and forgets those that their port has released.
     fn look_after(&mut self, admission: &mut impl Admission) {
         for one in &self.inside {
             if !one.link.has_ended() && admission.is_over(&one.words) && one.link.end(End::Left) {
@@ -282,12 +282,12 @@ impl Drop for ShmListener {
                 self.points[one.core].tell();
             }
         }
-        // Whoever finds the file anyway finds that nobody listens.
+        // A client that still finds the file finds no listener.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The place of the first one of the user with most.
+/// Returns the index of the first client of the user with the most.
 fn who_gives_way<T>(all: &[T], user: impl Fn(&T) -> u32) -> usize {
     let count = |of: u32| all.iter().filter(|one| user(one) == of).count();
     let most = all.iter().map(|one| count(user(one))).max();
@@ -297,7 +297,7 @@ fn who_gives_way<T>(all: &[T], user: impl Fn(&T) -> u32) -> usize {
 fn refuse(socket: &UnixStream, reason: &str) {
     let mut answer = vec![REFUSED];
     answer.extend_from_slice(&reason.as_bytes()[..reason.floor_char_boundary(255)]);
-    // Who has gone does not need to hear it.
+    // A client that has left needs no reason.
     let _ = descriptor::send(socket.as_fd(), &answer, &[]);
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-/// Where Linux says which start of which machine this is.
+/// The file with Linux's identifier of this boot of this machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Returns 16 bytes that identify this boot of this machine, equal in all its processes and unique.

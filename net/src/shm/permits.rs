@@ -8,7 +8,7 @@ pub(super) const PLACES: usize = u64::BITS as usize;
 #[derive(Debug)]
 pub(super) struct Places<T> {
     pub(super) all: Vec<Option<T>>,
-    /// A bit for each occupied place.
+    /// The occupied places, as bits.
     pub(super) taken: u64,
 }
 

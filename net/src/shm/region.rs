@@ -21,8 +21,8 @@ pub(super) struct Region {
     first: NonNull<u8>,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; all access is by atomics or by copies of bytes that any
-// thread, of any process, may write meanwhile.
+// SAFETY: the mapping belongs to the process, not to a thread; all access is by atomics, or by copies of bytes that
+// any thread of either process may write meanwhile.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -30,7 +30,7 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Maps the memory behind `memory`, which has [`REGION_BYTES`] and cannot shrink.
     pub(super) fn map(memory: BorrowedFd<'_>) -> io::Result<Self> {
-        // SAFETY: a new mapping at a place that the kernel chooses, of a descriptor that is open.
+        // SAFETY: a new mapping of an open descriptor, at an address chosen by the kernel.
         let first = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -81,8 +81,8 @@ impl Region {
     #[inline]
     fn number(&self, at: usize) -> &AtomicU32 {
         assert!(at < REGION_BYTES && at.is_multiple_of(4), "a number at {at}");
-        // SAFETY: within the mapping, aligned, alive as long as `self`; every bit pattern is a number, and who else
-        // writes there does so atomically or wants to see what comes of it: no more than another number.
+        // SAFETY: within the mapping, aligned, alive as long as `self`; every bit pattern is a number. Other writers
+        // write atomically, or are faulty: then the result is merely another number.
         unsafe { AtomicU32::from_ptr(self.first.as_ptr().add(at).cast()) }
     }
 
@@ -128,8 +128,8 @@ impl RingMemory for Ring<'_> {
     fn write(&self, position: u32, frame: &[u8]) {
         assert!(frame.len() <= SLOT_FRAME_BYTES, "a frame of {} bytes in a slot", frame.len());
         let at = self.way.slot_at(position) + WORD_BYTES;
-        // SAFETY: the slot lies within the mapping and the frame within the slot; nobody in this process has a
-        // reference to it. The other process may read it meanwhile, and sees what it sees.
+        // SAFETY: the slot lies within the mapping and the frame within the slot; nothing in this process has a
+        // reference to it. The other process may read it meanwhile, at its own risk.
         unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), self.region.first.as_ptr().add(at), frame.len()) };
     }
 
@@ -137,8 +137,8 @@ impl RingMemory for Ring<'_> {
     fn read(&self, position: u32, to: &mut [u8]) {
         assert!(to.len() <= SLOT_FRAME_BYTES, "a frame of {} bytes in a slot", to.len());
         let at = self.way.slot_at(position) + WORD_BYTES;
-        // SAFETY: as in `write`. The other process may write meanwhile: then the copy is some bytes or others, and any
-        // bytes are a frame to whoever decodes the copy.
+        // SAFETY: as in `write`. The other process may write meanwhile: then the copy has arbitrary bytes, and its
+        // decoder accepts any bytes as a frame.
         unsafe { ptr::copy_nonoverlapping(self.region.first.as_ptr().add(at), to.as_mut_ptr(), to.len()) };
     }
 

@@ -54,7 +54,7 @@ const fn word_of(position: u32, frame_bytes: usize) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Consumer {
     position: u32,
-    /// What the producer was told.
+    /// The position that the producer was last told.
     told: u32,
 }
 
@@ -96,7 +96,7 @@ impl Consumer {
     pub(super) fn fall_asleep(&self, memory: &impl RingMemory) -> bool {
         memory.set_asleep(true);
         memory.fence();
-        // A frame of a wrong length is something as well.
+        // A frame of invalid length counts as a frame too.
         matches!(self.next(memory, usize::MAX), Ok(None))
     }
 
@@ -110,7 +110,7 @@ impl Consumer {
 #[derive(Debug, Default)]
 pub(super) struct Producer {
     position: u32,
-    /// What the consumer is known to have taken.
+    /// The last known position of the consumer.
     taken: u32,
 }
 
@@ -133,7 +133,7 @@ impl Producer {
     #[cold]
     fn look(&self, memory: &impl RingMemory) -> Result<u32, Lie> {
         let taken = memory.taken();
-        // In front of what was sent, or more than a ring behind it.
+        // Ahead of the last sent frame, or more than a ring behind it.
         if self.position.wrapping_sub(taken) > memory.slots() { Err(Lie::Taken) } else { Ok(taken) }
     }
 

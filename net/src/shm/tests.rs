@@ -1,4 +1,4 @@
-//! Ports over links of this process: what passes, who is let in, and what clients can do that lie, stall or die.
+//! Tests of ports over channels within this process: frames, admission, and clients that forge numbers, stall or die.
 
 mod turns;
 
@@ -22,11 +22,11 @@ use crate::listener::StopHandle;
 use crate::{Batch, HostPort, Outbox, Port, SharedPort, UdpConfig, UdpPort};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than a listener goes without a look at who is inside.
+/// Longer than the interval of the listener's checks.
 const LOOK: Duration = Duration::from_millis(150);
 const FRAME_BYTES: usize = 1_472;
 
-/// Lets everybody in who names a core, until he is named.
+/// Admits every client that names a core, until its words are revoked.
 #[derive(Clone, Default)]
 struct Everybody {
     over: Arc<Mutex<Vec<u8>>>,
@@ -47,7 +47,7 @@ impl Admission for Everybody {
     fn note(&mut self, _: &str) {}
 }
 
-/// A server of two cores and a listener.
+/// A server with two cores and a listener.
 struct House {
     ports: Vec<HostPort>,
     points: Vec<ChannelPoint>,
@@ -80,7 +80,7 @@ impl House {
         attach(client, &self.address, &[core, 7]).expect("there is room")
     }
 
-    /// A client that keeps to nothing: the memory, the socket and what is to ring the server.
+    /// Attaches a hostile client; returns the memory, the socket and the server's bell.
     fn intrude(&self) -> (Region, UnixStream, OwnedFd) {
         let socket = UnixStream::from(descriptor::connect(&self.address.path).expect("a listener"));
         descriptor::send(socket.as_fd(), &[0, 9], &[]).expect("a listener that listens");
@@ -132,7 +132,7 @@ fn echo(port: &mut HostPort, batch: &mut Batch, out: &mut Outbox) {
     port.send(out).expect("nor here");
 }
 
-/// Knocks, and waits for what comes of it.
+/// Attaches a client, and waits for the result.
 fn attach(
     client: &mut HostPort,
     listener: &ListenerAddress,
@@ -145,7 +145,7 @@ fn attach(
     }
 }
 
-/// One exchange of a client that behaves.
+/// Checks one exchange of a well-behaved client.
 fn is_served(house: &mut House, client: &mut HostPort, server: SocketAddr) {
     let (mut batch, mut out) = (Batch::new(), Outbox::new(FRAME_BYTES));
     assert!(out.push(b"question", server));
@@ -196,7 +196,7 @@ fn who_sleeps_is_woken_by_a_frame_at_either_end() {
         while served < 50 {
             worker.receive(&mut batch).expect("a port that works");
             if batch.is_empty() {
-                // Would last for an hour if nobody rang.
+                // Lasts an hour if no bell rings.
                 worker.wait(Duration::from_secs(3_600)).expect("a port that works");
             }
             served += batch.len();
@@ -289,7 +289,7 @@ fn a_door_that_says_nothing_holds_nobody_up_and_its_answer_counts_when_it_comes(
     let over = Arc::clone(&house.admission.over);
     let (mut inside, mut client) = (port(), port());
     house.attach(&mut inside, 1);
-    // Where somebody is inside, the listener wants to know whether his time is over: there it stays now.
+    // With an admitted client, the listener checks whether its channel is over; the held lock stops it there.
     let held = over.lock().expect("nobody panics with it");
     thread::sleep(2 * LOOK);
     let began = Instant::now();
@@ -302,7 +302,7 @@ fn a_door_that_says_nothing_holds_nobody_up_and_its_answer_counts_when_it_comes(
         assert!(before.elapsed() >= patience);
         attaching = still;
     }
-    // That of a machine that has much to do, and no more than was asked for on one that has not.
+    // On a busy machine this takes longer than requested.
     assert!(began.elapsed() < PATIENCE);
     drop(held);
     let Ok(Entry::Attached(server)) = client.enter(attaching, PATIENCE) else { panic!("it answers again") };
@@ -328,7 +328,7 @@ fn a_client_hears_once_that_its_link_is_over() {
     is_served(&mut house, &mut other, server);
     drop(house);
     while other.receive(&mut batch).is_ok() {
-        // A server that stops says so in the memory, however it has been left.
+        // A server that stops marks the memory as closed, in whatever state it is.
         other.wait(Duration::from_millis(1)).expect("a port that works");
     }
 }
@@ -378,7 +378,7 @@ fn who_says_that_it_took_answers_which_nobody_sent_is_cut_off() {
     let server = house.attach(&mut client, 0);
     let (memory, _socket, _) = house.intrude();
     memory.ring(Direction::Replies).set_taken(u32::MAX / 2);
-    // The server looks there when it has filled the ring.
+    // The server reads this number when it has filled the ring.
     let (requests, points) = (memory.ring(Direction::Requests), house.points.clone());
     let mut sent = 0u64;
     house.serve_until(|| {
@@ -403,7 +403,7 @@ fn a_client_that_never_takes_its_answers_loses_them_and_no_one_else_does() {
     let mut sent = 0u64;
     house.serve_until(|| {
         if sent < u64::from(requests.taken()) + u64::from(SLOTS) {
-            // It says all the time that it sleeps, and never takes a bell off.
+            // The client always announces its sleep and never reads a bell.
             memory.ring(Direction::Replies).set_asleep(true);
             requests.write(sent as u32, &[3; FRAME_BYTES]);
             requests.publish(sent as u32, (sent + 1) << 32 | FRAME_BYTES as u64);
@@ -442,7 +442,7 @@ fn whatever_is_written_into_the_memory_others_are_served() {
                 is_served(&mut house, &mut client, server);
             }
         }
-        // It dies with whatever it has left behind.
+        // The client dies, and leaves the memory as it is.
         drop((memory, socket));
     }
     is_served(&mut house, &mut client, server);
@@ -452,7 +452,7 @@ fn whatever_is_written_into_the_memory_others_are_served() {
 fn a_bell_that_is_kept_rings_nobody_when_its_link_is_over() {
     let mut house = House::new("kept", 1);
     let (_, _, bell) = house.intrude();
-    // There is a place for the next one when the first one's is forgotten.
+    // The next client gets a place when the first one's is released.
     let (mut client, mut attached, address) = (port(), None, house.address.clone());
     house.serve_until(|| {
         attached = attach(&mut client, &address, &[0, 7]).ok();
@@ -460,7 +460,7 @@ fn a_bell_that_is_kept_rings_nobody_when_its_link_is_over() {
     });
     is_served(&mut house, &mut client, attached.expect("it was let in"));
     let server = &mut house.ports[0];
-    // What has woken it until now.
+    // Consumes earlier wake-ups.
     for _ in 0..4 {
         server.wait(Duration::from_millis(1)).expect("a port that works");
     }
@@ -473,7 +473,7 @@ fn a_bell_that_is_kept_rings_nobody_when_its_link_is_over() {
 #[test]
 fn who_connects_and_says_nothing_keeps_nobody_out() {
     let mut house = House::new("silent", 8);
-    // Three times as many as a listener listens to.
+    // Three times as many as may attach at once.
     let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&house.address.path)).collect();
     assert!(silent.iter().all(Result::is_ok));
     let mut client = port();

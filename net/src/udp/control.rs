@@ -26,8 +26,8 @@ pub(super) struct ReceivedControl {
 /// Reads the control data of a header that a receive has filled.
 pub(super) fn read(header: &libc::msghdr) -> ReceivedControl {
     let mut found = ReceivedControl::default();
-    // SAFETY: the header describes control data of ours that the kernel has just filled; the CMSG
-    // functions stay within `msg_controllen`, and both payloads asked for are 4 bytes.
+    // SAFETY: the header describes control data of this thread that the kernel has just filled; the CMSG
+    // functions stay within `msg_controllen`, and both requested payloads are 4 bytes.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {
@@ -57,7 +57,7 @@ pub(super) fn lend(header: &mut libc::msghdr, control: &mut ControlData) {
 /// Requests that the kernel cuts the message into datagrams of `segment_bytes`.
 pub(super) fn write_segment_bytes(header: &mut libc::msghdr, control: &mut ControlData, segment_bytes: u16) {
     lend(header, control);
-    // SAFETY: `msg_control` points at CONTROL_BYTES of our own, enough for one control message of two
+    // SAFETY: `msg_control` points to the CONTROL_BYTES of `control`, enough for one control message of two
     // payload bytes.
     unsafe {
         let control = libc::CMSG_FIRSTHDR(header);

@@ -25,7 +25,7 @@ pub(super) struct ReceiveMessages {
     target: usize,
     slot_bytes: usize,
     frame_bytes_max: usize,
-    /// The last call brought something.
+    /// The last call received something.
     found: bool,
     /// Frames come faster than calls: take many at once.
     burst: bool,
@@ -101,8 +101,8 @@ impl ReceiveMessages {
         let slots = self.headers.len();
         let received = if self.burst { self.receive_many(fd, slots) } else { self.receive_one(fd) };
         let received = passing_is_none(received)?;
-        // Two finds in a row begin a burst, a call that took one at most ends it: the lone request of a
-        // latency-bound client never pays for the longer call.
+        // Two successful calls in a row begin a burst; a call that receives at most one message ends it. So the lone
+        // request of a latency-bound client never pays for the longer call.
         self.burst = if self.burst { received > 1 } else { self.found && received > 0 };
         self.found = received > 0;
         for slot in 0..received {
@@ -132,8 +132,8 @@ impl ReceiveMessages {
 
     fn receive_one(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let header = &mut self.headers[0];
-        // SAFETY: the header points at its own name, vector and control data, all alive in `self`, and
-        // the vector at the first slot of the batch's memory, which our caller borrows for the call.
+        // SAFETY: the header points to its own name, vector and control data, all alive in `self`, and the vector
+        // to the first slot of the batch's memory, which the caller borrows for the call.
         let bytes = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header.msg_hdr, libc::MSG_DONTWAIT) };
         if bytes < 0 {
             return Err(io::Error::last_os_error());
@@ -204,7 +204,7 @@ fn rearm(header: &mut libc::msghdr, control: &mut ControlData) {
     control::lend(header, control);
 }
 
-/// How many messages a call brought, where what passes counts as none.
+/// Returns the number of received messages; passing errors count as none.
 fn passing_is_none(received: io::Result<usize>) -> io::Result<usize> {
     match received {
         Err(error) if is_passing(&error) => Ok(0),
@@ -212,8 +212,8 @@ fn passing_is_none(received: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// True for what a receive may report without the socket being broken: nothing there, a signal, or the
-/// news that an earlier send of a connected socket met no listener.
+/// Returns whether a receive may fail with this error although the socket works: nothing to receive, a signal, or
+/// the report that an earlier send of a connected socket met no listener.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, Interrupted, NetworkUnreachable, WouldBlock};
     matches!(

@@ -19,7 +19,7 @@ use crate::{Outbox, sys};
 const SEGMENTS_MAX: usize = 64;
 /// Bytes of one merged message: the largest UDP payload over IPv4.
 const SEGMENT_RUN_BYTES_MAX: usize = 65_507;
-/// Frames handed to the kernel in one call.
+/// Frames passed to the kernel in one call.
 const SEND_FRAMES: usize = 64;
 
 /// Message headers for one socket.
@@ -35,7 +35,7 @@ pub(super) struct SendMessages {
     connected: bool,
     /// The kernel can merge.
     merge: bool,
-    /// Peers for which it refused to.
+    /// Peers for which the kernel refused to merge.
     unmerged: Unmerged,
     drops: u64,
 }
@@ -44,7 +44,7 @@ pub(super) struct SendMessages {
 // value without moving in memory, or to the outbox of the current call; no other thread shares them.
 unsafe impl Send for SendMessages {}
 
-/// Messages made ready for the kernel.
+/// Messages that are ready for the kernel.
 #[derive(Default)]
 struct Ready {
     messages: usize,
@@ -105,8 +105,8 @@ impl SendMessages {
         Ok(sent + self.flush(fd, &mut ready)?)
     }
 
-    /// Adds one message that carries `first` and as many frames after it in its chain as may be merged
-    /// with it: all as long as the first, but the last, which may be shorter. Returns the next frame.
+    /// Adds one message with `first` and as many following frames of its chain as can be merged with it: all as long
+    /// as the first, except the last, which may be shorter. Returns the next frame.
     fn add_run(&mut self, out: &Outbox, first: usize, ready: &mut Ready) -> Option<usize> {
         let (frame, peer) = out.frame(first);
         if frame.is_empty() {
@@ -140,7 +140,7 @@ impl SendMessages {
         cursor
     }
 
-    /// Fills the header of `message`: its run of vectors, to whom it goes, how it is cut.
+    /// Fills the header of `message`: its run of vectors, its peer, and its segment size.
     fn head_message(
         &mut self,
         message: usize,
@@ -166,7 +166,7 @@ impl SendMessages {
         }
     }
 
-    /// Hands the ready messages to the kernel; returns the number of frames that left.
+    /// Passes the ready messages to the kernel; returns the number of frames that left.
     fn flush(&mut self, fd: BorrowedFd<'_>, ready: &mut Ready) -> io::Result<usize> {
         let Ready { messages, .. } = std::mem::take(ready);
         let (mut next, mut sent) = (0, 0);
@@ -201,7 +201,7 @@ impl SendMessages {
         Ok(sent)
     }
 
-    /// Gives messages `next..end` to the kernel in one call; returns how many it took, at least one.
+    /// Passes messages `next..end` to the kernel in one call; returns how many it took, at least one.
     fn hand_over(&mut self, fd: BorrowedFd<'_>, next: usize, end: usize) -> io::Result<usize> {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let message = &mut self.headers[next..end];
@@ -250,17 +250,17 @@ impl SendMessages {
     }
 }
 
-/// What a failed send means.
+/// The meaning of a failed send.
 enum SendRefusal {
-    /// Nothing: try again.
+    /// None: try again.
     Again,
     /// The kernel does not merge for this peer.
     CannotMerge,
     /// This message is lost; others may pass.
     Lost,
-    /// The send queue is full: what is left is lost.
+    /// The send queue is full: the remaining messages are lost.
     Full,
-    /// The socket is of no more use.
+    /// The socket is unusable.
     Broken,
 }
 

@@ -4,15 +4,15 @@
 
 use std::net::SocketAddr;
 
-/// Peers kept: more than a host has interfaces and tunnels with a narrow path.
+/// Maximum peers kept: more than a host has interfaces and tunnels with a narrow path.
 const PEERS_MAX: usize = 16;
-/// Messages to such a peer until merging is tried again: its path may have changed.
+/// Messages to such a peer until merging is tried again, because its path may have changed.
 const MESSAGES_UNTIL_TRIED: u32 = 4_096;
 
 /// Peers whose frames are not merged.
 #[derive(Default)]
 pub(super) struct Unmerged {
-    /// Peers, each with its messages until it is tried again.
+    /// Peers, each with the number of messages until merging is tried again.
     peers: Vec<(SocketAddr, u32)>,
     /// Where the next peer goes once all places are taken.
     oldest: usize,

@@ -1,5 +1,5 @@
-//! Roles of tests over DPDK, which begins once in a process: each is this program, started anew for one test that is
-//! ignored otherwise. The tests of the whole server use this file as well.
+//! Roles of tests over DPDK, which can start only once per process: each role is this program, started again for one
+//! test that is otherwise ignored. The tests of the whole server use this file too.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Process(Child);
 
 impl Process {
-    /// Starts this program in a role, which is given what it needs.
+    /// Starts this program in a role, with the `needs` of the role in its environment.
     pub fn start<const N: usize>(role: &str, needs: [(&str, String); N]) -> Self {
         let mut command = Command::new(env::current_exe().expect("this program"));
         command.args(["--exact", role, "--ignored", "--nocapture"]).envs(needs).stdin(Stdio::null());
@@ -44,7 +44,7 @@ impl Drop for Process {
     }
 }
 
-/// What a role was given.
+/// Returns a value that the role was given.
 pub fn given(name: &str) -> String {
     env::var(name).expect("the role is given what it needs")
 }

@@ -1,5 +1,6 @@
 //! Prints figures of writing at a given utilization of memory: the speed, and the bytes that the cleaner copies.
-//! `cargo test --release -p splinter-store utilization -- --ignored --nocapture --test-threads 1`, on one core (`taskset`).
+//! `cargo test --release -p splinter-store utilization -- --ignored --nocapture --test-threads 1`, on one core
+//! (`taskset`).
 //!
 //! A run fills the store to the utilization (objects and indexes over the limit), overwrites until the log has been
 //! written three times over, and measures the next round. `SPLINTER_MEMORY_MIB` is the store's size, 512 by default.

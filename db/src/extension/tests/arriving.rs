@@ -99,7 +99,7 @@ impl Arriving {
     }
 }
 
-/// How long invocations waited is of no interest here.
+/// Returns a histogram of waits, which these tests ignore.
 fn waits() -> Waits {
     Waits::new()
 }

@@ -1,4 +1,4 @@
-//! How much of the extension's stack the host calls use: [`HOST_CALL_STACK_BYTES`] is what they may.
+//! Tests that host calls use at most [`HOST_CALL_STACK_BYTES`] of the extension's stack.
 
 use std::ptr;
 

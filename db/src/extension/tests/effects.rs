@@ -1,4 +1,4 @@
-//! What functions read and write.
+//! Tests of the reads and writes of functions.
 
 use sandstorm::{Condition, Error, Table};
 use wire::Status;

@@ -1,6 +1,6 @@
-//! What invocations hold and what they leave behind: bounded for one tenant and for all, given back by all.
+//! Tests of the memory that invocations hold and leave behind: bounded per tenant and in total, and returned by all.
 //!
-//! What is backed by pages is asked of the kernel, for the slots that no invocation is in.
+//! The kernel reports which memory is backed by pages, for slots without an invocation.
 
 use std::slice;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::limits::ROOM_PART_BYTES_KEPT;
 use crate::metrics::Counter;
 use crate::tenant::account::Account;
 
-/// What one slot keeps at the most.
+/// Maximum bytes that one slot keeps.
 const SLOT_KEEPS: usize = 4 * ROOM_PART_BYTES_KEPT;
-/// What its lists keep at the most.
+/// Maximum bytes that its lists keep.
 const LISTS_KEEP: usize = 40 << 10;
 const MIB: usize = 1 << 20;
 

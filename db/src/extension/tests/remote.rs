@@ -49,7 +49,7 @@ impl Halved {
         assert!(self.world.start(&self.extension, key, arguments, origin));
     }
 
-    /// What was asked since.
+    /// Returns the reads requested since the last call.
     fn asked(&self) -> Vec<Want> {
         let remote = self.world.lent.remote.as_ref().expect("a queue");
         std::iter::from_fn(|| remote.take()).collect()

@@ -50,7 +50,7 @@ pub(crate) use function;
 /// Status and body of an answer.
 pub(crate) type Answer = (Status, Vec<u8>);
 
-/// What a worker lends.
+/// The state that a worker lends to invocations.
 pub(crate) struct Lent {
     pub(crate) core: Core,
     pub(crate) tables: Tables,

@@ -31,8 +31,9 @@ pub(super) fn migrations(
     workers: usize,
 ) -> Result<Option<Migrations>, BootError> {
     let Some(own) = own else { return Ok(None) };
-    let secret =
-        metadata.cluster_secret().map_err(|error| BootError::new("cannot read the cluster's secret", error))?;
+    let secret = metadata
+        .cluster_secret()
+        .map_err(|error| BootError::new("cannot read the cluster's secret", error))?;
     Ok(Some(Migrations::new(own.server, ClusterSecret(secret), Arc::clone(siblings), workers)))
 }
 

@@ -43,7 +43,7 @@ impl Exits for NoExit {
     }
 }
 
-/// Where the answer to one copy goes.
+/// The destination of the answer to one copy.
 struct Place(Sender<StreamAnswer>);
 
 impl ReplyPlace for Place {
@@ -117,7 +117,7 @@ impl Workers {
         }
     }
 
-    /// How often the function has written.
+    /// Returns how often the function has written.
     fn written(&self) -> u64 {
         let (pin, entry) = (self.lent.core.pin(), self.lent.tables.get(TenantId(1), TABLE).expect("a table"));
         let found = pin.get(&entry.parts.held()[0], store::hash(KEY), KEY);
@@ -129,8 +129,8 @@ fn status(answered: &Receiver<StreamAnswer>) -> Option<Status> {
     answered.try_receive().ok().map(|answer| answer.status)
 }
 
-/// What a copy of a write hears, that comes when the extension has changed in the meantime, while the first one has not
-/// ended; then what the first one hears, and a copy that comes still later.
+/// Returns the statuses of a copy of a write that arrives after `change` while the original is running, of the
+/// original, and of a copy that arrives after the end.
 fn copies_around(change: impl FnOnce(&mut Workers, u32)) -> [Option<Status>; 3] {
     let mut workers = Workers::new();
     let extension = workers.install(0, writes_late, CallMode::Write);

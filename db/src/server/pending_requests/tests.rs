@@ -1,4 +1,4 @@
-//! What waits, what goes on, what is refused: without a store, by made-up hashes.
+//! Tests of which requests wait, continue or are refused: without a store, with made-up hashes.
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ fn prefix(number: u8) -> SourcePrefix {
     SourcePrefix::of(IpAddr::V4(Ipv4Addr::new(192, 0, number, 7)))
 }
 
-/// Whether the server's end is open, or will be closed in a moment, as it is said to be.
+/// Returns true if the server's end is open; waits for its closing if `expected` is false.
 fn is_open(peer: &mut TcpStream, expected: bool) -> bool {
     peer.set_nonblocking(expected).expect("a working socket");
     peer.set_read_timeout(Some(PATIENCE)).expect("a working socket");
@@ -115,8 +115,8 @@ impl Model {
         }
     }
 
-    /// Returns the stream that is closed for a tenant with `own` streams when all places of tenants are taken: the least
-    /// recently used one of the tenant with the most.
+    /// Returns the stream that is closed for a tenant with `own` streams when all places of tenants are taken: the
+    /// least recently used one of the tenant with the most.
     fn ceding(&self, own: usize) -> Option<usize> {
         let streams = |tenant| self.count(|kind| kind == Kind::Tenant(tenant));
         let most =
@@ -194,7 +194,7 @@ fn random_steps_do_what_the_rules_say() {
     let (streams, listener) = (Streams::new(LIMITS), listener());
     let mut model = Model { streams, listener, entries: Vec::new(), counts: Counts::default(), uses: 0 };
     for _ in 0..2_000 {
-        // Who leaves comes in bursts, so that closed streams pile up now and then.
+        // Streams leave in bursts, so that closed ones pile up now and then.
         let ends = if random.u8(..) < 8 { model.entries.len() } else { usize::from(random.u8(..) < 48) };
         for _ in 0..ends.min(model.entries.len()) {
             model.entries.remove(random.usize(0..model.entries.len()));

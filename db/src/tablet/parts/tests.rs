@@ -1,4 +1,4 @@
-//! Which part has a hash, for parts and ranges of all kinds, held against a search through all of them.
+//! Tests of finding the part of a hash, for parts and ranges of all kinds, compared with a linear search.
 
 use std::sync::Arc;
 

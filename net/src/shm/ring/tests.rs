@@ -1,5 +1,5 @@
-//! The ring by itself: in order, whole, never more than fits, over the wrap of its sequence, against every lie; under loom,
-//! every interleaving of its smallest case.
+//! Tests of the ring alone: frames arrive in order and whole, never more than fit, across the wrap of the sequence and
+//! against every forged number; under loom, every interleaving of its smallest case.
 
 #[cfg(loom_model)]
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -11,7 +11,7 @@ use super::{Consumer, Lie, Producer, RingMemory};
 const FRAME_WORDS: usize = 4;
 const FRAME_BYTES_MAX: usize = 8 * FRAME_WORDS;
 
-/// A ring of atomics of this process, with the orderings of the real one; a frame is words, each relaxed.
+/// A ring of atomics in this process, with the orderings of the real one; a frame consists of words, each relaxed.
 struct Slots {
     words: Vec<AtomicU64>,
     frames: Vec<[AtomicU64; FRAME_WORDS]>,
@@ -83,7 +83,7 @@ impl RingMemory for Slots {
     }
 }
 
-/// Takes the next frame, if there is one.
+/// Takes the next frame, if any.
 fn take(consumer: &mut Consumer, memory: &Slots) -> Result<Option<Vec<u8>>, Lie> {
     let Some(bytes) = consumer.next(memory, FRAME_BYTES_MAX)? else { return Ok(None) };
     let mut frame = vec![0; bytes];
@@ -103,7 +103,7 @@ mod alone {
         seed
     }
 
-    /// Ends that have come so far already, over what was sent and taken last.
+    /// Returns both ends at a position, as if everything before it had been sent and taken.
     fn ends_at(memory: &Slots, position: u32) -> (Producer, Consumer) {
         for back in 1..=memory.slots() {
             let before = position.wrapping_sub(back);
@@ -116,7 +116,7 @@ mod alone {
     #[test]
     fn frames_arrive_whole_and_in_order_and_what_does_not_fit_is_refused() {
         let mut random = fastrand::Rng::with_seed(seed());
-        // Not with a position whose sequence is that of memory which nobody has written yet: rings begin at 0.
+        // Excludes positions whose sequence equals that of unwritten memory, because rings begin at 0.
         for start in [0, u32::MAX - 300, random.u32(..u32::MAX - 8)] {
             let memory = Slots::new(8);
             let (mut producer, mut consumer) = ends_at(&memory, start);
@@ -195,7 +195,7 @@ mod alone {
                     3 => drop(producer.push(&memory, &[1; FRAME_BYTES_MAX])),
                     4 => drop(producer.has_to_ring(&memory)),
                     _ => {
-                        // More frames than slots would be one that runs after a liar.
+                        // More frames than slots would mean that the consumer follows forged numbers.
                         let taken = (0..9).map_while(|_| take(&mut consumer, &memory).ok().flatten()).count();
                         assert!(taken <= 8);
                         consumer.release(&memory);
@@ -220,7 +220,7 @@ mod alone {
     }
 }
 
-/// Three frames through two slots: each whole, in order, none before it was published, none overwritten before it was taken.
+/// Three frames pass two slots: whole, in order, none before it is published, none overwritten before it is taken.
 #[cfg(loom_model)]
 #[test]
 fn loom_frames_pass_whole_and_in_order() {
@@ -252,7 +252,7 @@ fn loom_frames_pass_whole_and_in_order() {
     });
 }
 
-/// A frame is sent while its receiver goes to sleep: either the receiver sees the frame, or the sender rings.
+/// A frame is sent while its receiver falls asleep: either the receiver sees the frame, or the sender rings.
 #[cfg(loom_model)]
 #[test]
 fn loom_nobody_sleeps_beside_a_frame_without_being_rung() {

@@ -1,4 +1,4 @@
-//! Whose turn it is at a port with links and a socket: nobody keeps the others waiting, whatever he sends.
+//! Tests of turns at a port with channels and a socket: no sender keeps the others waiting, whatever it sends.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use super::{FRAME_BYTES, House, port};
 use crate::shm::is_link;
 use crate::{Batch, HostPort, Outbox, Port, SharedPort, UdpConfig, UdpPort};
 
-/// A client over a link, one over UDP, and what both send to.
+/// A client over a channel, one over UDP, and the server of both.
 struct Crowd {
     house: House,
     near: HostPort,
@@ -18,7 +18,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// The port of core 0 has heard nothing from its socket for long.
+    /// Creates a server whose port of core 0 has received nothing from its socket for long.
     fn new(name: &str) -> Crowd {
         let house = House::new(name, 8);
         let mut near = port();
@@ -41,7 +41,7 @@ impl Crowd {
         self.far.send(&mut self.out).expect("a port that works");
     }
 
-    /// Whether the next turn, before which something has come over the link, is the link's.
+    /// Sends a frame over the channel; returns whether the next turn is the channel's.
     fn next_is_link(&mut self) -> bool {
         self.send_over_link();
         self.house.ports[0].receive(&mut self.batch).expect("a port that works");
@@ -54,7 +54,7 @@ fn who_comes_by_udp_waits_for_a_turn_where_turns_are_long() {
     let mut crowd = Crowd::new("long");
     for _ in 0..10 {
         crowd.send_by_udp();
-        // What an owner says whose turns take long.
+        // As an owner does whose turns take long.
         crowd.house.ports[0].look_everywhere();
         let waited = (0..3).take_while(|_| crowd.next_is_link()).count();
         assert!(waited <= 1, "{waited} turns");

@@ -1,4 +1,4 @@
-//! What a server is to own, for records of all kinds.
+//! Tests of which hashes a server must own, for records of all kinds.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn parts(held: &[Range], owned: &[Range]) -> Parts {
     Parts::new(TableOptions::default(), held, &owned).expect("as told")
 }
 
-/// What leaves, comes, is missing, and the hashes of parts that go.
+/// Returns the hashes to leave, to take and without a part, and the hashes of parts to drop.
 fn told(due: &Due) -> (Vec<Range>, Vec<Range>, Vec<Range>, Vec<Range>) {
     let bounds = |hashes: HashRange| (hashes.first(), hashes.last());
     let missing = due.missing.iter().map(|&hashes| bounds(hashes)).collect();

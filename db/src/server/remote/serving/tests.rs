@@ -1,4 +1,4 @@
-//! What a worker answers to other servers: what the tenant that they name may read here, and nothing else.
+//! Tests that a worker answers other servers with objects that the named tenant may read here, and nothing else.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl Here {
         receiver.try_receive().expect("an answer")
     }
 
-    /// What is said of each key to a tenant.
+    /// Returns the answers for these keys to a tenant.
     fn ask(&self, tenant: u32, table: u32, keys: &[&[u8]]) -> Vec<u8> {
         let mut questions = Questions::new();
         for (number, key) in (0..).zip(keys) {
