@@ -5,9 +5,9 @@
 //! deps/NAME/Cargo.toml        deps/NAME/src/lib.rs        deps/NAME/src/**.rs  its path dependencies
 //! ```
 //!
-//! A package's outer shape is valid by construction: names, paths, sizes, UTF-8. [`crate::check()`] verifies the contents
-//! of the files. [`Package::from_directory`] collects a package from disk, [`Package::new`] from bytes received over
-//! the network.
+//! A package's outer shape is valid by construction: names, paths, sizes, UTF-8. [`crate::check()`] verifies the
+//! contents of the files. [`Package::from_directory`] collects a package from disk, [`Package::new`] from bytes
+//! received over the network.
 
 mod directory;
 mod path;

@@ -1,4 +1,4 @@
-//! The shared state of a cluster and the protocols between its servers, without sockets, threads or a server around them.
+//! The shared state of a cluster and the protocols between its servers, without sockets, threads or a server.
 //!
 //! ```text
 //!   coordinator   plans: which tablet moves next          registration   a server's lease

@@ -2,8 +2,9 @@
 //!
 //! This is the layer below the metadata. Every commit has a [`Revision`], one higher than any before; a record carries
 //! the revision of the commit that wrote it. To change something, a caller reads at one revision, decides, and commits
-//! under [`Condition`]s that must still hold. The commit is atomic, and is on disk when the call returns. There are two
-//! implementations: [`Embedded`], a local file of this server, and the server's over an etcd, which several servers share.
+//! under [`Condition`]s that must still hold. The commit is atomic, and is on disk when the call returns. There are
+//! two implementations: [`Embedded`], a local file of this server, and the server's over an etcd, which several
+//! servers share.
 //!
 //! Keys are paths of printable ASCII, as in `catalog/tables/0000000001/graph`. Values are opaque here. Only control
 //! threads call this; every call returns within a bounded time.

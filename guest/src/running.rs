@@ -201,7 +201,7 @@ impl ParkedStack {
 }
 
 /// Runs `entry(data)` on `stack` until it returns, is left or is parked. Meanwhile [`arena`] returns `arena` and
-/// [`context`] returns `context`; the slice ends at `slice_ends`. Costs a few ns beside the entry.
+/// [`context`] returns `context`; the slice ends at `slice_ends`. Costs a few ns in addition to the entry.
 ///
 /// # Safety
 /// `entry` may be called with `data`, and may be left without running a destructor; `arena` and `context` stay valid

@@ -1,10 +1,10 @@
 //! Ports over DPDK 22.11: frames without the kernel, from a card, or from another process through a ring.
 //!
 //! ```text
-//!   DpdkPort 0, 1 ...       one a worker: bursts, ARP, hand-over          port
-//!   Device                  queues, letterboxes, who has which address    device
+//!   DpdkPort 0, 1 ...       one per worker: bursts, ARP, hand-over        port
+//!   Device                  queues, letterboxes, addresses of peers       device
 //!   steering                rules of the card, queues of a ring, or none  steering
-//!   sys, mbuf               DPDK itself; all that is unsafe                sys, mbuf
+//!   sys, mbuf               DPDK itself; all unsafe code                  sys, mbuf
 //! ```
 //! [`open`] starts DPDK's environment with the usual arguments of DPDK, takes the first device that they create, and
 //! makes one port for each UDP port from the address's on. The arguments select the driver: a card (`net_mlx5`), an
@@ -68,7 +68,7 @@ pub struct DpdkConfig {
     pub mtu_bytes: u16,
     /// The end of the conversation.
     pub role: Role,
-    /// Whether packets without a rule of ours are left to the kernel, on cards that support this.
+    /// Whether packets without one of these ports' rules are left to the kernel, on cards that support this.
     pub isolate: bool,
     /// Packets in the pool of each port.
     pub packets_per_port: u32,
@@ -102,7 +102,7 @@ impl DpdkConfig {
         }
         let ip = self.address.ip();
         if ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() {
-            return refuse(format!("{ip} is no address of one station"));
+            return refuse(format!("{ip} is not a unicast address"));
         }
         let least = 576.max(IP_HEADERS_BYTES as u16);
         if !(least..=MTU_BYTES_MAX).contains(&self.mtu_bytes) {

@@ -1,13 +1,13 @@
 //! A port that combines kernel UDP with shared-memory channels to local clients.
 //!
 //! ```text
-//!   a turn:  links, if there are any ──┐
+//!   a turn:  channels, if any ─────────┐
 //!            UDP: each 16th such turn  ├─▶ one batch, of one of the two
-//!                 or behind 4 KiB,     │
+//!                 or after 4 KiB,      │
 //!                 up to 128 or 32 KiB  │
-//!                 where nothing comes; │
-//!                 when its owner says  ┘
-//!   sleep:   one epoll over the socket, the waker and the bells of all links
+//!                 without a frame;     │
+//!                 on owner's request   ┘
+//!   sleep:   one epoll over the socket, the waker and the bells of all channels
 //! ```
 //! Polling a channel costs nanoseconds, polling an empty socket 0.3 us. So beside channels the socket is polled only
 //! in some turns: half as often after each poll without a frame, at once after a sleep, and in every other turn while

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   client                              server, one core
-//!   ┌──────────┐  requests  256 slots   ┌──────────┐     a link: the two rings, and a Unix socket that is the bell of
-//!   │ producer │───────────────────────▶│ consumer │     who sleeps and tells the death of either end
+//!   ┌──────────┐  requests  256 slots   ┌──────────┐     a channel: the two rings, and a Unix socket that wakes a
+//!   │ producer │───────────────────────▶│ consumer │     sleeping client and reports the death of either end
 //!   │ consumer │◀───────────────────────│ producer │
 //!   └──────────┘  replies   256 slots   └──────────┘
 //! ```
@@ -13,7 +13,7 @@
 //! channels beside its UDP socket.
 //!
 //! An end sleeps in one `epoll` over its UDP socket, its waker and the sockets of its channels: a futex in the memory
-//! could not be waited for beside a socket. Between two awake ends there is no system call.
+//! could not be waited for together with a socket. Between two awake ends there is no system call.
 
 mod attach;
 mod channel;

@@ -148,7 +148,7 @@ impl Stream {
         Ok(StreamCloser { socket: self.socket.try_clone()? })
     }
 
-    /// Writes one record, given in two parts so that a large body need not be copied behind its header. `head` begins
+    /// Writes one record, given in two parts so that a large body need not be copied after its header. `head` begins
     /// with the length of all that follows it, `body` included.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The state of a table that evicts: the queues of S3-FIFO (Yang et al., SOSP'23) and a budget of bytes.
 //!
 //! ```text
-//!   inserts ─► arrived, one list a core ─► small (a tenth) ── used twice ──► main ─┐ used: once more, a use forgotten
+//!   inserts ─► arrived, one list a core ─► small (a tenth) ── used twice ──► main ─┐ used: requeued, with a use less
 //!                      └── its hash is a ghost ──────────────────────────────► main ◄┘
 //!                                              small, not used ─► evicted, its hash a ghost;  main, not used ─► evicted
 //! ```

@@ -1,4 +1,4 @@
-//! Objects outside a log: their bytes as in the log, one object behind the other.
+//! Objects outside a log: their bytes as in the log, one object after the other.
 //!
 //! The sender copies them unchanged. The receiver trusts none of them until it has checked that the lengths match and
 //! that each object agrees with its writer's checksum. The checksum also covers the object's table number and
@@ -23,7 +23,7 @@ pub(crate) struct Carried<'a> {
 pub(crate) struct Cut;
 
 impl<'a> Carried<'a> {
-    /// Returns the first object of `bytes` and the bytes behind it.
+    /// Returns the first object of `bytes` and the bytes after it.
     #[inline]
     pub(crate) fn split(bytes: &'a [u8]) -> Result<(Carried<'a>, &'a [u8]), Cut> {
         let head = bytes.first_chunk::<OBJECT_HEADER_BYTES>().ok_or(Cut)?;

@@ -1,7 +1,7 @@
 //! The cleaner: makes free seglets out of dead bytes (RAMCloud, TOCS'15 §4.4-4.6).
 //!
 //! ```text
-//!   closed, few live ──► cleaning: live objects are copied behind a head of survivors, one index entry at a time
+//!   closed, few live ──► cleaning: live objects are copied to a head of survivors, one index entry at a time
 //!                              │ all dead
 //!                              ▼
 //!                            pending_reclamation ── no pin older ──► free

@@ -88,7 +88,7 @@ impl Pinned<'_> {
     }
 
     /// As [`Pinned::commit`], if in addition no key has appeared in any of `ranges`. A changed range is reported with
-    /// its number behind those of the reads.
+    /// its number after those of the reads.
     pub fn commit_ranges(
         &self,
         reads: &[ReadCheck<'_>],

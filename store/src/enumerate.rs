@@ -64,7 +64,7 @@ pub struct Checked {
 pub struct Gone;
 
 impl Pinned<'_> {
-    /// Continues an enumeration with the objects behind `from`.
+    /// Continues an enumeration with the objects after `from`.
     ///
     /// Fills the front of `page`, which must have room for one object more than all that can share a bucket (512 is
     /// enough).
@@ -141,7 +141,7 @@ impl Pinned<'_> {
         Some(Listed { hash: placed.hash, object })
     }
 
-    /// Passes the entries behind `from` to `accept`, all keys of one place at once. Ends when `accept` refuses, the
+    /// Passes the entries after `from` to `accept`, all keys of one place at once. Ends when `accept` refuses, the
     /// table or the cursor ends, or enough buckets were read. Returns the cursor of the next step.
     pub(crate) fn walk(
         &self,

@@ -76,13 +76,13 @@ impl fmt::Display for WriteError {
             Self::Overflow => out.write_str("the number would overflow"),
             Self::OutOfMemory => out.write_str("the store is full"),
             Self::OverQuota => out.write_str("the quota of the table is used up"),
-            Self::OverBudget => out.write_str("more than the budget of the table"),
+            Self::OverBudget => out.write_str("the object exceeds the budget of the table"),
             Self::Retry { after_us } => write!(out, "not now, retry after {after_us} us"),
             Self::KeyTooLarge => out.write_str("the key is too large"),
             Self::ValueTooLarge => out.write_str("the value is too large"),
-            Self::Collisions => out.write_str("too many keys of one hash"),
+            Self::Collisions => out.write_str("too many keys share a range of hashes"),
             Self::TableRetired => out.write_str("the table is retired"),
-            Self::NotArrived => out.write_str("what the key had has not arrived"),
+            Self::NotArrived => out.write_str("the key's object has not arrived"),
         }
     }
 }

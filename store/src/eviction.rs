@@ -1,7 +1,7 @@
 //! Eviction: a write to a table with a budget makes room before it copies anything.
 //!
 //! ```text
-//!   put ─► fits? ── no ─► take in what arrived ─► look at the oldest of a queue ─► evict, or spare ─► fits? ─► copy
+//!   put ─► fits? ── no ─► queue the arrivals ─► examine the oldest of a queue ─► evict or spare ─► fits? ─► copy
 //! ```
 //!
 //! A write looks at a bounded number of objects and becomes stricter with every spared one, so that the next one

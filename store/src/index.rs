@@ -10,7 +10,7 @@
 //! and shrinks bucket by bucket: a step locks one old bucket, puts its entries into the next generation, and marks it
 //! moved. A bucket that is not moved is the only truth for its hashes, and a moved one never changes again; so each
 //! hash has one owner at any time, and a thread that meets a moved bucket continues in the next generation. Pages
-//! behind the cursor are given back when no pin is older.
+//! before the cursor are given back when no pin is older.
 //!
 //! Readers take no lock: a hit is an entry that was current at some moment of the call; a miss is believed only if
 //! the bucket's control word has not changed meanwhile. The index has locations, not objects: the caller decides by a

@@ -41,7 +41,7 @@ pub const WAITS_MAX: u32 = 16;
 /// Maximum processor pauses between two tries, as a power of two; the first intervals have fewer.
 pub const SPINS_MAX_LOG: u32 = 6;
 
-/// Overflow buckets behind one bucket before an insert is refused: a lookup reads at most this many lines.
+/// Overflow buckets of one bucket before an insert is refused: a lookup reads at most this many lines.
 pub const CHAIN_BUCKETS_MAX: usize = 8;
 /// Overflow buckets that a mover may chain, since it must not fail after inserts were admitted.
 pub const CHAIN_BUCKETS_HARD_MAX: usize = 64;

@@ -5,7 +5,7 @@
 //!   head:    this core's segment and the offset where the next object goes
 //! ```
 //!
-//! Only this file and `log/carried.rs` touch the region's bytes. An object is *staged* (copied behind the head, known
+//! Only this file and `log/carried.rs` touch the region's bytes. An object is *staged* (copied to the head, known
 //! to its writer only), *sealed* (version and checksum written) and then published by storing its location in the
 //! index; from then on it is never written. A staged object that is not published is taken back or buried. The
 //! cleaner may walk over an object that is still staged (its segment can be full already), so sealing stores
@@ -166,7 +166,7 @@ impl Log {
         unsafe { at.copy_from_nonoverlapping(header.as_ptr(), SEGMENT_HEADER_BYTES) };
     }
 
-    /// Copies key, value and an expiry that is not [`NEVER_MS`] behind the head (the only copy that a write makes of
+    /// Copies key, value and an expiry that is not [`NEVER_MS`] to the head (the only copy that a write makes of
     /// them).
     #[inline]
     pub(crate) fn stage(
@@ -232,7 +232,7 @@ impl Log {
         }
     }
 
-    /// Takes a staged object back if it is the last behind `head`, otherwise buries it.
+    /// Takes a staged object back if it is the last one of `head`, otherwise buries it.
     pub(crate) fn unstage(&self, core: usize, head: &mut Head, staged: &Staged) {
         let offset = staged.location.offset();
         let bytes = staged.bytes() as usize;
@@ -245,7 +245,7 @@ impl Log {
         }
     }
 
-    /// Copies a whole object unchanged behind `head`. For the cleaner, which passes its claim.
+    /// Copies a whole object unchanged to `head`. For the cleaner, which passes its claim.
     #[inline]
     pub(crate) fn copy(
         &self,
@@ -308,7 +308,7 @@ impl Log {
         unsafe { at.write(at.read() ^ bits) };
     }
 
-    /// Prefetches three lines at `location`: the rest of the first, and 128 bytes behind it.
+    /// Prefetches three lines at `location`: the rest of the first, and 128 bytes after it.
     #[inline]
     pub(crate) fn prefetch(&self, location: Location) {
         let at = self.pointer(location.offset());

@@ -23,7 +23,7 @@ pub const OBJECT_HEADER_BYTES: usize = 20;
 /// Alignment of objects in the log, in bytes.
 pub(crate) const OBJECT_ALIGNMENT: usize = 8;
 
-/// Bytes of an expiry behind the value.
+/// Bytes of an expiry after the value.
 pub(crate) const EXPIRY_BYTES: usize = 8;
 /// The expiry of an object that stays until it is deleted.
 pub const NEVER_MS: u64 = u64::MAX;
@@ -162,7 +162,7 @@ pub(crate) fn object_bytes(key_bytes: usize, value_bytes: usize, expires: bool) 
     Lengths { key_bytes, value_bytes, expires }.object_bytes()
 }
 
-/// Returns the checksum of the content behind the header.
+/// Returns the checksum of the content after the header.
 #[inline]
 pub(crate) fn content_checksum(key: &[u8], value: &[u8], expires_ms: u64) -> u32 {
     let content = checksum::append(checksum::append(0, key), value);

@@ -51,7 +51,7 @@ pub struct KeyRange<'r> {
     pub to: Option<&'r [u8]>,
     /// The prefix that all keys of the range have.
     pub prefix: &'r [u8],
-    /// The key behind which the scan continues, in scan order; `None` from the start.
+    /// The key after which the scan continues, in scan order; `None` from the start.
     pub after: Option<&'r [u8]>,
     /// Whether the scan goes from the largest key to the smallest.
     pub reverse: bool,

@@ -4,7 +4,7 @@
 //! and summed only if a limit is set: a write without a limit costs one more load and one more addition. A write is
 //! checked against the limit under the lock of its bucket, minus the object that it replaces, so that deletes and
 //! writes that do not grow always pass. Cores do not wait for each other here: together they can exceed the limit by
-//! one write of each core but one, where a write is an object or a commit.
+//! one write (an object or a commit) of each core but one.
 //!
 //! A retired table counts until it is taken apart, since it takes memory until then.
 

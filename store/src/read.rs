@@ -23,7 +23,7 @@ pub struct Contended;
 
 impl fmt::Display for Contended {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("another thread is writing what is to be read together")
+        out.write_str("another thread is writing one of the objects to read")
     }
 }
 

@@ -5,7 +5,7 @@
 //! objects that come or go meanwhile.
 //!
 //! ```text
-//!   walk ─▶ key, hash: ask for the bucket ─▶ 16 keys on: ask for the object ─▶ 16 keys on: look up, visit
+//!   walk ─▶ key, hash: prefetch the bucket ─▶ 16 keys later: prefetch the object ─▶ 16 keys later: look up, visit
 //! ```
 //! So the misses of many lookups overlap, and none waits for the end of a batch; the next leaf is prefetched as well
 //! (`ordered/walk.rs`). A commit can rely on the result of a scan: `commit/ranges.rs`.

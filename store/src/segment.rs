@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   free ──take──► head ──close──► closed ──cleaner──► cleaning ──► closed, or, all dead: pending_reclamation ──► free
-//!                          └─ seglets behind the last object are free at once
+//!                          └─ seglets after the last object are free at once
 //! ```
 //!
 //! Every byte of a segment's objects is buried exactly once, by the thread that makes it unreachable: the writer that

@@ -36,7 +36,7 @@ impl Cursor {
         Cursor { done: hash.checked_sub(1).map(Position::last_of), ..Cursor::START }
     }
 
-    /// Returns the cursor behind the object with these two hashes; see [`Cursor::hashes`].
+    /// Returns the cursor after the object with these two hashes; see [`Cursor::hashes`].
     #[must_use]
     pub fn behind(hash: u64, second: u64) -> Cursor {
         Cursor { done: Some(Position { hash, second }), ..Cursor::START }
@@ -194,7 +194,7 @@ impl Pinned<'_> {
             || arrival.is_here(hash)
     }
 
-    /// Removes a bounded number of objects behind `from` and up to the hash `last`. Returns the cursor to continue
+    /// Removes a bounded number of objects after `from` and up to the hash `last`. Returns the cursor to continue
     /// with; `None` if none is left. For a thread that may wait for writers.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ struct Text {
 }
 
 impl Text {
-    /// Writes a stream, whose depth was limited before.
+    /// Writes a stream of tokens, whose nesting was limited before.
     fn stream(&mut self, tokens: TokenStream) {
         for token in tokens {
             match token {

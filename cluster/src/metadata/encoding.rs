@@ -44,7 +44,7 @@ pub(super) fn decode<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, 
 }
 
 pub(super) fn damaged(key: &str) -> RecordsError {
-    RecordsError::Storage(format!("record {key} is not one that a server writes"))
+    RecordsError::Storage(format!("record {key} has a key that no server writes"))
 }
 
 /// Encodes bytes as hexadecimal digits.

@@ -28,8 +28,8 @@ impl fmt::Display for MetadataError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AlreadyExists => formatter.write_str("the name is taken"),
-            Self::NotFound => formatter.write_str("there is nothing of that name"),
-            Self::LimitExceeded => formatter.write_str("there are as many as may be"),
+            Self::NotFound => formatter.write_str("nothing has that name"),
+            Self::LimitExceeded => formatter.write_str("the maximum number already exists"),
             Self::Standing(error) => error.fmt(formatter),
             Self::Tablets(error) => error.fmt(formatter),
             Self::Conflict => formatter.write_str("others keep changing the same metadata; try again"),

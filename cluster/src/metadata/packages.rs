@@ -69,7 +69,7 @@ pub(super) fn load(
         package.extend(transaction.get_bytes(&key)?.unwrap_or_default());
     }
     if hexadecimal(&Sha256::digest(&package)) != entry.sha256 {
-        let text = format!("package {} is not what was stored", entry.id);
+        let text = format!("package {} differs from the stored one", entry.id);
         return Err(RecordsError::Storage(text).into());
     }
     Ok(package)

@@ -22,7 +22,7 @@ impl Metadata {
             Ok(id)
         })?;
         if let Err(error) = self.grants_sweep() {
-            tracing::warn!(%error, "grants to tenants that are gone are still stored; they mean nothing");
+            tracing::warn!(%error, "grants to removed tenants are still stored; they have no effect");
         }
         Ok(id)
     }

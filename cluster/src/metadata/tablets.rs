@@ -81,7 +81,7 @@ impl TabletsRow {
             if let Some(before) = ranges.pop_if(|before| before.last().checked_add(1) == Some(first)) {
                 first = before.first();
             }
-            // As wide as its tablets at least.
+            // At least as wide as its tablets.
             ranges.extend(HashRange::new(first, last));
         }
         ranges

@@ -4,7 +4,7 @@
 //!   queue 0, 1 ... of the device     each under a lock that is only ever tried, for one burst
 //!       │ burst: packets for port 0, 1, 2 ...
 //!       ▼
-//!   letterbox of port i              what another port received for it, bounded; its waker
+//!   letterbox of port i              packets that other ports received for it, bounded; its waker
 //! ```
 //! No thread waits here. A thread that finds a receiving queue locked leaves it to the thread that polls it. A thread
 //! that finds a sending queue or a letterbox locked tries again for the time of a burst, and then loses its packets,

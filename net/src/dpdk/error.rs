@@ -27,8 +27,8 @@ pub enum DpdkError {
 impl fmt::Display for DpdkError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BegunBefore => write!(formatter, "DPDK can begin only once in a process"),
-            Self::Environment(text) => write!(formatter, "DPDK does not begin (see what it printed): {text}"),
+            Self::BegunBefore => write!(formatter, "DPDK can start only once in a process"),
+            Self::Environment(text) => write!(formatter, "DPDK does not start (see its output): {text}"),
             Self::NoDevice => {
                 write!(formatter, "DPDK found no device: name one, as with --vdev or --allow")
             }

@@ -82,7 +82,7 @@ unsafe impl Send for Mbuf {}
 /// A received packet, opened for reading.
 pub(super) struct Seen<'m> {
     pub(super) bytes: &'m [u8],
-    /// Whether `bytes` has all of it.
+    /// Whether `bytes` is the whole packet.
     pub(super) is_whole: bool,
     /// Checksums that the device has verified.
     pub(super) checked: Offloaded,

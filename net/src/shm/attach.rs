@@ -3,7 +3,7 @@
 //!
 //! Before it sends anything it checks the user that listens: only the user that the server named over the stream is
 //! accepted, so that another user's socket in that place does not receive the client's words. A silent
-//! listener delays nobody: the client polls for the reply at any time.
+//! listener delays no client, because clients can poll for the reply at any time.
 
 use std::fmt;
 use std::io;
@@ -74,12 +74,12 @@ impl fmt::Display for AttachError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported => to.write_str("this kind of port has no shared memory"),
-            Self::Unreachable(error) => write!(to, "no way to the server's socket: {error}"),
+            Self::Unreachable(error) => write!(to, "cannot reach the server's socket: {error}"),
             Self::OtherUser { user } => {
-                write!(to, "user {user} listens at the server's socket, who is another one")
+                write!(to, "user {user} listens at the server's socket, not the server's user")
             }
             Self::Refused(reason) => write!(to, "the server refuses: {reason}"),
-            Self::Unintelligible => to.write_str("the server's answer makes no sense"),
+            Self::Unintelligible => to.write_str("the server's reply is invalid"),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   listener ── joins ──▶ news ──┐            places 0 .. 63, an address each
 //!                            ▼  owner     receiving: a consumer each  ◀─ owner, or a neighbour without work
-//!   whoever finds an end ─▶ news          sending:   a producer each  ◀─ owner, or a neighbour that answers from here
+//!   finder of an end ─────▶ news          sending:   a producer each  ◀─ owner, or a neighbour that answers from here
 //! ```
 //! Each of the two lists belongs to one thread at a time, by a lock that workers only try, for no longer than a
 //! neighbour copies frames: a thread that does not get the receiving lock finds nothing this time; one that does not

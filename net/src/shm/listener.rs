@@ -1,9 +1,9 @@
 //! The server's side: a Unix socket at which clients of the same host attach to a core.
 //!
 //! ```text
-//!   client: connects, says some bytes          server: who is it (SO_PEERCRED), may he (Admission), is there room
-//!           gets: memory and bell, or why not          makes the memory, lets the link join its port
-//!           closes, dies                               the link is over
+//!   client: connects, sends its words          server: checks its user (SO_PEERCRED), Admission, a free place
+//!           gets: memory and bell, or the reason       creates the memory, adds the channel to its port
+//!           closes, dies                               ends the channel
 //! ```
 //! One thread does all of it, [`ShmListener::run`], and waits for no client: a silent connection is dropped after a
 //! while. It keeps every channel until its port has released it, and unmaps its memory.
@@ -182,7 +182,7 @@ impl ShmListener {
             }
             if self.attaching.len() == ATTACHING_MAX {
                 let gone = self.attaching.remove(who_gives_way(&self.attaching, |one| one.user));
-                refuse(&gone.socket, "too many attach at once");
+                refuse(&gone.socket, "too many clients are attaching");
             }
             self.attaching.push(Attaching { socket, user, since: Instant::now() });
         }
@@ -226,13 +226,13 @@ impl ShmListener {
     fn place(&self, core: usize, user: u32) -> Result<usize, String> {
         let of_user = self.inside.iter().filter(|one| one.user == user).count();
         if of_user >= self.limits.of_user {
-            return Err(format!("user {user} has as many links as one may: {of_user}"));
+            return Err(format!("user {user} has the maximum number of channels: {of_user}"));
         }
         let is_free = |place: &usize| !self.inside.iter().any(|one| (one.core, one.place) == (core, *place));
         let place = (0..self.limits.of_core).find(is_free);
         place
             .filter(|_| core < self.points.len())
-            .ok_or_else(|| "the core has as many links as it may".to_owned())
+            .ok_or_else(|| "the core has the maximum number of channels".to_owned())
     }
 
     /// Creates a channel, adds it to its port, and passes the client its end.

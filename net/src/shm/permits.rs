@@ -17,7 +17,7 @@ impl<T> Places<T> {
         Self { all: (0..PLACES).map(|_| None).collect(), taken: 0 }
     }
 
-    /// Returns the occupied places in turn, beginning at `first` or behind it.
+    /// Returns the occupied places in turn, beginning at `first` or after it.
     #[inline]
     pub(super) fn taken_from(&self, first: usize) -> impl Iterator<Item = usize> + use<T> {
         let mut left = self.taken.rotate_right(first as u32);

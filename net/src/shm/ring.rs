@@ -3,7 +3,7 @@
 //! ```text
 //!   producer: frame into the slot, then its word: sequence = position + 1, bytes
 //!   consumer: the word of the slot at its own position: another sequence means "not yet"
-//!             so many bytes are copied out; later, once for many frames: taken = position
+//!             copies that many bytes out; later, once for many frames: taken = position
 //!   producer: never more than all slots ahead of `taken`
 //! ```
 //! Each end keeps its own position privately, so the other end cannot move it. The other end can forge only the
@@ -21,9 +21,9 @@ pub(super) trait RingMemory {
     fn word(&self, position: u32) -> u64;
     /// Publishes the content of the slot.
     fn publish(&self, position: u32, word: u64);
-    /// Copies a frame behind the slot's word.
+    /// Copies a frame into the slot, after its word.
     fn write(&self, position: u32, frame: &[u8]);
-    /// Copies as many bytes as `to` has from behind the slot's word.
+    /// Copies as many bytes as `to` has out of the slot, after its word.
     fn read(&self, position: u32, to: &mut [u8]);
     /// Returns the consumer's taken position; acquires its reads.
     fn taken(&self) -> u32;
@@ -76,7 +76,7 @@ impl Consumer {
         }
     }
 
-    /// Copies the next frame and advances behind it.
+    /// Copies the next frame and advances past it.
     #[inline]
     pub(super) fn take(&mut self, memory: &impl RingMemory, to: &mut [u8]) {
         memory.read(self.position, to);

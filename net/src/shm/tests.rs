@@ -260,7 +260,7 @@ fn who_may_not_in_hears_why_and_a_place_comes_back_when_its_holder_leaves() {
     let mut late = port();
     let refused = attach(&mut late, &house.address, &[0, 7]);
     assert!(
-        matches!(&refused, Err(AttachError::Refused(reason)) if reason.contains("as many links")),
+        matches!(&refused, Err(AttachError::Refused(reason)) if reason.contains("maximum number")),
         "{refused:?}"
     );
     let refused = attach(&mut late, &house.address, &[5]);

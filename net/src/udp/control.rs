@@ -1,4 +1,4 @@
-//! Control messages: data from and to the kernel beside a datagram.
+//! Control messages: data from and to the kernel that accompany a datagram.
 
 use std::mem::zeroed;
 

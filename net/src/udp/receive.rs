@@ -34,8 +34,8 @@ pub(super) struct ReceiveMessages {
     drops: u64,
 }
 
-// SAFETY: the pointers inside `headers` and `vectors` lead to the boxes beside them, which move with the
-// value without moving in memory, or to the batch of the current call; no other thread shares them.
+// SAFETY: the pointers inside `headers` and `vectors` are to the boxes beside them, whose contents stay in place
+// when the value moves, or to the batch of the current call; no other thread shares them.
 unsafe impl Send for ReceiveMessages {}
 
 impl ReceiveMessages {

@@ -1,8 +1,8 @@
 //! The queue of hashes from pending requests to the thread that pulls their objects.
 //!
 //! ```text
-//!   workers ── want ──► recent: the same hash again goes no further
-//!                         └──► [ queue of a bounded number ] ── take ──► who pulls, which is woken
+//!   workers ── want ──► recent: drops a repeated hash
+//!                         └──► [ bounded queue ] ── take ──► the pulling thread, which is woken
 //! ```
 //! There are no locks: the pulling thread may have the lowest priority, and no worker waits for it. A hash may come
 //! more than once if two hashes share a place of `recent`; the pulling thread removes the duplicates.

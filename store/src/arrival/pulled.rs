@@ -1,7 +1,7 @@
 //! Hashes that were pulled ahead of their partitions: their absent keys are known to be absent.
 //!
 //! ```text
-//!   young [ .. h .. .. ]   written by one thread; full: becomes old, and what was old is forgotten
+//!   young [ .. h .. .. ]   written by one thread; when full, it becomes old, and the old one is forgotten
 //!   old   [ .. .. g .. ]
 //! ```
 //! Two hash tables are read without locks, so that no reader waits for the one thread that writes. They remember at

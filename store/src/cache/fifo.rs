@@ -41,7 +41,7 @@ impl Fifo {
         self.end += 1;
     }
 
-    /// Returns the hash behind the `others` oldest ones.
+    /// Returns the hash after the `others` oldest ones.
     pub(crate) fn peek(&self, others: usize) -> Option<u64> {
         let at = self.first + others;
         (at < self.end).then(|| self.chunks[at / CACHE_CHUNK_HASHES][at % CACHE_CHUNK_HASHES])

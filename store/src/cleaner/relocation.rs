@@ -1,8 +1,8 @@
 //! Relocation: walks through a segment and moves its live objects to the survivors.
 //!
 //! ```text
-//!   read ──► bucket asked for ──┐  the batch before meanwhile:
-//!                               └► does the index lead here? ──► checksum, copy ──► swapped under the bucket's lock
+//!   read ──► prefetch bucket ──┐  meanwhile, the previous batch:
+//!                              └► does the index point here? ──► checksum, copy ──► swap under the bucket's lock
 //! ```
 //!
 //! Entries pass in batches through one stage after the other: a batch waits for memory while another is processed,

@@ -21,7 +21,7 @@ pub struct RangeCheck<'a> {
     pub table: &'a Table,
     /// The range that was scanned.
     pub range: KeyRange<'a>,
-    /// The last key that was looked at, where the scan ended before the range did.
+    /// The last examined key, if the scan ended before the range did.
     pub until: Option<&'a [u8]>,
     /// The read checks of its keys, in the order in which they were met.
     pub reads: Range<usize>,

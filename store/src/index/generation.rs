@@ -1,4 +1,4 @@
-//! One size of a table's index: an array of buckets, room for overflow buckets behind it, and the cursor of the move
+//! One size of a table's index: an array of buckets, room for overflow buckets after it, and the cursor of the move
 //! to the next generation.
 //!
 //! ```text
@@ -185,7 +185,7 @@ impl Generation {
     #[inline]
     pub(crate) fn next<'p>(&self, _pin: &'p EpochPin<'_>) -> Option<&'p Generation> {
         // SAFETY: the next generation is freed through the reclaimer only, after every pin that could have come
-        // here; null where the index keeps its size.
+        // here; null if the index keeps its size.
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 

@@ -5,8 +5,8 @@
 //!
 //! There is one mover at a time, by a lock that is only tried. A step locks an old bucket, then tries to lock the
 //! (mostly two or three) buckets of the next generation that its hashes fall into. If one is locked, it gives up
-//! until the next step, since a commit may hold it and wait for ours. Entries carry only 16 bits of the hash, so the
-//! caller supplies the hash of a location by a closure (it reads the key).
+//! until the next step, since a commit may hold it and wait for the old one. Entries have only 16 bits of the hash,
+//! so the caller supplies the hash of a location by a closure (it reads the key).
 
 use crate::epoch::EpochPin;
 use crate::index::bucket::{BUCKET_BYTES, SLOTS, location_of};

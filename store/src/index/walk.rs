@@ -23,7 +23,7 @@ pub(crate) struct Reach {
 }
 
 impl Index {
-    /// Calls `visit` with the locations of the bucket `buckets` places behind that of `hash`.
+    /// Calls `visit` with the locations of the bucket `buckets` places after that of `hash`.
     ///
     /// Reads only the bucket's own slots. Prefetches the bucket as many places further on, which is read later.
     #[inline]

@@ -26,7 +26,7 @@ impl Log {
         (within + bytes <= self.window_bytes).then(|| unsafe { std::slice::from_raw_parts(at, bytes) })
     }
 
-    /// Copies a checked object behind the head, for `table` (the only copy that is made of it).
+    /// Copies a checked object to the head, for `table` (the only copy that is made of it).
     #[inline]
     pub(crate) fn stage_carried(
         &self,

@@ -1,7 +1,7 @@
 //! Heads: the positions at which cores and the cleaner append to the log.
 //!
 //! A head owns an open segment. When an object does not fit, the head takes another segment and closes the old one:
-//! its seglets behind the last object are free at once. The closed segment gets the time of the log's clock, which
+//! its seglets after the last object are free at once. The closed segment gets the time of the log's clock, which
 //! counts the bytes that writers have written, so that the cleaner can weigh free space by age. Nothing here touches
 //! the region's bytes; `log.rs` does.
 
@@ -51,7 +51,7 @@ impl Log {
         ((head.end - head.offset) / self.seglet_bytes()) as u32
     }
 
-    /// Ensures that `bytes` fit behind the head, with a new segment if necessary.
+    /// Ensures that `bytes` fit after the head, with a new segment if necessary.
     #[inline]
     pub(super) fn make_room(
         &self,

@@ -1,11 +1,11 @@
 //! Changes the shape of the tree: splits a leaf that is too full, joins or removes one that is too empty.
 //!
-//! One thread at a time does it, by a lock that is only tried: a thread that finds it taken leaves the leaf as it is,
-//! and the next edit there tries again. The branch over the leaf is frozen slot by slot, so that no edit gets lost.
-//! Then another branch replaces it, and if that has too many children or none, its parent is replaced the same way,
-//! up to the root. A branch with few children is joined with a neighbour in the same way, and a root over one branch
-//! is replaced by it. Slots of branches over branches change under the lock alone and are not frozen. Writers that
-//! meet a frozen slot wait for the few instructions that this takes.
+//! One thread at a time does this, under a lock that is only tried: a thread that finds it taken leaves the leaf as
+//! it is, and the next edit there tries again. The branch over the leaf is frozen slot by slot, so that no edit is
+//! lost. Then another branch replaces it, and if that has too many children or none, its parent is replaced the same
+//! way, up to the root. A branch with few children is joined with a neighbour in the same way, and a root over one
+//! branch is replaced by it. Slots of branches over branches change only under the lock and are not frozen. Writers
+//! that meet a frozen slot wait for the few instructions that this takes.
 
 use std::ops::Range;
 

@@ -91,7 +91,7 @@ pub(crate) struct Cleaner {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
     pub(crate) segment: SegmentId,
-    /// It was walked through before, and the threads that worked in it then have ended.
+    /// Whether it was walked through before, and all pins of that time have ended.
     pub(crate) again: bool,
 }
 

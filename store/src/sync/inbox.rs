@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   push: newest = my entry, which leads to the one before        take_all: newest = none
-//!   newest ─► entry 3 ─► entry 2 ─► entry 1                        and the entries are turned round
+//!   newest ─► entry 3 ─► entry 2 ─► entry 1                        and the entries are reversed
 //! ```
 //! Entries are linked by one compare-and-swap and taken by one exchange. So a thread that loses its core during a
 //! push has either pushed or not, and the taker never meets an incomplete entry; the queues of the standard library

@@ -18,7 +18,7 @@ use crate::table::Table;
 struct Full;
 
 impl Pinned<'_> {
-    /// Appends objects behind `from` and up to the hash `last` to `pull`, roughly in hash order.
+    /// Appends objects after `from` and up to the hash `last` to `pull`, roughly in hash order.
     ///
     /// It ends when the pull has `bytes_max` or a bounded number of buckets was read; the first object always comes.
     /// Expired objects are omitted, damage is not checked. Returns the cursor to continue with; `None` at the end.

@@ -1,7 +1,7 @@
 //! Replaying a transfer at the target: bytes of another store become objects of this one.
 //!
 //! The whole pull is checked before any of it is stored: its length, each object's checksum, and whether its hash was
-//! requested. Meanwhile its buckets are prefetched. Then each object is copied behind the log head, and published
+//! requested. Meanwhile its buckets are prefetched. Then each object is copied to the log head, and published
 //! under the lock of its bucket if it is newer than the present one.
 
 use std::fmt;
@@ -226,7 +226,7 @@ impl fmt::Display for ReplayError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReplayError::Cut => out.write_str("the pull ends within an object"),
-            ReplayError::Foreign => out.write_str("the pull has an object that nobody asked for"),
+            ReplayError::Foreign => out.write_str("the pull has an object with an unrequested hash"),
             ReplayError::Refused(error) => write!(out, "the store refuses an object of the pull: {error}"),
         }
     }

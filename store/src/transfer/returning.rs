@@ -36,7 +36,7 @@ impl Table {
 }
 
 impl Pinned<'_> {
-    /// Appends objects behind `from` whose version is above `version` to `pull`, in hash order.
+    /// Appends objects after `from` whose version is above `version` to `pull`, in hash order.
     ///
     /// It ends when the pull has `bytes_max` or a bounded number of buckets was read; the first ones always come.
     /// Expired objects come too: without them, the objects that they replaced would reappear at the other side.

@@ -54,7 +54,7 @@ fn who_comes_by_udp_waits_for_a_turn_where_turns_are_long() {
     let mut crowd = Crowd::new("long");
     for _ in 0..10 {
         crowd.send_by_udp();
-        // As an owner does whose turns take long.
+        // As an owner with long turns does.
         crowd.house.ports[0].look_everywhere();
         let waited = (0..3).take_while(|_| crowd.next_is_link()).count();
         assert!(waited <= 1, "{waited} turns");
