@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use net::IdleStrategy;
 
 use crate::limits::{
-    CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_OF_LINKS, DESCRIPTORS_PER_CORE,
+    CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_OF_CHANNELS, DESCRIPTORS_PER_CORE,
     DESCRIPTORS_PER_STREAM, MEMORY_BYTES_MIN, MIGRATION_CORES, STREAMS_LEAVING_MAX, STREAMS_MAX,
     STREAMS_RESERVE, TENANT_STREAMS_MAX, THREADS_BESIDE_STREAMS,
 };
@@ -87,7 +87,7 @@ impl SharedMemory {
     /// Returns the number of descriptors that shared memory needs with this many cores.
     #[must_use]
     pub fn descriptors(&self, cores: usize) -> usize {
-        if *self == Self::Off { 0 } else { cores * DESCRIPTORS_OF_LINKS }
+        if *self == Self::Off { 0 } else { cores * DESCRIPTORS_OF_CHANNELS }
     }
 }
 

@@ -44,14 +44,14 @@ pub const GATHER_US: u64 = 100;
 
 /// Local clients that attach to one core over shared memory: the worker polls each in every round, for some
 /// nanoseconds.
-pub const LINKS_OF_CORE: usize = 64;
+pub const CHANNELS_PER_CORE: usize = 64;
 
 /// Descriptors of a core's channels, a socket and a bell each, with room for clients that are attaching.
-pub const DESCRIPTORS_OF_LINKS: usize = (LINKS_OF_CORE + 32) * 2;
+pub const DESCRIPTORS_OF_CHANNELS: usize = (CHANNELS_PER_CORE + 32) * 2;
 
 /// Shared-memory channels of one user of this host on all cores together: 772 KiB each, leaving room for other users
 /// on each core.
-pub const LINKS_OF_USER: usize = 48;
+pub const CHANNELS_PER_USER: usize = 48;
 
 /// Records of the exactly-once ring of one session; a power of two. The distance between the oldest
 /// request that is not acknowledged and the newest one is always below it.
@@ -272,7 +272,7 @@ pub const STEAL_INVOCATIONS: usize = 4;
 pub const LOADED_ROUNDS_TO_WAKE: u32 = 3;
 
 /// Minimum interval at which a loaded worker wakes another one, in microseconds: it costs a system call.
-pub const WAKE_NEIGHBOUR_US: u64 = 500;
+pub const WAKE_SIBLING_US: u64 = 500;
 
 /// Time that a stopping server waits for the threads of its streams, in milliseconds: longer than a call that etcd
 /// does not answer.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DpdkPort 0, 1 ...       one per worker: bursts, ARP, hand-over        port
-//!   Device                  queues, letterboxes, addresses of peers       device
+//!   Device                  queues, hand-off queues, addresses of peers       device
 //!   steering                rules of the card, queues of a ring, or none  steering
 //!   sys, mbuf               DPDK itself; all unsafe code                  sys, mbuf
 //! ```
@@ -39,7 +39,7 @@ use crate::wake::Sleeper;
 pub const MTU_BYTES: u16 = 1500;
 /// Maximum MTU: the common size of jumbo frames.
 pub const MTU_BYTES_MAX: u16 = 9000;
-/// Packets in the pool of each port: two full queues, the packets that threads keep ready, and a full letterbox. It
+/// Packets in the pool of each port: two full queues, the packets that threads keep ready, and a full hand-off queue. It
 /// is one less than a power of two, the optimal size of a pool. About 19 MB with the usual MTU.
 pub const PACKETS_PER_PORT: u32 = 8191;
 

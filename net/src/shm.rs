@@ -28,7 +28,7 @@ mod ring;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-pub use attach::{AttachError, Entry, KNOCK_BYTES_MAX, ListenerAddress, PendingAttach};
+pub use attach::{ATTACH_BYTES_MAX, AttachError, Entry, ListenerAddress, PendingAttach};
 pub(crate) use attach::{attach, enter};
 #[cfg(test)]
 pub(crate) use channel::Channel;

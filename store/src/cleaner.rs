@@ -114,7 +114,7 @@ impl Store {
     }
 
     fn retire_segment(&self, cleaner: &mut Cleaner, segment: SegmentId) {
-        self.log.segments.set_state(segment, State::Limbo);
+        self.log.segments.set_state(segment, State::Retired);
         let run = self.log.segments.run(segment);
         cleaner.pending_seglets += u64::from(run.end - run.start);
         cleaner.pending_reclamation.push_back((self.epochs.retire(), segment));

@@ -35,7 +35,7 @@ pub(crate) enum State {
     /// The cleaner copies its survivors.
     Cleaning = 3,
     /// All dead, waits for readers.
-    Limbo = 4,
+    Retired = 4,
     /// Contains damaged bytes, so that it cannot be emptied; left as it is.
     Damaged = 5,
 }
@@ -129,7 +129,7 @@ impl Segments {
             1 => State::Head,
             2 => State::Closed,
             3 => State::Cleaning,
-            4 => State::Limbo,
+            4 => State::Retired,
             _ => State::Damaged,
         }
     }

@@ -297,7 +297,7 @@ impl Store {
         for (id, state) in segments.iter() {
             let run = segments.run(id);
             match state {
-                State::Limbo => pending_reclamation += u64::from(run.end - run.start),
+                State::Retired => pending_reclamation += u64::from(run.end - run.start),
                 State::Closed | State::Cleaning | State::Damaged => dead += u64::from(segments.dead(id)),
                 State::Free | State::Head => {}
             }

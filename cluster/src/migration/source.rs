@@ -37,7 +37,7 @@ enum SourceSlot {
 pub struct Source {
     slot: SourceSlot,
     phase: SourcePhase,
-    belief: LocalView,
+    local_view: LocalView,
     is_forgotten: bool,
     /// Whether it was cut only for lack of a lease.
     is_closed: bool,
@@ -56,7 +56,7 @@ impl Default for Source {
         Source {
             slot: SourceSlot::None,
             phase: SourcePhase::Serving,
-            belief: LocalView::new(),
+            local_view: LocalView::new(),
             is_forgotten: false,
             is_closed: false,
             expected: 0,
@@ -75,22 +75,22 @@ impl Source {
             SourceInput::Message(message) => self.hear(message, out),
             SourceInput::Admitted => {
                 self.slot = SourceSlot::Held;
-                if self.phase == SourcePhase::Serving && self.belief.phase == Phase::Preparing {
+                if self.phase == SourcePhase::Serving && self.local_view.phase == Phase::Preparing {
                     out.push(SourceOutput::Do(SourceAction::Count));
                 }
             }
-            SourceInput::Phase(phase) => self.believe(phase),
+            SourceInput::Phase(phase) => self.learn_phase(phase),
             SourceInput::Forgotten(phase) => {
                 self.is_forgotten = true;
-                self.believe(phase);
+                self.learn_phase(phase);
             }
             SourceInput::End(SourceEnd::Committed(phase)) => {
-                self.belief.committed(phase);
-                self.believe(phase);
+                self.local_view.committed(phase);
+                self.learn_phase(phase);
             }
             SourceInput::End(SourceEnd::LookedUp(phase, is_registered)) => {
-                self.belief.looked_up(is_registered);
-                self.believe(phase);
+                self.local_view.looked_up(is_registered);
+                self.learn_phase(phase);
             }
             SourceInput::End(end) => self.end(end, out),
             SourceInput::Tick { now_us, allowance_bytes } => {
@@ -99,11 +99,11 @@ impl Source {
                 out.extend(again.into_iter().map(SourceOutput::Send));
                 copy(step, out);
             }
-            SourceInput::TargetGone => self.belief.is_peer_gone = true,
-            SourceInput::Registered(is_registered) => self.belief.lease.turn(is_registered),
+            SourceInput::TargetGone => self.local_view.is_peer_gone = true,
+            SourceInput::Registered(is_registered) => self.local_view.lease.turn(is_registered),
         }
         self.follow(out);
-        if self.belief.wants_look() {
+        if self.local_view.wants_look() {
             out.push(SourceOutput::Do(SourceAction::LookUp));
         }
     }
@@ -123,13 +123,13 @@ impl Source {
     /// Returns the last known phase in the records; after its end, the outcome.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        self.belief.phase
+        self.local_view.phase
     }
 
     /// Returns the event that it waits for.
     #[must_use]
     pub fn awaited(&self) -> Option<MigrationWait> {
-        self.belief.awaited().or(match (self.slot, self.belief.phase) {
+        self.local_view.awaited().or(match (self.slot, self.local_view.phase) {
             (SourceSlot::Asked, _) => Some(MigrationWait::Slot),
             (SourceSlot::None, Phase::Preparing) => Some(MigrationWait::Peer),
             _ => None,
@@ -139,7 +139,7 @@ impl Source {
     /// Returns whether it is finished.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        match self.belief.phase {
+        match self.local_view.phase {
             Phase::Ended => {
                 self.phase == SourcePhase::Serving || self.is_forgotten && self.phase == SourcePhase::Gone
             }
@@ -148,28 +148,28 @@ impl Source {
         }
     }
 
-    fn believe(&mut self, phase: Phase) {
+    fn learn_phase(&mut self, phase: Phase) {
         // With a new phase, a missing lease is no longer the reason for the cut, and another rule reopens the range.
-        self.is_closed &= !self.belief.hear(phase);
+        self.is_closed &= !self.local_view.hear(phase);
     }
 
     /// Acts according to the phase.
     fn follow(&mut self, out: &mut Vec<SourceOutput>) {
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
-        match (self.belief.phase, self.phase) {
+        match (self.local_view.phase, self.phase) {
             (Phase::Moving | Phase::Finished, SourcePhase::Serving) => {
                 self.phase = SourcePhase::Cutting;
                 act(out, SourceAction::Cut);
             }
             (Phase::Preparing | Phase::Returning, SourcePhase::Serving)
-                if self.belief.lease != LeaseView::Held =>
+                if self.local_view.lease != LeaseView::Held =>
             {
                 self.phase = SourcePhase::Cutting;
                 self.is_closed = true;
                 act(out, SourceAction::Cut);
             }
             (Phase::Preparing | Phase::Returning, SourcePhase::Frozen { ceiling })
-                if self.is_closed && self.taking.is_none() && self.belief.lease == LeaseView::Held =>
+                if self.is_closed && self.taking.is_none() && self.local_view.lease == LeaseView::Held =>
             {
                 self.phase = SourcePhase::Reopening;
                 self.is_closed = false;
@@ -185,15 +185,15 @@ impl Source {
             }
             _ => {}
         }
-        match (self.belief.phase, self.phase) {
+        match (self.local_view.phase, self.phase) {
             // The cut is final, so everything goes to the target.
             (Phase::Moving, SourcePhase::Frozen { .. }) => copy(self.copying.cut(), out),
             (Phase::Preparing | Phase::Moving, _) => {}
             _ => self.copying.end(),
         }
-        let is_open = matches!(self.belief.phase, Phase::Preparing | Phase::Moving | Phase::Returning);
-        if self.belief.is_peer_gone && is_open && self.belief.may_commit(true) {
-            let (from, to) = (self.belief.phase, Phase::Ended);
+        let is_open = matches!(self.local_view.phase, Phase::Preparing | Phase::Moving | Phase::Returning);
+        if self.local_view.is_peer_gone && is_open && self.local_view.may_commit(true) {
+            let (from, to) = (self.local_view.phase, Phase::Ended);
             act(out, SourceAction::Commit { from, to, is_peer_gone: true });
         }
     }
@@ -201,9 +201,9 @@ impl Source {
     fn hear(&mut self, message: Message, out: &mut Vec<SourceOutput>) {
         // The sender has read the phase that permits the message in the records.
         match &message {
-            Message::HandOver => self.believe(Phase::Moving),
-            Message::GiveBack { .. } => self.believe(Phase::Returning),
-            Message::Discard => self.believe(Phase::Finished),
+            Message::HandOver => self.learn_phase(Phase::Moving),
+            Message::GiveBack { .. } => self.learn_phase(Phase::Returning),
+            Message::Discard => self.learn_phase(Phase::Finished),
             _ => {}
         }
         let is_for_the_store = matches!(
@@ -215,14 +215,14 @@ impl Source {
                 | Message::GiveBack { .. }
         );
         // An ended migration needs no work on the store. Without a slot the message is dropped: the target retransmits.
-        if is_for_the_store && (self.belief.phase == Phase::Ended || !self.has_slot(out)) {
+        if is_for_the_store && (self.local_view.phase == Phase::Ended || !self.has_slot(out)) {
             return;
         }
-        let is_moving = self.belief.phase == Phase::Moving;
+        let is_moving = self.local_view.phase == Phase::Moving;
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (message, self.phase) {
             (Message::Prepare, SourcePhase::Serving) => act(out, SourceAction::Count),
-            (Message::Copy, SourcePhase::Serving) if self.belief.phase == Phase::Preparing => {
+            (Message::Copy, SourcePhase::Serving) if self.local_view.phase == Phase::Preparing => {
                 copy(self.copying.begin(), out);
             }
             (Message::Stored { count }, _) => copy(self.copying.stored(count), out),
@@ -255,7 +255,7 @@ impl Source {
                 SourcePhase::Frozen { .. },
             ) if number == self.expected
                 && self.taking.is_none()
-                && self.belief.phase == Phase::Returning =>
+                && self.local_view.phase == Phase::Returning =>
             {
                 self.taking = Some(is_last);
                 self.ceiling = self.ceiling.max(ceiling);
@@ -287,7 +287,7 @@ impl Source {
             (SourceEnd::Counted(objects), _) => out.push(SourceOutput::Send(Message::Prepared { objects })),
             (SourceEnd::Cut(ceiling), SourcePhase::Cutting) => {
                 self.phase = SourcePhase::Frozen { ceiling };
-                if self.belief.phase == Phase::Moving {
+                if self.local_view.phase == Phase::Moving {
                     out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
                 }
             }
@@ -310,7 +310,7 @@ impl Source {
                 self.expected += 1;
                 if self.taking.take() != Some(true) {
                     out.push(SourceOutput::Send(Message::TakenBack { number }));
-                } else if self.belief.lease == LeaseView::Held {
+                } else if self.local_view.lease == LeaseView::Held {
                     self.phase = SourcePhase::Reopening;
                     out.push(SourceOutput::Do(SourceAction::Serve { ceiling: ceiling.max(self.ceiling) }));
                 } else {

@@ -43,7 +43,7 @@ enum TargetPhase {
 #[derive(Debug)]
 pub struct Target {
     phase: TargetPhase,
-    belief: LocalView,
+    local_view: LocalView,
     is_aborted: bool,
     is_given_up: bool,
     /// Whether workers left the hashes for lack of a lease.
@@ -70,7 +70,7 @@ impl Target {
     pub fn new(mode: Mode) -> Self {
         Target {
             phase: TargetPhase::Queued,
-            belief: LocalView::new(),
+            local_view: LocalView::new(),
             is_aborted: false,
             is_given_up: false,
             is_closed: false,
@@ -92,10 +92,10 @@ impl Target {
             TargetInput::Admitted if self.phase == TargetPhase::Queued => self.phase = TargetPhase::Asking,
             TargetInput::Admitted => {}
             TargetInput::Tick { allowance_bytes } => self.pulls.allow(allowance_bytes),
-            TargetInput::Phase(phase) => self.believe(phase, out),
+            TargetInput::Phase(phase) => self.learn_phase(phase, out),
             TargetInput::Forgotten(phase) => {
-                self.believe(phase, out);
-                if self.belief.phase == Phase::Finished {
+                self.learn_phase(phase, out);
+                if self.local_view.phase == Phase::Finished {
                     // No source is left that could discard its objects.
                     self.phase = TargetPhase::Over;
                 }
@@ -104,7 +104,7 @@ impl Target {
             TargetInput::Want(hash) => self.want(hash, out),
             TargetInput::Abort => self.is_aborted = true,
             TargetInput::SourceGone => self.lose_source(),
-            TargetInput::Registered(is_registered) => self.belief.lease.turn(is_registered),
+            TargetInput::Registered(is_registered) => self.local_view.lease.turn(is_registered),
         }
         self.open_or_close(out);
         self.decide(out);
@@ -117,7 +117,7 @@ impl Target {
     /// Returns the last known phase in the records; after its end, the outcome.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        self.belief.phase
+        self.local_view.phase
     }
 
     /// Returns whether it is finished.
@@ -135,7 +135,7 @@ impl Target {
     /// Returns the event that it waits for.
     #[must_use]
     pub fn awaited(&self) -> Option<MigrationWait> {
-        self.belief.awaited().or(match self.phase {
+        self.local_view.awaited().or(match self.phase {
             TargetPhase::Queued => Some(MigrationWait::Slot),
             TargetPhase::Asking
             | TargetPhase::HandingOver
@@ -164,7 +164,7 @@ impl Target {
                 act(out, TargetAction::MakePart { objects });
             }
             (Message::HandedOver { ceiling }, TargetPhase::HandingOver)
-                if self.belief.phase == Phase::Moving =>
+                if self.local_view.phase == Phase::Moving =>
             {
                 self.phase = TargetPhase::Closing;
                 self.ceiling = ceiling;
@@ -174,7 +174,9 @@ impl Target {
                 Message::Copied(piece),
                 TargetPhase::Deciding | TargetPhase::HandingOver | TargetPhase::Closing,
             ) => {
-                let Some(copies) = self.copies.as_mut().filter(|_| !self.belief.is_peer_gone) else { return };
+                let Some(copies) = self.copies.as_mut().filter(|_| !self.local_view.is_peer_gone) else {
+                    return;
+                };
                 let due = copies.came(piece);
                 if due.is_empty() {
                     // The acknowledgement of an earlier piece may be lost.
@@ -216,12 +218,12 @@ impl Target {
                 self.close(out);
             }
             (TargetEnd::Committed(phase), _) => {
-                self.belief.committed(phase);
-                self.believe(phase, out);
+                self.local_view.committed(phase);
+                self.learn_phase(phase, out);
             }
             (TargetEnd::LookedUp(phase, is_registered), _) => {
-                self.belief.looked_up(is_registered);
-                self.believe(phase, out);
+                self.local_view.looked_up(is_registered);
+                self.learn_phase(phase, out);
             }
             (TargetEnd::Served, TargetPhase::Opening) => self.phase = TargetPhase::Moving,
             (TargetEnd::Replayed { partition }, TargetPhase::Moving) => {
@@ -250,7 +252,7 @@ impl Target {
         let is_whole = self.copies.is_none() || !self.lacks();
         if self.phase == TargetPhase::Closing && is_whole {
             self.phase = TargetPhase::Opening;
-            self.is_closed = self.belief.lease != LeaseView::Held;
+            self.is_closed = self.local_view.lease != LeaseView::Held;
             if !self.is_closed {
                 act(out, TargetAction::Serve { ceiling: self.ceiling });
             }
@@ -261,7 +263,7 @@ impl Target {
     fn lacks(&self) -> bool {
         match &self.copies {
             Some(copies) => copies.left() != Left::Nothing,
-            None => self.belief.is_peer_gone || !self.pulls.are_done(),
+            None => self.local_view.is_peer_gone || !self.pulls.are_done(),
         }
     }
 
@@ -288,7 +290,7 @@ impl Target {
     }
 
     fn lose_source(&mut self) {
-        self.belief.is_peer_gone = true;
+        self.local_view.is_peer_gone = true;
         if self.phase == TargetPhase::Discarding {
             self.phase = TargetPhase::Over;
         }
@@ -303,24 +305,24 @@ impl Target {
 
     /// Stops serving the hashes while the server is unregistered.
     fn open_or_close(&mut self, out: &mut Vec<TargetOutput>) {
-        let serves = self.belief.phase == Phase::Moving
+        let serves = self.local_view.phase == Phase::Moving
             && matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
-        if serves && !self.is_closed && self.belief.lease != LeaseView::Held {
+        if serves && !self.is_closed && self.local_view.lease != LeaseView::Held {
             self.is_closed = true;
             act(out, TargetAction::Cut);
             wake(self.priority.take_all(), out);
-        } else if serves && self.is_closed && self.belief.lease == LeaseView::Held {
+        } else if serves && self.is_closed && self.local_view.lease == LeaseView::Held {
             self.is_closed = false;
             act(out, TargetAction::Serve { ceiling: self.ceiling });
         }
-        if self.belief.wants_look() {
+        if self.local_view.wants_look() {
             act(out, TargetAction::LookUp);
         }
     }
 
     /// Sends what is due, again if there is no reply.
     fn talk(&mut self, now_us: u64, out: &mut Vec<TargetOutput>) {
-        if self.belief.is_peer_gone {
+        if self.local_view.is_peer_gone {
             return;
         }
         if self.phase == TargetPhase::Moving {

@@ -19,7 +19,7 @@ use guest::region::{PAGE_BYTES, Region};
 use sandstorm::abi::RawSlice;
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
 
-use crate::limits::{ARENA_BYTES, ROOM_PART_BYTES_KEPT, TRANSACTION_BYTES};
+use crate::limits::{ARENA_BYTES, MEMORY_PART_BYTES_KEPT, TRANSACTION_BYTES};
 
 /// Bytes before the reply, so that a message head can be added without moving it.
 pub const REPLY_HEAD_BYTES: usize = 16;
@@ -178,12 +178,12 @@ impl InvocationMemory {
         let mut warm = self.warm.or_more(touched).parts();
         for ((at, head), bytes) in PARTS.into_iter().zip(&mut warm) {
             let backed = self.backed(head, *bytes);
-            if backed > ROOM_PART_BYTES_KEPT {
+            if backed > MEMORY_PART_BYTES_KEPT {
                 // SAFETY: whole pages of one part; nothing is lent, as the caller promises.
-                unsafe { self.region.discard(at + ROOM_PART_BYTES_KEPT, backed - ROOM_PART_BYTES_KEPT) };
+                unsafe { self.region.discard(at + MEMORY_PART_BYTES_KEPT, backed - MEMORY_PART_BYTES_KEPT) };
             }
             // Up to the end of the last page, so that a byte more of the next one is nothing new.
-            let kept = backed.min(ROOM_PART_BYTES_KEPT);
+            let kept = backed.min(MEMORY_PART_BYTES_KEPT);
             *bytes = kept.saturating_sub(self.skew + head);
         }
         let [input, reply, arena, writes] = warm;
@@ -239,7 +239,7 @@ mod tests {
     use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
 
     use super::{InvocationMemory, TouchedPages};
-    use crate::limits::{ARENA_BYTES, ROOM_PART_BYTES_KEPT, TRANSACTION_BYTES};
+    use crate::limits::{ARENA_BYTES, MEMORY_PART_BYTES_KEPT, TRANSACTION_BYTES};
 
     #[test]
     fn parts_take_the_largest_of_everything_and_do_not_overlap() {
@@ -278,12 +278,12 @@ mod tests {
         unsafe { room.reply().write_bytes(9, REPLY_BYTES_MAX) };
         // SAFETY: nothing is lent.
         let warmer = unsafe { room.tidy(TouchedPages { reply: REPLY_BYTES_MAX, ..TouchedPages::default() }) };
-        assert_eq!((warmer, room.region.resident_bytes()), (ROOM_PART_BYTES_KEPT, ROOM_PART_BYTES_KEPT));
+        assert_eq!((warmer, room.region.resident_bytes()), (MEMORY_PART_BYTES_KEPT, MEMORY_PART_BYTES_KEPT));
         // SAFETY: within the reply.
         let (first, last) = unsafe { (*room.reply(), *room.reply().add(REPLY_BYTES_MAX - 1)) };
         assert_eq!((first, last), (9, 0));
         // SAFETY: within the reply.
-        assert_eq!(unsafe { *room.reply().add(ROOM_PART_BYTES_KEPT - 8192) }, 9);
+        assert_eq!(unsafe { *room.reply().add(MEMORY_PART_BYTES_KEPT - 8192) }, 9);
     }
 
     #[test]

@@ -140,7 +140,7 @@ pub const SLOTS_KEPT_PER_WORKER: usize = 1024;
 
 /// Bytes of each part of a slot's memory that stay mapped: returning pages and touching them again costs more than
 /// most invocations.
-pub const ROOM_PART_BYTES_KEPT: usize = 64 << 10;
+pub const MEMORY_PART_BYTES_KEPT: usize = 64 << 10;
 
 /// Bytes that stay mapped in all slots of a worker: 16 pages for each slot that it keeps, where most need four. Beyond
 /// it the least recently used slots return theirs.
@@ -210,8 +210,8 @@ const _: () = assert!(PARKED_PER_WORKER_MAX <= INVOCATIONS_PER_WORKER_MAX);
 
 const _: () = assert!(TRANSACTION_READS_MAX + TRANSACTION_WRITES_MAX <= store::COMMIT_OPERATIONS_MAX);
 const _: () = assert!(TRANSACTION_BYTES >= store::VALUE_BYTES_MAX + store::KEY_BYTES_MAX);
-const _: () = assert!(ROOM_PART_BYTES_KEPT.is_multiple_of(4096) && ARENA_BYTES > ROOM_PART_BYTES_KEPT);
-const _: () = assert!(WARM_BYTES_PER_WORKER > 4 * ROOM_PART_BYTES_KEPT);
+const _: () = assert!(MEMORY_PART_BYTES_KEPT.is_multiple_of(4096) && ARENA_BYTES > MEMORY_PART_BYTES_KEPT);
+const _: () = assert!(WARM_BYTES_PER_WORKER > 4 * MEMORY_PART_BYTES_KEPT);
 const _: () = assert!(
     TRANSACTION_READS_KEPT <= TRANSACTION_READS_MAX
         && TRANSACTION_WRITES_SCANNED <= TRANSACTION_WRITES_KEPT

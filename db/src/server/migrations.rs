@@ -133,7 +133,7 @@ fn begin(
 ) -> std::io::Result<RunningMigration> {
     let (mailbox, post) = Inbox::new()?;
     let (over, progress) = (Arc::new(AtomicBool::new(false)), Arc::new(progress));
-    let errands = BackgroundTasks {
+    let tasks = BackgroundTasks {
         control: Arc::clone(control),
         row: row.clone(),
         post: post.clone(),
@@ -145,7 +145,7 @@ fn begin(
     let of_thread = Arc::clone(&progress);
     let thread = thread::Builder::new()
         .name(format!("migration-{}", row.id))
-        .spawn(move || move_tablet((side, claim), mailbox, &errands, of_thread))?;
+        .spawn(move || move_tablet((side, claim), mailbox, &tasks, of_thread))?;
     Ok(RunningMigration { row: row.clone(), side, post, over, progress, thread })
 }
 
@@ -153,27 +153,20 @@ fn begin(
 fn move_tablet(
     (side, claim): (Side, SlotClaim),
     mailbox: Inbox,
-    errands: &BackgroundTasks,
+    tasks: &BackgroundTasks,
     progress: Arc<Progress>,
 ) -> ExitReason {
-    let ground = MigrationContext::new((side, claim), mailbox, errands.clone(), Arc::clone(&progress));
+    let ground = MigrationContext::new((side, claim), mailbox, tasks.clone(), Arc::clone(&progress));
     let way = match side {
         Side::Source => SourceSide::new(ground).run(),
         Side::Target => TargetSide::new(ground).run(),
     };
-    errands.over.store(true, Ordering::Relaxed);
+    tasks.over.store(true, Ordering::Relaxed);
     let (objects, bytes) = (progress.get(Figure::Objects), progress.get(Figure::Bytes));
-    let bytes_per_second = progress.bytes_per_second(errands.control.clock.now_us());
-    tracing::info!(
-        migration = errands.row.id,
-        ?way,
-        objects,
-        bytes,
-        bytes_per_second,
-        "a migration has ended"
-    );
+    let bytes_per_second = progress.bytes_per_second(tasks.control.clock.now_us());
+    tracing::info!(migration = tasks.row.id, ?way, objects, bytes, bytes_per_second, "a migration has ended");
     if matches!(way, ExitReason::Over(_)) {
-        errands.leave(side);
+        tasks.leave(side);
     }
     way
 }

@@ -20,8 +20,8 @@ use wire::TenantId;
 
 use super::change::Wake;
 use crate::limits::{
-    PARKED_BYTES_MAX, PARKED_HASH_BYTES, PARKED_REQUEST_BYTES, PARKED_REQUESTS_MAX, PARKED_US_MAX,
-    TENANT_PARKED_BYTES_MAX, TENANT_PARKED_REQUESTS_MAX,
+    PENDING_BYTES_MAX, PENDING_HASH_BYTES, PENDING_REQUEST_BYTES, PENDING_REQUESTS_MAX, PENDING_US_MAX,
+    TENANT_PENDING_BYTES_MAX, TENANT_PENDING_REQUESTS_MAX,
 };
 use crate::session::{Route, Session};
 use crate::tablet::NumberHash;
@@ -86,9 +86,9 @@ impl WaitingCount {
     }
 }
 
-const WORKER_MOST: WaitingCount = WaitingCount { requests: PARKED_REQUESTS_MAX, bytes: PARKED_BYTES_MAX };
+const WORKER_MOST: WaitingCount = WaitingCount { requests: PENDING_REQUESTS_MAX, bytes: PENDING_BYTES_MAX };
 const TENANT_MOST: WaitingCount =
-    WaitingCount { requests: TENANT_PARKED_REQUESTS_MAX, bytes: TENANT_PARKED_BYTES_MAX };
+    WaitingCount { requests: TENANT_PENDING_REQUESTS_MAX, bytes: TENANT_PENDING_BYTES_MAX };
 
 /// The pending requests of one worker.
 #[derive(Debug, Default)]
@@ -124,7 +124,7 @@ impl PendingRequests {
     }
 
     fn is_overdue(&self, now_us: u64) -> bool {
-        self.order.front().is_some_and(|&(_, since_us)| since_us + PARKED_US_MAX <= now_us)
+        self.order.front().is_some_and(|&(_, since_us)| since_us + PENDING_US_MAX <= now_us)
     }
 
     /// Adds a request that lacks these hashes, each listed once. A copy of a pending request replaces it.
@@ -266,7 +266,7 @@ impl PendingRequests {
 
 /// Returns the bytes that a request counts for.
 fn bytes_of(parked: &PendingRequest, lacks: usize) -> usize {
-    PARKED_REQUEST_BYTES + parked.body.len() + lacks * PARKED_HASH_BYTES
+    PENDING_REQUEST_BYTES + parked.body.len() + lacks * PENDING_HASH_BYTES
 }
 
 #[cfg(test)]

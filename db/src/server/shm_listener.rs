@@ -21,7 +21,7 @@ use net::{HostPort, StopHandle};
 use wire::{Attach, Body, ShmEndpoint};
 
 use super::control::Control;
-use crate::limits::{LINKS_OF_CORE, LINKS_OF_USER};
+use crate::limits::{CHANNELS_PER_CORE, CHANNELS_PER_USER};
 use crate::sync::lock;
 
 /// An open shared-memory listener whose thread has not started.
@@ -42,7 +42,7 @@ impl ShmEntrance {
         let path = std::path::absolute(path)?;
         let text = path.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
         let told = ShmEndpoint { machine: shm::machine()?, user: shm::own_user(), path: text.to_owned() };
-        let limits = ListenerLimits { of_core: LINKS_OF_CORE, of_user: LINKS_OF_USER };
+        let limits = ListenerLimits { of_core: CHANNELS_PER_CORE, of_user: CHANNELS_PER_USER };
         let listener = ShmListener::open(&path, points.clone(), limits)?;
         Ok(Self { listener, status: ListenerStatus::new(told, points) })
     }

@@ -16,7 +16,7 @@ use net::Waker;
 
 use crate::extension::invocation::Offer;
 use crate::limits::{
-    LOADED_ROUNDS_TO_WAKE, OFFERS_PER_WORKER, STEAL_AFTER_US, STEAL_LOOK_US, WAKE_NEIGHBOUR_US,
+    LOADED_ROUNDS_TO_WAKE, OFFERS_PER_WORKER, STEAL_AFTER_US, STEAL_LOOK_US, WAKE_SIBLING_US,
 };
 use crate::sched::load::Load;
 use crate::sched::offers::Offers;
@@ -167,7 +167,7 @@ impl Outlook {
     /// Returns true if the worker may wake another one now.
     #[inline]
     pub fn may_wake(&mut self, now_us: u64) -> bool {
-        let may = now_us >= self.woke_us + WAKE_NEIGHBOUR_US;
+        let may = now_us >= self.woke_us + WAKE_SIBLING_US;
         if may {
             self.woke_us = now_us;
         }
@@ -182,7 +182,7 @@ mod tests {
     use net::{Faults, LoopbackClock, LoopbackNetwork, Port};
 
     use super::{Outlook, SiblingWorkers};
-    use crate::limits::{ABSENT_AFTER_US, LOADED_ROUNDS_TO_WAKE, WAKE_NEIGHBOUR_US};
+    use crate::limits::{ABSENT_AFTER_US, LOADED_ROUNDS_TO_WAKE, WAKE_SIBLING_US};
 
     #[test]
     fn a_loaded_neighbour_is_found_and_oneself_never() {
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn help_is_asked_for_by_who_stays_loaded_and_not_too_often() {
         let mut outlook = Outlook::default();
-        let mut now_us = WAKE_NEIGHBOUR_US;
+        let mut now_us = WAKE_SIBLING_US;
         assert!(!outlook.needs_help(now_us, false, false));
         for _ in 1..LOADED_ROUNDS_TO_WAKE {
             now_us += 1;
@@ -222,8 +222,8 @@ mod tests {
         }
         assert!(outlook.needs_help(now_us + 1, true, true));
         assert!(!outlook.needs_help(now_us + 2, true, true), "it has just been asked for");
-        assert!(outlook.needs_help(now_us + 1 + WAKE_NEIGHBOUR_US, true, true));
-        assert!(!outlook.needs_help(now_us + 2 + 2 * WAKE_NEIGHBOUR_US, false, false), "no frame waits");
-        assert!(!outlook.needs_help(now_us + 3 + 2 * WAKE_NEIGHBOUR_US, true, true), "a single loaded round");
+        assert!(outlook.needs_help(now_us + 1 + WAKE_SIBLING_US, true, true));
+        assert!(!outlook.needs_help(now_us + 2 + 2 * WAKE_SIBLING_US, false, false), "no frame waits");
+        assert!(!outlook.needs_help(now_us + 3 + 2 * WAKE_SIBLING_US, true, true), "a single loaded round");
     }
 }

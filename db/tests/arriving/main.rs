@@ -8,7 +8,7 @@ mod site;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use db::limits::TENANT_PARKED_REQUESTS_MAX;
+use db::limits::TENANT_PENDING_REQUESTS_MAX;
 use db::metrics::Counter;
 use db::server::change::Change;
 use db::session::Claim;
@@ -190,9 +190,9 @@ fn beyond_its_share_a_tenant_is_told_to_come_again_and_keeps_no_record() {
     for session in &sessions {
         waiting.extend((1..=256).map(|sequence| site.stream_request(session, (0, VIEW, sequence), &add)));
     }
-    let beyond = waiting.len() - TENANT_PARKED_REQUESTS_MAX;
-    site.until_waiting(TENANT_PARKED_REQUESTS_MAX as u64);
-    let refused = waiting.split_off(TENANT_PARKED_REQUESTS_MAX);
+    let beyond = waiting.len() - TENANT_PENDING_REQUESTS_MAX;
+    site.until_waiting(TENANT_PENDING_REQUESTS_MAX as u64);
+    let refused = waiting.split_off(TENANT_PENDING_REQUESTS_MAX);
     assert_eq!(refused.len(), beyond);
     assert!(refused.iter().all(|answered| answered.receive().expect("an answer").status == Status::Retry));
     assert_eq!(sessions[8].ring.look(256), Claim::Execute);

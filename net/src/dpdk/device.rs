@@ -1,13 +1,13 @@
-//! The state shared by all ports of a device: its queues, the hardware addresses of peers, and a letterbox per port.
+//! The state shared by all ports of a device: its queues, the hardware addresses of peers, and a hand-off queue per port.
 //!
 //! ```text
 //!   queue 0, 1 ... of the device     each under a lock that is only ever tried, for one burst
 //!       │ burst: packets for port 0, 1, 2 ...
 //!       ▼
-//!   letterbox of port i              packets that other ports received for it, bounded; its waker
+//!   hand-off queue of port i              packets that other ports received for it, bounded; its waker
 //! ```
 //! No thread waits here. A thread that finds a receiving queue locked leaves it to the thread that polls it. A thread
-//! that finds a sending queue or a letterbox locked tries again for the time of a burst, and then loses its packets,
+//! that finds a sending queue or a hand-off queue locked tries again for the time of a burst, and then loses its packets,
 //! as on a full queue.
 
 use std::collections::VecDeque;
@@ -25,14 +25,14 @@ use crate::Waker;
 use crate::lock::attempt;
 use crate::packet::{IP_HEADERS_BYTES, Mac, Neighbours, Offloaded};
 
-/// Maximum packets that wait in a port's letterbox; further ones are lost and counted. Far below the size of a pool,
+/// Maximum packets that wait in a port's hand-off queue; further ones are lost and counted. Far below the size of a pool,
 /// so that a port that stops polling does not leave the others without packets.
 const LETTERS: usize = 1024;
 /// Bytes of a packet besides its MTU: the Ethernet header, a tag and the check sequence, with some to spare.
 const PACKET_BESIDE_MTU_BYTES: u16 = 64;
 /// Minimum bytes of a packet buffer, which drivers rely on.
 const PACKET_BYTES_MIN: u16 = 2048;
-/// Attempts to lock a sending queue or a letterbox that another thread uses: a burst of a device takes some
+/// Attempts to lock a sending queue or a hand-off queue that another thread uses: a burst of a device takes some
 /// microseconds.
 const QUEUE_ATTEMPTS: usize = 4096;
 /// Attempts to pass packets to a device whose queue is full.

@@ -21,7 +21,7 @@ use super::region::Region;
 /// The first byte of a reply that admits the client.
 pub(super) const ADMITTED: u8 = 0;
 /// Maximum bytes that a client sends when it attaches.
-pub const KNOCK_BYTES_MAX: usize = 64;
+pub const ATTACH_BYTES_MAX: usize = 64;
 /// Bytes of the longest reason for a refusal.
 const REASON_BYTES_MAX: usize = 256;
 

@@ -20,7 +20,7 @@ use super::ring::{Consumer, Producer};
 use crate::sys;
 
 /// Wake-up bytes read from a socket at a time.
-const BELLS: usize = 64;
+const DOORBELLS: usize = 64;
 
 /// The reason why a channel has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Channel {
         if self.is_server {
             return;
         }
-        match descriptor::receive(self.socket.as_fd(), &mut [0; BELLS]) {
+        match descriptor::receive(self.socket.as_fd(), &mut [0; DOORBELLS]) {
             Ok((0, _)) => drop(self.end(End::Left)),
             Err(error) if !is_passing(&error) => drop(self.end(End::Left)),
             _ => {}

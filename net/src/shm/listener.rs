@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::attach::{ADMITTED, KNOCK_BYTES_MAX};
+use super::attach::{ADMITTED, ATTACH_BYTES_MAX};
 use super::channel::{Channel, End};
 use super::channels::ChannelPoint;
 use super::descriptor;
@@ -34,7 +34,7 @@ const REFUSED: u8 = 1;
 /// the most such clients is dropped.
 const ATTACHING_MAX: usize = 32;
 /// Maximum time until a connected client sends its words.
-const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
+const ATTACH_PATIENCE: Duration = Duration::from_secs(5);
 /// Pause after a failed accept.
 const BREATH: Duration = Duration::from_millis(20);
 /// Interval of checks of the channels, in milliseconds.
@@ -191,12 +191,12 @@ impl ShmListener {
     /// Decides about the clients that have sent their words.
     fn hear(&mut self, admission: &mut impl Admission) {
         for one in std::mem::take(&mut self.attaching) {
-            let mut words = [0; KNOCK_BYTES_MAX];
+            let mut words = [0; ATTACH_BYTES_MAX];
             match descriptor::receive(one.socket.as_fd(), &mut words) {
                 Ok((0, _)) => {}
                 Ok((bytes, _)) => self.decide(one, &words[..bytes], admission),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if one.since.elapsed() < KNOCK_PATIENCE {
+                    if one.since.elapsed() < ATTACH_PATIENCE {
                         self.attaching.push(one);
                     }
                 }

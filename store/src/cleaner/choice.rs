@@ -30,7 +30,7 @@ use super::PRICE_UNIT;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Cleanable {
     /// Segments become free as soon as no reader can see them.
-    InLimbo,
+    Retired,
     /// The dead and free bytes exceed what cleaning can lose.
     Enough,
     /// No cleaning provides enough.
@@ -77,7 +77,7 @@ impl Store {
     pub(crate) fn cleaning_brings(&self, bytes: usize) -> bool {
         let least = self.log.seglets_for(bytes);
         match self.cleanable(least, 0) {
-            Cleanable::InLimbo => true,
+            Cleanable::Retired => true,
             Cleanable::Enough if !self.log.take_refused(least) => {
                 self.log.set_wanted(least);
                 true
@@ -96,7 +96,7 @@ impl Store {
         let (mut dead, mut used) = (more_dead_bytes, 0);
         for (id, state) in segments.iter() {
             match state {
-                State::Limbo => return Cleanable::InLimbo,
+                State::Retired => return Cleanable::Retired,
                 State::Closed | State::Cleaning => {
                     dead += u64::from(segments.dead(id));
                     used += u64::from(segments.used(id));
@@ -242,7 +242,7 @@ impl Store {
         let Some((window, bits)) = cleaner.window else { return false };
         let segments = &self.log.segments;
         let seglets = segments.window_seglets();
-        let busy = |state| matches!(state, State::Cleaning | State::Limbo);
+        let busy = |state| matches!(state, State::Cleaning | State::Retired);
         if segments.within(window * seglets..(window + 1) * seglets).any(|(_, state)| busy(state)) {
             return false;
         }

@@ -74,7 +74,7 @@ impl Bed {
         let source = SegmentId(0);
         let all_dead = self.segments.dead(source) == self.segments.used(source);
         if all_dead {
-            self.segments.set_state(source, State::Limbo);
+            self.segments.set_state(source, State::Retired);
             assert_ne!(self.find(pin), Some(OLD), "nothing leads to what is freed");
         }
         all_dead

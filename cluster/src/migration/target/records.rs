@@ -9,11 +9,11 @@ use crate::migration::message::{Left, Message};
 
 impl Target {
     /// Adopts the phase in the records, unless it is outdated.
-    pub(super) fn believe(&mut self, phase: Phase, out: &mut Vec<TargetOutput>) {
-        if !self.belief.hear(phase) {
+    pub(super) fn learn_phase(&mut self, phase: Phase, out: &mut Vec<TargetOutput>) {
+        if !self.local_view.hear(phase) {
             return;
         }
-        match (self.belief.phase, self.phase) {
+        match (self.local_view.phase, self.phase) {
             (Phase::Moving, TargetPhase::Deciding) => self.phase = TargetPhase::HandingOver,
             (Phase::Returning, TargetPhase::Opening | TargetPhase::Moving) => {
                 self.phase = TargetPhase::Cutting;
@@ -35,7 +35,7 @@ impl Target {
                     act(out, TargetAction::Serve { ceiling: self.ceiling });
                 }
                 self.phase =
-                    if self.belief.is_peer_gone { TargetPhase::Over } else { TargetPhase::Discarding };
+                    if self.local_view.is_peer_gone { TargetPhase::Over } else { TargetPhase::Discarding };
             }
             (Phase::Ended, phase) => {
                 if matches!(phase, TargetPhase::Opening | TargetPhase::Moving) {
@@ -52,14 +52,14 @@ impl Target {
     /// Requests the next change of the records.
     pub(super) fn decide(&mut self, out: &mut Vec<TargetOutput>) {
         let is_aborted = self.is_aborted;
-        let (to, is_peer_gone) = match (self.belief.phase, self.phase) {
+        let (to, is_peer_gone) = match (self.local_view.phase, self.phase) {
             (Phase::Preparing, _) if is_aborted => (Phase::Ended, false),
-            (Phase::Preparing, _) if self.belief.is_peer_gone => (Phase::Ended, true),
+            (Phase::Preparing, _) if self.local_view.is_peer_gone => (Phase::Ended, true),
             (Phase::Preparing, TargetPhase::Deciding) if self.may_take_over() => (Phase::Moving, false),
             (Phase::Moving, TargetPhase::Moving) if self.pulls.are_done() && !is_aborted => {
                 (Phase::Finished, false)
             }
-            (Phase::Moving | Phase::Returning, _) if self.belief.is_peer_gone => (Phase::Finished, true),
+            (Phase::Moving | Phase::Returning, _) if self.local_view.is_peer_gone => (Phase::Finished, true),
             (
                 Phase::Moving,
                 TargetPhase::HandingOver | TargetPhase::Closing | TargetPhase::Opening | TargetPhase::Moving,
@@ -67,8 +67,8 @@ impl Target {
             (Phase::Returning, TargetPhase::Given) => (Phase::Ended, false),
             _ => return,
         };
-        if self.phase != TargetPhase::Over && self.belief.may_commit(is_peer_gone) {
-            act(out, TargetAction::Commit { from: self.belief.phase, to, is_peer_gone });
+        if self.phase != TargetPhase::Over && self.local_view.may_commit(is_peer_gone) {
+            act(out, TargetAction::Commit { from: self.local_view.phase, to, is_peer_gone });
         }
     }
 

@@ -10,7 +10,7 @@ use cluster::limits::REMOTE_READ_US_MAX;
 use super::Invocations;
 use super::state::InvocationState;
 use crate::extension::access::Awaited;
-use crate::limits::{PARKED_US_MAX, REMOTE_READ_SLACK_US};
+use crate::limits::{PENDING_US_MAX, REMOTE_READ_SLACK_US};
 use crate::metrics::{Counter, Waits};
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteAnswer;
@@ -26,7 +26,7 @@ impl<O> Awaiting<O> {
     /// Returns whether it has waited too long at `now_us`.
     fn is_overdue(&self, now_us: u64) -> bool {
         let patience_us = match self.awaited {
-            Awaited::Arrival(..) => PARKED_US_MAX,
+            Awaited::Arrival(..) => PENDING_US_MAX,
             Awaited::Answers(_) => REMOTE_READ_US_MAX + REMOTE_READ_SLACK_US,
         };
         self.since_us + patience_us <= now_us

@@ -8,7 +8,7 @@ use wire::{Status, TenantId};
 
 use super::world::{Answer, TABLE, World, function};
 use crate::extension::CallMode;
-use crate::limits::PARKED_US_MAX;
+use crate::limits::PENDING_US_MAX;
 use crate::metrics::Waits;
 use crate::tablet::{Parts, TableEntry};
 use crate::tenant::account::Account;
@@ -259,8 +259,8 @@ fn one_that_waits_for_long_asks_again_and_a_worker_that_stops_ends_it() {
     let mut lost = Vec::new();
     arriving.part.take_wanted(16, &mut lost);
     arriving.part.not_pulled(&lost[..1]);
-    arriving.world.lent.now_us = PARKED_US_MAX;
-    assert!(arriving.world.invocations.can_run(PARKED_US_MAX));
+    arriving.world.lent.now_us = PENDING_US_MAX;
+    assert!(arriving.world.invocations.can_run(PENDING_US_MAX));
     assert!(arriving.world.turn().is_empty());
     assert_eq!(arriving.pull_wanted(), 1);
     let sum = (Status::Ok, 2_i64.to_le_bytes().to_vec());

@@ -15,12 +15,12 @@ use crate::extension::invocation::{Invocations, LimitOverrides};
 use crate::extension::log::ExtensionLog;
 use crate::extension::services::SERVICES;
 use crate::extension::{CallMode, Extension};
-use crate::limits::ROOM_PART_BYTES_KEPT;
+use crate::limits::MEMORY_PART_BYTES_KEPT;
 use crate::metrics::Counter;
 use crate::tenant::account::Account;
 
 /// Maximum bytes that one slot keeps.
-const SLOT_KEEPS: usize = 4 * ROOM_PART_BYTES_KEPT;
+const SLOT_KEEPS: usize = 4 * MEMORY_PART_BYTES_KEPT;
 /// Maximum bytes that its lists keep.
 const LISTS_KEEP: usize = 40 << 10;
 const MIB: usize = 1 << 20;

@@ -33,11 +33,11 @@ pub(super) struct BackgroundTasks {
 
 impl BackgroundTasks {
     /// Starts a background thread; returns false if that failed.
-    fn go(&self, errand: impl FnOnce(Self) + Send + 'static) -> bool {
+    fn go(&self, task: impl FnOnce(Self) + Send + 'static) -> bool {
         let own = self.clone();
-        let name = format!("errand-{}", self.row.id);
+        let name = format!("background-{}", self.row.id);
         let started =
-            thread::Builder::new().name(name).stack_size(CONTROL_STACK_BYTES).spawn(move || errand(own));
+            thread::Builder::new().name(name).stack_size(CONTROL_STACK_BYTES).spawn(move || task(own));
         started.inspect_err(|error| tracing::warn!(%error, "cannot start a thread for a migration")).is_ok()
     }
 

@@ -35,7 +35,7 @@ pub(super) struct MigrationContext {
     /// Dropped after the core.
     claim: SlotClaim,
     pub(super) mailbox: Inbox,
-    pub(super) errands: BackgroundTasks,
+    pub(super) tasks: BackgroundTasks,
     pub(super) link: Link,
     pub(super) progress: Arc<Progress>,
     /// The tablet map as last read from the metadata: clients get it with the change itself, before this server has
@@ -46,7 +46,7 @@ pub(super) struct MigrationContext {
     tenure: Tenure,
     /// Held while workers serve hashes that others may come to own.
     guard: Option<Guard>,
-    is_humble: bool,
+    has_low_priority: bool,
     /// Registers this thread with the workers once it yields to them.
     company: Option<BackgroundLoad>,
 }
@@ -55,10 +55,10 @@ impl MigrationContext {
     pub(super) fn new(
         (side, claim): (Side, SlotClaim),
         mailbox: Inbox,
-        errands: BackgroundTasks,
+        tasks: BackgroundTasks,
         progress: Arc<Progress>,
     ) -> Self {
-        let (control, row) = (Arc::clone(&errands.control), errands.row.clone());
+        let (control, row) = (Arc::clone(&tasks.control), tasks.row.clone());
         let (link, looked_after) = (Link::none(), (false, Instant::now()));
         let tenure = Tenure::begin(control.lease_cache.lease(Moment::now()));
         Self {
@@ -68,21 +68,21 @@ impl MigrationContext {
             core: None,
             claim,
             mailbox,
-            errands,
+            tasks,
             link,
             progress,
             map: None,
             looked_after,
             tenure,
             guard: None,
-            is_humble: false,
+            has_low_priority: false,
             company: None,
         }
     }
 
     /// Requests a slot.
     pub(super) fn take_slot(&self) {
-        self.claim.take(&self.errands.post);
+        self.claim.take(&self.tasks.post);
     }
 
     /// Admits the side to a slot with this core of the store.
@@ -134,7 +134,7 @@ impl MigrationContext {
                     return Some(());
                 }
                 Err(Refusal { status: wire::Status::Unavailable, .. })
-                    if !self.errands.over.load(Ordering::Relaxed) =>
+                    if !self.tasks.over.load(Ordering::Relaxed) =>
                 {
                     tracing::warn!(migration = self.row.id, "workers have not applied an ownership change");
                 }
@@ -158,7 +158,7 @@ impl MigrationContext {
 
     /// Lowers the thread's priority: from here on it yields to all others.
     pub(super) fn lower_priority(&mut self) {
-        if std::mem::replace(&mut self.is_humble, true) {
+        if std::mem::replace(&mut self.has_low_priority, true) {
             return;
         }
         self.begin();
@@ -169,8 +169,8 @@ impl MigrationContext {
 
     /// Restores the thread's priority if the kernel permits, because nobody serves the hashes until this step ends.
     pub(super) fn restore_priority(&mut self) {
-        if self.is_humble && process::take_short_turns(-MIGRATION_NICER).is_ok() {
-            self.is_humble = false;
+        if self.has_low_priority && process::take_short_turns(-MIGRATION_NICER).is_ok() {
+            self.has_low_priority = false;
             self.company = None;
         }
     }
@@ -182,7 +182,7 @@ impl MigrationContext {
         let (is_out, asked) = self.looked_after;
         if !is_out && self.link.silent_for() >= pause && asked.elapsed() >= pause {
             self.looked_after = (true, Instant::now());
-            self.errands.look_after_peer(self.side);
+            self.tasks.look_after_peer(self.side);
         }
     }
 
@@ -212,7 +212,7 @@ impl MigrationContext {
     /// Changes the metadata; if the reason is that the other server is gone, the change commits only while it is.
     pub(super) fn commit(&self, from: Phase, to: Phase, is_peer_gone: bool) {
         let gone = is_peer_gone.then_some(self.side.opposite());
-        self.errands.commit((from, to), gone);
+        self.tasks.commit((from, to), gone);
     }
 
     /// Sleeps until something happens, at most briefly; longer while it waits for a slot.

@@ -150,7 +150,7 @@ impl SourceSide {
                     }
                 }
                 SourceOutput::Do(SourceAction::TakeSlot) => self.ground.take_slot(),
-                SourceOutput::Do(SourceAction::LookUp) => self.ground.errands.look_up(),
+                SourceOutput::Do(SourceAction::LookUp) => self.ground.tasks.look_up(),
                 SourceOutput::Do(SourceAction::Commit { from, to, is_peer_gone }) => {
                     self.ground.commit(from, to, is_peer_gone);
                 }

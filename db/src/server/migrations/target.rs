@@ -202,7 +202,7 @@ impl TargetSide {
         let pause = Duration::from_millis(crate::limits::PEER_RETRY_MS);
         if !self.ground.link.is_up() && !is_under_way && begun.is_none_or(|begun| begun.elapsed() >= pause) {
             self.connecting = (true, Some(Instant::now()));
-            self.ground.errands.connect();
+            self.ground.tasks.connect();
         }
     }
 
@@ -252,7 +252,7 @@ impl TargetSide {
                 TargetOutput::Do(TargetAction::Commit { from, to, is_peer_gone }) => {
                     self.ground.commit(from, to, is_peer_gone);
                 }
-                TargetOutput::Do(TargetAction::LookUp) => self.ground.errands.look_up(),
+                TargetOutput::Do(TargetAction::LookUp) => self.ground.tasks.look_up(),
                 // Requested hashes go before bulk pulls.
                 TargetOutput::Do(
                     action @ (TargetAction::ReplayPriority { .. } | TargetAction::Wake { .. }),

@@ -6,7 +6,7 @@ use store::Table;
 use wire::{Request, Status};
 
 use super::{PendingRequest, PendingRequests};
-use crate::limits::{RETRY_ARRIVING_US, UNPARKED_PER_ROUND};
+use crate::limits::{RESUMED_PER_ROUND, RETRY_ARRIVING_US};
 use crate::metrics::Counter;
 use crate::ops::{WorkerEnvironment, read};
 use crate::server::catalog::WorkerCatalog;
@@ -104,12 +104,12 @@ impl<P: Exits> Resume<'_, P> {
     /// Executes some of the due requests; answers `Retry` to those that waited too long.
     pub fn run(&mut self) {
         let (now_us, metrics) = (self.environment.now_us, self.environment.metrics);
-        for _ in 0..UNPARKED_PER_ROUND {
+        for _ in 0..RESUMED_PER_ROUND {
             let Some(parked) = self.pending.take_due() else { break };
             metrics.waits().note(now_us.saturating_sub(parked.since_us));
             self.conclude(&parked, Fate::GoesOn);
         }
-        for _ in 0..UNPARKED_PER_ROUND {
+        for _ in 0..RESUMED_PER_ROUND {
             let Some(parked) = self.pending.take_overdue(now_us) else { break };
             metrics.count(Counter::RequestsOverdue);
             self.conclude(&parked, Fate::IsGivenUp);

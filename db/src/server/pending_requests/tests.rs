@@ -6,7 +6,7 @@ use wire::TenantId;
 
 use super::{MissingHashes, PendingRequest, PendingRequests};
 use crate::limits::{
-    PARKED_REQUESTS_MAX, PARKED_US_MAX, TENANT_PARKED_BYTES_MAX, TENANT_PARKED_REQUESTS_MAX,
+    PENDING_REQUESTS_MAX, PENDING_US_MAX, TENANT_PENDING_BYTES_MAX, TENANT_PENDING_REQUESTS_MAX,
 };
 use crate::server::change::Wake;
 use crate::session::{Claim, Route, Session};
@@ -84,7 +84,7 @@ fn one_that_waits_for_too_long_is_taken_out_and_nothing_is_left_of_it() {
     let (mut pending, session) = (PendingRequests::default(), session(1));
     assert!((1..=3).all(|sequence| park(&mut pending, get(&session, sequence), &[(7, 1), (7, sequence)])));
     assert_eq!(wake(&mut pending, 7, &[1]), [1], "it waited for one hash");
-    let at_us = 2 + PARKED_US_MAX;
+    let at_us = 2 + PENDING_US_MAX;
     assert!(!pending.is_due(at_us - 1) && pending.is_due(at_us));
     assert_eq!(pending.take_overdue(at_us).map(|parked| parked.sequence), Some(2));
     assert!(pending.take_overdue(at_us).is_none() && pending.requests() == 1);
@@ -96,15 +96,15 @@ fn one_that_waits_for_too_long_is_taken_out_and_nothing_is_left_of_it() {
 #[test]
 fn a_tenant_that_has_its_share_waiting_leaves_room_for_others() {
     let (mut pending, tenants) = (PendingRequests::default(), [session(1), session(2)]);
-    let many = 1..=TENANT_PARKED_REQUESTS_MAX as u64;
+    let many = 1..=TENANT_PENDING_REQUESTS_MAX as u64;
     assert!(many.clone().all(|sequence| park(&mut pending, get(&tenants[0], sequence), &[(7, 1)])));
     let beyond = pending.park(get(&tenants[0], *many.end() + 1), [(7, 1)].into());
     assert_eq!(beyond.map_err(|parked| parked.sequence), Err(*many.end() + 1));
     assert!(park(&mut pending, get(&tenants[1], 1), &[(7, 1)]));
     let large = |sequence| request(&tenants[1], sequence, wire::opcode::PUT, 1 << 20);
-    let sequences = 2..=2 + (TENANT_PARKED_BYTES_MAX >> 20) as u64;
+    let sequences = 2..=2 + (TENANT_PENDING_BYTES_MAX >> 20) as u64;
     let taken = sequences.clone().filter(|&sequence| park(&mut pending, large(sequence), &[(7, 1)])).count();
-    assert_eq!(taken, (TENANT_PARKED_BYTES_MAX >> 20) - 1, "bytes are counted with what is kept besides");
+    assert_eq!(taken, (TENANT_PENDING_BYTES_MAX >> 20) - 1, "bytes are counted with what is kept besides");
     assert_eq!(wake(&mut pending, 7, &[1]).len(), many.count() + 1 + taken);
     assert!(park(&mut pending, get(&tenants[0], 1), &[(7, 1)]), "there is room again");
 }
@@ -115,7 +115,7 @@ fn a_worker_has_so_many_waiting_whosever_they_are() {
     let tenants: Vec<_> = (1..=6).map(session).collect();
     let asked = tenants.iter().flat_map(|session| (0..2_000).map(move |sequence| get(session, sequence)));
     let taken = asked.filter_map(|parked| pending.park(parked, [(7, 1)].into()).ok()).count();
-    assert_eq!(taken, PARKED_REQUESTS_MAX);
+    assert_eq!(taken, PENDING_REQUESTS_MAX);
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl TargetSide {
             self.ceiling = ceiling;
             // In this mode all objects arrive before anybody is served.
             self.is_given_up |= self.ground.row.mode == Mode::PreCopy;
-            let waker = self.ground.errands.post.waker();
+            let waker = self.ground.tasks.post.waker();
             part.on_want(Box::new(move || waker.wake()));
             if self.is_given_up {
                 self.give_up_rest();
