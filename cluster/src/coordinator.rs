@@ -41,11 +41,11 @@ fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<Coordi
         let left = gone.into_iter().filter(|(is_gone, is_done, _)| *is_gone && !is_done);
         steps.extend(left.map(|(_, _, side)| CoordinatorStep::Leave { migration, side }));
     } else if gone.iter().all(|(is_gone, _, _)| *is_gone) {
-        let to = match row.state {
+        let to = match row.phase {
             Phase::Moving => Phase::Finished,
             _ => Phase::Ended,
         };
-        steps.push(CoordinatorStep::Settle { migration, from: row.state, to });
+        steps.push(CoordinatorStep::Settle { migration, from: row.phase, to });
     }
 }
 

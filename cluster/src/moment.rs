@@ -12,6 +12,7 @@ pub struct Moment {
 impl Moment {
     /// Returns the current time, from `CLOCK_BOOTTIME`.
     #[must_use]
+    #[inline]
     pub fn now() -> Self {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the pointer is to a live local timespec, which the call fills; every supported Linux has this clock.
@@ -24,6 +25,13 @@ impl Moment {
     #[must_use]
     pub const fn after_boot(time: Duration) -> Self {
         Self { ns: time.as_nanos() as u64 }
+    }
+
+    /// Returns nanoseconds from an earlier moment to this one; 0 if it is not earlier.
+    #[must_use]
+    #[inline]
+    pub const fn ns_since(self, earlier: Self) -> u64 {
+        self.ns.saturating_sub(earlier.ns)
     }
 }
 

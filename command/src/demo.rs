@@ -27,7 +27,7 @@ use measure::{Measure, Plan};
 use question::{Asker, FRIENDS, FRIENDS_OF_FRIENDS};
 use serde::Serialize;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use ways::Ways;
 

@@ -33,7 +33,7 @@ impl Clock {
     /// Returns microseconds from the clock's creation to a moment; 0 if that is earlier.
     #[must_use]
     pub const fn us_at(&self, moment: Moment) -> u64 {
-        moment.ns.saturating_sub(self.start.ns) / 1_000
+        moment.ns_since(self.start) / 1_000
     }
 
     /// Returns milliseconds since the Unix epoch by the machine's clock; 0 for a time before it.

@@ -22,7 +22,7 @@ use crate::limits::{
 
 /// Counts short polls to decide how closely an extension is watched.
 #[derive(Debug)]
-pub(super) struct PreemptionBackoff {
+pub struct PreemptionBackoff {
     /// Short polls since the last overrun; not counted beyond the required number.
     short_polls: AtomicU32,
     /// The required number of short polls, a power of two.
@@ -32,7 +32,9 @@ pub(super) struct PreemptionBackoff {
 }
 
 impl PreemptionBackoff {
-    pub(super) fn new() -> Self {
+    /// Creates the state of an extension that is watched closely.
+    #[must_use]
+    pub fn new() -> Self {
         Self {
             short_polls: AtomicU32::new(0),
             asked: AtomicU32::new(STEADY_POLLS),
@@ -40,15 +42,17 @@ impl PreemptionBackoff {
         }
     }
 
+    /// Returns whether the required number of polls was short.
     #[inline]
-    pub(super) fn is_steady(&self) -> bool {
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
         self.short_polls.load(Relaxed) >= self.asked.load(Relaxed)
     }
 
     /// Records a poll that ended within its slice. Writes nothing once the extension is steady, so that workers do not
     /// contend for the count.
     #[inline]
-    pub(super) fn note_short_poll(&self, now_us: u64) {
+    pub fn note_short_poll(&self, now_us: u64) {
         let polls = self.short_polls.load(Relaxed);
         if polls < self.asked.load(Relaxed) {
             self.short_polls.store(polls + 1, Relaxed);
@@ -60,7 +64,7 @@ impl PreemptionBackoff {
 
     /// Records a poll that used up its slice and ran `slices` slices before detection.
     #[cold]
-    pub(super) fn note_overrun(&self, now_us: u64, slices: u64) {
+    pub fn note_overrun(&self, now_us: u64, slices: u64) {
         let (was_steady, is_long) = (self.is_steady(), slices >= LONG_OVERRUN_SLICES);
         if was_steady && slices < SHORT_OVERRUN_SLICES {
             return;
@@ -83,6 +87,12 @@ impl PreemptionBackoff {
             self.asked.store((asked >> halvings.min(31)).max(STEADY_POLLS), Relaxed);
             self.changed_us.store(now_us, Relaxed);
         }
+    }
+}
+
+impl Default for PreemptionBackoff {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

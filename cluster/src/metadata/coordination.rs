@@ -201,7 +201,7 @@ fn take_for_the_gone(
 ) -> Result<(), MetadataError> {
     match *step {
         CoordinatorStep::Settle { migration, from, to } => {
-            let row = migrations::numbered(transaction, migration)?.filter(|row| row.state == from);
+            let row = migrations::numbered(transaction, migration)?.filter(|row| row.phase == from);
             let Some(mut row) = row else { return Ok(()) };
             if is_gone(transaction, row.source)? && is_gone(transaction, row.target)? {
                 row.advance(transaction, to)?;

@@ -147,6 +147,6 @@ fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64)
         credits: SESSION_CREDITS,
         view: control.views.settled(),
         next_sequence,
-        shm_listener: control.shm_listener.as_ref().map(|status| status.told.clone()),
+        shm: control.shm_listener.as_ref().map(|status| status.told.clone()),
     }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use cluster::metadata::{Metadata, MetadataError};
 use cluster::records::{
-    Committed, Condition, Etcd, Event, KeySpan, Query, RecordChange, Records, RecordsError, Revision,
-    WatchEnd,
+    Committed, Condition, Event, KeySpan, Query, RecordChange, Records, RecordsError, Revision, WatchEnd,
 };
 use db::config::EtcdAddress;
+use db::etcd::Etcd;
 use wire::Actor;
 
 use super::etcd_process::{EtcdProcess, Member, free_ports};

@@ -279,7 +279,7 @@ impl World {
         let place = self.places.get_mut(&run.server).expect("it is there");
         let mut left = Vec::new();
         for moving in place.movings.values_mut().filter(|moving| moving.is_over() && !moving.is_left) {
-            moving.part.iter().for_each(|part| part.settle());
+            moving.part.iter().for_each(|part| part.end_notes());
             moving.close();
             moving.is_left = place.member.metadata.migration_leave(moving.id, moving.side()).is_ok();
             left.push((moving.id, moving.side()));

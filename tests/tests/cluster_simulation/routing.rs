@@ -198,7 +198,7 @@ impl Caller {
         }
         let Some(moving) = sides.known.iter_mut().find(|moving| moving.has(hash)) else { return false };
         let (source, migration) = (moving.source as u32, moving.migration);
-        match moving.way(now_us, hash, (server as usize, sides.moves)) {
+        match moving.source(now_us, hash, (server as usize, sides.moves)) {
             ReadSource::Both => {}
             ReadSource::Alone => return false,
             ReadSource::AloneAndMap => {

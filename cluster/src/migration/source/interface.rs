@@ -12,7 +12,7 @@ pub enum SourceInput {
     /// A slot is free for it.
     Admitted,
     /// The phase in the records, as far as known.
-    Standing(Phase),
+    Phase(Phase),
     /// The record no longer exists; for the source the migration ended in this phase.
     Forgotten(Phase),
     /// An action has ended.

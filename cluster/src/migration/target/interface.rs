@@ -19,7 +19,7 @@ pub enum TargetInput {
         allowance_bytes: u64,
     },
     /// The phase in the records, as far as known.
-    Standing(Phase),
+    Phase(Phase),
     /// The record no longer exists; for the target the migration ended in this phase.
     Forgotten(Phase),
     /// An action has ended.

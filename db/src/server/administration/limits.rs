@@ -37,7 +37,8 @@ pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>])
     let changes = changes.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
     let _changing = lock(&control.changing);
     let tenant = control.tenant_number(name)?;
-    control.metadata.limits_change(tenant, &changes)?;
+    let stored: Vec<_> = changes.iter().map(|(limit, value)| (limit.name(), *value)).collect();
+    control.metadata.limits_change(tenant, &stored)?;
     let account = control.accounts.of(tenant);
     for (limit, value) in changes {
         account.set_limit(limit, value.unwrap_or(limit.default_value()));
@@ -94,8 +95,7 @@ pub(super) fn act_of(name: &str, changes: &[LimitChange<'_>]) -> String {
     format!("tenant limits {name}:{words}")
 }
 
-/// Returns the limit's name and its new value, if both are valid.
-fn checked(change: &LimitChange<'_>) -> Result<(&'static str, Option<u64>), Refusal> {
+fn checked(change: &LimitChange<'_>) -> Result<(TenantLimit, Option<u64>), Refusal> {
     let Some(limit) = TenantLimit::named(change.limit) else {
         let names: Vec<&str> = TenantLimit::ALL.iter().map(|limit| limit.name()).collect();
         let text = format!("`{}` is not a limit; use {}", change.limit, names.join(", "));
@@ -107,7 +107,7 @@ fn checked(change: &LimitChange<'_>) -> Result<(&'static str, Option<u64>), Refu
         let text = format!("{} must be {}, not {}", limit.name(), range_of(limit), amount(value));
         return Err(Refusal::new(Status::OutOfRange, text));
     }
-    Ok((limit.name(), change.value))
+    Ok((limit, change.value))
 }
 
 fn entries(account: &Account) -> Vec<TenantLimitEntry> {
