@@ -89,8 +89,11 @@ impl Region {
         unsafe { libc::madvise(address.cast(), until - from, libc::MADV_DONTNEED) };
     }
 
-    /// Returns the bytes backed by pages now, as reported by the kernel.
-    #[cfg(test)]
+    /// Returns the bytes backed by pages now, as reported by the kernel in a system call; meant for tests.
+    ///
+    /// # Panics
+    /// If the kernel does not know the mapping.
+    #[must_use]
     pub fn resident_bytes(&self) -> usize {
         let mut pages = vec![0_u8; self.bytes / PAGE_BYTES];
         let address = self.start().as_ptr().cast();

@@ -34,8 +34,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use ::cluster::metadata::Metadata;
 use builder::{BuildError, Toolchain};
-use cluster::metadata::Metadata;
 use db::config::{Config, StreamLimits};
 use db::extension::registry::Prepare;
 use db::server::administrator;
@@ -90,7 +90,7 @@ impl Site {
         let network = LoopbackNetwork::new(seed, Faults::default(), LoopbackClock::Real);
         let ports: Vec<LoopbackPort> = (0..config.cores).map(|_| network.port().expect("a port")).collect();
         let addresses = ports.iter().map(LoopbackPort::local).collect();
-        let devices = Devices { listener, ports, metadata, prepare, doorway: None };
+        let devices = Devices { listener, ports, metadata, prepare, shm_entrance: None };
         let server = Server::start_over(config, devices).expect("a server");
         let secret = std::fs::read_to_string(config.data_directory.join(administrator::FILE_NAME));
         let secret = secret.expect("the secret");

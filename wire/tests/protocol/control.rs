@@ -322,7 +322,7 @@ fn every_answer_about_tablets_survives_the_wire() {
     let plans = [PlanProgress::Running, PlanProgress::Done, PlanProgress::Stopped].map(plan).to_vec();
     survives(ClusterStatus { asked: 1, coordinator: 2, members: vec![member; 2], plans });
     survives(vec![TabletEntry { table: table.clone(), id: 4, first, last, server: 2, emptied_ms: 8 }]);
-    for (mode, state, is_aborted) in [
+    for (mode, phase, is_aborted) in [
         (MigrationMode::Rocksteady, MigrationPhase::Preparing, false),
         (MigrationMode::PreCopy, MigrationPhase::Preparing, false),
         (MigrationMode::StopAndCopy, MigrationPhase::Moving, true),
@@ -333,9 +333,9 @@ fn every_answer_about_tablets_survives_the_wire() {
         let (table, begun_ms) = (table.clone(), 11);
         let (id, source, target) = (5, 1, 2);
         let migration =
-            MigrationEntry { id, table, first, last, source, target, mode, state, is_aborted, begun_ms };
+            MigrationEntry { id, table, first, last, source, target, mode, phase, is_aborted, begun_ms };
         survives(vec![migration.clone()]);
-        let awaited = match state {
+        let awaited = match phase {
             MigrationPhase::Preparing => MigrationAwaited::Slot,
             MigrationPhase::Moving => MigrationAwaited::Nothing,
             MigrationPhase::Returning => MigrationAwaited::Peer,
