@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn a_line_that_is_no_edge_is_named() {
         let refused = read("1 2\n1 two\n").unwrap_err();
-        assert!(refused.contains(":2: no edge"), "{refused}");
-        assert!(read("1 2 3\n").unwrap_err().contains(":1: no edge"));
+        assert!(refused.contains(":2: not an edge"), "{refused}");
+        assert!(read("1 2 3\n").unwrap_err().contains(":1: not an edge"));
         assert!(read("1 9223372036854775808\n").unwrap_err().contains("2^63"));
     }
 
