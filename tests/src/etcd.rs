@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::raw::PATIENCE;
+use crate::stopping;
 
 /// See the file's head.
 #[derive(Debug)]
@@ -62,9 +63,7 @@ impl Etcd {
 
     /// Lets it stand still, connections and all, or go on.
     pub fn pause(&self, pauses: bool) {
-        let signal = if pauses { "-STOP" } else { "-CONT" };
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(done.is_ok_and(|status| status.success()), "it is there");
+        stopping::pause(&self.child, pauses);
     }
 }
 

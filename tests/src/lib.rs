@@ -12,3 +12,4 @@ pub mod history;
 pub mod patience;
 pub mod raw;
 pub mod server;
+pub mod stopping;

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use crate::elsewhere::{self, Elsewhere};
 use crate::patience::answered;
 use crate::raw::PATIENCE;
+use crate::stopping;
 
 /// What a server says when another one has its ports, or the queue of its device over AF_XDP.
 const IN_USE: [&str; 2] = ["Address already in use", "Failed to create xsk socket"];
@@ -185,9 +186,7 @@ impl Server {
 
     /// Lets the server stand still, connections and all, or go on.
     pub fn pause(&self, pauses: bool) {
-        let signal = if pauses { "-STOP" } else { "-CONT" };
-        let done = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(done.is_ok_and(|status| status.success()), "the server is there");
+        stopping::pause(&self.child, pauses);
     }
 
     /// Ends the server as a power cut would.
