@@ -126,6 +126,24 @@ fn an_index_that_was_compared_is_compared() {
     assert_eq!((code, reply[0], &reply[1..]), (0, 201, &[99; 16][..]));
 }
 
+#[test]
+fn an_index_of_a_recursive_call_is_checked() {
+    let (kind, text) = abandoned(miscompiled().invoke("recursive", b"", 0));
+    assert!(text.contains("index out of bounds"), "{kind} {text}");
+}
+
+#[test]
+fn an_index_behind_a_loop_is_the_one_that_was_checked() {
+    let (code, _, reply, _) = returned(miscompiled().invoke("stale_exit", b"", 0));
+    assert_eq!((code, reply[0], &reply[1..]), (0, 1, &[7; 8][..]));
+}
+
+#[test]
+fn a_local_keeps_the_alignment_that_functions_rely_on() {
+    let (code, _, reply, _) = returned(miscompiled().invoke("alignment", b"", 0));
+    assert_eq!((code, &reply[..]), (0, &[7, 4][..]));
+}
+
 /// The loop runs in a process of its own, which is ended once the loop has proved itself.
 #[test]
 fn a_loop_that_cannot_end_reads_nothing_behind_a_slice() {

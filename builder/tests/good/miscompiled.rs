@@ -3,7 +3,10 @@
 
 use sandstorm::{Args, Db, Error, Reply};
 
-sandstorm::extension! { read wrong_bool, read endless, read store_in_turn, read load_in_turn, read bounded }
+sandstorm::extension! {
+    read wrong_bool, read endless, read store_in_turn, read load_in_turn, read bounded, read recursive, read stale_exit,
+    read alignment
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -145,4 +148,117 @@ async fn bounded(_: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), E
     let [y, c, d] = core::hint::black_box([1, 0, 0]);
     reply.u8(swap(&mut tables[0], &mut out, core::hint::black_box(20), y, c, d))?;
     reply.write(&core::hint::black_box(tables)[1])
+}
+
+#[inline(never)]
+fn store_far(small: &mut [u8; 8], index: usize, next: usize, far: usize, depth: u32) {
+    small[index] = 99;
+    if depth != 0 {
+        store_far(small, next, far, far, depth - 1)
+    }
+}
+
+#[inline(never)]
+fn store_from(at: usize, far: usize, depth: u32) -> [[u8; 8]; 2] {
+    let mut tables = core::hint::black_box([[1; 8], [7; 8]]);
+    store_far(&mut tables[0], at % 8, at % 8, far, depth);
+    core::hint::black_box(tables)
+}
+
+/// llvm #219503: the range of `index` is taken from the outermost call, though `next` becomes `far`. Panics.
+async fn recursive(_: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let (at, far, depth) = core::hint::black_box((3, 12, 2));
+    reply.write(&store_from(at, far, depth)[1])
+}
+
+struct Cursor {
+    sum: i32,
+    at: usize,
+    mode: i32,
+    copy: usize,
+    negated: i16,
+}
+
+#[inline(never)]
+fn exchange(table: &mut [u8], new: u8, sum: &mut i32, at: &mut usize, mode: &mut i32, copy: &mut usize, m: &mut i16) -> u8 {
+    'outer: loop {
+        *mode = 2;
+        'inner: loop {
+            *m = (*mode as i16).wrapping_neg();
+            *at = (*at).wrapping_sub(106119);
+            let ok = *at < table.len();
+            *sum = sum.wrapping_mul(3).wrapping_add(ok as i32);
+            *copy = *at;
+            let again = 2 <= *m;
+            match *copy {
+                7 => continue 'outer,
+                1000 => return 55,
+                _ => {
+                    *mode = 0;
+                    if again {
+                        continue 'inner;
+                    }
+                    return if ok { core::mem::replace(&mut table[*at], new) } else { 200 };
+                }
+            }
+        }
+    }
+}
+
+/// llvm #197240: behind a loop that was removed, an index is taken for the 1000 of another exit. Replies with 1, and
+/// with what lies 1000 bytes behind: 7 each.
+async fn stale_exit(_: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut tables = core::hint::black_box([[1; 8]; 256]);
+    tables[125] = [7; 8];
+    let Cursor { mut sum, mut at, mut mode, mut copy, mut negated } =
+        core::hint::black_box(Cursor { sum: 1, at: 106_119 + 3, mode: 0, copy: 0, negated: 0 });
+    reply.u8(exchange(&mut tables[0], 99, &mut sum, &mut at, &mut mode, &mut copy, &mut negated))?;
+    reply.write(&core::hint::black_box(tables)[125])
+}
+
+/// An array of bytes as aligned as 16 bytes are.
+struct Aligned([u8; 32], [u128; 0]);
+
+/// An array of bytes as aligned as 4 bytes are.
+struct Less([u8; 32], [u32; 0]);
+
+#[inline(never)]
+fn aligned(bytes: &[u8; 32]) -> Aligned {
+    let mut aligned = Aligned(*bytes, []);
+    for byte in &mut aligned.0 {
+        *byte = byte.wrapping_add(3);
+    }
+    aligned
+}
+
+#[inline(never)]
+fn less(bytes: &[u8; 32]) -> Less {
+    let mut less = Less(*bytes, []);
+    less.0[3] = 7;
+    less
+}
+
+#[inline(never)]
+fn take(both: &mut [u8; 32], small: &mut [u8; 20], tiny: &mut [u8; 4]) {
+    core::hint::black_box((both, small, tiny));
+}
+
+#[inline(never)]
+fn fifth(is_less: bool, bytes: &[u8; 32]) -> u8 {
+    let (mut small, mut tiny) = ([1; 20], [1; 4]);
+    let mut both: [u8; 32];
+    if is_less {
+        both = less(bytes).0;
+    } else {
+        both = aligned(bytes).0;
+    }
+    take(&mut both, &mut small, &mut tiny);
+    both[5]
+}
+
+/// llvm #208092: a local loses the alignment with which a function writes to it, a fault. Replies with 7 and 4.
+async fn alignment(_: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let bytes = core::hint::black_box([4; 32]);
+    reply.u8(fifth(core::hint::black_box(false), &bytes))?;
+    reply.u8(fifth(core::hint::black_box(true), &bytes))
 }
