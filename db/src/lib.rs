@@ -1,13 +1,14 @@
 //! The Splinter server: tenants, sessions, native operations, extensions, and the threads that run them.
 //!
 //! ```text
-//!   server      boot, worker, dispatch, outgoing frames, control streams, administration
-//!   extension   registry, native, invocation        etcd, peer   the cluster's metadata and other servers
-//!   ops         read, write, transaction            (the waist: everything that touches the store)
-//!   session     who asks, and exactly once
-//!   sched       load, offers       tenant        tablet
-//!   metrics     config
-//!   limits      clock       sync
+//!   server       boot, worker, dispatch, outgoing frames, control streams, administration
+//!   extension    registry, native, invocation
+//!   ops          read, write, transaction: everything that touches the store
+//!   session      tokens, the exactly-once ring
+//!   tablet       tables by number
+//!   sched        load, offers       tenant       peer       etcd
+//!   metrics      config
+//!   limits       clock       sync
 //! ```
 //!
 //! Imports go down only. A request's way: [`server::worker`] receives a batch of frames,

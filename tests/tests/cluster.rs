@@ -359,18 +359,13 @@ fn a_new_client_gets_in_though_a_server_that_is_named_first_is_dead_or_stands_st
     drop(everywhere);
     let address = |cluster: &Cluster, server: usize| cluster.servers[server - 1].address().to_string();
     let acme = cluster.acme.clone();
-    let still = cluster.servers[1].process().to_string();
-    let signal = |name: &str| {
-        let sent = Command::new("kill").args([name, &still]).status().expect("kill is there");
-        assert!(sent.success());
-    };
     // Server 2 takes connections and answers nothing.
-    signal("-STOP");
+    cluster.servers[1].pause(true);
     let listed = format!("{},{}", address(&cluster, 2), address(&cluster, 3));
     let began = Instant::now();
     let client = Client::connect_with(&listed, &acme.name, &acme.secret, patient());
     let (took, client) = (began.elapsed(), client.map(|client| client.address().to_owned()));
-    signal("-CONT");
+    cluster.servers[1].pause(false);
     assert_eq!(client.expect("server 3 lets it in"), address(&cluster, 3));
     assert!(took < PATIENCE / 2, "it did not wait until server 2 was given up: {took:?}");
     comes("the end of a session that nobody wanted", || {

@@ -12,9 +12,9 @@ mod canary;
 mod error;
 mod granted;
 mod install_hooks;
+mod lazy_toolchain;
 mod turns;
 mod version_history;
-mod workshop;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -38,10 +38,10 @@ pub use error::InstallError;
 use granted::Granted;
 pub use install_hooks::InstallHooks;
 use install_hooks::Unlimited;
+use lazy_toolchain::LazyToolchain;
+pub use lazy_toolchain::Prepare;
 use turns::Turns;
 pub use version_history::{Choice, Installed, VersionHistory};
-pub use workshop::Prepare;
-use workshop::Workshop;
 
 #[derive(Debug, Default)]
 struct Live {
@@ -55,7 +55,7 @@ struct Live {
 
 /// The live extensions of all tenants.
 pub struct Registry {
-    workshop: Arc<Workshop>,
+    toolchain: Arc<LazyToolchain>,
     turns: Turns,
     accounts: Accounts,
     live: Mutex<Live>,
@@ -79,15 +79,15 @@ impl Registry {
     /// # Errors
     /// When no thread can be started.
     pub fn open_with(prepare: Prepare, accounts: Accounts) -> io::Result<Self> {
-        let workshop = Arc::new(Workshop::new(prepare));
-        let early = Arc::clone(&workshop);
+        let toolchain = Arc::new(LazyToolchain::new(prepare));
+        let early = Arc::clone(&toolchain);
         let prepare = move || {
-            if let Err(error) = early.toolchain() {
+            if let Err(error) = early.get() {
                 tracing::warn!(%error, "extensions cannot be installed");
             }
         };
         thread::Builder::new().name("toolchain".to_owned()).spawn(prepare)?;
-        Ok(Self { workshop, turns: Turns::default(), accounts, live: Mutex::default() })
+        Ok(Self { toolchain, turns: Turns::default(), accounts, live: Mutex::default() })
     }
 
     /// Like [`Registry::install_for`] for a source that was installed before: without limits, and only recorded.
@@ -124,7 +124,7 @@ impl Registry {
             .map_err(|refusals| InstallError::Build(BuildError::Refused(refusals)))?;
         let _turn = self.turns.take(tenant).ok_or(InstallError::Busy)?;
         customer.admit().map_err(InstallError::Customer)?;
-        let toolchain = self.workshop.toolchain().map_err(InstallError::Build)?.counting();
+        let toolchain = self.toolchain.get().map_err(InstallError::Build)?.counting();
         let built =
             if customer.was_installed() { toolchain.rebuild(&package) } else { toolchain.build(&package) };
         customer.spent(toolchain.spent_ms());

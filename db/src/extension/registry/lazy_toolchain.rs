@@ -8,19 +8,19 @@ use builder::{BuildError, Toolchain};
 pub type Prepare = Box<dyn Fn() -> Result<Toolchain, BuildError> + Send + Sync>;
 
 /// The toolchain, prepared on first use.
-pub(super) struct Workshop {
+pub(super) struct LazyToolchain {
     prepare: Prepare,
     toolchain: Mutex<Option<Arc<Toolchain>>>,
 }
 
-impl Workshop {
-    /// Creates a workshop without a prepared toolchain.
+impl LazyToolchain {
+    /// Creates it without a prepared toolchain.
     pub(super) fn new(prepare: Prepare) -> Self {
         Self { prepare, toolchain: Mutex::default() }
     }
 
     /// Returns the toolchain; waits while it is being prepared.
-    pub(super) fn toolchain(&self) -> Result<Arc<Toolchain>, BuildError> {
+    pub(super) fn get(&self) -> Result<Arc<Toolchain>, BuildError> {
         let mut slot = self.toolchain.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(toolchain) = &*slot {
             return Ok(Arc::clone(toolchain));
