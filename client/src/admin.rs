@@ -2,13 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use wire::{
-    AdminRequest, Adopted, AuditEntry, Body, ClusterStatus, LimitChange, MigrationEntry, MigrationMode,
-    MigrationProgress, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry, TenantCreated,
-    TenantEntry, TenantLimitEntry,
-};
+use control::{AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, LimitChange, MigrationEntry, MigrationMode, MigrationProgress, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry};
 
-use crate::client::{only_reads, read_answer};
+use crate::client::{body_of, read_answer};
 use crate::reach::{Opening, Reached, reach};
 use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
 use crate::{ClientConfig, Error};
@@ -243,9 +239,8 @@ impl Admin {
         self.call(&AdminRequest::AuditRead { after, count })
     }
 
-    fn call<T: Body>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
-        let body = request.encode().map_err(|status| Error::Refused { status, text: String::new() })?;
-        let timeout = self.config.admin_timeout;
-        read_answer(self.stream.administer(request.opcode(), &body, only_reads(request), timeout)?)
+    fn call<T: DeserializeOwned>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
+        let body = body_of(request)?;
+        read_answer(self.stream.administer(&body, request.only_reads(), self.config.admin_timeout)?)
     }
 }

@@ -20,7 +20,8 @@ pub use many::Write;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use wire::{Body, FunctionMode, Request, Status};
+use control::{AdminRequest, DeserializeOwned, FunctionMode};
+use wire::{Request, Status};
 
 use crate::{ClientConfig, Error, Session};
 
@@ -140,47 +141,23 @@ impl Client {
 }
 
 /// Makes an administrative request and decodes its reply.
-fn administer<T: Body>(session: &mut Session, request: &wire::AdminRequest<'_>) -> Result<T, Error> {
-    let body = request.encode().map_err(|status| Error::Refused { status, text: String::new() })?;
-    let repeatable = only_reads(request);
-    read_answer(session.administer(request.opcode(), &body, repeatable)?)
+fn administer<T: DeserializeOwned>(session: &mut Session, request: &AdminRequest<'_>) -> Result<T, Error> {
+    let timeout = match request {
+        AdminRequest::ExtensionInstall { .. } => session.config().install_timeout,
+        _ => session.config().admin_timeout,
+    };
+    read_answer(session.administer(&body_of(request)?, request.only_reads(), timeout)?)
+}
+
+/// Returns the body of an administrative request.
+pub(crate) fn body_of(request: &AdminRequest<'_>) -> Result<Vec<u8>, Error> {
+    request.encode().map_err(|status| Error::Refused { status, text: String::new() })
 }
 
 /// Decodes the reply to an administrative request.
-pub(crate) fn read_answer<T: Body>((status, body): (Status, Vec<u8>)) -> Result<T, Error> {
+pub(crate) fn read_answer<T: DeserializeOwned>((status, body): (Status, Vec<u8>)) -> Result<T, Error> {
     if status != Status::Ok {
         return Err(Error::of_answer(status, &body));
     }
-    T::decode(&body).map_err(|_| Error::Unintelligible { expected: "an answer to the request" })
-}
-
-/// Returns whether the request only reads, and so may be repeated.
-pub(crate) fn only_reads(request: &wire::AdminRequest<'_>) -> bool {
-    use wire::AdminRequest::{
-        AuditRead, ExtensionDescribe, ExtensionList, ExtensionLogs, ExtensionResolve, ExtensionTraces,
-        ExtensionTracesEnd, GrantList, MigrationList, MigrationProgress, ServerList, SessionList, Statistics,
-        TableList, TableOpen, TableStat, TabletList, TenantLimits, TenantList,
-    };
-    matches!(
-        request,
-        TenantList
-            | TenantLimits { .. }
-            | TableList
-            | TableStat { .. }
-            | TableOpen { .. }
-            | ExtensionList
-            | ExtensionDescribe { .. }
-            | ExtensionResolve { .. }
-            | ExtensionLogs { .. }
-            | ExtensionTraces { .. }
-            | ExtensionTracesEnd { .. }
-            | Statistics { .. }
-            | SessionList
-            | ServerList
-            | TabletList
-            | MigrationList
-            | MigrationProgress
-            | AuditRead { .. }
-            | GrantList
-    )
+    control::decode(&body).map_err(|_| Error::Unintelligible { expected: "an answer to the request" })
 }

@@ -53,12 +53,5 @@ pub use session::Session;
 pub use statistics::SessionStatistics;
 pub use wire::KeyRange;
 pub use wire::limits::TTL_MS_MAX;
-pub use wire::{
-    Actor, Adopted, AuditEntry, ClusterStatus, Completion, CompletionError, Condition, ExtensionDescription,
-    ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, Keys,
-    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode,
-    MigrationPhase, MigrationProgress, PackageFile, Placement, PlanEntry, PlanProgress, Request, Right,
-    ServerEntry, SessionEntry, SessionLimits, Statistic, Status, Subject, TableEntry, TableOptions,
-    TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
-    VersionDescription, VersionEntry, VersionState, reply,
-};
+pub use control::{Actor, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState};
+pub use wire::{Completion, CompletionError, Condition, Keys, Request, SessionLimits, Status, reply};

@@ -30,7 +30,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use sandstorm::{Args, Db, Level, Reply};
-use wire::{AdminRequest, Status, TableId};
+use control::{AdminRequest, TableId};
+use wire::Status;
 
 use self::applying::applied;
 pub use self::finished::{Finished, LocalFailure};
@@ -328,7 +329,7 @@ fn find_table(session: &mut Session, tables: &mut HashMap<String, u32>, name: &[
     }
     let request = AdminRequest::TableOpen { name };
     let body = request.encode().map_err(|_| unknown())?;
-    let TableId { id } = read_answer(session.administer(request.opcode(), &body, true)?)?;
+    let TableId { id } = read_answer(session.administer(&body, true, session.config().admin_timeout)?)?;
     tables.insert(name.to_owned(), id);
     Ok(id)
 }

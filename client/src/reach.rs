@@ -11,7 +11,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::{AdminRequest, OpenRequest, Status};
+use control::AdminRequest;
+use wire::{OpenRequest, Status};
 
 use crate::config::resolve;
 use crate::connection::{Connection, opened_of};
@@ -153,7 +154,7 @@ impl Reached {
         let Ok(opened) = opened_of(&self.answer) else { return };
         let leaving = AdminRequest::SessionRevoke { client_id: opened.client_id };
         if let Ok(body) = leaving.encode() {
-            self.connection.send_last(leaving.opcode(), &body);
+            self.connection.send_last(&body);
         }
     }
 }

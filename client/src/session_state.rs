@@ -16,10 +16,8 @@ use std::time::Duration;
 
 use net::{Port, Waker, shm};
 use wire::limits::LISTING_IN_PARTS_BYTES;
-use wire::{
-    AdminRequest, Attach, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request,
-    Requester, RequesterConfig, SessionLimits, SubmitError,
-};
+use control::AdminRequest;
+use wire::{Attach, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request, Requester, RequesterConfig, SessionLimits, SubmitError};
 
 pub(crate) use self::lost::Moved;
 use self::lost::{Again, Connectivity};
@@ -370,7 +368,7 @@ impl Drop for SessionState {
     fn drop(&mut self) {
         let leaving = AdminRequest::SessionRevoke { client_id: self.opened.client_id };
         if let Ok(body) = leaving.encode() {
-            self.stream_worker.send_last(leaving.opcode(), &body);
+            self.stream_worker.send_last(&body);
         }
     }
 }

@@ -1,10 +1,14 @@
-//! The handler of SIGSEGV, SIGBUS and SIGILL. A stack overflow of an extension, or an instruction by which its code
-//! aborts, ends its invocation; any other fault is the server's own and goes to the previous handler.
+//! The handler of SIGSEGV, SIGBUS, SIGILL and SIGFPE. A fault of an extension's code ends its invocation if the
+//! instruction wrote nothing; any other fault is the server's own and goes to the previous handler.
 //!
-//! A fault is an overflow if all of this holds: an extension's stack is in use on this thread and no host call is in
-//! progress; the stack pointer lies on that stack or in its guard; the address lies in the guard. It is also an
-//! overflow if the kernel could not write a signal frame there because the extension had used up the stack. An abort is
-//! an instruction that the processor does not know, with the stack pointer on such a stack.
+//! A fault is an extension's if a stack is lent on this thread, no host call is in progress, and the stack pointer lies
+//! on that stack. It is
+//! - an overflow if the address lies in the stack's guard, where the stack pointer may lie too, or if the kernel could
+//!   not write a signal frame because the extension had used up the stack;
+//! - an abort if the processor does not know the instruction;
+//! - wrong code if the instruction read an address without memory, had an address that no memory can have, or divided
+//!   by zero. Safe Rust never does that, but compilers make mistakes. A write to an address without memory ends the
+//!   process, because code that writes at wrong addresses may have hit others before.
 //!
 //! The handler runs on a stack of its own, because the faulting one has no room. It does not jump: it edits the
 //! interrupted context so that returning from the signal continues at the exit of a left stack. So the signal mask and
@@ -67,10 +71,22 @@ impl Drop for Guarded {
 static PREVIOUS_SEGV: OnceLock<libc::sigaction> = OnceLock::new();
 static PREVIOUS_BUS: OnceLock<libc::sigaction> = OnceLock::new();
 static PREVIOUS_ILL: OnceLock<libc::sigaction> = OnceLock::new();
+static PREVIOUS_FPE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// The handled signals, each with its previous handler.
-const HANDLED: [(i32, &OnceLock<libc::sigaction>); 3] =
-    [(libc::SIGSEGV, &PREVIOUS_SEGV), (libc::SIGBUS, &PREVIOUS_BUS), (libc::SIGILL, &PREVIOUS_ILL)];
+const HANDLED: [(i32, &OnceLock<libc::sigaction>); 4] = [
+    (libc::SIGSEGV, &PREVIOUS_SEGV),
+    (libc::SIGBUS, &PREVIOUS_BUS),
+    (libc::SIGILL, &PREVIOUS_ILL),
+    (libc::SIGFPE, &PREVIOUS_FPE),
+];
+
+/// The processor's numbers of two exceptions: an address that no memory can have, and a page that is not there.
+const GENERAL_PROTECTION: i64 = 13;
+const PAGE_FAULT: i64 = 14;
+/// Bits of a page fault's error code: a write, and the fetch of an instruction.
+const WRITES: i64 = 1 << 1;
+const FETCHES: i64 = 1 << 4;
 
 fn install() {
     static ONCE: Once = Once::new();
@@ -106,10 +122,14 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     let stack_pointer = registers[libc::REG_RSP as usize] as usize;
     let left = running::with(|running| {
-        let cause = if signal == libc::SIGILL {
-            is_abort(running, code, stack_pointer).then_some(Cause::Abort)
-        } else {
-            is_overflow(running, code, address, stack_pointer).then_some(Cause::StackOverflow)
+        let exception = (registers[libc::REG_TRAPNO as usize], registers[libc::REG_ERR as usize]);
+        let is_on_its_stack = is_on_its_stack(running, stack_pointer);
+        let cause = match signal {
+            libc::SIGILL => (is_on_its_stack && is_instruction(code)).then_some(Cause::Abort),
+            libc::SIGFPE => (is_on_its_stack && is_instruction(code)).then_some(Cause::WrongCode),
+            _ if is_overflow(running, code, address, stack_pointer) => Some(Cause::StackOverflow),
+            libc::SIGSEGV => (is_on_its_stack && wrote_nothing(code, exception)).then_some(Cause::WrongCode),
+            _ => None,
         };
         if let Some(cause) = cause {
             registers[libc::REG_RIP as usize] = landing as *const () as i64;
@@ -138,11 +158,23 @@ fn is_overflow(running: &ThreadState, code: i32, address: usize, stack_pointer: 
     guard.contains(&address) || no_room_for_a_signal
 }
 
-/// Returns whether an extension reached an invalid instruction. A signal sent by a process does not carry an address in
-/// the code.
-fn is_abort(running: &ThreadState, code: i32, stack_pointer: usize) -> bool {
+fn is_on_its_stack(running: &ThreadState, stack_pointer: usize) -> bool {
     let (bottom, top) = running.bounds();
-    code > 0 && code != FROM_KERNEL && running.may_be_left() && (bottom..top).contains(&stack_pointer)
+    running.may_be_left() && (bottom..top).contains(&stack_pointer)
+}
+
+/// Returns whether an instruction raised the signal, and not another process.
+const fn is_instruction(code: i32) -> bool {
+    code > 0 && code != FROM_KERNEL
+}
+
+/// Returns whether the instruction was stopped at a read, or at an address that no memory can have.
+const fn wrote_nothing(code: i32, (number, error): (i64, i64)) -> bool {
+    match number {
+        PAGE_FAULT => is_instruction(code) && error & (WRITES | FETCHES) == 0,
+        GENERAL_PROTECTION => code == FROM_KERNEL,
+        _ => false,
+    }
 }
 
 /// Passes a fault of the server to the previous handler, or lets the kernel end the process.

@@ -31,6 +31,8 @@ pub enum Cause {
     /// Its code reached an instruction that aborts (`ud2`), where a library ends the process, as at 2^64 clones of one
     /// `Rc`.
     Abort = 4,
+    /// Its code read an address without memory, or divided by zero: the compiler made wrong code of safe Rust.
+    WrongCode = 5,
 }
 
 impl Cause {
@@ -43,6 +45,7 @@ impl Cause {
             2 => Some(Self::OutOfMemory),
             3 => Some(Self::StackOverflow),
             4 => Some(Self::Abort),
+            5 => Some(Self::WrongCode),
             _ => None,
         }
     }

@@ -118,6 +118,26 @@ fn an_abort_ends_the_invocation_and_the_thread_goes_on() {
     }
 }
 
+unsafe extern "C" fn divides_by_zero(_: *mut c_void) -> u64 {
+    // SAFETY: the test is about the fault; a register changes, and nothing else.
+    unsafe { std::arch::asm!("xor edx, edx", "mov eax, 1", "xor ecx, ecx", "div ecx", out("eax") _, out("ecx") _, out("edx") _) };
+    0
+}
+
+#[test]
+fn wrong_code_that_wrote_nothing_ends_the_invocation_and_the_thread_goes_on() {
+    let (_guarded, mut pool) = set_up();
+    let wrong = StackOutcome { value: 0, cause: Cause::WrongCode as u64 };
+    for round in 0..2_000 {
+        // A page that nobody has, one of the kernel's, and one that no memory can have.
+        for address in [64, 0xffff_ffff_8000_0000, 0x8000_0000_0000_0000] {
+            assert_eq!(run(&mut pool, reads_a_wild_address, address), wrong);
+        }
+        assert_eq!(run(&mut pool, divides_by_zero, 0), wrong);
+        assert_eq!(run(&mut pool, double, round).value, round as u64 * 2);
+    }
+}
+
 #[test]
 fn overflows_leave_the_signal_mask_and_floating_point_as_they_were() {
     let (_guarded, mut pool) = set_up();
@@ -241,8 +261,20 @@ fn a_pool_keeps_stacks_and_hands_out_the_warm_one() {
 }
 
 unsafe extern "C" fn reads_a_wild_address(address: *mut c_void) -> u64 {
-    // SAFETY: deliberately unsound: the test shows that the process ends.
+    // SAFETY: deliberately unsound: the tests show who ends.
     unsafe { address.cast::<u64>().read_volatile() }
+}
+
+unsafe extern "C" fn writes_a_wild_address(address: *mut c_void) -> u64 {
+    // SAFETY: deliberately unsound: the test shows that the process ends.
+    unsafe { address.cast::<u64>().write_volatile(7) };
+    7
+}
+
+unsafe extern "C" fn runs_a_wild_address(address: *mut c_void) -> u64 {
+    // SAFETY: deliberately unsound: as above.
+    let wild = unsafe { std::mem::transmute::<*mut c_void, extern "C" fn() -> u64>(address) };
+    wild()
 }
 
 fn overflows_in_a_host_call() -> u64 {
@@ -261,7 +293,8 @@ fn child_that_crashes() {
     let (_guarded, mut pool) = set_up();
     let _kept = run(&mut pool, endless, 0);
     match std::env::var("SPLINTER_CRASH").as_deref() {
-        Ok("wild") => run(&mut pool, reads_a_wild_address, 64),
+        Ok("write") => run(&mut pool, writes_a_wild_address, 64),
+        Ok("fetch") => run(&mut pool, runs_a_wild_address, 64),
         Ok("host") => run(&mut pool, faults_in_the_host, 0),
         // SAFETY: deliberately unsound: an abort outside any extension's stack.
         Ok("abort") => StackOutcome { value: unsafe { aborts(ptr::null_mut()) }, cause: 0 },
@@ -273,9 +306,9 @@ fn child_that_crashes() {
 }
 
 #[test]
-fn faults_that_are_not_an_overflow_of_an_extension_still_crash() {
+fn faults_of_the_server_and_writes_at_wrong_addresses_still_crash() {
     let program = std::env::current_exe().expect("a test knows its program");
-    for case in ["wild", "host", "worker", "abort"] {
+    for case in ["write", "fetch", "host", "worker", "abort"] {
         let child = Command::new(&program)
             .args(["--exact", "tests::child_that_crashes", "--ignored", "--nocapture"])
             .env("SPLINTER_CRASH", case)

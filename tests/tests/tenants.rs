@@ -7,7 +7,8 @@ use client::{Admin, Client, ClientConfig, Error, Request, Status};
 use tests::effort::rounds;
 use tests::raw::{RawSession, RawStream, frame};
 use tests::server::Server;
-use wire::{AdminRequest, OpenRequest, opcode};
+use control::AdminRequest;
+use wire::{OpenRequest, opcode};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
     result.expect_err("the server refuses").status().expect("the server answered")
@@ -114,7 +115,7 @@ fn a_tenant_administers_itself_and_nobody_else() {
         AdminRequest::TenantList,
         AdminRequest::TenantDrop { name: "acme" },
     ] {
-        let (status, _) = stream.call(request.opcode(), &request.encode().unwrap()).unwrap();
+        let (status, _) = stream.call(opcode::ADMINISTER, &request.encode().unwrap()).unwrap();
         assert_eq!(status, Status::NotPermitted, "{request:?}");
     }
     assert_eq!(server.admin().tenant_list().unwrap().len(), 1);
@@ -128,7 +129,7 @@ fn nothing_happens_on_a_stream_that_was_not_opened() {
         [AdminRequest::TenantList, AdminRequest::TableList, AdminRequest::Statistics { tenant: None }]
     {
         let mut stream = RawStream::connect(server.address()).unwrap();
-        if let Ok((status, _)) = stream.call(request.opcode(), &request.encode().unwrap()) {
+        if let Ok((status, _)) = stream.call(opcode::ADMINISTER, &request.encode().unwrap()) {
             assert_ne!(status, Status::Ok, "{request:?}");
         }
     }

@@ -1,11 +1,11 @@
-//! Bodies of the control plane: numbers, strings and lists one after another, without optional fields.
+//! Bodies of openings and tablet maps: numbers and strings one after another, without optional fields.
 //!
-//! Opening and administration are rare, so these bodies are owned and simple, while the data requests are borrowed and
-//! fast. A number is little-endian; a string is a u16 of length and UTF-8; bytes are a u32 of length and the bytes; a
-//! list is a u32 of count and its elements. Reading never panics and never allocates more than a small multiple of the
-//! received bytes. Used only by `open` and `admin`.
+//! They are rare, so these bodies are owned and simple, while the data requests are borrowed and fast. A number is
+//! little-endian; a string is a u16 of length and UTF-8; bytes are a u32 of length and the bytes; a list is a
+//! u32 of count and its elements. Reading never panics and never allocates more than a small multiple of the received
+//! bytes.
 
-use crate::name::{name_is_valid, qualified_name_is_valid};
+use crate::name::name_is_valid;
 use crate::status::Status;
 
 /// A body that is written and read as a whole.
@@ -35,15 +35,6 @@ pub trait Body: Sized {
         let value = Self::read(&mut reader)?;
         reader.finish()?;
         Ok(value)
-    }
-}
-
-/// An empty body: the answer of requests that only succeed.
-impl Body for () {
-    fn write(&self, _: &mut BodyWriter) {}
-
-    fn read(_: &mut BodyReader<'_>) -> Result<(), Status> {
-        Ok(())
     }
 }
 
@@ -222,28 +213,6 @@ impl<'a> BodyReader<'a> {
         let length = self.u16()? as usize;
         let name = core::str::from_utf8(self.slice(length)?).map_err(|_| Status::NameInvalid)?;
         if name_is_valid(name) { Ok(name) } else { Err(Status::NameInvalid) }
-    }
-
-    /// Takes a string that must be a name or empty.
-    ///
-    /// # Errors
-    /// As [`BodyReader::name`].
-    pub fn optional_name(&mut self) -> Result<Option<&'a str>, Status> {
-        if let Some((&[0, 0], rest)) = self.rest.split_first_chunk() {
-            self.rest = rest;
-            return Ok(None);
-        }
-        self.name().map(Some)
-    }
-
-    /// Takes a string that must be a name, or a tenant and a name with a slash between them.
-    ///
-    /// # Errors
-    /// As [`BodyReader::name`].
-    pub fn qualified_name(&mut self) -> Result<&'a str, Status> {
-        let length = self.u16()? as usize;
-        let name = core::str::from_utf8(self.slice(length)?).map_err(|_| Status::NameInvalid)?;
-        if qualified_name_is_valid(name) { Ok(name) } else { Err(Status::NameInvalid) }
     }
 
     /// Takes bytes.

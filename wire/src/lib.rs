@@ -11,7 +11,6 @@
 
 #![forbid(unsafe_code)]
 
-mod admin;
 mod body;
 mod condition;
 mod frame;
@@ -28,15 +27,6 @@ mod stream;
 mod tablets;
 mod tenant;
 
-pub use admin::{
-    Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry,
-    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry,
-    LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase,
-    MigrationProgress, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry,
-    Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry, TenantCreated,
-    TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription,
-    VersionEntry, VersionState,
-};
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;
 pub use frame::{FrameError, FrameReader, FrameWriter, Group, Groups, Message, Messages};

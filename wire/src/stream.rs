@@ -111,6 +111,6 @@ impl RecordHeader {
 
     /// Returns the longest body behind a code.
     pub const fn body_bytes_max(code: u8) -> usize {
-        if code == opcode::EXTENSION_INSTALL { INSTALL_BODY_BYTES_MAX } else { STREAM_BODY_BYTES_MAX }
+        if code == opcode::ADMINISTER { INSTALL_BODY_BYTES_MAX } else { STREAM_BODY_BYTES_MAX }
     }
 }

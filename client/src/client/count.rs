@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use wire::{AdminRequest, Body, Request, Status, TableEntry, TabletMap};
+use control::{AdminRequest, TableEntry};
+use wire::{Body, Request, Status, TabletMap};
 
 use super::{Client, administer};
 use crate::{ClientConfig, Error};

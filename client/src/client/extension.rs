@@ -1,9 +1,7 @@
 //! Extensions: installation, versions, invocation.
 
-use wire::{
-    AdminRequest, Body, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved,
-    FunctionMode, LogLines, PackageFile, Placement, Status, Traces, VersionState,
-};
+use control::{AdminRequest, DeserializeOwned, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionMode, LogLines, PackageFile, Placement, Traces, VersionState};
+use wire::Status;
 
 use super::{Client, Function, administer};
 use crate::Error;
@@ -207,7 +205,7 @@ impl Client {
     }
 
     /// Makes a request that may change the meaning of function names.
-    fn administer_extension<T: Body>(&mut self, name: &str, request: &AdminRequest<'_>) -> Result<T, Error> {
+    fn administer_extension<T: DeserializeOwned>(&mut self, name: &str, request: &AdminRequest<'_>) -> Result<T, Error> {
         let answer = administer(&mut self.session, request);
         self.forget(name);
         answer

@@ -1,6 +1,6 @@
 //! Grants: letting other tenants use tables and extensions.
 
-use wire::{AdminRequest, GrantEntry, Right, Subject};
+use control::{AdminRequest, GrantEntry, Right, Subject};
 
 use super::{Client, administer};
 use crate::Error;

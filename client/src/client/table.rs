@@ -1,9 +1,7 @@
 //! Tables, statistics, limits, sessions and audit log of the tenant.
 
-use wire::{
-    AdminRequest, AuditEntry, SessionEntry, Statistic, Status, TableEntry, TableId, TableOptions,
-    TableStatistics, TenantLimitEntry,
-};
+use control::{AdminRequest, AuditEntry, SessionEntry, Statistic, TableEntry, TableId, TableOptions, TableStatistics, TenantLimitEntry};
+use wire::Status;
 
 use super::{Client, administer};
 use crate::Error;

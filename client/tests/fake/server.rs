@@ -140,7 +140,8 @@ impl Shared {
                     world.acknowledge(token, header.first_unacknowledged);
                     world.execute_once((token, header.sequence), header.view, code, body)
                 }
-                code => self.world.lock().unwrap().administer(code, body),
+                opcode::ADMINISTER => self.world.lock().unwrap().administer(body),
+                _ => (Status::UnknownOpcode, vec![]),
             };
             let view = self.world.lock().unwrap().view;
             let head = RecordHeader {

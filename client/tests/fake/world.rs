@@ -3,11 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wire::{
-    AdminRequest, Body, Condition, ExtensionResolved, FunctionEntry, FunctionMode, Request, ServerPlace,
-    SessionEntry, ShmEndpoint, Statistic, Status, TableEntry, TableId, TableStatistics, TabletMap,
-    TenantCreated, TenantEntry, function_hash, reply,
-};
+use control::{AdminRequest, ExtensionResolved, FunctionEntry, FunctionMode, SessionEntry, Statistic, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry};
+use wire::{Body, Condition, Request, ServerPlace, ShmEndpoint, Status, TabletMap, function_hash, reply};
 use xxhash_rust::xxh3::xxh3_64;
 
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1_001);
@@ -263,8 +260,8 @@ impl World {
         (Status::Ok, reply::encode_version(self.version).to_vec())
     }
 
-    pub fn administer(&mut self, code: u8, body: &[u8]) -> (Status, Vec<u8>) {
-        match AdminRequest::decode(code, body) {
+    pub fn administer(&mut self, body: &[u8]) -> (Status, Vec<u8>) {
+        match AdminRequest::decode(body) {
             Ok(request) => self.administer_request(&request),
             Err(status) => (status, vec![]),
         }
@@ -297,17 +294,17 @@ impl World {
             AdminRequest::TableCreate { name, .. } => {
                 let id = self.tables.len() as u32 + 1;
                 self.tables.insert((*name).to_owned(), id);
-                ok(TableId { id }.encode())
+                ok(control::encode(&TableId { id }))
             }
             AdminRequest::TableOpen { name } => match self.tables.get(*name) {
-                Some(&id) => ok(TableId { id }.encode()),
+                Some(&id) => ok(control::encode(&TableId { id })),
                 None => (Status::UnknownTable, (*name).as_bytes().to_vec()),
             },
-            AdminRequest::TableList => ok(self.table_entries().encode()),
+            AdminRequest::TableList => ok(control::encode(&self.table_entries())),
             AdminRequest::TableStat { name } => match self.tables.get(*name) {
                 Some(&id) => {
                     let objects = self.objects.keys().filter(|(table, _)| *table == id).count() as u64;
-                    ok(TableStatistics {
+                    ok(control::encode(&TableStatistics {
                         id,
                         objects,
                         bytes: 0,
@@ -315,8 +312,7 @@ impl World {
                         cache_bytes: None,
                         evicted: 0,
                         emptied_ms: None,
-                    }
-                    .encode())
+                    }))
                 }
                 None => (Status::UnknownTable, vec![]),
             },
@@ -327,11 +323,11 @@ impl World {
             AdminRequest::ExtensionResolve { name: "demo" } => {
                 self.resolutions += 1;
                 let functions = vec![function("echo"), function("fail")];
-                ok(ExtensionResolved { extension: self.extension, version: 1, functions }.encode())
+                ok(control::encode(&ExtensionResolved { extension: self.extension, version: 1, functions }))
             }
             AdminRequest::ExtensionResolve { .. } => (Status::UnknownExtension, vec![]),
             AdminRequest::Statistics { .. } => {
-                ok(vec![Statistic { name: "executions".to_owned(), value: self.executions }].encode())
+                ok(control::encode(&vec![Statistic { name: "executions".to_owned(), value: self.executions }]))
             }
             AdminRequest::SessionList => {
                 let entry = |&client_id: &u64| SessionEntry {
@@ -341,14 +337,14 @@ impl World {
                     opened_ms: 0,
                     home_core: 0,
                 };
-                ok(self.sessions.keys().map(entry).collect::<Vec<_>>().encode())
+                ok(control::encode(&self.sessions.keys().map(entry).collect::<Vec<_>>()))
             }
             AdminRequest::SessionRevoke { client_id } => {
                 self.sessions.remove(client_id);
                 ok(vec![])
             }
-            AdminRequest::TenantCreate { .. } => ok(TenantCreated { secret: "new".to_owned() }.encode()),
-            AdminRequest::TenantList => ok(Vec::<TenantEntry>::new().encode()),
+            AdminRequest::TenantCreate { .. } => ok(control::encode(&TenantCreated { secret: "new".to_owned() })),
+            AdminRequest::TenantList => ok(control::encode(&Vec::<TenantEntry>::new())),
             _ => (Status::NotPermitted, vec![]),
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redb::Builder;
 use redb::backends::InMemoryBackend;
-use wire::{TableOptions, TenantId};
+use control::TableOptions;
+use wire::TenantId;
 
 use super::steps;
 use crate::limits::PLAN_MOVES_AT_ONCE;

@@ -6,7 +6,8 @@
 use std::slice;
 
 use serde::{Deserialize, Serialize};
-use wire::{Actor, AuditEntry, TenantId};
+use control::{Actor, AuditEntry};
+use wire::TenantId;
 
 use super::encoding::{damaged, decode, padded, padded_long};
 use super::{Metadata, MetadataError, MetadataTransaction, next};
@@ -19,19 +20,11 @@ const HELD: &str = "counts/audit/all";
 const HELD_OF: &str = "counts/audit/tenants/";
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ActorValue {
-    Server,
-    Administrator,
-    Tenant { name: String, client_id: u64, peer: String },
-}
-
-#[derive(Serialize, Deserialize)]
 struct AuditValue {
     /// 0 for an act that belongs to no tenant.
     tenant: u32,
     at_ms: u64,
-    actor: ActorValue,
+    actor: Actor,
     act: String,
     /// A number of `wire::Status`.
     outcome: u8,
@@ -55,23 +48,13 @@ pub(super) struct AuditRow {
 impl AuditRow {
     fn of(key: &str, value: AuditValue) -> Result<Self, RecordsError> {
         let sequence = sequence_of(key)?;
-        let actor = match value.actor {
-            ActorValue::Server => Actor::Server,
-            ActorValue::Administrator => Actor::Administrator,
-            ActorValue::Tenant { name, client_id, peer } => Actor::Tenant { name, client_id, peer },
-        };
-        let AuditValue { tenant, at_ms, act, outcome, .. } = value;
+        let AuditValue { tenant, at_ms, actor, act, outcome } = value;
         Ok(Self { tenant, entry: AuditEntry { sequence, at_ms, actor, act, outcome } })
     }
 
     pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let AuditEntry { sequence, at_ms, outcome, .. } = self.entry;
-        let actor = match self.entry.actor.clone() {
-            Actor::Server => ActorValue::Server,
-            Actor::Administrator => ActorValue::Administrator,
-            Actor::Tenant { name, client_id, peer } => ActorValue::Tenant { name, client_id, peer },
-        };
-        let value = AuditValue { tenant: self.tenant, at_ms, actor, act: self.entry.act.clone(), outcome };
+        let AuditEntry { sequence, at_ms, actor, act, outcome } = self.entry.clone();
+        let value = AuditValue { tenant: self.tenant, at_ms, actor, act, outcome };
         transaction.put(&key_of(sequence), &value)?;
         if self.tenant != 0 {
             transaction.put(&key_of_tenant(self.tenant, sequence), &Mark {})?;
@@ -203,7 +186,8 @@ impl Metadata {
 mod tests {
     use redb::Builder;
     use redb::backends::InMemoryBackend;
-    use wire::{Actor, TenantId};
+    use control::Actor;
+    use wire::TenantId;
 
     use crate::limits::AUDIT_ENTRIES_PER_TENANT_MAX;
     use crate::metadata::Metadata;

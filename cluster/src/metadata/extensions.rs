@@ -5,7 +5,8 @@
 //! that installed it. Compiled artefacts are not stored, because they can be built again.
 
 use serde::{Deserialize, Serialize};
-use wire::{Placement, TenantId};
+use control::Placement;
+use wire::TenantId;
 
 use super::encoding::{padded, parts, tenant_of};
 use super::packages::{self, PackageEntry};

@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use wire::{Right, Subject, TenantId};
+use control::{Right, Subject};
+use wire::TenantId;
 
 use super::encoding::{damaged, padded, parts, tenant_of};
 use super::{Metadata, MetadataError, MetadataTransaction, TenantRow, extensions, next_u32, tables, tenants};
@@ -214,7 +215,8 @@ impl Metadata {
 mod tests {
     use redb::Builder;
     use redb::backends::InMemoryBackend;
-    use wire::{Placement, Right, Subject, TenantId};
+    use control::{Placement, Right, Subject};
+    use wire::TenantId;
 
     use crate::metadata::{Metadata, MetadataError};
     use crate::secret::SecretHash;
@@ -230,8 +232,8 @@ mod tests {
             .map(|name| metadata.tenant_create(name, secret).expect("room"))
             .collect();
         let [ann, bob, eve] = tenants[..] else { panic!("three") };
-        let table = metadata.table_create(ann, "t", wire::TableOptions::default()).expect("room");
-        metadata.table_create(eve, "t", wire::TableOptions::default()).expect("room");
+        let table = metadata.table_create(ann, "t", control::TableOptions::default()).expect("room");
+        metadata.table_create(eve, "t", control::TableOptions::default()).expect("room");
         metadata.extension_install(ann, "t", Placement::Current, 5, b"").expect("room");
         let grant = |owner, to, right| metadata.grant_create(owner, "t", to, right, 5);
         let first = grant(ann, bob, Right::Read).expect("a table");

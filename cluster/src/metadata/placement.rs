@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use wire::{TableOptions, TenantId};
+use control::TableOptions;
+use wire::TenantId;
 
 use super::servers::is_gone;
 use super::tablets::{Tablet, TabletsRow, all, find, overlap};

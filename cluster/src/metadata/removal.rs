@@ -1,6 +1,7 @@
 //! Removal of tenants, tables and extensions, together with every record that depends on them.
 
-use wire::{Subject, TenantId};
+use control::Subject;
+use wire::TenantId;
 
 use super::{Metadata, MetadataError, extensions, grants, limits, migrations, tables, tablets, tenants};
 

@@ -1,7 +1,8 @@
 //! Records of tables: (tenant, name) to number and kind.
 
 use serde::{Deserialize, Serialize};
-use wire::{MigrationMode, TableOptions, TenantId};
+use control::TableOptions;
+use wire::TenantId;
 
 use super::encoding::{padded, parts, tenant_of};
 use super::{Metadata, MetadataError, MetadataTransaction, TabletsRow, next_u32, tenants};
@@ -14,14 +15,8 @@ const TABLES: &str = "catalog/tables/";
 #[derive(Serialize, Deserialize)]
 struct TableValue {
     id: u32,
-    #[serde(default)]
-    ordered: bool,
-    /// The budget in bytes of a table with eviction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    cache_bytes: Option<u64>,
-    /// The default mode of its migrations.
-    #[serde(default)]
-    migration: Mode,
+    #[serde(flatten)]
+    options: TableOptions,
 }
 
 /// A table as stored.
@@ -41,27 +36,12 @@ impl TableRow {
     fn of(key: &str, value: &TableValue) -> Result<Self, RecordsError> {
         let [tenant, name] = parts(key, TABLES)?;
         let (tenant, name) = (tenant_of(tenant)?, name.to_owned());
-        let TableValue { ordered, cache_bytes, .. } = *value;
-        let migration = match value.migration {
-            Mode::Cooperative => MigrationMode::Cooperative,
-            _ => MigrationMode::Rocksteady,
-        };
-        let options = TableOptions { ordered, cache_bytes, migration };
-        Ok(Self { id: value.id, tenant, name, options })
+        Ok(Self { id: value.id, tenant, name, options: value.options })
     }
 
     pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let TableOptions { ordered, cache_bytes, .. } = self.options;
-        let value = TableValue { id: self.id, ordered, cache_bytes, migration: self.mode() };
+        let value = TableValue { id: self.id, options: self.options };
         transaction.put(&key_of(self.tenant, &self.name), &value)
-    }
-
-    /// Returns the default mode of its migrations.
-    fn mode(&self) -> Mode {
-        match self.options.migration {
-            MigrationMode::Cooperative => Mode::Cooperative,
-            _ => Mode::Rocksteady,
-        }
     }
 }
 

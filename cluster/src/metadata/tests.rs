@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::backends::InMemoryBackend;
 use redb::{Builder, StorageBackend};
-use wire::{Placement, TableOptions};
+use control::{Placement, TableOptions};
 
 use super::{Metadata, MetadataError, VersionState, VersionStateError};
 use crate::limits::VERSIONS_RESERVED;

@@ -4,7 +4,8 @@
 //! version per extension, whose package ended before the placement.
 
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
-use wire::{AuditEntry, Body, Right, TableOptions, TenantId};
+use control::{Actor, AuditEntry, Right, TableOptions};
+use wire::{BodyReader, Status, TenantId};
 
 use super::audit::{self, AuditRow};
 use super::extensions::{ExtensionRow, StoredVersion};
@@ -161,9 +162,29 @@ fn acts(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Resul
     for entry in file.open_table(ACTS)?.iter()? {
         let (_, row) = entry?;
         let (tenant, act) = row.value();
-        let entry = AuditEntry::decode(act).map_err(|status| RecordsError::Storage(status.to_string()))?;
+        let entry = act_of(act).map_err(|status| RecordsError::Storage(status.to_string()))?;
         audit::count(records, tenant, |held| held + 1)?;
         AuditRow { tenant, entry }.store(records)?;
     }
     Ok(())
+}
+
+/// Decodes an act: sequence u64, time u64, actor u8 (2: a tenant, whose name, client and address follow), text, outcome
+/// u8.
+fn act_of(act: &[u8]) -> Result<AuditEntry, Status> {
+    let mut reader = BodyReader::new(act);
+    let (sequence, at_ms) = (reader.u64()?, reader.u64()?);
+    let actor = match reader.u8()? {
+        0 => Actor::Server,
+        1 => Actor::Administrator,
+        2 => Actor::Tenant {
+            name: reader.text()?.to_owned(),
+            client_id: reader.u64()?,
+            peer: reader.text()?.to_owned(),
+        },
+        _ => return Err(Status::Malformed),
+    };
+    let entry = AuditEntry { sequence, at_ms, actor, act: reader.text()?.to_owned(), outcome: reader.u8()? };
+    reader.finish()?;
+    Ok(entry)
 }

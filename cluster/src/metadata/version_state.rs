@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use wire::Placement;
+use control::Placement;
 
 use crate::limits::EXTENSION_VERSIONS_KEPT_MAX;
 
@@ -147,7 +147,7 @@ impl VersionState {
 }
 
 /// Converts the state to its form for clients.
-impl From<&VersionState> for wire::VersionState {
+impl From<&VersionState> for control::VersionState {
     fn from(state: &VersionState) -> Self {
         let (canary, canary_percent) = state.canary.unwrap_or_default();
         Self { current: state.current, canary, canary_percent, pinned: state.pinned }
@@ -156,7 +156,7 @@ impl From<&VersionState> for wire::VersionState {
 
 #[cfg(test)]
 mod tests {
-    use wire::Placement::{Canary, Current, Pinned};
+    use control::Placement::{Canary, Current, Pinned};
 
     use super::{VersionState, VersionStateError};
     use crate::limits::EXTENSION_VERSIONS_KEPT_MAX;

@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cluster::metadata::{Metadata, MetadataError};
 use cluster::records::RecordsError;
-use wire::{Actor, Status, TenantId};
+use control::Actor;
+use wire::{Status, TenantId};
 
 use crate::limits::{AUDIT_WAITING_MAX, AUDIT_WAITING_PER_TENANT_MAX};
 
@@ -107,7 +108,8 @@ mod tests {
     use cluster::metadata::Metadata;
     use redb::backends::InMemoryBackend;
     use redb::{Builder, StorageBackend};
-    use wire::{Actor, Status, TenantId};
+    use control::Actor;
+    use wire::{Status, TenantId};
 
     use super::{Act, Acts};
     use crate::limits::{AUDIT_WAITING_MAX, AUDIT_WAITING_PER_TENANT_MAX};

@@ -26,7 +26,9 @@ pub use following::Follower;
 use std::collections::BTreeSet;
 
 use cluster::metadata::{Catalog, ExtensionRow, VersionState, VersionStateError};
-use wire::{AdminRequest, Status, TenantId};
+use control::AdminRequest;
+use wire::limits::STREAM_BODY_BYTES_MAX;
+use wire::{Status, TenantId, opcode};
 
 use super::control::{Control, Refusal};
 use super::opening::Role;
@@ -89,10 +91,14 @@ pub fn watch_canaries(control: &Control) {
 ///
 /// # Errors
 /// The refusal to answer.
-pub fn serve(control: &Control, role: &Role, opcode: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let request = AdminRequest::decode(opcode, body)?;
+pub fn serve(control: &Control, role: &Role, code: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    if code != opcode::ADMINISTER {
+        return Err(Status::UnknownOpcode.into());
+    }
+    let request = AdminRequest::decode(body)?;
     let Some(act) = audit::act_of(&request).filter(|_| !is_leaving(role, &request)) else {
-        return serve_role(control, role, &request, body);
+        let answer = serve_role(control, role, &request, body)?;
+        return if answer.len() <= STREAM_BODY_BYTES_MAX { Ok(answer) } else { Err(Status::ReplyTooLarge.into()) };
     };
     let author = audit::author(control, role);
     let answer = serve_role(control, role, &request, body);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cluster::metadata::GrantRow;
-use wire::{Right, Subject, TenantId};
+use control::{Right, Subject};
+use wire::TenantId;
 
 use crate::tablet::TableEntry;
 

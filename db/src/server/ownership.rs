@@ -11,7 +11,8 @@ pub use records::{Due, due, map_of};
 use std::sync::{Arc, MutexGuard};
 
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table, TableKind, TableOptions};
-use wire::{Status, Subject, TabletMap, TenantId};
+use control::Subject;
+use wire::{Status, TabletMap, TenantId};
 
 use super::change::{Change, Wake};
 use super::control::{Control, Refusal};
@@ -130,7 +131,7 @@ impl Control {
         id: u32,
         tenant: TenantId,
         name: &str,
-        options: wire::TableOptions,
+        options: control::TableOptions,
     ) -> TableEntry {
         let owner = self.accounts.of(tenant);
         let kind = if options.ordered { TableKind::Ordered } else { TableKind::Hash };
@@ -167,7 +168,7 @@ impl Control {
         id: u32,
         tenant: TenantId,
         name: &str,
-        options: wire::TableOptions,
+        options: control::TableOptions,
     ) -> Result<(), Refusal> {
         let entry = self.make_table(id, tenant, name, options);
         let parts = Parts::whole(self.make_part(&entry, HashRange::ALL, 0));

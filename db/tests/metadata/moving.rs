@@ -11,7 +11,8 @@ use cluster::migration::{Mode, Phase};
 use cluster::records::LeaseId;
 use cluster::secret::SecretHash;
 use store::HashRange;
-use wire::{MigrationMode, TableOptions, TenantId};
+use control::{MigrationMode, TableOptions};
+use wire::TenantId;
 
 use super::place::Place;
 

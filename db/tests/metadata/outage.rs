@@ -11,7 +11,7 @@ use cluster::records::{
 };
 use db::config::EtcdAddress;
 use db::etcd::Etcd;
-use wire::Actor;
+use control::Actor;
 
 use super::etcd_process::{EtcdProcess, Member, free_ports};
 use super::place::write;

@@ -13,7 +13,8 @@ use cluster::records::{
 };
 use cluster::registration::{Kept, Registration};
 use cluster::secret::SecretHash;
-use wire::{Actor, Placement, Right, TableOptions, TenantId};
+use control::{Actor, Placement, Right, TableOptions};
+use wire::TenantId;
 
 use super::place::Place;
 

@@ -1,13 +1,14 @@
 //! The audit log through the whole server: what was done or refused stands there, and no secret does.
 
-use wire::{Actor, AdminRequest, AuditEntry, Body, Status};
+use control::{Actor, AdminRequest, AuditEntry};
+use wire::Status;
 
 use super::Site;
 use super::client::ControlStream;
 
 fn read(stream: &mut ControlStream, after: u64) -> Vec<AuditEntry> {
     let answer = stream.ask(&AdminRequest::AuditRead { after, count: 100 }).expect("the log");
-    Vec::decode(&answer).expect("entries")
+    control::decode(&answer).expect("entries")
 }
 
 #[test]

@@ -5,10 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use net::{Batch, LoopbackPort, Outbox, Port, Stream};
-use wire::{
-    AdminRequest, Body, CompletionError, OpenRequest, Opened, RecordHeader, Request, Requester,
-    RequesterConfig, Status, TableId, TableOptions, VersionRange,
-};
+use control::{AdminRequest, TableId, TableOptions};
+use wire::{Body, CompletionError, OpenRequest, Opened, RecordHeader, Request, Requester, RequesterConfig, Status, VersionRange, opcode};
 
 use super::Site;
 
@@ -43,7 +41,7 @@ impl ControlStream {
 
     /// Administration.
     pub fn ask(&mut self, request: &AdminRequest<'_>) -> Result<Vec<u8>, Refused> {
-        self.exchange(request.opcode(), 0, &request.encode().expect("within the limits"))
+        self.exchange(opcode::ADMINISTER, 0, &request.encode().expect("within the limits"))
     }
 
     /// A data request over the stream.
@@ -181,7 +179,7 @@ impl Client {
             .control
             .ask(&AdminRequest::TableCreate { name, options: TableOptions::default() })
             .expect("a fresh name");
-        TableId::decode(&answer).expect("an id").id
+        control::decode::<TableId>(&answer).expect("an id").id
     }
 
     /// One request from start to end.

@@ -9,10 +9,8 @@ use db::config::{Config, parse_metadata_place};
 use db::peer::{self, PeerError};
 use db::server::boot::Server;
 use tempfile::TempDir;
-use wire::{
-    AdminRequest, Body, Condition, ExtensionResolved, LimitChange, OpenRequest, Request, Right, ServerEntry,
-    Status, Subject, TableEntry, TableId, TabletMap, TenantLimitEntry, opcode,
-};
+use control::{AdminRequest, ExtensionResolved, LimitChange, Right, ServerEntry, Subject, TableEntry, TableId, TenantLimitEntry};
+use wire::{Body, Condition, OpenRequest, Request, Status, TabletMap, opcode};
 
 use super::client::{Client, ControlStream};
 use super::etcd_process::EtcdProcess;
@@ -65,12 +63,12 @@ fn metadata(etcd: &EtcdProcess) -> Metadata {
 
 fn table(client: &mut Client, name: &str) -> Option<u32> {
     let answer = client.control.ask(&AdminRequest::TableOpen { name }).ok()?;
-    Some(TableId::decode(&answer).expect("an id").id)
+    Some(control::decode::<TableId>(&answer).expect("an id").id)
 }
 
 fn tables(client: &mut Client) -> Vec<String> {
     let answer = client.control.ask(&AdminRequest::TableList).expect("a list");
-    let tables = Vec::<TableEntry>::decode(&answer).expect("tables");
+    let tables = control::decode::<Vec<TableEntry>>(&answer).expect("tables");
     tables.into_iter().map(|table| table.name).collect()
 }
 
@@ -113,7 +111,7 @@ fn what_one_server_changes_the_other_one_serves() {
     cluster.sites[1].administrator().ask(&set).expect("a limit");
     let weight = |client: &mut Client| {
         let answer = client.control.ask(&AdminRequest::TenantLimits { name: None }).expect("limits");
-        let limits = Vec::<TenantLimitEntry>::decode(&answer).expect("limits");
+        let limits = control::decode::<Vec<TenantLimitEntry>>(&answer).expect("limits");
         limits.into_iter().find(|limit| limit.name == "weight").map(|limit| limit.value)
     };
     comes(|| (weight(&mut one) == Some(300)).then_some(()));
@@ -214,7 +212,7 @@ fn an_extension_that_one_server_installs_the_other_one_runs() {
     let installed = install(&mut one, "counter", &package(COUNTER)).expect("it compiles");
     let resolve = |client: &mut Client| {
         let answer = client.control.ask(&AdminRequest::ExtensionResolve { name: "counter" }).ok()?;
-        let resolved = ExtensionResolved::decode(&answer).expect("functions");
+        let resolved = control::decode::<ExtensionResolved>(&answer).expect("functions");
         Some((resolved.extension, resolved.version))
     };
     let there = comes(|| resolve(&mut other));
@@ -295,7 +293,7 @@ fn servers_are_registered_while_they_run_under_numbers_that_stay() {
     }
     let list = |site: &Site| {
         let answer = site.administrator().ask(&AdminRequest::ServerList).expect("the administrator may");
-        let list = Vec::<ServerEntry>::decode(&answer).expect("servers");
+        let list = control::decode::<Vec<ServerEntry>>(&answer).expect("servers");
         list.into_iter().map(|server| (server.id, server.tcp, server.is_asked)).collect::<Vec<_>>()
     };
     for (number, site) in sites.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use db::limits::{REFUSALS_BURST, REFUSALS_PER_SECOND};
 use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use control::{AdminRequest, TableOptions};
 use wire::{
     Body, Condition, FrameReader, FrameWriter, OpenRequest, RecordHeader, Request, Status, VersionRange,
     opcode,
@@ -60,7 +61,7 @@ fn every_wrong_request_is_answered_with_its_status() {
     };
     assert_eq!(ask(view, 0, &[]), [Status::UnknownOpcode]);
     assert_eq!(ask(view, 255, &[]), [Status::UnknownOpcode]);
-    assert_eq!(ask(view, opcode::TENANT_LIST, &[]), [Status::UnknownOpcode]);
+    assert_eq!(ask(view, opcode::ADMINISTER, &[]), [Status::UnknownOpcode]);
     assert_eq!(ask(view, opcode::GET, &[1]), [Status::Malformed]);
     assert_eq!(ask(view, opcode::PUT, &[0; 7]), [Status::Malformed]);
     assert_eq!(ask(view, opcode::PING, &[9; 3]), [Status::Malformed]);
@@ -207,7 +208,7 @@ fn openings_that_are_none_are_refused() {
         (opcode::OPEN_SESSION, long, Status::Malformed),
         (opcode::OPEN_SESSION, climbing, Status::NameInvalid),
         (opcode::ATTACH, future, Status::UnsupportedVersion),
-        (opcode::TABLE_CREATE, good.clone(), Status::UnknownOpcode),
+        (opcode::ADMINISTER, good.clone(), Status::UnknownOpcode),
         (opcode::PUT, good, Status::UnknownOpcode),
     ];
     for (code, body, status) in cases {
@@ -228,14 +229,20 @@ fn names_that_may_not_be_are_refused() {
     let (mut client, table) = site.tenant_with_table("ann");
     let long = "n".repeat(10_000);
     for name in ["", "..", "../t", "a/b", "-t", long.as_str()] {
-        for code in [opcode::TABLE_CREATE, opcode::TABLE_DROP, opcode::EXTENSION_REMOVE] {
-            let mut body = (name.len() as u16).to_le_bytes().to_vec();
-            body.extend(name.as_bytes());
-            let refused = client.control.exchange(code, 0, &body).expect_err("no name");
+        for request in [
+            AdminRequest::TableCreate { name, options: TableOptions::default() },
+            AdminRequest::TableDrop { name },
+            AdminRequest::ExtensionRemove { name, version: 0 },
+        ] {
+            let refused = client.control.ask(&request).expect_err("no name");
             assert_eq!(refused.0, Status::NameInvalid, "{name}");
         }
     }
-    let refused = client.control.exchange(opcode::TABLE_CREATE, 0, &[2, 0, 0xff, 0xfe]).expect_err("no text");
-    assert_eq!(refused.0, Status::NameInvalid);
+    let no_text = b"\x81\xaatable-drop\x81\xa4name\xa2\xff\xfe";
+    let later = b"\x81\xactenant-freeze\x80";
+    for (body, status) in [(&no_text[..], Status::Malformed), (later, Status::UnknownOpcode), (&[0xc1], Status::Malformed)] {
+        let refused = client.control.exchange(opcode::ADMINISTER, 0, body).expect_err("no request");
+        assert_eq!(refused.0, status);
+    }
     still_serves(&mut client, table);
 }

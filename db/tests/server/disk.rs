@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cluster::metadata::Metadata;
 use redb::backends::InMemoryBackend;
 use redb::{Builder, StorageBackend};
-use wire::{AdminRequest, Body, Condition, ExtensionEntry, Request, Status};
+use control::{AdminRequest, ExtensionEntry};
+use wire::{Condition, Request, Status};
 
 use super::Site;
 use super::extensions::{COUNTER, install, package};
@@ -69,7 +70,7 @@ fn a_full_disk_refuses_an_installation_and_leaves_no_half() {
     let refused = install(&mut client, "counter", &files).expect_err("no room");
     assert_eq!(refused.0, Status::StorageFull, "{}", String::from_utf8_lossy(&refused.1));
     let list = client.control.ask(&AdminRequest::ExtensionList).expect("a list");
-    assert_eq!(Vec::<ExtensionEntry>::decode(&list), Ok(Vec::new()));
+    assert_eq!(control::decode::<Vec<ExtensionEntry>>(&list), Ok(Vec::new()));
     let put = Request::Put { table, key: b"k", value: b"v", condition: Condition::Always };
     assert_eq!(client.status(&put), Status::Ok, "data is not on this disk");
 

@@ -1,9 +1,7 @@
 //! Extensions from source to answer, through the whole server: installed over a stream, invoked over frames.
 
-use wire::{
-    AdminRequest, Body, CompletionError, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, PackageFile, Placement, Request, Status, function_hash, reply,
-};
+use control::{AdminRequest, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, PackageFile, Placement};
+use wire::{CompletionError, Request, Status, function_hash, reply};
 
 use super::client::{Client, Ended, Refused};
 use super::{BAD_NETWORK, Site, file, seed};
@@ -77,7 +75,7 @@ pub fn install_as(
 ) -> Result<ExtensionInstalled, Refused> {
     let files = files.iter().map(|(path, bytes)| PackageFile { path, bytes }).collect();
     let answer = client.control.ask(&AdminRequest::ExtensionInstall { name, files, placement })?;
-    Ok(ExtensionInstalled::decode(&answer).expect("an installation"))
+    Ok(control::decode::<ExtensionInstalled>(&answer).expect("an installation"))
 }
 
 pub fn invoke<'a>(extension: u32, function: &str, table: u32, arguments: &'a [u8]) -> Request<'a> {
@@ -214,16 +212,16 @@ fn a_new_version_takes_over_and_survives_a_restart() {
     let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
     let mut client = site.client("ann", &secret);
     let list = client.control.ask(&AdminRequest::ExtensionList).expect("a list");
-    let list = Vec::<ExtensionEntry>::decode(&list).expect("extensions");
+    let list = control::decode::<Vec<ExtensionEntry>>(&list).expect("extensions");
     assert_eq!((list.len(), list[0].extension, list[0].state.current), (1, first.extension, 2));
     let resolved =
         client.control.ask(&AdminRequest::ExtensionResolve { name: "counter" }).expect("installed");
-    let resolved = ExtensionResolved::decode(&resolved).expect("functions");
+    let resolved = control::decode::<ExtensionResolved>(&resolved).expect("functions");
     let names: Vec<_> = resolved.functions.iter().map(|function| function.name.as_str()).collect();
     assert_eq!(names, ["add", "length", "repeat", "fails", "panics"]);
     let described =
         client.control.ask(&AdminRequest::ExtensionDescribe { name: "counter" }).expect("installed");
-    let described = ExtensionDescription::decode(&described).expect("a description");
+    let described = control::decode::<ExtensionDescription>(&described).expect("a description");
     assert!(described.functions[0].doc.contains("Adds the arguments"));
     assert_eq!(client.call(&request), (Ok(Status::Ok), vec![8]));
 }

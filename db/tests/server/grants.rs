@@ -1,9 +1,7 @@
 //! Grants through the whole server: what is granted works, all else is refused, and the end of a grant is at once.
 
-use wire::{
-    AdminRequest, Body, Condition, ExtensionDescription, ExtensionResolved, GrantEntry, Request, Right,
-    Status, Subject, TableId,
-};
+use control::{AdminRequest, ExtensionDescription, ExtensionResolved, GrantEntry, Right, Subject, TableId};
+use wire::{Condition, Request, Status};
 
 use super::client::{Client, Refused};
 use super::extensions::{COUNTER, install, invoke, package};
@@ -44,18 +42,18 @@ fn revoke(client: &mut Client, subject: Subject, name: &str, to: &str) -> Result
 
 fn open(client: &mut Client, name: &str) -> Result<u32, Status> {
     let answer = client.control.ask(&AdminRequest::TableOpen { name });
-    answer.map(|body| TableId::decode(&body).expect("an id").id).map_err(|refused| refused.0)
+    answer.map(|body| control::decode::<TableId>(&body).expect("an id").id).map_err(|refused| refused.0)
 }
 
 fn resolve(client: &mut Client, name: &str) -> Result<u32, Status> {
     let answer = client.control.ask(&AdminRequest::ExtensionResolve { name });
-    let resolved = answer.map(|body| ExtensionResolved::decode(&body).expect("functions"));
+    let resolved = answer.map(|body| control::decode::<ExtensionResolved>(&body).expect("functions"));
     resolved.map(|found| found.extension).map_err(|refused| refused.0)
 }
 
 fn grants(client: &mut Client) -> Vec<(String, String, String, Right)> {
     let answer = client.control.ask(&AdminRequest::GrantList).expect("a list");
-    let entries = Vec::<GrantEntry>::decode(&answer).expect("grants");
+    let entries = control::decode::<Vec<GrantEntry>>(&answer).expect("grants");
     entries.into_iter().map(|entry| (entry.owner, entry.name, entry.to, entry.right)).collect()
 }
 
@@ -262,7 +260,7 @@ fn a_granted_extension_reaches_what_its_caller_has_and_nothing_of_its_owner() {
     let describe = |client: &mut Client, name: &str| {
         let answer =
             client.control.ask(&AdminRequest::ExtensionDescribe { name }).map_err(|(status, _)| status);
-        answer.map(|body| ExtensionDescription::decode(&body).expect("a description"))
+        answer.map(|body| control::decode::<ExtensionDescription>(&body).expect("a description"))
     };
     let seen = describe(&mut bob, "ann/reacher").expect("granted");
     assert_eq!((seen.extension, seen.name.as_str(), seen.versions.len()), (granted, "ann/reacher", 0));

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use net::Faults;
-use wire::{AdminRequest, Body, Request, SessionEntry, Status, function_hash};
+use control::{AdminRequest, SessionEntry};
+use wire::{Request, Status, function_hash};
 
 use super::client::{Client, Ended};
 use super::extensions::{install, is_outlived, package};
@@ -129,7 +130,7 @@ fn a_home_moves_under_load_and_every_request_runs_once() {
     // Both sessions of the tenant that moved, and the list of sessions, agree.
     assert!(counter(&site, "homes_moved") >= 1);
     let list = site.administrator().ask(&AdminRequest::SessionList).expect("sessions");
-    let entries = Vec::<SessionEntry>::decode(&list).expect("a list");
+    let entries = control::decode::<Vec<SessionEntry>>(&list).expect("a list");
     for load in &mut loads {
         assert_eq!(load.client.status(&Request::Ping), Status::Ok);
         let id = load.client.opened.client_id;

@@ -1,7 +1,8 @@
 //! What a tenant's limits say about installations: bytes of code, time of the compiler.
 
 use wire::reply::Throttled;
-use wire::{AdminRequest, Body, ExtensionDescription, LimitChange, Status};
+use control::{AdminRequest, ExtensionDescription, LimitChange};
+use wire::Status;
 
 use super::client::{Client, Refused};
 use super::extensions::{COUNTER, install, invoke, package};
@@ -15,7 +16,7 @@ fn limit(site: &Site, name: &str, limit: &str, value: u64) {
 /// Bytes of the artefacts of an extension's versions.
 fn code_bytes(client: &mut Client, name: &str) -> u64 {
     let answer = client.control.ask(&AdminRequest::ExtensionDescribe { name }).expect("it is installed");
-    let description = ExtensionDescription::decode(&answer).expect("a description");
+    let description = control::decode::<ExtensionDescription>(&answer).expect("a description");
     description.versions.iter().map(|version| version.artefact_bytes).sum()
 }
 
@@ -24,7 +25,7 @@ fn fresh(number: u32) -> Vec<(String, Vec<u8>)> {
     package(&format!("{COUNTER}\n/// Number {number}.\npub fn number() -> u32 {{ {number} }}\n"))
 }
 
-fn refused(result: Result<wire::ExtensionInstalled, Refused>) -> (Status, String) {
+fn refused(result: Result<control::ExtensionInstalled, Refused>) -> (Status, String) {
     let (status, text) = result.expect_err("a limit is used up");
     (status, String::from_utf8_lossy(&text).into_owned())
 }

@@ -1,9 +1,7 @@
 //! Nobody reaches what is not his: wrong secrets, tokens, tenants, tables, roles.
 
-use wire::{
-    AdminRequest, Body, Condition, LimitChange, OpenRequest, Request, SessionEntry, Statistic, Status,
-    TableOptions, TenantCreated, opcode,
-};
+use control::{AdminRequest, LimitChange, SessionEntry, Statistic, TableOptions, TenantCreated};
+use wire::{Condition, OpenRequest, Request, Status, opcode};
 
 use super::client::{Client, ControlStream, Refused};
 use super::exposition::patient_tenant;
@@ -128,7 +126,7 @@ fn a_revoked_session_is_over_everywhere() {
     let mut first = site.client("ann", &secret);
     let mut second = site.client("ann", &secret);
     let table = first.create_table("t");
-    let list = Vec::<SessionEntry>::decode(&first.control.ask(&AdminRequest::SessionList).expect("a list"));
+    let list = control::decode::<Vec<SessionEntry>>(&first.control.ask(&AdminRequest::SessionList).expect("a list"));
     assert_eq!(list.expect("entries").len(), 2);
     let client_id = second.opened.client_id;
     first.control.ask(&AdminRequest::SessionRevoke { client_id }).expect("one's own tenant's");
@@ -150,7 +148,7 @@ fn what_comes_late_of_a_session_that_has_ended_counts_as_such_and_not_as_a_guess
     administrator.ask(&AdminRequest::SessionRevoke { client_id }).expect("an open session");
     let mut counted = |name: &str| {
         let answer = administrator.ask(&AdminRequest::Statistics { tenant: None }).expect("statistics");
-        let all = Vec::<Statistic>::decode(&answer).expect("statistics");
+        let all = control::decode::<Vec<Statistic>>(&answer).expect("statistics");
         all.iter().find(|one| one.name == name).map_or(0, |one| one.value)
     };
     assert_eq!(second.status(&Request::Ping), Status::BadToken);
@@ -228,7 +226,7 @@ fn a_tenant_sees_and_revokes_no_session_of_another() {
     let site = Site::start(directory.path(), 1, 1);
     let (ann, _) = site.tenant_with_table("ann");
     let (mut bob, _) = site.tenant_with_table("bob");
-    let list = Vec::<SessionEntry>::decode(&bob.control.ask(&AdminRequest::SessionList).expect("a list"));
+    let list = control::decode::<Vec<SessionEntry>>(&bob.control.ask(&AdminRequest::SessionList).expect("a list"));
     assert!(list.expect("entries").iter().all(|entry| entry.tenant == "bob"));
     let request = AdminRequest::SessionRevoke { client_id: ann.opened.client_id };
     assert_eq!(bob.control.ask(&request).expect_err("not bob's").0, Status::NotFound);
@@ -247,7 +245,7 @@ fn a_tenant_that_lost_its_secret_gets_another_one_and_keeps_what_it_has() {
     let nobody = administrator.ask(&AdminRequest::TenantRotate { name: "eve" });
     assert_eq!(nobody.expect_err("there is none").0, Status::UnknownTenant);
     let answer = administrator.ask(&AdminRequest::TenantRotate { name: "ann" }).expect("a tenant");
-    let fresh = TenantCreated::decode(&answer).expect("a secret").secret;
+    let fresh = control::decode::<TenantCreated>(&answer).expect("a secret").secret;
     assert_ne!(fresh, lost);
     let session = |secret| OpenRequest::Session { tenant: "ann", secret };
     assert_eq!(refused_opening(&site, &session(&lost)), Status::BadSecret);
@@ -301,7 +299,7 @@ fn statistics_show_a_tenant_its_own_alone() {
     // It sends nothing twice: all that it reads is of one time.
     let (mut ann, table) = patient_tenant(&site, "ann");
     assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::NotFound);
-    let read = |answer: Vec<u8>| Vec::<Statistic>::decode(&answer).expect("statistics");
+    let read = |answer: Vec<u8>| control::decode::<Vec<Statistic>>(&answer).expect("statistics");
     let value = |list: &[Statistic], name: &str| {
         list.iter().find(|statistic| statistic.name == name).map(|statistic| statistic.value)
     };

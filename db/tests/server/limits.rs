@@ -1,17 +1,15 @@
 //! Limits of tenants through the whole server: who reads and changes them, that they hold at once and last;
 //! what a tenant meets that has used up its memory.
 
-use wire::{
-    Actor, AdminRequest, AuditEntry, Body, Condition, LimitChange, Request, Right, Status, TableId,
-    TableStatistics, TenantLimitEntry,
-};
+use control::{Actor, AdminRequest, AuditEntry, LimitChange, Right, TableId, TableStatistics, TenantLimitEntry};
+use wire::{Condition, Request, Status};
 
 use super::client::{Client, ControlStream, Refused};
 use super::extensions::{COUNTER, install, invoke, package};
 use super::{Site, file};
 
 fn decoded(answer: &[u8]) -> Vec<TenantLimitEntry> {
-    Vec::<TenantLimitEntry>::decode(answer).expect("limits")
+    control::decode::<Vec<TenantLimitEntry>>(answer).expect("limits")
 }
 
 fn read(stream: &mut ControlStream, name: Option<&str>) -> Result<Vec<TenantLimitEntry>, Refused> {
@@ -124,7 +122,7 @@ fn changes_of_limits_stand_in_the_audit_log() {
     change(&mut administrator, "ann", &[("memory_bytes", Some(u64::MAX))]).expect("a tenant");
     change(&mut ann.control, "ann", &[("weight", Some(10_000))]).expect_err("ann is no administrator");
     let answer = administrator.ask(&AdminRequest::AuditRead { after: 0, count: 3 }).expect("a list");
-    let entries = Vec::<AuditEntry>::decode(&answer).expect("acts");
+    let entries = control::decode::<Vec<AuditEntry>>(&answer).expect("acts");
     let seen: Vec<(&str, u8)> = entries.iter().map(|entry| (entry.act.as_str(), entry.outcome)).collect();
     let expected = [
         ("tenant limits ann: weight=300 memory_bytes=default", Status::Ok as u8),
@@ -142,7 +140,7 @@ fn put<'a>(table: u32, key: &'a [u8], value: &'a [u8]) -> Request<'a> {
 /// Bytes that the tenant's table `t` has.
 fn bytes(client: &mut Client) -> u64 {
     let answer = client.control.ask(&AdminRequest::TableStat { name: "t" }).expect("a table");
-    TableStatistics::decode(&answer).expect("figures").bytes
+    control::decode::<TableStatistics>(&answer).expect("figures").bytes
 }
 
 fn limit_memory(site: &Site, name: &str, bytes: u64) {
@@ -190,7 +188,7 @@ fn who_writes_to_a_granted_table_meets_the_limit_of_its_owner() {
         .ask(&AdminRequest::GrantCreate { name: "t", to: "bob", right: Right::Write })
         .expect("it is ann's");
     let answer = bob.control.ask(&AdminRequest::TableOpen { name: "ann/t" }).expect("granted");
-    let granted = TableId::decode(&answer).expect("an id").id;
+    let granted = control::decode::<TableId>(&answer).expect("an id").id;
     limit_memory(&site, "ann", 0);
     assert_eq!(bob.status(&put(granted, b"k", b"v")), Status::OverQuota);
     assert_eq!(bob.status(&put(own, b"k", b"v")), Status::Ok);

@@ -1,6 +1,7 @@
 //! Log lines of extensions through the whole server: by level, by extension, behind a line, to their tenant.
 
-use wire::{AdminRequest, Body, LogLines, Status};
+use control::{AdminRequest, LogLines};
+use wire::Status;
 
 use super::client::Client;
 use super::extensions::{install, invoke, package};
@@ -31,7 +32,7 @@ async fn say(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error
 
 pub fn read(client: &mut Client, name: &str, level: u8, after: u64) -> LogLines {
     let request = AdminRequest::ExtensionLogs { name, level, after, count: 100 };
-    LogLines::decode(&client.control.ask(&request).expect("installed")).expect("lines")
+    control::decode::<LogLines>(&client.control.ask(&request).expect("installed")).expect("lines")
 }
 
 fn texts(lines: &LogLines) -> Vec<&str> {

@@ -41,7 +41,8 @@ use db::extension::registry::Prepare;
 use db::server::administrator;
 use db::server::boot::{Devices, Server};
 use net::{Faults, Listener, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
-use wire::{AdminRequest, Body, OpenRequest, TenantCreated};
+use control::{AdminRequest, TenantCreated};
+use wire::OpenRequest;
 
 use client::{Client, ControlStream};
 
@@ -104,7 +105,7 @@ impl Site {
 
     fn create_tenant(&self, name: &str) -> String {
         let answer = self.administrator().ask(&AdminRequest::TenantCreate { name }).expect("a fresh name");
-        TenantCreated::decode(&answer).expect("a secret").secret
+        control::decode::<TenantCreated>(&answer).expect("a secret").secret
     }
 
     fn client(&self, tenant: &str, secret: &str) -> Client {

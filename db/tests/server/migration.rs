@@ -12,7 +12,8 @@ use db::server::migrations::Figure;
 use fastrand::Rng;
 use store::HashRange;
 use tempfile::TempDir;
-use wire::{AdminRequest, Body, Condition, Request, Status, TableId, TenantId, reply};
+use control::{AdminRequest, TableId};
+use wire::{Condition, Request, Status, TenantId, reply};
 
 use super::Site;
 use super::client::{Client, Ended};
@@ -62,7 +63,7 @@ impl Pair {
         let number = clients[0].create_table("t");
         comes(|| {
             let answer = clients[1].control.ask(&AdminRequest::TableOpen { name: "t" }).ok()?;
-            Some(TableId::decode(&answer).expect("an id").id)
+            Some(control::decode::<TableId>(&answer).expect("an id").id)
         });
         let tenant = self.metadata.tenant_find("ann").expect("etcd answers").expect("a tenant").id;
         Table { clients, tenant, number, model: BTreeMap::new(), asks_both: false, seen_frozen: 0 }

@@ -6,9 +6,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use db::config::StreamLimits;
-use wire::{
-    AdminRequest, Body, OpenRequest, Opened, Request, Status, TableOptions, TenantCreated, TenantEntry,
-};
+use control::{AdminRequest, TableOptions, TenantCreated, TenantEntry};
+use wire::{Body, OpenRequest, Opened, Request, Status};
 
 use super::Site;
 use super::client::{Client, ControlStream, Refused};
@@ -112,7 +111,7 @@ fn a_tenant_with_as_many_streams_as_it_may_is_told_so_and_disturbs_nobody() {
         stream.ask(&AdminRequest::TableList).expect("the stream was left in peace");
     }
     let list = site.administrator().ask(&AdminRequest::TenantList).expect("a list");
-    let list = Vec::<TenantEntry>::decode(&list).expect("entries");
+    let list = control::decode::<Vec<TenantEntry>>(&list).expect("entries");
     let sessions: Vec<u32> = list.iter().map(|entry| entry.sessions).collect();
     assert_eq!(sessions, [STREAMS.of_tenant as u32, 1], "a refusal leaves no session behind");
     // One ends, one comes.
@@ -130,7 +129,7 @@ fn an_operator_gets_in_whatever_tenants_and_strangers_hold() {
     let mut operators = vec![site.administrator()];
     let secrets = names.map(|name| {
         let answer = operators[0].ask(&AdminRequest::TenantCreate { name }).expect("a fresh name");
-        TenantCreated::decode(&answer).expect("a secret").secret
+        control::decode::<TenantCreated>(&answer).expect("a secret").secret
     });
     let mut held = Vec::new();
     for index in 0..STREAMS.places - STREAMS.reserve {

@@ -1,10 +1,8 @@
 //! Operations a second through the whole server: what is beyond a tenant's own limit is answered so, comes again,
 //! runs once, and is nobody else's business.
 
-use wire::{
-    AdminRequest, Body, CompletionError, Condition, LimitChange, Request, Requester, RequesterConfig,
-    Statistic, Status, reply,
-};
+use control::{AdminRequest, LimitChange, Statistic};
+use wire::{CompletionError, Condition, Request, Requester, RequesterConfig, Status, reply};
 
 use super::Site;
 use super::client::Client;
@@ -18,7 +16,7 @@ fn limit(site: &Site, tenant: &str, per_second: Option<u64>) {
 
 fn throttled(site: &Site) -> u64 {
     let answer = site.administrator().ask(&AdminRequest::Statistics { tenant: None }).expect("statistics");
-    let statistics = Vec::<Statistic>::decode(&answer).expect("statistics");
+    let statistics = control::decode::<Vec<Statistic>>(&answer).expect("statistics");
     statistics.iter().find(|statistic| statistic.name == "throttled").expect("a counter").value
 }
 

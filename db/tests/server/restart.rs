@@ -4,7 +4,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use wire::{AdminRequest, Body, Condition, OpenRequest, Request, Status, TableEntry, TenantEntry};
+use control::{AdminRequest, TableEntry, TenantEntry};
+use wire::{Condition, OpenRequest, Request, Status};
 
 use super::Site;
 use super::client::{Client, ControlStream};
@@ -24,12 +25,12 @@ fn tenants_and_tables_survive_a_restart() {
     let site = Site::start(directory.path(), 1, 2);
     assert_eq!(site.administrator, administrator);
     let tenants = site.administrator().ask(&AdminRequest::TenantList).expect("a list");
-    let tenants = Vec::<TenantEntry>::decode(&tenants).expect("tenants");
+    let tenants = control::decode::<Vec<TenantEntry>>(&tenants).expect("tenants");
     assert_eq!((tenants.len(), tenants[0].name.as_str(), tenants[0].tables), (1, "ann", 1));
     let mut client = site.client("ann", &secret);
     assert!(client.opened.client_id > client_id, "numbers of clients are not given again");
     let tables = client.control.ask(&AdminRequest::TableList).expect("a list");
-    let tables = Vec::<TableEntry>::decode(&tables).expect("tables");
+    let tables = control::decode::<Vec<TableEntry>>(&tables).expect("tables");
     let of_table = |table: &TableEntry| (table.id, table.name.clone(), table.objects);
     assert_eq!(tables.iter().map(of_table).collect::<Vec<_>>(), [(second, "second".to_owned(), 0)]);
     assert_eq!(client.status(&Request::Get { table: second, key: b"k" }), Status::NotFound);

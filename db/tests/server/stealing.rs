@@ -15,9 +15,8 @@ use db::session::Session;
 use db::tenant::account::Account;
 use net::{Batch, Faults, IdleStrategy, LoopbackClock, LoopbackNetwork, Outbox, Port, SharedPort};
 use store::{Config, Store};
-use wire::{
-    AdminRequest, Body, FrameReader, FrameWriter, Request, Statistic, Status, TenantId, function_hash, reply,
-};
+use control::{AdminRequest, Statistic};
+use wire::{FrameReader, FrameWriter, Request, Status, TenantId, function_hash, reply};
 
 use super::client::{Client, Ended};
 use super::extensions::{install, is_outlived, package};
@@ -29,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// A counter of all workers.
 pub fn counter(site: &Site, name: &str) -> u64 {
     let answer = site.administrator().ask(&AdminRequest::Statistics { tenant: None }).expect("statistics");
-    let statistics = Vec::<Statistic>::decode(&answer).expect("statistics");
+    let statistics = control::decode::<Vec<Statistic>>(&answer).expect("statistics");
     statistics.iter().find(|statistic| statistic.name == name).expect("a counter of this name").value
 }
 

@@ -4,10 +4,8 @@ use std::time::{Duration, Instant};
 
 use db::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX, RECORD_TIMEOUT_MS, RECORDS_BYTES_MAX};
 use wire::limits::{INSTALL_BODY_BYTES_MAX, VALUE_BYTES_MAX};
-use wire::{
-    AdminRequest, Body, Condition, Keys, OpenRequest, Opened, RecordHeader, Request, Status, TableStatistics,
-    opcode, reply,
-};
+use control::{AdminRequest, TableStatistics};
+use wire::{Body, Condition, Keys, OpenRequest, Opened, RecordHeader, Request, Status, opcode, reply};
 
 use super::Site;
 use super::client::ControlStream;
@@ -135,7 +133,7 @@ fn a_full_store_refuses_writes_and_serves_reads_and_deletes() {
         Status::Ok
     );
     let answer = client.control.ask(&AdminRequest::TableStat { name: "t" }).expect("a table");
-    assert_eq!(TableStatistics::decode(&answer).expect("counts").objects, stored - 1);
+    assert_eq!(control::decode::<TableStatistics>(&answer).expect("counts").objects, stored - 1);
 }
 
 #[test]
@@ -161,7 +159,7 @@ fn stalled(site: &Site, tenant: &str, secret: &str) -> ControlStream {
         .expect("the right secret");
     let header = RecordHeader {
         body_bytes: INSTALL_BODY_BYTES_MAX as u32,
-        code: opcode::EXTENSION_INSTALL,
+        code: opcode::ADMINISTER,
         ..RecordHeader::default()
     };
     stream.write_raw(&header.encode());

@@ -1,7 +1,8 @@
 //! Traces of single invocations through the whole server: what is shown is what happened, to who owns it, while
 //! somebody reads.
 
-use wire::{AdminRequest, Body, Status, TraceEntry, Traces, function_hash};
+use control::{AdminRequest, TraceEntry, Traces};
+use wire::{Status, function_hash};
 
 use super::client::Client;
 use super::extensions::{COUNTER, install, invoke, package};
@@ -11,7 +12,7 @@ fn read(client: &mut Client, name: &str, function: Option<&str>, after: u64) -> 
     let function = function.map(function_hash);
     let request = AdminRequest::ExtensionTraces { name, function, slower_than_us: 0, after };
     let answer = client.control.ask(&request).map_err(|(status, _)| status)?;
-    Ok(Traces::decode(&answer).expect("traces"))
+    Ok(control::decode::<Traces>(&answer).expect("traces"))
 }
 
 /// Invokes until something was traced: a worker rests after each trace.

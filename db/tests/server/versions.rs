@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use wire::{
-    Actor, AdminRequest, AuditEntry, Body, ExtensionDescription, ExtensionEntry, LimitChange, Placement,
-    Request, Status, VersionState,
-};
+use control::{Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, LimitChange, Placement, VersionState};
+use wire::{Request, Status};
 
 use super::client::{Client, Refused};
 use super::extensions::{COUNTER, install, install_as, invoke, package};
@@ -31,12 +29,12 @@ fn byte_of(client: &mut Client, request: &Request<'_>, version: u32) -> Result<u
 }
 
 fn change(client: &mut Client, request: &AdminRequest<'_>) -> Result<VersionState, Refused> {
-    client.control.ask(request).map(|answer| VersionState::decode(&answer).expect("a state"))
+    client.control.ask(request).map(|answer| control::decode::<VersionState>(&answer).expect("a state"))
 }
 
 fn versions(client: &mut Client) -> Vec<u32> {
     let list = client.control.ask(&AdminRequest::ExtensionList).expect("a list");
-    let list = Vec::<ExtensionEntry>::decode(&list).expect("extensions");
+    let list = control::decode::<Vec<ExtensionEntry>>(&list).expect("extensions");
     list[0].versions.iter().map(|kept| kept.version).collect()
 }
 
@@ -134,7 +132,7 @@ fn a_canary_gets_its_share_until_it_is_promoted_or_goes_back() {
 
 fn describe(client: &mut Client, name: &str) -> ExtensionDescription {
     let answer = client.control.ask(&AdminRequest::ExtensionDescribe { name }).expect("installed");
-    ExtensionDescription::decode(&answer).expect("a description")
+    control::decode::<ExtensionDescription>(&answer).expect("a description")
 }
 
 #[test]
@@ -201,7 +199,7 @@ fn a_canary_that_fails_goes_back_by_itself_and_the_log_says_why() {
     assert_eq!(byte_of(&mut client, &request, 2), Err(Status::ExtensionError), "it is kept, to be looked at");
     let log = loop {
         let log = client.control.ask(&AdminRequest::AuditRead { after: 0, count: 1 }).expect("the log");
-        let log = Vec::<AuditEntry>::decode(&log).expect("entries");
+        let log = control::decode::<Vec<AuditEntry>>(&log).expect("entries");
         if log[0].actor == Actor::Server {
             break log;
         }

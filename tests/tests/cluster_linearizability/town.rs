@@ -12,7 +12,7 @@ use tests::etcd::Etcd;
 use tests::history::{Action, Operation, Outcome};
 use tests::raw::PATIENCE;
 use tests::server::{Server, Settings, Tenant};
-use wire::MigrationMode;
+use control::MigrationMode;
 
 use crate::recording::{Town, name};
 use crate::{library, recording};
@@ -110,7 +110,7 @@ impl Cluster {
             }
         }
         let listed = servers[0].admin().server_list().expect("a list");
-        let place = |server: &wire::ServerEntry| (server.id, server.tcp.parse().expect("an address"));
+        let place = |server: &control::ServerEntry| (server.id, server.tcp.parse().expect("an address"));
         let mut addresses: BTreeMap<_, _> = listed.iter().map(place).collect();
         if addresses.is_empty() {
             addresses.insert(0, servers[0].address());

@@ -8,7 +8,8 @@ use cluster::records::{KeySpan, Query, Revision};
 use cluster::secret::SecretHash;
 use db::server::ownership::map_of;
 use store::HashRange;
-use wire::{MigrationMode, TabletMap};
+use control::MigrationMode;
+use wire::TabletMap;
 
 use super::{Event, Member, Place, World, server_address};
 use crate::mover::{Machine, Moving};
@@ -49,7 +50,7 @@ impl World {
         let owners = self.plan.owners;
         let owners: Vec<u32> = (0..self.plan.tablets).map(|_| self.random.u32(1..=owners)).collect();
         let migration = *self.random.choice(&MODES).expect("there are two");
-        let options = wire::TableOptions { migration, ..wire::TableOptions::default() };
+        let options = control::TableOptions { migration, ..control::TableOptions::default() };
         self.table = self.metadata.table_create_at(tenant, "t", options, &owners).expect("room");
         for server in 1..=servers {
             self.boot(ServerRun { server, start: 1 });

@@ -25,8 +25,9 @@ pub const CRATES: &[Crate] = &[
         ours: &[],
         outside: &["data-encoding", "syn", "proc-macro2", "sha2", "toml", "serde", "serde_json"],
     },
+    Crate { name: "control", ours: &["wire"], outside: &["rmp-serde", "serde"] },
     Crate { name: "tao", ours: &["sandstorm"], outside: &[] },
-    Crate { name: "client", ours: &["wire", "net", "sandstorm"], outside: &["xxhash-rust"] },
+    Crate { name: "client", ours: &["control", "wire", "net", "sandstorm"], outside: &["xxhash-rust"] },
     Crate {
         name: "command",
         ours: &["client", "sandstorm", "builder", "tao"],
@@ -46,7 +47,7 @@ pub const CRATES: &[Crate] = &[
     },
     Crate {
         name: "cluster",
-        ours: &["wire", "store"],
+        ours: &["control", "wire", "store"],
         outside: &[
             "data-encoding",
             "getrandom",
@@ -63,7 +64,7 @@ pub const CRATES: &[Crate] = &[
     Crate { name: "guest", ours: &[], outside: &["libc", "tracing"] },
     Crate {
         name: "db",
-        ours: &["wire", "net", "store", "sandstorm", "builder", "cluster", "guest"],
+        ours: &["control", "wire", "net", "store", "sandstorm", "builder", "cluster", "guest"],
         outside: &[
             "arrayvec",
             "clap",

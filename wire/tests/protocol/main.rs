@@ -2,12 +2,12 @@
 //!
 //! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` runs millions of inputs.
 
-mod control;
 mod decode;
 mod documents;
 mod exactly_once;
 mod frames;
 mod messages;
+mod opening;
 mod parts;
 mod peer;
 mod requester;

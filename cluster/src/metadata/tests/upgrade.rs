@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use redb::{Builder, ReadableDatabase, TableDefinition, TableHandle, WriteTransaction};
-use wire::{Actor, AuditEntry, Body, Placement, Right, TenantId};
+use control::{Actor, AuditEntry, Placement, Right};
+use wire::{BodyWriter, TenantId};
 
 use crate::metadata::{LimitRow, Metadata, MetadataError, StoredVersion, VersionState};
 use crate::records::RecordsError;
@@ -77,9 +78,13 @@ fn fill_second_layout(transaction: &WriteTransaction) -> Result<(), redb::Error>
     transaction.open_table(GRANTS)?.insert((2, 0, "graph", 1), (12, true, 60))?;
     transaction.open_table(GRANTS)?.insert((2, 1, "tao", 1), (8, false, 61))?;
     for (sequence, tenant) in [(1, 0), (2, 2)] {
-        let (actor, act) = (Actor::Administrator, format!("act {sequence}"));
-        let entry = AuditEntry { sequence, at_ms: 70, actor, act, outcome: 5 }.encode();
-        transaction.open_table(ACTS)?.insert(sequence, (tenant, entry.as_slice()))?;
+        let mut act = BodyWriter::new();
+        act.u64(sequence);
+        act.u64(70);
+        act.u8(1);
+        act.text(&format!("act {sequence}"));
+        act.u8(5);
+        transaction.open_table(ACTS)?.insert(sequence, (tenant, act.into_bytes().as_slice()))?;
         transaction.open_table(ACTS_OF)?.insert((tenant, sequence), ())?;
     }
     Ok(())
@@ -123,7 +128,7 @@ fn a_file_of_the_second_layout_is_brought_over() {
     assert_eq!(metadata.audit_read(Some(ann), 0, 10).expect("rows")[0].sequence, 2);
     // Counters continue at their old values.
     assert_eq!(metadata.tenant_create("eve", tenants[0].secret), Ok(TenantId(3)));
-    assert_eq!(metadata.table_create(ann, "more", wire::TableOptions::default()), Ok(12));
+    assert_eq!(metadata.table_create(ann, "more", control::TableOptions::default()), Ok(12));
     let installed = metadata.extension_install(bob, "tao", Placement::Current, 5, b"").expect("room");
     assert_eq!(installed.id, 9);
     assert_eq!(metadata.reserve_client_ids().expect("room").start, 65_537);

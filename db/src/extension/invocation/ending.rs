@@ -67,7 +67,7 @@ impl Ending {
             Cause::Panic => Self { status: Status::ExtensionPanicked, body: Body::LastWords },
             Cause::OutOfMemory => Self { status: Status::ExtensionOutOfMemory, body: Body::LastWords },
             Cause::StackOverflow => Self::of(Status::ExtensionStackOverflow),
-            Cause::Abort => Self::of(Status::ExtensionPanicked),
+            Cause::Abort | Cause::WrongCode => Self::of(Status::ExtensionPanicked),
         }
     }
 

@@ -5,10 +5,8 @@
 //! contain names and statuses, never a secret, a token or a source. See [`crate::server::acts`] for acts that cannot
 //! be recorded.
 
-use wire::{
-    Actor, AdminRequest, Body, ExtensionInstalled, MigrationMode, Placement, Right, Status, Subject,
-    TableOptions, TenantId,
-};
+use control::{Actor, AdminRequest, ExtensionInstalled, MigrationMode, Placement, Right, Subject, TableOptions};
+use wire::{Status, TenantId};
 
 use super::limits;
 use crate::limits::{AUDIT_ACT_BYTES_MAX, AUDIT_ENTRIES_READ_MAX};
@@ -123,7 +121,7 @@ pub(super) fn record(control: &Control, author: Author, mut act: String, answer:
         Ok(body) => {
             // The version number is known only now.
             if act.starts_with("extension install")
-                && let Ok(installed) = ExtensionInstalled::decode(body)
+                && let Ok(installed) = control::decode::<ExtensionInstalled>(body)
             {
                 act.push_str(&format!(": version {}", installed.version));
             }
@@ -152,5 +150,5 @@ pub(super) fn read(control: &Control, role: &Role, after: u64, count: u32) -> Re
         Role::Tenant(session) => Some(session.tenant),
     };
     let count = count.min(AUDIT_ENTRIES_READ_MAX) as usize;
-    Ok(control.metadata.audit_read(tenant, after, count)?.encode())
+    Ok(control::encode(&control.metadata.audit_read(tenant, after, count)?))
 }

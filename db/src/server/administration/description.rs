@@ -3,9 +3,8 @@
 
 use cluster::metadata::MetadataError;
 use guest::limits::EXTENSION_STACK_BYTES;
-use wire::{
-    Body, ExtensionDescription, Measured, Statistic, Subject, TenantId, VersionDescription, VersionState,
-};
+use control::{ExtensionDescription, Measured, Statistic, Subject, VersionDescription, VersionState};
+use wire::TenantId;
 
 use super::extensions::{functions, milliseconds, unknown};
 use super::grants;
@@ -31,7 +30,7 @@ pub(super) fn describe(control: &Control, tenant: TenantId, name: &str) -> Resul
         }
         None => described(control, tenant, name, limits)?,
     };
-    Ok(description.encode())
+    Ok(control::encode(&description))
 }
 
 fn described(

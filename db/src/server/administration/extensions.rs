@@ -7,10 +7,8 @@
 use std::sync::{Arc, MutexGuard};
 
 use cluster::metadata::{ExtensionRow, MetadataError, VersionState, VersionStateError};
-use wire::{
-    AdminRequest, Body, ExtensionEntry, ExtensionResolved, FunctionEntry, FunctionMode, PackageFile, Status,
-    Subject, TenantId, VersionEntry, opcode,
-};
+use control::{AdminRequest, ExtensionEntry, ExtensionResolved, FunctionEntry, FunctionMode, PackageFile, Subject, VersionEntry};
+use wire::{BodyReader, Status, TenantId};
 
 use super::grants;
 use crate::extension::registry::{Choice, InstallError, InstallHooks, Installed};
@@ -59,9 +57,23 @@ fn restore_version(control: &Control, row: &ExtensionRow, version: u32) -> Resul
 /// Returns the source of a stored version, and the time of its installation.
 fn stored(control: &Control, row: &ExtensionRow, version: u32) -> Result<(Files, u64), Refusal> {
     let stored = control.metadata.extension_version(row.tenant, &row.name, version)?;
-    let request = AdminRequest::decode(opcode::EXTENSION_INSTALL, &stored.package)?;
-    let AdminRequest::ExtensionInstall { files, .. } = request else { return Err(Status::Internal.into()) };
-    Ok((owned(&files), stored.installed_ms))
+    Ok((owned(&files_of(&stored.package)?), stored.installed_ms))
+}
+
+/// Returns the files of a stored package: the body of its installation. Earlier versions of the server stored a name
+/// (u16 of length, text), a u16 of count, and per file a path (u16, text) and bytes (u32, bytes).
+fn files_of(package: &[u8]) -> Result<Vec<PackageFile<'_>>, Status> {
+    let of_a_map = package.first().is_some_and(|byte| byte & 0x80 != 0);
+    if of_a_map {
+        return match AdminRequest::decode(package)? {
+            AdminRequest::ExtensionInstall { files, .. } => Ok(files),
+            _ => Err(Status::Internal),
+        };
+    }
+    let mut reader = BodyReader::new(package);
+    reader.text()?;
+    let count = reader.u16()?;
+    (0..count).map(|_| Ok(PackageFile { path: reader.text()?, bytes: reader.blob()? })).collect()
 }
 
 /// Adopts a version that another server installed: like an installation, it is built without any lock, and published
@@ -123,12 +135,12 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Result<Vec<u8>, Refus
         ExtensionEntry {
             extension: row.id,
             name: row.name.clone(),
-            state: wire::VersionState::from(&row.state),
+            state: control::VersionState::from(&row.state),
             functions: loaded(row.state.current).map_or(0, |installed| installed.functions.len() as u32),
             versions: versions.collect(),
         }
     };
-    Ok(rows.iter().map(entry).collect::<Vec<_>>().encode())
+    Ok(control::encode(&rows.iter().map(entry).collect::<Vec<_>>()))
 }
 
 /// Applies a rule of [`VersionState`] that changes the versions or the choice among them.
@@ -144,7 +156,7 @@ pub(super) fn change(
         .extension_change(tenant, name, rule)
         .map_err(|error| if error == MetadataError::NotFound { unknown(name) } else { error.into() })?;
     publish(control, &row)?;
-    Ok(wire::VersionState::from(&row.state).encode())
+    Ok(control::encode(&control::VersionState::from(&row.state)))
 }
 
 pub(super) fn remove_version(
@@ -169,7 +181,7 @@ pub(super) fn resolve(control: &Control, tenant: TenantId, name: &str) -> Result
         version: installed.extension.version,
         functions: functions(&installed),
     };
-    Ok(resolved.encode())
+    Ok(control::encode(&resolved))
 }
 
 pub(super) fn remove(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {

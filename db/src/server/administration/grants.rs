@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cluster::metadata::{GrantRow, MetadataError};
-use wire::{Body, GrantEntry, Right, Status, Subject, TenantId};
+use control::{GrantEntry, Right, Subject};
+use wire::{Status, TenantId};
 
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal};
@@ -64,7 +65,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
     let mut entries: Vec<GrantEntry> = grants.iter().filter(of).map(entry).collect();
     let key = |entry: &GrantEntry| (entry.owner.clone(), entry.name.clone(), entry.to.clone(), entry.right);
     entries.sort_by_key(key);
-    entries.encode()
+    control::encode(&entries)
 }
 
 pub(super) fn revoke(

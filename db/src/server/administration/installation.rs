@@ -7,7 +7,8 @@
 use std::sync::MutexGuard;
 
 use cluster::metadata::ExtensionRow;
-use wire::{Body, ExtensionInstalled, PackageFile, Placement, Status};
+use control::{ExtensionInstalled, PackageFile, Placement};
+use wire::Status;
 
 use super::extensions::{milliseconds, owned, publish, refusal};
 use crate::extension::registry::InstallHooks;
@@ -53,7 +54,7 @@ pub(super) fn install(
         compile_ms: milliseconds(installed.compile_ms),
         diagnostics: installed.warnings.clone(),
     };
-    Ok(answer.encode())
+    Ok(control::encode(&answer))
 }
 
 impl InstallHooks for Installation<'_> {

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use cluster::metadata::LimitRow;
-use wire::{Body, LimitChange, Status, TenantId, TenantLimitEntry};
+use control::{LimitChange, TenantLimitEntry};
+use wire::{Status, TenantId};
 
 use crate::server::control::{Control, Refusal};
 use crate::server::opening::Role;
@@ -17,11 +18,11 @@ use crate::tenant::limit::{TenantLimit, UNLIMITED};
 
 pub(super) fn read(control: &Control, role: &Role, name: Option<&str>) -> Result<Vec<u8>, Refusal> {
     match (role, name) {
-        (Role::Tenant(session), None) => Ok(entries(&session.account).encode()),
+        (Role::Tenant(session), None) => Ok(control::encode(&entries(&session.account))),
         (Role::Administrator, Some(name)) => {
             let _changing = lock(&control.changing);
             let tenant = control.tenant_number(name)?;
-            Ok(entries(&control.accounts.of(tenant)).encode())
+            Ok(control::encode(&entries(&control.accounts.of(tenant))))
         }
         (Role::Tenant(_), Some(_)) => {
             let text = "a tenant can read only its own limits: name no tenant";
@@ -43,7 +44,7 @@ pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>])
     for (limit, value) in changes {
         account.set_limit(limit, value.unwrap_or(limit.default_value()));
     }
-    Ok(entries(&account).encode())
+    Ok(control::encode(&entries(&account)))
 }
 
 /// Applies the stored limits: called once, before anything else of a tenant is restored.

@@ -1,6 +1,7 @@
 //! Log lines of a tenant's extensions.
 
-use wire::{Body, LogEntry, LogLines, Subject, TenantId};
+use control::{LogEntry, LogLines, Subject};
+use wire::TenantId;
 
 use super::extensions::unknown;
 use super::grants;
@@ -22,7 +23,7 @@ pub(super) fn read(
     let wanted = |line: &LogLine| line.extension == id && line.level <= level;
     let log = control.registry.log(tenant);
     let (lines, looked_at, missed) = log.lines_after(after, count as usize, wanted);
-    Ok(LogLines { looked_at, missed, lines: lines.into_iter().map(entry).collect() }.encode())
+    Ok(control::encode(&LogLines { looked_at, missed, lines: lines.into_iter().map(entry).collect() }))
 }
 
 fn entry(line: LogLine) -> LogEntry {

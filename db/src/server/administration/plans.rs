@@ -3,14 +3,15 @@
 use cluster::limits::GONE_AFTER_MS;
 use cluster::metadata::{Goal, MetadataError, PlanRow, PlanState, Snapshot, TabletError, drained};
 use cluster::moment::Moment;
-use wire::{Adopted, Body, ClusterStatus, MemberEntry, PlanEntry, PlanProgress, Status};
+use control::{Adopted, ClusterStatus, MemberEntry, PlanEntry, PlanProgress};
+use wire::Status;
 
 use crate::server::control::{Control, Refusal};
 
 pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
     let Some(own) = control.lease_cache.run() else {
         let (members, plans) = (Vec::new(), Vec::new());
-        return Ok(ClusterStatus { asked: 0, coordinator: 0, members, plans }.encode());
+        return Ok(control::encode(&ClusterStatus { asked: 0, coordinator: 0, members, plans }));
     };
     let Snapshot { there, plans, .. } = control.metadata.snapshot()?;
     let drained = drained(&plans);
@@ -27,7 +28,7 @@ pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
         members: members.collect(),
         plans: plans.iter().map(entry_of).collect(),
     };
-    Ok(status.encode())
+    Ok(control::encode(&status))
 }
 
 pub(super) fn drain(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
@@ -62,7 +63,7 @@ fn begin(control: &Control, goal: Goal) -> Result<Vec<u8>, Refusal> {
         }
         error => error.into(),
     })?;
-    Ok(entry_of(&row).encode())
+    Ok(control::encode(&entry_of(&row)))
 }
 
 pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
@@ -70,7 +71,7 @@ pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
         MetadataError::NotFound => Refusal::new(Status::NotFound, format!("there is no plan {plan}")),
         error => error.into(),
     })?;
-    Ok(entry_of(&row).encode())
+    Ok(control::encode(&entry_of(&row)))
 }
 
 /// Assigns the tablets of a server that is gone for good to others. Refused until this server has found it gone for a
@@ -90,7 +91,7 @@ pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> 
         MetadataError::Tablets(TabletError::IsThere(_)) => not_adopted(control, server),
         error => error.into(),
     })?;
-    Ok(Adopted { tablets: u32::try_from(tablets).unwrap_or(u32::MAX), are_left }.encode())
+    Ok(control::encode(&Adopted { tablets: u32::try_from(tablets).unwrap_or(u32::MAX), are_left }))
 }
 
 /// Returns the reason why a server's tablets are not assigned to others: it serves, or it might register again.

@@ -1,13 +1,13 @@
 //! The registered servers of the cluster.
 
-use wire::{Body, ServerEntry};
+use control::ServerEntry;
 
 use crate::server::control::{Control, Refusal};
 
 /// Returns the registered servers; none outside a cluster.
 pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
     if !control.metadata.records().is_shared() {
-        return Ok(Vec::<ServerEntry>::new().encode());
+        return Ok(control::encode(&Vec::<ServerEntry>::new()));
     }
     let asked = control.lease_cache.run().map(|run| run.server);
     let entry = |row: cluster::metadata::ServerRow| ServerEntry {
@@ -19,5 +19,5 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
         started_ms: row.started_ms,
         version: row.version,
     };
-    Ok(control.metadata.servers()?.into_iter().map(entry).collect::<Vec<_>>().encode())
+    Ok(control::encode(&control.metadata.servers()?.into_iter().map(entry).collect::<Vec<_>>()))
 }

@@ -1,6 +1,7 @@
 //! Open sessions: list and revoke. A tenant sees its own, the administrator all. Tokens are never shown.
 
-use wire::{Body, SessionEntry, Status};
+use control::SessionEntry;
+use wire::Status;
 
 use crate::server::control::{Control, OpenSession, Refusal};
 use crate::server::opening::Role;
@@ -20,7 +21,7 @@ pub(super) fn list(control: &Control, role: &Role) -> Result<Vec<u8>, Refusal> {
         })
         .collect();
     entries.sort_unstable_by_key(|entry| entry.client_id);
-    Ok(entries.encode())
+    Ok(control::encode(&entries))
 }
 
 pub(super) fn revoke(control: &Control, role: &Role, client_id: u64) -> Result<Vec<u8>, Refusal> {

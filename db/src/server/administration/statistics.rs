@@ -4,7 +4,8 @@ mod store;
 
 use cluster::metadata::Side;
 use guest::{cycles, watchdog};
-use wire::{Body, Statistic, Status, TenantId};
+use control::Statistic;
+use wire::{Status, TenantId};
 
 use crate::metrics::{Counter, total};
 use crate::server::control::{Control, OpenSession, Refusal};
@@ -27,7 +28,7 @@ pub(super) fn read(control: &Control, role: &Role, of: Option<&str>) -> Result<V
             of_tenant(control, session.tenant)
         }
     };
-    Ok(statistics.encode())
+    Ok(control::encode(&statistics))
 }
 
 fn of_tenant(control: &Control, tenant: TenantId) -> Vec<Statistic> {

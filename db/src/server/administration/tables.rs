@@ -6,9 +6,8 @@ use std::sync::{Arc, MutexGuard};
 use cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
-use wire::{
-    Body, MigrationMode, Status, Subject, TableEntry, TableId, TableOptions, TableStatistics, TenantId,
-};
+use control::{MigrationMode, Subject, TableEntry, TableId, TableOptions, TableStatistics};
+use wire::{Status, TenantId};
 
 use super::{TenantSet, grants};
 use crate::server::change::Change;
@@ -49,13 +48,13 @@ pub(super) fn create(
         }
         let id = control.metadata.table_create(tenant, name, options)?;
         control.publish_table(id, tenant, name, options)?;
-        return Ok(TableId { id }.encode());
+        return Ok(control::encode(&TableId { id }));
     };
     let id = control.metadata.table_create_spread(tenant, name, options, (tablets, own.server))?;
     let catalog = control.metadata.catalog(Some(&[tenant].into()))?;
     control.lease_cache.see(&catalog.tenants, |known| known == tenant);
     follow(control, &changing, &catalog)?;
-    Ok(TableId { id }.encode())
+    Ok(control::encode(&TableId { id }))
 }
 
 /// Returns the metadata of these tenants, or of all; places a cluster's tables that are not placed yet on this server.
@@ -184,7 +183,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
         evicted: entry.parts.sum(store::Table::evicted),
         emptied_ms: emptied.get(&entry.id).copied(),
     });
-    entries.collect::<Vec<_>>().encode()
+    control::encode(&entries.collect::<Vec<_>>())
 }
 
 pub(super) fn drop(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
@@ -221,15 +220,15 @@ pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<V
         evicted: parts.sum(store::Table::evicted),
         emptied_ms: lock(&control.emptied).get(&entry.id).copied(),
     };
-    Ok(statistics.encode())
+    Ok(control::encode(&statistics))
 }
 
 pub(super) fn open(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     if let Some(grant) = grants::find(control, tenant, Subject::Table, name) {
-        return Ok(TableId { id: grant.row.id }.encode());
+        return Ok(control::encode(&TableId { id: grant.row.id }));
     }
     let entry = control.table(tenant, name).ok_or_else(|| unknown(name))?;
-    Ok(TableId { id: entry.id }.encode())
+    Ok(control::encode(&TableId { id: entry.id }))
 }
 
 fn named(refusal: Refusal, name: &str) -> Refusal {

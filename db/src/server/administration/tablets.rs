@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
 use cluster::migration::{MigrationWait, Mode, Phase};
 use store::HashRange;
-use wire::{
-    Body, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, Status,
-    TabletEntry, TenantId,
-};
+use control::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, TabletEntry};
+use wire::{Status, TenantId};
 
 use crate::server::control::{Control, Refusal};
 use crate::server::migrations::{Figure, Shown};
@@ -52,30 +50,30 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
             emptied_ms: tablet.emptied_ms.unwrap_or_default(),
         }));
     }
-    Ok(entries.encode())
+    Ok(control::encode(&entries))
 }
 
 pub(super) fn split(control: &Control, table: &str, at: u64) -> Result<Vec<u8>, Refusal> {
     let (tenant, id) = place_of(control, table)?;
     control.metadata.tablet_split(tenant, id, at).map_err(|error| refusal(table, error))?;
-    Ok(().encode())
+    Ok(Vec::new())
 }
 
 pub(super) fn merge(control: &Control, table: &str, at: u64) -> Result<Vec<u8>, Refusal> {
     let (tenant, id) = place_of(control, table)?;
     control.metadata.tablet_merge(tenant, id, at).map_err(|error| refusal(table, error))?;
-    Ok(().encode())
+    Ok(Vec::new())
 }
 
 pub(super) fn migrations(control: &Control) -> Result<Vec<u8>, Refusal> {
     let names = Names::read(control)?;
     let entry = |row: &MigrationRow| entry_of(row, names.of(row.tenant, row.table));
-    Ok(control.metadata.migrations()?.iter().map(entry).collect::<Vec<_>>().encode())
+    Ok(control::encode(&control.metadata.migrations()?.iter().map(entry).collect::<Vec<_>>()))
 }
 
 /// Returns the progress of migrations in which this server takes part, or took part lately.
 pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
-    let Some(migrations) = &control.migrations else { return Ok(Vec::<MigrationProgress>::new().encode()) };
+    let Some(migrations) = &control.migrations else { return Ok(control::encode(&Vec::<MigrationProgress>::new())) };
     let (names, now_us) = (Names::read(control)?, control.clock.now_us());
     let entry = |Shown { row, side, progress, is_over }: &Shown| {
         let figure = |figure| progress.get(figure);
@@ -101,7 +99,7 @@ pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
             took_ms: until_us.saturating_sub(began_us) / 1_000,
         }
     };
-    Ok(migrations.lately().iter().chain(&migrations.shown()).map(entry).collect::<Vec<_>>().encode())
+    Ok(control::encode(&migrations.lately().iter().chain(&migrations.shown()).map(entry).collect::<Vec<_>>()))
 }
 
 pub(super) fn migrate(
@@ -116,7 +114,7 @@ pub(super) fn migrate(
     let hashes = HashRange::new(first, last).ok_or_else(uneven)?;
     let now_ms = control.clock.wall_ms();
     let row = control.metadata.migration_begin(place, hashes, target, mode.map(mode_of), now_ms);
-    Ok(entry_of(&row.map_err(|error| refusal(table, error))?, table.to_owned()).encode())
+    Ok(control::encode(&entry_of(&row.map_err(|error| refusal(table, error))?, table.to_owned())))
 }
 
 pub(super) fn abort(control: &Control, id: u32) -> Result<Vec<u8>, Refusal> {
@@ -126,7 +124,7 @@ pub(super) fn abort(control: &Control, id: u32) -> Result<Vec<u8>, Refusal> {
         }
         error => error.into(),
     })?;
-    Ok(entry_of(&row, Names::read(control)?.of(row.tenant, row.table)).encode())
+    Ok(control::encode(&entry_of(&row, Names::read(control)?.of(row.tenant, row.table))))
 }
 
 /// Returns the owner and number of a table; refuses outside a cluster.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use cluster::metadata::MetadataError;
 use cluster::secret::{RandomnessMissing, SecretHash, generate};
-use wire::{Body, Status, TenantCreated, TenantEntry, TenantId};
+use control::{TenantCreated, TenantEntry};
+use wire::{Status, TenantId};
 
 use super::grants;
 use crate::server::change::Change;
@@ -15,7 +16,7 @@ pub(super) fn create(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> 
     let (secret, hash) = fresh_secret()?;
     let _changing = lock(&control.changing);
     control.metadata.tenant_create(name, hash)?;
-    Ok(TenantCreated { secret }.encode())
+    Ok(control::encode(&TenantCreated { secret }))
 }
 
 /// Gives a tenant a new secret. The previous one opens no more sessions; open sessions continue.
@@ -23,7 +24,7 @@ pub(super) fn rotate(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> 
     let (secret, hash) = fresh_secret()?;
     let _changing = lock(&control.changing);
     control.metadata.tenant_rotate(name, hash).map_err(|error| unknown_if_missing(name, error))?;
-    Ok(TenantCreated { secret }.encode())
+    Ok(control::encode(&TenantCreated { secret }))
 }
 
 fn fresh_secret() -> Result<(String, SecretHash), Refusal> {
@@ -54,7 +55,7 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
             }
         })
         .collect();
-    Ok(entries.encode())
+    Ok(control::encode(&entries))
 }
 
 pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {

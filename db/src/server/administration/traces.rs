@@ -2,7 +2,8 @@
 //! one ends it.
 
 use guest::cycles::to_ns;
-use wire::{Body, Status, Subject, TenantId, TraceEntry, TracedCalls, TracedPoll, Traces};
+use control::{Subject, TraceEntry, TracedCalls, TracedPoll, Traces};
+use wire::{Status, TenantId};
 
 use super::extensions::unknown;
 use super::grants;
@@ -45,7 +46,7 @@ pub(super) fn read(
         Refusal::new(Status::LimitExceeded, text)
     })?;
     let (found, looked_at, missed) = log.traces.after(after, TRACES_KEPT);
-    Ok(Traces { looked_at, missed, traces: found.iter().map(entry).collect() }.encode())
+    Ok(control::encode(&Traces { looked_at, missed, traces: found.iter().map(entry).collect() }))
 }
 
 /// Ends the tracing of an extension, if the tenant traces it.

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cluster::remote::questions::Owner;
-use wire::{Body, Subject, TabletMap, TenantId};
+use control::Subject;
+use wire::{Body, TabletMap, TenantId};
 
 use crate::limits::REMOTE_MAPS_MAX;
 use crate::ops::remote::Want;

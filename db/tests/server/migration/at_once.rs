@@ -4,7 +4,8 @@ use std::sync::PoisonError;
 
 use cluster::migration::Mode;
 use store::HashRange;
-use wire::{Condition, Request, Status, TableOptions, reply};
+use control::TableOptions;
+use wire::{Condition, Request, Status, reply};
 
 use super::super::client::Client;
 use super::super::cluster::comes;

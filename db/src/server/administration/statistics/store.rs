@@ -3,7 +3,7 @@
 //! Shares are in percent. Reading them visits each segment and table, and the kernel walks the pages of the process:
 //! some milliseconds for a large store, on a control thread.
 
-use wire::Statistic;
+use control::Statistic;
 
 use super::statistic;
 use crate::server::control::Control;

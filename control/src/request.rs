@@ -1,16 +1,17 @@
 //! The requests of administration.
 //!
-//! The decoder checks names and paths ([`crate::name_is_valid`], [`crate::path_is_valid`]), so the server can show
-//! and store them. A request borrows the record.
+//! [`AdminRequest::decode`] checks names, paths and counts, so the server can show and store them. A request borrows
+//! the record. Its bytes are its name and its arguments by name: see docs/formats.md.
 
-mod decode;
-mod encode;
+use serde::{Deserialize, Serialize};
+use wire::limits::{INSTALL_BODY_BYTES_MAX, LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
+use wire::{Status, name_is_valid, path_is_valid, qualified_name_is_valid};
 
-use crate::opcode;
 use crate::{LimitChange, MigrationMode, PackageFile, Placement, Right, Subject, TableOptions};
 
 /// An administrative request. The comment of each variant names the reply under `Ok`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AdminRequest<'a> {
     /// Creates a tenant: [`crate::TenantCreated`].
     TenantCreate {
@@ -27,6 +28,7 @@ pub enum AdminRequest<'a> {
     /// Reads the limits of a tenant: a `Vec` of [`crate::TenantLimitEntry`].
     TenantLimits {
         /// Its name; `None` for the tenant of the stream.
+        #[serde(borrow)]
         name: Option<&'a str>,
     },
     /// Changes limits of a tenant, all of them or none: a `Vec` of [`crate::TenantLimitEntry`] with the new values.
@@ -34,6 +36,7 @@ pub enum AdminRequest<'a> {
         /// Its name.
         name: &'a str,
         /// The changes.
+        #[serde(borrow)]
         changes: Vec<LimitChange<'a>>,
     },
     /// Gives a tenant a new secret: [`crate::TenantCreated`].
@@ -79,6 +82,7 @@ pub enum AdminRequest<'a> {
         /// Its name.
         name: &'a str,
         /// Its source.
+        #[serde(borrow)]
         files: Vec<PackageFile<'a>>,
         /// The invocations that get the new version.
         placement: Placement,
@@ -136,7 +140,7 @@ pub enum AdminRequest<'a> {
     ExtensionTraces {
         /// Its name, or `owner/name` of a granted one: then only the caller's invocations.
         name: &'a str,
-        /// [`crate::function_hash`] of the function; `None` for all.
+        /// [`wire::function_hash`] of the function; `None` for all.
         function: Option<u32>,
         /// Minimum duration, in microseconds.
         slower_than_us: u64,
@@ -151,6 +155,7 @@ pub enum AdminRequest<'a> {
     /// Reads the counters that the caller may see: a `Vec` of [`crate::Statistic`].
     Statistics {
         /// The tenant; `None` for all, which for a tenant means its own.
+        #[serde(borrow)]
         tenant: Option<&'a str>,
     },
     /// Lists the present servers of the cluster: a `Vec` of [`crate::ServerEntry`], empty for a single server.
@@ -249,52 +254,135 @@ pub enum AdminRequest<'a> {
 }
 
 impl<'a> AdminRequest<'a> {
-    /// Returns the request's number, one of [`crate::opcode`].
-    pub const fn opcode(&self) -> u8 {
-        match self {
-            AdminRequest::TenantCreate { .. } => opcode::TENANT_CREATE,
-            AdminRequest::TenantList => opcode::TENANT_LIST,
-            AdminRequest::TenantDrop { .. } => opcode::TENANT_DROP,
-            AdminRequest::TenantLimits { .. } => opcode::TENANT_LIMITS,
-            AdminRequest::TenantLimitsSet { .. } => opcode::TENANT_LIMITS_SET,
-            AdminRequest::TenantRotate { .. } => opcode::TENANT_ROTATE,
-            AdminRequest::TableCreate { .. } => opcode::TABLE_CREATE,
-            AdminRequest::TableCreateSpread { .. } => opcode::TABLE_CREATE_SPREAD,
-            AdminRequest::TableList => opcode::TABLE_LIST,
-            AdminRequest::TableDrop { .. } => opcode::TABLE_DROP,
-            AdminRequest::TableStat { .. } => opcode::TABLE_STAT,
-            AdminRequest::TableOpen { .. } => opcode::TABLE_OPEN,
-            AdminRequest::ExtensionInstall { .. } => opcode::EXTENSION_INSTALL,
-            AdminRequest::ExtensionList => opcode::EXTENSION_LIST,
-            AdminRequest::ExtensionDescribe { .. } => opcode::EXTENSION_DESCRIBE,
-            AdminRequest::ExtensionRemove { .. } => opcode::EXTENSION_REMOVE,
-            AdminRequest::ExtensionResolve { .. } => opcode::EXTENSION_RESOLVE,
-            AdminRequest::ExtensionRollback { .. } => opcode::EXTENSION_ROLLBACK,
-            AdminRequest::ExtensionPin { .. } => opcode::EXTENSION_PIN,
-            AdminRequest::ExtensionPromote { .. } => opcode::EXTENSION_PROMOTE,
-            AdminRequest::ExtensionLogs { .. } => opcode::EXTENSION_LOGS,
-            AdminRequest::ExtensionTraces { .. } => opcode::EXTENSION_TRACES,
-            AdminRequest::ExtensionTracesEnd { .. } => opcode::EXTENSION_TRACES_END,
-            AdminRequest::Statistics { .. } => opcode::STATISTICS,
-            AdminRequest::SessionList => opcode::SESSION_LIST,
-            AdminRequest::SessionRevoke { .. } => opcode::SESSION_REVOKE,
-            AdminRequest::AuditRead { .. } => opcode::AUDIT_READ,
-            AdminRequest::GrantCreate { .. } => opcode::GRANT_CREATE,
-            AdminRequest::GrantList => opcode::GRANT_LIST,
-            AdminRequest::GrantRevoke { .. } => opcode::GRANT_REVOKE,
-            AdminRequest::ServerList => opcode::SERVER_LIST,
-            AdminRequest::TabletList => opcode::TABLET_LIST,
-            AdminRequest::TabletSplit { .. } => opcode::TABLET_SPLIT,
-            AdminRequest::TabletMerge { .. } => opcode::TABLET_MERGE,
-            AdminRequest::MigrationList => opcode::MIGRATION_LIST,
-            AdminRequest::MigrationProgress => opcode::MIGRATION_PROGRESS,
-            AdminRequest::MigrationBegin { .. } => opcode::MIGRATION_BEGIN,
-            AdminRequest::MigrationAbort { .. } => opcode::MIGRATION_ABORT,
-            AdminRequest::ClusterStatus => opcode::CLUSTER_STATUS,
-            AdminRequest::ClusterDrain { .. } => opcode::CLUSTER_DRAIN,
-            AdminRequest::ClusterBalance => opcode::CLUSTER_BALANCE,
-            AdminRequest::ClusterStop { .. } => opcode::CLUSTER_STOP,
-            AdminRequest::ClusterAdopt { .. } => opcode::CLUSTER_ADOPT,
-        }
+    /// Returns the body of the request's record.
+    ///
+    /// # Errors
+    /// [`Status::LimitExceeded`] if an installation has more files or bytes than a record may carry, or there are too
+    /// many changes of limits.
+    pub fn encode(&self) -> Result<Vec<u8>, Status> {
+        self.check_counts()?;
+        let body = crate::encode(self);
+        if body.len() > INSTALL_BODY_BYTES_MAX { Err(Status::LimitExceeded) } else { Ok(body) }
     }
+
+    /// Decodes and checks the body of a record.
+    ///
+    /// # Errors
+    /// [`Status::UnknownOpcode`] for a request of a newer version, [`Status::Malformed`], [`Status::NameInvalid`] for
+    /// an invalid or repeated name or path, [`Status::LimitExceeded`] for too many files or changes.
+    pub fn decode(body: &'a [u8]) -> Result<AdminRequest<'a>, Status> {
+        let request: AdminRequest<'a> = crate::decode(body)?;
+        request.check_counts()?;
+        request.check()?;
+        Ok(request)
+    }
+
+    /// Returns whether the request only reads, and so may be repeated.
+    pub fn only_reads(&self) -> bool {
+        use AdminRequest as Is;
+        matches!(
+            self,
+            Is::TenantList
+                | Is::TenantLimits { .. }
+                | Is::TableList
+                | Is::TableStat { .. }
+                | Is::TableOpen { .. }
+                | Is::ExtensionList
+                | Is::ExtensionDescribe { .. }
+                | Is::ExtensionResolve { .. }
+                | Is::ExtensionLogs { .. }
+                | Is::ExtensionTraces { .. }
+                | Is::ExtensionTracesEnd { .. }
+                | Is::Statistics { .. }
+                | Is::SessionList
+                | Is::ServerList
+                | Is::TabletList
+                | Is::MigrationList
+                | Is::MigrationProgress
+                | Is::AuditRead { .. }
+                | Is::GrantList
+        )
+    }
+
+    fn check_counts(&self) -> Result<(), Status> {
+        let is_within = match self {
+            AdminRequest::TenantLimitsSet { changes, .. } => changes.len() <= LIMIT_CHANGES_MAX,
+            AdminRequest::ExtensionInstall { files, .. } => files.len() <= PACKAGE_FILES_MAX,
+            _ => true,
+        };
+        if is_within { Ok(()) } else { Err(Status::LimitExceeded) }
+    }
+
+    fn check(&self) -> Result<(), Status> {
+        let are_valid = match self {
+            AdminRequest::TenantList
+            | AdminRequest::TenantLimits { name: None }
+            | AdminRequest::TableList
+            | AdminRequest::ExtensionList
+            | AdminRequest::Statistics { tenant: None }
+            | AdminRequest::ServerList
+            | AdminRequest::TabletList
+            | AdminRequest::MigrationList
+            | AdminRequest::MigrationProgress
+            | AdminRequest::MigrationAbort { .. }
+            | AdminRequest::ClusterStatus
+            | AdminRequest::ClusterDrain { .. }
+            | AdminRequest::ClusterBalance
+            | AdminRequest::ClusterStop { .. }
+            | AdminRequest::ClusterAdopt { .. }
+            | AdminRequest::SessionList
+            | AdminRequest::SessionRevoke { .. }
+            | AdminRequest::AuditRead { .. }
+            | AdminRequest::GrantList => true,
+            AdminRequest::TenantCreate { name }
+            | AdminRequest::TenantDrop { name }
+            | AdminRequest::TenantLimits { name: Some(name) }
+            | AdminRequest::TenantRotate { name }
+            | AdminRequest::TableCreate { name, .. }
+            | AdminRequest::TableCreateSpread { name, .. }
+            | AdminRequest::TableDrop { name }
+            | AdminRequest::TableStat { name }
+            | AdminRequest::ExtensionRemove { name, .. }
+            | AdminRequest::ExtensionRollback { name, .. }
+            | AdminRequest::ExtensionPin { name, .. }
+            | AdminRequest::ExtensionPromote { name }
+            | AdminRequest::Statistics { tenant: Some(name) } => name_is_valid(name),
+            AdminRequest::TableOpen { name }
+            | AdminRequest::ExtensionDescribe { name }
+            | AdminRequest::ExtensionResolve { name }
+            | AdminRequest::ExtensionLogs { name, .. }
+            | AdminRequest::ExtensionTraces { name, .. }
+            | AdminRequest::ExtensionTracesEnd { name }
+            | AdminRequest::TabletSplit { table: name, .. }
+            | AdminRequest::TabletMerge { table: name, .. }
+            | AdminRequest::MigrationBegin { table: name, .. } => qualified_name_is_valid(name),
+            AdminRequest::GrantCreate { name, to, .. } | AdminRequest::GrantRevoke { name, to, .. } => {
+                name_is_valid(name) && name_is_valid(to)
+            }
+            AdminRequest::TenantLimitsSet { name, changes } => {
+                let names: Vec<&str> = changes.iter().map(|change| change.limit).collect();
+                name_is_valid(name) && names.iter().all(|name| name_is_valid(name)) && are_distinct(&names)
+            }
+            AdminRequest::ExtensionInstall { name, files, placement } => {
+                if matches!(placement, Placement::Canary(0 | 100..)) {
+                    return Err(Status::Malformed);
+                }
+                name_is_valid(name) && PackageFile::are_valid(files)
+            }
+        };
+        if are_valid { Ok(()) } else { Err(Status::NameInvalid) }
+    }
+}
+
+impl PackageFile<'_> {
+    /// Returns whether every path is valid and occurs once.
+    fn are_valid(files: &[PackageFile<'_>]) -> bool {
+        let paths: Vec<&str> = files.iter().map(|file| file.path).collect();
+        paths.iter().all(|path| path_is_valid(path)) && are_distinct(&paths)
+    }
+}
+
+/// Returns whether no text occurs twice. For short lists.
+fn are_distinct(texts: &[&str]) -> bool {
+    texts.iter().enumerate().all(|(index, text)| !texts[..index].contains(text))
 }

@@ -1,0 +1,554 @@
+//! Administration means the same on both sides, also if they have different versions; no bytes make a decoder panic.
+//!
+//! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` runs millions of inputs.
+
+use std::fmt::Debug;
+use std::iter;
+
+use control::{
+    Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, ExtensionDescription,
+    ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry,
+    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode,
+    MigrationPhase, MigrationProgress, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry,
+    SessionEntry, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry,
+    TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
+    VersionDescription, VersionEntry, VersionState,
+};
+use fastrand::Rng;
+use serde::Serialize;
+use wire::Status;
+use wire::limits::{LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
+
+const GOLDEN: &str = include_str!("golden.txt");
+
+/// Each message of these tests as text, with its bytes.
+#[derive(Default)]
+struct Seen(Vec<(String, Vec<u8>)>);
+
+impl Seen {
+    /// A reply arrives as it was sent, and no part of it does.
+    fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(&mut self, reply: T) {
+        let body = control::encode(&reply);
+        assert_eq!(control::decode::<T>(&body).as_ref(), Ok(&reply));
+        for cut in 1..body.len() {
+            assert!(control::decode::<T>(&body[..cut]).is_err(), "{reply:?} cut at {cut}");
+        }
+        self.0.push((format!("{reply:?}"), body));
+    }
+}
+
+fn seen() -> Seen {
+    let mut seen = Seen::default();
+    for request in requests() {
+        let body = request.encode().expect("it is small");
+        assert_eq!(AdminRequest::decode(&body), Ok(request.clone()));
+        for cut in 0..body.len() {
+            assert!(AdminRequest::decode(&body[..cut]).is_err(), "{request:?} cut at {cut}");
+        }
+        seen.0.push((format!("{request:?}"), body));
+    }
+    replies_to_tenants(&mut seen);
+    replies_about_tablets(&mut seen);
+    seen
+}
+
+fn rng(test: &str) -> Rng {
+    let seed = match std::env::var("SPLINTER_SEED") {
+        Ok(text) => text.parse().expect("SPLINTER_SEED is a decimal number"),
+        Err(_) => fastrand::u64(..),
+    };
+    println!("{test}: SPLINTER_SEED={seed}");
+    Rng::with_seed(seed)
+}
+
+/// Messages survive, and their bytes are those of every version before: a line of the file is a message and its bytes.
+#[test]
+fn every_message_survives_and_keeps_its_bytes() {
+    let hex = |body: &[u8]| body.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let now: Vec<String> = seen().0.iter().map(|(text, body)| format!("{text} = {}", hex(body))).collect();
+    let golden: Vec<&str> = GOLDEN.lines().collect();
+    for line in now.iter().filter(|line| !golden.contains(&line.as_str())) {
+        println!("{line}");
+    }
+    assert!(now == golden, "messages have other bytes than in tests/golden.txt: those above");
+}
+
+/// About servers, tablets, migrations and plans.
+fn cluster_requests() -> Vec<AdminRequest<'static>> {
+    vec![
+        AdminRequest::ServerList,
+        AdminRequest::TabletList,
+        AdminRequest::TabletSplit { table: "acme/users", at: 1 << 63 },
+        AdminRequest::TabletMerge { table: "acme/users", at: u64::MAX },
+        AdminRequest::MigrationList,
+        AdminRequest::MigrationProgress,
+        AdminRequest::MigrationBegin {
+            table: "acme/users",
+            first: 7,
+            last: u64::MAX,
+            target: 3,
+            mode: Some(MigrationMode::StopAndCopy),
+        },
+        AdminRequest::MigrationAbort { id: 9 },
+        AdminRequest::ClusterStatus,
+        AdminRequest::ClusterDrain { server: 4 },
+        AdminRequest::ClusterBalance,
+        AdminRequest::ClusterStop { plan: 5 },
+        AdminRequest::ClusterAdopt { server: 6 },
+    ]
+}
+
+fn requests() -> Vec<AdminRequest<'static>> {
+    [requests_about_tenants(), cluster_requests()].concat()
+}
+
+fn requests_about_tenants() -> Vec<AdminRequest<'static>> {
+    let name = "tao-2.1";
+    let files = vec![
+        PackageFile { path: "Cargo.toml", bytes: b"[package]" },
+        PackageFile { path: "src/lib.rs", bytes: b"" },
+    ];
+    vec![
+        AdminRequest::TenantCreate { name },
+        AdminRequest::TenantList,
+        AdminRequest::TenantDrop { name },
+        AdminRequest::TenantLimits { name: Some(name) },
+        AdminRequest::TenantLimits { name: None },
+        AdminRequest::TenantLimitsSet {
+            name,
+            changes: vec![
+                LimitChange { limit: "weight", value: Some(u64::MAX) },
+                LimitChange { limit: "memory_bytes", value: None },
+            ],
+        },
+        AdminRequest::TenantLimitsSet { name, changes: Vec::new() },
+        AdminRequest::TenantRotate { name },
+        AdminRequest::TableCreate { name, options: TableOptions::default() },
+        AdminRequest::TableCreate {
+            name,
+            options: TableOptions {
+                ordered: true,
+                cache_bytes: Some(0),
+                migration: MigrationMode::Cooperative,
+            },
+        },
+        AdminRequest::TableCreateSpread { name, options: TableOptions::default(), tablets: 9 },
+        AdminRequest::TableList,
+        AdminRequest::TableDrop { name },
+        AdminRequest::TableStat { name },
+        AdminRequest::TableOpen { name },
+        AdminRequest::ExtensionInstall { name, files, placement: Placement::Canary(99) },
+        AdminRequest::ExtensionInstall { name, files: Vec::new(), placement: Placement::Pinned },
+        AdminRequest::ExtensionInstall { name, files: Vec::new(), placement: Placement::Current },
+        AdminRequest::ExtensionList,
+        AdminRequest::ExtensionDescribe { name },
+        AdminRequest::ExtensionRemove { name, version: 3 },
+        AdminRequest::ExtensionRollback { name, version: 0 },
+        AdminRequest::ExtensionPin { name, version: u32::MAX },
+        AdminRequest::ExtensionPromote { name },
+        AdminRequest::ExtensionLogs { name, level: 2, after: 7, count: 100 },
+        AdminRequest::ExtensionTraces { name, function: Some(9), slower_than_us: 100, after: u64::MAX },
+        AdminRequest::ExtensionTraces { name: "acme/tao", function: None, slower_than_us: 0, after: 7 },
+        AdminRequest::ExtensionTracesEnd { name: "acme/tao" },
+        AdminRequest::ExtensionResolve { name },
+        AdminRequest::Statistics { tenant: None },
+        AdminRequest::Statistics { tenant: Some(name) },
+        AdminRequest::SessionList,
+        AdminRequest::SessionRevoke { client_id: u64::MAX - 1 },
+        AdminRequest::AuditRead { after: 7, count: 100 },
+        AdminRequest::TableOpen { name: "acme/users" },
+        AdminRequest::GrantCreate { name, to: "acme", right: Right::Write },
+        AdminRequest::GrantList,
+        AdminRequest::GrantRevoke { subject: Subject::Extension, name, to: "acme" },
+    ]
+}
+
+fn function() -> FunctionEntry {
+    FunctionEntry {
+        name: "assoc_range".into(),
+        hash: wire::function_hash("assoc_range"),
+        mode: FunctionMode::Read,
+        doc: "Lists ä".into(),
+    }
+}
+
+fn description() -> ExtensionDescription {
+    let measured = Measured {
+        ends: vec![Statistic { name: "ok".into(), value: 9 }],
+        cpu_ns: 1,
+        timed: 2,
+        ns_p50: 3,
+        ns_p99: 4,
+        ns_p999: 5,
+    };
+    let version = VersionDescription {
+        version: 2,
+        content_hash: "00ff".into(),
+        artefact_bytes: 3,
+        source_bytes: 4,
+        installed_ms: 5,
+        compile_ms: 6,
+        measured,
+    };
+    ExtensionDescription {
+        extension: 1,
+        name: "tao".into(),
+        state: VersionState { current: 2, ..VersionState::default() },
+        functions: vec![function(), FunctionEntry { mode: FunctionMode::Write, ..function() }],
+        limits: vec![Statistic { name: "arena_bytes".into(), value: 1 << 20 }],
+        versions: vec![version],
+    }
+}
+
+fn traces() -> Traces {
+    let calls = vec![TracedCalls { kind: "get".into(), count: 2, ns: 300 }];
+    let polls = vec![TracedPoll { at_ns: 1, ns: 2, end: 0, commit_ns: 3, calls }];
+    let (function, status) = ("assoc_range".into(), 0);
+    let entry =
+        TraceEntry { at_ms: 4, version: 5, function, status, ns: 6, reply_ns: 7, polls_made: 1, polls };
+    Traces { looked_at: 8, missed: 9, traces: vec![entry] }
+}
+
+/// What tables hold, with and without what is not of every table.
+fn replies_about_tables(seen: &mut Seen) {
+    let (objects, bytes) = (1, u64::MAX);
+    let (name, ordered, index_bytes) = ("users".into(), true, 256);
+    let (cache_bytes, evicted) = (Some(1 << 28), 99);
+    seen.survives(vec![
+        TableEntry {
+            id: 7,
+            name,
+            ordered,
+            objects,
+            bytes,
+            index_bytes,
+            cache_bytes,
+            evicted,
+            emptied_ms: Some(9)
+        };
+        3
+    ]);
+    seen.survives(TableStatistics {
+        id: 7,
+        objects: 1,
+        bytes: 2,
+        index_bytes: 3,
+        cache_bytes: None,
+        evicted: 0,
+        emptied_ms: None,
+    });
+}
+
+fn replies_to_tenants(seen: &mut Seen) {
+    seen.survives(());
+    seen.survives(TenantCreated { secret: "f00d".into() });
+    seen.survives(vec![TenantEntry {
+        name: "a".into(),
+        tables: 1,
+        extensions: 2,
+        sessions: 3,
+        objects: 4,
+        bytes: 5,
+    }]);
+    seen.survives(vec![TenantLimitEntry {
+        name: "weight".into(),
+        value: 1,
+        default: 2,
+        least: 3,
+        most: u64::MAX,
+    }]);
+    seen.survives(TableId { id: 7 });
+    replies_about_tables(seen);
+    seen.survives(ExtensionInstalled {
+        extension: 1,
+        version: 2,
+        current: 1,
+        compile_ms: 3,
+        diagnostics: "warning: unused\n".into(),
+    });
+    let state = VersionState { current: 1, canary: 2, canary_percent: 10, pinned: true };
+    seen.survives(state);
+    seen.survives(vec![ExtensionEntry {
+        extension: 1,
+        name: "tao".into(),
+        state,
+        functions: 9,
+        versions: vec![VersionEntry { version: 2, installed_ms: 3 }],
+    }]);
+    seen.survives(description());
+    seen.survives(traces());
+    seen.survives(ExtensionResolved { extension: 1, version: 2, functions: vec![function()] });
+    let line = LogEntry { number: 8, at_ms: 1, level: 3, version: 2, text: "ä".into() };
+    seen.survives(LogLines { looked_at: 9, missed: 1, lines: vec![line; 2] });
+    for right in [Right::Read, Right::Write, Right::Invoke] {
+        let (owner, name, to) = ("acme".into(), "users".into(), "other".into());
+        seen.survives(vec![GrantEntry { owner, name, to, right, granted_ms: 3 }]);
+    }
+    seen.survives(vec![Statistic { name: "requests".into(), value: u64::MAX }]);
+    let tenant = Actor::Tenant { name: "acme".into(), client_id: 3, peer: "127.0.0.1:9".into() };
+    for actor in [Actor::Server, Actor::Administrator, tenant] {
+        seen.survives(vec![AuditEntry {
+            sequence: 1,
+            at_ms: 2,
+            actor,
+            act: "table drop t".into(),
+            outcome: 11,
+        }]);
+    }
+    for (is_asked, frame_ports) in [(true, vec![7, u16::MAX]), (false, Vec::new())] {
+        let (tcp, version) = ("127.0.0.1:7".into(), "0.1.0".into());
+        seen.survives(vec![ServerEntry {
+            id: 3,
+            is_asked,
+            tcp,
+            frame_ports,
+            view: 1,
+            started_ms: 2,
+            version,
+        }]);
+    }
+    seen.survives(vec![SessionEntry {
+        client_id: 1,
+        tenant: "acme".into(),
+        peer: "127.0.0.1:9".into(),
+        opened_ms: 2,
+        home_core: 3,
+    }]);
+}
+
+fn replies_about_tablets(seen: &mut Seen) {
+    let table = String::from("acme/users");
+    let (first, last) = (1 << 63, u64::MAX);
+    seen.survives(Adopted { tablets: 3, are_left: true });
+    let member =
+        MemberEntry { id: 1, tcp: "10.0.0.1:7".into(), starts: 4, is_there: true, is_drained: false };
+    let plan = |progress| {
+        let (id, drains, begun_ms, moves, on_the_way, done, failed) = (6, 2, 9, 7, 2, 4, 1);
+        PlanEntry { id, drains, progress, begun_ms, moves, on_the_way, done, failed }
+    };
+    let plans = [PlanProgress::Running, PlanProgress::Done, PlanProgress::Stopped].map(plan).to_vec();
+    seen.survives(ClusterStatus { asked: 1, coordinator: 2, members: vec![member; 2], plans });
+    seen.survives(vec![TabletEntry { table: table.clone(), id: 4, first, last, server: 2, emptied_ms: 8 }]);
+    for (mode, phase, is_aborted) in [
+        (MigrationMode::Rocksteady, MigrationPhase::Preparing, false),
+        (MigrationMode::PreCopy, MigrationPhase::Preparing, false),
+        (MigrationMode::StopAndCopy, MigrationPhase::Moving, true),
+        (MigrationMode::Rocksteady, MigrationPhase::Returning, true),
+        (MigrationMode::StopAndCopy, MigrationPhase::Finished, false),
+        (MigrationMode::Rocksteady, MigrationPhase::Ended, true),
+    ] {
+        let (table, begun_ms) = (table.clone(), 11);
+        let (id, source, target) = (5, 1, 2);
+        let migration =
+            MigrationEntry { id, table, first, last, source, target, mode, phase, is_aborted, begun_ms };
+        seen.survives(vec![migration.clone()]);
+        let awaited = match phase {
+            MigrationPhase::Preparing => MigrationAwaited::Slot,
+            MigrationPhase::Moving => MigrationAwaited::Nothing,
+            MigrationPhase::Returning => MigrationAwaited::Peer,
+            MigrationPhase::Finished | MigrationPhase::Ended => MigrationAwaited::Records,
+        };
+        seen.survives(vec![MigrationProgress {
+            migration,
+            is_source: is_aborted,
+            is_over: !is_aborted,
+            awaited,
+            ahead: 8,
+            objects_expected: 1,
+            objects: 2,
+            bytes: 3,
+            bytes_per_second: 4,
+            second_read_bytes: 5,
+            pause_us: 6,
+            took_ms: 7,
+        }]);
+    }
+}
+
+#[test]
+fn every_request_stands_in_the_documents() {
+    let formats = include_str!("../../docs/formats.md");
+    for (text, body) in seen().0.iter().take(requests().len()) {
+        // A text, or a map from it: the name is behind one or two bytes.
+        let name: String = body.iter().map(|byte| char::from(*byte)).collect();
+        let name =
+            name.split(|one: char| !one.is_ascii_lowercase() && one != '-').find(|name| name.len() > 3);
+        let row = format!("| `{}` |", name.expect("a name"));
+        assert!(formats.lines().any(|line| line.starts_with(&row)), "{row} for {text}");
+    }
+}
+
+/// A field that the receiver does not know is skipped; options that the sender does not know have their defaults.
+#[test]
+fn two_versions_understand_each_other() {
+    #[derive(Serialize)]
+    struct NewerEntry {
+        shape: Vec<&'static str>,
+        version: u32,
+        installed_ms: u64,
+        size: Option<u64>,
+    }
+    let newer = NewerEntry { shape: vec!["a"; 3], version: 7, installed_ms: 8, size: None };
+    let entry = control::decode::<VersionEntry>(&control::encode(&newer));
+    assert_eq!(entry, Ok(VersionEntry { version: 7, installed_ms: 8 }));
+
+    #[derive(Serialize)]
+    struct OlderOptions {
+        ordered: bool,
+    }
+    let options = control::decode::<TableOptions>(&control::encode(&OlderOptions { ordered: true }));
+    assert_eq!(options, Ok(TableOptions { ordered: true, ..TableOptions::default() }));
+
+    #[derive(Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum NewerRequest {
+        TenantFreeze { name: &'static str },
+        TenantList,
+    }
+    let freeze = control::encode(&NewerRequest::TenantFreeze { name: "acme" });
+    assert_eq!(AdminRequest::decode(&freeze), Err(Status::UnknownOpcode));
+    assert_eq!(
+        AdminRequest::decode(&control::encode(&NewerRequest::TenantList)),
+        Ok(AdminRequest::TenantList)
+    );
+    assert_eq!(control::decode::<()>(&[]), Ok(()), "an empty body is a reply that only succeeds");
+}
+
+#[test]
+fn names_that_may_not_be_used_are_refused_at_the_edge() {
+    let long = "n".repeat(10_240);
+    for name in ["", "../x", "a/b", &long] {
+        for request in [
+            AdminRequest::TableCreate { name, options: TableOptions::default() },
+            AdminRequest::TableDrop { name },
+            AdminRequest::TenantLimits { name: Some(name) },
+            AdminRequest::Statistics { tenant: Some(name) },
+            AdminRequest::GrantCreate { name: "t", to: name, right: Right::Read },
+            AdminRequest::ExtensionInstall { name, files: Vec::new(), placement: Placement::Current },
+            AdminRequest::TenantLimitsSet { name, changes: Vec::new() },
+        ] {
+            let body = request.encode().expect("it is small");
+            assert_eq!(AdminRequest::decode(&body), Err(Status::NameInvalid), "{request:?}");
+        }
+    }
+}
+
+#[test]
+fn packages_that_climb_repeat_or_swell_are_refused() {
+    let file = |path| PackageFile { path, bytes: b"" };
+    let install = |files| AdminRequest::ExtensionInstall { name: "x", files, placement: Placement::Current };
+    let refusal = |files| AdminRequest::decode(&install(files).encode().expect("it is small")).err();
+    assert_eq!(refusal(vec![file("src/lib.rs"), file("../../x")]), Some(Status::NameInvalid));
+    assert_eq!(refusal(vec![file("lib.rs"), file("lib.rs")]), Some(Status::NameInvalid));
+    let many = install(vec![file("a"); PACKAGE_FILES_MAX + 1]);
+    assert_eq!(many.encode(), Err(Status::LimitExceeded));
+    assert_eq!(AdminRequest::decode(&control::encode(&many)), Err(Status::LimitExceeded));
+    let huge = vec![0; 17 << 20];
+    let huge = install(vec![PackageFile { path: "a", bytes: &huge }]);
+    assert_eq!(huge.encode(), Err(Status::LimitExceeded));
+}
+
+#[test]
+fn changes_of_limits_that_repeat_or_swell_are_refused() {
+    let change = |limit| LimitChange { limit, value: Some(7) };
+    let set = |changes| AdminRequest::TenantLimitsSet { name: "acme", changes };
+    for changes in [vec![change("weight"), change("weight")], vec![change("")]] {
+        let body = set(changes).encode().expect("it is small");
+        assert_eq!(AdminRequest::decode(&body), Err(Status::NameInvalid));
+    }
+    let many = set(vec![change("weight"); LIMIT_CHANGES_MAX + 1]);
+    assert_eq!(many.encode(), Err(Status::LimitExceeded));
+    assert_eq!(AdminRequest::decode(&control::encode(&many)), Err(Status::LimitExceeded));
+}
+
+#[test]
+fn a_canary_gets_a_part_and_never_all_or_nothing() {
+    for percent in [0, 100, 255] {
+        let placement = Placement::Canary(percent);
+        let install = AdminRequest::ExtensionInstall { name: "x", files: Vec::new(), placement };
+        let body = install.encode().expect("it is small");
+        assert_eq!(AdminRequest::decode(&body), Err(Status::Malformed), "{percent}");
+    }
+}
+
+#[test]
+fn only_what_may_be_anothers_has_a_qualified_name() {
+    let name = "acme/users";
+    for request in [
+        AdminRequest::TableOpen { name },
+        AdminRequest::ExtensionResolve { name },
+        AdminRequest::ExtensionLogs { name, level: 0, after: 0, count: 0 },
+    ] {
+        let body = request.encode().expect("it is small");
+        assert!(AdminRequest::decode(&body).is_ok(), "{request:?}");
+    }
+    for request in [
+        AdminRequest::TableDrop { name },
+        AdminRequest::TableStat { name },
+        AdminRequest::ExtensionRemove { name, version: 0 },
+        AdminRequest::GrantCreate { name, to: "acme", right: Right::Read },
+        AdminRequest::GrantRevoke { subject: Subject::Table, name, to: "acme" },
+    ] {
+        let body = request.encode().expect("it is small");
+        let decoded = AdminRequest::decode(&body);
+        assert_eq!(decoded, Err(Status::NameInvalid), "{request:?}");
+    }
+}
+
+/// Decodes a body as everything; returns whether anything took it.
+fn is_taken(body: &[u8]) -> bool {
+    fn same<T: Serialize + DeserializeOwned + PartialEq + Debug>(body: &[u8]) -> bool {
+        let Ok(value) = control::decode::<T>(body) else { return false };
+        assert_eq!(control::decode::<T>(&control::encode(&value)), Ok(value));
+        true
+    }
+    let request = AdminRequest::decode(body);
+    if let Ok(request) = &request {
+        assert_eq!(AdminRequest::decode(&request.encode().expect("it was one")).as_ref(), Ok(request));
+    }
+    request.is_ok()
+        | same::<Vec<TenantEntry>>(body)
+        | same::<Vec<TenantLimitEntry>>(body)
+        | same::<Vec<TableEntry>>(body)
+        | same::<Vec<ExtensionEntry>>(body)
+        | same::<ExtensionDescription>(body)
+        | same::<ExtensionResolved>(body)
+        | same::<LogLines>(body)
+        | same::<Traces>(body)
+        | same::<Vec<GrantEntry>>(body)
+        | same::<Vec<ServerEntry>>(body)
+        | same::<Vec<MigrationProgress>>(body)
+        | same::<ClusterStatus>(body)
+        | same::<Vec<AuditEntry>>(body)
+}
+
+#[test]
+fn damaged_messages_never_panic_a_decoder() {
+    let mut rng = rng("damaged_messages_never_panic_a_decoder");
+    let full = std::env::var_os("SPLINTER_FULL").is_some_and(|value| value == "1");
+    let (seen, mut taken) = (seen().0, 0);
+    for _ in 0..if full { 1_000_000 } else { 10_000 } {
+        let (_, mut body) = rng.choice(&seen).expect("there are some").clone();
+        for _ in 0..rng.usize(..4) {
+            let at = rng.usize(..body.len().max(1));
+            match rng.u8(..4) {
+                0 => body.truncate(at),
+                1 => body.insert(at, rng.u8(..)),
+                2 => body.extend(iter::repeat_with(|| rng.u8(..)).take(at)),
+                _ => body.iter_mut().skip(at).take(1).for_each(|byte| *byte = rng.u8(..)),
+            }
+        }
+        taken += usize::from(is_taken(&body));
+    }
+    assert!(taken > 1_000, "the damage leaves something to decode: {taken}");
+}
+
+/// Lists that claim to be long reserve no memory for it, and nests of lists do not use up the stack.
+#[test]
+fn lists_that_lie_about_their_length_or_nest_are_refused() {
+    let long = [0xdd, 0xff, 0xff, 0xff, 0xff];
+    assert_eq!(control::decode::<Vec<TenantEntry>>(&long), Err(Status::Malformed));
+    assert_eq!(control::decode::<ExtensionDescription>(&vec![0x91; 1 << 20]), Err(Status::Malformed));
+    let name = [&[0x81, 0xab][..], b"tenant-list", &vec![0x91; 1 << 20]].concat();
+    assert!(AdminRequest::decode(&name).is_err());
+}

@@ -1,0 +1,76 @@
+//! Opening means the same on both sides.
+
+use wire::{Attach, Body, OpenRequest, Opened, SessionLimits, ShmEndpoint, Status, VersionRange, opcode};
+
+pub fn open_requests() -> [OpenRequest<'static>; 4] {
+    [
+        OpenRequest::Session { tenant: "acme", secret: "s3cret" },
+        OpenRequest::Attach { token: 0x0123_4567_89ab_cdef },
+        OpenRequest::Admin { secret: "root" },
+        OpenRequest::Peer { server: 7, nonce: std::array::from_fn(|byte| byte as u8) },
+    ]
+}
+
+fn opened() -> Opened {
+    Opened {
+        version: 1,
+        token: 7,
+        client_id: 8,
+        home_core: 1,
+        core_ports: vec![4_000, 4_001],
+        limits: SessionLimits {
+            key_bytes_max: 1,
+            value_bytes_max: 2,
+            reply_bytes_max: 3,
+            arguments_bytes_max: 4,
+        },
+        credits: 64,
+        view: 9,
+        next_sequence: 1,
+        shm: Some(ShmEndpoint { machine: [5; 16], user: 1_000, path: "/run/splinter/shm".into() }),
+    }
+}
+
+/// One body of each message of an opening, under the code of a request or 0.
+pub fn bodies() -> Vec<(u8, Vec<u8>)> {
+    let open = |open: &OpenRequest<'_>| (open.opcode(), open.encode(VersionRange::OURS));
+    open_requests().iter().map(open).chain([(0, opened().encode())]).collect()
+}
+
+#[test]
+fn every_opening_survives_the_wire() {
+    for request in open_requests() {
+        let body = request.encode(VersionRange { min: 0, max: 9 });
+        let (version, decoded) = OpenRequest::decode(request.opcode(), &body).expect("it was encoded here");
+        assert!(version == 1 && decoded == request);
+        assert!(!format!("{decoded:?}").contains("s3cret"), "secrets stay out of logs");
+    }
+    let newer = open_requests()[0].encode(VersionRange { min: 2, max: 3 });
+    assert_eq!(OpenRequest::decode(opcode::OPEN_SESSION, &newer), Err(Status::UnsupportedVersion));
+}
+
+/// An answer arrives as it was sent, and no part of it or more than it does.
+fn survives<T: Body + PartialEq + core::fmt::Debug>(answer: T) {
+    let body = answer.encode();
+    assert_eq!(T::decode(&body), Ok(answer));
+    assert_eq!(T::decode(&[body.as_slice(), &[0]].concat()).err(), Some(Status::Malformed));
+    for cut in 0..body.len() {
+        assert!(T::decode(&body[..cut]).is_err());
+    }
+}
+
+#[test]
+fn every_answer_survives_the_wire() {
+    survives(opened());
+    survives(Opened { shm: None, ..opened() });
+    survives(Attach { token: 7, core: 3 });
+    survives(VersionRange { min: 1, max: 2 });
+}
+
+#[test]
+fn a_session_without_its_home_core_or_without_credits_is_refused() {
+    let answers = [Opened { home_core: 2, ..opened() }, Opened { credits: 0, ..opened() }];
+    for answer in answers {
+        assert_eq!(Opened::decode(&answer.encode()), Err(Status::Malformed));
+    }
+}
