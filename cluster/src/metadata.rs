@@ -22,6 +22,7 @@ mod packages;
 mod placement;
 mod plans;
 mod removal;
+mod row;
 mod servers;
 mod tables;
 mod tablets;

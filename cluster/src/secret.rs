@@ -4,6 +4,7 @@
 //! never chosen, a single round of SHA-256 with a salt suffices: no dictionary applies. Comparison takes constant time.
 
 use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -11,12 +12,36 @@ use subtle::ConstantTimeEq;
 pub const SECRET_BYTES: usize = 32;
 
 /// The stored form of a secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretHash {
     /// Random, one per secret.
+    #[serde(with = "digits")]
     pub salt: [u8; 16],
     /// SHA-256 over the salt and the text of the secret.
+    #[serde(with = "digits")]
     pub digest: [u8; 32],
+}
+
+/// Bytes as hexadecimal digits.
+mod digits {
+    use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer, const BYTES: usize>(
+        bytes: &[u8; BYTES],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&HEXLOWER.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>, const BYTES: usize>(
+        deserializer: D,
+    ) -> Result<[u8; BYTES], D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).map_err(Error::custom)?;
+        bytes.try_into().map_err(|_| Error::custom("hexadecimal digits of another length"))
+    }
 }
 
 /// The kernel's random source refused, so nothing unguessable can be generated.

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 
 use wire::TenantId;
 
+use super::encoding::padded;
+use super::row::{Row, below};
 use super::{
     ExtensionRow, GrantRow, LimitRow, MemberRow, Metadata, MetadataError, MigrationRow, TableRow, TabletsRow,
-    TenantRow, extensions, grants, limits, members, migrations, tables, tablets, tenants,
+    TenantRow, grants,
 };
 use crate::records::{Event, Revision, Watch};
 
@@ -41,7 +43,7 @@ pub struct Catalog {
 /// has applied changes of other records when it commits.
 #[must_use]
 pub fn is_followed_by_its_author(key: &str) -> bool {
-    [tenants::TENANTS, tablets::TABLETS, migrations::MIGRATIONS, members::MEMBERS]
+    [TenantRow::PREFIX, TabletsRow::PREFIX, MigrationRow::PREFIX, MemberRow::PREFIX]
         .iter()
         .any(|prefix| key.starts_with(prefix))
 }
@@ -70,25 +72,26 @@ impl Metadata {
     /// When the metadata cannot be read.
     pub fn catalog(&self, of: Option<&BTreeSet<TenantId>>) -> Result<Catalog, MetadataError> {
         self.read(|transaction| {
-            let mut catalog = Catalog { members: members::all(transaction)?, ..Catalog::default() };
+            let mut catalog = Catalog { members: transaction.rows("")?, ..Catalog::default() };
             let Some(of) = of else {
-                catalog.tenants = tenants::all(transaction)?;
-                catalog.limits = limits::all(transaction, None)?;
-                catalog.tables = tables::all(transaction, None)?;
-                catalog.tablets = tablets::all(transaction, None)?;
-                catalog.migrations = migrations::all(transaction, None)?;
-                catalog.extensions = extensions::all(transaction, None)?;
+                catalog.tenants = transaction.rows("")?;
+                catalog.limits = transaction.rows("")?;
+                catalog.tables = transaction.rows("")?;
+                catalog.tablets = transaction.rows("")?;
+                catalog.migrations = transaction.rows("")?;
+                catalog.extensions = transaction.rows("")?;
                 catalog.grants = grants::all(transaction)?;
                 catalog.revision = transaction.revision();
                 return Ok(catalog);
             };
             for &tenant in of {
-                catalog.tenants.extend(tenants::numbered(transaction, tenant)?);
-                catalog.limits.extend(limits::all(transaction, Some(tenant))?);
-                catalog.tables.extend(tables::all(transaction, Some(tenant))?);
-                catalog.tablets.extend(tablets::all(transaction, Some(tenant))?);
-                catalog.migrations.extend(migrations::all(transaction, Some(tenant))?);
-                catalog.extensions.extend(extensions::all(transaction, Some(tenant))?);
+                let below = below(tenant);
+                catalog.tenants.extend(transaction.row(&padded(tenant.0))?);
+                catalog.limits.extend(transaction.rows(&below)?);
+                catalog.tables.extend(transaction.rows(&below)?);
+                catalog.tablets.extend(transaction.rows(&below)?);
+                catalog.migrations.extend(transaction.rows(&below)?);
+                catalog.extensions.extend(transaction.rows(&below)?);
                 for (grant, to) in grants::of_owner(transaction, tenant)? {
                     catalog.grants.push(grant);
                     catalog.tenants.push(to);

@@ -6,14 +6,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::encoding::{self, padded};
 use super::migrations::{self, MigrationRow, Side};
 use super::moving::{begin, leave};
 use super::plans::{self, PlanState, PlannedMove};
 use super::servers::is_gone;
 use super::{
-    Metadata, MetadataError, MetadataTransaction, PlanRow, ServerRow, ServerRun, TabletError, TabletsRow,
+    MemberRow, Metadata, MetadataError, MetadataTransaction, PlanRow, ServerRow, ServerRun, TabletError, TabletsRow,
 };
-use super::{encoding, members, next, tablets};
+use super::{next, tablets};
 use crate::migration::Phase;
 use crate::records::{Committed, Condition, LeaseId, RecordChange};
 
@@ -130,12 +131,12 @@ impl Metadata {
     pub fn snapshot(&self) -> Result<Snapshot, MetadataError> {
         let registered: Vec<ServerRow> = self.servers()?;
         self.read(|transaction| {
-            let members = members::all(transaction)?;
+            let members = transaction.rows::<MemberRow>("")?;
             let is_there = |run: &ServerRun| registered.iter().any(|row| row.id == run.server);
             Ok(Snapshot {
-                tablets: tablets::all(transaction, None)?,
-                migrations: migrations::all(transaction, None)?,
-                plans: plans::all(transaction)?,
+                tablets: transaction.rows("")?,
+                migrations: transaction.rows("")?,
+                plans: transaction.rows("")?,
                 there: members.into_iter().map(|row| row.run).filter(is_there).collect(),
             })
         })
@@ -168,7 +169,7 @@ fn take(
     else {
         return take_for_the_gone(transaction, step);
     };
-    let Some(mut row) = plans::find(transaction, *plan)? else { return Ok(()) };
+    let Some(mut row) = transaction.row::<PlanRow>(&padded(*plan))? else { return Ok(()) };
     let is_running = row.state == PlanState::Running;
     match step {
         CoordinatorStep::Plan { known, moves, .. } if is_running && row.moves.len() == *known => {
@@ -191,7 +192,7 @@ fn take(
         }
         _ => return Ok(()),
     }
-    Ok(row.store(transaction)?)
+    Ok(transaction.store(&row)?)
 }
 
 /// Makes the steps of absent servers, unless they have returned.

@@ -6,7 +6,6 @@
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wire::TenantId;
 
 use crate::records::RecordsError;
 
@@ -18,21 +17,6 @@ pub(super) fn padded(number: u32) -> String {
 /// Encodes a 64-bit number of a key.
 pub(super) fn padded_long(number: u64) -> String {
     format!("{number:020}")
-}
-
-/// Decodes the number of a tenant.
-pub(super) fn tenant_of(part: &str) -> Result<TenantId, RecordsError> {
-    part.parse().map(TenantId).map_err(|_| damaged(part))
-}
-
-/// Returns the parts of a key after a prefix; their number must match.
-pub(super) fn parts<'k, const PARTS: usize>(
-    key: &'k str,
-    prefix: &str,
-) -> Result<[&'k str; PARTS], RecordsError> {
-    let path = key.strip_prefix(prefix).ok_or_else(|| damaged(key))?;
-    let parts: Vec<&str> = path.split('/').collect();
-    parts.try_into().map_err(|_| damaged(key))
 }
 
 pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, RecordsError> {
@@ -59,9 +43,7 @@ pub(super) fn bytes_of<const BYTES: usize>(digits: &str) -> Option<[u8; BYTES]> 
 
 #[cfg(test)]
 mod tests {
-    use wire::TenantId;
-
-    use super::{bytes_of, hexadecimal, padded, parts, tenant_of};
+    use super::{bytes_of, hexadecimal};
 
     #[test]
     fn digits_give_the_bytes_back_and_nothing_else_does() {
@@ -69,15 +51,5 @@ mod tests {
         assert_eq!(bytes_of::<3>("0007f"), None);
         assert_eq!(bytes_of::<3>("0007fg"), None);
         assert_eq!(bytes_of::<3>("00\u{fc}7f"), None);
-    }
-
-    #[test]
-    fn keys_are_taken_apart_and_strange_ones_refused() {
-        let key = format!("tables/{}/graph", padded(7));
-        let [tenant, name] = parts(&key, "tables/").expect("two parts");
-        assert_eq!((tenant_of(tenant), name), (Ok(TenantId(7)), "graph"));
-        assert!(parts::<3>(&key, "tables/").is_err());
-        assert!(parts::<2>(&key, "grants/").is_err());
-        assert!(tenant_of("seven").is_err());
     }
 }

@@ -8,32 +8,15 @@ use serde::{Deserialize, Serialize};
 use control::Placement;
 use wire::TenantId;
 
-use super::encoding::{padded, parts, tenant_of};
+use super::encoding::padded;
 use super::packages::{self, PackageEntry};
+use super::row::{Row, below, tenant};
 use super::version_state::VersionState;
 use super::{Metadata, MetadataError, MetadataTransaction, next_u32, tenants};
 use crate::limits::EXTENSIONS_PER_TENANT_MAX;
 use crate::records::RecordsError;
 
-const EXTENSIONS: &str = "catalog/extensions/";
 const VERSIONS: &str = "catalog/versions/";
-
-#[derive(Serialize, Deserialize)]
-struct Canary {
-    version: u32,
-    percent: u8,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ExtensionValue {
-    id: u32,
-    newest: u32,
-    current: u32,
-    canary: Option<Canary>,
-    #[serde(default)]
-    pinned: bool,
-    kept: Vec<u32>,
-}
 
 #[derive(Serialize, Deserialize)]
 struct VersionValue {
@@ -42,17 +25,20 @@ struct VersionValue {
 }
 
 /// An extension as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtensionRow {
     /// The number of (tenant, name), never reused; all versions of an extension share it.
     pub id: u32,
     /// The tenant that owns it.
+    #[serde(skip)]
     pub tenant: TenantId,
     /// The name, unique among the extensions of the tenant.
+    #[serde(skip)]
     pub name: String,
     /// The version installed last, kept or not; version numbers are never reused.
     pub newest: u32,
     /// The kept versions, and those that invocations get.
+    #[serde(flatten)]
     pub state: VersionState,
 }
 
@@ -67,20 +53,23 @@ pub struct StoredVersion {
     pub package: Vec<u8>,
 }
 
-impl ExtensionRow {
-    fn of(key: &str, value: ExtensionValue) -> Result<Self, RecordsError> {
-        let [tenant, name] = parts(key, EXTENSIONS)?;
-        let canary = value.canary.map(|canary| (canary.version, canary.percent));
-        let ExtensionValue { id, newest, current, pinned, kept, .. } = value;
-        let state = VersionState { current, canary, pinned, kept };
-        Ok(Self { id, tenant: tenant_of(tenant)?, name: name.to_owned(), newest, state })
+impl Row for ExtensionRow {
+    const PREFIX: &'static str = "catalog/extensions/";
+
+    fn key(&self) -> String {
+        Self::key_of(self.tenant, &self.name)
     }
 
-    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let VersionState { current, canary, pinned, kept } = self.state.clone();
-        let canary = canary.map(|(version, percent)| Canary { version, percent });
-        let value = ExtensionValue { id: self.id, newest: self.newest, current, canary, pinned, kept };
-        transaction.put(&key_of(self.tenant, &self.name), &value)
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[of, name] = parts else { return None };
+        Some(Self { tenant: tenant(of)?, name: name.to_owned(), ..self })
+    }
+}
+
+impl ExtensionRow {
+    /// Returns the key of a tenant's extension.
+    pub(super) fn key_of(tenant: TenantId, name: &str) -> String {
+        below(tenant) + name
     }
 
     pub(super) fn store_version(
@@ -95,30 +84,14 @@ impl ExtensionRow {
     }
 }
 
-fn key_of(tenant: TenantId, name: &str) -> String {
-    format!("{}{name}", prefix_of(tenant))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{EXTENSIONS}{}/", padded(tenant.0))
-}
-
 fn version_key(tenant: TenantId, name: &str, version: u32) -> String {
-    format!("{VERSIONS}{}/{name}/{}", padded(tenant.0), padded(version))
+    format!("{VERSIONS}{}{name}/{}", below(tenant), padded(version))
 }
 
 pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
-    transaction.clear(&format!("{VERSIONS}{}/", padded(tenant.0)));
+    transaction.remove_rows::<ExtensionRow>(&below(tenant));
+    transaction.clear(&format!("{VERSIONS}{}", below(tenant)));
     packages::remove_tenant(transaction, tenant);
-}
-
-pub(super) fn exists(
-    transaction: &mut MetadataTransaction<'_>,
-    tenant: TenantId,
-    name: &str,
-) -> Result<bool, RecordsError> {
-    transaction.has(&key_of(tenant, name))
 }
 
 fn find(
@@ -126,17 +99,7 @@ fn find(
     tenant: TenantId,
     name: &str,
 ) -> Result<Option<ExtensionRow>, RecordsError> {
-    let key = key_of(tenant, name);
-    transaction.get(&key)?.map(|value| ExtensionRow::of(&key, value)).transpose()
-}
-
-/// Returns the extensions of a tenant, or of all.
-pub(super) fn all(
-    transaction: &mut MetadataTransaction<'_>,
-    of: Option<TenantId>,
-) -> Result<Vec<ExtensionRow>, RecordsError> {
-    let prefix = of.map_or_else(|| EXTENSIONS.to_owned(), prefix_of);
-    transaction.all(&prefix)?.into_iter().map(|(key, value)| ExtensionRow::of(&key, value)).collect()
+    transaction.row(&ExtensionRow::key_of(tenant, name))
 }
 
 fn remove_version(
@@ -162,7 +125,7 @@ pub(super) fn remove(
     for version in &row.state.kept {
         remove_version(transaction, &row, *version)?;
     }
-    transaction.delete(&key_of(tenant, name));
+    transaction.remove_row::<ExtensionRow>(&ExtensionRow::key_of(tenant, name));
     Ok(row.id)
 }
 
@@ -192,7 +155,7 @@ impl Metadata {
                     row
                 }
                 None => {
-                    if all(transaction, Some(tenant))?.len() >= EXTENSIONS_PER_TENANT_MAX {
+                    if transaction.rows::<ExtensionRow>(&below(tenant))?.len() >= EXTENSIONS_PER_TENANT_MAX {
                         return Err(MetadataError::LimitExceeded);
                     }
                     let id = next_u32(transaction, "extension")?;
@@ -202,7 +165,7 @@ impl Metadata {
             };
             let stored = StoredVersion { version: row.newest, installed_ms, package: package.clone() };
             row.store_version(transaction, &stored, &packages::fresh_id()?)?;
-            row.store(transaction)?;
+            transaction.store(&row)?;
             Ok(row)
         })
     }
@@ -225,7 +188,7 @@ impl Metadata {
             for gone in before.iter().filter(|version| !row.state.kept.contains(version)) {
                 remove_version(transaction, &row, *gone)?;
             }
-            row.store(transaction)?;
+            transaction.store(&row)?;
             Ok(row)
         })
     }
@@ -247,7 +210,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn extensions_of(&self, tenant: TenantId) -> Result<Vec<ExtensionRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, Some(tenant))?))
+        self.read(|transaction| Ok(transaction.rows(&below(tenant))?))
     }
 
     /// Returns all extensions of all tenants, by tenant and name.
@@ -255,7 +218,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn extensions(&self) -> Result<Vec<ExtensionRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, None)?))
+        self.read(|transaction| Ok(transaction.rows("")?))
     }
 
     /// Returns a version with its package.

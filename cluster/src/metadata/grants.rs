@@ -10,57 +10,71 @@ use serde::{Deserialize, Serialize};
 use control::{Right, Subject};
 use wire::TenantId;
 
-use super::encoding::{damaged, padded, parts, tenant_of};
-use super::{Metadata, MetadataError, MetadataTransaction, TenantRow, extensions, next_u32, tables, tenants};
+use super::encoding::padded;
+use super::row::{Row, below, tenant};
+use super::{
+    ExtensionRow, Metadata, MetadataError, MetadataTransaction, TableRow, TenantRow, next_u32, tenants,
+};
 use crate::limits::{GRANTS_PER_TENANT_MAX, GRANTS_SWEPT_AT_ONCE};
 use crate::records::RecordsError;
 
-const GRANTS: &str = "catalog/grants/";
 const TABLE: &str = "table";
 const EXTENSION: &str = "extension";
 
-#[derive(Serialize, Deserialize)]
-struct GrantValue {
-    id: u32,
-    #[serde(default)]
-    writable: bool,
-    granted_ms: u64,
-}
-
 /// A grant as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantRow {
     /// The number by which the other tenant knows the table or extension; never reused.
     pub id: u32,
     /// The tenant that owns the object.
+    #[serde(skip)]
     pub owner: TenantId,
     /// The object's name.
+    #[serde(skip)]
     pub name: String,
     /// The tenant that may use it.
+    #[serde(skip)]
     pub to: TenantId,
     /// The granted right.
+    #[serde(rename = "writable", default = "read", with = "writable")]
     pub right: Right,
     /// The time of the grant, in milliseconds since the Unix epoch.
     pub granted_ms: u64,
 }
 
-impl GrantRow {
-    fn of(key: &str, value: &GrantValue) -> Result<Self, RecordsError> {
-        let [owner, kind, name, to] = parts(key, GRANTS)?;
-        let right = match (kind, value.writable) {
-            (EXTENSION, _) => Right::Invoke,
-            (TABLE, true) => Right::Write,
-            (TABLE, false) => Right::Read,
-            _ => return Err(damaged(key)),
-        };
-        let (owner, to, name) = (tenant_of(owner)?, tenant_of(to)?, name.to_owned());
-        Ok(Self { id: value.id, owner, name, to, right, granted_ms: value.granted_ms })
+fn read() -> Right {
+    Right::Read
+}
+
+/// The right on a table as a row has it; the key tells whether it is one on an extension.
+mod writable {
+    use control::Right;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(right: &Right, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bool(*right == Right::Write)
     }
 
-    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let Self { id, granted_ms, .. } = *self;
-        let key = key_of(self.owner, self.right.subject(), &self.name, self.to);
-        transaction.put(&key, &GrantValue { id, writable: self.right == Right::Write, granted_ms })
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Right, D::Error> {
+        Ok(if bool::deserialize(deserializer)? { Right::Write } else { Right::Read })
+    }
+}
+
+impl Row for GrantRow {
+    const PREFIX: &'static str = "catalog/grants/";
+
+    fn key(&self) -> String {
+        key_of(self.owner, self.right.subject(), &self.name, self.to)
+    }
+
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[owner, kind, name, to] = parts else { return None };
+        let right = match kind {
+            TABLE => self.right,
+            EXTENSION => Right::Invoke,
+            _ => return None,
+        };
+        Some(Self { owner: tenant(owner)?, name: name.to_owned(), to: tenant(to)?, right, ..self })
     }
 }
 
@@ -68,16 +82,12 @@ fn key_of(owner: TenantId, subject: Subject, name: &str, to: TenantId) -> String
     format!("{}{}", subject_prefix(owner, subject, name), padded(to.0))
 }
 
-fn owner_prefix(owner: TenantId) -> String {
-    format!("{GRANTS}{}/", padded(owner.0))
-}
-
 fn subject_prefix(owner: TenantId, subject: Subject, name: &str) -> String {
     let kind = match subject {
         Subject::Table => TABLE,
         Subject::Extension => EXTENSION,
     };
-    format!("{}{kind}/{name}/", owner_prefix(owner))
+    format!("{}{kind}/{name}/", below(owner))
 }
 
 /// Removes the grants of an object that is being removed.
@@ -87,25 +97,17 @@ pub(super) fn remove_subject(
     subject: Subject,
     name: &str,
 ) {
-    transaction.clear(&subject_prefix(owner, subject, name));
+    transaction.remove_rows::<GrantRow>(&subject_prefix(owner, subject, name));
 }
 
-/// Removes the grants of a tenant that is being removed.
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&owner_prefix(tenant));
-}
-
-/// Grants with their keys: those to existing tenants, and those to others.
-type Parted = (Vec<(String, GrantRow)>, Vec<(String, GrantRow)>);
-
-fn parted(transaction: &mut MetadataTransaction<'_>) -> Result<Parted, RecordsError> {
-    let there: BTreeSet<TenantId> = tenants::all(transaction)?.into_iter().map(|row| row.id).collect();
-    let mut rows = Vec::new();
-    for (key, value) in transaction.all(GRANTS)? {
-        let row = GrantRow::of(&key, &value)?;
-        rows.push((key, row));
-    }
-    Ok(rows.into_iter().partition(|(_, row)| there.contains(&row.to)))
+/// Returns the grants to existing tenants, and those to others.
+fn parted(
+    transaction: &mut MetadataTransaction<'_>,
+) -> Result<(Vec<GrantRow>, Vec<GrantRow>), RecordsError> {
+    let tenants = transaction.rows::<TenantRow>("")?;
+    let there: BTreeSet<TenantId> = tenants.into_iter().map(|row| row.id).collect();
+    let rows = transaction.rows::<GrantRow>("")?;
+    Ok(rows.into_iter().partition(|row| there.contains(&row.to)))
 }
 
 /// Returns an owner's grants to existing tenants, with those tenants.
@@ -114,9 +116,8 @@ pub(super) fn of_owner(
     owner: TenantId,
 ) -> Result<Vec<(GrantRow, TenantRow)>, RecordsError> {
     let mut rows = Vec::new();
-    for (key, value) in transaction.all(&owner_prefix(owner))? {
-        let row = GrantRow::of(&key, &value)?;
-        if let Some(to) = tenants::numbered(transaction, row.to)? {
+    for row in transaction.rows::<GrantRow>(&below(owner))? {
+        if let Some(to) = transaction.row::<TenantRow>(&padded(row.to.0))? {
             rows.push((row, to));
         }
     }
@@ -125,8 +126,7 @@ pub(super) fn of_owner(
 
 /// Returns the grants between existing tenants.
 pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<GrantRow>, RecordsError> {
-    let (valid, _) = parted(transaction)?;
-    Ok(valid.into_iter().map(|(_, row)| row).collect())
+    Ok(parted(transaction)?.0)
 }
 
 impl Metadata {
@@ -146,21 +146,25 @@ impl Metadata {
         self.write(|transaction| {
             let subject = right.subject();
             let (exists, counter) = match subject {
-                Subject::Table => (tables::exists(transaction, owner, name)?, "table"),
-                Subject::Extension => (extensions::exists(transaction, owner, name)?, "extension"),
+                Subject::Table => {
+                    (transaction.has_row::<TableRow>(&TableRow::key_of(owner, name))?, "table")
+                }
+                Subject::Extension => {
+                    (transaction.has_row::<ExtensionRow>(&ExtensionRow::key_of(owner, name))?, "extension")
+                }
             };
             if !exists {
                 return Err(MetadataError::NotFound);
             }
             tenants::check(transaction, to)?;
-            let given = transaction.all::<GrantValue>(&owner_prefix(owner))?;
+            let given = transaction.rows::<GrantRow>(&below(owner))?;
             let key = key_of(owner, subject, name, to);
-            if given.len() >= GRANTS_PER_TENANT_MAX && given.iter().all(|(before, _)| *before != key) {
+            if given.len() >= GRANTS_PER_TENANT_MAX && given.iter().all(|before| before.key() != key) {
                 return Err(MetadataError::LimitExceeded);
             }
             let id = next_u32(transaction, counter)?;
             let row = GrantRow { id, owner, name: name.to_owned(), to, right, granted_ms };
-            row.store(transaction)?;
+            transaction.store(&row)?;
             Ok(row)
         })
     }
@@ -178,10 +182,10 @@ impl Metadata {
     ) -> Result<(), MetadataError> {
         self.write(|transaction| {
             let key = key_of(owner, subject, name, to);
-            if !transaction.has(&key)? {
+            if !transaction.has_row::<GrantRow>(&key)? {
                 return Err(MetadataError::NotFound);
             }
-            transaction.delete(&key);
+            transaction.remove_row::<GrantRow>(&key);
             Ok(())
         })
     }
@@ -199,8 +203,8 @@ impl Metadata {
         loop {
             let left = self.write(|transaction| {
                 let (_, dead) = parted(transaction)?;
-                for (key, _) in dead.iter().take(GRANTS_SWEPT_AT_ONCE) {
-                    transaction.delete(key);
+                for row in dead.iter().take(GRANTS_SWEPT_AT_ONCE) {
+                    transaction.remove_row::<GrantRow>(&row.key());
                 }
                 Ok(dead.len().saturating_sub(GRANTS_SWEPT_AT_ONCE))
             })?;

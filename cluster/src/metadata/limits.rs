@@ -3,58 +3,37 @@
 use serde::{Deserialize, Serialize};
 use wire::TenantId;
 
-use super::encoding::{padded, parts, tenant_of};
-use super::{Metadata, MetadataError, MetadataTransaction, tenants};
-use crate::records::RecordsError;
-
-const LIMITS: &str = "catalog/limits/";
-
-#[derive(Serialize, Deserialize)]
-struct LimitValue {
-    value: u64,
-}
+use super::row::{Row, below, tenant};
+use super::{Metadata, MetadataError, tenants};
 
 /// A limit that was set, as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitRow {
     /// The tenant.
+    #[serde(skip)]
     pub tenant: TenantId,
     /// The limit's name; another version of the server may have known other limits.
+    #[serde(skip)]
     pub name: String,
     /// The value.
     pub value: u64,
 }
 
-impl LimitRow {
-    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        transaction.put(&key_of(self.tenant, &self.name), &LimitValue { value: self.value })
+impl Row for LimitRow {
+    const PREFIX: &'static str = "catalog/limits/";
+
+    fn key(&self) -> String {
+        key_of(self.tenant, &self.name)
+    }
+
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[of, name] = parts else { return None };
+        Some(Self { tenant: tenant(of)?, name: name.to_owned(), ..self })
     }
 }
 
 fn key_of(tenant: TenantId, name: &str) -> String {
-    format!("{}{name}", prefix_of(tenant))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{LIMITS}{}/", padded(tenant.0))
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
-}
-
-/// Returns the limits of a tenant, or of all.
-pub(super) fn all(
-    transaction: &mut MetadataTransaction<'_>,
-    of: Option<TenantId>,
-) -> Result<Vec<LimitRow>, RecordsError> {
-    let prefix = of.map_or_else(|| LIMITS.to_owned(), prefix_of);
-    let mut rows = Vec::new();
-    for (key, LimitValue { value }) in transaction.all(&prefix)? {
-        let [tenant, name] = parts(&key, LIMITS)?;
-        rows.push(LimitRow { tenant: tenant_of(tenant)?, name: name.to_owned(), value });
-    }
-    Ok(rows)
+    below(tenant) + name
 }
 
 impl Metadata {
@@ -71,8 +50,8 @@ impl Metadata {
             tenants::check(transaction, tenant)?;
             for (name, value) in changes {
                 match *value {
-                    Some(value) => LimitRow { tenant, name: (*name).to_owned(), value }.store(transaction)?,
-                    None => transaction.delete(&key_of(tenant, name)),
+                    Some(value) => transaction.store(&LimitRow { tenant, name: (*name).to_owned(), value })?,
+                    None => transaction.remove_row::<LimitRow>(&key_of(tenant, name)),
                 }
             }
             Ok(())
@@ -84,7 +63,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn limits(&self) -> Result<Vec<LimitRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, None)?))
+        self.read(|transaction| Ok(transaction.rows("")?))
     }
 }
 

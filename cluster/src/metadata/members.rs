@@ -8,29 +8,46 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::TabletError;
-use super::encoding::{damaged, padded};
+use super::encoding::padded;
+use super::row::{Row, number};
 use super::{Metadata, MetadataError, MetadataTransaction, ServerRun};
-use crate::records::RecordsError;
-
-pub(super) const MEMBERS: &str = "catalog/members/";
-
-#[derive(Serialize, Deserialize)]
-struct MemberValue {
-    tcp: SocketAddr,
-    start: u32,
-}
 
 /// A present or former server of the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberRow {
     /// The server's number and last start.
+    #[serde(rename = "start", with = "start")]
     pub run: ServerRun,
     /// The address where it accepts streams, or did last.
     pub tcp: SocketAddr,
 }
 
-fn key_of(server: u32) -> String {
-    format!("{MEMBERS}{}", padded(server))
+/// The last start of a row, whose key has the server.
+mod start {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::ServerRun;
+
+    pub(super) fn serialize<S: Serializer>(run: &ServerRun, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(run.start)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ServerRun, D::Error> {
+        Ok(ServerRun { server: 0, start: u32::deserialize(deserializer)? })
+    }
+}
+
+impl Row for MemberRow {
+    const PREFIX: &'static str = "catalog/members/";
+
+    fn key(&self) -> String {
+        padded(self.run.server)
+    }
+
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[server] = parts else { return None };
+        Some(Self { run: ServerRun { server: number(server)?, ..self.run }, ..self })
+    }
 }
 
 /// Returns the last start of a server.
@@ -38,19 +55,8 @@ pub(super) fn run_of(
     transaction: &mut MetadataTransaction<'_>,
     server: u32,
 ) -> Result<ServerRun, MetadataError> {
-    let MemberValue { start, .. } = transaction.get(&key_of(server))?.ok_or(TabletError::NoServer(server))?;
-    Ok(ServerRun { server, start })
-}
-
-/// Returns all members, by number.
-pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<MemberRow>, RecordsError> {
-    let mut rows = Vec::new();
-    for (key, MemberValue { tcp, start }) in transaction.all(MEMBERS)? {
-        let server = key.strip_prefix(MEMBERS).and_then(|number| number.parse().ok());
-        let server = server.ok_or_else(|| damaged(&key))?;
-        rows.push(MemberRow { run: ServerRun { server, start }, tcp });
-    }
-    Ok(rows)
+    let row = transaction.row::<MemberRow>(&padded(server))?.ok_or(TabletError::NoServer(server))?;
+    Ok(row.run)
 }
 
 impl Metadata {
@@ -60,11 +66,11 @@ impl Metadata {
     /// When it cannot be stored.
     pub fn member_start(&self, server: u32, tcp: SocketAddr) -> Result<ServerRun, MetadataError> {
         self.write(|transaction| {
-            let key = key_of(server);
-            let before = transaction.get::<MemberValue>(&key)?.map_or(0, |value| value.start);
+            let before = transaction.row::<MemberRow>(&padded(server))?.map_or(0, |row| row.run.start);
             let start = before.checked_add(1).ok_or(MetadataError::LimitExceeded)?;
-            transaction.put(&key, &MemberValue { tcp, start })?;
-            Ok(ServerRun { server, start })
+            let run = ServerRun { server, start };
+            transaction.store(&MemberRow { run, tcp })?;
+            Ok(run)
         })
     }
 
@@ -73,6 +79,6 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn members(&self) -> Result<Vec<MemberRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction)?))
+        self.read(|transaction| Ok(transaction.rows("")?))
     }
 }

@@ -8,31 +8,12 @@ use serde::{Deserialize, Serialize};
 use store::HashRange;
 use wire::TenantId;
 
-use super::encoding::{damaged, padded, parts, tenant_of};
-use super::tablets::{self, TabletsRow, hash_of, hash_text};
+use super::encoding::padded;
+use super::row::{Row, below, number, tenant};
+use super::tablets::{self, TabletsRow};
 use super::{MetadataError, MetadataTransaction, TabletError};
 use crate::migration::{Mode, Phase};
 use crate::records::{KeySpan, Query, RecordsError};
-
-pub(super) const MIGRATIONS: &str = "catalog/migrations/";
-
-#[derive(Serialize, Deserialize)]
-struct MigrationValue {
-    first: String,
-    last: String,
-    source: ServerRun,
-    target: ServerRun,
-    mode: Mode,
-    #[serde(alias = "standing")]
-    phase: Phase,
-    begun_ms: u64,
-    #[serde(default)]
-    is_aborted: bool,
-    #[serde(default)]
-    is_source_done: bool,
-    #[serde(default)]
-    is_target_done: bool,
-}
 
 /// A server during one run, from start to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -53,15 +34,19 @@ pub enum Side {
 }
 
 /// A migration as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MigrationRow {
     /// The number of the migration, never reused.
+    #[serde(skip)]
     pub id: u32,
     /// The tenant of the table.
+    #[serde(skip)]
     pub tenant: TenantId,
     /// The table's number.
+    #[serde(skip)]
     pub table: u32,
     /// The hashes that move.
+    #[serde(flatten, with = "bounds")]
     pub hashes: HashRange,
     /// The source.
     pub source: ServerRun,
@@ -70,14 +55,18 @@ pub struct MigrationRow {
     /// The way of moving.
     pub mode: Mode,
     /// The phase, and so the owner of the hashes.
+    #[serde(alias = "standing")]
     pub phase: Phase,
     /// The begin, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
     /// An abort was requested: the hashes should stay at the source.
+    #[serde(default)]
     pub is_aborted: bool,
     /// The source has nothing left to do.
+    #[serde(default)]
     pub is_source_done: bool,
     /// The target has nothing left to do.
+    #[serde(default)]
     pub is_target_done: bool,
 }
 
@@ -142,48 +131,6 @@ impl MigrationRow {
         }
     }
 
-    fn of(key: &str, value: &MigrationValue) -> Result<Self, RecordsError> {
-        let [tenant, table, id] = parts(key, MIGRATIONS)?;
-        let bounds = hash_of(&value.first).zip(hash_of(&value.last));
-        let hashes = bounds.and_then(|(first, last)| HashRange::new(first, last));
-        let MigrationValue { source, target, mode, phase, begun_ms, .. } = *value;
-        Ok(Self {
-            id: id.parse().map_err(|_| damaged(key))?,
-            tenant: tenant_of(tenant)?,
-            table: table.parse().map_err(|_| damaged(key))?,
-            hashes: hashes.ok_or_else(|| damaged(key))?,
-            source,
-            target,
-            mode,
-            phase,
-            begun_ms,
-            is_aborted: value.is_aborted,
-            is_source_done: value.is_source_done,
-            is_target_done: value.is_target_done,
-        })
-    }
-
-    pub(super) fn key(&self) -> String {
-        format!("{}{}", table_prefix(self.tenant, self.table), padded(self.id))
-    }
-
-    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let Self { source, target, mode, phase, begun_ms, .. } = *self;
-        let value = MigrationValue {
-            first: hash_text(self.hashes.first()),
-            last: hash_text(self.hashes.last()),
-            source,
-            target,
-            mode,
-            phase,
-            begun_ms,
-            is_aborted: self.is_aborted,
-            is_source_done: self.is_source_done,
-            is_target_done: self.is_target_done,
-        };
-        transaction.put(&self.key(), &value)
-    }
-
     /// Writes another phase, and the owner that goes with it.
     pub(super) fn advance(
         &mut self,
@@ -199,9 +146,48 @@ impl MigrationRow {
                 return Err(TabletError::OwnedAlready(after).into());
             }
             row.give(self.hashes, after);
-            row.store(transaction)?;
+            transaction.store(&row)?;
         }
-        Ok(self.store(transaction)?)
+        Ok(transaction.store(self)?)
+    }
+}
+
+/// The hashes of a row: the first and the last one in hexadecimal.
+mod bounds {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use store::HashRange;
+
+    use crate::metadata::tablets::{hash_of, hash_text};
+
+    #[derive(Serialize, Deserialize)]
+    struct Bounds {
+        first: String,
+        last: String,
+    }
+
+    pub(super) fn serialize<S: Serializer>(hashes: &HashRange, serializer: S) -> Result<S::Ok, S::Error> {
+        let (first, last) = (hash_text(hashes.first()), hash_text(hashes.last()));
+        Bounds { first, last }.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HashRange, D::Error> {
+        let Bounds { first, last } = Bounds::deserialize(deserializer)?;
+        let range = hash_of(&first).zip(hash_of(&last)).and_then(|(first, last)| HashRange::new(first, last));
+        range.ok_or_else(|| Error::custom("the hashes are not a range"))
+    }
+}
+
+impl Row for MigrationRow {
+    const PREFIX: &'static str = "catalog/migrations/";
+
+    fn key(&self) -> String {
+        below_table(self.tenant, self.table) + &padded(self.id)
+    }
+
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[of, table, id] = parts else { return None };
+        Some(Self { id: number(id)?, tenant: tenant(of)?, table: number(table)?, ..self })
     }
 }
 
@@ -223,20 +209,12 @@ pub(super) fn may_follow(from: Phase, to: Phase) -> bool {
     )
 }
 
-fn table_prefix(tenant: TenantId, table: u32) -> String {
-    format!("{}{}/", prefix_of(tenant), padded(table))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{MIGRATIONS}{}/", padded(tenant.0))
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
+fn below_table(tenant: TenantId, table: u32) -> String {
+    format!("{}{}/", below(tenant), padded(table))
 }
 
 pub(super) fn remove_table(transaction: &mut MetadataTransaction<'_>, tenant: TenantId, table: u32) {
-    transaction.clear(&table_prefix(tenant, table));
+    transaction.remove_rows::<MigrationRow>(&below_table(tenant, table));
 }
 
 /// Returns the migrations of a table.
@@ -245,20 +223,7 @@ pub(super) fn of_table(
     tenant: TenantId,
     table: u32,
 ) -> Result<Vec<MigrationRow>, RecordsError> {
-    rows(transaction, &table_prefix(tenant, table))
-}
-
-/// Returns the migrations of a tenant's tables, or of all.
-pub(super) fn all(
-    transaction: &mut MetadataTransaction<'_>,
-    of: Option<TenantId>,
-) -> Result<Vec<MigrationRow>, RecordsError> {
-    let prefix = of.map_or_else(|| MIGRATIONS.to_owned(), prefix_of);
-    rows(transaction, &prefix)
-}
-
-fn rows(transaction: &mut MetadataTransaction<'_>, prefix: &str) -> Result<Vec<MigrationRow>, RecordsError> {
-    transaction.all(prefix)?.iter().map(|(key, value)| MigrationRow::of(key, value)).collect()
+    transaction.rows(&below_table(tenant, table))
 }
 
 /// Returns a migration by its number. Other migrations may change meanwhile.
@@ -266,10 +231,10 @@ pub(super) fn numbered(
     transaction: &mut MetadataTransaction<'_>,
     id: u32,
 ) -> Result<Option<MigrationRow>, RecordsError> {
-    let found = transaction.glance(&[Query::all(KeySpan::prefix(MIGRATIONS))])?;
+    let found = transaction.glance(&[Query::all(KeySpan::prefix(MigrationRow::PREFIX))])?;
     let number = format!("/{}", padded(id));
     let Some(record) = found.iter().flatten().find(|record| record.key.ends_with(&number)) else {
         return Ok(None);
     };
-    transaction.get(&record.key)?.map(|value| MigrationRow::of(&record.key, &value)).transpose()
+    transaction.row(&record.key[MigrationRow::PREFIX.len()..])
 }

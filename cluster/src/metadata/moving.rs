@@ -3,7 +3,8 @@
 use store::HashRange;
 use wire::TenantId;
 
-use super::migrations::{self, MigrationRow, Side, all, may_follow, numbered};
+use super::migrations::{self, MigrationRow, Side, may_follow, numbered};
+use super::row::Row;
 use super::servers::is_gone;
 use super::tablets::{self, TabletsRow, overlap};
 use super::{
@@ -38,7 +39,7 @@ pub(super) fn begin(
     begun_ms: u64,
 ) -> Result<MigrationRow, MetadataError> {
     let mut row = tablets::find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
-    let others = all(transaction, None)?;
+    let others = transaction.rows::<MigrationRow>("")?;
     let same = |other: &&MigrationRow| {
         (other.tenant, other.table) == (tenant, table) && overlap(other.hashes, hashes)
     };
@@ -63,7 +64,7 @@ pub(super) fn begin(
         None => tables::mode_of(transaction, tenant, table)?,
     };
     let id = next_u32(transaction, "migration")?;
-    row.store(transaction)?;
+    transaction.store(&row)?;
     let row = MigrationRow {
         id,
         tenant,
@@ -78,7 +79,7 @@ pub(super) fn begin(
         is_source_done: false,
         is_target_done: false,
     };
-    row.store(transaction)?;
+    transaction.store(&row)?;
     Ok(row)
 }
 
@@ -93,10 +94,10 @@ pub(super) fn leave(
         Side::Target => row.is_target_done = true,
     }
     if row.is_source_done && row.is_target_done {
-        transaction.delete(&row.key());
+        transaction.remove_row::<MigrationRow>(&row.key());
         return Ok(());
     }
-    Ok(row.store(transaction)?)
+    Ok(transaction.store(&row)?)
 }
 
 impl Metadata {
@@ -174,7 +175,7 @@ impl Metadata {
             let mut row = numbered(transaction, id)?.ok_or(MetadataError::NotFound)?;
             if !row.is_over() && !row.is_aborted {
                 row.is_aborted = true;
-                row.store(transaction)?;
+                transaction.store(&row)?;
             }
             Ok(row)
         })
@@ -209,7 +210,7 @@ impl Metadata {
             let Some(row) = numbered(transaction, id)? else { return Ok(None) };
             let Some(tablets) = tablets::find(transaction, row.tenant, row.table)? else { return Ok(None) };
             let migrations = migrations::of_table(transaction, row.tenant, row.table)?;
-            let members = members::all(transaction)?;
+            let members = transaction.rows("")?;
             Ok(Some(MigrationView { row, tablets, migrations, members, revision: transaction.revision() }))
         })
     }
@@ -219,6 +220,6 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn migrations(&self) -> Result<Vec<MigrationRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, None)?))
+        self.read(|transaction| Ok(transaction.rows("")?))
     }
 }

@@ -6,10 +6,11 @@ use control::TableOptions;
 use wire::TenantId;
 
 use super::servers::is_gone;
-use super::tablets::{Tablet, TabletsRow, all, find, overlap};
+use super::row::below;
+use super::tablets::{Tablet, TabletsRow, find, overlap};
 use super::{
-    Metadata, MetadataError, MetadataTransaction, Snapshot, TabletError, VERSIONS, drained, members,
-    migrations, next, tables,
+    Metadata, MetadataError, MetadataTransaction, MigrationRow, Snapshot, TableRow, TabletError, VERSIONS,
+    drained, members, migrations, next,
 };
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 
@@ -38,8 +39,8 @@ fn adopt_some(
         return Err(TabletError::IsThere(server).into());
     }
     let (mut given, mut changed, mut left) = (0, 0, false);
-    let migrations = migrations::all(transaction, None)?;
-    for mut row in all(transaction, None)? {
+    let migrations = transaction.rows::<MigrationRow>("")?;
+    for mut row in transaction.rows::<TabletsRow>("")? {
         let moving: Vec<_> = migrations.iter().filter(|migration| migration.table == row.table).collect();
         let is_moving =
             |tablet: &Tablet| moving.iter().any(|migration| overlap(migration.hashes, tablet.hashes));
@@ -55,7 +56,7 @@ fn adopt_some(
         for (tablet, heir) in lost.into_iter().zip(heirs) {
             (tablet.server, tablet.emptied_ms) = (heir, Some(now_ms));
         }
-        row.store(transaction)?;
+        transaction.store(&row)?;
     }
     if given > 0 {
         // The new owners' versions begin above all that the absent server has assigned.
@@ -97,9 +98,9 @@ impl Metadata {
     /// When it cannot be stored.
     pub fn table_place(&self, tenant: TenantId, table: u32, server: u32) -> Result<(), MetadataError> {
         self.write(|transaction| {
-            let is_there = tables::all(transaction, Some(tenant))?.iter().any(|row| row.id == table);
+            let is_there = transaction.rows::<TableRow>(&below(tenant))?.iter().any(|row| row.id == table);
             if is_there && find(transaction, tenant, table)?.is_none() {
-                TabletsRow::spread(tenant, table, &[server])?.store(transaction)?;
+                transaction.store(&TabletsRow::spread(tenant, table, &[server])?)?;
             }
             Ok(())
         })
@@ -115,14 +116,14 @@ impl Metadata {
         loop {
             let noted = self.write(|transaction| {
                 let mut noted = 0;
-                let rows = all(transaction, None)?;
+                let rows = transaction.rows::<TabletsRow>("")?;
                 let with_lost = rows.into_iter().filter(|row| row.tablets.iter().any(lost));
                 for mut row in with_lost.take(TABLETS_CHANGED_AT_ONCE) {
                     for tablet in row.tablets.iter_mut().filter(|tablet| lost(tablet)) {
                         tablet.emptied_ms = Some(now_ms);
                         noted += 1;
                     }
-                    row.store(transaction)?;
+                    transaction.store(&row)?;
                 }
                 Ok(noted)
             })?;
@@ -194,7 +195,7 @@ impl Metadata {
             let before = row.clone();
             change(&mut row)?;
             if row != before {
-                row.store(transaction)?;
+                transaction.store(&row)?;
             }
             Ok(row)
         })
@@ -205,6 +206,6 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn tablets(&self) -> Result<Vec<TabletsRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, None)?))
+        self.read(|transaction| Ok(transaction.rows("")?))
     }
 }

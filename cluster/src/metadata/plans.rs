@@ -7,13 +7,11 @@ use serde::{Deserialize, Serialize};
 use store::HashRange;
 use wire::TenantId;
 
-use super::encoding::{damaged, padded};
+use super::encoding::padded;
+use super::row::{Row, number};
 use super::tablets::{hash_of, hash_text};
-use super::{Metadata, MetadataError, MetadataTransaction, ServerRun, TabletError, next_u32};
+use super::{Metadata, MetadataError, ServerRun, TabletError, next_u32};
 use crate::limits::{PLAN_MOVES_MAX, PLANS_KEPT};
-use crate::records::RecordsError;
-
-const PLANS: &str = "plans/";
 
 /// The goal of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +36,8 @@ pub enum PlanState {
 }
 
 /// A move of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PlannedMoveRecord", into = "PlannedMoveRecord")]
 pub struct PlannedMove {
     /// The tenant of the table.
     pub tenant: TenantId,
@@ -55,13 +54,15 @@ pub struct PlannedMove {
 }
 
 /// A plan as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanRow {
     /// The number of the plan, never reused.
+    #[serde(skip)]
     pub id: u32,
     /// The goal.
     pub goal: Goal,
     /// The state.
+    #[serde(alias = "standing")]
     pub state: PlanState,
     /// The creation, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
@@ -72,70 +73,43 @@ pub struct PlanRow {
 /// Tenant, table, first and last hash, target, migration or 0, and 0, 1 if it succeeded, 2 if it failed.
 type PlannedMoveRecord = (u32, u32, String, String, u32, u32, u8);
 
-#[derive(Serialize, Deserialize)]
-struct PlanValue {
-    goal: Goal,
-    #[serde(alias = "standing")]
-    state: PlanState,
-    begun_ms: u64,
-    moves: Vec<PlannedMoveRecord>,
-}
+impl TryFrom<PlannedMoveRecord> for PlannedMove {
+    type Error = &'static str;
 
-impl PlannedMove {
-    fn of(entry: &PlannedMoveRecord) -> Option<Self> {
-        let (tenant, table, first, last, to, migration, outcome) = entry;
-        Some(Self {
-            tenant: TenantId(*tenant),
-            table: *table,
-            hashes: HashRange::new(hash_of(first)?, hash_of(last)?)?,
-            to: *to,
-            migration: (*migration != 0).then_some(*migration),
-            is_done: (*outcome != 0).then_some(*outcome == 1),
-        })
-    }
-
-    fn entry(&self) -> PlannedMoveRecord {
-        let (first, last) = (hash_text(self.hashes.first()), hash_text(self.hashes.last()));
-        let outcome = self.is_done.map_or(0, |is_done| if is_done { 1 } else { 2 });
-        (self.tenant.0, self.table, first, last, self.to, self.migration.unwrap_or_default(), outcome)
-    }
-}
-
-impl PlanRow {
-    fn of(key: &str, value: &PlanValue) -> Result<Self, RecordsError> {
-        let id = key.strip_prefix(PLANS).and_then(|number| number.parse().ok());
-        let moves: Option<Vec<_>> = value.moves.iter().map(PlannedMove::of).collect();
+    fn try_from(record: PlannedMoveRecord) -> Result<Self, Self::Error> {
+        let (tenant, table, first, last, to, migration, outcome) = record;
+        let range = hash_of(&first).zip(hash_of(&last)).and_then(|(first, last)| HashRange::new(first, last));
         Ok(Self {
-            id: id.ok_or_else(|| damaged(key))?,
-            goal: value.goal,
-            state: value.state,
-            begun_ms: value.begun_ms,
-            moves: moves.ok_or_else(|| damaged(key))?,
+            tenant: TenantId(tenant),
+            table,
+            hashes: range.ok_or("the hashes of a move are not a range")?,
+            to,
+            migration: (migration != 0).then_some(migration),
+            is_done: (outcome != 0).then_some(outcome == 1),
         })
     }
+}
 
-    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let Self { goal, state, begun_ms, .. } = *self;
-        let moves = self.moves.iter().map(PlannedMove::entry).collect();
-        transaction.put(&key_of(self.id), &PlanValue { goal, state, begun_ms, moves })
+impl From<PlannedMove> for PlannedMoveRecord {
+    fn from(planned: PlannedMove) -> Self {
+        let PlannedMove { tenant, table, hashes, to, migration, is_done } = planned;
+        let (first, last) = (hash_text(hashes.first()), hash_text(hashes.last()));
+        let outcome = is_done.map_or(0, |is_done| if is_done { 1 } else { 2 });
+        (tenant.0, table, first, last, to, migration.unwrap_or_default(), outcome)
     }
 }
 
-fn key_of(id: u32) -> String {
-    format!("{PLANS}{}", padded(id))
-}
+impl Row for PlanRow {
+    const PREFIX: &'static str = "plans/";
 
-/// Returns all kept plans, by number.
-pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<PlanRow>, RecordsError> {
-    transaction.all(PLANS)?.iter().map(|(key, value)| PlanRow::of(key, value)).collect()
-}
+    fn key(&self) -> String {
+        padded(self.id)
+    }
 
-pub(super) fn find(
-    transaction: &mut MetadataTransaction<'_>,
-    id: u32,
-) -> Result<Option<PlanRow>, RecordsError> {
-    let key = key_of(id);
-    transaction.get(&key)?.map(|value| PlanRow::of(&key, &value)).transpose()
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[id] = parts else { return None };
+        Some(Self { id: number(id)?, ..self })
+    }
 }
 
 /// Returns the servers that must receive nothing, by these plans in their order.
@@ -159,16 +133,16 @@ impl Metadata {
     /// `Tablets` when another one runs, or that it cannot be stored.
     pub fn plan_begin(&self, goal: Goal, begun_ms: u64) -> Result<PlanRow, MetadataError> {
         self.write(|transaction| {
-            let plans = all(transaction)?;
+            let plans = transaction.rows::<PlanRow>("")?;
             if let Some(running) = plans.iter().find(|plan| plan.state == PlanState::Running) {
                 return Err(TabletError::PlanRuns(running.id).into());
             }
             for old in plans.iter().rev().skip(PLANS_KEPT - 1) {
-                transaction.delete(&key_of(old.id));
+                transaction.remove_row::<PlanRow>(&old.key());
             }
             let id = next_u32(transaction, "plan")?;
             let row = PlanRow { id, goal, state: PlanState::Running, begun_ms, moves: Vec::new() };
-            row.store(transaction)?;
+            transaction.store(&row)?;
             Ok(row)
         })
     }
@@ -179,10 +153,10 @@ impl Metadata {
     /// `NotFound`, or that it cannot be stored.
     pub fn plan_stop(&self, id: u32) -> Result<PlanRow, MetadataError> {
         self.write(|transaction| {
-            let mut row = find(transaction, id)?.ok_or(MetadataError::NotFound)?;
+            let mut row = transaction.row::<PlanRow>(&padded(id))?.ok_or(MetadataError::NotFound)?;
             if row.state == PlanState::Running {
                 row.state = PlanState::Stopped;
-                row.store(transaction)?;
+                transaction.store(&row)?;
             }
             Ok(row)
         })
@@ -193,7 +167,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn plans(&self) -> Result<Vec<PlanRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction)?))
+        self.read(|transaction| Ok(transaction.rows("")?))
     }
 }
 

@@ -3,7 +3,11 @@
 use control::Subject;
 use wire::TenantId;
 
-use super::{Metadata, MetadataError, extensions, grants, limits, migrations, tables, tablets, tenants};
+use super::row::below;
+use super::{
+    GrantRow, LimitRow, Metadata, MetadataError, MigrationRow, TableRow, TabletsRow, extensions, grants,
+    migrations, tables, tablets, tenants,
+};
 
 impl Metadata {
     /// Removes a tenant with its limits, tables, extensions and grants. Grants to it have no effect from then on, and
@@ -14,12 +18,13 @@ impl Metadata {
     pub fn tenant_drop(&self, name: &str) -> Result<TenantId, MetadataError> {
         let id = self.write(|transaction| {
             let id = tenants::remove(transaction, name)?;
-            tables::remove_tenant(transaction, id);
-            tablets::remove_tenant(transaction, id);
-            migrations::remove_tenant(transaction, id);
+            let below = below(id);
+            transaction.remove_rows::<TableRow>(&below);
+            transaction.remove_rows::<TabletsRow>(&below);
+            transaction.remove_rows::<MigrationRow>(&below);
             extensions::remove_tenant(transaction, id);
-            grants::remove_tenant(transaction, id);
-            limits::remove_tenant(transaction, id);
+            transaction.remove_rows::<GrantRow>(&below);
+            transaction.remove_rows::<LimitRow>(&below);
             Ok(id)
         })?;
         if let Err(error) = self.grants_sweep() {

@@ -4,28 +4,16 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::encoding::{bytes_of, damaged, decode, encode, hexadecimal, padded};
+use super::encoding::{bytes_of, damaged, encode, hexadecimal, padded};
+use super::row::{Row, number, row_of};
 use super::{Metadata, MetadataError, MetadataTransaction, ServerRun, members, next_u32};
 use crate::records::{
-    Committed, Condition, KeySpan, LeaseId, Query, Record, RecordChange, RecordsError, Revision,
+    Committed, Condition, KeySpan, LeaseId, Query, RecordChange, RecordsError, Revision,
 };
 use crate::secret::random_bytes;
 
-const SERVERS: &str = "servers/";
 const CLUSTER: &str = "cluster";
 const SECRET: &str = "secret";
-
-#[derive(Serialize, Deserialize)]
-struct ServerValue {
-    tcp: SocketAddr,
-    udp: Vec<u16>,
-    /// 0 in records older than this field.
-    #[serde(default)]
-    start: u32,
-    view: u64,
-    started_ms: u64,
-    version: String,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Cluster {
@@ -39,15 +27,18 @@ struct Secret {
 }
 
 /// A server's registration.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerRow {
     /// The number of the server in the cluster, never reused.
+    #[serde(skip)]
     pub id: u32,
-    /// The number of its start.
+    /// The number of its start; 0 in records older than this field.
+    #[serde(default)]
     pub start: u32,
     /// The address where it accepts streams.
     pub tcp: SocketAddr,
     /// The UDP port of each core.
+    #[serde(rename = "udp")]
     pub frame_ports: Vec<u16>,
     /// The server's view.
     pub view: u64,
@@ -57,24 +48,21 @@ pub struct ServerRow {
     pub version: String,
 }
 
-impl ServerRow {
-    fn of(record: &Record) -> Result<Self, MetadataError> {
-        let number = record.key.strip_prefix(SERVERS).and_then(|number| number.parse().ok());
-        let id = number.ok_or_else(|| damaged(&record.key))?;
-        let ServerValue { tcp, udp, start, view, started_ms, version } = decode(&record.key, &record.value)?;
-        Ok(Self { id, start, tcp, frame_ports: udp, view, started_ms, version })
+impl Row for ServerRow {
+    const PREFIX: &'static str = "servers/";
+
+    fn key(&self) -> String {
+        padded(self.id)
     }
 
-    fn registration(&self, lease: LeaseId) -> Result<RecordChange, MetadataError> {
-        let Self { tcp, start, view, started_ms, .. } = *self;
-        let (udp, version) = (self.frame_ports.clone(), self.version.clone());
-        let value = encode(&ServerValue { tcp, udp, start, view, started_ms, version })?;
-        Ok(RecordChange::Put { key: key_of(self.id), value, lease: Some(lease) })
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[id] = parts else { return None };
+        Some(Self { id: number(id)?, ..self })
     }
 }
 
 fn key_of(server: u32) -> String {
-    format!("{SERVERS}{}", padded(server))
+    format!("{}{}", ServerRow::PREFIX, padded(server))
 }
 
 /// Returns whether a server is unregistered or was restarted; the commit ensures that this still holds.
@@ -158,7 +146,7 @@ impl Metadata {
     fn registered(&self, row: &ServerRow) -> Result<Option<(ServerRow, Revision)>, MetadataError> {
         let reading = self.records().read(&[Query::all(KeySpan::one(&key_of(row.id)))], None)?;
         let Some(record) = reading.found.iter().flatten().next() else { return Ok(None) };
-        let found = ServerRow::of(record)?;
+        let found = row_of::<ServerRow>(&record.key, &record.value)?;
         if found.start > row.start {
             return Err(MetadataError::AlreadyExists);
         }
@@ -171,7 +159,9 @@ impl Metadata {
         row: &ServerRow,
         lease: LeaseId,
     ) -> Result<(), MetadataError> {
-        match self.records().commit(&[condition], &[row.registration(lease)?])? {
+        let (key, value) = (key_of(row.id), encode(row)?);
+        let registration = RecordChange::Put { key, value, lease: Some(lease) };
+        match self.records().commit(&[condition], &[registration])? {
             Committed::At(_) => Ok(()),
             Committed::Conflict => Err(MetadataError::Conflict),
         }
@@ -182,7 +172,8 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn servers(&self) -> Result<Vec<ServerRow>, MetadataError> {
-        let reading = self.records().read(&[Query::all(KeySpan::prefix(SERVERS))], None)?;
-        reading.found.iter().flatten().map(ServerRow::of).collect()
+        let reading = self.records().read(&[Query::all(KeySpan::prefix(ServerRow::PREFIX))], None)?;
+        let records = reading.found.iter().flatten();
+        Ok(records.map(|record| row_of(&record.key, &record.value)).collect::<Result<_, _>>()?)
     }
 }

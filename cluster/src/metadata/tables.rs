@@ -4,74 +4,46 @@ use serde::{Deserialize, Serialize};
 use control::TableOptions;
 use wire::TenantId;
 
-use super::encoding::{padded, parts, tenant_of};
+use super::row::{Row, below, tenant};
 use super::{Metadata, MetadataError, MetadataTransaction, TabletsRow, next_u32, tenants};
 use crate::limits::TABLES_PER_TENANT_MAX;
 use crate::migration::Mode;
 use crate::records::RecordsError;
 
-const TABLES: &str = "catalog/tables/";
-
-#[derive(Serialize, Deserialize)]
-struct TableValue {
-    id: u32,
-    #[serde(flatten)]
-    options: TableOptions,
-}
-
 /// A table as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableRow {
     /// The number of the table, never reused.
     pub id: u32,
     /// The tenant that owns it.
+    #[serde(skip)]
     pub tenant: TenantId,
     /// The name, unique among the tables of the tenant.
+    #[serde(skip)]
     pub name: String,
     /// The options with which it was created.
+    #[serde(flatten)]
     pub options: TableOptions,
 }
 
+impl Row for TableRow {
+    const PREFIX: &'static str = "catalog/tables/";
+
+    fn key(&self) -> String {
+        Self::key_of(self.tenant, &self.name)
+    }
+
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[of, name] = parts else { return None };
+        Some(Self { tenant: tenant(of)?, name: name.to_owned(), ..self })
+    }
+}
+
 impl TableRow {
-    fn of(key: &str, value: &TableValue) -> Result<Self, RecordsError> {
-        let [tenant, name] = parts(key, TABLES)?;
-        let (tenant, name) = (tenant_of(tenant)?, name.to_owned());
-        Ok(Self { id: value.id, tenant, name, options: value.options })
+    /// Returns the key of a tenant's table.
+    pub(super) fn key_of(tenant: TenantId, name: &str) -> String {
+        below(tenant) + name
     }
-
-    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let value = TableValue { id: self.id, options: self.options };
-        transaction.put(&key_of(self.tenant, &self.name), &value)
-    }
-}
-
-fn key_of(tenant: TenantId, name: &str) -> String {
-    format!("{}{name}", prefix_of(tenant))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{TABLES}{}/", padded(tenant.0))
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
-}
-
-pub(super) fn exists(
-    transaction: &mut MetadataTransaction<'_>,
-    tenant: TenantId,
-    name: &str,
-) -> Result<bool, RecordsError> {
-    transaction.has(&key_of(tenant, name))
-}
-
-/// Returns the tables of a tenant, or of all.
-pub(super) fn all(
-    transaction: &mut MetadataTransaction<'_>,
-    of: Option<TenantId>,
-) -> Result<Vec<TableRow>, RecordsError> {
-    let prefix = of.map_or_else(|| TABLES.to_owned(), prefix_of);
-    transaction.all(&prefix)?.iter().map(|(key, value)| TableRow::of(key, value)).collect()
 }
 
 /// Returns the default mode of a table's migrations.
@@ -80,8 +52,8 @@ pub(super) fn mode_of(
     tenant: TenantId,
     table: u32,
 ) -> Result<Mode, RecordsError> {
-    let rows = all(transaction, Some(tenant))?;
-    Ok(rows.iter().find(|row| row.id == table).map_or(Mode::default(), TableRow::mode))
+    let rows = transaction.rows::<TableRow>(&below(tenant))?;
+    Ok(rows.iter().find(|row| row.id == table).map_or(Mode::default(), |row| row.options.migration))
 }
 
 /// Removes a table's own record, and returns its number.
@@ -90,10 +62,10 @@ pub(super) fn remove(
     tenant: TenantId,
     name: &str,
 ) -> Result<u32, MetadataError> {
-    let key = key_of(tenant, name);
-    let value = transaction.get::<TableValue>(&key)?.ok_or(MetadataError::NotFound)?;
-    transaction.delete(&key);
-    Ok(value.id)
+    let key = TableRow::key_of(tenant, name);
+    let row = transaction.row::<TableRow>(&key)?.ok_or(MetadataError::NotFound)?;
+    transaction.remove_row::<TableRow>(&key);
+    Ok(row.id)
 }
 
 impl Metadata {
@@ -123,16 +95,16 @@ impl Metadata {
     ) -> Result<u32, MetadataError> {
         self.write(|transaction| {
             tenants::check(transaction, tenant)?;
-            if exists(transaction, tenant, name)? {
+            if transaction.has_row::<TableRow>(&TableRow::key_of(tenant, name))? {
                 return Err(MetadataError::AlreadyExists);
             }
-            if transaction.all::<TableValue>(&prefix_of(tenant))?.len() >= TABLES_PER_TENANT_MAX {
+            if transaction.rows::<TableRow>(&below(tenant))?.len() >= TABLES_PER_TENANT_MAX {
                 return Err(MetadataError::LimitExceeded);
             }
             let id = next_u32(transaction, "table")?;
-            TableRow { id, tenant, name: name.to_owned(), options }.store(transaction)?;
+            transaction.store(&TableRow { id, tenant, name: name.to_owned(), options })?;
             if !servers.is_empty() {
-                TabletsRow::spread(tenant, id, servers)?.store(transaction)?;
+                transaction.store(&TabletsRow::spread(tenant, id, servers)?)?;
             }
             Ok(id)
         })
@@ -143,6 +115,6 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn tables(&self) -> Result<Vec<TableRow>, MetadataError> {
-        self.read(|transaction| Ok(all(transaction, None)?))
+        self.read(|transaction| Ok(transaction.rows("")?))
     }
 }

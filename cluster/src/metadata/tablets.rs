@@ -10,19 +10,10 @@ use store::{HASH_RANGE_WIDTH_MIN, HashRange};
 use wire::TenantId;
 use wire::limits::TABLETS_PER_TABLE_MAX;
 
-use super::encoding::{damaged, padded, parts, tenant_of};
+use super::encoding::padded;
+use super::row::{Row, below, number, tenant};
 use super::{MetadataError, MetadataTransaction, TabletError};
 use crate::records::RecordsError;
-
-pub(super) const TABLETS: &str = "catalog/tablets/";
-
-/// Last hash in hexadecimal, owner, and the time when it lost its objects, or 0.
-type TabletRecord = (String, u32, u64);
-
-#[derive(Serialize, Deserialize)]
-struct TabletsValue {
-    tablets: Vec<TabletRecord>,
-}
 
 /// Hashes of a table with one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +27,16 @@ pub struct Tablet {
 }
 
 /// The tablets of a table, in the order of their hashes, covering all hashes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TabletsRow {
     /// The tenant of the table.
+    #[serde(skip)]
     pub tenant: TenantId,
     /// The table's number.
+    #[serde(skip)]
     pub table: u32,
     /// The tablets.
+    #[serde(with = "list")]
     pub tablets: Vec<Tablet>,
 }
 
@@ -136,31 +130,49 @@ impl TabletsRow {
         let owner = owners.next().ok_or(TabletError::SeveralOwners)?;
         if owners.all(|other| other == owner) { Ok(owner) } else { Err(TabletError::SeveralOwners) }
     }
+}
 
-    fn of(key: &str, value: &TabletsValue) -> Result<Self, RecordsError> {
-        let [tenant, table] = parts(key, TABLETS)?;
-        let table = table.parse().map_err(|_| damaged(key))?;
-        let mut next = Some(0);
-        let mut tablets = Vec::with_capacity(value.tablets.len());
-        for (last, server, emptied_ms) in &value.tablets {
-            let last = hash_of(last).ok_or_else(|| damaged(key))?;
-            let hashes = next.and_then(|first| HashRange::new(first, last)).ok_or_else(|| damaged(key))?;
-            let emptied_ms = (*emptied_ms != 0).then_some(*emptied_ms);
-            tablets.push(Tablet { hashes, server: *server, emptied_ms });
-            next = last.checked_add(1);
-        }
-        if next.is_some() || tablets.len() > TABLETS_PER_TABLE_MAX {
-            return Err(damaged(key));
-        }
-        Ok(Self { tenant: tenant_of(tenant)?, table, tablets })
+/// The tablets of a row: of each the last hash in hexadecimal, the owner, and the time when it lost its objects, or 0.
+mod list {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use store::HashRange;
+    use wire::limits::TABLETS_PER_TABLE_MAX;
+
+    use super::{Tablet, hash_of, hash_text};
+
+    pub(super) fn serialize<S: Serializer>(tablets: &[Tablet], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(tablets.iter().map(|tablet| {
+            (hash_text(tablet.hashes.last()), tablet.server, tablet.emptied_ms.unwrap_or_default())
+        }))
     }
 
-    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let entry = |tablet: &Tablet| {
-            (hash_text(tablet.hashes.last()), tablet.server, tablet.emptied_ms.unwrap_or_default())
-        };
-        let tablets = self.tablets.iter().map(entry).collect();
-        transaction.put(&key_of(self.tenant, self.table), &TabletsValue { tablets })
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Tablet>, D::Error> {
+        let mut next = Some(0);
+        let mut tablets = Vec::new();
+        for (last, server, emptied_ms) in Vec::<(String, u32, u64)>::deserialize(deserializer)? {
+            let range = next.zip(hash_of(&last)).and_then(|(first, last)| HashRange::new(first, last));
+            let hashes = range.ok_or_else(|| Error::custom("the hashes of a tablet are not a range"))?;
+            tablets.push(Tablet { hashes, server, emptied_ms: (emptied_ms != 0).then_some(emptied_ms) });
+            next = hashes.last().checked_add(1);
+        }
+        if next.is_some() || tablets.len() > TABLETS_PER_TABLE_MAX {
+            return Err(Error::custom("the tablets do not cover the hashes"));
+        }
+        Ok(tablets)
+    }
+}
+
+impl Row for TabletsRow {
+    const PREFIX: &'static str = "catalog/tablets/";
+
+    fn key(&self) -> String {
+        key_of(self.tenant, self.table)
+    }
+
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[of, table] = parts else { return None };
+        Some(Self { tenant: tenant(of)?, table: number(table)?, ..self })
     }
 }
 
@@ -178,19 +190,11 @@ pub(super) fn overlap(one: HashRange, other: HashRange) -> bool {
 }
 
 fn key_of(tenant: TenantId, table: u32) -> String {
-    format!("{}{}", prefix_of(tenant), padded(table))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{TABLETS}{}/", padded(tenant.0))
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
+    below(tenant) + &padded(table)
 }
 
 pub(super) fn remove_table(transaction: &mut MetadataTransaction<'_>, tenant: TenantId, table: u32) {
-    transaction.delete(&key_of(tenant, table));
+    transaction.remove_row::<TabletsRow>(&key_of(tenant, table));
 }
 
 pub(super) fn find(
@@ -198,15 +202,5 @@ pub(super) fn find(
     tenant: TenantId,
     table: u32,
 ) -> Result<Option<TabletsRow>, RecordsError> {
-    let key = key_of(tenant, table);
-    transaction.get(&key)?.map(|value| TabletsRow::of(&key, &value)).transpose()
-}
-
-/// Returns the tablets of a tenant's tables, or of all.
-pub(super) fn all(
-    transaction: &mut MetadataTransaction<'_>,
-    of: Option<TenantId>,
-) -> Result<Vec<TabletsRow>, RecordsError> {
-    let prefix = of.map_or_else(|| TABLETS.to_owned(), prefix_of);
-    transaction.all(&prefix)?.iter().map(|(key, value)| TabletsRow::of(key, value)).collect()
+    transaction.row(&key_of(tenant, table))
 }

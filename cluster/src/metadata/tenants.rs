@@ -5,23 +5,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wire::TenantId;
 
-use super::encoding::{bytes_of, damaged, hexadecimal, padded, parts, tenant_of};
+use super::encoding::padded;
+use super::row::{Row, tenant};
 use super::{Metadata, MetadataError, MetadataTransaction, next_u32};
 use crate::limits::TENANTS_MAX;
 use crate::records::RecordsError;
 use crate::secret::SecretHash;
 
-pub(super) const TENANTS: &str = "catalog/tenants/";
 const NAMES: &str = "catalog/names/";
 /// A counter, because there may be many.
 const HELD: &str = "counts/tenants";
-
-#[derive(Serialize, Deserialize)]
-struct TenantValue {
-    name: String,
-    salt: String,
-    digest: String,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Named {
@@ -34,33 +27,37 @@ struct TenantCount {
 }
 
 /// A tenant as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantRow {
     /// The number of the tenant, never reused.
+    #[serde(skip)]
     pub id: TenantId,
     /// The unique name.
     pub name: String,
     /// The stored form of its secret.
+    #[serde(flatten)]
     pub secret: SecretHash,
 }
 
-impl TenantRow {
-    fn of(key: &str, value: TenantValue) -> Result<Self, RecordsError> {
-        let [id] = parts(key, TENANTS)?;
-        let salt = bytes_of(&value.salt).ok_or_else(|| damaged(key))?;
-        let digest = bytes_of(&value.digest).ok_or_else(|| damaged(key))?;
-        Ok(Self { id: tenant_of(id)?, name: value.name, secret: SecretHash { salt, digest } })
+impl Row for TenantRow {
+    const PREFIX: &'static str = "catalog/tenants/";
+
+    fn key(&self) -> String {
+        padded(self.id.0)
     }
 
-    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
-        let (salt, digest) = (hexadecimal(&self.secret.salt), hexadecimal(&self.secret.digest));
-        transaction.put(&key_of(self.id), &TenantValue { name: self.name.clone(), salt, digest })?;
-        transaction.put(&name_key(&self.name), &Named { id: self.id.0 })
+    fn with_key(self, parts: &[&str]) -> Option<Self> {
+        let &[id] = parts else { return None };
+        Some(Self { id: tenant(id)?, ..self })
     }
 }
 
-fn key_of(tenant: TenantId) -> String {
-    format!("{TENANTS}{}", padded(tenant.0))
+impl TenantRow {
+    /// Writes the row and its name.
+    pub(super) fn store(&self, transaction: &mut MetadataTransaction<'_>) -> Result<(), RecordsError> {
+        transaction.store(self)?;
+        transaction.put(&name_key(&self.name), &Named { id: self.id.0 })
+    }
 }
 
 fn name_key(name: &str) -> String {
@@ -76,25 +73,12 @@ pub(super) fn check(
     transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
 ) -> Result<(), MetadataError> {
-    if transaction.has(&key_of(tenant))? { Ok(()) } else { Err(MetadataError::NotFound) }
+    if transaction.has_row::<TenantRow>(&padded(tenant.0))? { Ok(()) } else { Err(MetadataError::NotFound) }
 }
 
 fn find(transaction: &mut MetadataTransaction<'_>, name: &str) -> Result<Option<TenantRow>, RecordsError> {
     let Some(Named { id }) = transaction.get(&name_key(name))? else { return Ok(None) };
-    numbered(transaction, TenantId(id))
-}
-
-/// Returns a tenant by its number.
-pub(super) fn numbered(
-    transaction: &mut MetadataTransaction<'_>,
-    tenant: TenantId,
-) -> Result<Option<TenantRow>, RecordsError> {
-    let key = key_of(tenant);
-    transaction.get(&key)?.map(|value| TenantRow::of(&key, value)).transpose()
-}
-
-pub(super) fn all(transaction: &mut MetadataTransaction<'_>) -> Result<Vec<TenantRow>, RecordsError> {
-    transaction.all(TENANTS)?.into_iter().map(|(key, value)| TenantRow::of(&key, value)).collect()
+    transaction.row(&padded(id))
 }
 
 /// Removes a tenant's own records, and returns its number.
@@ -106,7 +90,7 @@ pub(super) fn remove(
     let TenantCount { held } = transaction.get(HELD)?.unwrap_or_default();
     store_held(transaction, held.saturating_sub(1))?;
     transaction.delete(&name_key(name));
-    transaction.delete(&key_of(id));
+    transaction.remove_row::<TenantRow>(&padded(id.0));
     Ok(id)
 }
 
@@ -169,7 +153,7 @@ impl Metadata {
     /// # Errors
     /// When the metadata cannot be read.
     pub fn tenants(&self) -> Result<Vec<TenantRow>, MetadataError> {
-        let mut rows = self.read(|transaction| Ok(all(transaction)?))?;
+        let mut rows: Vec<TenantRow> = self.read(|transaction| Ok(transaction.rows("")?))?;
         rows.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(rows)
     }

@@ -86,11 +86,8 @@ impl<'r> MetadataTransaction<'r> {
         Ok(self.read[key].as_ref().map(|record| record.value.clone()))
     }
 
-    /// Returns all records with this prefix, in the order of their keys.
-    pub(super) fn all<T: DeserializeOwned>(
-        &mut self,
-        prefix: &str,
-    ) -> Result<Vec<(String, T)>, RecordsError> {
+    /// Returns the bytes of all records with this prefix, in the order of their keys.
+    pub(super) fn all_bytes(&mut self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, RecordsError> {
         let span = KeySpan::prefix(prefix);
         let found = self.look(Query::all(span.clone()))?;
         self.spans.insert(span.clone());
@@ -105,7 +102,7 @@ impl<'r> MetadataTransaction<'r> {
                 None => rows.remove(key),
             };
         }
-        rows.into_iter().map(|(key, value)| Ok((key.clone(), decode(&key, &value)?))).collect()
+        Ok(rows.into_iter().collect())
     }
 
     /// Returns the first key of a span as it was before this transaction.

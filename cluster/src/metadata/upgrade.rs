@@ -76,7 +76,7 @@ fn extensions_of_the_first_layout(
         let package = [package, &[0, 0]].concat();
         let stored = StoredVersion { version, installed_ms, package };
         row.store_version(records, &stored, &packages::fresh_id()?)?;
-        row.store(records)?;
+        records.store(&row)?;
     }
     Ok(())
 }
@@ -109,7 +109,7 @@ fn tables(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Res
         let (tenant, name, ordered) = (TenantId(tenant), name.to_owned(), ordered.get(id)?.is_some());
         // No table of that format evicts.
         let options = TableOptions { ordered, ..TableOptions::default() };
-        TableRow { id, tenant, name, options }.store(records)?;
+        records.store(&TableRow { id, tenant, name, options })?;
     }
     Ok(())
 }
@@ -118,7 +118,7 @@ fn limits(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Res
     for entry in file.open_table(LIMITS)?.iter()? {
         let (key, value) = entry?;
         let (tenant, name) = key.value();
-        LimitRow { tenant: TenantId(tenant), name: name.to_owned(), value: value.value() }.store(records)?;
+        records.store(&LimitRow { tenant: TenantId(tenant), name: name.to_owned(), value: value.value() })?;
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ fn extensions(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) ->
             let stored = StoredVersion { version, installed_ms, package: package.to_vec() };
             row.store_version(records, &stored, &packages::fresh_id()?)?;
         }
-        row.store(records)?;
+        records.store(&row)?;
     }
     Ok(())
 }
@@ -153,7 +153,7 @@ fn grants(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Res
             (_, false) => Right::Read,
         };
         let (owner, to, name) = (TenantId(owner), TenantId(to), name.to_owned());
-        GrantRow { id, owner, name, to, right, granted_ms }.store(records)?;
+        records.store(&GrantRow { id, owner, name, to, right, granted_ms })?;
     }
     Ok(())
 }

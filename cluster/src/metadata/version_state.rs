@@ -12,20 +12,48 @@
 use std::fmt;
 
 use control::Placement;
+use serde::{Deserialize, Serialize};
 
 use crate::limits::EXTENSION_VERSIONS_KEPT_MAX;
 
 /// The state of an extension's versions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionState {
     /// The version for invocations that name none.
     pub current: u32,
     /// The version for a percentage of them, with that percentage.
+    #[serde(with = "canary")]
     pub canary: Option<(u32, u8)>,
     /// Whether the current version stays current when others are installed.
+    #[serde(default)]
     pub pinned: bool,
     /// The kept versions, in order.
     pub kept: Vec<u32>,
+}
+
+/// The canary of a row: an object with its version and its percentage, or null.
+mod canary {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Canary {
+        version: u32,
+        percent: u8,
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        canary: &Option<(u32, u8)>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        canary.map(|(version, percent)| Canary { version, percent }).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<(u32, u8)>, D::Error> {
+        let canary = Option::<Canary>::deserialize(deserializer)?;
+        Ok(canary.map(|canary| (canary.version, canary.percent)))
+    }
 }
 
 /// The reason why a change of the state is refused.
