@@ -1,0 +1,22 @@
+//! Messages between servers: no bytes panic a decoder, and a message of a migration is the same on the other side.
+#![no_main]
+
+use cluster::migration::Message;
+use cluster::remote::message::{Answers, Questions};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(message) = Message::decode(bytes) {
+        assert_eq!(Message::decode(&message.encode()), Ok(message));
+    }
+    if let Ok(questions) = Questions::decode(bytes) {
+        let mut again = Questions::new();
+        questions.iter().for_each(|question| again.push(question));
+        assert_eq!(Questions::decode(again.bytes()), Ok(questions));
+    }
+    if let Ok(answers) = Answers::decode(bytes) {
+        let mut again = Answers::new();
+        answers.iter().for_each(|(number, reply)| again.push(*number, *reply));
+        assert_eq!(Answers::decode(again.bytes()), Ok(answers));
+    }
+});
