@@ -144,7 +144,6 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "store/src/ordered/node.rs",
     "store/src/reclaim.rs",
     "store/src/sync.rs",
-    "store/src/sync/atomic_box.rs",
     "store/src/sync/inbox.rs",
     "store/src/tests/versions.rs",
     // The border between server and extension, on the extension's side.
