@@ -23,9 +23,8 @@ use self::missed::Missed;
 use self::pull_queue::PullQueue;
 use self::pulled::Pulled;
 use self::removed::Removed;
-use crate::hash_range::HashRange;
+use crate::hash_range::{HashRange, Position};
 use crate::limits::REMOVED_NOTED_MAX;
-use crate::position::Position;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// A range of the hashes, whose objects arrive in hash order.

@@ -13,7 +13,7 @@ use std::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::index::Location;
-use crate::position::Position;
+use crate::hash_range::Position;
 use crate::table::Table;
 
 /// Bytes of a cursor outside the store: hash, second hash, seal; each a little-endian u64.

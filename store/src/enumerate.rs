@@ -13,7 +13,7 @@ use crate::index::walk::Reach;
 use crate::limits::{VERIFY_BYTES_PER_STEP, VERIFY_CORRUPTED_PER_STEP, WALK_BUCKETS_PER_STEP};
 use crate::object::Object;
 use crate::pinned::Pinned;
-use crate::position::Position;
+use crate::hash_range::Position;
 use crate::scratch::Scratch;
 use crate::table::Table;
 

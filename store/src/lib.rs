@@ -17,7 +17,6 @@
 mod arrival;
 mod background;
 mod cache;
-mod carried;
 mod checksum;
 mod cleaner;
 mod commit;
@@ -40,7 +39,6 @@ mod memory;
 mod object;
 mod ordered;
 mod pinned;
-mod position;
 mod quota;
 mod read;
 mod reclaim;

@@ -22,11 +22,10 @@ pub use returning::within;
 use crate::arrival::Arrival;
 use crate::cursor::Cursor;
 use crate::enumerate::Gone;
-use crate::hash_range::HashRange;
+use crate::hash_range::{HashRange, Position};
 use crate::index::Location;
 use crate::limits::DISCARDED_PER_STEP;
 use crate::pinned::Pinned;
-use crate::position::Position;
 use crate::table::Table;
 
 impl Cursor {

@@ -12,7 +12,7 @@
 use once_cell::race::OnceBox;
 
 use crate::limits::REMOVED_NOTED_MAX;
-use crate::position::Position;
+use crate::hash_range::Position;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Segments, each four times as large as the previous one.

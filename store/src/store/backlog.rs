@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::limits::SURVIVOR_CLASSES;
-use crate::log::head::Head;
+use crate::log::Head;
 use crate::object::NEVER_MS;
 use crate::ordered::Leaving;
 use crate::segment::SegmentId;

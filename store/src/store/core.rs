@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::epoch::{HeldPin, LocalEpoch};
-use crate::log::head::Head;
+use crate::log::Head;
 use crate::ordered::NodeGarbage;
 use crate::scratch::Scratch;
 use crate::store::Store;

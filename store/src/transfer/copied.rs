@@ -6,7 +6,7 @@ use crate::cursor::Cursor;
 use crate::dirty_map::DirtyMap;
 use crate::enumerate::Gone;
 use crate::pinned::Pinned;
-use crate::position::Position;
+use crate::hash_range::Position;
 use crate::table::Table;
 
 impl Table {

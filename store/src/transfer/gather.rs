@@ -10,7 +10,7 @@ use crate::index::Location;
 use crate::index::walk::Reach;
 use crate::limits::{GATHER_AHEAD_BYTES_MAX, GATHER_BUCKETS_AHEAD, WALK_BUCKETS_PER_STEP};
 use crate::pinned::Pinned;
-use crate::position::Position;
+use crate::hash_range::Position;
 use crate::scratch::Scratch;
 use crate::table::Table;
 

@@ -4,9 +4,8 @@
 use crate::carried::Carried;
 use crate::cursor::Cursor;
 use crate::enumerate::Gone;
-use crate::hash_range::HashRange;
+use crate::hash_range::{HashRange, Position};
 use crate::pinned::Pinned;
-use crate::position::Position;
 use crate::table::Table;
 
 /// Returns the objects of a pull whose keys have these hashes.
