@@ -2,14 +2,13 @@
 //!
 //! A step meets each object that is in the table from the first step to the last exactly once, whatever happens
 //! meanwhile: growth, cleaning, other writes and deletions, any pause. It may or may not meet objects that come or go
-//! meanwhile, and meets none twice. A step goes through buckets in hash order (`index/walk.rs`) and through a bucket
+//! meanwhile, and meets none twice. A step goes through buckets in hash order (`index.rs`) and through a bucket
 //! in the order of `cursor.rs`, so it may end anywhere but between keys that share both hashes.
 //!
 //! Each object is checked against its checksum: a corrupted one is reported and not returned.
 
 use crate::cursor::{Cursor, Placed};
-use crate::index::Location;
-use crate::index::walk::Reach;
+use crate::index::{Location, Reach};
 use crate::limits::{VERIFY_BYTES_PER_STEP, VERIFY_CORRUPTED_PER_STEP, WALK_BUCKETS_PER_STEP};
 use crate::object::Object;
 use crate::pinned::Pinned;

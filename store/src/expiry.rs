@@ -9,8 +9,7 @@
 //! expired one. Walks go through the index of a table in hash order; a table whose next expiry is far away, or that
 //! was just walked through, rests. If free segments run out, no table rests.
 
-use crate::index::walk::Reach;
-use crate::index::{Location, NotLocked};
+use crate::index::{Location, NotLocked, Reach};
 use crate::limits::{
     EXPIRY_BUCKETS_PER_STEP, EXPIRY_REST_FACTOR, EXPIRY_REST_MS_MAX, EXPIRY_REST_MS_MIN,
     EXPIRY_TABLES_PER_STEP,

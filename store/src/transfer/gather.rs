@@ -1,13 +1,12 @@
 //! Gathering the objects of a transfer at the source: bytes out of the log into a buffer, one copy each.
 //!
-//! Buckets are read in hash order (`index/walk.rs`), and the objects of later buckets are prefetched early. A bucket
+//! Buckets are read in hash order (`index.rs`), and the objects of later buckets are prefetched early. A bucket
 //! is taken as a whole if possible, so that no key is hashed: its objects come in any order. They are sorted only if
 //! a pull begins or ends within a bucket, or the index is changing its size.
 
 use crate::cursor::{Cursor, Placed};
 use crate::enumerate::Gone;
-use crate::index::Location;
-use crate::index::walk::Reach;
+use crate::index::{Location, Reach};
 use crate::limits::{GATHER_AHEAD_BYTES_MAX, GATHER_BUCKETS_AHEAD, WALK_BUCKETS_PER_STEP};
 use crate::pinned::Pinned;
 use crate::hash_range::Position;
