@@ -11,9 +11,8 @@ use crate::cursor::{Cursor, Placed};
 use crate::index::{Location, Reach};
 use crate::limits::{VERIFY_BYTES_PER_STEP, VERIFY_CORRUPTED_PER_STEP, WALK_BUCKETS_PER_STEP};
 use crate::object::Object;
-use crate::pinned::Pinned;
 use crate::hash_range::Position;
-use crate::scratch::Scratch;
+use crate::store::core::{Pinned, Scratch};
 use crate::table::Table;
 
 /// The limits of one step of an enumeration.

@@ -12,7 +12,7 @@
 //! Edits allocate, and may have to wait for a thread that splits a leaf, so none is made under a bucket's lock. A key
 //! enters before the lock. Under the lock its presence is checked: either no key has left the tree since, or it is
 //! looked up. It leaves after the lock; only the exchange that removes it takes place under the lock again, after a
-//! check that the index does not have it (`membership.rs`).
+//! check that the index does not have it (`ordered_table.rs`).
 //!
 //! A B+-tree whose leaves are immutable and replaced as a whole by an exchange of one pointer: readers take no lock
 //! and see no incomplete leaf, writers of different leaves do not contend, and walks go in both directions.

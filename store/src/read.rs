@@ -8,7 +8,7 @@ use std::fmt;
 use crate::index::{NotLocked, Stamp};
 use crate::lock_set::LockSet;
 use crate::object::Object;
-use crate::pinned::Pinned;
+use crate::store::core::Pinned;
 use crate::sync::Busy;
 use crate::table::Table;
 

@@ -25,7 +25,7 @@ use crate::enumerate::Gone;
 use crate::hash_range::{HashRange, Position};
 use crate::index::Location;
 use crate::limits::DISCARDED_PER_STEP;
-use crate::pinned::Pinned;
+use crate::store::core::Pinned;
 use crate::table::Table;
 
 impl Cursor {

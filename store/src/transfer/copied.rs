@@ -5,8 +5,8 @@ use crate::carried::Carried;
 use crate::cursor::Cursor;
 use crate::dirty_map::DirtyMap;
 use crate::enumerate::Gone;
-use crate::pinned::Pinned;
 use crate::hash_range::Position;
+use crate::store::core::Pinned;
 use crate::table::Table;
 
 impl Table {

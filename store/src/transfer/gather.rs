@@ -8,9 +8,8 @@ use crate::cursor::{Cursor, Placed};
 use crate::enumerate::Gone;
 use crate::index::{Location, Reach};
 use crate::limits::{GATHER_AHEAD_BYTES_MAX, GATHER_BUCKETS_AHEAD, WALK_BUCKETS_PER_STEP};
-use crate::pinned::Pinned;
 use crate::hash_range::Position;
-use crate::scratch::Scratch;
+use crate::store::core::{Pinned, Scratch};
 use crate::table::Table;
 
 /// An error: the pull has reached its maximum length.

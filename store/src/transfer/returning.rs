@@ -5,7 +5,7 @@ use crate::carried::Carried;
 use crate::cursor::Cursor;
 use crate::enumerate::Gone;
 use crate::hash_range::{HashRange, Position};
-use crate::pinned::Pinned;
+use crate::store::core::Pinned;
 use crate::table::Table;
 
 /// Returns the objects of a pull whose keys have these hashes.
