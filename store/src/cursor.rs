@@ -12,8 +12,8 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::index::Location;
 use crate::hash_range::Position;
+use crate::index::Location;
 use crate::table::Table;
 
 /// Bytes of a cursor outside the store: hash, second hash, seal; each a little-endian u64.
@@ -49,6 +49,35 @@ impl Cursor {
     #[must_use]
     pub fn until(self, last: u64) -> Cursor {
         Cursor { until: last, ..self }
+    }
+
+    /// Returns the cursor before all objects of `hash` and higher hashes.
+    #[must_use]
+    pub fn before(hash: u64) -> Cursor {
+        Cursor { done: hash.checked_sub(1).map(Position::last_of), ..Cursor::START }
+    }
+
+    /// Returns the cursor after the object with these two hashes; see [`Cursor::hashes`].
+    #[must_use]
+    pub fn behind(hash: u64, second: u64) -> Cursor {
+        Cursor { done: Some(Position { hash, second }), ..Cursor::START }
+    }
+
+    /// Returns the two hashes of the last finished object; `None` at the start.
+    ///
+    /// [`Cursor::behind`] continues from them in another store.
+    #[must_use]
+    pub fn hashes(&self) -> Option<(u64, u64)> {
+        self.done.map(|done| (done.hash, done.second))
+    }
+
+    /// Returns the last hash that is completely done, if any.
+    #[must_use]
+    pub fn done_to(&self) -> Option<u64> {
+        match self.done? {
+            Position { hash, second: u64::MAX } => Some(hash),
+            Position { hash, .. } => hash.checked_sub(1),
+        }
     }
 
     /// Decodes a cursor; [`Cursor::START`] has no bytes.

@@ -8,10 +8,10 @@
 //! Each object is checked against its checksum: a corrupted one is reported and not returned.
 
 use crate::cursor::{Cursor, Placed};
+use crate::hash_range::Position;
 use crate::index::{Location, Reach};
 use crate::limits::{VERIFY_BYTES_PER_STEP, VERIFY_CORRUPTED_PER_STEP, WALK_BUCKETS_PER_STEP};
 use crate::object::Object;
-use crate::hash_range::Position;
 use crate::store::core::{Pinned, Scratch};
 use crate::table::Table;
 

@@ -35,7 +35,8 @@ use crate::epoch::EpochPin;
 use crate::error::WriteError;
 use crate::hash_range::HashRange;
 use crate::index::bucket::{
-    BUCKET_BYTES, BUSY_FOR_READERS, Bucket, COMMITTING, LOCKED, MOVED, SLOTS, is_locked, location_of, overflow_of,
+    BUCKET_BYTES, BUSY_FOR_READERS, Bucket, COMMITTING, LOCKED, MOVED, SLOTS, is_locked, location_of,
+    overflow_of,
 };
 use crate::index::generation::Generation;
 use crate::index::locked::LockedBucket;

@@ -130,7 +130,12 @@ impl Pinned<'_> {
     }
 
     /// Returns false if the edit of another key in the leaf was faster.
-    pub(crate) fn try_leave(&self, table: &Table, keys: &OrderedKeys, (hash, key): (u64, &[u8])) -> Result<bool, Busy> {
+    pub(crate) fn try_leave(
+        &self,
+        table: &Table,
+        keys: &OrderedKeys,
+        (hash, key): (u64, &[u8]),
+    ) -> Result<bool, Busy> {
         let Some(removal) = keys.removal(&self.pin, key)? else { return Ok(true) };
         let bucket = match table.index.lock(&self.pin, hash) {
             Ok(bucket) => bucket,

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::arrival::Arrival;
 use crate::index::{NotLocked, Stamp};
 use crate::lock_set::LockSet;
 use crate::object::Object;
@@ -87,6 +88,26 @@ impl Pinned<'_> {
         }
         let found = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
         found.filter(|object| !self.is_expired(object))
+    }
+
+    /// Returns whether a look-up of `key` here is conclusive: its hash has arrived, or it was written or removed
+    /// here. The answer true is final. Cost: one load if nothing arrives.
+    #[inline]
+    #[must_use]
+    pub fn knows(&self, table: &Table, hash: u64, key: &[u8]) -> bool {
+        table
+            .arrival
+            .get()
+            .is_none_or(|arrival| arrival.is_complete() || self.knows_arriving(table, arrival, hash, key))
+    }
+
+    #[cold]
+    fn knows_arriving(&self, table: &Table, arrival: &Arrival, hash: u64, key: &[u8]) -> bool {
+        arrival.is_here(hash)
+            || table.index.find(&self.pin, hash, |location| self.object_of(location, key)).is_some()
+            || arrival.was_removed(key)
+            // Checked again, because both look-ups above may have become irrelevant between them.
+            || arrival.is_here(hash)
     }
 
     /// Returns the objects of many keys as of one moment: no write and no commit lies between two of them. `lookups`

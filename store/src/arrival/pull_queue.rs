@@ -10,9 +10,7 @@
 
 use std::sync::OnceLock;
 
-use crate::limits::{
-    MISSED_HASHES_KEPT, PULLED_HASHES_KEPT, PULLED_SLOTS, RECENT_WANTS, WANTED_HASHES_MAX,
-};
+use crate::limits::{MISSED_HASHES_KEPT, PULLED_HASHES_KEPT, PULLED_SLOTS, RECENT_WANTS, WANTED_HASHES_MAX};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// A place of the queue. `turn`: position at which it may be written; one more when it may be read.

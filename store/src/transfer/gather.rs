@@ -6,9 +6,9 @@
 
 use crate::cursor::{Cursor, Placed};
 use crate::enumerate::Gone;
+use crate::hash_range::Position;
 use crate::index::{Location, Reach};
 use crate::limits::{GATHER_AHEAD_BYTES_MAX, GATHER_BUCKETS_AHEAD, WALK_BUCKETS_PER_STEP};
-use crate::hash_range::Position;
 use crate::store::core::{Pinned, Scratch};
 use crate::table::Table;
 
@@ -66,6 +66,38 @@ impl Pinned<'_> {
             done = Some(Position::last_of(reach.end));
         }
         Ok(Some(Cursor { done, ..Cursor::START }))
+    }
+
+    /// Appends objects after `from` whose version is above `version` to `pull`, in hash order.
+    ///
+    /// It ends when the pull has `bytes_max` or a bounded number of buckets was read; the first ones always come.
+    /// Expired objects come too: without them, the objects that they replaced would reappear at the other side.
+    /// Returns the cursor to continue with; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn gather_since(
+        &self,
+        table: &Table,
+        from: Cursor,
+        version: u64,
+        bytes_max: usize,
+        pull: &mut Vec<u8>,
+    ) -> Result<Option<Cursor>, Gone> {
+        let log = &self.core.store.log;
+        self.walk(table, from, |group| {
+            let before = pull.len();
+            for location in group.iter().filter_map(|placed| placed.location) {
+                if log.object(location, &self.pin).version() > version {
+                    pull.extend_from_slice(log.bytes_of(location, &self.pin).unwrap_or_default());
+                }
+            }
+            let is_full = before > 0 && pull.len() > bytes_max;
+            if is_full {
+                pull.truncate(before);
+            }
+            !is_full
+        })
     }
 
     /// Appends all objects of one hash to `pull`.

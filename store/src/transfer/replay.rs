@@ -6,11 +6,11 @@
 
 use std::fmt;
 
-use crate::carried::{Carried, Cut};
 use crate::error::WriteError;
 use crate::hash_range::HashRange;
 use crate::limits::{EXPECTED_INDEX_DIVISOR, RETRY_AFTER_US};
 use crate::log::Staged;
+use crate::object::{Carried, Cut};
 use crate::store::core::Pinned;
 use crate::table::Table;
 
