@@ -54,13 +54,6 @@ enum Outcome {
 }
 
 impl Pinned<'_> {
-    /// Notes a use of the object of `key`, if present, in a table with a budget.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn note_use(&self, table: &Table, hash: u64, key: &[u8]) {
-        table.index.note_use(&self.pin, hash, |location| self.object_of(location, key).is_some());
-    }
-
     /// As [`Pinned::make_room`], in a table with a budget.
     #[inline(never)]
     pub(crate) fn make_room_in(
@@ -273,9 +266,8 @@ impl Pinned<'_> {
     /// Sometimes queues the arrivals after an insert, and drops stale hashes if there are many. The caller owns no
     /// bucket.
     #[inline]
-    pub(crate) fn look_at_arrivals(&self, table: &Table) {
-        if let Some(cache) = &table.cache
-            && cache.is_due(self.core.index)
+    pub(crate) fn look_at_arrivals(&self, table: &Table, cache: &Cache) {
+        if cache.is_due(self.core.index)
             && let Some(mut queues) = cache.queues.try_lock()
         {
             self.take_in(table, cache, &mut queues);

@@ -20,7 +20,6 @@ mod cache;
 mod checksum;
 mod cleaner;
 mod commit;
-mod cursor;
 mod directory;
 mod dirty_map;
 mod enumerate;
@@ -53,8 +52,9 @@ mod tests;
 
 pub use crate::cache::Eviction;
 pub use crate::commit::{RangeCheck, ReadCheck, Write};
-pub use crate::cursor::{BadCursor, CURSOR_BYTES, Cursor};
-pub use crate::enumerate::{Checked, Gone, Listed, Page, PageLimits};
+pub use crate::enumerate::{
+    BadCursor, CURSOR_BYTES, Checked, Cursor, Gone, Listed, Page, PageLimits,
+};
 pub use crate::epoch::HeldPin;
 pub use crate::error::{CommitError, Condition, StoreError, WriteError};
 pub use crate::hash_range::HashRange;
@@ -62,8 +62,7 @@ pub use crate::limits::{
     CACHE_BUDGET_BYTES_MIN, COMMIT_OPERATIONS_MAX, HASH_RANGE_WIDTH_MIN, KEY_BYTES_MAX,
     SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERIFY_CORRUPTED_PER_STEP, VERSION_MAX,
 };
-pub use crate::memory::prefetch_lines;
-pub use crate::memory::prefetch_value;
+pub use crate::memory::{prefetch_lines, prefetch_value};
 pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object};
 pub use crate::ordered::KeyRange;
 pub use crate::ordered_table::NotOrdered;

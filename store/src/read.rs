@@ -90,6 +90,13 @@ impl Pinned<'_> {
         found.filter(|object| !self.is_expired(object))
     }
 
+    /// Notes a use of the object of `key`, if present, in a table with a budget.
+    #[cold]
+    #[inline(never)]
+    fn note_use(&self, table: &Table, hash: u64, key: &[u8]) {
+        table.index.note_use(&self.pin, hash, |location| self.object_of(location, key).is_some());
+    }
+
     /// Returns whether a look-up of `key` here is conclusive: its hash has arrived, or it was written or removed
     /// here. The answer true is final. Cost: one load if nothing arrives.
     #[inline]

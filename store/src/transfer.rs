@@ -19,9 +19,8 @@ mod replay;
 pub use replay::{ReplayError, Replayed};
 
 use crate::arrival::Arrival;
-use crate::cursor::Cursor;
 use crate::dirty_map::DirtyMap;
-use crate::enumerate::Gone;
+use crate::enumerate::{Cursor, Gone};
 use crate::hash_range::{HashRange, Position};
 use crate::index::Location;
 use crate::limits::DISCARDED_PER_STEP;

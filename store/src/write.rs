@@ -360,7 +360,9 @@ impl Pinned<'_> {
     #[inline]
     pub(crate) fn help_growth(&self, table: &Table) {
         self.look_at_load(table);
-        self.look_at_arrivals(table);
+        if let Some(cache) = &table.cache {
+            self.look_at_arrivals(table, cache);
+        }
         if table.index.is_growing(&self.pin) {
             self.grow(table, GROWTH_BUCKETS_PER_INSERT);
         }

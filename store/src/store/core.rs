@@ -8,9 +8,9 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::cursor::Placed;
 use crate::epoch::{EpochPin, HeldPin, LocalEpoch};
 use crate::error::WriteError;
+use crate::hash_range::Position;
 use crate::index::growth::{Growth, NoMemory};
 use crate::index::{Location, Stamp};
 use crate::limits::{GROWTH_KEY_BYTES, RETRY_AFTER_US};
@@ -67,6 +67,15 @@ pub(crate) struct Scratch {
     pub(crate) arriving: Vec<Option<(u64, u32)>>,
     /// For each quota with a limit: the first write under it, bytes that all of them write, bytes that they free.
     pub(crate) growths: Vec<(usize, u64, u64)>,
+}
+
+/// An entry of a bucket with its place; a corrupted entry comes last and has no location.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) position: Position,
+    pub(crate) location: Option<Location>,
+    /// The hash of its key, if known.
+    pub(crate) hash: u64,
 }
 
 impl Core {

@@ -4,12 +4,11 @@
 //! is taken as a whole if possible, so that no key is hashed: its objects come in any order. They are sorted only if
 //! a pull begins or ends within a bucket, or the index is changing its size.
 
-use crate::cursor::{Cursor, Placed};
-use crate::enumerate::Gone;
+use crate::enumerate::{Cursor, Gone};
 use crate::hash_range::Position;
 use crate::index::{Location, Reach};
 use crate::limits::{GATHER_AHEAD_BYTES_MAX, GATHER_BUCKETS_AHEAD, WALK_BUCKETS_PER_STEP};
-use crate::store::core::{Pinned, Scratch};
+use crate::store::core::{Pinned, Placed, Scratch};
 use crate::table::Table;
 
 /// An error: the pull has reached its maximum length.
