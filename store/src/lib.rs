@@ -52,9 +52,7 @@ mod tests;
 
 pub use crate::cache::Eviction;
 pub use crate::commit::{RangeCheck, ReadCheck, Write};
-pub use crate::enumerate::{
-    BadCursor, CURSOR_BYTES, Checked, Cursor, Gone, Listed, Page, PageLimits,
-};
+pub use crate::enumerate::{BadCursor, CURSOR_BYTES, Checked, Cursor, Gone, Listed, Page, PageLimits};
 pub use crate::epoch::HeldPin;
 pub use crate::error::{CommitError, Condition, StoreError, WriteError};
 pub use crate::hash_range::HashRange;
