@@ -1,7 +1,7 @@
 //! Ordered tables: scans, and the keys' ways into and out of the tree of a table (`ordered.rs`).
 //!
 //! ```text
-//!   scan:      walk ─► key, hash: prefetch the bucket ─► 16 keys later: prefetch the object ─► 16 keys later: look up, visit
+//!   scan:      walk ─► key, hash: prefetch the bucket ─► 16 keys later: its object ─► 16 keys later: look up, visit
 //!   new key:   enter the tree ─► lock the bucket ─► still in the tree? ─► into the index       not written after all: leave
 //!   removed:   out of the index ─► unlock ─► make the leaf without it ─► lock the bucket ─► still not in the index? ─► leave
 //! ```
@@ -53,7 +53,8 @@ impl Pinned<'_> {
     /// Calls `visit` with the keys of a range in order and their objects, until it breaks.
     ///
     /// A key that is just disappearing, or whose object cannot be found yet, comes without an object. `expected` is
-    /// the approximate number of keys wanted. Key and object live as long as the pin.
+    /// the approximate number of keys wanted. Key and object live as long as the pin. The misses of many look-ups
+    /// overlap, and none waits for the end of a batch.
     pub fn scan<'p>(
         &'p self,
         table: &'p Table,
