@@ -12,20 +12,15 @@
 //! is settled (it can no longer be reversed), because the other store still has the objects. Requested hashes are
 //! pulled ahead of their partitions.
 
-mod missed;
 mod pull_queue;
-mod pulled;
 mod removed;
 
 use once_cell::race::OnceBox;
 
-use self::missed::Missed;
-use self::pull_queue::PullQueue;
-use self::pulled::Pulled;
+use self::pull_queue::{Missed, PullQueue, Pulled};
 use self::removed::Removed;
-use crate::hash_range::HashRange;
+use crate::hash_range::{HashRange, Position};
 use crate::limits::REMOVED_NOTED_MAX;
-use crate::position::Position;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// A range of the hashes, whose objects arrive in hash order.

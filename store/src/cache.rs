@@ -16,15 +16,13 @@
 //! whole: a core never waits for the thread that takes its arrivals. One lock, which is only tried, protects the
 //! queues. `eviction.rs` does the work; the bytes of all this count as index bytes.
 
-mod fifo;
-mod ghost;
+mod queues;
 
 use std::sync::Arc;
 
-use crate::cache::fifo::Fifo;
-use crate::cache::ghost::Ghost;
+pub(crate) use crate::cache::queues::Queues;
 use crate::limits::{
-    CACHE_ARRIVALS_PER_LOOK, CACHE_SLACK_BYTES_MAX, CACHE_SLACK_DIVISOR, CACHE_SMALL_DIVISOR, CACHE_STALE_FEW,
+    CACHE_ARRIVALS_PER_LOOK, CACHE_SLACK_BYTES_MAX, CACHE_SLACK_DIVISOR, CACHE_SMALL_DIVISOR,
 };
 use crate::sync::{AtomicBool, AtomicBox, AtomicU64, Exclusive, Ordering};
 
@@ -72,14 +70,6 @@ pub(crate) struct Cache {
     /// Bytes of the queues, part of the store's `charge`.
     charged_bytes: AtomicU64,
     charge: Arc<AtomicU64>,
-}
-
-/// The queues of one table.
-#[derive(Default)]
-pub(crate) struct Queues {
-    pub(crate) small: Fifo,
-    pub(crate) main: Fifo,
-    pub(crate) ghost: Ghost,
 }
 
 impl Cache {
@@ -222,17 +212,5 @@ impl Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         self.charge.fetch_sub(self.bytes(), Ordering::Relaxed);
-    }
-}
-
-impl Queues {
-    /// Returns the small or the main queue.
-    pub(crate) fn queue(&mut self, small: bool) -> &mut Fifo {
-        if small { &mut self.small } else { &mut self.main }
-    }
-
-    /// Returns whether most hashes of the queues are stale, given the number of objects.
-    pub(crate) fn is_stale(&self, objects: u64) -> bool {
-        (self.small.len() + self.main.len()) as u64 > objects.saturating_mul(2) + CACHE_STALE_FEW
     }
 }

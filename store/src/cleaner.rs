@@ -28,10 +28,10 @@ mod loom_tests;
 use crate::limits::{
     CLEAN_BYTES_PER_STEP, CLEAN_BYTES_PER_STEP_MAX, FREE_WANTED_DIVISOR, FREE_WANTED_PER_CORE_DIVISOR,
 };
-use crate::pinned::Pinned;
 use crate::segment::{SegmentId, State};
 use crate::store::Store;
-use crate::store::backlog::{Chosen, Cleaner, Source};
+use crate::store::cleaning::{Chosen, Cleaner, Source};
+use crate::store::core::Pinned;
 use crate::sync::Ordering;
 
 /// The unit of a price: parts of a byte.

@@ -23,8 +23,7 @@ use crate::lock_set::LockSet;
 use crate::log::Staged;
 use crate::object::{NEVER_MS, object_bytes};
 use crate::ordered::Entered;
-use crate::pinned::Pinned;
-use crate::scratch::Scratch;
+use crate::store::core::{Pinned, Scratch};
 use crate::sync::Busy;
 use crate::table::Table;
 

@@ -10,8 +10,6 @@
 //! expires too. Marks are set only while a thread watches; a writer learns of that when its worker has passed a
 //! change that was made after `Table::watch`, and not before. While no thread watches, a write costs one load.
 
-use std::sync::OnceLock;
-
 use crate::hash_range::HashRange;
 use crate::limits::{TOUCHED_CHUNKS_MAX, TOUCHED_CHUNKS_MIN, TOUCHED_OBJECTS_PER_CHUNK};
 use crate::sync::{AtomicU64, Ordering};
@@ -67,8 +65,9 @@ impl DirtyMap {
         ((hashes.last() - hashes.first()) >> self.shift) + 1
     }
 
+    /// Marks `hash`, if a thread watches.
     #[cold]
-    fn mark(&self, hash: u64) {
+    pub(crate) fn mark(&self, hash: u64) {
         if self.watchers.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -107,13 +106,5 @@ impl DirtyMap {
         if low >= first && high <= last {
             self.marks[(chunk / 64) as usize].fetch_and(!(1 << (chunk % 64)), Ordering::AcqRel);
         }
-    }
-}
-
-/// Marks `hash` in a table that may never have been watched.
-#[inline]
-pub(crate) fn mark(touched: &OnceLock<DirtyMap>, hash: u64) {
-    if let Some(touched) = touched.get() {
-        touched.mark(hash);
     }
 }

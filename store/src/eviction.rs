@@ -7,7 +7,7 @@
 //! A write looks at a bounded number of objects and becomes stricter with every spared one, so that the next one
 //! leaves however often it was used. If a large write cannot free enough in that time, room is reserved for it: it is
 //! told to retry, and background steps and later writes continue. An evicted object is gone like a deleted one. An
-//! expired object leaves when its turn comes, however often it was used, and mostly earlier (`expiry.rs`).
+//! expired object leaves when its turn comes, however often it was used, and mostly earlier (`background.rs`).
 //!
 //! The lock of the queues is only tried here. While another core evicts, a write that stays within the budget and its
 //! slack proceeds. Buckets are locked one at a time, and no caller holds a bucket.
@@ -24,8 +24,8 @@ use crate::limits::{
     CACHE_AHEAD, CACHE_PATIENCE, CACHE_SCANS_PER_WRITE, CACHE_SWEEP_PER_LOOK, RETRY_AFTER_US,
 };
 use crate::object::Object;
-use crate::pinned::Pinned;
 use crate::store::Store;
+use crate::store::core::Pinned;
 use crate::sync::{Busy, Ordering};
 use crate::table::Table;
 
@@ -54,29 +54,9 @@ enum Outcome {
 }
 
 impl Pinned<'_> {
-    /// Notes a use of the object of `key`, if present, in a table with a budget.
-    #[cold]
+    /// As [`Pinned::make_room`], in a table with a budget.
     #[inline(never)]
-    pub(crate) fn note_use(&self, table: &Table, hash: u64, key: &[u8]) {
-        table.index.note_use(&self.pin, hash, |location| self.object_of(location, key).is_some());
-    }
-
-    /// Makes room for an object of the given size under `key` in a table with a budget.
-    #[inline]
-    pub(crate) fn make_room(
-        &self,
-        table: &Table,
-        (hash, key): (u64, &[u8]),
-        bytes: usize,
-    ) -> Result<(), WriteError> {
-        match &table.cache {
-            Some(cache) => self.make_room_in(table, cache, (hash, key), bytes as u64),
-            None => Ok(()),
-        }
-    }
-
-    #[inline(never)]
-    fn make_room_in(
+    pub(crate) fn make_room_in(
         &self,
         table: &Table,
         cache: &Cache,
@@ -286,9 +266,8 @@ impl Pinned<'_> {
     /// Sometimes queues the arrivals after an insert, and drops stale hashes if there are many. The caller owns no
     /// bucket.
     #[inline]
-    pub(crate) fn look_at_arrivals(&self, table: &Table) {
-        if let Some(cache) = &table.cache
-            && cache.is_due(self.core.index)
+    pub(crate) fn look_at_arrivals(&self, table: &Table, cache: &Cache) {
+        if cache.is_due(self.core.index)
             && let Some(mut queues) = cache.queues.try_lock()
         {
             self.take_in(table, cache, &mut queues);

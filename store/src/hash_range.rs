@@ -1,11 +1,17 @@
-//! A range of hashes: the part of a table's objects that one [`crate::Table`] of a store holds.
+//! The order of a table's keys: ranges of hashes, and the place of a key.
 //!
 //! A table of a cluster is cut into tablets, each a range of hashes. A server has one `Table` of the store per
-//! tablet, whose index spreads its buckets over that range only, so that a narrow range wastes nothing.
+//! tablet, whose index spreads its buckets over that range only, so that a narrow range wastes nothing. Walks through an
+//! index, cursors outside the store and notes of removed keys name places by their position.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::limits::HASH_RANGE_WIDTH_MIN;
 
-/// The hashes from `first` to `last`, both included.
+/// Makes the second hash differ from the first.
+const SECOND_SEED: u64 = 0x5345_434f_4e44;
+
+/// The hashes from `first` to `last`, both included: those of the objects that one [`crate::Table`] holds.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct HashRange {
     first: u64,
@@ -71,6 +77,28 @@ impl HashRange {
     #[must_use]
     pub const fn width(self) -> u128 {
         (self.last - self.first) as u128 + 1
+    }
+}
+
+/// The place of a key in the order that every complete walk follows. A key keeps it forever.
+///
+/// Keys are ordered by their hash, which is the order of the buckets, then by a second hash, which separates keys that
+/// share the first.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Position {
+    pub(crate) hash: u64,
+    pub(crate) second: u64,
+}
+
+impl Position {
+    /// Returns the position of a key.
+    pub(crate) fn of(key: &[u8]) -> Position {
+        Position { hash: crate::hash(key), second: xxh3_64_with_seed(key, SECOND_SEED) }
+    }
+
+    /// Returns the last position of a hash.
+    pub(crate) fn last_of(hash: u64) -> Position {
+        Position { hash, second: u64::MAX }
     }
 }
 

@@ -6,12 +6,11 @@
 
 use crate::error::WriteError;
 use crate::log::Staged;
-use crate::membership::Unwritten;
 use crate::object::{NEVER_MS, object_bytes};
 use crate::ordered::Entered;
-use crate::pinned::Pinned;
+use crate::store::core::Pinned;
 use crate::table::Table;
-use crate::write::{hold_against_quota, next_version};
+use crate::write::{Unwritten, hold_against_quota, next_version};
 
 /// The outcome of an addition.
 enum Added {

@@ -20,7 +20,6 @@ pub(crate) mod bucket;
 pub(crate) mod generation;
 pub(crate) mod growth;
 pub(crate) mod locked;
-pub(crate) mod walk;
 
 #[cfg(all(test, loom_model))]
 mod loom_tests;
@@ -29,16 +28,19 @@ mod tests;
 
 use std::io;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::epoch::EpochPin;
 use crate::error::WriteError;
 use crate::hash_range::HashRange;
-use crate::index::bucket::{BUSY_FOR_READERS, Bucket, LOCKED, MOVED, is_locked};
+use crate::index::bucket::{
+    BUCKET_BYTES, BUSY_FOR_READERS, Bucket, COMMITTING, LOCKED, MOVED, SLOTS, is_locked, location_of,
+    overflow_of,
+};
 use crate::index::generation::Generation;
 use crate::index::locked::LockedBucket;
-use crate::limits::CHAIN_BUCKETS_HARD_MAX;
-use crate::limits::RETRY_AFTER_US;
+use crate::limits::{CHAIN_BUCKETS_HARD_MAX, RETRY_AFTER_US};
 use crate::memory::prefetch;
 use crate::sync::{AtomicPtr, AtomicU64, Backoff, Busy, Exclusive, Ordering, fence};
 
@@ -93,6 +95,14 @@ impl From<NotLocked> for WriteError {
             NotLocked::Busy => WriteError::Retry { after_us: RETRY_AFTER_US },
         }
     }
+}
+
+/// The hashes for which a bucket is read.
+pub(crate) struct Reach {
+    /// The hashes that the bucket can have.
+    pub(crate) hashes: RangeInclusive<u64>,
+    /// The last hash that it owns so far; while the index changes its size, older buckets own the rest.
+    pub(crate) end: u64,
 }
 
 /// The index of one table.
@@ -152,7 +162,7 @@ impl Index {
 
     /// Returns the number of entries that there is room for.
     pub(crate) fn slots(&self) -> u64 {
-        self.bytes() / bucket::BUCKET_BYTES as u64 * bucket::SLOTS as u64
+        self.bytes() / BUCKET_BYTES as u64 * SLOTS as u64
     }
 
     /// Returns the bytes of index memory that count against the store's limit.
@@ -180,6 +190,12 @@ impl Index {
         }
     }
 
+    /// Returns whether buckets wait to be moved.
+    #[inline]
+    pub(crate) fn is_growing(&self, pin: &EpochPin<'_>) -> bool {
+        self.current(pin).is_some_and(|current| !current.next_pointer().is_null())
+    }
+
     /// Prefetches the description of the buckets.
     #[inline]
     pub(crate) fn prefetch(&self, pin: &EpochPin<'_>) {
@@ -204,7 +220,7 @@ impl Index {
             let bucket = generation.bucket(position);
             let mut matches = bucket.matches(hash);
             if matches == 0
-                && let Some(overflow) = generation.overflow(bucket::overflow_of(bucket.control()))
+                && let Some(overflow) = generation.overflow(overflow_of(bucket.control()))
             {
                 prefetch(std::ptr::from_ref(overflow).cast());
             }
@@ -259,7 +275,7 @@ impl Index {
                     return bucket.note_use(slot, location);
                 }
             }
-            let Some(next) = generation.overflow(bucket::overflow_of(bucket.control())) else { return };
+            let Some(next) = generation.overflow(overflow_of(bucket.control())) else { return };
             bucket = next;
         }
     }
@@ -341,6 +357,81 @@ impl Index {
         }
         Ok(None)
     }
+
+    /// Calls `visit` with the locations of the bucket `buckets` places after that of `hash`.
+    ///
+    /// Reads only the bucket's own slots. Prefetches the bucket as many places further on, which is read later.
+    #[inline]
+    pub(crate) fn look_ahead(
+        &self,
+        pin: &EpochPin<'_>,
+        hash: u64,
+        buckets: u64,
+        mut visit: impl FnMut(Location),
+    ) {
+        let Some((generation, position)) = self.owner(pin, hash) else { return };
+        let at = position + buckets;
+        if at < generation.buckets() {
+            let bucket = generation.bucket(at);
+            (0..SLOTS).filter_map(|slot| location_of(bucket.slot(slot))).for_each(&mut visit);
+        }
+        if at + buckets < generation.buckets() {
+            prefetch(std::ptr::from_ref(generation.bucket(at + buckets)).cast());
+        }
+    }
+
+    /// Fills `entries` with the tags and locations in the bucket that owns `hash`; `None` if the table is gone.
+    ///
+    /// One step of a walk in hash order, whose position is a hash: everything below is done. Buckets may be moved, split
+    /// and joined between two steps. A caller that must not see an entry twice skips those below the hash. The bucket is
+    /// read as of one moment, so an entry that is there all the time is seen.
+    ///
+    /// Waits only for a commit in the middle of its publication, as a lookup does. Under a writer's lock each entry
+    /// changes by one store, and before one leaves a slot for another the version changes; an entry that moves may be
+    /// met twice, and is returned once.
+    pub(crate) fn read_bucket(
+        &self,
+        pin: &EpochPin<'_>,
+        hash: u64,
+        entries: &mut Vec<(u16, Location)>,
+    ) -> Option<Reach> {
+        entries.clear();
+        let mut generation = self.current(pin)?;
+        let mut end = u64::MAX;
+        let mut backoff = Backoff::new();
+        loop {
+            let position = generation.position(hash);
+            let first = generation.bucket(position);
+            let control = first.control();
+            if control & MOVED != 0 || position < generation.cursor() {
+                end = end.min(*generation.hashes_of(position).end());
+                generation = generation.next(pin)?;
+                continue;
+            }
+            if control & COMMITTING == 0 {
+                entries.clear();
+                let (mut bucket, mut overflow) = (first, overflow_of(control));
+                // A chain that a writer is changing may lead elsewhere, hence the bound; the control word tells.
+                for _ in 0..=CHAIN_BUCKETS_HARD_MAX {
+                    let slots = (0..SLOTS).map(|slot| bucket.slot(slot));
+                    entries
+                        .extend(slots.filter_map(|entry| Some(((entry >> 48) as u16, location_of(entry)?))));
+                    let Some(next) = generation.overflow(overflow) else { break };
+                    bucket = next;
+                    overflow = overflow_of(bucket.control());
+                }
+                if first.control() == control {
+                    if is_locked(control) {
+                        entries.sort_unstable_by_key(|&(_, location)| location.offset());
+                        entries.dedup();
+                    }
+                    let hashes = generation.hashes_of(position);
+                    return Some(Reach { end: end.min(*hashes.end()), hashes });
+                }
+            }
+            backoff.wait();
+        }
+    }
 }
 
 impl Drop for Index {
@@ -365,7 +456,7 @@ fn scan_chain<T>(
     accept: &mut impl FnMut(Location) -> Option<T>,
 ) -> Option<T> {
     let mut bucket = first;
-    let mut overflow = bucket::overflow_of(control);
+    let mut overflow = overflow_of(control);
     // A chain that a writer is changing may lead elsewhere, hence the bound; the control word reveals the change.
     for _ in 0..=CHAIN_BUCKETS_HARD_MAX {
         let mut matches = bucket.matches(hash);
@@ -375,7 +466,7 @@ fn scan_chain<T>(
             }
         }
         bucket = generation.overflow(overflow)?;
-        overflow = bucket::overflow_of(bucket.control());
+        overflow = overflow_of(bucket.control());
     }
     None
 }

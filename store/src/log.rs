@@ -5,15 +5,15 @@
 //!   head:    this core's segment and the offset where the next object goes
 //! ```
 //!
-//! Only this file and `log/carried.rs` touch the region's bytes. An object is *staged* (copied to the head, known
-//! to its writer only), *sealed* (version and checksum written) and then published by storing its location in the
-//! index; from then on it is never written. A staged object that is not published is taken back or buried. The
-//! cleaner may walk over an object that is still staged (its segment can be full already), so sealing stores
-//! atomically.
+//! Only this file and `log/copy.rs` touch the region's bytes. An object is *staged* (copied to the head, known to its
+//! writer only), *sealed* (version and checksum written) and then published by storing its location in the index; from
+//! then on it is never written. A staged object that is not published is taken back or buried. The cleaner may walk
+//! over an object that is still staged (its segment can be full already), so sealing stores atomically.
+//!
+//! A writer that finds no room notes how many seglets it needs in one piece. The cleaner clears the note when they are
+//! free, or reports that it cannot provide them (`cleaner/choice.rs`): a lost note costs one more try.
 
-mod carried;
-mod demand;
-pub(crate) mod head;
+mod copy;
 
 use std::io;
 // For bytes of the region, which loom does not model.
@@ -21,8 +21,10 @@ use std::sync::atomic::{AtomicU64 as AtomicWord, Ordering::Relaxed};
 
 use crate::epoch::EpochPin;
 use crate::index::Location;
-use crate::limits::{LENGTHS_BYTES_MAX, SEGLET_BYTES_MIN, SEGLETS_PER_WINDOW_MAX};
-use crate::log::head::Head;
+use crate::limits::{
+    HEAD_SHARE_DIVISOR, LENGTHS_BYTES_MAX, RESERVE_DIVISOR, RESERVE_WINDOWS, RUN_OBJECTS, SEGLET_BYTES_MIN,
+    SEGLETS_PER_WINDOW_MAX,
+};
 use crate::memory::{CACHE_LINE_BYTES, Mapping, prefetch};
 use crate::object::{
     EXPIRES, EXPIRY_BYTES, Header, Kind, NEVER_MS, OBJECT_HEADER_BYTES, Object, content_checksum,
@@ -57,6 +59,31 @@ impl Staged {
 /// An error: no segment can be taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct NoSegment;
+
+/// The append position of a core or the cleaner. Offsets are in the region.
+///
+/// A head owns an open segment. When an object does not fit, the head takes another segment and closes the old one,
+/// which gets the time of the log's clock: the bytes that writers have written, so that the cleaner can weigh free space
+/// by age.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    segment: Option<SegmentId>,
+    offset: usize,
+    end: usize,
+    /// How often the cleaner has copied the objects of its segment; 0 for a writer's head.
+    generation: u32,
+    /// Bytes appended since [`Log::take_appended`].
+    appended: u64,
+    /// The part of `appended` that the log already counts.
+    counted: u64,
+}
+
+impl Head {
+    /// Notes that appended objects come from a segment of this generation.
+    pub(crate) fn note_origin(&mut self, generation: u32) {
+        self.generation = self.generation.max(generation + 1);
+    }
+}
 
 /// The log of one store.
 pub(crate) struct Log {
@@ -166,6 +193,63 @@ impl Log {
         unsafe { at.copy_from_nonoverlapping(header.as_ptr(), SEGMENT_HEADER_BYTES) };
     }
 
+    /// Returns the bytes that a writer appended since the last call, and counts them as written.
+    pub(crate) fn take_appended(&self, head: &mut Head) -> u64 {
+        self.count_written(head);
+        head.counted = 0;
+        std::mem::take(&mut head.appended)
+    }
+
+    fn count_written(&self, head: &mut Head) {
+        if head.appended > head.counted {
+            self.written_bytes.fetch_add(head.appended - head.counted, Relaxed);
+            head.counted = head.appended;
+        }
+    }
+
+    /// Returns the unused seglets of a head, which are free when it is closed.
+    pub(crate) fn left(&self, head: &Head) -> u32 {
+        ((head.end - head.offset) / self.seglet_bytes()) as u32
+    }
+
+    /// Ensures that `bytes` fit after the head, with a new segment if necessary.
+    #[inline]
+    fn make_room(
+        &self,
+        head: &mut Head,
+        bytes: usize,
+        claim: impl FnOnce() -> Claim,
+    ) -> Result<(), NoSegment> {
+        if head.segment.is_some() && head.offset + bytes <= head.end {
+            return Ok(());
+        }
+        self.open(head, claim())
+    }
+
+    /// Opens a new segment for a head. The old one is closed only if there is a new one: a small object may still fit.
+    #[cold]
+    fn open(&self, head: &mut Head, claim: Claim) -> Result<(), NoSegment> {
+        let segment = self.segments.take(claim).ok_or(NoSegment)?;
+        self.close(head);
+        self.count_written(head);
+        let run = self.segments.run(segment);
+        let (start, end) = (self.start_of(run.start), self.start_of(run.end));
+        self.write_segment_header(segment, end - start);
+        let offset = start + SEGMENT_HEADER_BYTES;
+        *head = Head { segment: Some(segment), offset, end, generation: 0, ..*head };
+        Ok(())
+    }
+
+    /// Closes the head's segment; the next append takes another. Seglets that it did not reach are free at once.
+    pub(crate) fn close(&self, head: &mut Head) {
+        let Some(segment) = head.segment.take() else { return };
+        let used = head.offset - self.start_of(segment.0) - SEGMENT_HEADER_BYTES;
+        if head.generation == 0 {
+            self.clock.fetch_add(u64::from(self.seglets_for(used)), Relaxed);
+        }
+        self.segments.close(segment, used as u32, self.seglets_for(used), self.clock(), head.generation);
+    }
+
     /// Copies key, value and an expiry that is not [`NEVER_MS`] to the head (the only copy that a write makes of
     /// them).
     #[inline]
@@ -243,24 +327,6 @@ impl Log {
         } else {
             self.bury(core, staged.location, bytes as u32);
         }
-    }
-
-    /// Copies a whole object unchanged to `head`. For the cleaner, which passes its claim.
-    #[inline]
-    pub(crate) fn copy(
-        &self,
-        head: &mut Head,
-        source: Location,
-        bytes: usize,
-        claim: impl FnOnce() -> Claim,
-    ) -> Result<Location, NoSegment> {
-        self.make_room(head, bytes, claim)?;
-        let offset = head.offset;
-        head.offset += bytes;
-        // SAFETY: the source is an object in a segment that is being cleaned, hence not written; the target lies
-        // after a head of the cleaner in another segment.
-        unsafe { self.pointer(offset).copy_from_nonoverlapping(self.pointer(source.offset()), bytes) };
-        Ok(Location::from_offset(offset))
     }
 
     /// Counts the `bytes` at `location` as unreachable; called by that core.
@@ -346,46 +412,46 @@ impl Log {
         prefetch(at.wrapping_add(OBJECT_HEADER_BYTES + key_bytes));
     }
 
-    /// Returns the location of the first object of a segment.
-    pub(crate) fn first(&self, segment: SegmentId) -> Location {
-        Location::from_offset(self.start_of(segment.0) + SEGMENT_HEADER_BYTES)
-    }
-
-    /// Returns the header and key of the entry at `offset` of a closed segment that was appended to up to `end`, for
-    /// the cleaner. `None` if the bytes are no entry that ends there, because they were damaged.
-    #[inline]
-    pub(crate) fn entry<'p>(
-        &self,
-        offset: usize,
-        end: usize,
-        _pin: &'p EpochPin<'_>,
-    ) -> Option<(Header, &'p [u8])> {
-        if offset + OBJECT_HEADER_BYTES > end {
-            return None;
-        }
-        let at = self.pointer(offset);
-        // SAFETY: the header lies before `end` (checked above). A closed segment is a row of entries, at least staged;
-        // only `seal` changes their bytes 0..4 and 8..16, the latter atomically. The caller is the cleaner, and only
-        // the cleaner frees segments.
-        let header = unsafe {
-            let mut bytes = [0; OBJECT_HEADER_BYTES];
-            let word = AtomicWord::from_ptr(at.add(8).cast()).load(Relaxed);
-            bytes[4..8].copy_from_slice(std::slice::from_raw_parts(at.add(4), 4));
-            bytes[8..16].copy_from_slice(&word.to_ne_bytes());
-            bytes[16..20].copy_from_slice(std::slice::from_raw_parts(at.add(16), 4));
-            Header::decode(&bytes)?
-        };
-        if offset + header.object_bytes() > end {
-            return None;
-        }
-        // SAFETY: the key lies before `end`, in a closed segment, and is never written again.
-        let key = unsafe { std::slice::from_raw_parts(at.add(OBJECT_HEADER_BYTES), header.key_bytes) };
-        Some((header, key))
-    }
-
     /// Returns the pages of an empty segment to the system.
     pub(crate) fn give_back(&self, segment: SegmentId) {
         let run = self.segments.run(segment);
         self.mapping.give_back(self.start_of(run.start)..self.start_of(run.end));
+    }
+
+    /// Returns the claim of a writer that needs `bytes` and must leave `keep` seglets.
+    fn claim_of_writer(&self, bytes: usize, keep: u64) -> Claim {
+        let least = self.seglets_for(bytes);
+        let share = self.segments.free_count().saturating_sub(keep) / HEAD_SHARE_DIVISOR;
+        let window = u64::from(self.segments.window_seglets());
+        let most = share.max(u64::from(least) * u64::from(RUN_OBJECTS)).min(window) as u32;
+        Claim { least, most, keep, windows_kept: RESERVE_WINDOWS }
+    }
+
+    /// Returns the seglets in one piece that a writer waits for, 0 without one.
+    pub(crate) fn wanted(&self) -> u32 {
+        self.wanted.load(Relaxed)
+    }
+
+    /// Notes that a writer could not get this many seglets in one piece; 0 clears the note.
+    pub(crate) fn set_wanted(&self, seglets: u32) {
+        self.wanted.store(seglets, Relaxed);
+    }
+
+    /// Notes that the cleaner could not provide this many seglets in one piece; 0 if it could.
+    pub(crate) fn set_refused(&self, seglets: u32) {
+        self.refused.store(seglets, Relaxed);
+    }
+
+    /// Returns whether the cleaner could not provide this many seglets, and clears that, so that it is asked again.
+    pub(crate) fn take_refused(&self, seglets: u32) -> bool {
+        let refused = self.refused.load(Relaxed);
+        refused != 0 && refused <= seglets && self.refused.swap(0, Relaxed) != 0
+    }
+
+    /// Returns the seglets that an ordinary writer must leave, given the bytes of the indexes.
+    pub(crate) fn keep_for_writers(&self, index_bytes: u64) -> u64 {
+        let window = u64::from(self.segments.window_seglets());
+        let reserve = u64::from(RESERVE_WINDOWS) * window + window / RESERVE_DIVISOR;
+        reserve + index_bytes.div_ceil(self.seglet_bytes() as u64)
     }
 }

@@ -5,10 +5,11 @@
 
 use std::fmt;
 
+use crate::arrival::Arrival;
 use crate::index::{NotLocked, Stamp};
 use crate::lock_set::LockSet;
 use crate::object::Object;
-use crate::pinned::Pinned;
+use crate::store::core::Pinned;
 use crate::sync::Busy;
 use crate::table::Table;
 
@@ -87,6 +88,33 @@ impl Pinned<'_> {
         }
         let found = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
         found.filter(|object| !self.is_expired(object))
+    }
+
+    /// Notes a use of the object of `key`, if present, in a table with a budget.
+    #[cold]
+    #[inline(never)]
+    fn note_use(&self, table: &Table, hash: u64, key: &[u8]) {
+        table.index.note_use(&self.pin, hash, |location| self.object_of(location, key).is_some());
+    }
+
+    /// Returns whether a look-up of `key` here is conclusive: its hash has arrived, or it was written or removed
+    /// here. The answer true is final. Cost: one load if nothing arrives.
+    #[inline]
+    #[must_use]
+    pub fn knows(&self, table: &Table, hash: u64, key: &[u8]) -> bool {
+        table
+            .arrival
+            .get()
+            .is_none_or(|arrival| arrival.is_complete() || self.knows_arriving(table, arrival, hash, key))
+    }
+
+    #[cold]
+    fn knows_arriving(&self, table: &Table, arrival: &Arrival, hash: u64, key: &[u8]) -> bool {
+        arrival.is_here(hash)
+            || table.index.find(&self.pin, hash, |location| self.object_of(location, key)).is_some()
+            || arrival.was_removed(key)
+            // Checked again, because both look-ups above may have become irrelevant between them.
+            || arrival.is_here(hash)
     }
 
     /// Returns the objects of many keys as of one moment: no write and no commit lies between two of them. `lookups`

@@ -1,16 +1,16 @@
-//! The store: its parts, its configuration, its figures.
+//! The store: its parts, its configuration, its figures, the work that waits in it.
 //!
 //! [`Store::new`] lists the parts. Workers take a [`Core`] each and do all work through it; control threads call
 //! [`Store::table`], [`Table::retire`] and [`Store::statistics`], which never wait for a worker.
 
-pub(crate) mod backlog;
-pub(crate) mod candidates;
 pub(crate) mod cleaning;
 pub(crate) mod core;
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use crate::cache::Cache;
 use crate::directory::Directory;
 use crate::epoch::Epochs;
 use crate::error::StoreError;
@@ -21,13 +21,14 @@ use crate::limits::{
     SEGLETS_PER_WINDOW_MAX, SEGMENT_BYTES_DEFAULT, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, WINDOWS_MIN,
 };
 use crate::log::Log;
+use crate::object::NEVER_MS;
+use crate::ordered::Leaving;
 use crate::quota::Quota;
 use crate::reclaim::Reclaimer;
 use crate::segment::State;
-use crate::store::backlog::{Backlog, Cleaner};
-use crate::store::cleaning::{CleanerStatistics, Cleaning};
+use crate::store::cleaning::{Cleaner, CleanerStatistics, Cleaning};
 use crate::store::core::Core;
-use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering, Worklist};
 use crate::table::{Table, TableKind, TableOptions};
 
 /// The configuration of a store.
@@ -102,6 +103,35 @@ pub struct Statistics {
     pub cleaner: CleanerStatistics,
 }
 
+/// Work that waits to be done in the background; `background.rs` and `eviction.rs` do it.
+///
+/// No thread waits for a list: work is added without a lock, and a thread that removes work only tries the list's lock.
+pub(crate) struct Backlog {
+    /// Ids of tables whose index grows.
+    pub(crate) growing: Worklist<u32>,
+    /// Ids of tables with room reserved for a large write, each once.
+    pub(crate) evicting: Worklist<u32>,
+    /// Tables that are being taken apart; locked by the thread that takes one apart.
+    pub(crate) retiring: Exclusive<VecDeque<Arc<Table>>>,
+    /// Keys that still have to leave the trees of ordered tables.
+    pub(crate) leaving: Worklist<Leaving>,
+    /// Tables with objects that expire.
+    pub(crate) expiring: Worklist<ExpiryWalk>,
+}
+
+/// The progress of the removal of a table's expired objects.
+pub(crate) struct ExpiryWalk {
+    pub(crate) table: u32,
+    /// Buckets of lower hashes are done.
+    pub(crate) next_hash: u64,
+    /// The earliest time to continue the walk.
+    pub(crate) due_ms: u64,
+    /// The time of its beginning.
+    pub(crate) began_ms: u64,
+    /// The earliest expiry among the remaining objects.
+    pub(crate) earliest_ms: u64,
+}
+
 /// Log-structured memory with tables.
 pub struct Store {
     pub(crate) config: Config,
@@ -119,6 +149,18 @@ pub struct Store {
     now_ms: AtomicU64,
     pub(crate) cleaning: Cleaning,
     cores_taken: Box<[AtomicBool]>,
+}
+
+impl Backlog {
+    pub(crate) fn new() -> Backlog {
+        Backlog {
+            growing: Worklist::new(),
+            evicting: Worklist::new(),
+            retiring: Exclusive::new(VecDeque::new()),
+            leaving: Worklist::new(),
+            expiring: Worklist::new(),
+        }
+    }
 }
 
 impl Store {
@@ -311,6 +353,26 @@ impl Store {
             written_bytes: self.log.written_bytes(),
             ..self.cleaning.counted()
         }
+    }
+
+    /// Notes that a table's index grows, so that it grows even without inserts.
+    pub(crate) fn note_growing(&self, table: &Table) {
+        self.backlog.growing.add(table.id());
+    }
+
+    /// Notes that a table makes room for a large write.
+    pub(crate) fn note_evicting(&self, table: &Table, cache: &Cache) {
+        if cache.note_evicting() {
+            self.backlog.evicting.add(table.id());
+        }
+    }
+
+    /// Notes that a table has objects that expire.
+    #[cold]
+    pub(crate) fn note_expiring(&self, table: &Table) {
+        let (table, due_ms) = (table.id(), self.now_ms());
+        let walk = ExpiryWalk { table, next_hash: 0, due_ms, began_ms: due_ms, earliest_ms: NEVER_MS };
+        self.backlog.expiring.add(walk);
     }
 }
 

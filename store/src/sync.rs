@@ -2,19 +2,18 @@
 //!
 //! All lock-free code of this crate takes its atomics from here, so that `RUSTFLAGS="--cfg loom_model"` explores the
 //! interleavings of the very code that runs. [`Exclusive`] is a lock that is tried, never slept on: its holders make
-//! no system call that can block, so that a worker waits at most for a few memory accesses.
+//! no system call that can block, so that a worker waits at most for a few memory accesses. A [`Worklist`] is such a
+//! lock behind an [`Inbox`], which takes more work while another thread has the list.
 
-mod atomic_box;
 mod inbox;
-mod worklist;
 
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use crate::limits::{SPINS_MAX_LOG, WAITS_MAX};
-pub use atomic_box::AtomicBox;
-pub use inbox::{Inbox, Taken};
+pub use inbox::{AtomicBox, Inbox, Taken};
 #[cfg(loom_model)]
 pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
@@ -23,7 +22,6 @@ pub(crate) use loom::sync::atomic::{
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-pub(crate) use worklist::Worklist;
 
 /// Stores `value` with a fence: all threads see it before this thread's later loads.
 #[inline]
@@ -163,12 +161,49 @@ impl<T> Drop for ExclusiveGuard<'_, T> {
     }
 }
 
+/// A list of work: any thread adds to it without waiting, and the thread that locks it, by a try, does the work.
+pub(crate) struct Worklist<T> {
+    added: Inbox<T>,
+    list: Exclusive<VecDeque<T>>,
+    /// The length of the list, readable without its lock.
+    listed: AtomicUsize,
+}
+
+impl<T> Worklist<T> {
+    pub(crate) fn new() -> Worklist<T> {
+        let (added, list) = (Inbox::new(), Exclusive::new(VecDeque::new()));
+        Worklist { added, list, listed: AtomicUsize::new(0) }
+    }
+
+    /// Adds work to the end.
+    pub(crate) fn add(&self, work: T) {
+        assert!(self.added.push(work).is_ok(), "a list of work is never closed");
+    }
+
+    /// Returns whether the list seems to be empty.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.listed.load(Ordering::Relaxed) == 0 && self.added.is_empty()
+    }
+
+    /// Calls `work` with the list; `None` if another thread has it.
+    pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut VecDeque<T>) -> R) -> Option<R> {
+        let mut list = self.list.try_lock()?;
+        if !self.added.is_empty() {
+            list.extend(self.added.take_all());
+        }
+        let result = work(&mut list);
+        self.listed.store(list.len(), Ordering::Relaxed);
+        Some(result)
+    }
+}
+
 #[cfg(all(test, not(loom_model)))]
 mod tests {
     use std::cell::Cell;
     use std::marker::PhantomData;
 
-    use super::ExclusiveGuard;
+    use super::{ExclusiveGuard, Worklist};
 
     struct Threads<T>(PhantomData<T>);
 
@@ -190,6 +225,22 @@ mod tests {
             Threads::<ExclusiveGuard<'_, u8>>::MAY_SHARE,
         ];
         assert_eq!([cell, number], [false, true]);
+    }
+
+    #[test]
+    fn work_is_added_while_somebody_has_the_list_and_found_by_the_next_one() {
+        let list = Worklist::new();
+        assert!(list.is_empty());
+        list.add(1);
+        assert!(!list.is_empty());
+        let taken = list.try_with(|work| {
+            list.add(2);
+            assert_eq!(list.try_with(|_| ()), None, "one at a time");
+            work.pop_front()
+        });
+        assert_eq!((taken, list.is_empty()), (Some(Some(1)), false));
+        assert_eq!(list.try_with(|work| work.drain(..).collect()), Some(vec![2]));
+        assert!(list.is_empty());
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::arrival::Arrival;
 use crate::cache::{Cache, Eviction};
-use crate::dirty_map::{self, DirtyMap};
+use crate::dirty_map::DirtyMap;
 use crate::hash_range::HashRange;
 use crate::index::Index;
 use crate::limits::CACHE_CHUNKS_PER_STEP;
@@ -18,6 +18,9 @@ use crate::object::NEVER_MS;
 use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// Bytes of a key in the tree besides its own: its offset, and its share of a leaf that is two thirds full.
+const KEY_OVERHEAD_BYTES: u64 = 8;
 
 /// One core's part of a table's counts. Sums wrap, because a core may delete objects that another core wrote.
 #[derive(Default)]
@@ -165,6 +168,12 @@ impl Table {
     pub fn index_bytes(&self) -> u64 {
         let tree_bytes = self.ordered.as_ref().map_or(0, OrderedKeys::bytes);
         self.index.bytes() + tree_bytes + self.cache.as_ref().map_or(0, |cache| cache.bytes())
+    }
+
+    /// Returns the approximate bytes of a new key in the tree, for a quota check.
+    #[inline]
+    pub(crate) fn bytes_in_tree(&self, key: &[u8]) -> u64 {
+        if self.ordered.is_some() { key.len() as u64 + KEY_OVERHEAD_BYTES } else { 0 }
     }
 
     /// Returns the kind of the table.
@@ -341,7 +350,9 @@ impl Table {
     /// Marks a write of `hash`; called by the owner of its bucket before the unlock.
     #[inline]
     pub(crate) fn note_write(&self, hash: u64) {
-        dirty_map::mark(&self.touched, hash);
+        if let Some(touched) = self.touched.get() {
+            touched.mark(hash);
+        }
     }
 
     /// Counts a version that a key got by a write of `core`.

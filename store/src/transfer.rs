@@ -1,4 +1,4 @@
-//! Objects in transit from one store to another.
+//! Objects in transit from one store to another: the state of a table at either end, and the removals.
 //!
 //! ```text
 //!   source                                             target
@@ -9,56 +9,24 @@
 //! Objects travel as their bytes in the log: the source computes nothing, and the target checks the checksum of the
 //! original write. Versions are transferred too: a target begins above every version of its source
 //! ([`Table::expect_arrivals`]), so every object written there is newer than every arriving one, in any order and
-//! with any repetition.
+//! with any repetition. A reversed move returns the objects written at the target since, identified by their versions,
+//! and the keys removed there, identified by their places. A copy of a table in use is brought up to date by the marks
+//! of writes and by the keys that the source no longer has.
 
-mod copied;
 mod gather;
 mod replay;
-mod returning;
 
 pub use replay::{ReplayError, Replayed};
-pub use returning::within;
 
 use crate::arrival::Arrival;
-use crate::cursor::Cursor;
-use crate::enumerate::Gone;
-use crate::hash_range::HashRange;
+use crate::dirty_map::DirtyMap;
+use crate::enumerate::{Cursor, Gone};
+use crate::hash_range::{HashRange, Position};
 use crate::index::Location;
 use crate::limits::DISCARDED_PER_STEP;
-use crate::pinned::Pinned;
-use crate::position::Position;
+use crate::object::Carried;
+use crate::store::core::Pinned;
 use crate::table::Table;
-
-impl Cursor {
-    /// Returns the cursor before all objects of `hash` and higher hashes.
-    #[must_use]
-    pub fn before(hash: u64) -> Cursor {
-        Cursor { done: hash.checked_sub(1).map(Position::last_of), ..Cursor::START }
-    }
-
-    /// Returns the cursor after the object with these two hashes; see [`Cursor::hashes`].
-    #[must_use]
-    pub fn behind(hash: u64, second: u64) -> Cursor {
-        Cursor { done: Some(Position { hash, second }), ..Cursor::START }
-    }
-
-    /// Returns the two hashes of the last finished object; `None` at the start.
-    ///
-    /// [`Cursor::behind`] continues from them in another store.
-    #[must_use]
-    pub fn hashes(&self) -> Option<(u64, u64)> {
-        self.done.map(|done| (done.hash, done.second))
-    }
-
-    /// Returns the last hash that is completely done, if any.
-    #[must_use]
-    pub fn done_to(&self) -> Option<u64> {
-        match self.done? {
-            Position { hash, second: u64::MAX } => Some(hash),
-            Position { hash, .. } => hash.checked_sub(1),
-        }
-    }
-}
 
 impl Table {
     /// Prepares the table for objects that arrive from another store, before its first use.
@@ -171,29 +139,49 @@ impl Table {
     pub fn is_complete(&self) -> bool {
         self.arrival.get().is_none_or(Arrival::is_complete)
     }
+
+    /// Returns whether all writes and removals since the arrival began are known, so that it can go back.
+    #[must_use]
+    pub fn can_return(&self) -> bool {
+        self.arrival.get().is_some_and(|arrival| arrival.knows_removals())
+    }
+
+    /// Makes the move final: removals need no longer be noted for a return.
+    pub fn end_notes(&self) {
+        self.arrival.get().inspect(|arrival| arrival.end_notes());
+    }
+
+    /// Starts to mark writes and removals. The head of `dirty_map.rs` describes from when on all writers mark. Ends
+    /// after an equal number of calls of [`Table::unwatch`].
+    pub fn watch(&self) {
+        self.touched.get_or_init(|| DirtyMap::new(self.hashes(), self.objects())).watch();
+    }
+
+    /// Removes one watcher.
+    ///
+    /// # Panics
+    /// If there is no watcher.
+    pub fn unwatch(&self) {
+        assert!(self.touched.get().map_or(0, DirtyMap::unwatch) > 0, "somebody watches");
+    }
+
+    /// Takes the first mark at or after `from`, among the hashes `within`; returns the hashes to read now. `None` if
+    /// there is none. A mark that also covers hashes outside stays, since others may need it.
+    #[must_use]
+    pub fn take_dirty(&self, from: u64, within: (u64, u64)) -> Option<(u64, u64)> {
+        self.touched.get()?.take_next(from, within)
+    }
+
+    /// Returns the approximate bytes of the objects written since their marks were taken.
+    #[must_use]
+    pub fn dirty_bytes(&self, within: (u64, u64)) -> u64 {
+        self.touched.get().map_or(0, |touched| {
+            touched.count(within) * (self.bytes() / touched.chunks_of(self.hashes())).max(1)
+        })
+    }
 }
 
 impl Pinned<'_> {
-    /// Returns whether a look-up of `key` here is conclusive: its hash has arrived, or it was written or removed
-    /// here. The answer true is final. Cost: one load if nothing arrives.
-    #[inline]
-    #[must_use]
-    pub fn knows(&self, table: &Table, hash: u64, key: &[u8]) -> bool {
-        table
-            .arrival
-            .get()
-            .is_none_or(|arrival| arrival.is_complete() || self.knows_arriving(table, arrival, hash, key))
-    }
-
-    #[cold]
-    fn knows_arriving(&self, table: &Table, arrival: &Arrival, hash: u64, key: &[u8]) -> bool {
-        arrival.is_here(hash)
-            || table.index.find(&self.pin, hash, |location| self.object_of(location, key)).is_some()
-            || arrival.was_removed(key)
-            // Checked again, because both look-ups above may have become irrelevant between them.
-            || arrival.is_here(hash)
-    }
-
     /// Removes a bounded number of objects after `from` and up to the hash `last`. Returns the cursor to continue
     /// with; `None` if none is left. For a thread that may wait for writers.
     ///
@@ -224,4 +212,91 @@ impl Pinned<'_> {
         let ended = ended || next.is_some_and(|next| next.done_to().is_some_and(|done| done >= last));
         Ok(next.filter(|_| !ended))
     }
+
+    /// Returns the keys, by their two hashes, that were removed here since the arrival began and are still absent.
+    /// Call it while there are no writers.
+    #[must_use]
+    pub fn removals(&self, table: &Table) -> Vec<(u64, u64)> {
+        let Some(arrival) = table.arrival.get() else { return Vec::new() };
+        let mut removals = arrival.removals();
+        removals.retain(|position| !self.has_position(table, *position));
+        removals.into_iter().map(|position| (position.hash, position.second)).collect()
+    }
+
+    fn has_position(&self, table: &Table, position: Position) -> bool {
+        let is_it = |location| {
+            let object = self.core.store.log.object_within(location, &self.pin)?;
+            (Position::of(object.key()) == position).then_some(())
+        };
+        table.index.find(&self.pin, position.hash, is_it).is_some()
+    }
+
+    /// Removes the key with these two hashes, if present. For a thread that may wait for writers.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn remove_placed(&self, table: &Table, (hash, second): (u64, u64)) -> Result<(), Gone> {
+        self.assert_own(table);
+        let position = Position { hash, second };
+        let bucket = table.index.lock_patiently(&self.pin, hash).ok_or(Gone)?;
+        let found = bucket.find(hash, |location| {
+            let object = self.core.store.log.object_within(location, &self.pin)?;
+            (Position::of(object.key()) == position).then_some(location)
+        });
+        if let Some((place, location)) = found {
+            let object = self.core.store.log.object(location, &self.pin);
+            table.lets_go_in_any_case(object.key());
+            self.take_out(table, bucket, place, location, &object);
+        }
+        Ok(())
+    }
+
+    /// Removes the keys from the place `first` to the place `last`, by their two hashes, that are not in this pull,
+    /// which has all objects of the source between them. Returns their number.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn remove_absent(
+        &self,
+        table: &Table,
+        (first, last): ((u64, u64), (u64, u64)),
+        mut pull: &[u8],
+    ) -> Result<u64, Gone> {
+        let place = |(hash, second)| Position { hash, second };
+        let (first, last) = (place(first), place(last));
+        let mut kept = Vec::new();
+        while let Ok((carried, rest)) = Carried::split(pull) {
+            kept.push(Position::of(carried.key()));
+            pull = rest;
+        }
+        kept.sort_unstable();
+        let mut absent = Vec::new();
+        let mut next = Some(Cursor::before(first.hash).until(last.hash));
+        while let Some(from) = next {
+            next = self.walk(table, from, |group| {
+                let position = group[0].position;
+                if (first..=last).contains(&position) && kept.binary_search(&position).is_err() {
+                    absent.push(position);
+                }
+                true
+            })?;
+        }
+        for position in &absent {
+            self.remove_placed(table, (position.hash, position.second))?;
+        }
+        Ok(absent.len() as u64)
+    }
+}
+
+/// Returns the objects of a pull whose keys have these hashes.
+#[must_use]
+pub fn within(mut pull: &[u8], hashes: HashRange) -> Vec<u8> {
+    let mut kept = Vec::new();
+    while let Ok((carried, rest)) = Carried::split(pull) {
+        if hashes.contains(crate::hash(carried.key())) {
+            kept.extend_from_slice(&pull[..pull.len() - rest.len()]);
+        }
+        pull = rest;
+    }
+    kept
 }

@@ -2,22 +2,50 @@
 //!
 //! A put first copies the object to the log. Then it locks the bucket for the few instructions that compare the
 //! version, finish the header and swap the location. A refused object is taken back from the log. Deletes need no
-//! memory, so they work in a full store.
-
-mod load;
+//! memory, so they work in a full store. A new key of an ordered table enters the table's tree first
+//! (`ordered_table.rs`).
+//!
+//! No writer waits for a growth of the index: each insert moves a few buckets, and background steps do the rest. A
+//! writer that finds no room in spite of that is told to retry.
 
 use crate::error::{Condition, WriteError};
-use crate::index::Location;
 use crate::index::bucket::Mark;
 use crate::index::generation::Purpose;
-use crate::index::locked::{LockedBucket, SlotPlace};
-use crate::limits::{KEY_BYTES_MAX, RETRY_AFTER_US, VALUE_BYTES_MAX, VERSION_MAX};
+use crate::index::growth::NoMemory;
+use crate::index::locked::{LockedBucket, NoRoom, SlotPlace};
+use crate::index::{Location, NotLocked};
+use crate::limits::{
+    CHANGES_PER_LOAD_CHECK, GROWTH_BUCKETS_PER_INSERT, GROWTH_BUCKETS_PER_STEP, KEY_BYTES_MAX, LEAVE_TRIES,
+    RETRY_AFTER_US, VALUE_BYTES_MAX, VERSION_MAX,
+};
 use crate::log::Staged;
-use crate::membership::Unwritten;
 use crate::object::{NEVER_MS, Object, object_bytes};
 use crate::ordered::Entered;
-use crate::pinned::Pinned;
+use crate::store::core::Pinned;
+use crate::sync::Busy;
 use crate::table::Table;
+
+/// The reason why a write under the lock of a bucket did not take place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unwritten {
+    /// The table is ordered, and the key must enter its tree first.
+    MustEnter,
+    /// The write is refused.
+    Refused(WriteError),
+}
+
+impl<E: Into<WriteError>> From<E> for Unwritten {
+    fn from(error: E) -> Unwritten {
+        Unwritten::Refused(error.into())
+    }
+}
+
+impl From<NoRoom> for WriteError {
+    /// A preliminary error, which [`Pinned::refused`] may replace.
+    fn from(_: NoRoom) -> WriteError {
+        WriteError::Collisions
+    }
+}
 
 impl Pinned<'_> {
     /// Stores `value` under `key` if the condition holds; returns the new version.
@@ -153,6 +181,20 @@ impl Pinned<'_> {
         Ok(())
     }
 
+    /// Makes room for an object of the given size under `key` in a table with a budget.
+    #[inline]
+    pub(crate) fn make_room(
+        &self,
+        table: &Table,
+        (hash, key): (u64, &[u8]),
+        bytes: usize,
+    ) -> Result<(), WriteError> {
+        match &table.cache {
+            Some(cache) => self.make_room_in(table, cache, (hash, key), bytes as u64),
+            None => Ok(()),
+        }
+    }
+
     /// Copies an object to this core's log head.
     #[inline]
     pub(crate) fn stage(
@@ -169,26 +211,64 @@ impl Pinned<'_> {
         staged.map_err(|_| self.no_room(table, object_bytes(key.len(), value.len(), expires_ms != NEVER_MS)))
     }
 
-    /// Returns the error for a writer of `bytes` to `table` that can take no segment.
-    #[cold]
-    pub(crate) fn no_room(&self, table: &Table, bytes: usize) -> WriteError {
-        let error = self.no_memory(bytes);
-        let gives_way = error == WriteError::OutOfMemory && self.give_way(table, bytes);
-        if gives_way { WriteError::Retry { after_us: RETRY_AFTER_US } } else { error }
-    }
-
     pub(crate) fn unstage(&self, staged: &Staged) {
         self.core.store.log.unstage(self.core.index, &mut self.core.head.borrow_mut(), staged);
     }
 
-    /// Returns the object at `location`, with the location, if its key is `key`.
-    #[inline]
-    pub(crate) fn with_location<'p>(
-        &'p self,
-        location: Location,
+    /// Executes a write, and repeats it after its key has entered the tree, if that is needed. The write is told
+    /// whether the key has entered; `is_there` tells from its result whether the key is in the index now. (One call,
+    /// so that it is compiled into its caller.)
+    #[inline(always)]
+    pub(crate) fn write_entering<T>(
+        &self,
+        table: &Table,
+        (hash, key): (u64, &[u8]),
+        is_there: impl Fn(&T) -> bool,
+        mut write: impl FnMut(Option<Entered>) -> Result<T, Unwritten>,
+    ) -> Result<T, WriteError> {
+        let (mut entered, mut tries) = (None, 0);
+        loop {
+            let written = match write(entered) {
+                // Other writers may remove the key each time before it is in the index.
+                Err(Unwritten::MustEnter) if tries < LEAVE_TRIES => {
+                    tries += 1;
+                    match self.enter(table, key) {
+                        Ok(now) => {
+                            entered = Some(now);
+                            continue;
+                        }
+                        Err(Busy) => Err(WriteError::Retry { after_us: RETRY_AFTER_US }),
+                    }
+                }
+                Err(Unwritten::MustEnter) => Err(WriteError::Retry { after_us: RETRY_AFTER_US }),
+                Err(Unwritten::Refused(error)) => Err(error),
+                Ok(written) => Ok(written),
+            };
+            if entered.is_some() && !written.as_ref().is_ok_and(&is_there) {
+                self.leave(table, hash, key);
+            }
+            return written;
+        }
+    }
+
+    /// Checks whether a key, new or not, may enter the index; called by the owner of its bucket.
+    #[inline(always)]
+    pub(crate) fn admit_to_index(
+        &self,
+        table: &Table,
         key: &[u8],
-    ) -> Option<(Location, Object<'p>)> {
-        self.object_of(location, key).map(|object| (location, object))
+        is_new: bool,
+        entered: Option<Entered>,
+    ) -> Result<(), Unwritten> {
+        let must_enter = is_new && table.ordered.is_some() && !self.has_entered(table, key, entered);
+        if must_enter { Err(Unwritten::MustEnter) } else { Ok(()) }
+    }
+
+    /// Returns whether a new key may enter the index; called by the owner of its bucket.
+    #[inline]
+    pub(crate) fn has_entered(&self, table: &Table, key: &[u8], entered: Option<Entered>) -> bool {
+        let Some(keys) = &table.ordered else { return true };
+        entered.is_some_and(|entered| keys.entered_now() == entered || keys.has(&self.pin, key))
     }
 
     #[inline(always)]
@@ -274,6 +354,66 @@ impl Pinned<'_> {
         if staged.expires_ms != NEVER_MS && table.note_expiry(staged.expires_ms) {
             self.core.store.note_expiring(table);
         }
+    }
+
+    /// Sometimes checks the table's load after an insert, and moves a few buckets while the index grows or shrinks.
+    #[inline]
+    pub(crate) fn help_growth(&self, table: &Table) {
+        self.look_at_load(table);
+        if let Some(cache) = &table.cache {
+            self.look_at_arrivals(table, cache);
+        }
+        if table.index.is_growing(&self.pin) {
+            self.grow(table, GROWTH_BUCKETS_PER_INSERT);
+        }
+    }
+
+    /// Sometimes checks, after an insert or a removal, whether the index has the right size. Inserts and background
+    /// steps do the resulting work.
+    #[inline]
+    pub(crate) fn look_at_load(&self, table: &Table) {
+        if !table.count_change(self.core.index).is_multiple_of(CHANGES_PER_LOAD_CHECK) {
+            return;
+        }
+        let overloaded = table.index.is_overloaded(&self.pin, table.objects());
+        let grows = overloaded && self.start_growth(table, 0) == Ok(true);
+        if grows || self.start_shrinking(table, CHANGES_PER_LOAD_CHECK) {
+            self.core.store.note_growing(table);
+        }
+    }
+
+    /// Returns the error for a writer that found no room in the bucket of `hash`. It means collisions only in an
+    /// index of the right size: a thread that moves its buckets may have lost the processor while others inserted.
+    #[cold]
+    pub(crate) fn refused(&self, table: &Table, hash: u64, error: WriteError) -> WriteError {
+        if error != WriteError::Collisions {
+            return error;
+        }
+        let retry = WriteError::Retry { after_us: RETRY_AFTER_US };
+        match self.hurry_growth(table, 1) {
+            Ok(true) => return retry,
+            Ok(false) => {}
+            Err(NoMemory) => return WriteError::OutOfMemory,
+        }
+        // The growth may just have ended, or another one may just have begun.
+        let has_room = match table.index.lock(&self.pin, hash) {
+            Ok(mut bucket) => bucket.make_room(1, Purpose::Insert).is_ok(),
+            Err(reason) => reason == NotLocked::Busy,
+        };
+        if has_room || self.hurry_growth(table, 1) != Ok(false) { retry } else { error }
+    }
+
+    /// Immediately grows an index that is growing, or is due to with `more` objects. Returns whether it grows.
+    pub(crate) fn hurry_growth(&self, table: &Table, more: u64) -> Result<bool, NoMemory> {
+        let due = table.index.is_overloaded(&self.pin, table.objects() + more);
+        if due && self.start_growth(table, more)? {
+            self.core.store.note_growing(table);
+        }
+        let growing = table.index.is_growing(&self.pin);
+        if growing {
+            self.grow(table, GROWTH_BUCKETS_PER_STEP);
+        }
+        Ok(due || growing)
     }
 }
 

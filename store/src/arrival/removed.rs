@@ -11,8 +11,8 @@
 
 use once_cell::race::OnceBox;
 
+use crate::hash_range::Position;
 use crate::limits::REMOVED_NOTED_MAX;
-use crate::position::Position;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Segments, each four times as large as the previous one.

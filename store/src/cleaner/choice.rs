@@ -21,7 +21,7 @@ use crate::limits::{
 };
 use crate::segment::{Claim, SegmentId, State};
 use crate::store::Store;
-use crate::store::backlog::{Chosen, Cleaner, Level};
+use crate::store::cleaning::{Chosen, Cleaner, Level};
 use crate::sync::Ordering;
 
 use super::PRICE_UNIT;

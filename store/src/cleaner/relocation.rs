@@ -18,9 +18,9 @@ use crate::index::{Location, NotLocked};
 use crate::limits::VERSION_MAX;
 use crate::log::SEGMENT_HEADER_BYTES;
 use crate::object::Header;
-use crate::pinned::Pinned;
 use crate::store::Store;
-use crate::store::backlog::{Cleaner, Source};
+use crate::store::cleaning::{Cleaner, Source};
+use crate::store::core::Pinned;
 use crate::sync::Ordering;
 use crate::table::Table;
 

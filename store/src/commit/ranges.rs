@@ -10,7 +10,7 @@ use std::ops::Range;
 use crate::commit::{ReadCheck, Write};
 use crate::error::CommitError;
 use crate::ordered::KeyRange;
-use crate::pinned::Pinned;
+use crate::store::core::Pinned;
 use crate::sync::{Ordering, fence};
 use crate::table::Table;
 

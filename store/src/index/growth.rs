@@ -63,12 +63,6 @@ impl Index {
             && generation.count_underloaded(changes) >= buckets / SHRINK_PATIENCE_DIVISOR
     }
 
-    /// Returns whether buckets wait to be moved.
-    #[inline]
-    pub(crate) fn is_growing(&self, pin: &EpochPin<'_>) -> bool {
-        self.current(pin).is_some_and(|current| !current.next_pointer().is_null())
-    }
-
     /// Creates the next generation, unless there is one; returns whether this call did.
     ///
     /// It is larger by a quarter, or as large as `objects` need if more have come meanwhile. If the system has no

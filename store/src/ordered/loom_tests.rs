@@ -89,7 +89,7 @@ fn loom_a_walk_meets_all_that_stay_while_a_leaf_is_split_and_freed() {
     });
 }
 
-/// A tree beside an index, with one key that is written and removed as `membership.rs` does.
+/// A tree beside an index, with one key that is written and removed as `ordered_table.rs` does.
 struct Beside {
     bed: Arc<Bed>,
     index: Index,

@@ -15,8 +15,7 @@ use crate::limits::{
     ORDERED_KEYS_FEW, ORDERED_KEYS_MAX, ORDERED_LEAF_BYTES_MAX,
 };
 use crate::ordered::OrderedKeys;
-use crate::ordered::garbage::NodeGarbage;
-use crate::ordered::node::{Keys, Node, NodeSlot, hung, unhung};
+use crate::ordered::node::{Keys, Node, NodeGarbage, NodeSlot, hung, unhung};
 
 /// The branches above a leaf, from the root down, each with the number of the child.
 struct Path<'p> {

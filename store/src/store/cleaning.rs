@@ -1,6 +1,169 @@
-//! Counters of the cleaner's work, and figures derived from them.
+//! The cleaner's state and its counters, which a store keeps for `cleaner.rs`: the segments in hand, the heads for the
+//! survivors, the segments that it may choose next.
+//!
+//! One core at a time has the state, by a lock that is only tried. The counters are atomics, so that any thread reads
+//! the figures derived from them.
 
+use std::collections::VecDeque;
+
+use crate::limits::{CLEAN_CANDIDATES_MAX, CLEAN_SOURCES_MAX, SURVIVOR_CLASSES};
+use crate::log::Head;
+use crate::segment::SegmentId;
 use crate::sync::{AtomicU64, Ordering};
+
+/// The cleaner's method for the chosen segments.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Level {
+    /// One segment to a run of exactly the length that it needs.
+    Compaction,
+    /// Several segments to fewer, survivors of similar age together.
+    Combined,
+    /// All segments of a window to another one, so that the window is one free run again.
+    Evacuation,
+}
+
+/// The state of the cleaner.
+pub(crate) struct Cleaner {
+    pub(crate) level: Level,
+    /// Segments that may be chosen.
+    pub(crate) candidates: Candidates,
+    /// The seglet at which the next search begins.
+    pub(crate) looked_to: u32,
+    /// Seglets searched since the last find.
+    pub(crate) fruitless: u32,
+    /// Whether the last search of the whole log found nothing.
+    pub(crate) barren: bool,
+    /// Chosen segments not yet begun, ordered by age.
+    pub(crate) chosen: VecDeque<Chosen>,
+    /// Segments that were walked through but are not all dead, with the tags of that moment.
+    pub(crate) unsettled: VecDeque<(u64, SegmentId)>,
+    pub(crate) source: Option<Source>,
+    /// Heads for survivors of combined cleaning, the hottest first.
+    pub(crate) survivors: [Head; SURVIVOR_CLASSES],
+    /// Head for survivors of a compaction.
+    pub(crate) compacted: Head,
+    /// Head for survivors of an evacuation.
+    pub(crate) evacuated: Head,
+    /// The evacuated window, with its seglets that were free, as bits.
+    pub(crate) window: Option<(u32, u32)>,
+    /// Dead segments ordered by the tags under which they wait.
+    pub(crate) pending_reclamation: VecDeque<(u64, SegmentId)>,
+    /// Number of their seglets.
+    pub(crate) pending_seglets: u64,
+    /// Sixteenths of a byte to examine to free one byte, by the latest choice.
+    pub(crate) price: u64,
+}
+
+/// A segment chosen for cleaning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) segment: SegmentId,
+    /// Whether it was walked through before, and all pins of that time have ended.
+    pub(crate) again: bool,
+}
+
+/// A segment that is being cleaned, with its progress.
+pub(crate) struct Source {
+    pub(crate) segment: SegmentId,
+    pub(crate) again: bool,
+    pub(crate) next: usize,
+    pub(crate) end: usize,
+    pub(crate) generation: u32,
+    /// Live bytes at the beginning.
+    pub(crate) live_bytes: usize,
+    /// Class of the survivors' head.
+    pub(crate) class: usize,
+    /// Whether damaged bytes were found.
+    pub(crate) damaged: bool,
+    /// Whether another thread held a bucket for too long, so that a movable object may remain.
+    pub(crate) busy: bool,
+}
+
+impl Cleaner {
+    /// Creates the state for a log of `seglets`, with `window_seglets` per window.
+    pub(crate) fn new(seglets: u32, window_seglets: u32) -> Cleaner {
+        Cleaner {
+            level: Level::Combined,
+            candidates: Candidates::new(),
+            looked_to: 0,
+            fruitless: 0,
+            barren: false,
+            // The maximum that can ever wait, so that the queues never allocate later.
+            chosen: VecDeque::with_capacity(window_seglets as usize + CLEAN_SOURCES_MAX),
+            unsettled: VecDeque::with_capacity(window_seglets as usize + CLEAN_SOURCES_MAX),
+            source: None,
+            survivors: Default::default(),
+            compacted: Head::default(),
+            evacuated: Head::default(),
+            window: None,
+            pending_reclamation: VecDeque::with_capacity(seglets as usize),
+            pending_seglets: 0,
+            price: 16,
+        }
+    }
+
+    /// Returns the head for survivors of the source.
+    pub(crate) fn head(&mut self, class: usize) -> &mut Head {
+        match self.level {
+            Level::Compaction => &mut self.compacted,
+            Level::Combined => &mut self.survivors[class],
+            Level::Evacuation => &mut self.evacuated,
+        }
+    }
+}
+
+/// Segments that the cleaner may choose, the best first: a bounded list with their scores.
+///
+/// Looking at all segments takes milliseconds in a large memory, so a choice looks at a part of them
+/// (`cleaner/choice.rs`). The segments that are not chosen are kept for the next choice, which weighs them again:
+/// their dead bytes grow and they get older. Sampling with such a memory comes near to the best of all (Mitzenmacher,
+/// Prabhakar and Shah, "Load balancing with memory", 2002).
+pub(crate) struct Candidates {
+    weighed: [(f64, SegmentId); CLEAN_CANDIDATES_MAX],
+    count: usize,
+}
+
+impl Candidates {
+    pub(crate) fn new() -> Candidates {
+        Candidates { weighed: [(0.0, SegmentId(0)); CLEAN_CANDIDATES_MAX], count: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Inserts a segment by its score, if it is already listed or good enough.
+    pub(crate) fn offer(&mut self, score: f64, segment: SegmentId) {
+        let held = &mut self.weighed[..self.count];
+        if held.len() == CLEAN_CANDIDATES_MAX && held.last().is_some_and(|&(worst, _)| score <= worst) {
+            return;
+        }
+        if let Some(again) = held.iter().position(|&(_, other)| other == segment) {
+            held[again..].rotate_left(1);
+            self.count -= 1;
+        }
+        let place = self.weighed[..self.count].partition_point(|&(better, _)| better >= score);
+        if place < CLEAN_CANDIDATES_MAX {
+            self.count = (self.count + 1).min(CLEAN_CANDIDATES_MAX);
+            self.weighed[place..self.count].rotate_right(1);
+            self.weighed[place] = (score, segment);
+        }
+    }
+
+    /// Removes and returns the best.
+    pub(crate) fn take_best(&mut self) -> Option<SegmentId> {
+        let &(_, best) = self.weighed[..self.count].first()?;
+        self.weighed[..self.count].rotate_left(1);
+        self.count -= 1;
+        Some(best)
+    }
+
+    /// Removes all, to be weighed again.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = SegmentId> + use<> {
+        let count = std::mem::take(&mut self.count);
+        self.weighed.into_iter().take(count).map(|(_, segment)| segment)
+    }
+}
 
 /// The cleaner's counters.
 #[derive(Default)]
@@ -85,5 +248,29 @@ impl Cleaning {
             damaged_segments: read(&self.damaged_segments),
             ..CleanerStatistics::default()
         }
+    }
+}
+
+#[cfg(all(test, not(loom_model)))]
+mod tests {
+    use super::Candidates;
+    use crate::limits::CLEAN_CANDIDATES_MAX;
+    use crate::segment::SegmentId;
+
+    #[test]
+    fn the_best_are_kept_and_each_once() {
+        let mut candidates = Candidates::new();
+        for round in 0..2 {
+            for number in 0..100 {
+                candidates.offer(f64::from(number * 37 % 100 + round), SegmentId(number));
+            }
+        }
+        let mut taken: Vec<_> =
+            std::iter::from_fn(|| candidates.take_best()).map(|id| id.0 * 37 % 100).collect();
+        assert_eq!(taken.len(), CLEAN_CANDIDATES_MAX);
+        assert!(taken.is_sorted_by(|a, b| a > b) && taken[0] == 99, "{taken:?}");
+        taken.dedup();
+        assert_eq!(taken.len(), CLEAN_CANDIDATES_MAX, "each once");
+        assert!(candidates.is_empty());
     }
 }

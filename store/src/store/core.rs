@@ -1,15 +1,26 @@
-//! A core: one worker thread's part of the store. Its log head, its epoch slot, its scratch memory.
+//! A core: one worker thread's part of the store, with its log head, its epoch slot, its scratch memory. A pinned core:
+//! the object through which all reads and writes go.
 //!
-//! `Send`, since a worker may be replaced, but not `Sync`: two threads never share one.
+//! A core is `Send`, since a worker may be replaced, but not `Sync`: two threads never share one. What a pinned core
+//! finds is borrowed from it, so the compiler ensures that no reference outlives the pin. Its reads are in `read.rs`,
+//! its writes in `write.rs`, its commits in `commit.rs`; this file has their common parts.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::epoch::{HeldPin, LocalEpoch};
-use crate::log::head::Head;
-use crate::ordered::NodeGarbage;
-use crate::scratch::Scratch;
+use crate::epoch::{EpochPin, HeldPin, LocalEpoch};
+use crate::error::WriteError;
+use crate::hash_range::Position;
+use crate::index::growth::{Growth, NoMemory};
+use crate::index::{Location, Stamp};
+use crate::limits::{GROWTH_KEY_BYTES, RETRY_AFTER_US};
+use crate::lock_set::LockMemory;
+use crate::log::{Head, Staged};
+use crate::object::Object;
+use crate::ordered::{Entered, NodeGarbage};
 use crate::store::Store;
+use crate::sync::Ordering;
+use crate::table::Table;
 
 /// A worker's access to a store.
 pub struct Core {
@@ -26,11 +37,61 @@ pub struct Core {
     pub(crate) owed: Cell<u64>,
 }
 
+/// A pin of a core. See [`Core::pin`].
+pub struct Pinned<'c> {
+    pub(crate) core: &'c Core,
+    pub(crate) pin: EpochPin<'c>,
+}
+
+/// Memory that a core's commits, snapshots and walks reuse, so that they allocate nothing once the core has executed one
+/// of the same size. The core merely keeps it for them.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) stamps: Vec<Option<Stamp>>,
+    pub(crate) locks: LockMemory,
+    pub(crate) staged: Vec<Option<Staged>>,
+    /// Writes by hash, to find those of one key.
+    pub(crate) order: Vec<u32>,
+    pub(crate) superseded: Vec<bool>,
+    /// Writes of keys that are new.
+    pub(crate) entering: Vec<u32>,
+    /// Proofs that writes of a commit have entered their keys into the trees of their tables.
+    pub(crate) entered: Vec<Option<Entered>>,
+    /// Inserts into each locked bucket.
+    pub(crate) inserts: Vec<usize>,
+    /// Tags and locations of a bucket.
+    pub(crate) entries: Vec<(u16, Location)>,
+    /// The same in the order of an enumeration.
+    pub(crate) placed: Vec<Placed>,
+    /// Arriving objects: hash and checksum of the content, of sound ones.
+    pub(crate) arriving: Vec<Option<(u64, u32)>>,
+    /// For each quota with a limit: the first write under it, bytes that all of them write, bytes that they free.
+    pub(crate) growths: Vec<(usize, u64, u64)>,
+}
+
+/// An entry of a bucket with its place; a corrupted entry comes last and has no location.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) position: Position,
+    pub(crate) location: Option<Location>,
+    /// The hash of its key, if known.
+    pub(crate) hash: u64,
+}
+
 impl Core {
     pub(crate) fn new(store: Arc<Store>, index: usize) -> Core {
         let local = LocalEpoch::new(Arc::clone(&store.epochs), index);
         let (head, scratch, garbage) = Default::default();
         Core { store, index, local, head, scratch, garbage, turn: Cell::new(0), owed: Cell::new(0) }
+    }
+
+    /// Pins the core: objects found under the pin stay valid until it is dropped.
+    ///
+    /// Pins nest. A pin takes a few nanoseconds; it holds back memory that others replace meanwhile, so pin per
+    /// batch, not for long.
+    #[inline]
+    pub fn pin(&self) -> Pinned<'_> {
+        Pinned { core: self, pin: self.local.pin() }
     }
 
     /// Returns the core's index.
@@ -67,5 +128,99 @@ impl Drop for Core {
 impl std::fmt::Debug for Core {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "Core {{ index: {} }}", self.index)
+    }
+}
+
+impl Pinned<'_> {
+    /// Keeps this pin's epoch beyond the pin, for an invocation that yields: the objects it found stay valid until
+    /// [`Core::release`].
+    pub fn hold(&self) -> HeldPin {
+        self.pin.hold()
+    }
+
+    #[inline(always)]
+    pub(crate) fn assert_own(&self, table: &Table) {
+        table.assert_of(self.core.store.log_address());
+    }
+
+    /// Returns the object at `location` if its key is `key`.
+    #[inline(always)]
+    pub(crate) fn object_of<'p>(&'p self, location: Location, key: &[u8]) -> Option<Object<'p>> {
+        let object = self.core.store.log.object(location, &self.pin);
+        (object.key() == key).then_some(object)
+    }
+
+    /// Returns the object at `location`, with the location, if its key is `key`.
+    #[inline]
+    pub(crate) fn with_location<'p>(
+        &'p self,
+        location: Location,
+        key: &[u8],
+    ) -> Option<(Location, Object<'p>)> {
+        self.object_of(location, key).map(|object| (location, object))
+    }
+
+    /// Returns whether the object has expired for all readers.
+    #[inline(always)]
+    pub(crate) fn is_expired(&self, object: &Object<'_>) -> bool {
+        object.expires() && object.expires_ms() <= self.core.store.now_ms()
+    }
+
+    /// Returns the version that readers see for `object`: 0 if there is none or it has expired.
+    #[inline]
+    pub(crate) fn visible_version(&self, object: Option<&Object<'_>>) -> u64 {
+        object.filter(|object| !self.is_expired(object)).map_or(0, Object::version)
+    }
+
+    /// Starts the growth of a table's index if it is due with `more` objects. Returns whether this call did.
+    pub(crate) fn start_growth(&self, table: &Table, more: u64) -> Result<bool, NoMemory> {
+        table.index.start_growth(&self.pin, table.objects() + more, self.core.store.config.huge_pages)
+    }
+
+    /// Starts the shrinking of a table's index if it is due after `changes` more changes. Returns whether this call
+    /// did.
+    pub(crate) fn start_shrinking(&self, table: &Table, changes: u64) -> bool {
+        let objects = table.objects();
+        table.is_complete()
+            && table.index.is_due_to_shrink(&self.pin, objects, changes)
+            && !table.is_retired()
+            && table.index.start_shrinking(&self.pin, objects, self.core.store.config.huge_pages)
+    }
+
+    /// Moves a few buckets of a table whose index grows or shrinks.
+    pub(crate) fn grow(&self, table: &Table, buckets: u64) -> Growth {
+        let store = &self.core.store;
+        let hash_of = |location| {
+            let object = store.log.object_within(location, &self.pin);
+            object.map_or(0, |object| crate::hash(object.key()))
+        };
+        let prefetch = |location| store.log.prefetch_key(location, GROWTH_KEY_BYTES);
+        table.index.grow(&self.pin, buckets, &store.reclaimer, hash_of, prefetch)
+    }
+
+    /// Returns the error for a writer of `bytes` to `table` that can take no segment.
+    #[cold]
+    pub(crate) fn no_room(&self, table: &Table, bytes: usize) -> WriteError {
+        let error = self.no_memory(bytes);
+        let gives_way = error == WriteError::OutOfMemory && self.give_way(table, bytes);
+        if gives_way { WriteError::Retry { after_us: RETRY_AFTER_US } } else { error }
+    }
+
+    /// Returns the error for a writer of `bytes` without a segment: retry if cleaning will bring one.
+    #[cold]
+    pub(crate) fn no_memory(&self, bytes: usize) -> WriteError {
+        let store = &self.core.store;
+        store.cleaning.refusals.fetch_add(1, Ordering::Relaxed);
+        if store.cleaning_brings(bytes) || store.expects_expiry() {
+            WriteError::Retry { after_us: RETRY_AFTER_US }
+        } else {
+            WriteError::OutOfMemory
+        }
+    }
+}
+
+impl std::fmt::Debug for Pinned<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Pinned {{ core: {} }}", self.core.index)
     }
 }

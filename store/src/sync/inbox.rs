@@ -1,13 +1,13 @@
-//! A queue that any thread fills and one empties, without either waiting for the other.
+//! A queue that any thread fills and one empties, and a place for one boxed value. No thread waits at either.
 //!
 //! ```text
 //!   push: newest = my entry, which leads to the one before        take_all: newest = none
 //!   newest ─► entry 3 ─► entry 2 ─► entry 1                        and the entries are reversed
 //! ```
-//! Entries are linked by one compare-and-swap and taken by one exchange. So a thread that loses its core during a
-//! push has either pushed or not, and the taker never meets an incomplete entry; the queues of the standard library
-//! let their reader spin until such a writer continues. The queue is unbounded: its producers apply a bound of their
-//! own.
+//! Entries are linked by one compare-and-swap and taken by one exchange; a boxed value is put and taken by one
+//! exchange. So a thread that loses its core during a push has either pushed or not, and the taker never meets an
+//! incomplete entry; the queues of the standard library let their reader spin until such a writer continues. The queue
+//! is unbounded: its producers apply a bound of their own.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -149,6 +149,61 @@ impl<T> Drop for Taken<T> {
     }
 }
 
+/// A place for one boxed value, exchanged atomically.
+///
+/// A value has one owner at any time: the place, or the thread that took it. That thread sees everything written
+/// before the value was put in.
+pub struct AtomicBox<T> {
+    value: AtomicPtr<T>,
+    /// The place owns a `T` and passes it from thread to thread.
+    _owns: PhantomData<Box<T>>,
+}
+
+// SAFETY: only the thread that took a value can reach it, after the release and acquire of the exchange.
+unsafe impl<T: Send> Sync for AtomicBox<T> {}
+
+impl<T> AtomicBox<T> {
+    /// Creates an empty place.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { value: AtomicPtr::new(ptr::null_mut()), _owns: PhantomData }
+    }
+
+    /// Puts a value in; returns the previous one.
+    pub fn put(&self, value: Box<T>) -> Option<Box<T>> {
+        self.exchange(Box::into_raw(value))
+    }
+
+    /// Takes the value, if any.
+    pub fn take(&self) -> Option<Box<T>> {
+        self.exchange(ptr::null_mut())
+    }
+
+    fn exchange(&self, value: *mut T) -> Option<Box<T>> {
+        let before = self.value.swap(value, Ordering::AcqRel);
+        // SAFETY: a pointer in the place came from `Box::into_raw`, and only one exchange takes it out.
+        (!before.is_null()).then(|| unsafe { Box::from_raw(before) })
+    }
+}
+
+impl<T> Default for AtomicBox<T> {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl<T> Drop for AtomicBox<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+impl<T> std::fmt::Debug for AtomicBox<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("AtomicBox").finish_non_exhaustive()
+    }
+}
+
 #[cfg(all(test, not(loom_model)))]
 mod tests {
     use std::sync::Arc;
@@ -198,7 +253,7 @@ mod loom_tests {
 
     use loom::thread;
 
-    use super::Inbox;
+    use super::{AtomicBox, Inbox};
 
     /// Two threads push while another takes and then closes: each value is obtained once, taken or given back, whole
     /// and in the order of its thread.
@@ -219,6 +274,25 @@ mod loom_tests {
                 let of_other = taken.iter().copied().filter(|value| values.contains(value));
                 assert!(of_other.chain(back).eq(values));
             }
+        });
+    }
+
+    /// Two threads each put a value in and take one out: each value is taken once.
+    #[test]
+    fn loom_each_value_has_one_owner() {
+        loom::model(|| {
+            let place = Arc::new(AtomicBox::empty());
+            let sum_of = |place: &AtomicBox<u64>, value| {
+                let replaced = place.put(Box::new(value)).map_or(0, |value| *value);
+                replaced + place.take().map_or(0, |value| *value)
+            };
+            let other = {
+                let place = Arc::clone(&place);
+                thread::spawn(move || sum_of(&place, 1))
+            };
+            let own = sum_of(&place, 10);
+            assert_eq!(own + other.join().expect("no panic"), 11);
+            assert!(place.take().is_none());
         });
     }
 }

@@ -4,8 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::zipf::Zipf;
-use super::{get, put_patiently, seed, store};
+use super::{Zipf, get, put_patiently, seed, store};
 use crate::{Core, Eviction, Quota, Table, TableOptions};
 
 /// Bytes of an object of these tests in the log.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{drain, each_seed, put_patiently, steps, store};
-use crate::carried::Carried;
+use crate::object::Carried;
 use crate::{
     Condition, Core, Cursor, HashRange, Quota, ReplayError, Replayed, Table, TableOptions, WriteError, hash,
 };

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::tests::zipf::Zipf;
+use crate::tests::Zipf;
 use crate::{Condition, Config, Core, Statistics, Store, Table, WriteError, hash};
 
 /// Puts between two background steps, like a server's between two frames.

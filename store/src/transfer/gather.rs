@@ -1,17 +1,14 @@
 //! Gathering the objects of a transfer at the source: bytes out of the log into a buffer, one copy each.
 //!
-//! Buckets are read in hash order (`index/walk.rs`), and the objects of later buckets are prefetched early. A bucket
+//! Buckets are read in hash order (`index.rs`), and the objects of later buckets are prefetched early. A bucket
 //! is taken as a whole if possible, so that no key is hashed: its objects come in any order. They are sorted only if
 //! a pull begins or ends within a bucket, or the index is changing its size.
 
-use crate::cursor::{Cursor, Placed};
-use crate::enumerate::Gone;
-use crate::index::Location;
-use crate::index::walk::Reach;
+use crate::enumerate::{Cursor, Gone};
+use crate::hash_range::Position;
+use crate::index::{Location, Reach};
 use crate::limits::{GATHER_AHEAD_BYTES_MAX, GATHER_BUCKETS_AHEAD, WALK_BUCKETS_PER_STEP};
-use crate::pinned::Pinned;
-use crate::position::Position;
-use crate::scratch::Scratch;
+use crate::store::core::{Pinned, Placed, Scratch};
 use crate::table::Table;
 
 /// An error: the pull has reached its maximum length.
@@ -68,6 +65,38 @@ impl Pinned<'_> {
             done = Some(Position::last_of(reach.end));
         }
         Ok(Some(Cursor { done, ..Cursor::START }))
+    }
+
+    /// Appends objects after `from` whose version is above `version` to `pull`, in hash order.
+    ///
+    /// It ends when the pull has `bytes_max` or a bounded number of buckets was read; the first ones always come.
+    /// Expired objects come too: without them, the objects that they replaced would reappear at the other side.
+    /// Returns the cursor to continue with; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn gather_since(
+        &self,
+        table: &Table,
+        from: Cursor,
+        version: u64,
+        bytes_max: usize,
+        pull: &mut Vec<u8>,
+    ) -> Result<Option<Cursor>, Gone> {
+        let log = &self.core.store.log;
+        self.walk(table, from, |group| {
+            let before = pull.len();
+            for location in group.iter().filter_map(|placed| placed.location) {
+                if log.object(location, &self.pin).version() > version {
+                    pull.extend_from_slice(log.bytes_of(location, &self.pin).unwrap_or_default());
+                }
+            }
+            let is_full = before > 0 && pull.len() > bytes_max;
+            if is_full {
+                pull.truncate(before);
+            }
+            !is_full
+        })
     }
 
     /// Appends all objects of one hash to `pull`.

@@ -6,12 +6,12 @@
 
 use std::fmt;
 
-use crate::carried::{Carried, Cut};
 use crate::error::WriteError;
 use crate::hash_range::HashRange;
 use crate::limits::{EXPECTED_INDEX_DIVISOR, RETRY_AFTER_US};
 use crate::log::Staged;
-use crate::pinned::Pinned;
+use crate::object::{Carried, Cut};
+use crate::store::core::Pinned;
 use crate::table::Table;
 
 /// The result of replaying pulls.

@@ -140,12 +140,11 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "store/src/index/generation.rs",
     "store/src/index/growth.rs",
     "store/src/log.rs",
-    "store/src/log/carried.rs",
+    "store/src/log/copy.rs",
     "store/src/memory.rs",
     "store/src/ordered/node.rs",
     "store/src/reclaim.rs",
     "store/src/sync.rs",
-    "store/src/sync/atomic_box.rs",
     "store/src/sync/inbox.rs",
     "store/src/tests/versions.rs",
     // The border between server and extension, on the extension's side.
