@@ -36,7 +36,6 @@ mod reconnecting_stream;
 mod router;
 mod session;
 mod session_state;
-mod statistics;
 mod stream_worker;
 mod transport;
 mod watch;
@@ -50,7 +49,7 @@ pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;
 pub use local::Local;
 pub use session::Session;
-pub use statistics::SessionStatistics;
+pub use session_state::SessionStatistics;
 pub use wire::KeyRange;
 pub use wire::limits::TTL_MS_MAX;
 pub use wire::{
