@@ -3,6 +3,7 @@
 //! With a single server whose maps are known there is none; with several, the router checks the servers once a
 //! millisecond and processes replies at once.
 
+use net::Port;
 use wire::{Completion, CompletionError, KeyRange, Request, Status, opcode};
 
 use super::gather::{BOTH, PART};
@@ -146,6 +147,13 @@ impl Router {
                 self.leaving.push(state);
             }
         }
+    }
+
+    /// Falls back to UDP for servers that have ended their channel of shared memory.
+    #[cold]
+    pub(crate) fn leave_lost_ways(&mut self, port: &dyn Port) {
+        let states = self.servers.iter_mut().filter_map(|server| server.state.as_mut());
+        states.for_each(|state| state.leave_lost_way(port));
     }
 
     /// Ends the session with a server; repeats its requests as far as they may be repeated.
