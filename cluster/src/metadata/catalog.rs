@@ -1,9 +1,11 @@
 //! The catalog: everything that a server needs in order to serve all tenants or some, as of one commit; and a watch
 //! that tells whose part has changed.
+//!
+//! Tenants, tables and extensions are removed here, together with every record of the catalog that depends on them.
 
 use std::collections::BTreeSet;
 
-use wire::TenantId;
+use wire::{Subject, TenantId};
 
 use super::{
     ExtensionRow, GrantRow, LimitRow, MemberRow, Metadata, MetadataError, MigrationRow, TableRow, TabletsRow,
@@ -105,6 +107,54 @@ impl Metadata {
     /// When the metadata cannot be watched.
     pub fn catalog_watch(&self, after: Revision) -> Result<Watch, MetadataError> {
         Ok(self.records().watch(CATALOG, after)?)
+    }
+
+    /// Removes a tenant with its limits, tables, extensions and grants. Grants to it have no effect from then on, and
+    /// are removed later.
+    ///
+    /// # Errors
+    /// `NotFound`, or that it cannot be stored.
+    pub fn tenant_drop(&self, name: &str) -> Result<TenantId, MetadataError> {
+        let id = self.write(|transaction| {
+            let id = tenants::remove(transaction, name)?;
+            tables::remove_tenant(transaction, id);
+            tablets::remove_tenant(transaction, id);
+            migrations::remove_tenant(transaction, id);
+            extensions::remove_tenant(transaction, id);
+            grants::remove_tenant(transaction, id);
+            limits::remove_tenant(transaction, id);
+            Ok(id)
+        })?;
+        if let Err(error) = self.grants_sweep() {
+            tracing::warn!(%error, "grants to removed tenants are still stored; they have no effect");
+        }
+        Ok(id)
+    }
+
+    /// Removes a table with its grants, tablets and migrations, and returns its number.
+    ///
+    /// # Errors
+    /// `NotFound`, or that it cannot be stored.
+    pub fn table_drop(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
+        self.write(|transaction| {
+            let id = tables::remove(transaction, tenant, name)?;
+            grants::remove_subject(transaction, tenant, Subject::Table, name);
+            tablets::remove_table(transaction, tenant, id);
+            migrations::remove_table(transaction, tenant, id);
+            Ok(id)
+        })
+    }
+
+    /// Removes an extension with all its versions and grants, and returns its number.
+    ///
+    /// # Errors
+    /// `NotFound`, or that it cannot be stored.
+    pub fn extension_remove(&self, tenant: TenantId, name: &str) -> Result<u32, MetadataError> {
+        self.write(|transaction| {
+            let id = extensions::remove(transaction, tenant, name)?;
+            grants::remove_subject(transaction, tenant, Subject::Extension, name);
+            Ok(id)
+        })
     }
 }
 
