@@ -99,7 +99,8 @@ impl Connection {
     }
 
     /// Sends the last request and does not read its reply.
-    pub(crate) fn send_last(&mut self, code: u8, body: &[u8]) {
+    pub(crate) fn send_last(&mut self, body: &[u8]) {
+        let code = opcode::ADMINISTER;
         let header = RecordHeader { body_bytes: body.len() as u32, code, ..RecordHeader::default() };
         // A server that it does not reach notices on its own that the client is gone.
         let _ = self.stream.write_record(&header.encode(), body);

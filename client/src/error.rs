@@ -4,14 +4,13 @@
 //! tells whether the request may have been executed. Programs use the variants; people read the texts, which are in
 //! [`text`].
 
-mod no_shared_memory;
 mod text;
 
-pub use no_shared_memory::NoSharedMemory;
-
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use net::AttachError;
 use wire::{Completion, CompletionError, Status, reply};
 
 /// A failed call.
@@ -99,6 +98,19 @@ pub enum Error {
     },
 }
 
+/// A reason why a client and a server share no memory.
+#[derive(Debug)]
+pub enum NoSharedMemory {
+    /// The server has no shared-memory listener.
+    NotOffered,
+    /// The server runs on another machine.
+    OtherMachine,
+    /// The caller gave the addresses of the server's cores ([`crate::ClientConfig::core_addresses`]).
+    AddressesGiven,
+    /// Attaching failed at the listener.
+    Listener(AttachError),
+}
+
 impl Error {
     /// Returns the status of the server's reply, if there was one.
     #[must_use]
@@ -179,6 +191,17 @@ impl From<CompletionError> for Error {
             CompletionError::Throttled => Error::Throttled { limit: None },
             CompletionError::Closed => Error::SessionLost,
             CompletionError::Away { server } => Error::ServerAway { server },
+        }
+    }
+}
+
+impl fmt::Display for NoSharedMemory {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoSharedMemory::NotOffered => to.write_str("the server does not offer it"),
+            NoSharedMemory::OtherMachine => to.write_str("the server is on another machine"),
+            NoSharedMemory::AddressesGiven => to.write_str("the caller gave the addresses of its cores"),
+            NoSharedMemory::Listener(error) => write!(to, "{error}"),
         }
     }
 }

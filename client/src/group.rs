@@ -187,7 +187,11 @@ impl SessionGroup {
             complete(member, completion);
         };
         let received = match self.port.receive(&mut self.batch) {
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => self.leave_lost_ways(),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                let port = &*self.port;
+                self.members.iter_mut().for_each(|member| member.router.leave_lost_ways(port));
+                0
+            }
             received => received.map_err(|error| Error::Port { error })?,
         };
         if received > 0 {
@@ -215,18 +219,6 @@ impl SessionGroup {
     #[must_use]
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics
-    }
-
-    /// Falls back to UDP for servers that have ended their channel. Returns 0: nothing was received.
-    #[cold]
-    fn leave_lost_ways(&mut self) -> usize {
-        for Member { router, .. } in &mut self.members {
-            for index in 0..router.servers() {
-                let state = router.server(index).and_then(|server| server.state.as_mut());
-                state.into_iter().for_each(|state| state.leave_lost_way(&*self.port));
-            }
-        }
-        0
     }
 
     fn take_batch(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<(), Error> {

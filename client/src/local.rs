@@ -3,7 +3,8 @@
 //! [`Local::spawn`] starts an invocation, [`Local::poll`] advances all of them. A function runs until it waits for
 //! records, its gets share frames with those of the others, and it continues when the replies are there. Its writes
 //! stay in its write set, where it reads them back. If the function ends without an error, they are applied one after
-//! another, each on the condition that the object is still as the function read it.
+//! another, each on the condition that the object is still as the function read it, if it did. Several writes must
+//! belong to one server, as far as the session knows, as in a function that runs at a server.
 //!
 //! ```text
 //! spawn -> running -> waiting for records -> running .. -> applying writes -> finished
@@ -12,18 +13,16 @@
 //! ```
 //! Only read-only functions may scan and enumerate; one that writes is refused, because its commit cannot verify the
 //! objects of a page. The guarantees are weaker than at the server: several writes are not applied atomically, and
-//! objects that were read but not written may have changed meanwhile. A conflict at the first write runs the function
-//! again; one at a later write is reported as [`LocalFailure::PartlyApplied`].
+//! objects that were read but not written may have changed meanwhile. A conflict at the first write has changed nothing
+//! yet and runs the function again; one at a later write is reported as [`LocalFailure::PartlyApplied`].
 
-mod applying;
-mod arena;
 mod border;
-mod finished;
 mod host;
 mod task;
 mod write_set;
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -31,11 +30,10 @@ use std::task::{Context, Poll, Waker};
 
 use sandstorm::{Args, Db, Level, Reply};
 use control::{AdminRequest, TableId};
-use wire::Status;
+use wire::{Completion, Request, Status};
 
-use self::applying::applied;
-pub use self::finished::{Finished, LocalFailure};
 use self::task::{AskedOperation, Sending, Task};
+use self::write_set::PendingWrite;
 use crate::client::read_answer;
 use crate::session::Idle;
 use crate::{Error, Session};
@@ -46,6 +44,8 @@ const OPERATION_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 20;
 /// Operation number of a write that is being applied.
 const APPLYING: usize = (1 << OPERATION_BITS) - 1;
+/// Maximum number of runs of an invocation whose first write keeps meeting conflicts.
+const RUNS_MAX: u32 = 8;
 
 const _: () = assert!(task::OPERATIONS_MAX < APPLYING);
 
@@ -82,6 +82,35 @@ pub struct Local {
     tables: HashMap<String, u32>,
     log: Vec<(Level, String)>,
     next_id: u64,
+}
+
+/// The result of an invocation.
+#[derive(Debug)]
+pub struct Finished<'a> {
+    /// The id that [`Local::spawn`] gave.
+    pub id: u64,
+    /// The reply, or the reason for its absence.
+    pub result: Result<&'a [u8], LocalFailure>,
+    /// Number of times that it waited for records.
+    pub round_trips: u32,
+    /// Number of records that it requested from the server.
+    pub reads: u32,
+}
+
+/// The reason why an invocation failed.
+#[derive(Debug)]
+pub enum LocalFailure {
+    /// The function ended with an error; nothing was written.
+    Function(sandstorm::Error),
+    /// The server refused, or did not reply.
+    Server(Error),
+    /// A write met a conflict after others had been applied.
+    PartlyApplied {
+        /// Number of writes that were applied.
+        applied: usize,
+        /// Total number of writes.
+        of: usize,
+    },
 }
 
 impl Local {
@@ -286,6 +315,71 @@ impl Local {
         }
     }
 
+    /// Submits the next write of a successful invocation.
+    fn apply(&mut self, index: usize, finished: &mut impl FnMut(Finished<'_>)) {
+        let Local { session, places, .. } = self;
+        let place = &places[index];
+        if place.applying == 0 && place.task.write_count() > 1 && !is_local(&place.task, session) {
+            let refused = Error::Refused { status: Status::NotLocal, text: String::new() };
+            return self.finish(index, Err(LocalFailure::Server(refused)), finished);
+        }
+        let tag = tag_of(index, place.generation, APPLYING);
+        let submitted = place.task.with_write(place.applying, |write| {
+            let PendingWrite { table, key, value, ttl_ms, condition } = write;
+            let (table, condition) = (*table, *condition);
+            let request = match (value, *ttl_ms) {
+                (Some(value), None) => Request::Put { table, key, value, condition },
+                (Some(value), Some(ttl_ms)) => Request::PutFor { table, key, value, condition, ttl_ms },
+                (None, _) => Request::Delete { table, key, condition },
+            };
+            session.submit(&request, tag)
+        });
+        match submitted {
+            None => self.finish(index, Ok(()), finished),
+            Some(Ok(())) => {}
+            // Repeated at the next poll.
+            Some(Err(Error::Full)) => self.blocked.push_back(index),
+            Some(Err(error)) => self.finish(index, Err(LocalFailure::Server(error)), finished),
+        }
+    }
+
+    fn go_on_applying(
+        &mut self,
+        index: usize,
+        outcome: Result<(), Option<Error>>,
+        finished: &mut impl FnMut(Finished<'_>),
+    ) {
+        let place = &mut self.places[index];
+        let of = place.task.write_count();
+        match outcome {
+            Ok(()) => {
+                place.applying += 1;
+                if place.applying == of {
+                    return self.finish(index, Ok(()), finished);
+                }
+                self.apply(index, finished);
+            }
+            Err(None) if place.applying == 0 && place.runs < RUNS_MAX => self.run_again(index),
+            Err(None) if place.applying == 0 => {
+                self.finish(index, Err(LocalFailure::Function(sandstorm::Error::Conflict)), finished);
+            }
+            Err(None) => {
+                let applied = place.applying;
+                self.finish(index, Err(LocalFailure::PartlyApplied { applied, of }), finished);
+            }
+            Err(Some(error)) => self.finish(index, Err(LocalFailure::Server(error)), finished),
+        }
+    }
+
+    fn run_again(&mut self, index: usize) {
+        let place = &mut self.places[index];
+        place.runs += 1;
+        place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        place.task.begin_again();
+        place.run = place.start.as_ref().map(|start| start(&place.task));
+        self.runnable.push_back(index);
+    }
+
     fn finish(
         &mut self,
         index: usize,
@@ -333,3 +427,38 @@ fn find_table(session: &mut Session, tables: &mut HashMap<String, u32>, name: &[
     tables.insert(name.to_owned(), id);
     Ok(id)
 }
+
+/// Decodes the reply to a write: applied, `None` for a conflict, or the failure.
+fn applied(completion: &Completion<'_>) -> Result<(), Option<Error>> {
+    match completion.status {
+        // Deleting an absent object succeeds.
+        Ok(Status::Ok | Status::NotFound) => Ok(()),
+        Ok(Status::ConditionFailed) => Err(None),
+        _ => Err(Error::check(completion).err()),
+    }
+}
+
+/// Returns whether all writes belong to one server.
+fn is_local(task: &Task, session: &mut Session) -> bool {
+    let mut servers = (0..task.write_count())
+        .filter_map(|write| task.with_write(write, |write| session.server_of(write.table, &write.key)));
+    let first = servers.next();
+    servers.all(|server| Some(server) == first)
+}
+
+impl fmt::Display for LocalFailure {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LocalFailure::Function(error) => write!(to, "The function ended with an error: {error}."),
+            LocalFailure::Server(error) => error.fmt(to),
+            LocalFailure::PartlyApplied { applied, of } => {
+                write!(
+                    to,
+                    "Other writes changed what the function read; {applied} of its {of} writes were applied."
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for LocalFailure {}

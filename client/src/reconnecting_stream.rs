@@ -67,7 +67,6 @@ impl ReconnectingStream {
     /// Makes an administrative request, over a stream that was checked to be alive.
     pub(crate) fn administer(
         &mut self,
-        code: u8,
         body: &[u8],
         repeatable: bool,
         timeout: Duration,
@@ -75,14 +74,14 @@ impl ReconnectingStream {
         if self.connection.as_mut().is_some_and(Connection::is_stale) {
             self.connection = None;
         }
-        let header = RecordHeader { code, ..RecordHeader::default() };
+        let header = RecordHeader { code: opcode::ADMINISTER, ..RecordHeader::default() };
         self.call(header, body, repeatable, timeout)
     }
 
     /// Sends the last request if the stream is open; does not read the reply.
-    pub(crate) fn send_last(&mut self, code: u8, body: &[u8]) {
+    pub(crate) fn send_last(&mut self, body: &[u8]) {
         if let Some(connection) = &mut self.connection {
-            connection.send_last(code, body);
+            connection.send_last(body);
         }
     }
 

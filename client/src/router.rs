@@ -5,35 +5,32 @@
 //!              ▲      └─ several servers ─▶ parts ─▶ gather           answers of parts make one
 //!              └─ asked for at the first use of a table, and when a server answers `NotOwned`
 //! ```
-//! Routing is immediate for a request on the same table as the previous one (`sending.rs`): with a single server it
-//! compares two numbers, with several it also hashes and searches. A request refused for its key is repeated, with a
-//! new sequence in another session, only if the refusal rules out its execution at the first server
+//! The fast path of a request costs a comparison, and a hash if several servers own its table. It applies if the table
+//! is that of the previous request, there is a session with the server, its window has room, and no migration of the
+//! table lets reads ask both sides. The slow path goes by the table's map. A request refused for its key is repeated,
+//! with a new sequence in another session, only if the refusal rules out its execution at the first server
 //! (`wire/src/requester/receive.rs`). A request whose server is unreachable waits until that is settled, or fails;
 //! requests to other servers continue. See "Views" in docs/formats.md.
 
-mod asking;
-mod both;
 mod finalize;
-mod frames;
 mod gather;
 mod maps;
-mod opening;
-mod sending;
 mod server;
 
 use std::collections::VecDeque;
 
 use net::Waker;
-use wire::{CompletionError, Journey, SessionLimits, Status};
+use wire::{Completion, CompletionError, FrameError, FrameReader, Group, Journey, Request, SessionLimits, Status};
+use xxhash_rust::xxh3::xxh3_64;
 
-use self::both::Boths;
-use self::gather::Gather;
-use self::maps::TableMap;
-use self::sending::Latest;
+use self::gather::{Boths, Gather};
+use self::maps::{Route, TableMap};
+use self::server::Reach;
 pub(crate) use self::server::Server;
-use crate::ClientConfig;
+use crate::both_sides::Outcome;
 use crate::config::Identity;
-use crate::session_state::SessionState;
+use crate::session_state::{SessionState, SessionStatistics};
+use crate::{ClientConfig, Error};
 
 /// Index of the server that the session was opened with.
 pub(crate) const HOME: usize = 0;
@@ -88,7 +85,41 @@ struct Waiting {
 /// A completion to process after the current batch.
 struct Arrived {
     tag: u64,
-    outcome: gather::Outcome,
+    outcome: Outcome,
+}
+
+/// The table of the latest request, until its map changes.
+#[derive(Clone, Copy)]
+struct Latest {
+    /// Id of the table; a number beyond all ids for none.
+    table: u64,
+    holder: Holder,
+}
+
+/// The owners of a table.
+#[derive(Clone, Copy)]
+enum Holder {
+    /// One server owns the whole table.
+    One(usize),
+    /// Several servers own it, by the map with this index.
+    Several(usize),
+}
+
+impl Latest {
+    /// No table.
+    const NONE: Latest = Latest { table: u64::MAX, holder: Holder::One(HOME) };
+}
+
+/// The outcome of sending a request.
+enum Sent {
+    /// It went to this server.
+    To(usize),
+    /// It goes to several servers, in parts.
+    InParts,
+    /// It waits until the map was requested this many times.
+    Waits(u64),
+    /// This server is unreachable.
+    Away(usize),
 }
 
 impl Router {
@@ -130,6 +161,193 @@ impl Router {
         }
     }
 
+    /// Accepts a request; its completion will carry `tag`. Returns the server that it goes to, if decided.
+    #[inline]
+    pub(crate) fn submit(
+        &mut self,
+        now_us: u64,
+        tag: u64,
+        request: &Request<'_>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<Option<usize>, Error> {
+        let server = match request.table() {
+            Some(table) if u64::from(table) != self.latest.table => None,
+            Some(_) => self.known_way(request),
+            None => Some(HOME),
+        };
+        let state = server.and_then(|server| self.servers[server].state.as_mut());
+        let Some(state) = state.filter(|_| self.owed < self.credits.into()) else {
+            return self.submit_by_map(now_us, tag, request, statistics);
+        };
+        let journey = Journey::begin(now_us, self.call_timeout_us);
+        match state.submit(journey, tag, request, statistics) {
+            Ok(()) => {
+                statistics.requests += 1;
+                self.owed += 1;
+                Ok(server)
+            }
+            Err(Error::Full) => self.submit_by_map(now_us, tag, request, statistics),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the server for a request on the latest table, if there is exactly one.
+    #[inline]
+    fn known_way(&self, request: &Request<'_>) -> Option<usize> {
+        match (self.latest.holder, request) {
+            (Holder::One(server), _) => Some(server),
+            // A function without a key runs on any server.
+            (Holder::Several(_), Request::Invoke { key: [], .. }) => None,
+            (Holder::Several(map), _) => request.hash(xxh3_64).map(|hash| self.maps[map].server_of(hash)),
+        }
+    }
+
+    #[inline(never)]
+    fn submit_by_map(
+        &mut self,
+        now_us: u64,
+        tag: u64,
+        request: &Request<'_>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<Option<usize>, Error> {
+        if self.owed >= self.credits.into() {
+            return Err(Error::Full);
+        }
+        let refused = |status| Error::Refused { status, text: String::new() };
+        request.check().map_err(refused)?;
+        let journey = Journey::begin(now_us, self.call_timeout_us);
+        let sent = self.send(now_us, (tag, journey), request, statistics)?;
+        statistics.requests += 1;
+        self.owed += 1;
+        let asked = match sent {
+            Sent::To(server) => return Ok(Some(server)),
+            Sent::InParts => return Ok(None),
+            Sent::Waits(asked) => asked,
+            Sent::Away(_) => 0,
+        };
+        let mut body = vec![0; request.body_bytes()];
+        request.encode(&mut body);
+        let code = request.opcode();
+        self.wait(Waiting { tag, journey, code, body, asked, refusal: None });
+        Ok(None)
+    }
+
+    fn wait(&mut self, waiting: Waiting) {
+        self.waiting.push_back(waiting);
+        self.is_restless = true;
+    }
+
+    /// Sends a request to its server, if there is a session.
+    fn send(
+        &mut self,
+        now_us: u64,
+        (tag, journey): (u64, Journey),
+        request: &Request<'_>,
+        statistics: &mut SessionStatistics,
+    ) -> Result<Sent, Error> {
+        let server = match request.table() {
+            None => HOME,
+            Some(table) => {
+                let index = self.index_of(table);
+                let moves = !self.maps[index].moving.is_empty();
+                if moves && self.ask_both(now_us, (tag, journey), request, index, statistics) {
+                    return Ok(Sent::InParts);
+                }
+                let map = &self.maps[index];
+                if map.asked == 0 && self.servers[HOME].state.is_none() && self.is_reachable(now_us) {
+                    return Ok(Sent::Waits(1));
+                }
+                if !moves {
+                    let holder = map.whole().map_or(Holder::Several(index), Holder::One);
+                    self.latest = Latest { table: table.into(), holder };
+                }
+                match map.route(request, journey.moves == 0) {
+                    Route::Server(server) => server,
+                    Route::Parts => {
+                        let (gather, parts) = Gather::begin((tag, journey), request, map);
+                        self.send_parts(gather, parts);
+                        return Ok(Sent::InParts);
+                    }
+                }
+            }
+        };
+        match self.reach(now_us, server) {
+            Reach::Open => {}
+            Reach::Opening => return Ok(Sent::Waits(0)),
+            Reach::Away => return Ok(Sent::Away(server)),
+        }
+        let Some(state) = &mut self.servers[server].state else { return Ok(Sent::Waits(0)) };
+        match state.submit(journey, tag, request, statistics) {
+            Ok(()) => Ok(Sent::To(server)),
+            // An older request holds the window back.
+            Err(Error::Full) => Ok(Sent::Waits(0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens a session with a server in the background if there is none, unless the last attempt failed a moment ago.
+    fn reach(&mut self, now_us: u64, server: usize) -> Reach {
+        let Router { servers, identity, config, others_config, frame_bytes_max, waker, .. } = self;
+        let config = if server == HOME { config } else { others_config };
+        servers[server].reach(now_us, identity, config, (*frame_bytes_max, waker))
+    }
+
+    /// Returns whether any server may reply.
+    fn is_reachable(&self, now_us: u64) -> bool {
+        self.servers.iter().any(|server| !server.is_away(now_us))
+    }
+
+    /// Processes a received frame.
+    #[inline]
+    pub(crate) fn on_frame(
+        &mut self,
+        now_us: u64,
+        frame: &[u8],
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        let Router { servers, owed, inbox, .. } = self;
+        if let [Server { state: Some(state), .. }] = &mut servers[..] {
+            let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
+            return state.on_frame(now_us, frame, complete);
+        }
+        let reader = FrameReader::new(frame)?;
+        for group in reader.groups() {
+            let group = group?;
+            if let Some(server) = self.server_of_token(group.token) {
+                self.on_group(now_us, server, (reader.view(), &group), complete)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn server_of_token(&self, token: u64) -> Option<usize> {
+        let is_its = |server: &Server| server.state.as_ref().is_some_and(|state| state.token() == token);
+        self.servers.iter().position(is_its)
+    }
+
+    /// Processes a group of a received frame that belongs to this server's session.
+    #[inline]
+    pub(crate) fn on_group(
+        &mut self,
+        now_us: u64,
+        server: usize,
+        (view, group): (u64, &Group<'_>),
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), FrameError> {
+        let Router { servers, owed, inbox, .. } = self;
+        servers[server].heard_us = now_us;
+        let Some(state) = &mut servers[server].state else { return Ok(()) };
+        let complete = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
+        state.on_group(now_us, view, group, complete)
+    }
+
+    /// Returns whether a server's reply, or one to the router, needs a second step.
+    #[inline]
+    pub(crate) fn is_troubled(&self, server: usize) -> bool {
+        let state = self.servers[server].state.as_ref();
+        !self.inbox.is_empty() || state.is_some_and(SessionState::is_troubled)
+    }
+
     /// Returns the index of a table's map; adds the map if it is new.
     fn index_of(&mut self, table: u32) -> usize {
         self.maps.iter().position(|map| map.table == table).unwrap_or_else(|| {
@@ -142,7 +360,7 @@ impl Router {
     /// Returns this session's index of the server that owns a key, as far as known.
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         let index = self.index_of(table);
-        self.maps[index].server_of(xxhash_rust::xxh3::xxh3_64(key))
+        self.maps[index].server_of(xxh3_64(key))
     }
 
     /// Returns whether there are several servers.
@@ -214,4 +432,25 @@ impl Router {
 /// Returns the error of a request whose server is unreachable.
 fn away(server: &Server) -> CompletionError {
     CompletionError::Away { server: server.number.unwrap_or_default() }
+}
+
+/// Passes a completion to the caller, or keeps one of the router's own.
+#[inline]
+fn sort(
+    completion: Completion<'_>,
+    owed: &mut usize,
+    inbox: &mut Vec<Arrived>,
+    complete: &mut impl FnMut(Completion<'_>),
+) {
+    if completion.tag >= ROUTERS_TAGS {
+        return keep(&completion, inbox);
+    }
+    *owed -= 1;
+    complete(completion);
+}
+
+#[cold]
+fn keep(completion: &Completion<'_>, inbox: &mut Vec<Arrived>) {
+    let Completion { tag, status, body, .. } = *completion;
+    inbox.push(Arrived { tag, outcome: status.map(|status| (status, body.to_vec())) });
 }

@@ -237,7 +237,10 @@ impl Session {
             self.port.look_everywhere();
         }
         let received = match self.port.receive(&mut self.batch) {
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => self.leave_lost_ways(),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+                self.router.leave_lost_ways(&*self.port);
+                0
+            }
             received => received.map_err(|error| Error::Port { error })?,
         };
         if received > 0 {
@@ -253,16 +256,6 @@ impl Session {
         let settled = self.router.finalize(self.watch.now_us(), &mut self.statistics, complete);
         self.follow_home()?;
         settled
-    }
-
-    /// Falls back to UDP for servers that have ended their channel. Returns 0: nothing was received.
-    #[cold]
-    fn leave_lost_ways(&mut self) -> usize {
-        for index in 0..self.router.servers() {
-            let state = self.router.server(index).and_then(|server| server.state.as_mut());
-            state.into_iter().for_each(|state| state.leave_lost_way(&*self.port));
-        }
-        0
     }
 
     /// Sets the port's peer to the session's current home, or to none.

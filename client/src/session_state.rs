@@ -7,7 +7,6 @@
 //! ```
 //! The only socket here is the stream: [`crate::Session`] and [`crate::SessionGroup`] move the frames.
 
-mod lost;
 mod second_step;
 
 use std::collections::VecDeque;
@@ -19,16 +18,15 @@ use wire::limits::LISTING_IN_PARTS_BYTES;
 use control::AdminRequest;
 use wire::{Attach, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request, Requester, RequesterConfig, SessionLimits, SubmitError};
 
-pub(crate) use self::lost::Moved;
-use self::lost::{Again, Connectivity};
-use self::second_step::{Trouble, sift};
+pub(crate) use self::second_step::Moved;
+use self::second_step::{Again, Connectivity, Trouble, sift};
 use crate::config::Identity;
 use crate::connection::{Connection, opened_of};
 use crate::reach::{Opening, Reached, reach};
 use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
 use crate::stream_worker::{Job, StreamWorker};
 use crate::transport::{Channels, SessionTransport};
-use crate::{ClientConfig, Error, NoSharedMemory, SessionStatistics};
+use crate::{ClientConfig, Error, NoSharedMemory};
 
 /// The state of one session with one server.
 pub(crate) struct SessionState {
@@ -56,6 +54,29 @@ pub(crate) struct SessionState {
     connectivity: Connectivity,
     /// A lost session is reopened synchronously, during the poll.
     is_patient: bool,
+}
+
+/// Counters of a session, or of a group of sessions; they only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionStatistics {
+    /// Requests accepted from the caller.
+    pub requests: u64,
+    /// Datagrams sent.
+    pub frames_sent: u64,
+    /// Datagrams received.
+    pub frames_received: u64,
+    /// Bytes of the datagrams sent, without the headers of IP and UDP.
+    pub bytes_sent: u64,
+    /// Bytes of the datagrams received, without the headers of IP and UDP.
+    pub bytes_received: u64,
+    /// Received datagrams that could not be decoded.
+    pub frames_refused: u64,
+    /// Requests sent over the stream because they, or their replies, exceed a datagram.
+    pub stream_requests: u64,
+    /// Bytes of these requests and replies.
+    pub stream_bytes: u64,
+    /// Number of times that the session was reopened.
+    pub reopened: u64,
 }
 
 impl SessionState {

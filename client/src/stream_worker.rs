@@ -92,18 +92,17 @@ impl StreamWorker {
     /// Makes an administrative request. `repeatable` requests only read.
     pub(crate) fn administer(
         &self,
-        code: u8,
         body: &[u8],
         repeatable: bool,
         timeout: Duration,
     ) -> Result<(Status, Vec<u8>), Error> {
-        self.shared.stream().administer(code, body, repeatable, timeout)
+        self.shared.stream().administer(body, repeatable, timeout)
     }
 
     /// Sends the last request, unless the thread is busy with one.
-    pub(crate) fn send_last(&self, code: u8, body: &[u8]) {
+    pub(crate) fn send_last(&self, body: &[u8]) {
         if let Ok(mut stream) = self.shared.stream.try_lock() {
-            stream.send_last(code, body);
+            stream.send_last(body);
         }
     }
 }

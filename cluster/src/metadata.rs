@@ -21,14 +21,12 @@ mod moving;
 mod packages;
 mod placement;
 mod plans;
-mod removal;
 mod row;
 mod servers;
 mod tables;
 mod tablets;
 mod tenants;
 mod transaction;
-mod turn;
 mod upgrade;
 mod version_state;
 
@@ -58,8 +56,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use self::transaction::MetadataTransaction;
-use self::turn::WriteTurn;
+use self::transaction::{MetadataTransaction, WriteTurn};
 use super::records::{Committed, Embedded, Opener, Records, RecordsError, Revision};
 use crate::limits::{
     CHANGE_ATTEMPTS_MAX, CHANGE_BACKOFF_US, CHANGE_BACKOFF_US_MAX, CHANGE_TURN_MS, CLIENT_IDS_RESERVED,

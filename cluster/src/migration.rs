@@ -35,9 +35,7 @@
 //! unregistered: see "Leases" in docs/notes.md.
 
 mod admission;
-mod copies;
 mod copying;
-mod lease;
 mod local_view;
 mod message;
 mod priority;
@@ -50,8 +48,7 @@ mod tests;
 
 pub use admission::SlotAdmission;
 pub use copying::Gathered;
-pub use lease::Tenure;
-pub use local_view::MigrationWait;
+pub use local_view::{MigrationWait, Tenure};
 pub use message::{BadMessage, Copied, Left, Message, PullCursor, PullSpan};
 pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
 pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};

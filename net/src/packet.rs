@@ -10,28 +10,27 @@
 //! packets with a wrong length or a wrong checksum; IPv4 options are skipped, a UDP checksum of zero means that there
 //! is none (RFC 768). Called by the ports of `dpdk`.
 
-mod arp;
-mod checksum;
 mod ethernet;
 mod ipv4;
 mod neighbours;
-mod udp;
 
 #[cfg(test)]
 mod tests;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-pub use self::arp::{ARP_PACKET_BYTES, Arp, ArpOperation};
-pub use self::ethernet::{ETHERNET_HEADER_BYTES, Mac, PACKET_BYTES_MIN};
+pub use self::ethernet::{
+    ARP_PACKET_BYTES, Arp, ArpOperation, ETHERNET_HEADER_BYTES, Mac, PACKET_BYTES_MIN,
+};
 pub use self::neighbours::Neighbours;
 
 use self::ethernet::EtherType;
+use self::ipv4::{IPV4_HEADER_BYTES, Ipv4Header, Ports, UDP_HEADER_BYTES};
 
 /// Bytes before the payload of a packet that we send.
 pub const HEADERS_BYTES: usize = ETHERNET_HEADER_BYTES + IP_HEADERS_BYTES;
 /// Bytes of an MTU that IPv4 and UDP headers take.
-pub const IP_HEADERS_BYTES: usize = ipv4::HEADER_BYTES + udp::HEADER_BYTES;
+pub const IP_HEADERS_BYTES: usize = IPV4_HEADER_BYTES + UDP_HEADER_BYTES;
 
 /// An end of a packet's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,10 +91,10 @@ pub struct Offloaded {
 pub fn read(packet: &[u8], own: Ipv4Addr, offloaded: Offloaded) -> Result<Packet<'_>, PacketRefusal> {
     let (ethernet, body) = ethernet::read(packet)?;
     match ethernet.protocol {
-        EtherType::Arp => arp::read(body, own).map(Packet::Arp),
+        EtherType::Arp => ethernet::read_arp(body, own).map(Packet::Arp),
         EtherType::Ipv4 => {
             let (ipv4, body) = ipv4::read(body, own, offloaded.ipv4)?;
-            let (ports, payload) = udp::read(body, &ipv4, offloaded.udp)?;
+            let (ports, payload) = ipv4::read_udp(body, &ipv4, offloaded.udp)?;
             let from = Endpoint { mac: ethernet.from, socket: SocketAddrV4::new(ipv4.from, ports.from) };
             let to = Endpoint { mac: ethernet.to, socket: SocketAddrV4::new(ipv4.to, ports.to) };
             Ok(Packet::Datagram(Datagram { from, to, payload }))
@@ -124,12 +123,12 @@ impl Datagram<'_> {
         payload.copy_from_slice(self.payload);
         padding.fill(0);
         let (ethernet, headers) = headers.split_at_mut(ETHERNET_HEADER_BYTES);
-        let (ipv4, udp) = headers.split_at_mut(ipv4::HEADER_BYTES);
+        let (ipv4, udp) = headers.split_at_mut(IPV4_HEADER_BYTES);
         ethernet::write(ethernet, self.from.mac, self.to.mac, EtherType::Ipv4);
-        let header = ipv4::Ipv4Header { from: *self.from.socket.ip(), to: *self.to.socket.ip() };
+        let header = Ipv4Header { from: *self.from.socket.ip(), to: *self.to.socket.ip() };
         ipv4::write(ipv4, &header, ip_bytes, offloaded.ipv4);
-        let ports = udp::Ports { from: self.from.socket.port(), to: self.to.socket.port() };
-        udp::write(udp, ports, &header, payload, offloaded.udp);
+        let ports = Ports { from: self.from.socket.port(), to: self.to.socket.port() };
+        ipv4::write_udp(udp, ports, &header, payload, offloaded.udp);
         Some(packet_bytes)
     }
 }

@@ -21,11 +21,11 @@ mod channels;
 mod descriptor;
 mod layout;
 mod listener;
-mod machine;
-mod permits;
 mod region;
 mod ring;
 
+use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 pub use attach::{ATTACH_BYTES_MAX, AttachError, Entry, ListenerAddress, PendingAttach};
@@ -38,13 +38,25 @@ pub(crate) use channels::Channels;
 pub use descriptor::own_user;
 pub(crate) use layout::SLOT_FRAME_BYTES;
 pub use listener::{Admission, Attacher, ListenerLimits, ShmListener};
-pub use machine::machine;
 
 #[cfg(test)]
 mod tests;
 
 /// The first 64 bits of addresses of links: the discard-only prefix 100::/64 (RFC 6666), which no router forwards to.
 const PREFIX: u64 = 0x0100_0000_0000_0000;
+/// The file with Linux's identifier of this boot of this machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Returns 16 bytes that identify this boot of this machine, equal in all its processes and unique.
+///
+/// # Errors
+/// If the system does not provide them.
+pub fn machine() -> io::Result<[u8; 16]> {
+    let text = fs::read_to_string(BOOT_ID)?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let number = u128::from_str_radix(&digits, 16).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(number.to_be_bytes())
+}
 
 /// Returns whether this is the address of a peer over shared memory. No datagram is delivered with such a source, so
 /// a sender with it has been admitted.

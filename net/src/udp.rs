@@ -22,7 +22,6 @@
 mod control;
 mod receive;
 mod send;
-mod unmerged;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

@@ -2,6 +2,10 @@
 //!
 //! Host calls come while the executor polls the function, so a task is only ever shared; its parts are cells that are
 //! borrowed for one call. A ticket is the number of the first operation that a future waits for, counted from 1.
+//!
+//! A page of objects is for functions that only read. A function that writes is refused: its writes are applied one by
+//! one, each on the condition of its own object, so nothing guarantees that the objects of a page are still current.
+//! The server verifies scans at the commit; such functions run there.
 
 mod answers;
 mod pages;
@@ -9,15 +13,14 @@ mod pages;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use sandstorm::abi::{RawRecord, VERSION_UNAPPLIED};
+use sandstorm::abi::{RawEntry, RawRecord, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
 use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 pub(super) use self::answers::{AskedOperation, Sending};
 use self::pages::AskedPage;
 pub(super) use self::pages::PageOf;
-use super::arena::Arena;
-use super::border::Border;
+use super::border::{Arena, Border};
 use super::write_set::WriteSet;
 use crate::Error;
 
@@ -163,6 +166,41 @@ impl Task {
         for index in 0..count {
             put(index, self.result(first + index)?);
         }
+        Ok(())
+    }
+
+    /// Reads a page for a host call: passes the objects, and the start of the next page, to `take`.
+    pub(super) fn read_page(
+        &self,
+        ticket: &mut u64,
+        table: u32,
+        of: PageOf,
+        capacity: usize,
+        take: impl FnOnce(&[RawEntry], Option<&[u8]>),
+    ) -> Result<(), Stop> {
+        if self.may_write.get() {
+            return Err(sandstorm::Error::NotSerializable.into());
+        }
+        if *ticket == 0 {
+            if let PageOf::Range { from, to, prefix, .. } = &of
+                && [Some(from), to.as_ref(), Some(prefix)]
+                    .into_iter()
+                    .flatten()
+                    .any(|key| key.len() > KEY_BYTES_MAX)
+            {
+                return Err(sandstorm::Error::KeyTooLarge.into());
+            }
+            let index = self.ask(Lookup::Page, table, &[])?;
+            let objects_max = capacity.clamp(1, usize::from(u16::MAX)) as u16;
+            let page = AskedPage { of, objects_max, cursor: Vec::new(), met: Vec::new(), next: None };
+            self.operations.borrow_mut().list[index].page = Some(Box::new(page));
+            *ticket = index as u64 + 1;
+        }
+        let index = *ticket as usize - 1;
+        self.result(index)?;
+        let operations = self.operations.borrow();
+        let page = operations.list[index].page.as_ref().ok_or(sandstorm::Error::Unknown)?;
+        take(&page.met[..page.met.len().min(capacity)], page.next.as_deref());
         Ok(())
     }
 

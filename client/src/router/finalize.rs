@@ -3,22 +3,17 @@
 //! With a single server whose maps are known there is none; with several, the router checks the servers once a
 //! millisecond and processes replies at once.
 
-use wire::{Completion, CompletionError, Journey, KeyRange, Request, Status, opcode};
+use net::Port;
+use wire::{Completion, CompletionError, KeyRange, Request, Status, opcode};
 
-use super::asking::TABLE_BITS;
-use super::both::BOTH;
-use super::frames::sort;
-use super::gather::{Gather, Outcome, PartRequest};
-use super::sending::{Latest, Sent};
+use super::gather::{BOTH, PART};
+use super::maps::TABLE_BITS;
 use super::server::{News, Server};
-use super::{Arrived, HOME, ROUTERS_TAGS, Router, Waiting, away};
-use crate::session_state::{Moved, SessionState};
-use crate::{Error, SessionStatistics};
+use super::{Arrived, HOME, Latest, ROUTERS_TAGS, Router, Sent, Waiting, away, sort};
+use crate::Error;
+use crate::both_sides::Outcome;
+use crate::session_state::{Moved, SessionState, SessionStatistics};
 
-/// Tag bit of parts; tags of map requests lack it.
-const PART: u64 = 1 << 61;
-/// Position of the gather's index in such a tag; the bits below hold the part.
-const PART_BITS: u32 = 16;
 /// Maximum time between polls while a request waits, in microseconds.
 const WAITING_POLL_US: u64 = 1_000;
 /// Interval between checks of servers that owe nothing, in microseconds.
@@ -154,6 +149,13 @@ impl Router {
         }
     }
 
+    /// Falls back to UDP for servers that have ended their channel of shared memory.
+    #[cold]
+    pub(crate) fn leave_lost_ways(&mut self, port: &dyn Port) {
+        let states = self.servers.iter_mut().filter_map(|server| server.state.as_mut());
+        states.for_each(|state| state.leave_lost_way(port));
+    }
+
     /// Ends the session with a server; repeats its requests as far as they may be repeated.
     fn leave(&mut self, now_us: u64, server: usize, complete: &mut impl FnMut(Completion<'_>)) {
         let Router { servers, owed, inbox, .. } = self;
@@ -268,21 +270,6 @@ impl Router {
         sort(Completion { tag, sequence: 0, status, body }, &mut self.owed, &mut self.inbox, complete);
     }
 
-    /// Queues the parts of a request for their servers.
-    pub(super) fn send_parts(&mut self, gather: Gather, parts: Vec<PartRequest>) {
-        let journey = Journey { moves: 0, ..gather.journey };
-        let free = self.gathers.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.gathers.push(None);
-            self.gathers.len() - 1
-        });
-        self.gathers[index] = Some(gather);
-        for (part, PartRequest { code, body }) in (0..).zip(parts) {
-            let tag = ROUTERS_TAGS | PART | (index as u64) << PART_BITS | part;
-            self.wait(Waiting { tag, journey, code, body, asked: 0, refusal: None });
-        }
-    }
-
     /// Processes the outcome of one of the router's own requests.
     fn take_own(
         &mut self,
@@ -291,29 +278,22 @@ impl Router {
         outcome: Outcome,
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        if tag & (PART | BOTH) == BOTH {
+        if tag & PART != 0 {
+            return self.take_part(tag, outcome, complete);
+        }
+        if tag & BOTH != 0 {
             return self.take_said(now_us, tag, outcome, complete);
         }
-        if tag & PART == 0 {
-            let tag = tag & !ROUTERS_TAGS;
-            return self.take_map(now_us, tag as u32, (tag >> TABLE_BITS) as usize, outcome);
-        }
-        let tag = tag & !(ROUTERS_TAGS | PART);
-        let (index, part) = ((tag >> PART_BITS) as usize, tag as usize & ((1 << PART_BITS) - 1));
-        let Some(Some(gather)) = self.gathers.get_mut(index) else { return };
-        if gather.take(part, outcome)
-            && let Some(gather) = self.gathers[index].take()
-        {
-            self.finish(gather.tag, gather.outcome(), complete);
-        }
+        let tag = tag & !ROUTERS_TAGS;
+        self.take_map(now_us, tag as u32, (tag >> TABLE_BITS) as usize, outcome);
     }
 
     /// Makes an administrative request to the home server.
     pub(crate) fn administer(
         &mut self,
-        code: u8,
         body: &[u8],
         repeatable: bool,
+        timeout: Duration,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(Status, Vec<u8>), Error> {
@@ -326,7 +306,7 @@ impl Router {
             home.state = Some(state);
         }
         let Some(state) = &mut home.state else { return Err(Error::SessionLost) };
-        state.administer(code, body, repeatable, statistics, &mut |completion| {
+        state.administer(body, repeatable, timeout, statistics, &mut |completion| {
             sort(completion, owed, inbox, complete);
         })
     }

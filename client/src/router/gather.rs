@@ -1,19 +1,31 @@
-//! Requests that go to several servers in parts, and the assembly of one reply.
+//! Requests that ask several servers: in parts, whose replies make one, or both servers of a migration.
 //!
 //! ```text
 //!   multi-get   keys by their servers            values back in the order of the keys
 //!   scan        hashes by their servers          objects by their keys, up to where every server has come
+//!   get         both servers of a migration      the reply that counts
 //! ```
 //! A part is an ordinary request: it may be refused, redirected, or gathered itself. If one part fails, the request
-//! fails.
+//! fails. [`crate::both_sides`] decides which servers a get asks and which reply counts.
 
 use wire::limits::{ENUMERATE_OBJECTS_MAX, MULTI_GET_KEYS_MAX, SCAN_SEAL_BYTES};
 use wire::reply::{Entry, Listed, Listing, Objects, Scanned};
-use wire::{CompletionError, Journey, KeyRange, Keys, Request, Status};
+use wire::{Completion, Journey, KeyRange, Keys, Request, Status, opcode};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::maps::TableMap;
+use super::server::Reach;
+use super::{ROUTERS_TAGS, Router, Waiting};
+use crate::both_sides::{MOVES_MAX, Outcome, Read, ReadSource, Side, Verdict};
+use crate::session_state::SessionStatistics;
 
+/// Tag bit of parts; tags of map requests lack it.
+pub(super) const PART: u64 = 1 << 61;
+/// Position of the gather's index in such a tag; the bits below hold the part.
+const PART_BITS: u32 = 16;
+/// Tag bit of reads of both sides, absent in tags of maps and parts; below it the read's index, and the side in the
+/// lowest bit.
+pub(super) const BOTH: u64 = 1 << 60;
 /// Objects requested of a server beyond its share, because hashes are distributed unevenly.
 const OBJECTS_BESIDES: usize = 8;
 /// Bytes requested beyond the share.
@@ -21,14 +33,14 @@ const BYTES_BESIDES: usize = 1_024;
 
 /// A request whose parts are outstanding.
 pub(super) struct Gather {
-    pub(super) tag: u64,
-    pub(super) journey: Journey,
+    tag: u64,
+    journey: Journey,
     /// The original request.
     code: u8,
     body: Vec<u8>,
     parts: Vec<Part>,
     left: usize,
-    failure: Option<Result<(Status, Vec<u8>), CompletionError>>,
+    failure: Option<Outcome>,
 }
 
 struct Part {
@@ -39,11 +51,35 @@ struct Part {
 
 /// A part, encoded as a request.
 pub(super) struct PartRequest {
-    pub(super) code: u8,
-    pub(super) body: Vec<u8>,
+    code: u8,
+    body: Vec<u8>,
 }
 
-pub(super) use crate::both_sides::Outcome;
+/// The outstanding reads of both sides.
+#[derive(Default)]
+pub(super) struct Boths {
+    reads: Vec<Option<Both>>,
+    free: Vec<usize>,
+    /// Reads that ask only the target from now on.
+    pub(super) alone: Vec<Waiting>,
+}
+
+struct Both {
+    tag: u64,
+    journey: Journey,
+    table: u32,
+    body: Vec<u8>,
+    read: Read,
+}
+
+impl Both {
+    /// Returns the read as an ordinary get.
+    fn alone(&mut self) -> Waiting {
+        let journey = Journey { moves: self.journey.moves.max(MOVES_MAX), ..self.journey };
+        let (code, body) = (opcode::GET, std::mem::take(&mut self.body));
+        Waiting { tag: self.tag, journey, code, body, asked: 0, refusal: None }
+    }
+}
 
 impl Gather {
     /// Splits a request into parts by a map.
@@ -113,6 +149,126 @@ impl Gather {
         };
         // The replies are invalid: a server uses another encoding.
         Ok(combined.map_or((Status::Internal, Vec::new()), |body| (Status::Ok, body)))
+    }
+}
+
+impl Router {
+    /// Queues the parts of a request for their servers.
+    pub(super) fn send_parts(&mut self, gather: Gather, parts: Vec<PartRequest>) {
+        let journey = Journey { moves: 0, ..gather.journey };
+        let free = self.gathers.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.gathers.push(None);
+            self.gathers.len() - 1
+        });
+        self.gathers[index] = Some(gather);
+        for (part, PartRequest { code, body }) in (0..).zip(parts) {
+            let tag = ROUTERS_TAGS | PART | (index as u64) << PART_BITS | part;
+            self.wait(Waiting { tag, journey, code, body, asked: 0, refusal: None });
+        }
+    }
+
+    /// Processes the outcome of a part; completes its request after the last one.
+    pub(super) fn take_part(&mut self, tag: u64, outcome: Outcome, complete: &mut impl FnMut(Completion<'_>)) {
+        let tag = tag & !(ROUTERS_TAGS | PART);
+        let (index, part) = ((tag >> PART_BITS) as usize, tag as usize & ((1 << PART_BITS) - 1));
+        let Some(Some(gather)) = self.gathers.get_mut(index) else { return };
+        if gather.take(part, outcome)
+            && let Some(gather) = self.gathers[index].take()
+        {
+            self.finish(gather.tag, gather.outcome(), complete);
+        }
+    }
+
+    /// Sends a get to both servers if useful; returns whether it did.
+    pub(super) fn ask_both(
+        &mut self,
+        now_us: u64,
+        (tag, journey): (u64, Journey),
+        request: &Request<'_>,
+        index: usize,
+        statistics: &mut SessionStatistics,
+    ) -> bool {
+        let Request::Get { table, key } = *request else { return false };
+        let (hash, map) = (xxh3_64(key), &mut self.maps[index]);
+        let target = map.server_of(hash);
+        let Some(moving) = map.moving.iter_mut().find(|moving| moving.has(hash)) else { return false };
+        let (source, migration) = (moving.source, moving.migration);
+        match moving.source(now_us, hash, (target, journey.moves)) {
+            ReadSource::Both => {}
+            ReadSource::Alone => return false,
+            ReadSource::AloneAndMap => {
+                self.want(now_us, index, None);
+                return false;
+            }
+        }
+        if [target, source].map(|server| self.reach(now_us, server)) != [Reach::Open; 2] {
+            return false;
+        }
+        let at = self.boths.free.pop().unwrap_or_else(|| {
+            self.boths.reads.push(None);
+            self.boths.reads.len() - 1
+        });
+        let own_tag = ROUTERS_TAGS | BOTH | (at as u64) << 1;
+        let now = Request::GetNow { table, key };
+        let mut ask = |server: usize, side: Side| {
+            let state = self.servers[server].state.as_mut();
+            state.is_some_and(|state| state.submit(journey, own_tag | side as u64, &now, statistics).is_ok())
+        };
+        if !ask(target, Side::Target) {
+            self.boths.free.push(at);
+            return false;
+        }
+        let read = Read::new(migration, hash, ask(source, Side::Source));
+        let mut body = vec![0; request.body_bytes()];
+        request.encode(&mut body);
+        self.boths.reads[at] = Some(Both { tag, journey, table, body, read });
+        true
+    }
+
+    /// Processes a server's reply to a read: completes the read if possible, and drops it when both have replied.
+    pub(super) fn take_said(
+        &mut self,
+        now_us: u64,
+        tag: u64,
+        outcome: Outcome,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        let tag = tag & !(ROUTERS_TAGS | BOTH);
+        let (at, side) = ((tag >> 1) as usize, if tag & 1 == 0 { Side::Target } else { Side::Source });
+        let Some(Some(Both { table, .. })) = self.boths.reads.get(at) else { return };
+        let index = self.index_of(*table);
+        let Router { boths, maps, .. } = self;
+        let Some(Some(both)) = boths.reads.get_mut(at) else { return };
+        let verdict = both.read.hear(now_us, side, outcome, &mut maps[index].moving);
+        let tag = both.tag;
+        if verdict == Verdict::Alone {
+            boths.alone.push(both.alone());
+        }
+        if both.read.has_all() {
+            boths.reads[at] = None;
+            boths.free.push(at);
+        }
+        if let Verdict::Answer(outcome) = verdict {
+            self.finish(tag, outcome, complete);
+        }
+    }
+
+    /// Sends reads to the target alone if their source has taken too long.
+    pub(super) fn hurry_boths(&mut self, now_us: u64) {
+        let Router { boths, maps, source_patience_us, .. } = self;
+        for both in boths.reads.iter_mut().flatten() {
+            let map = maps.iter_mut().find(|map| map.table == both.table);
+            if both.read.hurry((now_us, *source_patience_us), map.map_or(&mut [], |map| &mut map.moving[..]))
+            {
+                boths.alone.push(both.alone());
+            }
+        }
+    }
+
+    /// Returns whether reads of two servers are outstanding.
+    pub(super) fn asks_both(&self) -> bool {
+        self.boths.reads.len() > self.boths.free.len()
     }
 }
 

@@ -1,11 +1,18 @@
 //! A server of the cluster in a session: its address, the session with it, and its reachability.
+//!
+//! Opening a session with a further server, and probing a silent one, are background work. A thread does one task and
+//! ends, within the timeouts of a connection and the opening; requests to other servers continue meanwhile. If the
+//! session is dropped first, the thread continues unattended and ends the session that it opens.
 
-use net::Waker;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
 
-use super::opening::{self, Awaited};
-use crate::ClientConfig;
-use crate::config::Identity;
+use net::{Stream, Waker};
+
+use crate::config::{Identity, resolve};
 use crate::session_state::SessionState;
+use crate::{ClientConfig, Error};
 
 /// Silence after which a server that owes replies is probed over a stream, in microseconds.
 const SILENCE_US: u64 = 500_000;
@@ -13,6 +20,8 @@ const SILENCE_US: u64 = 500_000;
 const AWAY_US_MIN: u64 = 50_000;
 /// Maximum of that time, which doubles with each failure.
 const AWAY_US_MAX: u64 = 1_000_000;
+/// Maximum time to transfer a record once it has begun; these streams carry none.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server of the cluster, with or without a session.
 #[derive(Default)]
@@ -110,7 +119,7 @@ impl Server {
             }
             let secret = (identity.tenant.clone(), identity.secret.clone());
             let opening =
-                opening::open(self.address.clone(), secret, config.clone(), (frame_bytes_max, waker.clone()));
+                open(self.address.clone(), secret, config.clone(), (frame_bytes_max, waker.clone()));
             self.opening = Some(opening);
         }
         Reach::Opening
@@ -141,7 +150,7 @@ impl Server {
         match self.probe.as_ref().map(Awaited::take) {
             None if now_us.saturating_sub(self.heard_us) > SILENCE_US => {
                 self.probe =
-                    Some(opening::probe(self.address.clone(), config.connect_timeout, waker.clone()));
+                    Some(probe(self.address.clone(), config.connect_timeout, waker.clone()));
             }
             Some(Some(Ok(()))) => {
                 // A server that was stopped accepts connections too, so the doubt stays.
@@ -168,4 +177,52 @@ impl Server {
         self.away_us = (2 * self.away_us).clamp(AWAY_US_MIN, AWAY_US_MAX);
         self.away_until_us = now_us + self.away_us;
     }
+}
+
+/// The future result of a thread.
+struct Awaited<T> {
+    answer: Receiver<Result<T, Error>>,
+}
+
+impl<T: Send + 'static> Awaited<T> {
+    fn begin(waker: Waker, work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Awaited<T> {
+        let (sender, answer) = channel();
+        thread::spawn(move || {
+            // The receiver may be gone.
+            let _ = sender.send(work());
+            waker.wake();
+        });
+        Awaited { answer }
+    }
+
+    /// Returns the result, if it is there.
+    fn take(&self) -> Option<Result<T, Error>> {
+        match self.answer.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Error::SessionLost)),
+        }
+    }
+}
+
+/// Opens a session with the server at `address`, for a port with this frame size and waker.
+fn open(
+    address: String,
+    (tenant, secret): (String, String),
+    config: ClientConfig,
+    (frame_bytes_max, waker): (usize, Waker),
+) -> Awaited<SessionState> {
+    Awaited::begin(waker.clone(), move || {
+        let identity = Identity { server: resolve(&address)?, address, tenant, secret };
+        SessionState::open(identity, config, frame_bytes_max, waker)
+    })
+}
+
+/// Checks whether a server listens at `address`.
+fn probe(address: String, connect_timeout: Duration, waker: Waker) -> Awaited<()> {
+    Awaited::begin(waker, move || {
+        let server = resolve(&address)?;
+        let reached = Stream::connect(server, connect_timeout, RECORD_TIMEOUT);
+        reached.map(drop).map_err(|error| Error::Unreachable { address: server, error })
+    })
 }

@@ -171,12 +171,12 @@ impl Session {
     /// Makes an administrative request over the session's stream. `repeatable`: it only reads.
     pub(crate) fn administer(
         &mut self,
-        code: u8,
         body: &[u8],
         repeatable: bool,
+        timeout: Duration,
     ) -> Result<(Status, Vec<u8>), Error> {
         let Session { router, parked, statistics, .. } = self;
-        router.administer(code, body, repeatable, statistics, &mut |completion| {
+        router.administer(body, repeatable, timeout, statistics, &mut |completion| {
             parked.push(Parked::copy(&completion));
         })
     }

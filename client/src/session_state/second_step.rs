@@ -1,11 +1,55 @@
 //! The second step after an intermediate reply: to the stream, a new session, or another server.
+//!
+//! A session is lost if the server no longer knows it: it restarted, or the session was revoked. Requests that only
+//! read are repeated in a new session. A request that may write is repeated only if it cannot have been executed: the
+//! server refused its only transmission, so no earlier one had reached it. All others complete as closed: their outcome
+//! is unknown.
 
-use wire::{Completion, CompletionError, Status, opcode};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::SessionState;
-use super::lost::{Again, Connectivity, Moved, closed, failed};
+use wire::{Accepted, Completion, CompletionError, Journey, Opened, Request, Requester, Status, opcode};
+
+use super::{SessionState, SessionStatistics};
+use crate::Error;
+use crate::connection::Connection;
+use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
 use crate::stream_worker::{Done, Job};
-use crate::{Error, SessionStatistics};
+use crate::transport::SessionTransport;
+
+/// Pause between attempts to reopen a lost session.
+const REOPEN_PAUSE: Duration = Duration::from_millis(50);
+
+/// The state of a session's connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Connectivity {
+    /// Open, as far as known.
+    Open,
+    /// The server no longer knows the session.
+    Lost,
+    /// Reopening failed; the next request tries again.
+    Closed,
+}
+
+/// A request to repeat.
+pub(super) struct Again {
+    tag: u64,
+    journey: Journey,
+    code: u8,
+    body: Vec<u8>,
+}
+
+/// A request to repeat, here or at another server: this server has not executed it and will not, or it only reads.
+pub(crate) struct Moved {
+    pub(crate) tag: u64,
+    pub(crate) journey: Journey,
+    pub(crate) code: u8,
+    pub(crate) body: Vec<u8>,
+    /// The server's reply; `BadToken` if the session ended.
+    pub(crate) status: Status,
+    /// For a table in several pieces, the last hash of the first one.
+    pub(crate) end: Option<u64>,
+}
 
 /// A reply that needs a second step.
 pub(super) struct Trouble {
@@ -13,6 +57,13 @@ pub(super) struct Trouble {
     status: Status,
     /// For a table in several pieces, the last hash of the first one.
     end: Option<u64>,
+}
+
+impl Again {
+    fn of(accepted: &Accepted<'_>) -> Again {
+        let Accepted { tag, journey, code, body, .. } = *accepted;
+        Again { tag, journey, code, body: body.to_vec() }
+    }
 }
 
 /// Passes a completion to the caller, or keeps it for a second step.
@@ -119,4 +170,159 @@ impl SessionState {
             Err(_) => complete(failed(tag, sequence, CompletionError::TimedOut)),
         }
     }
+
+    /// Reopens the session and sorts the outstanding requests.
+    pub(super) fn reopen(
+        &mut self,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        self.close(complete);
+        let (connection, opened) = match self.open_patiently() {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.connectivity = Connectivity::Closed;
+                for again in self.again.drain(..) {
+                    complete(failed(again.tag, 0, CompletionError::TimedOut));
+                }
+                return Err(error);
+            }
+        };
+        self.requester = Requester::new(opened.token, opened.next_sequence, opened.credits, self.settings);
+        let entrance = StreamEntrance::Session { token: opened.token };
+        self.stream_worker.replace(ReconnectingStream::new(
+            connection,
+            self.identity.server,
+            entrance,
+            self.config.clone(),
+        ));
+        self.view = opened.view;
+        self.home = super::core_address(&self.identity, &self.config, &opened, opened.home_core);
+        self.home_core = opened.home_core;
+        self.transport = SessionTransport::of(&opened, &self.config);
+        self.homes += 1;
+        self.opened = opened;
+        self.connectivity = Connectivity::Open;
+        statistics.reopened += 1;
+        Ok(())
+    }
+
+    /// Ends the session: queues reads for repetition, completes all others as closed.
+    fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
+        let mut ended = Vec::new();
+        self.requester.close(&mut |completion| ended.push(completion.sequence));
+        for sequence in ended {
+            let ended = self.requester.accepted(sequence);
+            if opcode::is_read(ended.code) {
+                self.again.push_back(Again::of(&ended));
+            } else {
+                complete(closed(ended.tag, sequence));
+            }
+        }
+        self.orphans = self.on_stream;
+    }
+
+    /// Returns whether the session is over. A patient session detects and repairs that automatically.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.connectivity != Connectivity::Open
+    }
+
+    /// Stops synchronous reopening: a poll has other sessions to serve.
+    pub(crate) fn lose_patience(&mut self) {
+        self.is_patient = false;
+    }
+
+    /// Ends the session permanently; its reads become available to [`SessionState::take_moved`]. Requests on the stream
+    /// are still to come: see [`SessionState::is_leaving`].
+    pub(crate) fn leave(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
+        self.is_patient = false;
+        self.connectivity = Connectivity::Lost;
+        self.close(complete);
+        self.opened.token = 0;
+    }
+
+    /// Returns whether a session that was left still has requests on the stream.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.on_stream > 0
+    }
+
+    /// Returns whether there are requests to repeat.
+    #[inline]
+    pub(crate) fn has_moved(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
+    /// Returns the requests to repeat.
+    pub(crate) fn take_moved(&mut self) -> Vec<Moved> {
+        let mut moved = std::mem::take(&mut self.moved);
+        if self.is_lost() && !self.is_patient {
+            let again = self.again.drain(..).map(|Again { tag, journey, code, body }| {
+                let (status, end) = (Status::BadToken, None);
+                Moved { tag, journey, code, body, status, end }
+            });
+            moved.extend(again);
+        }
+        moved
+    }
+
+    /// Submits the requests to repeat, as far as the window allows.
+    fn submit_again(&mut self, statistics: &mut SessionStatistics) {
+        while let Some(Again { tag, journey, code, body }) = self.again.front_mut() {
+            let (tag, journey, code, body) = (*tag, *journey, *code, std::mem::take(body));
+            let accepted = match Request::decode(code, &body) {
+                Ok(request) => self.submit(journey, tag, &request, statistics).is_ok(),
+                // Cannot fail: this client encoded the request.
+                Err(_) => true,
+            };
+            if !accepted {
+                if let Some(first) = self.again.front_mut() {
+                    first.body = body;
+                }
+                return;
+            }
+            self.again.pop_front();
+        }
+    }
+
+    /// Opens a session; keeps trying for as long as a call may take.
+    fn open_patiently(&self) -> Result<(Connection, Opened), Error> {
+        let deadline = Instant::now() + self.config.call_timeout;
+        loop {
+            match super::open(&self.identity, &self.config) {
+                Err(Error::Unreachable { .. }) if Instant::now() + REOPEN_PAUSE < deadline => {
+                    thread::sleep(REOPEN_PAUSE);
+                }
+                opened => return opened,
+            }
+        }
+    }
+
+    /// Makes an administrative request over the session's stream. If the session turns out to be lost, reopens it and
+    /// repeats the request, which was refused unseen.
+    pub(crate) fn administer(
+        &mut self,
+        body: &[u8],
+        repeatable: bool,
+        timeout: Duration,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(Status, Vec<u8>), Error> {
+        match self.stream_worker.administer(body, repeatable, timeout) {
+            Err(Error::SessionLost) | Ok((Status::BadToken, _)) => {
+                self.reopen(statistics, complete)?;
+                self.stream_worker.administer(body, repeatable, timeout)
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// Returns the completion of a request whose session is over.
+fn closed(tag: u64, sequence: u64) -> Completion<'static> {
+    failed(tag, sequence, CompletionError::Closed)
+}
+
+/// Returns a completion without a reply.
+fn failed(tag: u64, sequence: u64, error: CompletionError) -> Completion<'static> {
+    Completion { tag, sequence, status: Err(error), body: &[] }
 }

@@ -5,8 +5,12 @@
 //! absent, and a span has the same records. A span whose records can be deleted has a mark,
 //! `deleted/COLLECTION`, which every deletion in it writes: the storage compares existing records and could not detect
 //! a missing one.
+//!
+//! A server's threads make their changes one after another, so that they do not conflict, and each waits for its turn
+//! for a bounded time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -188,6 +192,40 @@ impl<'r> MetadataTransaction<'r> {
 fn mark_of(key: &str) -> String {
     let collection: Vec<&str> = key.split('/').take(COLLECTION_PARTS).collect();
     format!("deleted/{}", collection.join("/"))
+}
+
+/// The turn of a server's threads to change the metadata.
+#[derive(Debug, Default)]
+pub(super) struct WriteTurn {
+    taken: Mutex<bool>,
+    free: Condvar,
+}
+
+/// A thread's turn, which ends on drop.
+pub(super) struct Mine<'t>(&'t WriteTurn);
+
+impl WriteTurn {
+    /// Waits for the turn.
+    ///
+    /// # Errors
+    /// `Unavailable` when it takes longer than `timeout`.
+    pub(super) fn take(&self, timeout: Duration) -> Result<Mine<'_>, RecordsError> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.free.wait_timeout_while(taken, timeout, |taken| *taken);
+        let (mut taken, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *taken {
+            return Err(RecordsError::Unavailable("others are changing it for too long".to_owned()));
+        }
+        *taken = true;
+        Ok(Mine(self))
+    }
+}
+
+impl Drop for Mine<'_> {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.0.free.notify_one();
+    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ pub use interface::{SourceAction, SourceEnd, SourceInput, SourceOutput};
 use crate::limits::MIGRATION_PARTITIONS;
 use crate::migration::Phase;
 use crate::migration::copying::{CopyState, CopyStep};
-use crate::migration::lease::LeaseView;
-use crate::migration::local_view::{LocalView, MigrationWait};
+use crate::migration::local_view::{LeaseView, LocalView, MigrationWait};
 use crate::migration::message::Message;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

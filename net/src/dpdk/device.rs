@@ -15,12 +15,11 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use super::error::DpdkError;
 use super::ethdev::{Ethdev, Queue, Setup};
 use super::mbuf::{Mbuf, Pool, SendList};
 use super::steering::{self, Steering};
 use super::sys::Environment;
-use super::{DpdkConfig, Role};
+use super::{DpdkConfig, DpdkError, Role};
 use crate::Waker;
 use crate::lock::attempt;
 use crate::packet::{IP_HEADERS_BYTES, Mac, Neighbours, Offloaded};

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 
-use super::error::DpdkError;
+use super::DpdkError;
 use super::mbuf::{BURST, Mbuf, Pool, SendList};
 use super::sys::bindings as d;
 use super::sys::{Environment, checked, last_error, text};

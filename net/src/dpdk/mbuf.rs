@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::ptr::NonNull;
 use std::slice;
 
-use super::error::DpdkError;
+use super::DpdkError;
 use super::sys::bindings as d;
 use super::sys::{self, Environment};
 use crate::packet::Offloaded;

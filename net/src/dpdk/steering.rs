@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use super::error::DpdkError;
+use super::DpdkError;
 use super::ethdev::Ethdev;
 
 /// Drivers of rings between two processes, where the sender's queue is the receiver's.

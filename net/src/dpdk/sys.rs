@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::error::DpdkError;
+use super::DpdkError;
 
 /// Bindings that bindgen generated from DPDK's headers; their style differs from ours.
 #[expect(clippy::all, clippy::undocumented_unsafe_blocks, reason = "generated")]

@@ -8,19 +8,21 @@
 //! Each of the two lists belongs to one thread at a time, by a lock that workers only try, for no longer than a
 //! neighbour copies frames: a thread that does not get the receiving lock finds nothing this time; one that does not
 //! get the sending lock loses the frames, as on a network. A port without channels costs its owner one load per turn.
+//! Most ports have few channels and are polled constantly, so a poll follows the bits of the occupied places.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::channel::{Channel, ChannelCounts, End, Receiving, Sending};
-use super::permits::{PLACES, Places};
 use super::ring::{Consumer, Lie, Producer};
 use super::{link_address, link_of};
 use crate::lock::{attempt, lock};
 use crate::wake::Watcher;
 use crate::{Batch, Outbox, Waker};
 
+/// Maximum channels of one port.
+pub(super) const PLACES: usize = u64::BITS as usize;
 /// Maximum frames of one channel per turn, so that none holds up the others.
 const FRAMES_OF_LINK: usize = 32;
 /// Attempts of a sender to get a lock that a neighbour holds; some microseconds.
@@ -31,6 +33,41 @@ const PATIENCE: u32 = 400;
 pub(crate) struct LookOutcome {
     pub(crate) frames: usize,
     pub(crate) bytes: usize,
+}
+
+/// The occupied places and their contents.
+#[derive(Debug)]
+struct Places<T> {
+    all: Vec<Option<T>>,
+    /// The occupied places, as bits.
+    taken: u64,
+}
+
+impl<T> Places<T> {
+    fn new() -> Self {
+        Self { all: (0..PLACES).map(|_| None).collect(), taken: 0 }
+    }
+
+    /// Returns the occupied places in turn, beginning at `first` or after it.
+    #[inline]
+    fn taken_from(&self, first: usize) -> impl Iterator<Item = usize> + use<T> {
+        let mut left = self.taken.rotate_right(first as u32);
+        std::iter::from_fn(move || {
+            let next = (left != 0).then(|| (first + left.trailing_zeros() as usize) % PLACES);
+            left &= left.wrapping_sub(1);
+            next
+        })
+    }
+
+    fn set(&mut self, place: usize, one: Option<T>) {
+        let bit = 1 << place;
+        self.taken = if one.is_some() { self.taken | bit } else { self.taken & !bit };
+        self.all[place] = one;
+    }
+
+    fn in_use(&self) -> impl Iterator<Item = &T> {
+        self.all.iter().flatten()
+    }
 }
 
 #[derive(Debug)]

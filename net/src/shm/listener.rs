@@ -20,9 +20,8 @@ use std::time::{Duration, Instant};
 
 use super::attach::{ADMITTED, ATTACH_BYTES_MAX};
 use super::channel::{Channel, End};
-use super::channels::ChannelPoint;
+use super::channels::{ChannelPoint, PLACES};
 use super::descriptor;
-use super::permits::PLACES;
 use super::region::Region;
 use crate::listener::StopHandle;
 use crate::sys;

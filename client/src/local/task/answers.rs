@@ -1,10 +1,10 @@
 //! The executor's side of a task: operations to send, and their replies.
 
 use sandstorm::Level;
-use sandstorm::abi::RawRecord;
+use sandstorm::abi::{RawEntry, RawRecord};
 use wire::{Completion, Request, Status, reply};
 
-use super::{Lookup, State, Task};
+use super::{Lookup, PageOf, State, Task};
 use crate::Error;
 use crate::local::LocalFailure;
 use crate::local::border::Border;
@@ -113,6 +113,35 @@ impl Task {
             }
         };
         self.finish(index, state);
+    }
+
+    /// Processes a page. A scan that has found nothing but not ended is continued from there.
+    fn answer_page(&self, index: usize, body: &[u8]) -> Option<State> {
+        let mut operations = self.operations.borrow_mut();
+        let Some(page) = operations.list.get_mut(index).and_then(|operation| operation.page.as_mut()) else {
+            return Some(State::Failed(sandstorm::Error::Unknown));
+        };
+        let lend = |listed: reply::Listed<'_>| RawEntry {
+            key: self.arena.copy(listed.key),
+            record: RawRecord { value: self.arena.copy(listed.value), version: listed.version },
+        };
+        let listing = match &page.of {
+            PageOf::Table { .. } => reply::Listing::decode(body),
+            _ => reply::Scanned::decode(body),
+        };
+        let Ok(listing) = listing else { return Some(State::Failed(sandstorm::Error::Unavailable)) };
+        let next = listing.cursor().map(<[u8]>::to_vec);
+        // Corrupted objects are left out, as at the server.
+        page.met.extend(listing.filter(|listed| listed.status == Status::Ok).map(lend));
+        match next {
+            Some(next) if page.met.is_empty() && matches!(page.of, PageOf::Range { .. }) => {
+                page.cursor = next;
+                self.asked.borrow_mut().push_back(index);
+                return None;
+            }
+            next => page.next = next,
+        }
+        Some(State::Done(Border::NO_RECORD))
     }
 
     fn note_ttl(&self, index: usize, ttl_ms: Option<u64>) {

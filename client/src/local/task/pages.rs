@@ -1,16 +1,11 @@
-//! Pages of a table or of a range for functions that only read: requests and replies.
+//! Pages of a table or of a range: what they cover, their requests, and their contents.
 //!
-//! A function that writes is refused: its writes are applied one by one, each on the condition of its own object, so
-//! nothing guarantees that the objects of a page are still current. The server verifies scans at the commit; such
-//! functions run there.
+//! A function names a range and the last key that it has seen; the request starts behind that key, in either direction.
+//! The objects of a reply lie in the arena of the task, which sends the request and reads the reply.
 
-use sandstorm::Error;
-use sandstorm::abi::{RawEntry, RawRecord};
+use sandstorm::abi::RawEntry;
 use wire::limits::{ENUMERATE_BYTES_MAX, KEY_BYTES_MAX};
-use wire::{KeyRange, Request, reply};
-
-use super::{Lookup, State, Stop, Task};
-use crate::local::border::Border;
+use wire::{KeyRange, Request};
 
 /// The objects that a page covers.
 #[derive(Clone, Debug)]
@@ -24,15 +19,15 @@ pub(in crate::local) enum PageOf {
 }
 
 /// A requested page.
-pub(in crate::local) struct AskedPage {
-    of: PageOf,
-    objects_max: u16,
+pub(super) struct AskedPage {
+    pub(super) of: PageOf,
+    pub(super) objects_max: u16,
     /// Continuation of a scan that has found nothing so far.
-    cursor: Vec<u8>,
+    pub(super) cursor: Vec<u8>,
     /// Objects of the reply, in memory of the arena.
-    met: Vec<RawEntry>,
+    pub(super) met: Vec<RawEntry>,
     /// Start of the next page; none at the end.
-    next: Option<Vec<u8>>,
+    pub(super) next: Option<Vec<u8>>,
 }
 
 impl PageOf {
@@ -71,7 +66,7 @@ fn successor(mut key: Vec<u8>) -> Option<Vec<u8>> {
 
 impl AskedPage {
     /// Returns the request for the rest of the page; none if there is nothing to request.
-    pub(in crate::local) fn request(&self, table: u32) -> Option<Request<'_>> {
+    pub(super) fn request(&self, table: u32) -> Option<Request<'_>> {
         let (objects_max, bytes_max, keys_only) = (self.objects_max, ENUMERATE_BYTES_MAX as u32, false);
         match &self.of {
             PageOf::Table { cursor } => {
@@ -84,72 +79,6 @@ impl AskedPage {
             }
             PageOf::Nothing => None,
         }
-    }
-}
-
-impl Task {
-    /// Reads a page for a host call: passes the objects, and the start of the next page, to `take`.
-    pub(in crate::local) fn read_page(
-        &self,
-        ticket: &mut u64,
-        table: u32,
-        of: PageOf,
-        capacity: usize,
-        take: impl FnOnce(&[RawEntry], Option<&[u8]>),
-    ) -> Result<(), Stop> {
-        if self.may_write.get() {
-            return Err(Error::NotSerializable.into());
-        }
-        if *ticket == 0 {
-            if let PageOf::Range { from, to, prefix, .. } = &of
-                && [Some(from), to.as_ref(), Some(prefix)]
-                    .into_iter()
-                    .flatten()
-                    .any(|key| key.len() > KEY_BYTES_MAX)
-            {
-                return Err(Error::KeyTooLarge.into());
-            }
-            let index = self.ask(Lookup::Page, table, &[])?;
-            let objects_max = capacity.clamp(1, usize::from(u16::MAX)) as u16;
-            let page = AskedPage { of, objects_max, cursor: Vec::new(), met: Vec::new(), next: None };
-            self.operations.borrow_mut().list[index].page = Some(Box::new(page));
-            *ticket = index as u64 + 1;
-        }
-        let index = *ticket as usize - 1;
-        self.result(index)?;
-        let operations = self.operations.borrow();
-        let page = operations.list[index].page.as_ref().ok_or(Error::Unknown)?;
-        take(&page.met[..page.met.len().min(capacity)], page.next.as_deref());
-        Ok(())
-    }
-
-    /// Processes a page. A scan that has found nothing but not ended is continued from there.
-    pub(super) fn answer_page(&self, index: usize, body: &[u8]) -> Option<State> {
-        let mut operations = self.operations.borrow_mut();
-        let Some(page) = operations.list.get_mut(index).and_then(|operation| operation.page.as_mut()) else {
-            return Some(State::Failed(Error::Unknown));
-        };
-        let lend = |listed: reply::Listed<'_>| RawEntry {
-            key: self.arena.copy(listed.key),
-            record: RawRecord { value: self.arena.copy(listed.value), version: listed.version },
-        };
-        let listing = match &page.of {
-            PageOf::Table { .. } => reply::Listing::decode(body),
-            _ => reply::Scanned::decode(body),
-        };
-        let Ok(listing) = listing else { return Some(State::Failed(Error::Unavailable)) };
-        let next = listing.cursor().map(<[u8]>::to_vec);
-        // Corrupted objects are left out, as at the server.
-        page.met.extend(listing.filter(|listed| listed.status == wire::Status::Ok).map(lend));
-        match next {
-            Some(next) if page.met.is_empty() && matches!(page.of, PageOf::Range { .. }) => {
-                page.cursor = next;
-                self.asked.borrow_mut().push_back(index);
-                return None;
-            }
-            next => page.next = next,
-        }
-        Some(State::Done(Border::NO_RECORD))
     }
 }
 

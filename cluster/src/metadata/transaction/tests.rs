@@ -1,10 +1,12 @@
 //! Tests that a transaction commits only if everything it read is unchanged.
 
+use std::time::Duration;
+
 use redb::Builder;
 use redb::backends::InMemoryBackend;
 use serde::{Deserialize, Serialize};
 
-use super::MetadataTransaction;
+use super::{MetadataTransaction, WriteTurn};
 use crate::records::{Committed, Embedded, KeySpan, RecordsError};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -110,4 +112,13 @@ fn a_transaction_sees_what_it_has_written_and_cleared() {
     assert!(matches!(transaction.commit(), Ok(Committed::At(_))));
     let mut after = MetadataTransaction::new(&records);
     assert_eq!(after.all_bytes("c/"), Ok(vec![("c/b/1".to_owned(), b"1".to_vec())]));
+}
+
+#[test]
+fn one_has_the_turn_and_who_waits_too_long_is_told() {
+    let turn = WriteTurn::default();
+    let mine = turn.take(Duration::ZERO).expect("free");
+    assert!(turn.take(Duration::from_millis(1)).is_err());
+    drop(mine);
+    assert!(turn.take(Duration::ZERO).is_ok());
 }

@@ -1,7 +1,8 @@
-//! A simulation of two servers, their records, and the network between them.
+//! A simulation of two servers, their records, their clients and the network between them.
+//!
+//! The records are a compare-and-swap, with leases that end for a side that is cut off. Clients read and write at the
+//! serving side, and compare results with a model.
 
-mod clients;
-mod registering;
 mod sides;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,10 @@ use crate::migration::{
 pub const KEYS: u64 = 800;
 /// Virtual time within which every migration must end.
 const PATIENCE_US: u64 = 60_000_000;
+/// A side without access to the records loses its registration after this time.
+const LEASE_US: u64 = 300_000;
+/// The other side declares it gone after this additional time.
+const GONE_AFTER_US: u64 = 200_000;
 
 /// An injected failure, with its times in microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -326,6 +331,146 @@ impl World {
         };
         if let Some(end) = end {
             self.soon(Event::ToTarget(TargetInput::End(end)));
+        }
+    }
+
+    /// Schedules a time in which the records do not answer a side, and its consequences.
+    fn cut_off(&mut self, side: usize, from_us: u64, for_us: u64) {
+        self.at(from_us, Event::CutOff(side, true));
+        self.at(from_us + for_us, Event::CutOff(side, false));
+        if for_us <= LEASE_US {
+            return;
+        }
+        self.at(from_us + LEASE_US, Event::Lease(side, false));
+        let back_us = from_us + for_us + self.random.u64(1..30_000);
+        self.at(back_us, Event::Lease(side, true));
+        // The news may arrive late.
+        for _ in 0..self.random.u8(0..4) {
+            let gone_us = self.random.u64(0..for_us);
+            if gone_us > LEASE_US + GONE_AFTER_US {
+                let told_us = from_us + gone_us + self.random.u64(0..100_000);
+                self.at(told_us, Event::Gone(side));
+            }
+        }
+    }
+
+    fn lease(&mut self, side: usize, is_held: bool) {
+        let number = self.now_us;
+        self.leases[side] = is_held.then_some(number);
+        let serves = |world: &World| match side {
+            0 => world.source.as_ref().is_some_and(|source| source.serves),
+            _ => world.target.as_ref().is_some_and(|target| target.serves),
+        };
+        self.closed += u32::from(!is_held && serves(self));
+        match side {
+            0 => self.tell_source(SourceInput::Registered(is_held)),
+            _ => self.tell_target(TargetInput::Registered(is_held)),
+        }
+    }
+
+    /// Changes the phase by compare-and-swap, and returns the resulting phase.
+    fn commit(&mut self, from: Phase, to: Phase, gone: Option<usize>) -> Phase {
+        if self.records == from && gone.is_none_or(|side| self.leases[side].is_none()) {
+            self.records = to;
+            self.is_lost |= gone.is_some();
+            self.has_returned |= to == Phase::Returning;
+            (0..self.cut_off.len()).for_each(|side| self.follow_records(side));
+        }
+        self.records
+    }
+
+    /// Reports the phase to a side after a delay, unless it is cut off: then it is told at the end of that.
+    fn follow_records(&mut self, side: usize) {
+        let phase = self.records;
+        match (self.cut_off[side], side) {
+            (true, _) => {}
+            (false, 0) => self.soon(Event::ToSource(SourceInput::Phase(phase))),
+            (false, _) => self.soon(Event::ToTarget(TargetInput::Phase(phase))),
+        }
+    }
+
+    fn read(&mut self, side: usize) {
+        let event = Event::Read(side, self.records, self.leases[side]);
+        self.soon(event);
+    }
+
+    fn has_read(&mut self, side: usize, phase: Phase, lease: Option<u64>) {
+        let is_registered = lease.is_some() && lease == self.leases[side];
+        match side {
+            0 => self.tell_source(SourceInput::End(SourceEnd::LookedUp(phase, is_registered))),
+            _ => self.tell_target(TargetInput::End(TargetEnd::LookedUp(phase, is_registered))),
+        }
+    }
+
+    /// Makes a client's request to the side that serves.
+    fn use_it(&mut self) {
+        let (key, value, kind) = (self.random.u64(0..KEYS), self.random.u64(..), self.random.u8(0..3));
+        if let Some(source) = self.source.as_mut().filter(|source| source.serves) {
+            match kind {
+                0 => assert_eq!(source.read(key), self.model.get(&key).copied()),
+                1 => {
+                    source.write(key, value);
+                    self.model.insert(key, value);
+                }
+                _ => {
+                    source.remove(key);
+                    self.model.remove(&key);
+                }
+            }
+        } else if let Some(target) = self.target.as_mut().filter(|target| target.serves) {
+            match kind {
+                1 => {
+                    target.write(key, value);
+                    self.model.insert(key, value);
+                    self.dirty.insert(key);
+                }
+                2 if target.knows(key) => {
+                    target.remove(key);
+                    self.model.remove(&key);
+                    self.dirty.insert(key);
+                }
+                _ => self.read_at_target(key),
+            }
+        }
+    }
+
+    fn read_at_target(&mut self, key: u64) {
+        let Some(target) = self.target.as_ref().filter(|target| target.serves) else { return };
+        if target.knows(key) {
+            let found = target.objects.get(&key).map(|object| object.1);
+            assert_eq!(found, self.model.get(&key).copied(), "key {key} at {} us", self.now_us);
+        } else {
+            self.tell_target(TargetInput::Want(key));
+        }
+    }
+
+    fn forget_what_died_with_the_target(&mut self) {
+        let source = self.source.as_ref().expect("it is about to serve");
+        for key in (0..KEYS).filter(|key| !self.dirty.contains(key)) {
+            assert_eq!(source.read(key), self.model.get(&key).copied(), "nobody has written to {key}");
+        }
+        self.model = source.objects.iter().map(|(&key, object)| (key, object.1)).collect();
+    }
+
+    /// Checks that the final owner has all objects and the other side none.
+    fn compare(&self) {
+        let values = |objects: &BTreeMap<u64, (u64, u64)>| -> BTreeMap<u64, u64> {
+            objects.iter().map(|(&key, object)| (key, object.1)).collect()
+        };
+        match (self.records, &self.source, &self.target) {
+            (Phase::Finished, source, Some(target)) => {
+                assert!(target.serves);
+                assert_eq!(values(&target.objects), self.model);
+                assert!(source.as_ref().is_none_or(|source| !source.serves && source.objects.is_empty()));
+            }
+            (Phase::Ended, Some(source), target) => {
+                assert!(source.serves);
+                assert_eq!(values(&source.objects), self.model);
+                assert!(target.as_ref().is_none_or(|target| !target.serves && target.objects.is_empty()));
+            }
+            // The owner is dead, before or after the migration.
+            (Phase::Finished, _, None) | (Phase::Ended, None, _) => {}
+            (records, ..) => panic!("{records:?} is no end"),
         }
     }
 }
