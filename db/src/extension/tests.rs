@@ -12,4 +12,5 @@ mod remote;
 mod scans;
 mod tablets;
 mod turns;
+mod versions;
 pub(crate) mod world;

@@ -10,7 +10,7 @@ use wire::TenantId;
 
 use super::change::Change;
 use super::ended::Ended;
-use crate::extension::active_versions::ActiveVersions;
+use crate::extension::ActiveVersions;
 use crate::ops::remote::RemoteReads;
 use crate::session::Session;
 use crate::tablet::{Newest, NumberHash, Tables};
