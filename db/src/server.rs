@@ -2,13 +2,12 @@
 //!
 //! Workers, one per core: [`worker`] runs the loop, [`dispatch`] decodes batches, [`prefetch`] requests memory early,
 //! [`native`] executes native requests, [`invocation`] starts invocations, [`outgoing`] collects replies in frames.
-//! Workers see each other's load in [`siblings`], take frames from each other's [`ports`] and share invocations
-//! ([`sharing`]).
+//! Workers see each other's load in [`siblings`], share invocations there, and take frames from each other's [`ports`].
 //!
 //! Control threads: [`listening`] accepts streams within the limits of [`streams`]; [`connection`] serves each one: it
 //! opens sessions ([`opening`]), executes administrative requests ([`administration`]) and queues data requests for
-//! workers ([`stream_request`]). A [`change`] carries a decision of a control thread to each worker's [`catalog`]. A
-//! [`grant`] gives another tenant a right. The [`view`] versions the server's [`ownership`] of tables; the [`fence`]
+//! workers. A [`change`] carries a decision of a control thread to each worker's [`catalog`]. A
+//! [`grant`] gives another tenant a right. The [`view`] versions the server's [`ownership`] of tables, and
 //! holds the time until which the server may serve them. The [`home_balancer`] moves tenants if the load stays uneven.
 //! [`populate`] backs memory before its use, [`damage`] reports memory that fails, [`metrics_http`] serves metrics
 //! over HTTP.
@@ -31,8 +30,6 @@ pub mod control;
 pub mod coordination;
 pub mod damage;
 pub mod dispatch;
-pub mod ended;
-pub mod fence;
 pub mod grant;
 pub mod home_balancer;
 pub mod invocation;
@@ -56,11 +53,9 @@ pub mod process;
 pub mod remote;
 pub mod replies;
 pub mod response_limiter;
-pub mod sharing;
 pub mod shm_listener;
 pub mod siblings;
 mod stale_read;
-pub mod stream_request;
 pub mod streams;
 pub mod view;
 pub mod worker;

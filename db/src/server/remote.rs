@@ -37,7 +37,7 @@ use crate::limits::{
     REMOTE_UNTAKEN_BYTES_MAX,
 };
 use crate::ops::remote::{RemoteAnswer, RemoteOutcome, RemoteReads, Want};
-use crate::tenant::remote::RemoteValue;
+use crate::tenant::account::RemoteValue;
 
 /// The queue of remote reads, before the thread starts.
 pub struct Wants {

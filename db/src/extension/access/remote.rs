@@ -21,9 +21,9 @@ use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::{Asker, RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::ops::transaction::ObjectPlace;
+use crate::tenant::account::RemotePlace;
 use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
-use crate::tenant::remote::RemotePlace;
 
 /// A remote read of an invocation.
 #[derive(Debug)]
