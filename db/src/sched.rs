@@ -228,7 +228,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::Offers;
+    use super::{Load, Offers};
+    use crate::limits::{ABSENT_AFTER_US, STEAL_AFTER_US};
 
     #[test]
     fn items_come_out_in_order_and_a_full_queue_takes_none() {

@@ -11,9 +11,7 @@
 
 mod background;
 mod context;
-mod copying;
 mod inbox;
-mod pace;
 mod peer_link;
 mod pieces;
 mod progress;
