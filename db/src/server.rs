@@ -42,7 +42,6 @@ pub mod native;
 pub mod opening;
 pub mod outgoing;
 pub mod ownership;
-mod peers;
 pub mod pending_requests;
 pub mod ports;
 pub mod prefetch;

@@ -5,13 +5,10 @@
 //! has a second entry under its own number, with the other tenant and the right: so a lookup is the same for both, and
 //! a grant ends with its entry. [`Parts`] says which parts of a table are here, and which hashes are served.
 
-mod copier;
 mod moving;
 mod parts;
-pub mod ranges;
 
-pub use copier::{Copier, Copy, Spot};
-pub use moving::Moving;
+pub use moving::{Copier, Copy, Moving, Range, Spot, overlap, subtract, unite};
 pub use parts::{Parts, PartsChange, PartsError};
 
 use std::collections::HashMap;

@@ -17,8 +17,7 @@ use std::sync::Arc;
 
 use store::{Eviction, HashRange, Table, TableKind, TableOptions};
 
-use super::Moving;
-use super::ranges::{Range, subtract};
+use super::moving::{Moving, Range, subtract};
 use crate::limits::PARTS_PER_TABLE_MAX;
 
 /// An owned range of hashes within one part.

@@ -9,6 +9,7 @@
 //! one of the tenant that has most. Every end leads through [`Invocations::finish`]: it passes on the reply while the
 //! memory still holds it, counts the outcome, and returns the stack and the slot for the next invocation.
 
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 
 use guest::cycles;

@@ -13,8 +13,7 @@ use store::Core;
 use wire::TabletMap;
 
 use super::background::BackgroundTasks;
-use super::inbox::Inbox;
-use super::peer_link::Link;
+use super::inbox::{Inbox, Link};
 use super::progress::{Figure, Progress};
 use super::slots::SlotClaim;
 use crate::limits::{MIGRATION_LOOK_MS, MIGRATION_NICER, MIGRATION_QUEUED_LOOK_MS, PEER_AWAY_MS};
