@@ -12,5 +12,4 @@ mod remote;
 mod scans;
 mod tablets;
 mod turns;
-mod versions;
 pub(crate) mod world;

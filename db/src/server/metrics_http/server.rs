@@ -13,7 +13,7 @@ use crate::server::control::Control;
 use crate::server::migrations::{Figure, Migrations};
 use crate::server::shm_listener::{ChannelFigure, LINK_COUNTERS, LINKS, ListenerStatus};
 
-/// Writes all of them.
+/// Writes the metrics of this server.
 pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
     control: &Control,
     text: &mut MetricsText<W>,
