@@ -3,14 +3,12 @@
 //! `main` builds a [`Config`] from the command line, tests build one directly. [`Config::check`] rejects impossible
 //! combinations and states the reason. Code below boot never reads arguments or the environment.
 
-mod dpdk;
 mod metadata_place;
 
-pub use dpdk::{DpdkSettings, parse_environment};
 pub use metadata_place::{EtcdAddress, MetadataPlace, parse_metadata_place};
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use net::IdleStrategy;
@@ -275,6 +273,26 @@ pub fn parse_cpus(text: &str) -> Result<Vec<usize>, ConfigError> {
         cpus.extend(first..=last);
     }
     Ok(cpus)
+}
+
+/// The device and address of a server that uses DPDK. A server built without the feature `dpdk` rejects them at its
+/// start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DpdkSettings {
+    /// Arguments of DPDK's environment, which name the device.
+    pub environment: Vec<String>,
+    /// Address of the device. UDP ports are the same as over the kernel.
+    pub address: Ipv4Addr,
+    /// Size of the largest IP packet, in bytes.
+    pub mtu_bytes: u16,
+    /// Leaves packets for other ports to the kernel, on cards that support it.
+    pub isolate: bool,
+}
+
+/// Splits the arguments of DPDK's environment at spaces.
+#[must_use]
+pub fn parse_environment(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -6,18 +6,16 @@
 //!
 //! ```text
 //!   control thread ── call ──▶ etcd thread: reading | committing | leasing      (one task per call)
-//!                  ◀─ reply ──             watching                             (one task per watch)
+//!                  ◀─ reply ──             reading: following a prefix          (one task per watch)
 //!                                          checking, while etcd does not answer
 //! ```
 //! A commit carries a unique mark, by which its outcome can be determined when its reply is lost. See `committing`.
 //! Keys stand below `/splinter/CLUSTER/`.
 
 mod committing;
-mod failure;
 mod leasing;
 mod members;
 mod reading;
-mod watching;
 
 use std::fmt;
 use std::future::Future;
@@ -226,7 +224,7 @@ impl Records for Etcd {
     fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError> {
         let (source, watch) = Watch::pair();
         let (shared, prefix) = (Arc::clone(&self.shared), self.shared.key(prefix));
-        self.runtime.spawn(async move { watching::follow(&shared, &prefix, after, &source).await });
+        self.runtime.spawn(async move { reading::follow(&shared, &prefix, after, &source).await });
         Ok(watch)
     }
 

@@ -2,23 +2,20 @@
 //!
 //! ```text
 //!   registry            source -> artefact (crate builder) -> library (native) -> Extension    control threads
-//!   active_versions     the versions of an extension, and the choice of one per request        workers
 //!   invocation          start, poll on a stack of its own, commit or discard, reply            workers
 //!     access            the reach of a running invocation: tables, write set, usage
 //!     allowance         its limits, taken from its tenant's account
-//!     host              the calls from an extension into the server
-//!     services          its allocator, and the exit from a panic
+//!     host              the calls from an extension into the server, its allocator, the exit from a panic
 //!     invocation_memory its memory
 //!   version_metrics     outcomes and run times of a version's invocations                      both
 //!   trace               events of single invocations, recorded while a client reads them       both
 //! ```
 //!
 //! An [`Extension`] is immutable and shared. A new version is another value; running invocations keep theirs, and
-//! earlier versions stay as long as they are kept. The library is unloaded after the last reference is dropped, which
-//! [`registry`] ensures.
+//! earlier versions stay as long as they are kept; [`ActiveVersions`] chooses one for each invocation. The library is
+//! unloaded after the last reference is dropped, which [`registry`] ensures.
 
 pub mod access;
-pub mod active_versions;
 pub mod allowance;
 pub mod host;
 pub mod invocation;
@@ -26,7 +23,6 @@ pub mod invocation_memory;
 pub mod log;
 pub mod native;
 pub mod registry;
-pub mod services;
 pub mod trace;
 pub mod version_metrics;
 
@@ -205,4 +201,83 @@ impl Extension {
 #[must_use]
 pub fn retirements() -> u64 {
     RETIREMENTS.load(Ordering::Acquire)
+}
+
+/// The invocable versions of one extension, and the choice of one for each invocation.
+///
+/// A request that names a version gets it. Any other request gets the current version or, for a fixed percentage of
+/// requests, the canary if one exists. A hash of client and sequence makes this choice; both are equal in every copy of
+/// a request, so a retry uses the same version as the first copy.
+///
+/// An `ActiveVersions` is immutable. The registry creates a new one for every change, and each worker replaces the old
+/// one between two batches. Running invocations keep their version.
+#[derive(Clone, Debug)]
+pub struct ActiveVersions {
+    /// The number by which invocations name the extension.
+    pub id: u32,
+    /// The tenant that may invoke it.
+    pub tenant: TenantId,
+    current: Arc<Extension>,
+    /// `None` for most extensions, which keeps the values in the workers' maps small.
+    more: Option<Box<More>>,
+}
+
+/// The versions other than the current one.
+#[derive(Clone, Debug, Default)]
+struct More {
+    canary: Option<(Arc<Extension>, u8)>,
+    others: Vec<Arc<Extension>>,
+}
+
+impl ActiveVersions {
+    /// Creates a set with one version only.
+    #[must_use]
+    pub fn of(current: Arc<Extension>) -> Self {
+        Self { id: current.id, tenant: current.tenant, current, more: None }
+    }
+
+    /// Creates a set of a current version, an optional canary with its percentage, and versions invoked only by number.
+    #[must_use]
+    pub fn new(
+        current: Arc<Extension>,
+        canary: Option<(Arc<Extension>, u8)>,
+        others: Vec<Arc<Extension>>,
+    ) -> Self {
+        let is_alone = canary.is_none() && others.is_empty();
+        let more = (!is_alone).then(|| Box::new(More { canary, others }));
+        Self { more, ..Self::of(current) }
+    }
+
+    /// Returns the version for a request: `version` if it is kept; for 0, the choice by the request's identity.
+    #[inline]
+    #[must_use]
+    pub fn choose(&self, version: u32, client_id: u64, sequence: u64) -> Option<&Arc<Extension>> {
+        if version != 0 {
+            return self.named(version);
+        }
+        match self.more.as_ref().and_then(|more| more.canary.as_ref()) {
+            Some((canary, percent)) if share_of(client_id, sequence) < *percent => Some(canary),
+            _ => Some(&self.current),
+        }
+    }
+
+    /// Returns the version for requests that name none and do not go to the canary.
+    #[must_use]
+    pub fn current(&self) -> &Arc<Extension> {
+        &self.current
+    }
+
+    fn named(&self, version: u32) -> Option<&Arc<Extension>> {
+        let canary = self.more.iter().flat_map(|more| &more.canary).map(|(canary, _)| canary);
+        let others = self.more.iter().flat_map(|more| &more.others);
+        let mut all = [&self.current].into_iter().chain(canary).chain(others);
+        all.find(|extension| extension.version == version)
+    }
+}
+
+/// Returns a number below 100 that is equal for every copy of a request.
+#[inline]
+fn share_of(client_id: u64, sequence: u64) -> u8 {
+    let identity = sequence.wrapping_add(client_id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    ((identity.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) % 100) as u8
 }

@@ -5,28 +5,28 @@
 //! Linearizability at Large Scale and Low Latency", SOSP'15, section 4), bounded to a window. A session ends when it is
 //! revoked, when its tenant is removed, or after a minute without a stream or a frame.
 //!
-//! [`Origin`] is the return path of a request that is not answered at once.
+//! [`Origin`] is the return path of a request that is answered later: an invocation, or any request over a stream. A
+//! request in a frame that runs to completion needs none. An invocation keeps its origin until it ends; then origin,
+//! status and reply go to the worker, which stores the reply for retries and sends it.
 
-pub mod origin;
-mod progress_throttle;
 pub mod ring;
 
-pub use origin::{Origin, Route, StreamAnswer};
-pub use progress_throttle::ProgressThrottle;
 pub use ring::{Claim, Ring};
 
 use std::fmt;
 use std::mem::offset_of;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use net::shm::is_link;
 use store::prefetch_value;
-use wire::TenantId;
+use wire::{Status, TenantId};
 
+use crate::limits::PROGRESS_EVERY_US;
+use crate::sync::oneshot::Sender;
 use crate::tenant::account::Account;
-use crate::tenant::arrivals::Arrivals;
+use crate::tenant::ledger::Arrivals;
 
 /// An open session of a tenant. The first cache line holds the fields that every request reads.
 #[repr(C, align(64))]
@@ -152,13 +152,74 @@ impl fmt::Debug for Session {
     }
 }
 
+/// The sender of a request and the destination of its reply.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The session of the request.
+    pub session: Arc<Session>,
+    /// The request's number in its session.
+    pub sequence: u64,
+    /// Whether the exactly-once ring holds an executing record that must be completed.
+    pub recorded: bool,
+    /// The destination of the reply.
+    pub route: Route,
+}
+
+/// The destination of a reply.
+#[derive(Clone, Debug)]
+pub enum Route {
+    /// Into a frame.
+    Frame {
+        /// The index of the worker whose port received the request; the reply leaves from there.
+        port: u16,
+        /// The client's address.
+        peer: SocketAddr,
+    },
+    /// To the control thread of a stream.
+    Stream(Sender<StreamAnswer>),
+}
+
+/// The reply to a request over a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamAnswer {
+    /// The status of the request.
+    pub status: Status,
+    /// The body of the reply.
+    pub body: Vec<u8>,
+}
+
+/// The throttle of migration progress per session: suppresses repeated values and frequent messages.
+///
+/// Two workers that report at once may send the progress twice, which is harmless.
+#[derive(Debug, Default)]
+pub struct ProgressThrottle {
+    not_before_us: AtomicU64,
+    /// A sum of the progress sent last.
+    sum: AtomicU64,
+}
+
+impl ProgressThrottle {
+    /// Returns whether progress may be sent at `now_us`.
+    #[must_use]
+    pub fn is_due(&self, now_us: u64) -> bool {
+        self.not_before_us.load(Ordering::Relaxed) <= now_us
+    }
+
+    /// Records that progress is sent; returns whether `sum` differs from the last one.
+    pub fn tell(&self, now_us: u64, sum: u64) -> bool {
+        self.not_before_us.store(now_us + PROGRESS_EVERY_US, Ordering::Relaxed);
+        self.sum.swap(sum, Ordering::Relaxed) != sum
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use wire::TenantId;
 
-    use super::Session;
+    use super::{ProgressThrottle, Session};
+    use crate::limits::PROGRESS_EVERY_US;
     use crate::tenant::account::Account;
 
     #[test]
@@ -192,5 +253,13 @@ mod tests {
         assert!(session.close());
         assert!(!session.close());
         assert!(session.is_closed());
+    }
+
+    #[test]
+    fn only_news_are_told_and_not_too_often() {
+        let told = ProgressThrottle::default();
+        assert!(told.is_due(5) && told.tell(5, 77));
+        assert!(!told.is_due(6) && told.is_due(5 + PROGRESS_EVERY_US));
+        assert!(!told.tell(5 + PROGRESS_EVERY_US, 77) && told.tell(5 + 2 * PROGRESS_EVERY_US, 78));
     }
 }

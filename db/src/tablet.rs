@@ -5,19 +5,15 @@
 //! has a second entry under its own number, with the other tenant and the right: so a lookup is the same for both, and
 //! a grant ends with its entry. [`Parts`] says which parts of a table are here, and which hashes are served.
 
-mod copier;
-mod made;
 mod moving;
 mod parts;
-pub mod ranges;
 
-pub use copier::{Copier, Copy, Spot};
-pub use made::PartsMade;
-pub use moving::Moving;
+pub use moving::{Copier, Copy, Moving, Range, Spot, overlap, subtract, unite};
 pub use parts::{Parts, PartsChange, PartsError};
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use wire::{Body, ServerPlace, TabletMap, TenantId};
@@ -209,5 +205,36 @@ impl Hasher for NumberHasher {
     #[inline]
     fn write_u64(&mut self, number: u64) {
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// The numbers and first versions of the table parts that a server creates, shared by the threads that create them.
+#[derive(Debug)]
+pub struct PartsMade {
+    next: AtomicU32,
+    versions_above: AtomicU64,
+}
+
+impl PartsMade {
+    /// Creates counters; writes to later parts get versions above `version`.
+    #[must_use]
+    pub fn above(version: u64) -> Self {
+        Self { next: AtomicU32::new(0), versions_above: AtomicU64::new(version) }
+    }
+
+    /// Returns the number of the next part, which is valid only in this process.
+    pub fn number(&self) -> u32 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the version that parts begin above.
+    #[must_use]
+    pub fn versions_above(&self) -> u64 {
+        self.versions_above.load(Ordering::Relaxed)
+    }
+
+    /// Makes later parts begin above this version too.
+    pub fn begin_above(&self, version: u64) {
+        self.versions_above.fetch_max(version, Ordering::Relaxed);
     }
 }

@@ -4,9 +4,7 @@
 //! never reused, so nothing that outlives a tenant can be mistaken for another tenant's.
 
 pub mod account;
-pub mod arrivals;
 pub mod compile_time;
 pub mod ledger;
 pub mod limit;
 pub mod rate;
-pub mod remote;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::{ClientConfig, Session};
-use db::extension::active_versions::ActiveVersions;
+use db::extension::ActiveVersions;
 use db::server::change::Change;
 use db::server::ports::Exits;
 use db::tablet::Parts;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput};
 use db::extension::Extension;
-use db::extension::active_versions::ActiveVersions;
+use db::extension::ActiveVersions;
 use db::extension::invocation::Invocations;
 use db::server::change::Change;
 use db::server::ports::Exits;

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use db::extension::active_versions::ActiveVersions;
+use db::extension::ActiveVersions;
 use db::server::change::Change;
 use db::server::ports::Exits;
 use db::tablet::Parts;

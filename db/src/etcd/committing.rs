@@ -21,8 +21,7 @@ use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp, Txn
 use tokio::time::sleep;
 
 use super::EtcdShared;
-use super::failure::Failure;
-use super::members::patiently;
+use super::members::{Failure, patiently};
 use crate::limits::{
     ETCD_CALL_MS, ETCD_LOOK_MS, ETCD_MARKS_SETTLED_AT_ONCE, ETCD_PARTS_MAX, ETCD_RESOLVE_MS,
     ETCD_STAGE_TTL_MS,

@@ -4,9 +4,7 @@
 //! bytes lie in the log under the pin or in the invocation's memory. Results are status codes of the ABI.
 
 mod calls;
-mod enumeration;
 mod remote;
-mod scans;
 
 use std::ptr::{self, NonNull};
 

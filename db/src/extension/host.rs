@@ -5,16 +5,22 @@
 //! little of the stack is left. It neither panics on any argument nor keeps any argument. If it needs an object that is
 //! still in transit from another server, it does nothing and returns "pending"; the call is repeated after the object
 //! arrives.
+//!
+//! [`SERVICES`] are the functions that an artefact's glue calls beside these: its allocator and the exit from a panic.
+//! They take no lock and touch only that invocation's arena and reply, so leaving or parking the stack in the middle is
+//! harmless. Access to state that the worker also touches goes through a host call.
 
 use std::ffi::c_void;
+use std::ptr;
 use std::slice;
 
 use guest::cycles;
-use guest::running::host_call;
+use guest::running::{self, host_call};
+use guest::stack::Cause;
 use sandstorm::Error;
 use sandstorm::abi::{
     Code, Host, OK, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE, RawCondition, RawEntry, RawListed,
-    RawRange, RawRecord, RawScanned, RawSlice,
+    RawRange, RawRecord, RawScanned, RawSlice, Services,
 };
 use store::{Condition, KeyRange};
 
@@ -276,4 +282,49 @@ fn condition_of(raw: RawCondition) -> Option<Condition> {
         sandstorm::Condition::Present => Condition::Present,
         sandstorm::Condition::Version(version) => Condition::Version(version),
     })
+}
+
+/// The table that an artefact gets when it is opened.
+pub const SERVICES: Services = Services { allocate, free, reallocate, begin_panic, abandon };
+
+/// The `kind` of [`abandon`] for out of memory.
+const KIND_OUT_OF_MEMORY: u32 = 1;
+
+unsafe extern "C" fn allocate(bytes: usize, align: usize) -> *mut u8 {
+    // SAFETY: the arena of the running invocation, which nothing else uses while this runs.
+    unsafe { running::arena().as_mut() }.map_or(ptr::null_mut(), |arena| arena.allocate(bytes, align))
+}
+
+unsafe extern "C" fn free(address: *mut u8, bytes: usize, _align: usize) {
+    // SAFETY: as in `allocate`.
+    if let Some(arena) = unsafe { running::arena().as_mut() } {
+        arena.free(address, bytes);
+    }
+}
+
+unsafe extern "C" fn reallocate(address: *mut u8, bytes: usize, align: usize, new_bytes: usize) -> *mut u8 {
+    // SAFETY: as in `allocate`.
+    let Some(arena) = (unsafe { running::arena().as_mut() }) else { return ptr::null_mut() };
+    // SAFETY: the language's allocator calls this with an allocation of this arena that is in use.
+    unsafe { arena.reallocate(address, bytes, align, new_bytes) }
+}
+
+unsafe extern "C" fn begin_panic() -> u32 {
+    // SAFETY: called by the glue on the extension's stack; the context of a running invocation is its
+    // `Access`, which nobody else uses meanwhile.
+    unsafe { host_call(|context| context.cast::<Access>().as_mut().map_or(u32::MAX, Access::begin_panic)) }
+}
+
+unsafe extern "C" fn abandon(kind: u32, text: RawSlice) -> ! {
+    let keep = |context: *mut c_void| {
+        // SAFETY: as in `begin_panic`.
+        if let Some(access) = unsafe { context.cast::<Access>().as_mut() } {
+            access.keep_last_words(text);
+        }
+    };
+    // SAFETY: as in `begin_panic`.
+    unsafe { host_call(keep) };
+    let cause = if kind == KIND_OUT_OF_MEMORY { Cause::OutOfMemory } else { Cause::Panic };
+    // SAFETY: on the extension's stack; this function and the glue that called it own nothing.
+    unsafe { running::leave(cause) }
 }

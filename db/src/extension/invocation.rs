@@ -17,24 +17,15 @@
 //! time, so that the worker looks at its port. An invocation that exceeds its tenant's limits is ended with a text that
 //! names the limit.
 
-mod budget;
 mod ending;
-mod ends;
 mod fair;
-mod holding;
-mod lacking;
-mod offer;
-mod overrun;
-mod plain;
 mod state;
 mod table;
-mod tracing;
 mod turns;
-
-pub use budget::LimitOverrides;
-pub use offer::Offer;
+mod waiting;
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -44,11 +35,10 @@ use guest::cycles;
 use guest::fault::Guarded;
 use guest::preempt::Preemption;
 use guest::stack::StackPool;
-use holding::Holding;
-use lacking::Awaiting;
 use state::InvocationState;
 use table::InvocationTable;
 use turns::ClockPace;
+use waiting::{Awaiting, Holding};
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX};
 use wire::{Status, TenantId};
 
@@ -56,10 +46,14 @@ use super::Extension;
 use super::allowance::Limit;
 use super::trace::Recorder;
 use super::version_metrics::Gauge;
-use crate::limits::{INVOCATIONS_PER_WORKER_MAX, UNCOUNTED_INPUT_BYTES};
+use crate::limits::{
+    INVOCATIONS_PER_WORKER_MAX, OFFER_INPUT_BYTES, UNCOUNTED_INPUT_BYTES, WARM_BYTES_PER_WORKER,
+};
 use crate::ops::WorkerEnvironment;
 use crate::tablet::NumberHash;
 use crate::tenant::limit::TenantLimit;
+
+pub use super::allowance::LimitOverrides;
 
 /// An invocation that was not started, with its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +95,74 @@ pub struct Invocations<O> {
     _guarded: Guarded,
 }
 
+/// An invocation that has not begun, offered by its worker to others.
+///
+/// It owns all that it needs: the extension, copies of key and arguments, the origin for its reply. It holds no slot,
+/// no stack and no pin, and uses those of the worker that takes it. An invocation that has begun stays on its worker,
+/// because its stack belongs to a thread. Arguments larger than [`OFFER_INPUT_BYTES`] are not offered: an offer moves by
+/// copying, without an allocation.
+pub struct Offer<O> {
+    extension: Arc<Extension>,
+    function: usize,
+    table: u32,
+    started_us: u64,
+    origin: O,
+    key_bytes: usize,
+    input_bytes: usize,
+    /// The key, followed by the arguments.
+    input: [u8; OFFER_INPUT_BYTES],
+}
+
+impl<O> Offer<O> {
+    /// Creates an offer with copies of key and arguments, which fit together.
+    fn new(
+        extension: Arc<Extension>,
+        (function, table): (usize, u32),
+        started_us: u64,
+        (key, arguments): (&[u8], &[u8]),
+        origin: O,
+    ) -> Self {
+        let (key_bytes, input_bytes) = (key.len(), key.len() + arguments.len());
+        let mut input = [0; OFFER_INPUT_BYTES];
+        input[..key_bytes].copy_from_slice(key);
+        input[key_bytes..input_bytes].copy_from_slice(arguments);
+        Self { extension, function, table, started_us, origin, key_bytes, input_bytes, input }
+    }
+
+    /// Returns the origin for its reply.
+    #[must_use]
+    pub fn origin(&self) -> &O {
+        &self.origin
+    }
+
+    /// Drops the invocation and returns its origin.
+    #[must_use]
+    pub fn into_origin(self) -> O {
+        self.origin
+    }
+}
+
+impl<O> fmt::Debug for Offer<O> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Offer")
+            .field("extension", &self.extension.name)
+            .field("function", &self.function)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The limits of invocations without isolation: none on time.
+const ENDLESS: LimitOverrides = LimitOverrides {
+    slice_us: u64::MAX,
+    cpu_us: u64::MAX,
+    wall_us: u64::MAX,
+    yields: u32::MAX,
+    parked: 0,
+    held_bytes: usize::MAX,
+    warm_bytes: WARM_BYTES_PER_WORKER,
+};
+
 impl<O> Invocations<O> {
     /// Prepares this thread permanently to run extensions; the value stays on this thread.
     ///
@@ -116,6 +178,21 @@ impl<O> Invocations<O> {
     /// As [`Invocations::new`].
     pub fn with_budget(budget: LimitOverrides) -> io::Result<Self> {
         Self::paced(Some(budget), budget)
+    }
+
+    /// Like [`Invocations::new`], without preemption, shares and time accounting.
+    ///
+    /// Each invocation is polled in order of arrival until it ends or yields. `scripts/isolation` measures the cost of
+    /// isolation against this on one commit. A function that loops occupies the worker for good, so this mode is not for
+    /// serving tenants; the server warns when it is chosen. Stacks, arenas, commits and the memory limits of one
+    /// invocation are the same; memory held by waiting invocations is not counted.
+    ///
+    /// # Errors
+    /// As [`Invocations::new`].
+    pub fn without_isolation() -> io::Result<Self> {
+        let mut invocations = Self::new()?;
+        invocations.plain = Some(VecDeque::with_capacity(INVOCATIONS_PER_WORKER_MAX));
+        Ok(invocations)
     }
 
     fn paced(budget: Option<LimitOverrides>, pace: LimitOverrides) -> io::Result<Self> {
@@ -153,10 +230,24 @@ impl<O> Invocations<O> {
         self.runnable() + self.awaiting.len()
     }
 
+    /// Returns the number of invocations that can run now.
+    #[inline]
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.queue.ready()
+    }
+
     /// Returns the number of invocations that can run.
     #[inline]
     fn runnable(&self) -> usize {
         self.queue.ready() + self.queue.parked() + self.plain.as_ref().map_or(0, VecDeque::len)
+    }
+
+    /// Returns whether any invocation can run at `now_us`.
+    #[inline]
+    #[must_use]
+    pub fn can_run(&self, now_us: u64) -> bool {
+        self.runnable() > 0 || (!self.awaiting.is_empty() && self.is_overdue(now_us))
     }
 
     /// Returns whether, in the last turn, an invocation ended whose tenant has no other runnable one. Then no further
@@ -249,6 +340,79 @@ impl<O> Invocations<O> {
         }
         (input_bytes > UNCOUNTED_INPUT_BYTES && !self.has_room_for(place, input_bytes))
             .then_some(Limit::HeldBytes)
+    }
+
+    /// Queues an invocation whose sizes have been checked.
+    fn start_plain(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        extension: &Arc<Extension>,
+        (function, table): (usize, u32),
+        (key, arguments): (&[u8], &[u8]),
+        origin: O,
+    ) -> Result<(), RefusedInvocation<O>> {
+        let Ok(mut slot) = self.slots.take() else {
+            return Err(RefusedInvocation { status: Status::Unavailable, limit: None, origin });
+        };
+        // SAFETY: slots in hand are ours alone and stay where they are.
+        let fresh = unsafe { slot.as_mut() };
+        fresh.begin(extension, function, origin, environment.now_us, PlaceId::NONE, Some(&ENDLESS));
+        fresh.bring_in(table, key, arguments);
+        if let Some(queue) = &mut self.plain {
+            queue.push_back(slot);
+        }
+        Ok(())
+    }
+
+    /// Traces a new invocation if a reader wants it and no other one is traced.
+    #[cold]
+    fn trace(
+        &mut self,
+        mut slot: NonNull<InvocationState<O>>,
+        extension: &Arc<Extension>,
+        function: usize,
+        environment: &WorkerEnvironment<'_>,
+    ) {
+        let (account, hash) = (&extension.account, extension.functions()[function].hash);
+        let is_free = self.recorder.as_ref().is_some_and(|recorder| !recorder.rests(environment.now_us));
+        if !is_free || !extension.log.traces.wants(account, extension.id, hash, environment.now_us) {
+            return;
+        }
+        if let Some(recorder) = self.recorder.take() {
+            // SAFETY: a slot in hand is ours alone.
+            unsafe { slot.as_mut() }.trace(recorder, environment.wall_ms);
+        }
+    }
+
+    /// Removes an invocation that has not begun: the newest one of the tenant whose turn is farthest. `None` if that
+    /// one has begun or cannot be offered.
+    pub fn give(&mut self, environment: &WorkerEnvironment<'_>) -> Option<Offer<O>> {
+        // SAFETY: slots in the queue are ours alone.
+        let may_go = |slot: &NonNull<InvocationState<O>>| unsafe { slot.as_ref() }.may_be_offered();
+        let mut slot = self.queue.take_farthest(may_go)?;
+        // SAFETY: a slot in hand is ours alone.
+        let given = unsafe { slot.as_mut() };
+        let place = given.place();
+        let offer = given.offer();
+        self.queue.leave(place);
+        let warmer = given.end(environment);
+        self.slots.give(slot, warmer);
+        offer
+    }
+
+    /// Takes an offered invocation, of another worker or of this one. Its age counts from its arrival at the server.
+    ///
+    /// # Errors
+    /// As [`Invocations::start`].
+    pub fn take(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        offer: Offer<O>,
+    ) -> Result<(), RefusedInvocation<O>> {
+        let Offer { extension, function, table, started_us, origin, key_bytes, input_bytes, input } = offer;
+        let (key, arguments) = input[..input_bytes].split_at(key_bytes);
+        let came = WorkerEnvironment { now_us: started_us, ..*environment };
+        self.start(&came, &extension, function, table, key, arguments, origin)
     }
 
     /// Returns the bytes of the free states: of their memory, and of their lists.

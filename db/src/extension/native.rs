@@ -14,7 +14,7 @@ use std::sync::Arc;
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use sandstorm::abi::{ABI_VERSION, Artefact, Call, Code};
 
-use super::services::SERVICES;
+use super::host::SERVICES;
 use super::{CallMode, Function};
 use crate::limits::ARGUMENTS_LINE_BYTES_MAX;
 

@@ -8,11 +8,7 @@
 //! A version that is no longer kept stays here until no worker and no invocation refers to it, so that a control
 //! thread, never a worker, unmaps its code. [`Registry::collect`] does that.
 
-mod canary;
-mod error;
-mod granted;
-mod install_hooks;
-mod lazy_toolchain;
+mod installation;
 mod turns;
 mod version_history;
 
@@ -27,21 +23,22 @@ use std::thread;
 use builder::{Artefact, BuildError, Package, Toolchain};
 use wire::TenantId;
 
-use super::Extension;
-use super::active_versions::ActiveVersions;
 use super::log::ExtensionLog;
 use super::native::{Library, LoadError};
 use super::version_metrics::VersionMetrics;
+use super::{ActiveVersions, Extension};
 use crate::tenant::account::Accounts;
-pub use canary::{Errors, Failing};
-pub use error::InstallError;
-use granted::Granted;
-pub use install_hooks::InstallHooks;
-use install_hooks::Unlimited;
-use lazy_toolchain::LazyToolchain;
-pub use lazy_toolchain::Prepare;
+pub use installation::{InstallError, InstallHooks, Prepare};
+use installation::{LazyToolchain, Unlimited};
 use turns::Turns;
-pub use version_history::{Choice, Installed, VersionHistory};
+pub use version_history::{Choice, Errors, Failing, Installed, VersionHistory};
+
+/// The versions of a granted extension, by number.
+///
+/// A grant has its own [`Extension`] for each version: the owner's code with the other tenant's tables and log. So
+/// execution needs no rule about grants: the reach is the caller's by construction. The registry keeps them, so that
+/// only a control thread unmaps code here too.
+type Granted = BTreeMap<u32, Arc<Extension>>;
 
 #[derive(Debug, Default)]
 struct Live {
@@ -191,6 +188,42 @@ impl Registry {
         self.live().logs.remove(&tenant);
     }
 
+    /// Updates another tenant's grant of `owner`'s extension `name` to the owner's versions, under the number `id` and
+    /// the name `called`. Returns the set for the workers; `None` if it cannot be invoked at present.
+    pub fn grant(
+        &self,
+        (owner, name): (TenantId, &str),
+        id: u32,
+        to: TenantId,
+        called: &str,
+    ) -> Option<ActiveVersions> {
+        let account = self.accounts.of(to);
+        let mut live = self.live();
+        let log = live.logs.entry(to).or_default().clone();
+        let mut before = live.granted.remove(&id).unwrap_or_default();
+        let history = live.extensions.get(&(owner, name.to_owned())).cloned();
+        let versions = history.iter().flat_map(|history| &history.versions);
+        let after: Granted = versions
+            .map(|(version, installed)| {
+                let fresh =
+                    || Arc::new(installed.extension.granted(id, account.clone(), called, Arc::clone(&log)));
+                (*version, before.remove(version).unwrap_or_else(fresh))
+            })
+            .collect();
+        live.retire_granted(before);
+        let active = history.and_then(|history| history.active_of(|version| after.get(&version).cloned()));
+        live.granted.insert(id, after);
+        active
+    }
+
+    /// Ends a grant: retires its versions.
+    pub fn revoke(&self, id: u32) {
+        let mut live = self.live();
+        if let Some(granted) = live.granted.remove(&id) {
+            live.retire_granted(granted);
+        }
+    }
+
     /// Returns the current version of an extension.
     #[must_use]
     pub fn find(&self, tenant: TenantId, name: &str) -> Option<Arc<Installed>> {
@@ -295,6 +328,13 @@ impl Live {
         if let Some(installed) = installed {
             installed.extension.retire();
             self.retired.push(Arc::clone(&installed.extension));
+        }
+    }
+
+    fn retire_granted(&mut self, granted: Granted) {
+        for extension in granted.into_values() {
+            extension.retire();
+            self.retired.push(extension);
         }
     }
 }

@@ -9,22 +9,15 @@
 //! [`crate::limits::INVOCATIONS_PER_TIMING`] is timed by the worker's [`Gauge`] in its last poll, plus the time charged
 //! for earlier polls. The times exclude waiting, in queues or between polls.
 
-mod gauge;
-mod histogram;
-mod tally;
-
-pub use gauge::Gauge;
-pub use tally::MeasuredSummary;
-
 use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use histogram::{STEPS, step_of};
+use guest::cycles;
 use store::prefetch_value;
 use wire::Status;
 
-use crate::limits::CORES_MAX;
+use crate::limits::{CORES_MAX, INVOCATIONS_PER_TIMING, TIME_CYCLES_MAX, TIME_STEPS_PER_DOUBLING};
 use crate::metrics::add_alone;
 
 /// The outcomes of an invocation, as counters name them; the first is success.
@@ -233,12 +226,152 @@ fn end_of(status: Status) -> Option<usize> {
     })
 }
 
+/// The sum of all workers' counts of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasuredSummary {
+    /// Invocations by outcome, in the order of [`ENDS`].
+    pub ends: [u64; ENDS.len()],
+    /// Their usage.
+    pub spent: Spent,
+    /// Timed invocations.
+    pub timed: u64,
+    /// The cycles of the timed ones.
+    pub timed_cycles: u64,
+    /// The cycles of all calls up to the last timed one, each estimated as the next timed one. Only grows.
+    pub cycles_estimated: u64,
+    times: Vec<u64>,
+}
+
+impl Default for MeasuredSummary {
+    fn default() -> Self {
+        Self {
+            ends: [0; ENDS.len()],
+            spent: Spent::default(),
+            timed: 0,
+            timed_cycles: 0,
+            cycles_estimated: 0,
+            times: vec![0; STEPS],
+        }
+    }
+}
+
+impl MeasuredSummary {
+    /// Returns the number of ended invocations.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.ends.iter().sum()
+    }
+
+    /// Returns the number of invocations that did not end with success.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.ends[1..].iter().sum()
+    }
+
+    /// Returns the processor time of all invocations, in nanoseconds, estimated from the timed ones.
+    #[must_use]
+    pub fn cpu_ns(&self) -> u64 {
+        let cycles = u128::from(self.timed_cycles) * u128::from(self.calls());
+        cycles::to_ns((cycles / u128::from(self.timed.max(1))).try_into().unwrap_or(u64::MAX))
+    }
+
+    /// Returns the processor time of the timed invocations, in nanoseconds.
+    #[must_use]
+    pub fn timed_ns(&self) -> u64 {
+        cycles::to_ns(self.timed_cycles)
+    }
+
+    /// Returns the time that `permille` of 1000 invocations do not exceed, in nanoseconds; 0 if none was timed.
+    #[must_use]
+    pub fn quantile_ns(&self, permille: u64) -> u64 {
+        let timed: u64 = self.times.iter().sum();
+        let rank = (timed * permille).div_ceil(1000).max(1);
+        let mut below = 0;
+        let reached = |count: &u64| {
+            below += count;
+            below >= rank
+        };
+        self.times.iter().position(reached).map_or(0, |step| cycles::to_ns(middle_of(step)))
+    }
+}
+
+/// Chooses and times a sample of a worker's invocations.
+///
+/// One of [`INVOCATIONS_PER_TIMING`] on average, at random distances, by two readings of the cycle counter around the
+/// poll that ends it.
+#[derive(Debug)]
+pub struct Gauge {
+    /// Invocations until the next timed one.
+    left: u32,
+    /// Randomizes the distances, so that no pattern of calls stays unsampled.
+    random: u32,
+    /// The begin of the timed poll; 0 if none is timed.
+    began: u64,
+}
+
+impl Gauge {
+    /// Creates a gauge that times the first invocation.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { left: 1, random: 1, began: 0 }
+    }
+
+    /// Notes that a poll begins.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.left -= 1;
+        self.began = 0;
+        if self.left == 0 {
+            // Numerical Recipes' generator; its high bits give 1 to twice the mean less one.
+            self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            self.left = 1 + (self.random >> 8) % (2 * INVOCATIONS_PER_TIMING - 1);
+            self.began = cycles::now();
+        }
+    }
+
+    /// Ends the poll of a finished invocation; returns its duration if it was timed.
+    #[inline]
+    pub fn end(&mut self) -> Option<u64> {
+        match std::mem::take(&mut self.began) {
+            0 => None,
+            began => Some(cycles::now().wrapping_sub(began)),
+        }
+    }
+}
+
+impl Default for Gauge {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const STEP_BITS: u32 = TIME_STEPS_PER_DOUBLING.trailing_zeros();
+
+/// The steps of a histogram of times: a fixed number per doubling, so that each step covers a narrow range.
+const STEPS: usize = ((TIME_CYCLES_MAX.trailing_zeros() - STEP_BITS + 1) as usize) * TIME_STEPS_PER_DOUBLING;
+
+/// Returns the step of a number of cycles.
+#[inline]
+fn step_of(cycles: u64) -> usize {
+    let cycles = cycles.min(TIME_CYCLES_MAX - 1);
+    let shift = (u64::BITS - 1 - (cycles | (TIME_STEPS_PER_DOUBLING as u64)).leading_zeros()) - STEP_BITS;
+    (shift as usize) * TIME_STEPS_PER_DOUBLING + (cycles >> shift) as usize
+}
+
+/// Returns the middle of a step, in cycles.
+fn middle_of(step: usize) -> u64 {
+    let shift = (step / TIME_STEPS_PER_DOUBLING).saturating_sub(1);
+    let first = (step - shift * TIME_STEPS_PER_DOUBLING) as u64;
+    (first << shift) + ((1 << shift) >> 1)
+}
+
 #[cfg(test)]
 mod tests {
     use guest::cycles;
     use wire::Status;
 
-    use super::{ENDS, Spent, VersionMetrics};
+    use super::{ENDS, Gauge, STEPS, Spent, VersionMetrics, middle_of, step_of};
+    use crate::limits::INVOCATIONS_PER_TIMING;
 
     #[test]
     fn workers_are_added_up() {
@@ -262,5 +395,39 @@ mod tests {
             |found: u64, cycles: u64| found.abs_diff(cycles::to_ns(cycles)) * 10 <= cycles::to_ns(cycles);
         assert!(near(tally.quantile_ns(500), 1_000) && near(tally.quantile_ns(990), 100_000));
         assert_eq!(VersionMetrics::new().tally().quantile_ns(500), 0);
+    }
+
+    #[test]
+    fn one_of_some_invocations_is_timed() {
+        let mut gauge = Gauge::new();
+        let mut timed = 0;
+        let count = 100_000;
+        for _ in 0..count {
+            gauge.begin();
+            timed += u32::from(gauge.end().is_some());
+        }
+        assert!(
+            timed.abs_diff(count / INVOCATIONS_PER_TIMING) < count / INVOCATIONS_PER_TIMING / 10,
+            "{timed}"
+        );
+        assert_eq!(gauge.end(), None, "a poll that did not begin has no time");
+    }
+
+    #[test]
+    fn steps_grow_with_the_time_and_lie_close() {
+        let mut last = 0;
+        for cycles in 0..100_000 {
+            let step = step_of(cycles);
+            assert!(step == last || step == last + 1, "{cycles}");
+            last = step;
+        }
+        for bits in 4..36 {
+            for part in 16..32_u64 {
+                let cycles = (part << bits) >> 4;
+                let middle = middle_of(step_of(cycles));
+                assert!(middle.abs_diff(cycles) * 16 <= cycles, "{middle} stands for {cycles}");
+            }
+        }
+        assert_eq!(step_of(u64::MAX), STEPS - 1);
     }
 }

@@ -14,8 +14,8 @@ use net::Waker;
 use wire::TenantId;
 
 use crate::limits::REMOTE_WANTS_MAX;
-use crate::sched::offers::Offers;
-use crate::tenant::remote::{RemotePlace, RemoteValue};
+use crate::sched::Offers;
+use crate::tenant::account::{RemotePlace, RemoteValue};
 
 /// The origin of a read, which the reply names.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -10,16 +10,12 @@
 //! registered while it serves. Each wait is bounded ([`Joining`]).
 
 mod devices;
-mod dpdk;
-mod error;
 mod identity;
-mod metadata;
-mod streams;
 mod workers;
 
 pub use devices::Devices;
-pub use error::BootError;
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,15 +36,14 @@ use super::change::Change;
 use super::connection;
 use super::control::Control;
 use super::coordination;
-use super::damage::Damage;
 use super::home_balancer::HomeBalancer;
-use super::joining::Joining;
 use super::lease_cache::LeaseCache;
 use super::listening::{self, Reception};
 use super::membership;
+use super::memory::{Damage, populate};
 use super::metrics_http;
-use super::populate;
 use super::ports::FramePorts;
+use super::process::Joining;
 use super::remote::{self, Wants};
 use super::response_limiter::{ResponseLimiter, ResponseRate};
 use super::shm_listener::{self, ShmEntrance};
@@ -97,7 +92,7 @@ impl Server {
     pub fn start(config: &Config) -> Result<Self, BootError> {
         config.check().map_err(|error| BootError::new("configuration", error))?;
         match &config.dpdk {
-            Some(settings) => dpdk::start(config, settings),
+            Some(settings) => devices::start_over_dpdk(config, settings),
             None => Self::start_over(config, Devices::over_kernel(config)?),
         }
     }
@@ -111,7 +106,7 @@ impl Server {
         devices: Devices<P>,
     ) -> Result<Self, BootError> {
         let Devices { listener, ports, metadata, prepare, shm_entrance } = devices;
-        let (clock, streams) = (Clock::new(), Streams::new(streams::limits(config)?));
+        let (clock, streams) = (Clock::new(), Streams::new(devices::stream_limits(config)?));
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
@@ -121,7 +116,7 @@ impl Server {
         let (administrator, nobody) = secrets(config)?;
         let (store, accounts) = (make_store(config, run.is_some())?, Accounts::over(config.cores));
         let registry = open_registry(prepare, &accounts)?;
-        let (client_ids, parts_made) = metadata::reserve(&metadata)?;
+        let (client_ids, parts_made) = devices::reserve(&metadata)?;
         let frame_ports = FramePorts::of(&ports);
         let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
         let watchdog = start_watchdog(&siblings, clock)?;
@@ -131,7 +126,7 @@ impl Server {
         let control = Arc::new(Control {
             clock,
             lease_cache: LeaseCache::of(run),
-            migrations: metadata::migrations(run, &metadata, &siblings, config.cores)?,
+            migrations: devices::migrations(run, &metadata, &siblings, config.cores)?,
             metadata,
             registry,
             accounts,
@@ -182,7 +177,7 @@ impl Server {
             return Ok(());
         }
         let (store, stopping) = (Arc::clone(&self.control.store), Arc::clone(&self.stopping));
-        self.control_threads.push(populate::start(store, stopping).map_err(no_thread)?);
+        self.control_threads.push(populate(store, stopping).map_err(no_thread)?);
         Ok(())
     }
 
@@ -367,3 +362,31 @@ fn open_registry(prepare: Prepare, accounts: &Accounts) -> Result<Registry, Boot
 fn make_store(config: &Config, moves_tablets: bool) -> Result<Arc<Store>, BootError> {
     Store::new(config.store(moves_tablets)).map_err(|error| BootError::new("cannot create the store", error))
 }
+
+/// An error that prevented a server's start: the part that failed, and advice for the operator.
+#[derive(Debug)]
+pub struct BootError(String);
+
+impl BootError {
+    fn new(what: &str, error: impl fmt::Display) -> Self {
+        Self(format!("{what}: {error}"))
+    }
+
+    fn listening(place: &str, error: &io::Error) -> Self {
+        let next = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "; another server may run there: choose a port with --listen, 0 for a free one"
+            }
+            _ => "",
+        };
+        Self(format!("cannot listen on {place}: {error}{next}"))
+    }
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BootError {}

@@ -3,14 +3,14 @@
 //! Every worker has its own [`WorkerCatalog`] and changes it between two batches, so lookups take no lock and a
 //! batch's borrows stay valid while it runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use wire::TenantId;
 
 use super::change::Change;
-use super::ended::Ended;
-use crate::extension::active_versions::ActiveVersions;
+use crate::extension::ActiveVersions;
+use crate::limits::ENDED_SESSIONS_REMEMBERED;
 use crate::ops::remote::RemoteReads;
 use crate::session::Session;
 use crate::tablet::{Newest, NumberHash, Tables};
@@ -125,5 +125,58 @@ impl WorkerCatalog {
             }
             Change::Wake(_) | Change::Answers(_) | Change::Reads(_) | Change::Request(_) | Change::Stop => {}
         }
+    }
+}
+
+/// The tokens of the latest ended sessions, which distinguish late requests from guesses.
+///
+/// Copies of requests that were under way when their session was revoked, or a stream that wants to attach to it, are
+/// distinguished from invented tokens. Nothing is served for them. Each worker has its own set, and control threads
+/// share one; callers first find that there is no such session.
+#[derive(Debug, Default)]
+pub struct Ended {
+    tokens: HashSet<u64, NumberHash>,
+    /// The tokens in the order in which their sessions ended.
+    order: VecDeque<u64>,
+}
+
+impl Ended {
+    /// Records that the session of this token has ended.
+    pub fn note(&mut self, token: u64) {
+        if !self.tokens.insert(token) {
+            return;
+        }
+        self.order.push_back(token);
+        if self.order.len() > ENDED_SESSIONS_REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.tokens.remove(&oldest);
+        }
+    }
+
+    /// Returns true if the token's session has ended.
+    #[must_use]
+    pub fn has(&self, token: u64) -> bool {
+        self.tokens.contains(&token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ended;
+    use crate::limits::ENDED_SESSIONS_REMEMBERED;
+
+    #[test]
+    fn the_latest_ends_are_remembered_and_no_more() {
+        let mut ended = Ended::default();
+        let most = ENDED_SESSIONS_REMEMBERED as u64;
+        for token in (0..most + 10).chain([most + 9]) {
+            ended.note(token);
+        }
+        assert!(!ended.has(9) && ended.has(10) && ended.has(most + 9) && !ended.has(most + 10));
+        assert_eq!(
+            (ended.tokens.len(), ended.order.len()),
+            (ENDED_SESSIONS_REMEMBERED, ENDED_SESSIONS_REMEMBERED)
+        );
     }
 }

@@ -14,7 +14,7 @@ use store::{Inbox, Taken};
 use wire::TenantId;
 
 use super::view::Cut;
-use crate::extension::active_versions::ActiveVersions;
+use crate::extension::ActiveVersions;
 use crate::limits::CHANGE_TIMEOUT_MS;
 use crate::ops::remote::RemoteAnswer as Answered;
 use crate::session::{Session, StreamAnswer};

@@ -18,7 +18,6 @@ use super::change::{Change, StreamRequest};
 use super::control::{Control, Refusal};
 use super::listening::Reception;
 use super::opening::{self, Entrant, Role};
-use super::peers;
 use super::streams::ConnectionPermit;
 use crate::limits::{
     ANSWER_BYTES_MAX, ANSWER_ROOM_MS, ANSWER_ROOM_RETRY_US, OPENING_BYTES_MAX, OPENING_TIMEOUT_MS,
@@ -65,7 +64,7 @@ fn serve(
             converse(control, &mut stream, (&role, from.1), stopping);
             session.stream_closed(control.clock.now_us());
         }
-        Entrant::Peer(challenge) => peers::serve(control, stream, from, &challenge),
+        Entrant::Peer(challenge) => opening::serve_peer(control, stream, from, &challenge),
     }
 }
 

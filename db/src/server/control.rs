@@ -5,18 +5,16 @@
 //! metadata operations are slow under it. A second lock protects the ownership of tables, which migrations change
 //! under time pressure. Workers never use this state.
 
-mod tenants;
-
-pub use self::tenants::KnownTenant;
-
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cluster::limits::VERSIONS_RESERVED;
 use cluster::metadata::{Metadata, MetadataError, TenantRow, VersionStateError};
+use cluster::moment::Moment;
 use cluster::records::{HeldLease, RecordsError};
 use cluster::secret::{SecretHash, random_token};
 use store::Store;
@@ -24,9 +22,8 @@ use wire::reply::Throttled;
 use wire::{Status, TenantId};
 
 use super::acts::Acts;
+use super::catalog::Ended;
 use super::change::{Change, ChangeSender, broadcast};
-use super::ended::Ended;
-use super::fence::Fence;
 use super::grant::Grant;
 use super::home_balancer::{HomeBalancer, Look, Move};
 use super::lease_cache::LeaseCache;
@@ -35,11 +32,11 @@ use super::ports::FramePorts;
 use super::response_limiter::ResponseLimiter;
 use super::shm_listener::ListenerStatus;
 use super::streams::{Counts, Streams};
-use super::view::Views;
+use super::view::{Fence, Views};
 use crate::clock::Clock;
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
-use crate::limits::{SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
+use crate::limits::{ETCD_OPENING_MS, SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::session::Session;
 use crate::sync::lock;
@@ -205,6 +202,15 @@ pub struct Control {
 /// Returns the refusal for a tenant name that does not exist.
 pub(super) fn unknown_tenant(name: &str) -> Refusal {
     Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`"))
+}
+
+/// The result of a tenant lookup: in the metadata, or as last seen if a cluster's metadata does not answer.
+#[derive(Debug)]
+pub struct KnownTenant {
+    /// The tenant, if it exists.
+    pub row: Option<TenantRow>,
+    /// The reason why the result is only the last known state; a tenant missing from it may exist by now.
+    pub doubt: Option<MetadataError>,
 }
 
 impl Control {
@@ -389,5 +395,53 @@ impl Control {
         let tables = lock(&self.tables);
         let own = (tenant, String::new())..(TenantId(tenant.0 + 1), String::new());
         tables.range(own).map(|(_, entry)| Arc::clone(entry)).collect()
+    }
+
+    /// Returns the tenant of a name, to open a session. If the metadata does not answer, or does not answer soon and
+    /// the last known state `fits`, returns that state. A state that does not fit may have changed since; and the time
+    /// that this takes does not reveal whether the tenant exists.
+    ///
+    /// # Errors
+    /// If the metadata cannot be read and no last known state may replace it.
+    pub fn tenant_named(
+        &self,
+        name: &str,
+        fits: impl FnOnce(Option<&TenantRow>) -> bool,
+    ) -> Result<KnownTenant, MetadataError> {
+        let patience = Duration::from_millis(ETCD_OPENING_MS);
+        match self.known(name, self.metadata.tenant_find_within(name, patience)) {
+            Ok(known) if known.doubt.is_none() || fits(known.row.as_ref()) => Ok(known),
+            _ => self.known(name, self.metadata.tenant_find(name)),
+        }
+    }
+
+    /// Returns the metadata's answer, or the last known state if it is unavailable.
+    fn known(
+        &self,
+        name: &str,
+        found: Result<Option<TenantRow>, MetadataError>,
+    ) -> Result<KnownTenant, MetadataError> {
+        match found {
+            Ok(row) => Ok(KnownTenant { row, doubt: None }),
+            Err(error @ MetadataError::Records(RecordsError::Unavailable(_))) => {
+                match self.lease_cache.tenant(name, Moment::now()) {
+                    Some(row) => Ok(KnownTenant { row, doubt: Some(error) }),
+                    None => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the names of all tenants; in a cluster as this server last saw them, so that they can be shown without
+    /// the metadata.
+    ///
+    /// # Errors
+    /// If the metadata of a server outside a cluster cannot be read.
+    pub fn tenant_names(&self) -> Result<BTreeMap<TenantId, String>, MetadataError> {
+        if self.metadata.records().is_shared() {
+            return Ok(self.lease_cache.names());
+        }
+        Ok(self.metadata.tenants()?.into_iter().map(|row| (row.id, row.name)).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Dispatch of a batch: from received frames to their replies.
+//! Dispatch of a batch, from received frames to their replies, and of the data requests of streams.
 //!
 //! ```text
 //!   frame -> view -> group -> session -> message -> request ─┐  decode: hash, table, prefetch the bucket
@@ -25,13 +25,14 @@ use wire::{FrameReader, Group, Message, Request, Status};
 
 use super::batch_admission::BatchAdmission;
 use super::catalog::WorkerCatalog;
+use super::change::StreamRequest;
 use super::invocation;
 use super::native;
 use super::outgoing::{Addressee, FramePlace, Outgoing};
 use super::pending_requests::{self, PendingRequests, RequestContext};
 use super::ports::Exits;
-use super::prefetch::{Located, Sessions, TablePrefetch, prefetch_extensions};
-use super::replies::{self, Caller, RequestOutcome};
+use super::prefetch::{Located, Sessions, TablePrefetch, locate, prefetch_extensions};
+use super::replies::{self, Caller, RequestOutcome, StreamPlace};
 use super::response_limiter::ResponseLimiter;
 use super::view::RoundView;
 use crate::extension::invocation::Invocations;
@@ -308,5 +309,60 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     fn place<'s>(&'s mut self, session: &'s Session, sequence: u64, peer: SocketAddr) -> FramePlace<'s, P> {
         let to = Addressee::of(session, (self.arrived_at, peer), false);
         FramePlace::new((self.outgoing, self.port), &self.environment, (session, sequence), to)
+    }
+}
+
+/// Serves a data request of a stream on the session's home worker; its answer goes to the stream's thread, now or when
+/// its invocation ends.
+///
+/// The operations, the exactly-once ring and the sequences are the same as for frames. Only the place of the reply
+/// differs: the stream's control thread waits for it. Streams carry messages that do not fit a frame, so copies and
+/// allocations here are not on the hot path.
+pub fn stream_request(
+    environment: &WorkerEnvironment<'_>,
+    (catalog, view): (&WorkerCatalog, RoundView),
+    (invocations, pending): (&mut Invocations<Origin>, &mut PendingRequests),
+    asked: &StreamRequest,
+) {
+    let StreamRequest { session, sequence, first_unacknowledged, opcode, .. } = asked;
+    let metrics = environment.metrics;
+    metrics.count(Counter::Requests);
+    metrics.count(Counter::StreamRequests);
+    let page = session.account.ledger.page(environment.core.index());
+    page.add(Entry::Requests, 1);
+    page.add(Entry::BytesReceived, asked.body().len() as u64);
+    let mut place = StreamPlace { answer: &asked.answer, page };
+    if catalog.session(session.token).is_none() {
+        return replies::refuse(metrics, &mut place, Status::BadToken);
+    }
+    session.seen(environment.now_us);
+    session.ring.acknowledge(*first_unacknowledged);
+    let admission = session.account.admit(environment.now_us, 1);
+    if admission.admitted == 0 {
+        let (caller, limit) = (Caller { session, sequence: *sequence }, TenantLimit::OperationsPerSecond);
+        return replies::throttle(metrics, caller, limit, admission.after_us(0), &mut place);
+    }
+    if asked.view != view.own {
+        let caller = Caller { session, sequence: *sequence };
+        return replies::refuse_other_view(metrics, caller, view, &mut place);
+    }
+    let request = match Request::decode(*opcode, asked.body()) {
+        Ok(request) => request,
+        Err(status) => return replies::refuse(metrics, &mut place, status),
+    };
+    page.add(Entry::of(&request), 1);
+    let located = locate(environment, session, &request);
+    if let Request::Invoke { .. } = request {
+        let (caller, request) = ((session, *sequence), (&request, located));
+        invocation::start(environment, catalog, invocations, caller, request, &mut place);
+    } else {
+        let caller = Caller { session, sequence: *sequence };
+        if native::execute::<true>(environment, caller, &request, located, &mut place)
+            == RequestOutcome::Lacks
+        {
+            let (sequence, view, since_us) = (*sequence, view.own, environment.now_us);
+            let came = RequestContext { session, sequence, view, takes_parts: false, since_us };
+            pending_requests::park(environment, pending, came, (&request, located), &mut place);
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use net::{Listener, Stream};
 
-use super::joining::Joining;
+use super::process::Joining;
 use super::response_limiter::SourcePrefix;
 use super::streams::{ConnectionPermit, Streams};
 use crate::limits::{CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, STREAM_ROOM_MS, STREAMS_STOP_MS};

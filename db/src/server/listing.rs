@@ -12,8 +12,7 @@ use super::replies::{ReplyPlace, refuse, retry_after, ttl_ms};
 use crate::limits::RETRY_ARRIVING_US;
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
-use crate::ops::enumerate::{self, StepObjects};
-use crate::ops::scan::{self, ScanRefusal};
+use crate::ops::read::{self, ScanRefusal, StepObjects};
 use crate::tablet::TableEntry;
 
 /// Objects of a scan up to which their array takes a quarter of the first-level cache; beyond, it fills the cache.
@@ -66,7 +65,7 @@ fn answer_page(
     place: &mut impl ReplyPlace,
 ) -> Result<(), Status> {
     let mut found: StepObjects<'_> = [const { None }; ENUMERATE_OBJECTS_MAX];
-    let (page, next) = enumerate::enumerate(environment.pin, entry, cursor, limits, &mut found)?;
+    let (page, next) = read::enumerate(environment.pin, entry, cursor, limits, &mut found)?;
     let found = found[..page.count].iter().flatten();
     let listed = found.map(|listed| match listed.object {
         Some(object) => listed_of(environment, &object, limits.keys_only),
@@ -98,7 +97,7 @@ fn answer_scan<const OBJECTS: usize>(
     place: &mut impl ReplyPlace,
 ) -> Result<(), Status> {
     let mut found = [const { None::<Object<'_>> }; OBJECTS];
-    let step = match scan::scan(environment.pin, entry, range, cursor, limits, &mut found) {
+    let step = match read::scan(environment.pin, entry, range, cursor, limits, &mut found) {
         Ok(step) => step,
         Err(ScanRefusal::For(status)) => return Err(status),
         Err(ScanRefusal::SeveralParts(last)) => {
@@ -111,7 +110,7 @@ fn answer_scan<const OBJECTS: usize>(
     let found = found[..step.count].iter().flatten();
     let listed = found.map(|object| listed_of(environment, object, limits.keys_only));
     let objects_bytes = listed.clone().map(|listed| listed.bytes()).sum();
-    let seal = scan::seal(entry, range);
+    let seal = read::seal(entry, range);
     let cursor = step.last.map_or([&[][..], &[]], |last| [&seal[..], last]);
     let body_bytes = Scanned::body_bytes(cursor[0].len() + cursor[1].len(), objects_bytes);
     place.reply(Status::Ok, body_bytes, |body| {
@@ -147,7 +146,7 @@ fn answer_verification(
 ) -> Result<(), Status> {
     // Allocates only for corrupted objects.
     let mut corrupted = Vec::new();
-    let (checked, next) = enumerate::verify(environment.pin, entry, cursor, &mut corrupted)?;
+    let (checked, next) = read::verify(environment.pin, entry, cursor, &mut corrupted)?;
     environment.metrics.add(Counter::ObjectsCorrupted, corrupted.len() as u64);
     let body_bytes = Verified::body_bytes(next.as_slice(), corrupted.len());
     place.reply(Status::Ok, body_bytes, |body| {

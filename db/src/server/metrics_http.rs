@@ -9,14 +9,9 @@
 //! and on each source's rate. Workers write their counters as always and are not involved. Counters only grow while
 //! the server runs. Anyone who can reach the port can read the names of all tenants: see docs/security.md.
 
-mod cluster;
-mod cores;
 mod extensions;
 mod http;
-mod links;
-mod store;
-mod streams;
-mod tables;
+mod server;
 mod tenants;
 mod text;
 
@@ -33,8 +28,7 @@ use crate::limits::{METRICS_CONNECTIONS_MAX, METRICS_REQUESTS_BURST, METRICS_REQ
 use crate::sync::lock;
 use extensions::Versions;
 use http::{Fault, HttpResponse, Request};
-use tables::ShownTables;
-use tenants::ShownTenants;
+use tenants::{ShownTables, ShownTenants};
 use text::{Kind, MetricsText};
 
 /// Content type that names the format to Prometheus.
@@ -146,11 +140,7 @@ impl MetricsSnapshot {
         text.sample(&[("of", "tenants")], self.tenants.left_out)?;
         text.sample(&[("of", "tables")], self.tables.left_out)?;
         text.sample(&[("of", "versions")], self.versions.left_out)?;
-        cluster::write(control, text)?;
-        cores::write(control, text)?;
-        links::write(control, text)?;
-        store::write(control, text)?;
-        streams::write(control, text)?;
+        server::write(control, text)?;
         self.tenants.write(text)?;
         self.tables.write(text)?;
         self.versions.write(text)

@@ -11,10 +11,7 @@
 
 mod background;
 mod context;
-mod copying;
 mod inbox;
-mod pace;
-mod peer_link;
 mod pieces;
 mod progress;
 mod running;
@@ -38,8 +35,7 @@ use net::{Duplex, Stream};
 
 use self::background::BackgroundTasks;
 use self::context::MigrationContext;
-use self::inbox::{Inbox, Notice};
-use self::peer_link::AttachedStream;
+use self::inbox::{AttachedStream, Inbox, Notice};
 use self::running::{ExitReason, RunningMigration};
 use self::slots::SlotClaim;
 use self::source::SourceSide;

@@ -1,22 +1,26 @@
 //! The first record of a stream: authenticates the peer and determines its role.
 //!
 //! A tenant authenticates itself by its secret, a further stream by its session's token, the administrator by the
-//! secret in the data directory, another server by a second record (`peers.rs`). A peer that fails gets one typed
+//! secret in the data directory, another server by a second record. A peer that fails gets one typed
 //! refusal and is disconnected. A source prefix with too many failures gets `Retry` until its bucket refills; the
 //! token of an ended session does not count as a failure. A correct secret is never refused because of other
 //! clients' wrong ones. An authenticated peer takes the stream's permit before anything is allocated for it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::metadata::TenantRow;
-use cluster::peer::Challenge;
-use wire::{Body, OpenRequest, Opened, SessionLimits, Status, VersionRange};
+use cluster::peer::{Challenge, Purpose};
+use net::{Stream, StreamError};
+use wire::limits::RECORD_HEADER_BYTES;
+use wire::{Body, OpenRequest, Opened, RecordHeader, SessionLimits, Status, VersionRange};
 
 use super::control::{Control, KnownTenant, Refusal};
-use super::peers;
+use super::migrations;
+use super::remote;
 use super::streams::{ConnectionPermit, Holder, NoPlace};
-use crate::limits::SESSION_CREDITS;
+use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, SESSION_CREDITS};
 use crate::session::Session;
 use crate::sync::lock;
 
@@ -78,7 +82,7 @@ pub fn open(
             Ok((Entrant::Known(Role::Administrator), Vec::new()))
         }
         OpenRequest::Peer { server, nonce } => {
-            let (challenge, answer) = peers::challenge(control, server, nonce)?;
+            let (challenge, answer) = challenge(control, server, nonce)?;
             Ok((Entrant::Peer(challenge), answer))
         }
     }
@@ -149,4 +153,78 @@ fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64)
         next_sequence,
         shm: control.shm_listener.as_ref().map(|status| status.told.clone()),
     }
+}
+
+/// Answers another server's opening: returns the challenge, and the body of the answer.
+///
+/// # Errors
+/// `UnknownOpcode` outside a cluster.
+fn challenge(
+    control: &Control,
+    opener: u32,
+    nonce: [u8; wire::limits::NONCE_BYTES],
+) -> Result<(Challenge, Vec<u8>), Refusal> {
+    let Some(migrations) = &control.migrations else { return Err(Status::UnknownOpcode.into()) };
+    let challenge = Challenge::new(migrations.own(), opener, nonce)
+        .map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
+    let body = challenge.body(migrations.secret());
+    Ok((challenge, body))
+}
+
+/// Checks the proof of another server of the cluster, hands its stream to the code for its purpose, and returns when the
+/// stream ends. Meanwhile its thread holds the permit.
+pub(super) fn serve_peer(
+    control: &Control,
+    mut stream: Stream,
+    (peer, place): (SocketAddr, &ConnectionPermit),
+    challenge: &Challenge,
+) {
+    let mut record = Vec::new();
+    let limit = RECORD_HEADER_BYTES + OPENING_BYTES_MAX;
+    match stream.read_record(&mut record, Duration::from_millis(OPENING_TIMEOUT_MS), limit) {
+        Ok(()) => {}
+        Err(StreamError::TooLarge { .. }) => return answer(&mut stream, Status::Malformed),
+        Err(_) => return,
+    }
+    match proven(control, place, challenge, (&record, peer)) {
+        Ok(Purpose::Migration(number)) => {
+            let Some(migrations) = &control.migrations else { return };
+            let Some(post) = migrations.source_of(number, challenge.opener()) else {
+                return answer(&mut stream, Status::Unavailable);
+            };
+            answer(&mut stream, Status::Ok);
+            migrations::attach(post, stream);
+        }
+        Ok(Purpose::Reads) => {
+            answer(&mut stream, Status::Ok);
+            remote::serve(control, stream);
+        }
+        Err(refusal) => {
+            tracing::warn!(%peer, server = challenge.opener(), %refusal, "refused another server's stream");
+            answer(&mut stream, refusal.status);
+        }
+    }
+}
+
+fn proven(
+    control: &Control,
+    place: &ConnectionPermit,
+    challenge: &Challenge,
+    (record, peer): (&[u8], SocketAddr),
+) -> Result<Purpose, Refusal> {
+    let Some(migrations) = &control.migrations else { return Err(Status::UnknownOpcode.into()) };
+    let (header, body) = RecordHeader::split(record)?;
+    let purpose =
+        challenge.proven(migrations.secret(), header.code, body).map_err(|status| match status {
+            Status::BadSecret => control.wrong(peer, status.into()),
+            status => status.into(),
+        })?;
+    place.take(Holder::Operator)?;
+    Ok(purpose)
+}
+
+/// Answers with a status; a server that does not receive it retries.
+fn answer(stream: &mut Stream, status: Status) {
+    let header = RecordHeader { code: status as u8, ..RecordHeader::default() };
+    let _ = stream.write_record(&header.encode_record(&[]), &[]);
 }

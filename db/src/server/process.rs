@@ -1,4 +1,4 @@
-//! Operating-system services for a server process: signals, CPUs, descriptors.
+//! Operating-system services for a server process: signals, CPUs, descriptors, the end of threads.
 //!
 //! Signals are blocked before any thread starts and the main thread waits for them, so that no handler runs anywhere.
 //! Pinning is optional: if it is refused the server runs unpinned and logs that.
@@ -6,7 +6,8 @@
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crate::limits::KERNEL_SLICE_US;
 
@@ -207,12 +208,50 @@ pub fn take_short_turns(nicer: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Pause between two looks at a thread.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// A deadline for joining threads; logs the names of those that have not ended by then and leaves them behind.
+///
+/// Every thread of the server ends soon after the stop request; the deadline covers one that does not, so that no
+/// defect and no extension keeps the process from ending.
+#[derive(Clone, Copy, Debug)]
+pub struct Joining {
+    deadline: Instant,
+}
+
+impl Joining {
+    /// Sets the deadline for all threads together.
+    #[must_use]
+    pub fn within(patience: Duration) -> Self {
+        Self { deadline: Instant::now() + patience }
+    }
+
+    /// Waits for a thread. Returns false if it has not ended by the deadline.
+    pub fn join<T>(&self, thread: JoinHandle<T>) -> bool {
+        while !thread.is_finished() {
+            if Instant::now() >= self.deadline {
+                let name = thread.thread().name().unwrap_or("unnamed");
+                tracing::error!(thread = name, "a thread did not end in time; the server stops without it");
+                return false;
+            }
+            thread::sleep(LOOK);
+        }
+        // A thread that panicked has logged it.
+        let _ = thread.join();
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
 
     use super::{
-        GROUPS, control_groups, descriptors, machine_memory_bytes, pin_thread, raise_descriptors,
+        GROUPS, Joining, control_groups, descriptors, machine_memory_bytes, pin_thread, raise_descriptors,
         threads_left,
     };
 
@@ -242,5 +281,17 @@ mod tests {
     fn a_cpu_that_does_not_exist_is_refused() {
         assert!(pin_thread(usize::MAX).is_err());
         assert!(pin_thread(1023).is_err());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_ever_is_left_behind_and_others_are_joined() {
+        let (sender, receiver) = channel::<()>();
+        let waits = thread::spawn(move || receiver.recv().is_err());
+        assert!(!Joining::within(Duration::from_millis(5)).join(waits));
+        let ends = thread::spawn(|| ());
+        assert!(Joining::within(Duration::from_secs(300)).join(ends));
+        let panics = thread::spawn(|| panic!("on purpose"));
+        assert!(Joining::within(Duration::from_secs(300)).join(panics));
+        drop(sender);
     }
 }

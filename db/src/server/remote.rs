@@ -5,16 +5,15 @@
 //!   workers ── wants, in a bounded queue ──► this thread ── records of many reads ──► a stream to each other server
 //!   workers ◄── Change::Answers ──────────── this thread ◄── answers in any order ───┘
 //! ```
-//! Streams stay open. The table's map ([`maps`]) names the owner of an object; [`OpenQuestions`] decides what to do if
+//! Streams stay open. The table's map ([`Maps`]) names the owner of an object; [`OpenQuestions`] decides what to do if
 //! that changes, or no server answers. The thread never waits for one server: separate threads open streams, and a
 //! server that does not read its questions gets no more of them.
 
-mod maps;
 mod serving;
 
 pub use serving::{answer, serve};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,18 +25,20 @@ use std::time::Duration;
 use crate::peer;
 use cluster::peer::Purpose;
 use cluster::remote::message::{Answers, Question, Questions, Reply};
-use cluster::remote::questions::{End, OpenQuestions};
+use cluster::remote::questions::{End, OpenQuestions, Owner};
 use net::{Duplex, Sleeper, StreamError};
+use control::Subject;
+use wire::{Body, TabletMap, TenantId};
 
-use self::maps::Maps;
 use super::change::Change;
 use super::control::Control;
 use crate::limits::{
-    CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, REMOTE_IDLE_MS, REMOTE_LOOK_MS, REMOTE_MESSAGE_BYTES_MAX,
-    REMOTE_UNTAKEN_BYTES_MAX,
+    CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, REMOTE_IDLE_MS, REMOTE_LOOK_MS, REMOTE_MAPS_MAX,
+    REMOTE_MESSAGE_BYTES_MAX, REMOTE_UNTAKEN_BYTES_MAX,
 };
 use crate::ops::remote::{RemoteAnswer, RemoteOutcome, RemoteReads, Want};
-use crate::tenant::remote::RemoteValue;
+use crate::sync::lock;
+use crate::tenant::account::RemoteValue;
 
 /// The queue of remote reads, before the thread starts.
 pub struct Wants {
@@ -266,4 +267,73 @@ fn open(control: &Control, server: u32, address: SocketAddr) -> Option<Duplex> {
     let stream =
         opened.inspect_err(|error| tracing::debug!(server, %error, "cannot open a stream for reads")).ok()?;
     Duplex::over(stream, Duration::from_millis(RECORD_TIMEOUT_MS), REMOTE_MESSAGE_BYTES_MAX).ok()
+}
+
+struct KnownMap {
+    bytes: Arc<[u8]>,
+    map: TabletMap,
+}
+
+/// The tablet maps of the tables that invocations read at other servers, as far as this server knows them.
+///
+/// A worker includes its map of the table, which may be older than an earlier one; a question that a server did not
+/// answer is looked up again in the control plane, which follows the metadata.
+#[derive(Default)]
+struct Maps {
+    known: HashMap<u32, KnownMap>,
+}
+
+impl Maps {
+    /// Returns the owner of an object as far as known without asking.
+    fn owner(&mut self, control: &Control, want: &Want) -> Owner {
+        self.see(want.table, &want.map);
+        self.find(control, want)
+    }
+
+    /// Returns the owner of an object as the control plane knows it now.
+    fn owner_now(&mut self, control: &Control, want: &Want) -> Owner {
+        if let Some(bytes) = newest(control, want.tenant, want.table) {
+            self.see(want.table, &bytes);
+        }
+        self.find(control, want)
+    }
+
+    /// Stores a map, unless a newer one is known.
+    fn see(&mut self, table: u32, bytes: &Arc<[u8]>) {
+        let known = self.known.get(&table);
+        if known.is_some_and(|known| Arc::ptr_eq(&known.bytes, bytes)) {
+            return;
+        }
+        let Ok(map) = TabletMap::decode(bytes) else { return };
+        if known.is_some_and(|known| known.map.version() > map.version()) {
+            return;
+        }
+        if self.known.len() >= REMOTE_MAPS_MAX {
+            self.known.clear();
+        }
+        self.known.insert(table, KnownMap { bytes: Arc::clone(bytes), map });
+    }
+
+    fn find(&self, control: &Control, want: &Want) -> Owner {
+        let Some(KnownMap { map, .. }) = self.known.get(&want.table) else { return Owner::Unknown };
+        let place = &map.servers()[map.server_of(want.hash)];
+        if control.migrations.as_ref().is_some_and(|migrations| migrations.own() == place.number) {
+            return Owner::Here;
+        }
+        place.address.parse().map_or(Owner::Unknown, |address| Owner::Server(place.number, address))
+    }
+}
+
+/// Returns the map of a tenant's table, or of one granted to it.
+fn newest(control: &Control, tenant: TenantId, table: u32) -> Option<Arc<[u8]>> {
+    let own = control.table_of(table).filter(|entry| entry.tenant == tenant);
+    let entry = own.or_else(|| {
+        let granted = lock(&control.grants).iter().find_map(|grant| {
+            let row = &grant.row;
+            let is_it = row.id == table && row.to == tenant && row.right.subject() == Subject::Table;
+            is_it.then(|| (row.owner, row.name.clone()))
+        });
+        granted.and_then(|(owner, name)| control.table(owner, &name))
+    });
+    entry?.map.clone()
 }

@@ -10,18 +10,20 @@
 //! A stream that has opened nothing keeps its permit until someone else needs it: when all permits are taken, the
 //! oldest unopened stream of the source prefix with the most unopened streams is closed for the newcomer. Each tenant
 //! has a bound, and all tenants together leave a reserve, in which operators open their streams whatever tenants do.
-//! When the tenants' permits are all taken, a tenant that has fewer streams gets a permit of the one with the most
-//! ([`ceding`]). A stream that has served its purpose and stays open counts as unopened. A permit is returned
+//! When the tenants' permits are all taken, a tenant that has fewer streams by two or more gets a permit of the one with
+//! the most: its least recently used stream is closed, so that the largest number shrinks until all tenants that want
+//! streams have equally many (max-min fairness). A stream that serves a request counts as most recently used, whenever
+//! the request began: it is closed only if its tenant has no other. Its session continues, and its client may attach
+//! another stream. A stream that has served its purpose and stays open counts as unopened. A permit is returned
 //! automatically on drop.
 //!
 //! One lock is held while all permits are searched: some microseconds, on control threads only. [`records`] counts the
 //! memory of large records.
 
-mod ceding;
 mod records;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,9 +33,11 @@ use wire::TenantId;
 use super::response_limiter::SourcePrefix;
 use crate::config::StreamLimits;
 use crate::limits::STREAMS_LEAVING_MAX;
-pub use ceding::ServingGuard;
 use records::RecordMemory;
 pub use records::RecordRoom;
+
+/// The use number of a busy stream: later than all others.
+const NOW: u64 = u64::MAX;
 
 /// The permits of all streams of one listener.
 pub struct Streams {
@@ -135,6 +139,9 @@ pub struct ConnectionPermit {
     from: SourcePrefix,
     used: Arc<AtomicU64>,
 }
+
+/// A guard that marks its stream as serving a request.
+pub struct ServingGuard<'p>(&'p ConnectionPermit);
 
 impl Streams {
     /// Creates permits for a listener without streams.
@@ -265,6 +272,31 @@ impl StreamTable {
             Err(NoPlace::OfTenants)
         }
     }
+
+    /// Returns the number of streams of each tenant.
+    fn streams_of_tenants(&self) -> HashMap<TenantId, usize> {
+        let mut tenants = HashMap::new();
+        for held in self.held.values() {
+            if let StreamRole::Tenant(holder) = held.role {
+                *tenants.entry(holder).or_insert(0) += 1;
+            }
+        }
+        tenants
+    }
+
+    /// Closes a stream of the tenant with the most, for a tenant that has `own`; returns false if none has at least two
+    /// more.
+    fn cede(&mut self, own: usize, tenants: &HashMap<TenantId, usize>) -> bool {
+        // Among equals the tenant with the lowest number.
+        let most = tenants.iter().max_by_key(|(tenant, streams)| (**streams, u32::MAX - tenant.0));
+        let Some((&tenant, _)) = most.filter(|(_, streams)| **streams > own + 1) else { return false };
+        let of_tenant = self.held.iter().filter(|(_, held)| held.role == StreamRole::Tenant(tenant));
+        let idlest = of_tenant.min_by_key(|(number, held)| (held.used.load(Ordering::Relaxed), **number));
+        let Some(number) = idlest.map(|(number, _)| *number) else { return false };
+        self.close(number);
+        self.counts.ceded += 1;
+        true
+    }
 }
 
 impl ConnectionPermit {
@@ -310,6 +342,25 @@ impl ConnectionPermit {
         {
             held.role = StreamRole::Unopened(self.from);
         }
+    }
+
+    /// Marks the stream as serving a request while the guard lives.
+    #[must_use]
+    pub fn busy(&self) -> ServingGuard<'_> {
+        self.used.store(NOW, Ordering::Relaxed);
+        ServingGuard(self)
+    }
+
+    /// Records that the stream was used now.
+    fn note_use(&self) {
+        let latest = self.streams.uses.fetch_add(1, Ordering::Relaxed);
+        self.used.store(latest, Ordering::Relaxed);
+    }
+}
+
+impl Drop for ServingGuard<'_> {
+    fn drop(&mut self) {
+        self.0.note_use();
     }
 }
 

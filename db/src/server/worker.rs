@@ -10,38 +10,37 @@
 //!           run a step of the store's background work
 //!           without work: spin, yield, then sleep in the port
 //! ```
+//! A worker with work publishes its load and wakes a sibling if it needs help. A worker without work looks at a loaded
+//! sibling, at most as often as its outlook allows; its own frames, changes or a sibling that needs help wake it.
+//!
 //! A worker blocks only in that sleep and takes no lock that another thread could hold meanwhile. It receives
 //! everything that it needs at its start, and ends with [`Change::Stop`] or when its port breaks.
 
-mod idle;
-
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use net::{Batch, IdleStrategy, SharedPort};
+use net::{Batch, IdleAction, IdleStrategy, SharedPort};
 use store::{Core, Pinned};
 
-use self::idle::FoundWork;
 use super::batch_admission::BatchAdmission;
 use super::catalog::WorkerCatalog;
 use super::change::{Change, Changes, PeerReads, StreamRequest};
-use super::dispatch::Dispatch;
-use super::fence::Fence;
+use super::dispatch::{self, Dispatch};
 use super::invocation;
 use super::outgoing::Outgoing;
 use super::pending_requests::{PendingRequests, Resume};
 use super::ports::Ports;
 use super::remote;
 use super::response_limiter::{ResponseLimiter, ResponseRate};
-use super::sharing::Sharing;
-use super::siblings::{Outlook, SiblingWorkers};
-use super::stream_request;
-use super::view::{RoundView, Views};
+use super::siblings::{Outlook, Sharing, SiblingWorkers};
+use super::view::{Fence, RoundView, Views};
 use crate::clock::{Clock, WallTime};
 use crate::extension::invocation::Invocations;
 use crate::limits::{
     BACKGROUND_EACH_US, BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, CPU_LOST_US, CPU_SHARED_US,
-    EVERYWHERE_EACH_US, INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND,
+    EVERYWHERE_EACH_US, INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND, SLEEP_BESIDE_LOADED_US,
+    SLEEP_MS_MAX, STEAL_MESSAGES,
 };
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
@@ -103,6 +102,15 @@ pub struct WorkerParts<P: SharedPort> {
     pub remote: Option<Arc<RemoteReads>>,
     /// Preempts invocations, schedules them by share and accounts for them.
     pub isolation: bool,
+}
+
+/// Work found at another worker.
+#[derive(Clone, Copy)]
+struct FoundWork {
+    /// Index of the worker at whose port the batch arrived.
+    arrived_at: u16,
+    /// A worker that offers invocations.
+    offering: Option<usize>,
 }
 
 impl<P: SharedPort> Worker<P> {
@@ -197,6 +205,44 @@ impl<P: SharedPort> Worker<P> {
         Ok(())
     }
 
+    /// Publishes this worker's load; without work, takes some from a loaded sibling.
+    fn look_around(&mut self, batch: &mut Batch, now_us: u64) -> io::Result<FoundWork> {
+        let own = self.core.index();
+        let (frames, cut) = (!batch.is_empty(), batch.is_cut());
+        let mut found = FoundWork { arrived_at: self.ports.own_index(), offering: None };
+        if frames || self.has_work(now_us) {
+            self.siblings.load(own).work(now_us, cut);
+            if self.outlook.needs_help(now_us, frames, cut) {
+                self.siblings.wake_one(own);
+            }
+            return Ok(found);
+        }
+        if self.outlook.is_due(now_us) {
+            if let Some(loaded) = self.siblings.loaded(own, now_us) {
+                let taken = self.ports.take_from(loaded, batch, STEAL_MESSAGES)?;
+                self.metrics.add(Counter::FramesStolen, taken as u64);
+                found.arrived_at = loaded as u16;
+            }
+            if batch.is_empty() {
+                found.offering = self.siblings.offering(own);
+            }
+        }
+        if batch.is_empty() && found.offering.is_none() {
+            self.siblings.load(own).rest();
+        } else {
+            self.siblings.load(own).work(now_us, false);
+        }
+        Ok(found)
+    }
+
+    /// Returns true if there is work besides frames.
+    fn has_work(&self, now_us: u64) -> bool {
+        let offers = self.siblings.offers(self.core.index());
+        let is_handed = !self.requests.is_empty() || !self.reads.is_empty();
+        let is_live = is_handed || self.invocations.can_run(now_us) || !offers.is_empty();
+        is_live || self.pending.is_due(now_us) || (self.stopping && self.pending.requests() > 0)
+    }
+
     /// Serves a batch, requests of streams and work found at other workers, and polls each runnable invocation once.
     /// Returns false if there was no work.
     fn round(&mut self, batch: &Batch, found: FoundWork, now_us: u64) -> bool {
@@ -231,7 +277,7 @@ impl<P: SharedPort> Worker<P> {
         }
         for request in self.requests.drain(..) {
             let (known, waiting) = ((&self.catalog, self.view), (&mut self.invocations, &mut self.pending));
-            stream_request::serve(&environment, known, waiting, &request);
+            dispatch::stream_request(&environment, known, waiting, &request);
         }
         if self.view.is_fenced() && !self.stopping {
             return true;
@@ -311,6 +357,37 @@ impl<P: SharedPort> Worker<P> {
         let worked = (0..steps).take_while(|_| self.core.step()).count() > 0;
         self.background_us = if worked { 0 } else { now_us };
         worked
+    }
+
+    /// Waits for work; returns true if the worker spun and so kept its CPU. If a thread that yields to workers wants
+    /// the CPU, the worker sleeps at once: a sleeping worker returns as soon as there is work, a spinning one waits
+    /// until the other's time slice ends.
+    fn rest(&mut self, now_us: u64, idle_us: u64) -> io::Result<bool> {
+        let is_crowded = now_us < self.crowded_until_us && self.siblings.has_background_load();
+        let action = if is_crowded { IdleAction::Sleep } else { self.idle.next(idle_us) };
+        match action {
+            IdleAction::Spin => std::hint::spin_loop(),
+            IdleAction::Yield => std::thread::yield_now(),
+            IdleAction::Sleep => {
+                // A sleep is long, and this round may have skipped background work because it followed the previous
+                // one closely.
+                if self.background_us != now_us && self.core.step() {
+                    return Ok(false);
+                }
+                self.metrics.count(Counter::Sleeps);
+                let own = self.core.index();
+                let timeout = match self.siblings.loaded(own, self.clock.now_us()) {
+                    Some(_) => Duration::from_micros(SLEEP_BESIDE_LOADED_US),
+                    None => Duration::from_millis(SLEEP_MS_MAX),
+                };
+                let load = self.siblings.load(own);
+                load.set_asleep(true);
+                let slept = self.ports.wait(timeout);
+                load.set_asleep(false);
+                slept?;
+            }
+        }
+        Ok(action == IdleAction::Spin)
     }
 }
 

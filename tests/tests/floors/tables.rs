@@ -172,7 +172,7 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "db/src/ops/transaction/write_set.rs",
     // Stacks, arenas, signals; the queue of offers.
     "guest/src/",
-    "db/src/sched/offers.rs",
+    "db/src/sched.rs",
     "db/src/server/process.rs",
     // Allocators that count, cycle counters.
     "client/tests/",

@@ -1,23 +1,31 @@
-//! The host calls for data: reads and writes of the tenant's tables, table names, log lines.
+//! The host calls for data: reads, scans, enumerations and writes of the tenant's tables; table names, log lines.
 //!
 //! Every argument of the extension is checked here: lengths against the limits, tables against the tenant, writes
 //! against the mode. Lent bytes lie in the log under the pin or in the write set.
+//!
+//! Each object of a scan or of a page counts as a read, and so does a call that finds none. An enumeration compares each
+//! object with its checksum, so a page has the same byte limit as one of a client's; a corrupted object is counted and
+//! not lent.
 
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use sandstorm::Error;
-use sandstorm::abi::{RawRecord, RawSlice, TTL_FOREVER, TTL_MS_MAX};
-use store::{Condition, Table};
+use sandstorm::abi::{
+    CURSOR_BYTES_MAX, RawEntry, RawListed, RawRecord, RawScanned, RawSlice, TTL_FOREVER, TTL_MS_MAX,
+};
+use store::{CURSOR_BYTES, Condition, Cursor, KeyRange, Listed, PageLimits, Table};
 
 use super::{Access, Awaited};
 use crate::extension::CallMode;
-use crate::limits::{GET_MANY_KEYS_MAX, QUALIFIED_NAME_BYTES_MAX};
+use crate::limits::{ENUMERATION_ENTRIES_MAX, GET_MANY_KEYS_MAX, QUALIFIED_NAME_BYTES_MAX, SCAN_ENTRIES_MAX};
+use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::{FoundObject, ObjectPlace, TransactionError};
 use crate::tablet::TableEntry;
 
 const _: () = assert!(TTL_MS_MAX == wire::limits::TTL_MS_MAX);
+const _: () = assert!(CURSOR_BYTES <= CURSOR_BYTES_MAX);
 
 impl Access {
     /// Reads one object. Inlined into the host call with all its callees: a location passed through memory costs as
@@ -86,6 +94,105 @@ impl Access {
             unsafe { records.add(index).write(raw_of(found)) };
         }
         Ok(())
+    }
+
+    /// Reads objects of a range in order.
+    ///
+    /// # Safety
+    /// There is room for `capacity` entries.
+    pub unsafe fn scan(
+        &mut self,
+        table: u32,
+        range: KeyRange<'_>,
+        (entries, capacity): (*mut RawEntry, usize),
+    ) -> Result<RawScanned, Error> {
+        let [from, to, prefix, after] =
+            [Some(range.from), range.to, Some(range.prefix), range.after].map(Option::unwrap_or_default);
+        for bound in [from, to, prefix, after] {
+            checked_key(bound)?;
+        }
+        // A call that reads keys and finds nothing costs too.
+        self.spending.reads(1)?;
+        let environment = self.environment();
+        let whole = self.whole(environment, table)?;
+        let (spending, mut met) = (&mut self.spending, 0);
+        let mut refused = None;
+        let capacity = capacity.min(SCAN_ENTRIES_MAX);
+        let found = |key: &[u8], found: FoundObject| {
+            let spent = match met {
+                0 => Ok(()),
+                _ => spending.reads(1),
+            };
+            if let Err(error) = spent.and_then(|()| spending.read_bytes(key.len() + found.value.bytes())) {
+                refused = Some(error);
+                return Err(TransactionError::Refused);
+            }
+            let entry = RawEntry { key: RawSlice::of(key), record: raw_of(Some(found)) };
+            // SAFETY: no more than `capacity` objects are met, and there is room for them.
+            unsafe { entries.add(met).write(entry) };
+            met += 1;
+            Ok(())
+        };
+        let scanned = self.transaction.scan(environment.pin, (table, whole), range, capacity, found);
+        match scanned {
+            Ok(scanned) => {
+                let last = RawSlice::of(scanned.last.unwrap_or_default());
+                Ok(RawScanned { count: met, last, ended: u32::from(scanned.last.is_none()), reserved: 0 })
+            }
+            Err(error) => Err(refused.unwrap_or_else(|| self.refuse(error))),
+        }
+    }
+
+    /// Reads objects after a cursor.
+    ///
+    /// # Safety
+    /// There is room for `capacity` entries.
+    pub unsafe fn enumerate(
+        &mut self,
+        table: u32,
+        cursor: &[u8],
+        (entries, capacity): (*mut RawEntry, usize),
+    ) -> Result<RawListed, Error> {
+        if self.mode == CallMode::Write {
+            return Err(Error::NotSerializable);
+        }
+        // A call that reads buckets and finds nothing costs too.
+        self.spending.reads(1)?;
+        let environment = self.environment();
+        let table = self.whole(environment, table)?;
+        let from = Cursor::decode(table, cursor).map_err(|_| Error::CursorInvalid)?;
+        let mut found: [Option<Listed<'_>>; ENUMERATION_ENTRIES_MAX] =
+            [const { None }; ENUMERATION_ENTRIES_MAX];
+        let found = &mut found[..capacity.min(ENUMERATION_ENTRIES_MAX)];
+        let limits =
+            PageLimits { objects: found.len(), bytes: wire::limits::ENUMERATE_BYTES_MAX, keys_only: false };
+        let page = environment.pin.enumerate(table, from, limits, found).map_err(|_| Error::UnknownTable)?;
+        if page.count == 0 && page.next == Some(from) {
+            // Crafted keys: all of one place come together, and there is no room for them.
+            return Err(Error::LimitExceeded);
+        }
+        let mut met = 0;
+        for listed in found[..page.count].iter().flatten() {
+            let Some(object) = &listed.object else {
+                environment.metrics.add(Counter::ObjectsCorrupted, 1);
+                continue;
+            };
+            if met > 0 {
+                self.spending.reads(1)?;
+            }
+            self.spending.read_bytes(object.key().len() + object.value().len())?;
+            let entry =
+                RawEntry { key: RawSlice::of(object.key()), record: raw_of(Some(FoundObject::of(object))) };
+            // SAFETY: no more than `capacity` objects are met, and there is room for them.
+            unsafe { entries.add(met).write(entry) };
+            met += 1;
+        }
+        let mut listed = RawListed { count: met, cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX] };
+        if let Some(next) = page.next {
+            listed.cursor[..CURSOR_BYTES].copy_from_slice(&next.encode(table));
+            listed.cursor_bytes = CURSOR_BYTES;
+        }
+        Ok(listed)
     }
 
     /// Adds a write of a value with its time to live, or with `value` `None` a deletion.

@@ -4,30 +4,118 @@
 //! A reply stays until the invocation ends, so a second read of a key finds the same. The commit validates none of
 //! these reads: see "Reads at other servers" in docs/notes.md. A retry after a conflict starts without them.
 
-mod reads;
-
+use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
 
+use guest::running;
 use sandstorm::Error;
 use sandstorm::abi::{RawRecord, RawSlice};
 
-pub(super) use self::reads::Reads;
-use guest::running;
-
-use self::reads::{ReadState, RemoteRead};
 use super::calls::{checked_key, raw_of};
 use super::{Access, Awaited};
 use crate::extension::allowance::Limit;
-use crate::limits::{GET_MANY_KEYS_MAX, INVOCATION_REMOTE_READS_MAX};
+use crate::limits::{GET_MANY_KEYS_MAX, INVOCATION_REMOTE_READS_MAX, REMOTE_READ_BYTES};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::{Asker, RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::ops::transaction::ObjectPlace;
+use crate::tenant::account::RemotePlace;
 use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
-use crate::tenant::remote::RemotePlace;
+
+/// A remote read of an invocation.
+#[derive(Debug)]
+struct RemoteRead {
+    number: u64,
+    table: u32,
+    hash: u64,
+    key: Box<[u8]>,
+    state: ReadState,
+}
+
+#[derive(Debug)]
+enum ReadState {
+    Asked,
+    Came(RemoteOutcome),
+    /// It failed and the function received the error; another read of the key requests it again.
+    Over,
+    /// The object is in the arena; version 0 for an absent object.
+    Known(RawRecord),
+}
+
+/// The remote reads of one invocation, allocated only for invocations that make any: found by key when the host call
+/// is repeated, by number when the reply arrives.
+#[derive(Debug)]
+pub(super) struct Reads {
+    /// The number by which replies find the invocation, unique while it lasts.
+    invocation: u64,
+    /// The reads in the order of their numbers.
+    reads: Vec<RemoteRead>,
+    /// The indexes of the reads, by table and hash.
+    places: HashMap<(u32, u64), usize>,
+    /// The number of unanswered reads.
+    open: usize,
+    /// The bytes that all of them count for.
+    bytes: usize,
+}
+
+impl Reads {
+    fn new(invocation: u64) -> Self {
+        Self { invocation, reads: Vec::new(), places: HashMap::new(), open: 0, bytes: 0 }
+    }
+
+    /// Forgets all reads, because the invocation starts again.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(self.invocation);
+    }
+
+    fn find(&self, table: u32, hash: u64, key: &[u8]) -> Option<usize> {
+        let at = *self.places.get(&(table, hash))?;
+        if *self.reads[at].key == *key {
+            return Some(at);
+        }
+        // Two keys with one hash, nearly always made deliberately.
+        let is_it = |read: &RemoteRead| {
+            read.table == table && *read.key == *key && !matches!(read.state, ReadState::Over)
+        };
+        self.reads.iter().position(is_it)
+    }
+
+    fn push(&mut self, read: RemoteRead) {
+        self.bytes += REMOTE_READ_BYTES + read.key.len();
+        self.open += 1;
+        self.places.insert((read.table, read.hash), self.reads.len());
+        self.reads.push(read);
+    }
+
+    /// Marks a read to be requested again.
+    fn give_up(&mut self, at: usize) {
+        let read = &mut self.reads[at];
+        read.state = ReadState::Over;
+        let place = (read.table, read.hash);
+        if self.places.get(&place) == Some(&at) {
+            self.places.remove(&place);
+        }
+    }
+
+    fn answer(&mut self, answer: &RemoteAnswer) {
+        let Ok(at) = self.reads.binary_search_by_key(&answer.asker.read, |read| read.number) else { return };
+        if matches!(self.reads[at].state, ReadState::Asked) {
+            self.reads[at].state = ReadState::Came(answer.outcome.clone());
+            self.open -= 1;
+        }
+    }
+
+    /// Fails the unanswered reads.
+    fn not_answered(&mut self) {
+        self.open = 0;
+        for read in self.reads.iter_mut().filter(|read| matches!(read.state, ReadState::Asked)) {
+            read.state = ReadState::Came(RemoteOutcome::Away);
+        }
+    }
+}
 
 impl Access {
     /// Returns the number by which replies find the invocation; `None` if it has no remote reads.

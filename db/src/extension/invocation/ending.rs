@@ -6,7 +6,7 @@ use sandstorm::abi::Code;
 use store::{CommitError, WriteError};
 use wire::Status;
 
-use super::budget::Overdrawn;
+use crate::extension::allowance::Overdrawn;
 use crate::limits::RETRY_BUSY_US;
 use crate::ops::transaction::Uncommitted;
 use crate::tenant::limit::TenantLimit;

@@ -2,14 +2,11 @@
 //!
 //! A slot does not move while it exists, because the ABI holds its address. The extension writes to the call's reply
 //! length and future while it runs; the worker reads them between polls only.
+//!
+//! This file begins an invocation, polls it, and commits it or names the reason why it ended; [`between_polls`] has
+//! what the worker does with a slot while the extension does not run.
 
-mod asking;
-mod body;
-mod memory;
-mod moved;
-mod offering;
-mod spent;
-mod tracing;
+mod between_polls;
 
 use std::io;
 use std::mem;
@@ -17,27 +14,28 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use guest::arena::Arena;
+use guest::limits::EXTENSION_STACK_BYTES;
 use guest::running::{self, ParkedStack};
-use guest::stack::{Stack, StackEntry, StackPool};
-use sandstorm::abi::{Call, OK, PENDING, RawReply, RawSlice};
+use guest::stack::{StackEntry, StackPool};
+use sandstorm::Error;
+use sandstorm::abi::{Call, Code, OK, PENDING, RawReply, RawSlice};
 use store::{CommitError, HeldPin};
 use wire::Status;
 
-use super::budget::LimitOverrides;
 use super::ending::Ending;
 use super::fair::PlaceId;
 use crate::extension::access::{Access, Awaited};
-use crate::extension::allowance::Allowance;
+use crate::extension::allowance::{Allowance, Exceeded, Limit, LimitOverrides, Overdrawn};
 use crate::extension::host::HOST;
 use crate::extension::invocation_memory::{InvocationMemory, TouchedPages};
 use crate::extension::native::Run;
-use crate::extension::trace::Recorder;
-use crate::extension::version_metrics::Spent;
+use crate::extension::trace::{PollEnd, Recorder};
 use crate::extension::{CallMode, Extension};
-use crate::limits::COMMIT_TRIES_MAX;
+use crate::limits::{COMMIT_TRIES_MAX, RETRY_ARRIVING_US, RETRY_BUSY_US};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::Uncommitted;
+use crate::tenant::limit::TenantLimit;
 
 /// The outcome of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,23 +269,6 @@ impl<O> InvocationState<O> {
         }
     }
 
-    /// Returns the tenant's place in the queue.
-    #[inline]
-    pub(super) fn place(&self) -> PlaceId {
-        self.place
-    }
-
-    /// Returns the stack of a parked invocation that is not resumed any more.
-    pub(super) fn abandon(&mut self) -> Option<Stack> {
-        self.parked.take().map(ParkedStack::into_stack)
-    }
-
-    /// Returns the extension's address, to tell extensions apart.
-    #[inline]
-    pub(super) fn extension_address(&self) -> *const Extension {
-        self.extension.as_ref().map_or(ptr::null(), Arc::as_ptr)
-    }
-
     #[inline]
     fn commit(&mut self, environment: &WorkerEnvironment<'_>) -> PollOutcome {
         if self.access.transaction().needs_no_commit() {
@@ -314,35 +295,71 @@ impl<O> InvocationState<O> {
         }
     }
 
-    /// Counts the end in the metrics of the extension's version; `cycles` is the run time of the last poll, if timed.
-    /// Earlier polls are charged already.
-    #[inline(always)]
-    pub(super) fn measure(&self, worker: usize, status: Status, cycles: Option<u64>) {
-        if let Some(extension) = &self.extension {
-            let cycles = cycles.map(|last| last + self.cycles);
-            extension.metrics.ended(worker, status, cycles, &self.spent());
+    /// Ends the poll of a function that returned an error.
+    ///
+    /// A function did not cause the error if its object is in transit, or has just moved to another server. It has
+    /// written nothing then, so the same request may be repeated: at the server that now owns the key of the call, or
+    /// here after objects have arrived. For other keys on another server, the extension's author is responsible.
+    #[cold]
+    fn fail(&mut self, code: Code, environment: &WorkerEnvironment<'_>) -> PollOutcome {
+        let is_of = |error: Error| code == error.code();
+        let ending = if is_of(Error::Unavailable) && self.access.may_come_again() {
+            Ending::come_again(RETRY_ARRIVING_US)
+        } else if is_of(Error::NotLocal) && self.has_lost_its_key(environment) {
+            Ending::come_again(RETRY_BUSY_US)
+        } else {
+            Ending::failed(code, self.access.version_found())
+        };
+        self.end_badly(ending)
+    }
+
+    /// Returns whether the key of the call, which was here at the start, now belongs to another server.
+    fn has_lost_its_key(&self, environment: &WorkerEnvironment<'_>) -> bool {
+        let tenant = self.extension.as_ref().map(|extension| extension.tenant);
+        let entry = tenant.and_then(|tenant| environment.tables.get(tenant, self.call.table));
+        // SAFETY: the key lies in the room from the beginning of the invocation to its end.
+        let key = unsafe { self.call.key.as_slice() };
+        entry.is_some_and(|entry| entry.parts.find(store::hash(key)).is_none())
+    }
+
+    /// Returns the end caused by its function or its arena, with the reached limit if any.
+    #[cold]
+    fn end_badly(&mut self, ending: Ending) -> PollOutcome {
+        let Allowance { arena_bytes, reply_bytes, .. } = *self.access.spending().allowance();
+        let of = |limit, value: usize, used: usize| {
+            Some(Exceeded { limit: Limit::Tenant(limit), value: value as u64, used: used as u64 })
+        };
+        let exceeded = match ending.status() {
+            Status::LimitExceeded => self.access.spending().exceeded(),
+            Status::ReplyTooLarge => {
+                let reply = &self.call.reply;
+                of(TenantLimit::InvocationReplyBytes, reply_bytes, reply.bytes.max(reply.asked))
+            }
+            Status::ExtensionOutOfMemory => {
+                of(TenantLimit::InvocationArenaBytes, arena_bytes, self.arena.asked_bytes())
+            }
+            Status::ExtensionStackOverflow => {
+                let value = EXTENSION_STACK_BYTES as u64;
+                Some(Exceeded { limit: Limit::StackBytes, value, used: value })
+            }
+            _ => None,
+        };
+        PollOutcome::Ended(match exceeded {
+            Some(exceeded) => ending.naming(Overdrawn { exceeded, usage: None }),
+            None => ending,
+        })
+    }
+
+    #[cold]
+    fn record_poll(&mut self, parked: bool, yielded: bool) {
+        let end = match (parked, yielded) {
+            (true, _) => PollEnd::Parked,
+            (_, true) => PollEnd::Yielded,
+            _ => PollEnd::Ended,
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.end_poll(end);
         }
-    }
-
-    #[inline]
-    fn spent(&self) -> Spent {
-        Spent {
-            yields: self.yields.into(),
-            preemptions: self.slices.into(),
-            conflicts: self.tries.into(),
-            ..self.access.spent()
-        }
-    }
-
-    /// Returns the origin for the reply of an unfinished invocation.
-    pub(super) fn origin(&self) -> Option<&O> {
-        self.origin.as_ref()
-    }
-
-    /// Takes the origin for the reply.
-    #[inline]
-    pub(super) fn take_origin(&mut self) -> Option<O> {
-        self.origin.take()
     }
 
     fn release(&mut self, environment: &WorkerEnvironment<'_>) {

@@ -1,16 +1,28 @@
-//! A turn of a worker: polls in the order of tenants' shares, each watched and charged.
+//! A turn of a worker: polls in the order of tenants' shares, each watched and charged; what follows each poll.
 //!
 //! The clock is read as rarely as accuracy allows: extensions with short polls are polled several times between two
 //! readings ([`ClockPace`]), and the elapsed time is charged to the tenant that was polled. A turn ends with the first
 //! used-up slice or when its own time is over.
+//!
+//! An invocation that yielded returns to its tenant's queue or waits for missing objects ([`super::waiting`]); one that
+//! used up its slice waits among its tenant's parked ones. When a worker has too many parked ones, it ends the newest
+//! one of the tenant that has most. Every end leads through [`Invocations::finish`]: it passes on the reply while the
+//! memory still holds it, counts the outcome, and returns the stack and the slot for the next invocation.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
 
 use guest::cycles;
 use wire::Status;
 
-use crate::extension::invocation::Invocations;
-use crate::extension::invocation::fair::PlaceId;
-use crate::extension::invocation::state::{InvocationState, PollOutcome};
-use crate::limits::{INVOCATIONS_PER_TURN, POLLS_PER_READING, SLICES_CHARGED_MAX, TURN_SLICES};
+use super::Invocations;
+use super::ending::{Body, Ending};
+use super::fair::{PlaceId, Runnable};
+use super::state::{InvocationState, PollOutcome};
+use crate::extension::allowance::{Exceeded, Limit, Overdrawn};
+use crate::limits::{
+    INVOCATIONS_PER_TURN, PARKED_LOOK_US, POLLS_PER_READING, SLICES_CHARGED_MAX, TURN_SLICES,
+};
 use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::tenant::ledger::Entry;
@@ -29,7 +41,9 @@ impl<O> Invocations<O> {
         if self.live() == 0 {
             return;
         }
-        self.go_on_overdue(environment.now_us);
+        if !self.awaiting.is_empty() {
+            self.go_on_overdue(environment.now_us);
+        }
         if self.plain.is_some() {
             return self.run_plain(environment, on_done);
         }
@@ -117,6 +131,29 @@ impl<O> Invocations<O> {
         now
     }
 
+    /// Polls each waiting invocation once.
+    fn run_plain(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        for _ in 0..self.live() {
+            let Some(mut slot) = self.take_plain() else { return };
+            // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
+            match unsafe { InvocationState::poll(slot, environment, &mut self.stacks, u64::MAX) } {
+                PollOutcome::Ended(ending) => self.finish(slot, environment, ending, on_done),
+                PollOutcome::Pending | PollOutcome::Lacks(_) | PollOutcome::Parked => {
+                    // SAFETY: as above.
+                    unsafe { slot.as_mut() }.keep_lent(environment);
+                    self.note_asking(slot);
+                    if let Some(queue) = &mut self.plain {
+                        queue.push_back(slot);
+                    }
+                }
+            }
+        }
+    }
+
     /// Charges the polls since the last reading to this place.
     #[inline]
     fn charge(&mut self, environment: &WorkerEnvironment<'_>, place: &mut Option<PlaceId>, cycles: u64) {
@@ -128,9 +165,211 @@ impl<O> Invocations<O> {
 
     /// Charges a tenant for its use of the thread, in its share and its ledger.
     #[inline]
-    pub(super) fn charge_tenant(&mut self, environment: &WorkerEnvironment<'_>, place: PlaceId, cycles: u64) {
+    fn charge_tenant(&mut self, environment: &WorkerEnvironment<'_>, place: PlaceId, cycles: u64) {
         let account = self.queue.charge(place, cycles);
         account.ledger.page(environment.core.index()).add(Entry::InvocationCycles, cycles);
+    }
+
+    /// Ends parked invocations that are too old, because their pins prevent memory from being freed.
+    #[inline]
+    fn end_overdue(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        if self.queue.parked() == 0 || environment.now_us < self.parked_look_us {
+            return;
+        }
+        self.parked_look_us = environment.now_us + PARKED_LOOK_US;
+        let worked_us = self.worked_us(environment);
+        // SAFETY: what waits in the queue is ours alone.
+        let overdue =
+            |slot: &NonNull<InvocationState<O>>| unsafe { slot.as_ref() }.overdue(worked_us).is_some();
+        while let Some(slot) = self.queue.take_parked(overdue) {
+            // SAFETY: as above.
+            if let Some(kill) = unsafe { slot.as_ref() }.overdue(worked_us) {
+                self.finish(slot, environment, Ending::killed(kill), on_done);
+            }
+        }
+    }
+
+    /// Returns the clock for the age of invocations, in microseconds; it stops while something else has the core.
+    fn worked_us(&self, environment: &WorkerEnvironment<'_>) -> u64 {
+        environment.now_us.saturating_sub(cycles::to_us(self.preemption.lost_in_all()))
+    }
+
+    #[cold]
+    fn yielded(
+        &mut self,
+        &Runnable { item: mut slot, was_parked, .. }: &Runnable<NonNull<InvocationState<O>>>,
+        environment: &WorkerEnvironment<'_>,
+        (used, progress): (u64, PollOutcome),
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        // SAFETY: a slot in hand is ours alone.
+        let yielding = unsafe { slot.as_mut() };
+        let charged = used.min(yielding.cycles_charged_max(self.preemption.slice()));
+        let worked_us = self.worked_us(environment);
+        let kill = yielding.charge(environment, charged, worked_us);
+        self.note_asking(slot);
+        match kill.or_else(|| self.hold(slot, worked_us)) {
+            Some(kill) => self.finish(slot, environment, Ending::killed(kill), on_done),
+            None => match progress {
+                // The missing object of a parked one may have arrived without a wake-up: it is polled once more.
+                PollOutcome::Lacks(awaited) if !was_parked => self.wait_for(awaited, slot, environment),
+                // SAFETY: as above.
+                _ => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
+            },
+        }
+    }
+
+    #[cold]
+    fn overran(
+        &mut self,
+        mut slot: NonNull<InvocationState<O>>,
+        environment: &WorkerEnvironment<'_>,
+        used: u64,
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        environment.metrics.count(Counter::Preemptions);
+        // Neither the invocation nor its tenant pays for time in which something else had the core.
+        let used = used.saturating_sub(self.preemption.lost(cycles::now()));
+        // SAFETY: a slot in hand is ours alone.
+        let overrunner = unsafe { slot.as_mut() };
+        let charged = used.min(overrunner.cycles_charged_max(self.preemption.slice()));
+        self.charge_tenant(environment, overrunner.place(), charged);
+        overrunner.note_overrun(environment.now_us, used / self.preemption.slice());
+        let worked_us = self.worked_us(environment);
+        let (kill, place) = (overrunner.charge(environment, charged, worked_us), overrunner.place());
+        self.note_asking(slot);
+        if let Some(kill) = kill.or_else(|| self.hold(slot, worked_us)) {
+            return self.finish(slot, environment, Ending::killed(kill), on_done);
+        }
+        self.queue.park(place, slot);
+        if self.queue.parked() > self.parked_max
+            && let Some(newest) = self.queue.take_newest_of_most_parked()
+        {
+            // SAFETY: as above.
+            let usage = Some(unsafe { newest.as_ref() }.usage(worked_us));
+            let (value, used) = (self.parked_max as u64, self.parked_max as u64 + 1);
+            let exceeded = Exceeded { limit: Limit::Parked, value, used };
+            self.finish(newest, environment, Ending::killed(Overdrawn { exceeded, usage }), on_done);
+        }
+    }
+
+    /// Ends all unfinished invocations with `Unavailable`, because the worker stops.
+    pub fn end_all(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        self.go_on_all();
+        while let Some(slot) = self.queue.take_any().or_else(|| self.take_plain()) {
+            self.finish(slot, environment, Ending::of(Status::Unavailable), on_done);
+        }
+    }
+
+    /// Ends invocations whose origin `ends` selects with `BadToken`, because their session is over. Examines each once.
+    pub fn end_of_sessions(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        ends: impl Fn(&O) -> bool,
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        self.go_on_all();
+        // SAFETY: what waits in a queue is ours alone.
+        let ends = |slot: &NonNull<InvocationState<O>>| unsafe { slot.as_ref() }.origin().is_some_and(&ends);
+        let mut over = self.queue.take_all(ends);
+        if let Some(plain) = &mut self.plain {
+            over.extend(plain.iter().copied().filter(ends));
+            plain.retain(|slot| !ends(slot));
+        }
+        for slot in over {
+            self.finish(slot, environment, Ending::of(Status::BadToken), on_done);
+        }
+    }
+
+    fn finish(
+        &mut self,
+        mut slot: NonNull<InvocationState<O>>,
+        environment: &WorkerEnvironment<'_>,
+        ending: Ending,
+        on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
+    ) {
+        // SAFETY: a slot in hand is ours alone.
+        let ended = unsafe { slot.as_mut() };
+        if let Some(counter) = counter_of(ending.status()) {
+            environment.metrics.count(counter);
+        }
+        if self.plain.is_none() {
+            ended.measure(environment.core.index(), ending.status(), self.gauge.end());
+        }
+        if let Body::Overdrawn(overdrawn) = ending.body()
+            && let Some(counter) = overdrawn.exceeded.limit.counter()
+        {
+            environment.metrics.count(counter);
+        }
+        if let Some(stack) = ended.abandon() {
+            self.stacks.give(stack);
+        }
+        if let Some(origin) = ended.take_origin() {
+            on_done(origin, ending.status(), ended.body(&ending));
+        }
+        if ended.is_traced() | (*ended.counted_bytes() > 0) {
+            self.finalize(slot, environment, ending.status());
+        }
+        // SAFETY: as above.
+        let ended = unsafe { slot.as_mut() };
+        if let Some(number) = ended.ask_no_more() {
+            self.asking.remove(&number);
+        }
+        if self.plain.is_none() {
+            self.ended_last |= self.queue.leave(ended.place());
+        }
+        let warmer = ended.end(environment);
+        self.slots.give(slot, warmer);
+    }
+
+    /// Does the rare work after an end: publishes the trace, releases held memory.
+    #[cold]
+    fn finalize(
+        &mut self,
+        mut slot: NonNull<InvocationState<O>>,
+        environment: &WorkerEnvironment<'_>,
+        status: Status,
+    ) {
+        // SAFETY: a slot in hand is ours alone.
+        let ended = unsafe { slot.as_mut() };
+        if *ended.counted_bytes() > 0 {
+            self.release(slot);
+        }
+        // SAFETY: as above.
+        if unsafe { slot.as_ref() }.is_traced() {
+            self.publish(slot, environment, status);
+        }
+    }
+
+    /// Publishes the recording of a finished traced invocation to its readers.
+    #[cold]
+    fn publish(
+        &mut self,
+        mut slot: NonNull<InvocationState<O>>,
+        environment: &WorkerEnvironment<'_>,
+        status: Status,
+    ) {
+        // SAFETY: a slot in hand is ours alone.
+        let (recorder, extension) = unsafe { slot.as_mut() }.untrace();
+        if let (Some(mut recorder), Some(extension)) = (recorder, extension) {
+            if !extension.log.traces.publish(recorder.end(status, environment.now_us)) {
+                recorder.rest_no_more();
+            }
+            self.recorder = Some(recorder);
+        }
+    }
+
+    /// Takes the oldest queued invocation.
+    fn take_plain(&mut self) -> Option<NonNull<InvocationState<O>>> {
+        self.plain.as_mut().and_then(VecDeque::pop_front)
     }
 }
 
@@ -159,5 +398,19 @@ impl ClockPace {
     fn measured(&mut self, cycles: u64, polls: u32, slice: u64) {
         let short = cycles * u64::from(POLLS_PER_READING) < u64::from(polls) * slice / 2;
         self.polls = if short { POLLS_PER_READING } else { 1 };
+    }
+}
+
+/// Returns the counter of an ending.
+fn counter_of(status: Status) -> Option<Counter> {
+    match status {
+        Status::Ok => Some(Counter::InvocationsSucceeded),
+        Status::ExtensionPanicked => Some(Counter::InvocationsPanicked),
+        Status::ExtensionOutOfMemory | Status::ExtensionStackOverflow => {
+            Some(Counter::InvocationsOutOfMemory)
+        }
+        Status::ExtensionKilled | Status::Unavailable => Some(Counter::InvocationsKilled),
+        Status::Retry => None,
+        _ => Some(Counter::InvocationsFailed),
     }
 }

@@ -9,7 +9,7 @@ use wire::Status;
 
 use super::world::{TABLE, World, function};
 use crate::extension::CallMode;
-use crate::extension::services::SERVICES;
+use crate::extension::host::SERVICES;
 use crate::limits::{ARENA_BYTES, EXTENSION_LOG_LINES_MAX, LAST_WORDS_BYTES_MAX};
 use crate::metrics::Counter;
 

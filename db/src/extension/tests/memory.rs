@@ -11,9 +11,9 @@ use wire::{Status, TenantId};
 
 use super::world::{Answer, TABLE, World, function};
 use crate::extension::allowance::Limit;
+use crate::extension::host::SERVICES;
 use crate::extension::invocation::{Invocations, LimitOverrides};
 use crate::extension::log::ExtensionLog;
-use crate::extension::services::SERVICES;
 use crate::extension::{CallMode, Extension};
 use crate::limits::MEMORY_PART_BYTES_KEPT;
 use crate::metrics::Counter;

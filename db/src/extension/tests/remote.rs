@@ -23,9 +23,9 @@ use crate::metrics::Counter;
 use crate::ops::remote::{RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::tablet::{Parts, TableEntry};
 use crate::tenant::account::Account;
+use crate::tenant::account::RemoteValue;
 use crate::tenant::ledger::Entry;
 use crate::tenant::limit::TenantLimit;
-use crate::tenant::remote::RemoteValue;
 
 /// The first hash of the half that another server has.
 const MIDDLE: u64 = 1 << 63;

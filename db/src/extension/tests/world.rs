@@ -38,7 +38,7 @@ macro_rules! function {
             ) -> Result<(), sandstorm::Error> $body
             // SAFETY: the worker calls this with the call of a running invocation.
             unsafe {
-                sandstorm::entry::run(&crate::extension::services::SERVICES, call, |db, args, reply| {
+                sandstorm::entry::run(&crate::extension::host::SERVICES, call, |db, args, reply| {
                     body(db, args, reply)
                 })
             }

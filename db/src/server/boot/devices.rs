@@ -1,19 +1,34 @@
-//! Devices of a server besides memory and threads: listener, ports, metadata, compiler.
+//! What a server starts with besides memory and threads: listener, ports, metadata, compiler, room for streams.
 //!
-//! They are opened as configured; tests and benches pass their own, in memory. All are open before any thread starts,
-//! so a port in use or a directory that cannot be created fails the start without a running thread.
+//! Devices are opened as configured; tests and benches pass their own, in memory. All are open before any thread
+//! starts, so a port in use or a directory that cannot be created fails the start without a running thread.
+//!
+//! Over DPDK, clients find the server as usual, by its TCP stream, which stays with the kernel; frames go to the address
+//! of the device. On a card that the kernel shares (mlx5) both addresses are the same.
 
 use std::fs::DirBuilder;
+#[cfg(feature = "dpdk")]
+use std::net::SocketAddrV4;
+use std::ops::Range;
 use std::os::unix::fs::DirBuilderExt;
+use std::sync::Arc;
 
 use builder::Toolchain;
-use cluster::metadata::Metadata;
+use cluster::metadata::{Metadata, MetadataError, ServerRun};
+use cluster::peer::ClusterSecret;
+#[cfg(feature = "dpdk")]
+use net::dpdk::{self, DpdkConfig, Role};
 use net::{HostPort, Listener, Port, UdpConfig};
 
-use super::{BootError, metadata};
-use crate::config::{Config, SharedMemory};
+use super::{BootError, Server};
+use crate::config::{Config, DpdkSettings, MetadataPlace, SharedMemory, StreamLimits};
+use crate::etcd::Etcd;
 use crate::extension::registry::Prepare;
+use crate::server::migrations::Migrations;
+use crate::server::process;
 use crate::server::shm_listener::ShmEntrance;
+use crate::server::siblings::SiblingWorkers;
+use crate::tablet::PartsMade;
 
 /// Mode of new directories: their files are loaded as code, or open sessions.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -68,7 +83,7 @@ impl<P: Port> Devices<P> {
             .mode(DIRECTORY_MODE)
             .create(&artefacts)
             .map_err(|error| BootError::new(&format!("cannot create {}", artefacts.display()), error))?;
-        let metadata = metadata::open(config)?;
+        let metadata = open_metadata(config)?;
         let prepare = Box::new(move || Toolchain::prepare(&artefacts));
         Ok(Self { listener, ports, metadata, prepare, shm_entrance: None })
     }
@@ -96,4 +111,95 @@ fn shm_entrance(config: &Config, ports: &[HostPort]) -> Result<Option<ShmEntranc
             Ok(None)
         }
     }
+}
+
+/// Starts a server whose workers each own a port of the device.
+#[cfg(feature = "dpdk")]
+pub(super) fn start_over_dpdk(config: &Config, settings: &DpdkSettings) -> Result<Server, BootError> {
+    let address = SocketAddrV4::new(settings.address, config.listen.port());
+    let wanted = DpdkConfig {
+        mtu_bytes: settings.mtu_bytes,
+        isolate: settings.isolate,
+        ..DpdkConfig::new(settings.environment.clone(), address, config.cores, Role::Serving)
+    };
+    let ports = dpdk::open(&wanted).map_err(|error| BootError::new("DPDK", error))?;
+    if let Some(attachment) = ports.first().map(dpdk::DpdkPort::attachment) {
+        let dpdk::Attachment { driver, mac, queues, steering, .. } = attachment;
+        let (checks, fills) = (attachment.checks, attachment.fills);
+        tracing::info!(%address, driver, %mac, queues, %steering, ?checks, ?fills, "frames go over DPDK");
+        if let Some(why) = &attachment.no_rules {
+            tracing::warn!(%why, "the device accepts no flow rules: software passes frames to their workers");
+        }
+    }
+    Server::start_over(config, Devices::over(config, ports)?)
+}
+
+/// Returns the error that the server was built without DPDK.
+#[cfg(not(feature = "dpdk"))]
+pub(super) fn start_over_dpdk(_: &Config, _: &DpdkSettings) -> Result<Server, BootError> {
+    Err(BootError::new("DPDK", "this server was built without it: build with --features dpdk"))
+}
+
+/// Opens the configured metadata.
+fn open_metadata(config: &Config) -> Result<Metadata, BootError> {
+    let opened = match &config.metadata {
+        MetadataPlace::File => Metadata::open(&config.data_directory.join("metadata.redb")),
+        MetadataPlace::Etcd(address) => {
+            Etcd::open(address).map_err(MetadataError::from).and_then(|etcd| Metadata::over(Box::new(etcd)))
+        }
+    };
+    opened.map_err(|error| BootError::new("cannot open the metadata", error))
+}
+
+/// Creates the state of migrations, of which none has begun, for a server in a cluster.
+pub(super) fn migrations(
+    own: Option<ServerRun>,
+    metadata: &Metadata,
+    siblings: &Arc<SiblingWorkers>,
+    workers: usize,
+) -> Result<Option<Migrations>, BootError> {
+    let Some(own) = own else { return Ok(None) };
+    let secret = metadata
+        .cluster_secret()
+        .map_err(|error| BootError::new("cannot read the cluster's secret", error))?;
+    Ok(Some(Migrations::new(own.server, ClusterSecret(secret), Arc::clone(siblings), workers)))
+}
+
+/// Reserves numbers for the first clients, and versions for the parts of tables that this server makes.
+pub(super) fn reserve(metadata: &Metadata) -> Result<(Range<u64>, PartsMade), BootError> {
+    let failed = |error| BootError::new("cannot write the metadata", error);
+    let client_ids = metadata.reserve_client_ids().map_err(failed)?;
+    Ok((client_ids, PartsMade::above(metadata.reserve_versions().map_err(failed)?)))
+}
+
+/// Returns the limits of client streams: the configured ones, or fewer if the process may open too few files or threads.
+/// A server that could not accept any stream does not start.
+pub(super) fn stream_limits(config: &Config) -> Result<StreamLimits, BootError> {
+    let descriptors =
+        process::descriptors().map_err(|error| BootError::new("the limit of open files", error))?;
+    let (asked, threads) = (config.streams, process::threads_left());
+    let limits = asked.within(descriptors, threads, config.cores);
+    if !limits.leave_room() {
+        let few_files = !asked.within(descriptors, usize::MAX, config.cores).leave_room();
+        let (what, has, wanted, how) = if few_files {
+            ("the limit of open files", descriptors, asked.descriptors(config.cores), "raise `ulimit -n`")
+        } else {
+            ("the limit of threads", threads, asked.threads(config.cores), "raise `ulimit -u` or `pids.max`")
+        };
+        let text = format!("{has} is too low for any stream; {wanted} are needed: {how}");
+        return Err(BootError::new(what, text));
+    }
+    if limits != asked {
+        let StreamLimits { places, of_tenant, reserve } = limits;
+        tracing::warn!(
+            descriptors,
+            threads,
+            streams = places,
+            of_tenant,
+            reserve,
+            "fewer streams than {}: the limit of open files or threads is too low",
+            asked.places
+        );
+    }
+    Ok(limits)
 }

@@ -15,12 +15,11 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::WorkerMetrics;
 use crate::server::change::{Change, ChangeSender, change_queue};
-use crate::server::fence::Fence;
 use crate::server::ports::Ports;
 use crate::server::process::{pin_thread, take_short_turns};
 use crate::server::remote::Wants;
 use crate::server::siblings::SiblingWorkers;
-use crate::server::view::Views;
+use crate::server::view::{Fence, Views};
 use crate::server::worker::{Worker, WorkerParts};
 
 /// The running workers, in the order of their cores.

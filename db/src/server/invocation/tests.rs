@@ -6,7 +6,7 @@ use wire::limits::ARGUMENTS_BYTES_MAX;
 use wire::{Request, Status, TenantId};
 
 use super::{run, start};
-use crate::extension::active_versions::ActiveVersions;
+use crate::extension::ActiveVersions;
 use crate::extension::invocation::Invocations;
 use crate::extension::native::Run;
 use crate::extension::tests::world::{Lent, TABLE, World, function};

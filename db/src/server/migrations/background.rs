@@ -15,8 +15,7 @@ use cluster::peer::Purpose;
 use net::Duplex;
 use wire::TabletMap;
 
-use super::inbox::{InboxSender, Notice};
-use super::peer_link::AttachedStream;
+use super::inbox::{AttachedStream, InboxSender, Notice};
 use crate::limits::{CLUSTER_RETRY_MS, CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS};
 use crate::server::control::Control;
 use crate::server::ownership::map_of;

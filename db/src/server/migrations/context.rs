@@ -13,16 +13,15 @@ use store::Core;
 use wire::TabletMap;
 
 use super::background::BackgroundTasks;
-use super::inbox::Inbox;
-use super::peer_link::Link;
+use super::inbox::{Inbox, Link};
 use super::progress::{Figure, Progress};
 use super::slots::SlotClaim;
 use crate::limits::{MIGRATION_LOOK_MS, MIGRATION_NICER, MIGRATION_QUEUED_LOOK_MS, PEER_AWAY_MS};
 use crate::server::control::{Control, Refusal};
-use crate::server::fence::Guard;
 use crate::server::ownership::Alteration;
 use crate::server::process;
 use crate::server::siblings::BackgroundLoad;
+use crate::server::view::Guard;
 use crate::tablet::PartsChange;
 
 /// The shared state of one side of a migration.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cluster::migration::PullCursor;
 use store::{Core, Cursor, HashRange, ReplayError, Replayed, Table, WriteError, within};
 
-use crate::tablet::{Parts, ranges::Range};
+use crate::tablet::{Parts, Range};
 
 /// A range of hashes in one part.
 struct RangeInPart {

@@ -13,7 +13,7 @@ use super::inbox::{InboxSender, Notice};
 use super::progress::{Progress, Totals};
 use super::slots::MigrationSlots;
 use crate::limits::MIGRATIONS_REMEMBERED;
-use crate::server::joining::Joining;
+use crate::server::process::Joining;
 use crate::server::siblings::SiblingWorkers;
 use crate::sync::lock;
 

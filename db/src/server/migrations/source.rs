@@ -4,22 +4,24 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cluster::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
+use cluster::limits::{COPIED_SPANS_MAX, MIGRATION_PARTITIONS, PULL_BYTES};
 use cluster::migration::{
-    Copied, Left, Message, Mode, PullCursor, Source, SourceAction, SourceEnd, SourceInput, SourceOutput,
+    Copied, Gathered, Left, Message, Mode, PullCursor, PullSpan, Source, SourceAction, SourceEnd,
+    SourceInput, SourceOutput,
 };
 
 use super::context::{MigrationContext, Todo};
-use super::copying::CopyDriver;
 use super::inbox::Notice;
 use super::pieces::Pieces;
 use super::progress::Figure;
 use super::running::ExitReason;
+use super::slots::PullPace;
 use crate::limits::{
     DISCARD_STEPS_AT_ONCE, MIGRATION_ANNOUNCED_MS, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_TURN_US,
-    PULL_LOOK_US, SECOND_READS_DIVISOR,
+    PULL_LOOK_US, PULL_RATE_MAX, SECOND_READS_DIVISOR,
 };
-use crate::tablet::{Moving, PartsChange};
+use crate::server::change::Change;
+use crate::tablet::{Copier, Moving, PartsChange, Spot};
 
 /// Steps of the store's background work while there is no room for returned objects.
 const TIDY_STEPS_WITHOUT_ROOM: usize = 16;
@@ -301,5 +303,61 @@ impl SourceSide {
         self.pieces.iter().for_each(|pieces| pieces.begin_above(ceiling));
         let change = PartsChange { take: vec![self.ground.bounds()], ..PartsChange::default() };
         self.ground.alter(&change).ok_or(ExitReason::Gone)
+    }
+}
+
+/// The source's part of a pre-copy: pieces for its state machine, and their pace.
+#[derive(Default)]
+struct CopyDriver {
+    copier: Option<(Copier, PullPace)>,
+}
+
+impl CopyDriver {
+    /// Starts the copy. When it returns, every writer marks the places to which it writes.
+    fn begin(&mut self, ground: &MigrationContext) -> Result<(), ExitReason> {
+        let control = &ground.control;
+        let entry = control.table_of(ground.row.table).ok_or(ExitReason::Gone)?;
+        let hashes = ground.bounds();
+        let within = |((first, last), part)| {
+            let bounds: (u64, u64) = (hashes.0.max(first), hashes.1.min(last));
+            (bounds.0 <= bounds.1).then_some((bounds, part))
+        };
+        let pieces: Vec<_> = entry.parts.pieces().into_iter().filter_map(within).collect();
+        let objects = pieces.iter().map(|(_, part)| part.objects()).sum();
+        ground.progress.set(Figure::ObjectsExpected, objects);
+        ground.progress.set(Figure::BeganUs, ground.now_us());
+        self.copier = Some((Copier::new(pieces), PullPace::from(ground.now_us())));
+        // A change without effect, which every worker acknowledges.
+        let passed = control.tell(&Change::TableCreated(entry));
+        passed.map_err(|refusal| {
+            tracing::warn!(migration = ground.row.id, %refusal, "workers did not acknowledge a copy");
+            ExitReason::Gone
+        })
+    }
+
+    /// Returns the next piece of a round.
+    fn gather(&mut self, ground: &MigrationContext, round: u32) -> Gathered {
+        let Some((copier, _)) = &mut self.copier else {
+            return Gathered { spans: Vec::new(), objects: Vec::new(), left_bytes: Some(0) };
+        };
+        let copy = copier.next(ground.core(), round, (PULL_BYTES, COPIED_SPANS_MAX));
+        let place = |(hash, second): Spot| PullCursor { hash, second };
+        let span = |&(first, last): &(Spot, Spot)| PullSpan { first: place(first), last: place(last) };
+        ground.progress.add(Figure::Pulls, 1);
+        ground.progress.add(Figure::Bytes, copy.objects.len() as u64);
+        Gathered {
+            spans: copy.spans.iter().map(span).collect(),
+            objects: copy.objects,
+            left_bytes: copy.is_end.then(|| copier.left_bytes()),
+        }
+    }
+
+    /// Returns the bytes that may be copied for the elapsed time: the maximum during the cut, when everybody waits.
+    fn allowance(&mut self, ground: &MigrationContext, is_cut: bool) -> u64 {
+        let now_us = ground.now_us();
+        match &mut self.copier {
+            Some((_, pace)) if !is_cut => pace.allowance(now_us, || ground.is_loaded(now_us)),
+            _ => PULL_RATE_MAX,
+        }
     }
 }

@@ -13,8 +13,7 @@ use cluster::migration::{Mode, Phase};
 use store::{HashRange, Table};
 use wire::{ServerPlace, TabletMap};
 
-use crate::tablet::Parts;
-use crate::tablet::ranges::{Range, overlap, subtract, unite};
+use crate::tablet::{Parts, Range, overlap, subtract, unite};
 
 /// The changes due on this server.
 #[derive(Clone, Debug, Default)]

@@ -1,11 +1,13 @@
-//! Stores the objects of a pull: at once if there is room, otherwise when the cleaner has made some.
+//! Stores the objects of a pull: at once if there is room, otherwise when the cleaner has made some. Returns the keys
+//! that were written and removed at the target of an aborted migration: a piece at a time, the objects first.
 
 use std::time::{Duration, Instant};
 
+use cluster::limits::PULL_BYTES;
 use cluster::migration::{Copied, PullCursor, TargetAction, TargetEnd};
-use store::{HashRange, ReplayError, Replayed, Table, WriteError};
+use store::{Core, Cursor, HashRange, ReplayError, Replayed, Table, WriteError};
 
-use crate::limits::REPLAY_PATIENCE_MS;
+use crate::limits::{GIVEN_BACK_BYTES, GIVEN_BACK_REMOVALS, GIVING_STEPS_AT_ONCE, REPLAY_PATIENCE_MS};
 use crate::server::migrations::context::MigrationContext;
 use crate::server::migrations::progress::Figure;
 
@@ -156,6 +158,46 @@ fn last_of(next: Option<PullCursor>, hashes: HashRange) -> Option<u64> {
         Some(PullCursor { hash, .. }) => hash.checked_sub(1),
     };
     last.filter(|last| hashes.contains(*last))
+}
+
+/// The progress of returning keys to the source.
+#[derive(Default)]
+pub(super) struct Giving {
+    /// Objects gathered for the next piece.
+    gathered: Vec<u8>,
+    /// Position in the part to continue from; `None` at its end.
+    from: Option<Cursor>,
+    is_begun: bool,
+    /// Removed keys that are still to be sent.
+    removed: Vec<PullCursor>,
+}
+
+impl Giving {
+    /// Returns the next piece of objects written above that version; `None` if it takes longer than a turn.
+    pub(super) fn next(&mut self, core: &Core, part: &Table, ceiling: u64) -> Option<TargetEnd> {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.from = Some(Cursor::before(part.hashes().first()));
+            let place = |(hash, second)| PullCursor { hash, second };
+            self.removed = core.pin().removals(part).into_iter().map(place).collect();
+        }
+        for _ in 0..GIVING_STEPS_AT_ONCE {
+            let Some(from) = self.from.filter(|_| self.gathered.len() < GIVEN_BACK_BYTES) else {
+                return Some(self.piece());
+            };
+            let bytes_max = self.gathered.len() + PULL_BYTES;
+            let gathered = core.pin().gather_since(part, from, ceiling, bytes_max, &mut self.gathered);
+            // A part that is gone has no objects: its table was dropped.
+            self.from = gathered.unwrap_or(None);
+        }
+        None
+    }
+
+    fn piece(&mut self) -> TargetEnd {
+        let left = self.removed.len().saturating_sub(GIVEN_BACK_REMOVALS);
+        let removed = self.removed.split_off(left);
+        let is_last = self.from.is_none() && self.removed.is_empty();
+        TargetEnd::GatheredBack { is_last, objects: std::mem::take(&mut self.gathered), removed }
+    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use store::{Config, HashRange, Quota, Store, Table, TableOptions};
 use wire::TenantId;
 
 use super::{Due, due, map_of};
-use crate::tablet::Parts;
-use crate::tablet::ranges::Range;
+use crate::tablet::{Parts, Range};
 
 const HALF: u64 = 1 << 63;
 const ONE: ServerRun = ServerRun { server: 1, start: 4 };
