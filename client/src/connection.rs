@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use net::{Stream, StreamError};
 use wire::limits::{RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
-use wire::{Body, OpenRequest, Opened, RecordHeader, Status, VersionRange};
+use wire::{Body, OpenRequest, Opened, RecordHeader, Status, VersionRange, opcode};
 
 use crate::{ClientConfig, Error};
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::{OpenRequest, RecordHeader, Status, reply};
+use wire::{OpenRequest, RecordHeader, Status, opcode, reply};
 
 use crate::connection::{CallFailure, Connection, StreamReply};
 use crate::{ClientConfig, Error};

@@ -13,10 +13,10 @@ use store::{HASH_RANGE_WIDTH_MIN, HashRange};
 
 use crate::limits::{PLAN_MOVES_AT_ONCE, PLAN_MOVES_MAX};
 use crate::metadata::{
-    CoordinatorStep, Goal, MigrationRow, PlanRow, PlanState, PlannedMove, ServerRun, Side, Snapshot, Tablet,
+    CoordinatorStep, Goal, MigrationRow, PlanRow, PlanProgress, PlannedMove, ServerRun, Side, Snapshot, Tablet,
     TabletsRow, drained,
 };
-use crate::migration::Phase;
+use crate::migration::MigrationPhase;
 
 /// Possible tablet boundaries in one table.
 const TABLE_STEPS: u64 = u64::MAX / HASH_RANGE_WIDTH_MIN + 1;
@@ -31,7 +31,7 @@ pub fn steps(snapshot: &Snapshot) -> Vec<CoordinatorStep> {
     for row in &snapshot.migrations {
         clear(row, &there, &mut steps);
     }
-    for plan in snapshot.plans.iter().filter(|plan| plan.state == PlanState::Running) {
+    for plan in snapshot.plans.iter().filter(|plan| plan.state == PlanProgress::Running) {
         carry_out(snapshot, plan, &mut steps);
     }
     steps
@@ -49,8 +49,8 @@ fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<Coordi
         steps.extend(left.map(|(_, _, side)| CoordinatorStep::Leave { migration, side }));
     } else if gone.iter().all(|(is_gone, _, _)| *is_gone) {
         let to = match row.phase {
-            Phase::Moving => Phase::Finished,
-            _ => Phase::Ended,
+            MigrationPhase::Moving => MigrationPhase::Finished,
+            _ => MigrationPhase::Ended,
         };
         steps.push(CoordinatorStep::Settle { migration, from: row.phase, to });
     }
@@ -78,7 +78,7 @@ fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorSte
     };
     if is_vain || plan.moves.iter().any(|planned| planned.is_done == Some(false)) {
         if on_the_way == 0 {
-            steps.push(CoordinatorStep::End { plan: plan.id, known, state: PlanState::Stopped });
+            steps.push(CoordinatorStep::End { plan: plan.id, known, state: PlanProgress::Stopped });
         }
         return;
     }
@@ -98,7 +98,7 @@ fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorSte
         if !more.is_empty() {
             steps.push(CoordinatorStep::Plan { plan: plan.id, known, moves: more });
         } else if is_reached {
-            steps.push(CoordinatorStep::End { plan: plan.id, known, state: PlanState::Done });
+            steps.push(CoordinatorStep::End { plan: plan.id, known, state: PlanProgress::Done });
         }
     }
 }

@@ -31,6 +31,7 @@ mod upgrade;
 mod version_state;
 
 pub use catalog::{Catalog, is_followed_by_its_author, tenants_of};
+pub use control::PlanProgress;
 pub use coordination::{Coordinator, CoordinatorStep, Snapshot};
 pub use error::{MetadataError, TabletError};
 pub use extensions::{ExtensionRow, StoredVersion};
@@ -39,7 +40,7 @@ pub use limits::LimitRow;
 pub use members::MemberRow;
 pub use migrations::{MigrationRow, ServerRun, Side};
 pub use moving::MigrationView;
-pub use plans::{Goal, PlanRow, PlanState, PlannedMove, drained};
+pub use plans::{Goal, PlanRow, PlannedMove, drained};
 pub use servers::ServerRow;
 pub use tables::TableRow;
 pub use tablets::{Tablet, TabletsRow};

@@ -23,7 +23,7 @@
 //!                                         since, source serves, returning ──► ended
 //! ```
 //! [`Target`] and [`Source`] are state machines without I/O. Their inputs are messages, ticks, ends of actions and the
-//! [`Phase`] in the records; their outputs are messages and actions. Messages may be lost, duplicated and reordered. No
+//! [`MigrationPhase`] in the records; their outputs are messages and actions. Messages may be lost, duplicated and reordered. No
 //! message moves ownership: a side stops or begins to serve only by the phase, which changes by compare-and-swap. Local
 //! work (a part, workers, the store) is an action of the machine's driver.
 //!
@@ -47,42 +47,11 @@ mod target;
 mod tests;
 
 pub use admission::SlotAdmission;
+pub use control::{MigrationMode, MigrationPhase};
 pub use copying::Gathered;
 pub use local_view::{MigrationWait, Tenure};
 pub use message::{BadMessage, Copied, Left, Message, PullCursor, PullSpan};
 pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
 pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
 
-use serde::{Deserialize, Serialize};
 
-/// The way in which a tablet moves.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// The target owns it first, and pulls.
-    Rocksteady,
-    /// The source stops serving until the target has it; for comparison.
-    StopAndCopy,
-    /// The target owns it first, and pulls; the source keeps answering reads of clients that ask both.
-    #[default]
-    Cooperative,
-    /// The source owns it while it sends all of it, then repeatedly the objects written meanwhile, and stops serving
-    /// for the last of them; for comparison.
-    PreCopy,
-}
-
-/// The phase of a migration in the records. It only advances, except for a return that a dead source cannot take.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// The source owns the tablet.
-    Preparing,
-    /// The target owns it; the source holds the objects that have not arrived.
-    Moving,
-    /// The source owns it; the target holds the objects written since.
-    Returning,
-    /// The target owns it.
-    Finished,
-    /// The source owns it, as before.
-    Ended,
-}

@@ -11,9 +11,9 @@ use wire::TenantId;
 use super::steps;
 use crate::limits::PLAN_MOVES_AT_ONCE;
 use crate::metadata::{
-    Coordinator, CoordinatorStep, Goal, Metadata, PlanState, ServerRow, ServerRun, Side, Snapshot,
+    Coordinator, CoordinatorStep, Goal, Metadata, PlanProgress, ServerRow, ServerRun, Side, Snapshot,
 };
-use crate::migration::Phase;
+use crate::migration::MigrationPhase;
 use crate::records::LeaseId;
 use crate::secret::SecretHash;
 
@@ -82,12 +82,12 @@ impl World {
             let is_there = |run: ServerRun| snapshot.there.contains(&run);
             let (source, target) = (is_there(row.source), is_there(row.target));
             let to = match row.phase {
-                Phase::Preparing if !source || !target => Some(Phase::Ended),
-                Phase::Moving if !source => Some(Phase::Finished),
-                Phase::Moving if !target => Some(Phase::Ended),
-                Phase::Preparing if self.random.u32(..100) < failing_percent => Some(Phase::Ended),
-                Phase::Preparing => Some(Phase::Moving),
-                Phase::Moving => Some(Phase::Finished),
+                MigrationPhase::Preparing if !source || !target => Some(MigrationPhase::Ended),
+                MigrationPhase::Moving if !source => Some(MigrationPhase::Finished),
+                MigrationPhase::Moving if !target => Some(MigrationPhase::Ended),
+                MigrationPhase::Preparing if self.random.u32(..100) < failing_percent => Some(MigrationPhase::Ended),
+                MigrationPhase::Preparing => Some(MigrationPhase::Moving),
+                MigrationPhase::Moving => Some(MigrationPhase::Finished),
                 _ => None,
             };
             if (!source && !target) || self.random.bool() {
@@ -115,13 +115,13 @@ impl World {
     }
 
     /// Executes plans until none is running, and returns the final state of the last one.
-    fn run(&mut self, failing_percent: u32, mut trouble: impl FnMut(&mut World, usize)) -> PlanState {
+    fn run(&mut self, failing_percent: u32, mut trouble: impl FnMut(&mut World, usize)) -> PlanProgress {
         let mut stale: Option<(Coordinator, Vec<CoordinatorStep>)> = None;
         for round in 0..PATIENCE {
             trouble(self, round);
             let elected = self.elect();
             let snapshot = self.snapshot();
-            let running = snapshot.plans.iter().any(|plan| plan.state == PlanState::Running);
+            let running = snapshot.plans.iter().any(|plan| plan.state == PlanProgress::Running);
             if !running && snapshot.migrations.is_empty() {
                 return snapshot.plans.last().expect("there is one").state;
             }
@@ -172,9 +172,9 @@ fn a_server_is_drained_whatever_becomes_of_coordinators() {
             }
         });
         // A move whose target died has failed, which stops the plan, so it is requested again.
-        if end == PlanState::Stopped {
+        if end == PlanProgress::Stopped {
             world.metadata.plan_begin(Goal::Drain(drained), 5).expect("none runs");
-            assert_eq!(world.run(0, |_, _| {}), PlanState::Done, "seed {seed}");
+            assert_eq!(world.run(0, |_, _| {}), PlanProgress::Done, "seed {seed}");
         }
         assert_eq!(world.shares()[0], 0.0, "seed {seed}");
         let created = world.metadata.table_create_spread(world.ann, "v", TableOptions::default(), (9, 1));
@@ -191,12 +191,12 @@ fn servers_own_the_same_after_a_balance() {
         (0..seed % 4).for_each(|number| world.table(&format!("u{number}"), &[2, 2]));
         world.metadata.plan_begin(Goal::Balance, 5).expect("none runs");
         assert!(world.metadata.plan_begin(Goal::Balance, 5).is_err(), "one at a time");
-        assert_eq!(world.run(0, |_, _| {}), PlanState::Done);
+        assert_eq!(world.run(0, |_, _| {}), PlanProgress::Done);
         let shares = world.shares();
         let fair = shares.iter().sum::<f64>() / 3.0;
         assert!(shares.iter().all(|share| (share - fair).abs() < fair / 8.0), "seed {seed}: {shares:?}");
         world.metadata.plan_begin(Goal::Balance, 5).expect("none runs");
-        assert_eq!(world.run(0, |_, _| {}), PlanState::Done);
+        assert_eq!(world.run(0, |_, _| {}), PlanProgress::Done);
         assert_eq!(world.shares(), shares, "there was nothing left to do");
     }
 }
@@ -224,14 +224,14 @@ fn plans_end_whatever_fails_and_whoever_dies() {
 
 #[test]
 fn what_two_dead_servers_moved_is_settled_and_cleared_away() {
-    for phase in [Phase::Preparing, Phase::Moving, Phase::Returning] {
+    for phase in [MigrationPhase::Preparing, MigrationPhase::Moving, MigrationPhase::Returning] {
         let mut world = World::new(1, 3);
         world.table("t", &[1]);
         let t = world.snapshot().tablets[0].table;
         let hashes = store::HashRange::ALL;
         let begun = world.metadata.migration_begin((world.ann, t), hashes, 2, None, 5);
         let id = begun.expect("room").id;
-        let path = [Phase::Preparing, Phase::Moving, Phase::Returning];
+        let path = [MigrationPhase::Preparing, MigrationPhase::Moving, MigrationPhase::Returning];
         for pair in path.windows(2).take_while(|pair| pair[0] != phase) {
             world.metadata.migration_advance(id, pair[0], pair[1]).expect("it is there");
         }

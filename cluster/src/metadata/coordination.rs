@@ -4,18 +4,19 @@
 //! registration. Each election has a number; a step is committed on condition that this election is still the latest.
 //! So a server that does not know yet that it was replaced changes nothing.
 
+use control::PlanProgress;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{self, padded};
 use super::migrations::{self, MigrationRow, Side};
 use super::moving::{begin, leave};
-use super::plans::{self, PlanState, PlannedMove};
+use super::plans::{self, PlannedMove};
 use super::servers::is_gone;
 use super::{
     MemberRow, Metadata, MetadataError, MetadataTransaction, PlanRow, ServerRow, ServerRun, TabletError, TabletsRow,
 };
 use super::{next, tablets};
-use crate::migration::Phase;
+use crate::migration::MigrationPhase;
 use crate::records::{Committed, Condition, LeaseId, RecordChange};
 
 const COORDINATOR: &str = "coordinator";
@@ -50,9 +51,9 @@ pub enum CoordinatorStep {
         /// The number of the migration.
         migration: u32,
         /// Its phase.
-        from: Phase,
+        from: MigrationPhase,
         /// A final phase with the same owner.
-        to: Phase,
+        to: MigrationPhase,
     },
     /// Completes a finished migration for a server that is gone.
     Leave {
@@ -93,7 +94,7 @@ pub enum CoordinatorStep {
         /// The number of its moves when this was decided.
         known: usize,
         /// `Done` or `Stopped`.
-        state: PlanState,
+        state: PlanProgress,
     },
 }
 
@@ -170,7 +171,7 @@ fn take(
         return take_for_the_gone(transaction, step);
     };
     let Some(mut row) = transaction.row::<PlanRow>(&padded(*plan))? else { return Ok(()) };
-    let is_running = row.state == PlanState::Running;
+    let is_running = row.state == PlanProgress::Running;
     match step {
         CoordinatorStep::Plan { known, moves, .. } if is_running && row.moves.len() == *known => {
             row.moves = plans::bounded(moves);

@@ -1,6 +1,6 @@
 //! Records of migrations: which hashes of a table move from which server to which, and the phase.
 //!
-//! The owner implied by a [`Phase`] and the one in the tablets agree after every commit, because both change in one. A
+//! The owner implied by a [`MigrationPhase`] and the one in the tablets agree after every commit, because both change in one. A
 //! finished migration keeps its record until both servers are done with it, or another server is done for one that
 //! died. A restarted server is a different one to a migration, because it has lost its objects.
 
@@ -12,7 +12,7 @@ use super::encoding::padded;
 use super::row::{Row, below, number, tenant};
 use super::tablets::{self, TabletsRow};
 use super::{MetadataError, MetadataTransaction, TabletError};
-use crate::migration::{Mode, Phase};
+use crate::migration::{MigrationMode, MigrationPhase};
 use crate::records::{KeySpan, Query, RecordsError};
 
 /// A server during one run, from start to end.
@@ -53,10 +53,10 @@ pub struct MigrationRow {
     /// The target.
     pub target: ServerRun,
     /// The way of moving.
-    pub mode: Mode,
+    pub mode: MigrationMode,
     /// The phase, and so the owner of the hashes.
     #[serde(alias = "standing")]
-    pub phase: Phase,
+    pub phase: MigrationPhase,
     /// The begin, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
     /// An abort was requested: the hashes should stay at the source.
@@ -83,14 +83,14 @@ impl Side {
     /// Returns how a migration without a record ended for this side, from the hashes that its server owns. `None` if it
     /// owns only some of them.
     #[must_use]
-    pub fn end_by(self, tablets: &TabletsRow, hashes: HashRange, own: u32) -> Option<Phase> {
+    pub fn end_by(self, tablets: &TabletsRow, hashes: HashRange, own: u32) -> Option<MigrationPhase> {
         let owned = tablets.owned_by(own);
         let has_all =
             owned.iter().any(|range| range.contains(hashes.first()) && range.contains(hashes.last()));
         let has_none = owned.iter().all(|range| !tablets::overlap(*range, hashes));
         match (self, has_all, has_none) {
-            (Side::Source, true, _) | (Side::Target, _, true) => Some(Phase::Ended),
-            (Side::Source, _, true) | (Side::Target, true, _) => Some(Phase::Finished),
+            (Side::Source, true, _) | (Side::Target, _, true) => Some(MigrationPhase::Ended),
+            (Side::Source, _, true) | (Side::Target, true, _) => Some(MigrationPhase::Finished),
             _ => None,
         }
     }
@@ -100,15 +100,15 @@ impl MigrationRow {
     /// Returns whether the hashes have their final owner.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        matches!(self.phase, Phase::Finished | Phase::Ended)
+        matches!(self.phase, MigrationPhase::Finished | MigrationPhase::Ended)
     }
 
     /// Returns the server that owns the hashes.
     #[must_use]
     pub fn owner(&self) -> ServerRun {
         match self.phase {
-            Phase::Preparing | Phase::Returning | Phase::Ended => self.source,
-            Phase::Moving | Phase::Finished => self.target,
+            MigrationPhase::Preparing | MigrationPhase::Returning | MigrationPhase::Ended => self.source,
+            MigrationPhase::Moving | MigrationPhase::Finished => self.target,
         }
     }
 
@@ -135,7 +135,7 @@ impl MigrationRow {
     pub(super) fn advance(
         &mut self,
         transaction: &mut MetadataTransaction<'_>,
-        to: Phase,
+        to: MigrationPhase,
     ) -> Result<(), MetadataError> {
         let before = self.owner().server;
         self.phase = to;
@@ -201,8 +201,8 @@ fn owned_tablets(
 /// Returns whether one phase may follow another: by the diagram of [`crate::migration`], or because a server
 /// ended.
 #[must_use]
-pub(super) fn may_follow(from: Phase, to: Phase) -> bool {
-    use Phase::{Ended, Finished, Moving, Preparing, Returning};
+pub(super) fn may_follow(from: MigrationPhase, to: MigrationPhase) -> bool {
+    use MigrationPhase::{Ended, Finished, Moving, Preparing, Returning};
     matches!(
         (from, to),
         (Preparing, Moving | Ended) | (Moving, Returning | Finished | Ended) | (Returning, Ended | Finished)

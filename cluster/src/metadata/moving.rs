@@ -11,7 +11,7 @@ use super::{
     MemberRow, Metadata, MetadataError, MetadataTransaction, TabletError, members, next_u32, tables,
 };
 use crate::limits::MIGRATIONS_MAX;
-use crate::migration::{Mode, Phase};
+use crate::migration::{MigrationMode, MigrationPhase};
 use crate::records::Revision;
 
 /// A migration and the state of its table, as of one commit.
@@ -35,7 +35,7 @@ pub(super) fn begin(
     (tenant, table): (TenantId, u32),
     hashes: HashRange,
     target: u32,
-    mode: Option<Mode>,
+    mode: Option<MigrationMode>,
     begun_ms: u64,
 ) -> Result<MigrationRow, MetadataError> {
     let mut row = tablets::find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
@@ -73,7 +73,7 @@ pub(super) fn begin(
         source,
         target,
         mode,
-        phase: Phase::Preparing,
+        phase: MigrationPhase::Preparing,
         begun_ms,
         is_aborted: false,
         is_source_done: false,
@@ -111,7 +111,7 @@ impl Metadata {
         (tenant, table): (TenantId, u32),
         hashes: HashRange,
         target: u32,
-        mode: impl Into<Option<Mode>>,
+        mode: impl Into<Option<MigrationMode>>,
         begun_ms: u64,
     ) -> Result<MigrationRow, MetadataError> {
         let mode = mode.into();
@@ -126,7 +126,7 @@ impl Metadata {
     ///
     /// # Panics
     /// When the transition is not allowed.
-    pub fn migration_advance(&self, id: u32, from: Phase, to: Phase) -> Result<MigrationRow, MetadataError> {
+    pub fn migration_advance(&self, id: u32, from: MigrationPhase, to: MigrationPhase) -> Result<MigrationRow, MetadataError> {
         self.advance_without(id, (from, to), None)
     }
 
@@ -143,8 +143,8 @@ impl Metadata {
         &self,
         gone: Side,
         id: u32,
-        from: Phase,
-        to: Phase,
+        from: MigrationPhase,
+        to: MigrationPhase,
     ) -> Result<MigrationRow, MetadataError> {
         self.advance_without(id, (from, to), Some(gone))
     }
@@ -152,7 +152,7 @@ impl Metadata {
     fn advance_without(
         &self,
         id: u32,
-        (from, to): (Phase, Phase),
+        (from, to): (MigrationPhase, MigrationPhase),
         gone: Option<Side>,
     ) -> Result<MigrationRow, MetadataError> {
         assert!(may_follow(from, to), "a migration never comes from {from:?} to {to:?}");

@@ -3,6 +3,7 @@
 //! One plan runs at a time. The coordinator executes it move by move ([`crate::coordinator`]). All its actions
 //! are changes of these records, each made once whichever server makes it, however often it is tried.
 
+use control::PlanProgress;
 use serde::{Deserialize, Serialize};
 use store::HashRange;
 use wire::TenantId;
@@ -21,18 +22,6 @@ pub enum Goal {
     Drain(ServerRun),
     /// Every server owns an equal share of all tables together.
     Balance,
-}
-
-/// The state of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PlanState {
-    /// Moves are begun.
-    Running,
-    /// The goal is reached.
-    Done,
-    /// A move failed, or the plan was stopped on request.
-    Stopped,
 }
 
 /// A move of a plan.
@@ -63,7 +52,7 @@ pub struct PlanRow {
     pub goal: Goal,
     /// The state.
     #[serde(alias = "standing")]
-    pub state: PlanState,
+    pub state: PlanProgress,
     /// The creation, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
     /// The moves in the order in which they begin.
@@ -118,7 +107,7 @@ pub fn drained(plans: &[PlanRow]) -> Vec<ServerRun> {
     let mut drained = Vec::new();
     for plan in plans {
         match plan.goal {
-            Goal::Drain(run) if plan.state != PlanState::Stopped => drained.push(run),
+            Goal::Drain(run) if plan.state != PlanProgress::Stopped => drained.push(run),
             Goal::Drain(run) => drained.retain(|other| *other != run),
             Goal::Balance => drained.clear(),
         }
@@ -134,14 +123,14 @@ impl Metadata {
     pub fn plan_begin(&self, goal: Goal, begun_ms: u64) -> Result<PlanRow, MetadataError> {
         self.write(|transaction| {
             let plans = transaction.rows::<PlanRow>("")?;
-            if let Some(running) = plans.iter().find(|plan| plan.state == PlanState::Running) {
+            if let Some(running) = plans.iter().find(|plan| plan.state == PlanProgress::Running) {
                 return Err(TabletError::PlanRuns(running.id).into());
             }
             for old in plans.iter().rev().skip(PLANS_KEPT - 1) {
                 transaction.remove_row::<PlanRow>(&old.key());
             }
             let id = next_u32(transaction, "plan")?;
-            let row = PlanRow { id, goal, state: PlanState::Running, begun_ms, moves: Vec::new() };
+            let row = PlanRow { id, goal, state: PlanProgress::Running, begun_ms, moves: Vec::new() };
             transaction.store(&row)?;
             Ok(row)
         })
@@ -154,8 +143,8 @@ impl Metadata {
     pub fn plan_stop(&self, id: u32) -> Result<PlanRow, MetadataError> {
         self.write(|transaction| {
             let mut row = transaction.row::<PlanRow>(&padded(id))?.ok_or(MetadataError::NotFound)?;
-            if row.state == PlanState::Running {
-                row.state = PlanState::Stopped;
+            if row.state == PlanProgress::Running {
+                row.state = PlanProgress::Stopped;
                 transaction.store(&row)?;
             }
             Ok(row)

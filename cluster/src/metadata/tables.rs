@@ -7,7 +7,7 @@ use wire::TenantId;
 use super::row::{Row, below, tenant};
 use super::{Metadata, MetadataError, MetadataTransaction, TabletsRow, next_u32, tenants};
 use crate::limits::TABLES_PER_TENANT_MAX;
-use crate::migration::Mode;
+use crate::migration::MigrationMode;
 use crate::records::RecordsError;
 
 /// A table as stored.
@@ -51,9 +51,9 @@ pub(super) fn mode_of(
     transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     table: u32,
-) -> Result<Mode, RecordsError> {
+) -> Result<MigrationMode, RecordsError> {
     let rows = transaction.rows::<TableRow>(&below(tenant))?;
-    Ok(rows.iter().find(|row| row.id == table).map_or(Mode::default(), |row| row.options.migration))
+    Ok(rows.iter().find(|row| row.id == table).map_or(MigrationMode::default(), |row| row.options.migration))
 }
 
 /// Removes a table's own record, and returns its number.

@@ -8,7 +8,7 @@
 //! gone only by a commit that finds it unregistered. So records read by a server that has been registered since before
 //! that read are still valid, or will be changed by the server or with its knowledge.
 
-use super::Phase;
+use super::MigrationPhase;
 use crate::records::LeaseId;
 
 /// The event that a side of a migration waits for.
@@ -25,11 +25,11 @@ pub enum MigrationWait {
 /// One side's view of a migration.
 #[derive(Debug)]
 pub(super) struct LocalView {
-    pub(super) phase: Phase,
+    pub(super) phase: MigrationPhase,
     pub(super) lease: LeaseView,
     pub(super) is_peer_gone: bool,
     /// The pending change of the records: its first phase, and whether it requires that the other side is gone.
-    committing: Option<(Phase, bool)>,
+    committing: Option<(MigrationPhase, bool)>,
     is_looking: bool,
 }
 
@@ -37,7 +37,7 @@ impl LocalView {
     /// Creates the view of a new side.
     pub(super) fn new() -> Self {
         Self {
-            phase: Phase::Preparing,
+            phase: MigrationPhase::Preparing,
             lease: LeaseView::Held,
             is_peer_gone: false,
             committing: None,
@@ -46,7 +46,7 @@ impl LocalView {
     }
 
     /// Adopts the phase in the records, unless it is outdated; returns whether it is new.
-    pub(super) fn hear(&mut self, phase: Phase) -> bool {
+    pub(super) fn hear(&mut self, phase: MigrationPhase) -> bool {
         let is_news = phase as u8 > self.phase as u8;
         if is_news {
             self.phase = phase;
@@ -55,7 +55,7 @@ impl LocalView {
     }
 
     /// Notes the end of a change, successful or not; the resulting phase is still to be read.
-    pub(super) fn committed(&mut self, phase: Phase) {
+    pub(super) fn committed(&mut self, phase: MigrationPhase) {
         // A refusal although the records hold the expected phase means that the other side is registered. If they hold
         // another phase, that was the reason, whatever was heard meanwhile, and tells nothing about the other side.
         let is_back = self.committing.take() == Some((phase, true));

@@ -8,7 +8,7 @@ mod interface;
 pub use interface::{SourceAction, SourceEnd, SourceInput, SourceOutput};
 
 use crate::limits::MIGRATION_PARTITIONS;
-use crate::migration::Phase;
+use crate::migration::MigrationPhase;
 use crate::migration::copying::{CopyState, CopyStep};
 use crate::migration::local_view::{LeaseView, LocalView, MigrationWait};
 use crate::migration::message::Message;
@@ -74,7 +74,7 @@ impl Source {
             SourceInput::Message(message) => self.hear(message, out),
             SourceInput::Admitted => {
                 self.slot = SourceSlot::Held;
-                if self.phase == SourcePhase::Serving && self.local_view.phase == Phase::Preparing {
+                if self.phase == SourcePhase::Serving && self.local_view.phase == MigrationPhase::Preparing {
                     out.push(SourceOutput::Do(SourceAction::Count));
                 }
             }
@@ -121,7 +121,7 @@ impl Source {
 
     /// Returns the last known phase in the records; after its end, the outcome.
     #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> MigrationPhase {
         self.local_view.phase
     }
 
@@ -130,7 +130,7 @@ impl Source {
     pub fn awaited(&self) -> Option<MigrationWait> {
         self.local_view.awaited().or(match (self.slot, self.local_view.phase) {
             (SourceSlot::Asked, _) => Some(MigrationWait::Slot),
-            (SourceSlot::None, Phase::Preparing) => Some(MigrationWait::Peer),
+            (SourceSlot::None, MigrationPhase::Preparing) => Some(MigrationWait::Peer),
             _ => None,
         })
     }
@@ -139,15 +139,15 @@ impl Source {
     #[must_use]
     pub fn is_over(&self) -> bool {
         match self.local_view.phase {
-            Phase::Ended => {
+            MigrationPhase::Ended => {
                 self.phase == SourcePhase::Serving || self.is_forgotten && self.phase == SourcePhase::Gone
             }
-            Phase::Finished => self.phase == SourcePhase::Gone,
+            MigrationPhase::Finished => self.phase == SourcePhase::Gone,
             _ => false,
         }
     }
 
-    fn learn_phase(&mut self, phase: Phase) {
+    fn learn_phase(&mut self, phase: MigrationPhase) {
         // With a new phase, a missing lease is no longer the reason for the cut, and another rule reopens the range.
         self.is_closed &= !self.local_view.hear(phase);
     }
@@ -156,29 +156,29 @@ impl Source {
     fn follow(&mut self, out: &mut Vec<SourceOutput>) {
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (self.local_view.phase, self.phase) {
-            (Phase::Moving | Phase::Finished, SourcePhase::Serving) => {
+            (MigrationPhase::Moving | MigrationPhase::Finished, SourcePhase::Serving) => {
                 self.phase = SourcePhase::Cutting;
                 act(out, SourceAction::Cut);
             }
-            (Phase::Preparing | Phase::Returning, SourcePhase::Serving)
+            (MigrationPhase::Preparing | MigrationPhase::Returning, SourcePhase::Serving)
                 if self.local_view.lease != LeaseView::Held =>
             {
                 self.phase = SourcePhase::Cutting;
                 self.is_closed = true;
                 act(out, SourceAction::Cut);
             }
-            (Phase::Preparing | Phase::Returning, SourcePhase::Frozen { ceiling })
+            (MigrationPhase::Preparing | MigrationPhase::Returning, SourcePhase::Frozen { ceiling })
                 if self.is_closed && self.taking.is_none() && self.local_view.lease == LeaseView::Held =>
             {
                 self.phase = SourcePhase::Reopening;
                 self.is_closed = false;
                 act(out, SourceAction::Serve { ceiling: ceiling.max(self.ceiling) });
             }
-            (Phase::Ended, SourcePhase::Frozen { ceiling }) if self.taking.is_none() => {
+            (MigrationPhase::Ended, SourcePhase::Frozen { ceiling }) if self.taking.is_none() => {
                 self.phase = SourcePhase::Reopening;
                 act(out, SourceAction::Serve { ceiling: ceiling.max(self.ceiling) });
             }
-            (Phase::Finished, SourcePhase::Frozen { .. }) if self.has_slot(out) => {
+            (MigrationPhase::Finished, SourcePhase::Frozen { .. }) if self.has_slot(out) => {
                 self.phase = SourcePhase::Discarding;
                 act(out, SourceAction::Discard);
             }
@@ -186,13 +186,13 @@ impl Source {
         }
         match (self.local_view.phase, self.phase) {
             // The cut is final, so everything goes to the target.
-            (Phase::Moving, SourcePhase::Frozen { .. }) => copy(self.copying.cut(), out),
-            (Phase::Preparing | Phase::Moving, _) => {}
+            (MigrationPhase::Moving, SourcePhase::Frozen { .. }) => copy(self.copying.cut(), out),
+            (MigrationPhase::Preparing | MigrationPhase::Moving, _) => {}
             _ => self.copying.end(),
         }
-        let is_open = matches!(self.local_view.phase, Phase::Preparing | Phase::Moving | Phase::Returning);
+        let is_open = matches!(self.local_view.phase, MigrationPhase::Preparing | MigrationPhase::Moving | MigrationPhase::Returning);
         if self.local_view.is_peer_gone && is_open && self.local_view.may_commit(true) {
-            let (from, to) = (self.local_view.phase, Phase::Ended);
+            let (from, to) = (self.local_view.phase, MigrationPhase::Ended);
             act(out, SourceAction::Commit { from, to, is_peer_gone: true });
         }
     }
@@ -200,9 +200,9 @@ impl Source {
     fn hear(&mut self, message: Message, out: &mut Vec<SourceOutput>) {
         // The sender has read the phase that permits the message in the records.
         match &message {
-            Message::HandOver => self.learn_phase(Phase::Moving),
-            Message::GiveBack { .. } => self.learn_phase(Phase::Returning),
-            Message::Discard => self.learn_phase(Phase::Finished),
+            Message::HandOver => self.learn_phase(MigrationPhase::Moving),
+            Message::GiveBack { .. } => self.learn_phase(MigrationPhase::Returning),
+            Message::Discard => self.learn_phase(MigrationPhase::Finished),
             _ => {}
         }
         let is_for_the_store = matches!(
@@ -214,14 +214,14 @@ impl Source {
                 | Message::GiveBack { .. }
         );
         // An ended migration needs no work on the store. Without a slot the message is dropped: the target retransmits.
-        if is_for_the_store && (self.local_view.phase == Phase::Ended || !self.has_slot(out)) {
+        if is_for_the_store && (self.local_view.phase == MigrationPhase::Ended || !self.has_slot(out)) {
             return;
         }
-        let is_moving = self.local_view.phase == Phase::Moving;
+        let is_moving = self.local_view.phase == MigrationPhase::Moving;
         let act = |out: &mut Vec<SourceOutput>, action| out.push(SourceOutput::Do(action));
         match (message, self.phase) {
             (Message::Prepare, SourcePhase::Serving) => act(out, SourceAction::Count),
-            (Message::Copy, SourcePhase::Serving) if self.local_view.phase == Phase::Preparing => {
+            (Message::Copy, SourcePhase::Serving) if self.local_view.phase == MigrationPhase::Preparing => {
                 copy(self.copying.begin(), out);
             }
             (Message::Stored { count }, _) => copy(self.copying.stored(count), out),
@@ -254,7 +254,7 @@ impl Source {
                 SourcePhase::Frozen { .. },
             ) if number == self.expected
                 && self.taking.is_none()
-                && self.local_view.phase == Phase::Returning =>
+                && self.local_view.phase == MigrationPhase::Returning =>
             {
                 self.taking = Some(is_last);
                 self.ceiling = self.ceiling.max(ceiling);
@@ -286,7 +286,7 @@ impl Source {
             (SourceEnd::Counted(objects), _) => out.push(SourceOutput::Send(Message::Prepared { objects })),
             (SourceEnd::Cut(ceiling), SourcePhase::Cutting) => {
                 self.phase = SourcePhase::Frozen { ceiling };
-                if self.local_view.phase == Phase::Moving {
+                if self.local_view.phase == MigrationPhase::Moving {
                     out.push(SourceOutput::Send(Message::HandedOver { ceiling }));
                 }
             }

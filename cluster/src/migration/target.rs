@@ -21,7 +21,7 @@ use crate::migration::local_view::{LeaseView, LocalView, MigrationWait};
 use crate::migration::message::{Left, Message};
 use crate::migration::priority::Priority;
 use crate::migration::pulls::{PulledObjects, Pulls};
-use crate::migration::{Mode, Phase};
+use crate::migration::{MigrationMode, MigrationPhase};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum TargetPhase {
@@ -68,7 +68,7 @@ fn act(out: &mut Vec<TargetOutput>, action: TargetAction) {
 impl Target {
     /// Creates the target of a migration with this mode that begins or is restarted.
     #[must_use]
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: MigrationMode) -> Self {
         Target {
             phase: TargetPhase::Queued,
             local_view: LocalView::new(),
@@ -78,7 +78,7 @@ impl Target {
             due_us: 0,
             pulls: Pulls::new(&[]),
             priority: Priority::default(),
-            copies: (mode == Mode::PreCopy).then(Copies::new),
+            copies: (mode == MigrationMode::PreCopy).then(Copies::new),
             ceiling: 0,
             giving: None,
             given: 0,
@@ -96,7 +96,7 @@ impl Target {
             TargetInput::Phase(phase) => self.learn_phase(phase, out),
             TargetInput::Forgotten(phase) => {
                 self.learn_phase(phase, out);
-                if self.local_view.phase == Phase::Finished {
+                if self.local_view.phase == MigrationPhase::Finished {
                     // No source is left that could discard its objects.
                     self.phase = TargetPhase::Over;
                 }
@@ -117,7 +117,7 @@ impl Target {
 
     /// Returns the last known phase in the records; after its end, the outcome.
     #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> MigrationPhase {
         self.local_view.phase
     }
 
@@ -165,7 +165,7 @@ impl Target {
                 act(out, TargetAction::MakePart { objects });
             }
             (Message::HandedOver { ceiling }, TargetPhase::HandingOver)
-                if self.local_view.phase == Phase::Moving =>
+                if self.local_view.phase == MigrationPhase::Moving =>
             {
                 self.phase = TargetPhase::Closing;
                 self.ceiling = ceiling;
@@ -249,25 +249,25 @@ impl Target {
     }
 
     /// Adopts the phase in the records, unless it is outdated.
-    fn learn_phase(&mut self, phase: Phase, out: &mut Vec<TargetOutput>) {
+    fn learn_phase(&mut self, phase: MigrationPhase, out: &mut Vec<TargetOutput>) {
         if !self.local_view.hear(phase) {
             return;
         }
         match (self.local_view.phase, self.phase) {
-            (Phase::Moving, TargetPhase::Deciding) => self.phase = TargetPhase::HandingOver,
-            (Phase::Returning, TargetPhase::Opening | TargetPhase::Moving) => {
+            (MigrationPhase::Moving, TargetPhase::Deciding) => self.phase = TargetPhase::HandingOver,
+            (MigrationPhase::Returning, TargetPhase::Opening | TargetPhase::Moving) => {
                 self.phase = TargetPhase::Cutting;
                 act(out, TargetAction::Cut);
                 wake(self.priority.take_all(), out);
             }
-            (Phase::Returning, _) => {
+            (MigrationPhase::Returning, _) => {
                 // This server has served no request, so it has no writes to return.
                 self.phase = TargetPhase::Giving;
                 let (objects, removed) = (Vec::new(), Vec::new());
                 let nothing = Message::GiveBack { number: 0, is_last: true, ceiling: 0, objects, removed };
                 self.giving = Some(nothing);
             }
-            (Phase::Finished, phase) => {
+            (MigrationPhase::Finished, phase) => {
                 if self.lacks() {
                     self.give_up_rest(out);
                 }
@@ -277,7 +277,7 @@ impl Target {
                 self.phase =
                     if self.local_view.is_peer_gone { TargetPhase::Over } else { TargetPhase::Discarding };
             }
-            (Phase::Ended, phase) => {
+            (MigrationPhase::Ended, phase) => {
                 if matches!(phase, TargetPhase::Opening | TargetPhase::Moving) {
                     act(out, TargetAction::Cut);
                 }
@@ -293,18 +293,18 @@ impl Target {
     fn decide(&mut self, out: &mut Vec<TargetOutput>) {
         let is_aborted = self.is_aborted;
         let (to, is_peer_gone) = match (self.local_view.phase, self.phase) {
-            (Phase::Preparing, _) if is_aborted => (Phase::Ended, false),
-            (Phase::Preparing, _) if self.local_view.is_peer_gone => (Phase::Ended, true),
-            (Phase::Preparing, TargetPhase::Deciding) if self.may_take_over() => (Phase::Moving, false),
-            (Phase::Moving, TargetPhase::Moving) if self.pulls.are_done() && !is_aborted => {
-                (Phase::Finished, false)
+            (MigrationPhase::Preparing, _) if is_aborted => (MigrationPhase::Ended, false),
+            (MigrationPhase::Preparing, _) if self.local_view.is_peer_gone => (MigrationPhase::Ended, true),
+            (MigrationPhase::Preparing, TargetPhase::Deciding) if self.may_take_over() => (MigrationPhase::Moving, false),
+            (MigrationPhase::Moving, TargetPhase::Moving) if self.pulls.are_done() && !is_aborted => {
+                (MigrationPhase::Finished, false)
             }
-            (Phase::Moving | Phase::Returning, _) if self.local_view.is_peer_gone => (Phase::Finished, true),
+            (MigrationPhase::Moving | MigrationPhase::Returning, _) if self.local_view.is_peer_gone => (MigrationPhase::Finished, true),
             (
-                Phase::Moving,
+                MigrationPhase::Moving,
                 TargetPhase::HandingOver | TargetPhase::Closing | TargetPhase::Opening | TargetPhase::Moving,
-            ) if is_aborted => (Phase::Returning, false),
-            (Phase::Returning, TargetPhase::Given) => (Phase::Ended, false),
+            ) if is_aborted => (MigrationPhase::Returning, false),
+            (MigrationPhase::Returning, TargetPhase::Given) => (MigrationPhase::Ended, false),
             _ => return,
         };
         if self.phase != TargetPhase::Over && self.local_view.may_commit(is_peer_gone) {
@@ -374,7 +374,7 @@ impl Target {
 
     /// Stops serving the hashes while the server is unregistered.
     fn open_or_close(&mut self, out: &mut Vec<TargetOutput>) {
-        let serves = self.local_view.phase == Phase::Moving
+        let serves = self.local_view.phase == MigrationPhase::Moving
             && matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
         if serves && !self.is_closed && self.local_view.lease != LeaseView::Held {
             self.is_closed = true;

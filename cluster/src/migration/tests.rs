@@ -8,7 +8,7 @@ mod world;
 use world::{Trouble, World};
 
 use super::{
-    BadMessage, Copied, Left, Message, Mode, Phase, PullCursor, PullSpan, Source, SourceAction, SourceEnd,
+    BadMessage, Copied, Left, Message, MigrationMode, MigrationPhase, PullCursor, PullSpan, Source, SourceAction, SourceEnd,
     SourceInput, SourceOutput, Target, TargetInput,
 };
 
@@ -19,12 +19,12 @@ fn seeds() -> Vec<u64> {
 }
 
 fn each_seed(trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
-    let worlds = [Mode::Rocksteady, Mode::PreCopy].map(|mode| each_seed_of(mode, &trouble));
+    let worlds = [MigrationMode::Rocksteady, MigrationMode::PreCopy].map(|mode| each_seed_of(mode, &trouble));
     worlds.into_iter().flatten().collect()
 }
 
 /// Runs the worlds of all seeds. Pre-copy sends everything at least twice, so it runs a tenth of them.
-fn each_seed_of(mode: Mode, trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
+fn each_seed_of(mode: MigrationMode, trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
     let run = |seed| {
         println!("{mode:?}: SPLINTER_SEED={seed}");
         let mut random = fastrand::Rng::with_seed(seed);
@@ -33,7 +33,7 @@ fn each_seed_of(mode: Mode, trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> 
         world.run();
         world
     };
-    let share = if mode == Mode::PreCopy { 10 } else { 1 };
+    let share = if mode == MigrationMode::PreCopy { 10 } else { 1 };
     let all = seeds();
     let count = all.len().div_ceil(share);
     all.into_iter().take(count).map(run).collect()
@@ -93,21 +93,21 @@ fn a_death_after_an_abort_leaves_one_owner() {
 #[test]
 fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
     let mut out = Vec::new();
-    let mut target = Target::new(Mode::Rocksteady);
-    target.step(0, TargetInput::Phase(Phase::Finished), &mut out);
+    let mut target = Target::new(MigrationMode::Rocksteady);
+    target.step(0, TargetInput::Phase(MigrationPhase::Finished), &mut out);
     assert!(!target.is_over(), "the source is to discard");
-    target.step(1, TargetInput::Forgotten(Phase::Finished), &mut out);
+    target.step(1, TargetInput::Forgotten(MigrationPhase::Finished), &mut out);
     assert!(target.is_over());
 
     let (mut source, mut out) = (Source::default(), Vec::new());
     source.step(SourceInput::Admitted, &mut out);
     let ends = [SourceEnd::Cut(7), SourceEnd::Discarded];
-    for (phase, end) in [Phase::Moving, Phase::Finished].into_iter().zip(ends) {
+    for (phase, end) in [MigrationPhase::Moving, MigrationPhase::Finished].into_iter().zip(ends) {
         source.step(SourceInput::Phase(phase), &mut out);
         source.step(SourceInput::End(end), &mut out);
     }
     // Another migration has returned the hashes to this source.
-    source.step(SourceInput::Forgotten(Phase::Ended), &mut out);
+    source.step(SourceInput::Forgotten(MigrationPhase::Ended), &mut out);
     assert!(source.is_over());
 }
 
@@ -121,15 +121,15 @@ fn a_death_that_was_recorded_too_late_for_one_standing_is_recorded_for_the_next(
         out.into_iter().filter(commits).collect::<Vec<_>>()
     };
     let commit =
-        |from| vec![SourceOutput::Do(SourceAction::Commit { from, to: Phase::Ended, is_peer_gone: true })];
-    assert_eq!(commits_after(SourceInput::TargetGone), commit(Phase::Preparing));
+        |from| vec![SourceOutput::Do(SourceAction::Commit { from, to: MigrationPhase::Ended, is_peer_gone: true })];
+    assert_eq!(commits_after(SourceInput::TargetGone), commit(MigrationPhase::Preparing));
     // Owning the hashes was the target's last action.
-    assert_eq!(commits_after(SourceInput::Phase(Phase::Moving)), []);
-    let refused = SourceInput::End(SourceEnd::Committed(Phase::Moving));
-    assert_eq!(commits_after(refused.clone()), commit(Phase::Moving));
+    assert_eq!(commits_after(SourceInput::Phase(MigrationPhase::Moving)), []);
+    let refused = SourceInput::End(SourceEnd::Committed(MigrationPhase::Moving));
+    assert_eq!(commits_after(refused.clone()), commit(MigrationPhase::Moving));
 
     assert_eq!(commits_after(refused), [], "it was refused since the target is registered");
-    assert_eq!(commits_after(SourceInput::TargetGone), commit(Phase::Moving));
+    assert_eq!(commits_after(SourceInput::TargetGone), commit(MigrationPhase::Moving));
 }
 
 fn messages() -> Vec<Message> {

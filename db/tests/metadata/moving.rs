@@ -7,7 +7,7 @@ use cluster::metadata::{
     CoordinatorStep, Metadata, MetadataError, MigrationRow, ServerRow, ServerRun, Side, TabletError,
     TabletsRow,
 };
-use cluster::migration::{Mode, Phase};
+use cluster::migration::{MigrationMode, MigrationPhase};
 use cluster::records::LeaseId;
 use cluster::secret::SecretHash;
 use store::HashRange;
@@ -78,7 +78,7 @@ pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) 
     let (ann, t) = table(&one, &[1]);
     one.member_start(2, ([10, 0, 0, 2], 7000).into()).expect("room");
     let moved = range(QUARTER, HALF - 1);
-    let begin = |target| one.migration_begin((ann, t), moved, target, Mode::Rocksteady, 5);
+    let begin = |target| one.migration_begin((ann, t), moved, target, MigrationMode::Rocksteady, 5);
     assert_eq!(begin(3), refused(TabletError::NoServer(3)));
     assert_eq!(begin(1), refused(TabletError::OwnedAlready(1)));
     let row = begin(2).expect("room");
@@ -94,21 +94,21 @@ pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) 
 
     let owner = || one.tablets().expect("records answer")[0].tablets[1].server;
     let advance = |from, to| other.migration_advance(row.id, from, to).expect("it is there").phase;
-    assert_eq!(advance(Phase::Moving, Phase::Finished), Phase::Preparing, "it is not so far");
-    assert_eq!((advance(Phase::Preparing, Phase::Moving), owner()), (Phase::Moving, 2));
-    assert_eq!((advance(Phase::Preparing, Phase::Ended), owner()), (Phase::Moving, 2));
+    assert_eq!(advance(MigrationPhase::Moving, MigrationPhase::Finished), MigrationPhase::Preparing, "it is not so far");
+    assert_eq!((advance(MigrationPhase::Preparing, MigrationPhase::Moving), owner()), (MigrationPhase::Moving, 2));
+    assert_eq!((advance(MigrationPhase::Preparing, MigrationPhase::Ended), owner()), (MigrationPhase::Moving, 2));
     assert!(other.migration_abort(row.id).expect("it is there").is_aborted);
-    assert_eq!((advance(Phase::Moving, Phase::Returning), owner()), (Phase::Returning, 1));
-    assert_eq!((advance(Phase::Returning, Phase::Finished), owner()), (Phase::Finished, 2));
-    assert_eq!((advance(Phase::Returning, Phase::Ended), owner()), (Phase::Finished, 2));
+    assert_eq!((advance(MigrationPhase::Moving, MigrationPhase::Returning), owner()), (MigrationPhase::Returning, 1));
+    assert_eq!((advance(MigrationPhase::Returning, MigrationPhase::Finished), owner()), (MigrationPhase::Finished, 2));
+    assert_eq!((advance(MigrationPhase::Returning, MigrationPhase::Ended), owner()), (MigrationPhase::Finished, 2));
     leave(&one, &row);
-    assert_eq!(other.migration_advance(row.id, Phase::Moving, Phase::Finished), Err(MetadataError::NotFound));
-    let begin = |target| one.migration_begin((ann, t), moved, target, Mode::StopAndCopy, 6);
+    assert_eq!(other.migration_advance(row.id, MigrationPhase::Moving, MigrationPhase::Finished), Err(MetadataError::NotFound));
+    let begin = |target| one.migration_begin((ann, t), moved, target, MigrationMode::StopAndCopy, 6);
     let back = begin(1).expect("nothing moves there");
     assert!(back.id > row.id);
-    other.migration_advance(back.id, Phase::Preparing, Phase::Moving).expect("it is there");
-    let ended = other.migration_advance(back.id, Phase::Moving, Phase::Ended).expect("it is there");
-    assert_eq!((ended.phase, owner()), (Phase::Ended, 2), "the target was dead");
+    other.migration_advance(back.id, MigrationPhase::Preparing, MigrationPhase::Moving).expect("it is there");
+    let ended = other.migration_advance(back.id, MigrationPhase::Moving, MigrationPhase::Ended).expect("it is there");
+    assert_eq!((ended.phase, owner()), (MigrationPhase::Ended, 2), "the target was dead");
     assert_eq!(one.migration_find(back.id), Ok(Some(ended)));
 }
 
@@ -130,11 +130,11 @@ fn register(metadata: &Metadata, server: u32) -> LeaseId {
 }
 
 pub fn nobody_is_taken_for_gone_who_is_registered_by_then(place: &Place) {
-    use Phase::{Ended, Finished, Moving, Preparing};
+    use MigrationPhase::{Ended, Finished, Moving, Preparing};
     let metadata = place.metadata();
     let (ann, t) = table(&metadata, &[1, 2, 2]);
     let row =
-        metadata.migration_begin((ann, t), range(0, QUARTER - 1), 2, Mode::Rocksteady, 5).expect("room");
+        metadata.migration_begin((ann, t), range(0, QUARTER - 1), 2, MigrationMode::Rocksteady, 5).expect("room");
     let without =
         |gone, from, to| metadata.migration_advance_without(gone, row.id, from, to).map(|row| row.phase);
     let leases = [1, 2].map(|server| register(&metadata, server));
@@ -181,7 +181,7 @@ pub fn hashes_are_in_one_migration_whoever_begins_it(place: &Place) {
             .zip(ranges)
             .zip(2..)
             .map(|((server, hashes), target)| {
-                scope.spawn(move || server.migration_begin((ann, t), hashes, target, Mode::Rocksteady, 5))
+                scope.spawn(move || server.migration_begin((ann, t), hashes, target, MigrationMode::Rocksteady, 5))
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
@@ -198,26 +198,26 @@ pub fn a_table_says_how_its_tablets_move_where_nobody_else_does(place: &Place) {
     let r = one.table_create_at(ann, "r", options, &[1, 2]).expect("room");
     assert!(other.tables().expect("records answer").iter().any(|row| row.id == r && row.options == options));
     let (lower, upper) = (range(0, HALF - 1), range(HALF, u64::MAX));
-    let mode = |table: u32, hashes: HashRange, to: u32, mode: Option<Mode>| {
+    let mode = |table: u32, hashes: HashRange, to: u32, mode: Option<MigrationMode>| {
         other.migration_begin((ann, table), hashes, to, mode, 5).expect("nothing else moves").mode
     };
-    assert_eq!(mode(t, lower, 2, None), Mode::Cooperative, "unless it says otherwise");
-    assert_eq!(mode(r, lower, 2, None), Mode::Rocksteady);
-    assert_eq!(mode(t, upper, 1, Some(Mode::Rocksteady)), Mode::Rocksteady);
-    assert_eq!(mode(r, upper, 1, Some(Mode::Cooperative)), Mode::Cooperative);
+    assert_eq!(mode(t, lower, 2, None), MigrationMode::Cooperative, "unless it says otherwise");
+    assert_eq!(mode(r, lower, 2, None), MigrationMode::Rocksteady);
+    assert_eq!(mode(t, upper, 1, Some(MigrationMode::Rocksteady)), MigrationMode::Rocksteady);
+    assert_eq!(mode(r, upper, 1, Some(MigrationMode::Cooperative)), MigrationMode::Cooperative);
 }
 
 pub fn tablets_and_migrations_go_with_their_table(place: &Place) {
     let (one, other) = (place.metadata(), place.metadata());
     let (ann, t) = table(&one, &[1, 2]);
     let u = one.table_create_at(ann, "u", TableOptions::default(), &[2]).expect("room");
-    let left = one.migration_begin((ann, u), HashRange::ALL, 1, Mode::Rocksteady, 5).expect("room");
-    let gone = one.migration_begin((ann, t), range(0, HALF - 1), 2, Mode::Rocksteady, 5).expect("room");
+    let left = one.migration_begin((ann, u), HashRange::ALL, 1, MigrationMode::Rocksteady, 5).expect("room");
+    let gone = one.migration_begin((ann, t), range(0, HALF - 1), 2, MigrationMode::Rocksteady, 5).expect("room");
     other.table_drop(ann, "t").expect("a table");
     assert_eq!(one.migration_find(gone.id), Ok(None));
     assert_eq!(one.migrations(), Ok(vec![left.clone()]));
     assert_eq!(owners(&one), [(0, 2)]);
-    let advanced = one.migration_advance(gone.id, Phase::Preparing, Phase::Moving);
+    let advanced = one.migration_advance(gone.id, MigrationPhase::Preparing, MigrationPhase::Moving);
     assert_eq!(advanced, Err(MetadataError::NotFound));
     other.tenant_drop("ann").expect("a tenant");
     assert_eq!((one.migrations(), one.tablets()), (Ok(Vec::new()), Ok(Vec::new())));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use builder::BuildError;
 use cluster::metadata::Metadata;
-use cluster::migration::Phase;
+use cluster::migration::MigrationPhase;
 use cluster::moment::Moment;
 use db::config::{Config, EtcdAddress};
 use db::etcd::Etcd;
@@ -118,8 +118,8 @@ fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_
     ways.etcd[0].cut();
     ways.peers[0].cut();
     // As a target does that the source never hears again of.
-    let advance = ways.pair.metadata.migration_advance(id, Phase::Preparing, Phase::Moving);
-    assert_eq!(advance.expect("etcd answers").phase, Phase::Moving);
+    let advance = ways.pair.metadata.migration_advance(id, MigrationPhase::Preparing, MigrationPhase::Moving);
+    assert_eq!(advance.expect("etcd answers").phase, MigrationPhase::Moving);
     // On a slow machine its lease may be over by now.
     assert!(serves(&mut table, 0, moves) || !ways.is_registered(0), "while its lease is held it serves");
     ways.etcd[1].heal();
@@ -167,7 +167,7 @@ fn a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does() {
     ways.etcd[1].cut();
     ways.peers[0].cut();
     let phase = ways.pair.metadata.migration_find(row.id).expect("etcd answers").map(|row| row.phase);
-    assert_eq!(phase, Some(Phase::Moving), "it is cut off in mid-move");
+    assert_eq!(phase, Some(MigrationPhase::Moving), "it is cut off in mid-move");
     let deadline = Instant::now() + PATIENCE;
     while !serves(&mut table, 0, moves) {
         assert!(Instant::now() < deadline, "the source takes it back");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use cluster::metadata::{Metadata, MigrationRow, Side};
-use cluster::migration::{Mode, Phase};
+use cluster::migration::{MigrationMode, MigrationPhase};
 use db::server::migrations::Figure;
 use fastrand::Rng;
 use store::HashRange;
@@ -71,10 +71,10 @@ impl Pair {
 
     /// Begins to move some hashes to a server.
     pub(super) fn begin(&self, table: &Table, hashes: HashRange, to: usize) -> MigrationRow {
-        self.begin_by(table, hashes, to, Mode::Rocksteady)
+        self.begin_by(table, hashes, to, MigrationMode::Rocksteady)
     }
 
-    fn begin_by(&self, table: &Table, hashes: HashRange, to: usize, mode: Mode) -> MigrationRow {
+    fn begin_by(&self, table: &Table, hashes: HashRange, to: usize, mode: MigrationMode) -> MigrationRow {
         let target = self.numbers()[to];
         let whose = (table.tenant, table.number);
         let begun = self.metadata.migration_begin(whose, hashes, target, mode, 1);
@@ -263,14 +263,14 @@ fn an_abort_at_any_moment_leaves_every_object_at_one_owner_as_it_was_written_las
             break;
         }
         let to = usize::from(pair.owner(&table, u64::MAX) == pair.numbers()[0]);
-        let mode = [Mode::Rocksteady, Mode::Cooperative, Mode::PreCopy][round as usize % 3];
-        table.asks_both = mode == Mode::Cooperative;
+        let mode = [MigrationMode::Rocksteady, MigrationMode::Cooperative, MigrationMode::PreCopy][round as usize % 3];
+        table.asks_both = mode == MigrationMode::Cooperative;
         let row = pair.begin_by(&table, half, to, mode);
         let find = || pair.metadata.migration_find(row.id).expect("etcd answers");
-        if mode == Mode::PreCopy {
+        if mode == MigrationMode::PreCopy {
             (0..random.u32(0..400)).for_each(|_| table.use_it(&mut random, KEYS));
         } else if round % 4 > 0 {
-            comes(|| find().is_none_or(|row| row.phase != Phase::Preparing).then_some(()));
+            comes(|| find().is_none_or(|row| row.phase != MigrationPhase::Preparing).then_some(()));
             (0..random.u32(0..40)).for_each(|_| table.use_it(&mut random, KEYS));
         }
         // It may be over already.
@@ -294,7 +294,7 @@ fn where_everybody_waits_until_all_or_the_last_of_it_is_there_every_answer_is_ri
     for number in 0..KEYS {
         table.put(number, &vec![number as u8; 300]);
     }
-    let modes = [Mode::StopAndCopy, Mode::PreCopy];
+    let modes = [MigrationMode::StopAndCopy, MigrationMode::PreCopy];
     for (to, mode) in [(1, modes[0]), (0, modes[0]), (1, modes[1]), (0, modes[1]), (1, modes[1])] {
         let row = pair.begin_by(&table, HashRange::ALL, to, mode);
         while !pair.is_done(&row) {
@@ -307,7 +307,7 @@ fn where_everybody_waits_until_all_or_the_last_of_it_is_there_every_answer_is_ri
     for (site, moved) in pair.sites.iter().zip([2, 3]) {
         let migrations = site.server.control().migrations.as_ref().expect("a server of a cluster");
         let lately = comes(|| Some(migrations.lately()).filter(|lately| lately.len() == 5));
-        assert!(lately.iter().all(|shown| shown.row.phase == Phase::Finished));
+        assert!(lately.iter().all(|shown| shown.row.phase == MigrationPhase::Finished));
         let of_target = lately.iter().filter(|shown| shown.side == Side::Target);
         assert_eq!(of_target.clone().count(), moved);
         assert!(
@@ -329,7 +329,7 @@ fn who_asks_both_servers_is_answered_rightly_without_waiting() {
     }
     table.asks_both = true;
     for to in [1, 0, 1, 0] {
-        let row = pair.begin_by(&table, HashRange::ALL, to, Mode::Cooperative);
+        let row = pair.begin_by(&table, HashRange::ALL, to, MigrationMode::Cooperative);
         while !pair.is_done(&row) {
             (0..50).for_each(|_| table.use_it(&mut random, KEYS));
         }

@@ -1,7 +1,7 @@
 //! What operators and bad luck do to the simulated cluster, what its coordinator does about it, and what clients ask for.
 
-use cluster::metadata::{Goal, PlanRow, PlanState, ServerRun};
-use cluster::migration::Mode;
+use cluster::metadata::{Goal, PlanRow, PlanProgress, ServerRun};
+use cluster::migration::MigrationMode;
 use store::HashRange;
 use tests::history::{Action, Condition, Outcome};
 
@@ -17,7 +17,7 @@ const MIGRATIONS_AT_ONCE: usize = 8;
 const SERVERS_OF_A_MIGRATION: usize = 10;
 
 pub fn is_running(plan: &PlanRow) -> bool {
-    plan.state == PlanState::Running
+    plan.state == PlanProgress::Running
 }
 
 /// A hash at which a tablet can begin.
@@ -138,9 +138,9 @@ impl World {
         let (of, begun_ms) = ((TENANT, self.table), self.now_us / 1000);
         let mode = match self.random.u8(0..6) {
             0 => None,
-            1 => Some(Mode::PreCopy),
-            2 => Some(Mode::Rocksteady),
-            _ => Some(Mode::Cooperative),
+            1 => Some(MigrationMode::PreCopy),
+            2 => Some(MigrationMode::Rocksteady),
+            _ => Some(MigrationMode::Cooperative),
         };
         // It may not answer.
         let _ = self.metadata.migration_begin(of, hashes, target, mode, begun_ms);

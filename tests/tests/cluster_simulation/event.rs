@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use cluster::metadata::ServerRun;
-use cluster::migration::Phase;
+use cluster::migration::MigrationPhase;
 use cluster::records::LeaseId;
 use wire::Body;
 
@@ -74,7 +74,7 @@ pub enum Event {
     Looked {
         run: ServerRun,
         id: u32,
-        phase: Phase,
+        phase: MigrationPhase,
         lease: Option<LeaseId>,
     },
     CutOff(u32, bool),

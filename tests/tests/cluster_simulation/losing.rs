@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cluster::metadata::{MigrationRow, Side};
-use cluster::migration::Phase;
+use cluster::migration::MigrationPhase;
 use tests::history::{Action, Operation, Outcome};
 
 use super::World;
@@ -23,7 +23,7 @@ impl World {
             self.tally.taken += 1;
             let from = self.history.len();
             self.lose_keys(&[(row.hashes.first(), row.hashes.last())]);
-            let heir = if now.phase == Phase::Finished { Side::Target } else { Side::Source };
+            let heir = if now.phase == MigrationPhase::Finished { Side::Target } else { Side::Source };
             self.losses.insert(*id, (heir, from..self.history.len()));
         }
     }

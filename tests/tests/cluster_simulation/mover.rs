@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cluster::metadata::{ServerRun, Side};
 use cluster::migration::{
-    Mode, PullCursor, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd, Tenure,
+    MigrationMode, PullCursor, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd, Tenure,
 };
 use cluster::records::LeaseId;
 use db::tablet::{Copier, Moving as Shown};
@@ -59,7 +59,7 @@ pub enum Fault {
 pub struct Moving {
     pub id: u32,
     pub range: HashRange,
-    mode: Mode,
+    mode: MigrationMode,
     pub peer: ServerRun,
     pub machine: Machine,
     /// What is to be done on the store, one after the other.
@@ -89,7 +89,7 @@ struct Giving {
 impl Moving {
     pub fn new(
         id: u32,
-        (range, mode): (HashRange, Mode),
+        (range, mode): (HashRange, MigrationMode),
         peer: ServerRun,
         (machine, lease): (Machine, Option<LeaseId>),
     ) -> Moving {

@@ -2,7 +2,7 @@
 
 use cluster::metadata::{ServerRun, Side};
 use cluster::migration::{
-    Message, Phase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd, TargetInput,
+    Message, MigrationPhase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd, TargetInput,
     TargetOutput,
 };
 use cluster::records::LeaseId;
@@ -178,9 +178,9 @@ impl World {
         &mut self,
         run: ServerRun,
         id: u32,
-        (from, to): (Phase, Phase),
+        (from, to): (MigrationPhase, MigrationPhase),
         gone: Option<Side>,
-    ) -> Option<Phase> {
+    ) -> Option<MigrationPhase> {
         let before = self.standings();
         let metadata = &self.places[&run.server].member.metadata;
         let advanced = match gone {
@@ -195,7 +195,7 @@ impl World {
     }
 
     /// What the records said to a machine.
-    pub fn looked(&mut self, run: ServerRun, id: u32, phase: Phase, lease: Option<LeaseId>) {
+    pub fn looked(&mut self, run: ServerRun, id: u32, phase: MigrationPhase, lease: Option<LeaseId>) {
         if !self.is_alive(run) {
             return;
         }

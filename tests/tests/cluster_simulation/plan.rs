@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use cluster::migration::Mode;
+use cluster::migration::MigrationMode;
 
 use crate::caller::Reads;
 use crate::mover::Fault;
@@ -96,12 +96,12 @@ impl AddAssign for Tally {
 
 impl Tally {
     /// A migration has begun.
-    pub fn begin(&mut self, mode: Mode) {
+    pub fn begin(&mut self, mode: MigrationMode) {
         *(match mode {
-            Mode::Rocksteady => &mut self.rocksteady,
-            Mode::Cooperative => &mut self.cooperative,
-            Mode::PreCopy => &mut self.pre_copy,
-            Mode::StopAndCopy => unreachable!("nobody begins one"),
+            MigrationMode::Rocksteady => &mut self.rocksteady,
+            MigrationMode::Cooperative => &mut self.cooperative,
+            MigrationMode::PreCopy => &mut self.pre_copy,
+            MigrationMode::StopAndCopy => unreachable!("nobody begins one"),
         }) += 1;
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cluster::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
-use cluster::migration::{Message, Mode, PullCursor, SourceAction, SourceEnd};
+use cluster::migration::{Message, MigrationMode, PullCursor, SourceAction, SourceEnd};
 use db::tablet::Moving as Shown;
 use store::{Cursor, HashRange, Replayed, Table};
 
@@ -22,7 +22,7 @@ impl Moving {
             SourceAction::Cut => {
                 self.pieces = within(&node.owned, self.range);
                 let then = then.filter(|_| fault != Fault::ServesAfterTheCut);
-                if self.mode == Mode::Cooperative && self.moving.is_none() {
+                if self.mode == MigrationMode::Cooperative && self.moving.is_none() {
                     self.moving =
                         Some(Arc::new(Shown::new(self.id, self.pieces.clone(), self.budget_bytes())));
                 }

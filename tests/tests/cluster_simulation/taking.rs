@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cluster::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
-use cluster::migration::{Mode, PullCursor, TargetAction, TargetEnd};
+use cluster::migration::{MigrationMode, PullCursor, TargetAction, TargetEnd};
 use db::tablet::Moving as Shown;
 use store::{Cursor, HashRange, Replayed, Table};
 
@@ -31,7 +31,7 @@ impl Moving {
                     self.make_part(node);
                 }
                 let part = || self.part.clone().expect("it was made");
-                if self.mode == Mode::PreCopy && !part().is_arrival() {
+                if self.mode == MigrationMode::PreCopy && !part().is_arrival() {
                     part().expect_arrivals(MIGRATION_PARTITIONS, 0);
                     arrive(&part());
                 }
@@ -40,7 +40,7 @@ impl Moving {
                 }
                 self.ceiling.get_or_insert(*ceiling);
                 let pieces = vec![((self.range.first(), self.range.last()), part())];
-                if self.mode == Mode::Cooperative {
+                if self.mode == MigrationMode::Cooperative {
                     self.moving = Some(Arc::new(Shown::new(self.id, pieces.clone(), 0)));
                 }
                 return Acted::Owns(Owning { add: pieces, moving: self.moving.clone(), then, remove: None });
@@ -61,7 +61,7 @@ impl Moving {
             }
             TargetAction::GatherBack => self.gather_back(node),
             TargetAction::GiveUpRest => {
-                if self.mode == Mode::PreCopy && self.ceiling.is_none() {
+                if self.mode == MigrationMode::PreCopy && self.ceiling.is_none() {
                     // What was not copied again is of the past.
                     self.part.replace(node.make_part(self.range)).iter().for_each(|part| part.retire());
                 }
@@ -84,7 +84,7 @@ impl Moving {
 
     fn make_part(&mut self, node: &mut Node) -> Arc<Table> {
         let part = node.make_part(self.range);
-        if self.mode != Mode::PreCopy {
+        if self.mode != MigrationMode::PreCopy {
             part.expect_arrivals(MIGRATION_PARTITIONS, 0);
         }
         self.part.insert(part).clone()

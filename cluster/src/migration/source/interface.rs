@@ -1,6 +1,6 @@
 //! The inputs of a source's state machine, and its outputs to its driver.
 
-use crate::migration::Phase;
+use crate::migration::MigrationPhase;
 use crate::migration::copying::Gathered;
 use crate::migration::message::{Message, PullCursor};
 
@@ -12,9 +12,9 @@ pub enum SourceInput {
     /// A slot is free for it.
     Admitted,
     /// The phase in the records, as far as known.
-    Phase(Phase),
+    Phase(MigrationPhase),
     /// The record no longer exists; for the source the migration ended in this phase.
-    Forgotten(Phase),
+    Forgotten(MigrationPhase),
     /// An action has ended.
     End(SourceEnd),
     /// Time has passed, and more bytes may be copied; at least as often as messages are retransmitted.
@@ -42,9 +42,9 @@ pub enum SourceAction {
     /// Change the phase in the records if it matches `from`; then report the phase, changed or not.
     Commit {
         /// The expected phase.
-        from: Phase,
+        from: MigrationPhase,
         /// The new phase.
-        to: Phase,
+        to: MigrationPhase,
         /// Whether the change requires that the records at that moment show the other server as gone.
         is_peer_gone: bool,
     },
@@ -96,9 +96,9 @@ pub enum SourceEnd {
     /// The number of objects.
     Counted(u64),
     /// The phase in the records after the change, made or not.
-    Committed(Phase),
+    Committed(MigrationPhase),
     /// The phase in the records, and whether this server was registered from before the read until now.
-    LookedUp(Phase, bool),
+    LookedUp(MigrationPhase, bool),
     /// No worker has the range; the highest version of any present or former object in it.
     Cut(u64),
     /// The reply to a pull.

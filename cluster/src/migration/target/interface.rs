@@ -3,7 +3,7 @@
 //! Its driver performs the actions: those on the store one after another, in the order of output; changes of the
 //! records concurrently.
 
-use crate::migration::Phase;
+use crate::migration::MigrationPhase;
 use crate::migration::message::{Copied, Message, PullCursor};
 
 /// An input of a target.
@@ -19,9 +19,9 @@ pub enum TargetInput {
         allowance_bytes: u64,
     },
     /// The phase in the records, as far as known.
-    Phase(Phase),
+    Phase(MigrationPhase),
     /// The record no longer exists; for the target the migration ended in this phase.
-    Forgotten(Phase),
+    Forgotten(MigrationPhase),
     /// An action has ended.
     End(TargetEnd),
     /// A request waits for the objects of this hash.
@@ -45,9 +45,9 @@ pub enum TargetAction {
     /// Change the phase in the records if it matches `from`; then report the phase, changed or not.
     Commit {
         /// The expected phase.
-        from: Phase,
+        from: MigrationPhase,
         /// The new phase.
-        to: Phase,
+        to: MigrationPhase,
         /// Whether the change requires that the records at that moment show the other server as gone.
         is_peer_gone: bool,
     },
@@ -99,9 +99,9 @@ pub enum TargetEnd {
     /// The part exists; its partitions have these first and last hashes.
     PartMade(Vec<(u64, u64)>),
     /// The phase in the records after the change, made or not.
-    Committed(Phase),
+    Committed(MigrationPhase),
     /// The phase in the records, and whether this server was registered from before the read until now.
-    LookedUp(Phase, bool),
+    LookedUp(MigrationPhase, bool),
     /// All workers have the range.
     Served,
     /// The objects of a pull are stored.

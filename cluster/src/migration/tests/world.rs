@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sides::{SourceSide, TargetSide};
 
 use crate::migration::{
-    Message, Mode, Phase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd,
+    Message, MigrationMode, MigrationPhase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd,
     TargetInput, TargetOutput,
 };
 
@@ -57,7 +57,7 @@ enum Event {
     /// The other side learns that this side is gone, possibly late.
     Gone(usize),
     /// A side receives the phase that it read from the records, and the lease under which it read.
-    Read(usize, Phase, Option<u64>),
+    Read(usize, MigrationPhase, Option<u64>),
 }
 
 pub struct World {
@@ -68,7 +68,7 @@ pub struct World {
     thought_of: u64,
     /// When each side's store has finished its queued work, which it does in order.
     busy_until_us: [u64; 2],
-    records: Phase,
+    records: MigrationPhase,
     source: Option<SourceSide>,
     target: Option<TargetSide>,
     /// The expected value of every key.
@@ -86,11 +86,11 @@ pub struct World {
     pub closed: u32,
     /// Whether the source may have served after the target.
     has_returned: bool,
-    mode: Mode,
+    mode: MigrationMode,
 }
 
 impl World {
-    pub fn new(mut random: fastrand::Rng, trouble: Trouble, mode: Mode) -> World {
+    pub fn new(mut random: fastrand::Rng, trouble: Trouble, mode: MigrationMode) -> World {
         let mut model = BTreeMap::new();
         for key in (0..KEYS).filter(|key| key % 3 > 0) {
             model.insert(key, random.u64(..));
@@ -101,7 +101,7 @@ impl World {
             events: BTreeMap::new(),
             thought_of: 0,
             busy_until_us: [0; 2],
-            records: Phase::Preparing,
+            records: MigrationPhase::Preparing,
             source: Some(SourceSide::new(&model)),
             target: Some(TargetSide::new(mode)),
             model,
@@ -137,7 +137,7 @@ impl World {
     }
 
     pub fn has_moved(&self) -> bool {
-        self.records == Phase::Finished
+        self.records == MigrationPhase::Finished
     }
 
     pub fn run(&mut self) {
@@ -288,7 +288,7 @@ impl World {
                 Some(SourceEnd::Committed(self.commit(from, to, is_peer_gone.then_some(1))))
             }
             SourceAction::Serve { ceiling } => {
-                if self.is_lost && self.records == Phase::Ended {
+                if self.is_lost && self.records == MigrationPhase::Ended {
                     self.forget_what_died_with_the_target();
                 }
                 self.source.as_mut().map(|source| source.serve(ceiling))
@@ -316,7 +316,7 @@ impl World {
             }
             TargetAction::GiveUpRest => {
                 target.is_given_up = true;
-                if self.mode == Mode::PreCopy {
+                if self.mode == MigrationMode::PreCopy {
                     // Objects that were not copied again are outdated.
                     assert!(!target.serves);
                     target.objects.clear();
@@ -369,11 +369,11 @@ impl World {
     }
 
     /// Changes the phase by compare-and-swap, and returns the resulting phase.
-    fn commit(&mut self, from: Phase, to: Phase, gone: Option<usize>) -> Phase {
+    fn commit(&mut self, from: MigrationPhase, to: MigrationPhase, gone: Option<usize>) -> MigrationPhase {
         if self.records == from && gone.is_none_or(|side| self.leases[side].is_none()) {
             self.records = to;
             self.is_lost |= gone.is_some();
-            self.has_returned |= to == Phase::Returning;
+            self.has_returned |= to == MigrationPhase::Returning;
             (0..self.cut_off.len()).for_each(|side| self.follow_records(side));
         }
         self.records
@@ -394,7 +394,7 @@ impl World {
         self.soon(event);
     }
 
-    fn has_read(&mut self, side: usize, phase: Phase, lease: Option<u64>) {
+    fn has_read(&mut self, side: usize, phase: MigrationPhase, lease: Option<u64>) {
         let is_registered = lease.is_some() && lease == self.leases[side];
         match side {
             0 => self.tell_source(SourceInput::End(SourceEnd::LookedUp(phase, is_registered))),
@@ -458,18 +458,18 @@ impl World {
             objects.iter().map(|(&key, object)| (key, object.1)).collect()
         };
         match (self.records, &self.source, &self.target) {
-            (Phase::Finished, source, Some(target)) => {
+            (MigrationPhase::Finished, source, Some(target)) => {
                 assert!(target.serves);
                 assert_eq!(values(&target.objects), self.model);
                 assert!(source.as_ref().is_none_or(|source| !source.serves && source.objects.is_empty()));
             }
-            (Phase::Ended, Some(source), target) => {
+            (MigrationPhase::Ended, Some(source), target) => {
                 assert!(source.serves);
                 assert_eq!(values(&source.objects), self.model);
                 assert!(target.as_ref().is_none_or(|target| !target.serves && target.objects.is_empty()));
             }
             // The owner is dead, before or after the migration.
-            (Phase::Finished, _, None) | (Phase::Ended, None, _) => {}
+            (MigrationPhase::Finished, _, None) | (MigrationPhase::Ended, None, _) => {}
             (records, ..) => panic!("{records:?} is no end"),
         }
     }

@@ -1,9 +1,9 @@
 //! Cluster requests of the administrator: the servers, present or not, and plans, which the coordinator executes.
 
 use cluster::limits::GONE_AFTER_MS;
-use cluster::metadata::{Goal, MetadataError, PlanRow, PlanState, Snapshot, TabletError, drained};
+use cluster::metadata::{Goal, MetadataError, PlanRow, Snapshot, TabletError, drained};
 use cluster::moment::Moment;
-use control::{Adopted, ClusterStatus, MemberEntry, PlanEntry, PlanProgress};
+use control::{Adopted, ClusterStatus, MemberEntry, PlanEntry};
 use wire::Status;
 
 use crate::server::control::{Control, Refusal};
@@ -130,11 +130,7 @@ fn entry_of(row: &PlanRow) -> PlanEntry {
             Goal::Drain(run) => run.server,
             Goal::Balance => 0,
         },
-        progress: match row.state {
-            PlanState::Running => PlanProgress::Running,
-            PlanState::Done => PlanProgress::Done,
-            PlanState::Stopped => PlanProgress::Stopped,
-        },
+        progress: row.state,
         begun_ms: row.begun_ms,
         moves: row.moves.len() as u32,
         on_the_way: count(&|migration, outcome| migration.is_some() && outcome.is_none()),

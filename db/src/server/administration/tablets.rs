@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
-use cluster::migration::{MigrationWait, Mode, Phase};
+use cluster::migration::MigrationWait;
 use store::HashRange;
-use control::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, TabletEntry};
+use control::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress, TabletEntry};
 use wire::{Status, TenantId};
 
 use crate::server::control::{Control, Refusal};
@@ -113,7 +113,7 @@ pub(super) fn migrate(
     let uneven = || refusal(table, TabletError::Uneven(first).into());
     let hashes = HashRange::new(first, last).ok_or_else(uneven)?;
     let now_ms = control.clock.wall_ms();
-    let row = control.metadata.migration_begin(place, hashes, target, mode.map(mode_of), now_ms);
+    let row = control.metadata.migration_begin(place, hashes, target, mode, now_ms);
     Ok(control::encode(&entry_of(&row.map_err(|error| refusal(table, error))?, table.to_owned())))
 }
 
@@ -153,29 +153,9 @@ fn entry_of(row: &MigrationRow, table: String) -> MigrationEntry {
         last: row.hashes.last(),
         source: row.source.server,
         target: row.target.server,
-        mode: match row.mode {
-            Mode::Rocksteady => MigrationMode::Rocksteady,
-            Mode::StopAndCopy => MigrationMode::StopAndCopy,
-            Mode::Cooperative => MigrationMode::Cooperative,
-            Mode::PreCopy => MigrationMode::PreCopy,
-        },
-        phase: match row.phase {
-            Phase::Preparing => MigrationPhase::Preparing,
-            Phase::Moving => MigrationPhase::Moving,
-            Phase::Returning => MigrationPhase::Returning,
-            Phase::Finished => MigrationPhase::Finished,
-            Phase::Ended => MigrationPhase::Ended,
-        },
+        mode: row.mode,
+        phase: row.phase,
         is_aborted: row.is_aborted,
         begun_ms: row.begun_ms,
-    }
-}
-
-fn mode_of(mode: MigrationMode) -> Mode {
-    match mode {
-        MigrationMode::Rocksteady => Mode::Rocksteady,
-        MigrationMode::StopAndCopy => Mode::StopAndCopy,
-        MigrationMode::Cooperative => Mode::Cooperative,
-        MigrationMode::PreCopy => Mode::PreCopy,
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::peer;
 use cluster::limits::MIGRATION_MESSAGE_BYTES_MAX;
 use cluster::metadata::{MetadataError, MigrationRow, MigrationView, Side};
-use cluster::migration::Phase;
+use cluster::migration::MigrationPhase;
 use cluster::moment::Moment;
 use cluster::peer::Purpose;
 use net::Duplex;
@@ -68,7 +68,7 @@ impl BackgroundTasks {
 
     /// Advances the phase if it is `from`, and reports the new tablet map. If `gone` names a side, the change commits
     /// only while that side's server is gone.
-    pub(super) fn commit(&self, (from, to): (Phase, Phase), gone: Option<Side>) {
+    pub(super) fn commit(&self, (from, to): (MigrationPhase, MigrationPhase), gone: Option<Side>) {
         let is_sent = self.go(move |own| {
             let (metadata, id) = (&own.control.metadata, own.row.id);
             let advance = || match gone {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cluster::metadata::{MigrationRow, Side};
-use cluster::migration::{Phase, Tenure};
+use cluster::migration::{MigrationPhase, Tenure};
 use cluster::moment::Moment;
 use store::Core;
 use wire::TabletMap;
@@ -196,8 +196,8 @@ impl MigrationContext {
     }
 
     /// Drops the guard once the migration is over and nobody else can come to own what workers serve.
-    pub(super) fn release_guard(&mut self, phase: Phase) {
-        if matches!(phase, Phase::Finished | Phase::Ended) {
+    pub(super) fn release_guard(&mut self, phase: MigrationPhase) {
+        if matches!(phase, MigrationPhase::Finished | MigrationPhase::Ended) {
             self.guard = None;
         }
     }
@@ -209,7 +209,7 @@ impl MigrationContext {
     }
 
     /// Changes the metadata; if the reason is that the other server is gone, the change commits only while it is.
-    pub(super) fn commit(&self, from: Phase, to: Phase, is_peer_gone: bool) {
+    pub(super) fn commit(&self, from: MigrationPhase, to: MigrationPhase, is_peer_gone: bool) {
         let gone = is_peer_gone.then_some(self.side.opposite());
         self.tasks.commit((from, to), gone);
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use cluster::migration::{Message, Phase};
+use cluster::migration::{Message, MigrationPhase};
 use net::{Duplex, Sleeper, StreamError, Waker};
 use wire::TabletMap;
 
@@ -20,15 +20,15 @@ pub(super) enum Notice {
     /// A slot is assigned, with this core of the store.
     Admitted(usize),
     /// The phase in the metadata.
-    Standing(Phase),
+    Standing(MigrationPhase),
     /// The table's tablet map from the metadata.
     Map(Option<TabletMap>),
     /// The migration is aborted: the hashes are to stay at the source.
     Abort,
     /// A change of the metadata was attempted: this is the phase now.
-    Committed(Phase),
+    Committed(MigrationPhase),
     /// The phase in the metadata, and whether this server has been registered since before it was read.
-    LookedUp(Phase, bool),
+    LookedUp(MigrationPhase, bool),
     /// A stream to the other server.
     Stream(AttachedStream),
     /// No stream could be opened for now.
@@ -40,7 +40,7 @@ pub(super) enum Notice {
     /// The source has finished, and holds none of the moved objects.
     SourceDone,
     /// The record is gone: for this side the migration ended in this phase.
-    Forgotten(Phase),
+    Forgotten(MigrationPhase),
     /// The migration is gone: its table was dropped.
     Gone,
     /// The server stops.

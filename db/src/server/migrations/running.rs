@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use cluster::metadata::{MigrationRow, Side};
-use cluster::migration::Phase;
+use cluster::migration::MigrationPhase;
 use cluster::peer::ClusterSecret;
 
 use super::inbox::{InboxSender, Notice};
@@ -21,7 +21,7 @@ use crate::sync::lock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExitReason {
     /// It ended in this phase, which the metadata is to record.
-    Over(Phase),
+    Over(MigrationPhase),
     /// The migration does not exist any more.
     Gone,
     /// The server stops.

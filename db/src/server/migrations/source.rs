@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cluster::limits::{COPIED_SPANS_MAX, MIGRATION_PARTITIONS, PULL_BYTES};
 use cluster::migration::{
-    Copied, Gathered, Left, Message, Mode, PullCursor, PullSpan, Source, SourceAction, SourceEnd,
+    Copied, Gathered, Left, Message, MigrationMode, PullCursor, PullSpan, Source, SourceAction, SourceEnd,
     SourceInput, SourceOutput,
 };
 
@@ -215,7 +215,7 @@ impl SourceSide {
     fn cut(&mut self) -> Result<u64, ExitReason> {
         let pieces = self.owned()?;
         self.ground.progress.set(Figure::ObjectsExpected, pieces.objects());
-        if self.ground.row.mode == Mode::Cooperative && self.moving.is_none() {
+        if self.ground.row.mode == MigrationMode::Cooperative && self.moving.is_none() {
             let budget_bytes = pieces.bytes() / SECOND_READS_DIVISOR;
             self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces.parts(), budget_bytes)));
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::limits::MIGRATION_PARTITIONS;
-use cluster::migration::{Message, Mode, Phase, Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
+use cluster::migration::{Message, MigrationMode, MigrationPhase, Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
 use store::{HashRange, Table};
 
 use self::storing::{Giving, Storing};
@@ -152,19 +152,19 @@ impl TargetSide {
                 self.step(TargetInput::Admitted);
             }
             Notice::Standing(phase) => {
-                self.is_finished |= phase == Phase::Finished;
+                self.is_finished |= phase == MigrationPhase::Finished;
                 self.step(TargetInput::Phase(phase));
             }
             Notice::Forgotten(phase) => {
-                self.is_finished |= phase == Phase::Finished;
+                self.is_finished |= phase == MigrationPhase::Finished;
                 self.step(TargetInput::Forgotten(phase));
             }
             Notice::Committed(phase) => {
-                self.is_finished |= phase == Phase::Finished;
+                self.is_finished |= phase == MigrationPhase::Finished;
                 self.step(TargetInput::End(TargetEnd::Committed(phase)));
             }
             Notice::LookedUp(phase, is_registered) => {
-                self.is_finished |= phase == Phase::Finished;
+                self.is_finished |= phase == MigrationPhase::Finished;
                 self.step(TargetInput::End(TargetEnd::LookedUp(phase, is_registered)));
             }
             Notice::Abort => self.abort(),
@@ -311,7 +311,7 @@ impl TargetSide {
             }
             TargetAction::GiveUpRest => {
                 self.is_given_up = true;
-                if self.ground.row.mode == Mode::PreCopy && !self.expects {
+                if self.ground.row.mode == MigrationMode::PreCopy && !self.expects {
                     // Objects not copied again are outdated: the latest writes at the source are lost.
                     self.drop_part();
                 }
@@ -377,7 +377,7 @@ impl TargetSide {
             part.expect_arrivals(MIGRATION_PARTITIONS, ceiling);
             self.ceiling = ceiling;
             // In this mode all objects arrive before anybody is served.
-            self.is_given_up |= self.ground.row.mode == Mode::PreCopy;
+            self.is_given_up |= self.ground.row.mode == MigrationMode::PreCopy;
             let waker = self.ground.tasks.post.waker();
             part.on_want(Box::new(move || waker.wake()));
             if self.is_given_up {
@@ -394,7 +394,7 @@ impl TargetSide {
 
     /// Returns true if nobody may be served before all objects have arrived.
     fn stands_still(&self) -> bool {
-        self.ground.row.mode == Mode::StopAndCopy && !self.is_finished
+        self.ground.row.mode == MigrationMode::StopAndCopy && !self.is_finished
     }
 
     /// Gives the hashes to the workers; a second call changes nothing.
@@ -405,7 +405,7 @@ impl TargetSide {
         self.opened_us = Some(self.ground.now_us());
         let hashes = self.ground.bounds();
         let take = vec![hashes];
-        if self.ground.row.mode == Mode::Cooperative {
+        if self.ground.row.mode == MigrationMode::Cooperative {
             let pieces = vec![(hashes, Arc::clone(&part))];
             self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces, 0)));
         }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use cluster::metadata::{MemberRow, MigrationRow, ServerRun, Side, TabletsRow};
-use cluster::migration::{Mode, Phase};
+use cluster::migration::{MigrationMode, MigrationPhase};
 use store::{HashRange, Table};
 use wire::{ServerPlace, TabletMap};
 
@@ -96,7 +96,7 @@ pub fn map_of<'r>(
     for row in migrations.filter(|row| row.table == tablets.table && !row.is_over()) {
         // Listed before it owns anything, so that clients have sessions with it by then.
         index_of(row.target.server)?;
-        if row.mode != Mode::Cooperative || row.phase != Phase::Moving {
+        if row.mode != MigrationMode::Cooperative || row.phase != MigrationPhase::Moving {
             continue;
         }
         let (first, last) = bounds(row.hashes);

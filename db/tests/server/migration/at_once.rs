@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use cluster::migration::Mode;
+use cluster::migration::MigrationMode;
 use store::HashRange;
 use control::TableOptions;
 use wire::{Condition, Request, Status, reply};
@@ -29,7 +29,7 @@ fn a_server_that_is_to_move_on_what_it_was_just_given_owns_it_first() {
             let given = pair.metadata.table_create_at(tenant, &name, options, &[source]);
             let table = given.expect("a fresh name");
             let begun =
-                pair.metadata.migration_begin((tenant, table), HashRange::ALL, target, Mode::Rocksteady, 1);
+                pair.metadata.migration_begin((tenant, table), HashRange::ALL, target, MigrationMode::Rocksteady, 1);
             (table, begun.expect("nothing else moves"))
         };
         let is_served = std::iter::from_fn(|| (!pair.is_done(&row)).then(|| put(&mut clients[0], table)))

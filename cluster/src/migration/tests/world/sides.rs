@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::KEYS;
 use crate::limits::{COPY_LEFT_BYTES, MIGRATION_PARTITIONS};
 use crate::migration::{
-    Gathered, Message, Mode, PullCursor, PullSpan, Source, SourceAction, SourceEnd, Target, TargetAction,
+    Gathered, Message, MigrationMode, PullCursor, PullSpan, Source, SourceAction, SourceEnd, Target, TargetAction,
     TargetEnd,
 };
 
@@ -164,10 +164,10 @@ pub struct TargetSide {
 }
 
 impl TargetSide {
-    pub fn new(mode: Mode) -> TargetSide {
+    pub fn new(mode: MigrationMode) -> TargetSide {
         TargetSide {
             machine: Target::new(mode),
-            is_copied: mode == Mode::PreCopy,
+            is_copied: mode == MigrationMode::PreCopy,
             objects: Objects::new(),
             serves: false,
             is_given_up: false,

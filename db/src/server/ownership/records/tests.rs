@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cluster::metadata::{MemberRow, MigrationRow, ServerRun, Tablet, TabletsRow};
-use cluster::migration::{Mode, Phase};
+use cluster::migration::{MigrationMode, MigrationPhase};
 use store::{Config, HashRange, Quota, Store, Table, TableOptions};
 use wire::TenantId;
 
@@ -30,7 +30,7 @@ fn tablets(owners: [u32; 2]) -> TabletsRow {
 }
 
 /// Of the upper half.
-fn migration(source: ServerRun, target: ServerRun, phase: Phase) -> MigrationRow {
+fn migration(source: ServerRun, target: ServerRun, phase: MigrationPhase) -> MigrationRow {
     MigrationRow {
         id: 3,
         tenant: TenantId(1),
@@ -38,7 +38,7 @@ fn migration(source: ServerRun, target: ServerRun, phase: Phase) -> MigrationRow
         hashes: range(HIGH),
         source,
         target,
-        mode: Mode::Rocksteady,
+        mode: MigrationMode::Rocksteady,
         phase,
         begun_ms: 5,
         is_aborted: false,
@@ -88,7 +88,7 @@ fn tablets_that_come_get_a_part_and_those_that_go_leave_none() {
 fn what_is_on_the_move_here_is_left_as_it_is() {
     let source = parts(&[(0, u64::MAX)], &[(0, u64::MAX)]);
     let target = parts(&[LOW], &[LOW]);
-    for phase in [Phase::Preparing, Phase::Moving, Phase::Returning, Phase::Finished, Phase::Ended] {
+    for phase in [MigrationPhase::Preparing, MigrationPhase::Moving, MigrationPhase::Returning, MigrationPhase::Finished, MigrationPhase::Ended] {
         let away = migration(ONE, OTHER, phase);
         let here = migration(OTHER, ONE, phase);
         for owners in [[1, 1], [1, 2]] {
@@ -96,7 +96,7 @@ fn what_is_on_the_move_here_is_left_as_it_is() {
             assert_eq!(told(&due(&target, &tablets(owners), [here.clone()].iter(), ONE)), Default::default());
         }
     }
-    let done = MigrationRow { is_source_done: true, ..migration(ONE, OTHER, Phase::Finished) };
+    let done = MigrationRow { is_source_done: true, ..migration(ONE, OTHER, MigrationPhase::Finished) };
     let left = told(&due(&source, &tablets([1, 2]), [done].iter(), ONE));
     assert_eq!(left.0, [HIGH], "this side has nothing to do any more");
 }
@@ -105,10 +105,10 @@ fn what_is_on_the_move_here_is_left_as_it_is() {
 fn a_server_that_was_started_again_leaves_alone_what_its_earlier_self_moved() {
     let before = ServerRun { start: ONE.start - 1, ..ONE };
     let nothing = parts(&[], &[]);
-    let coming = [migration(OTHER, before, Phase::Moving)];
+    let coming = [migration(OTHER, before, MigrationPhase::Moving)];
     let due_then = told(&due(&nothing, &tablets([1, 1]), coming.iter(), ONE));
     assert_eq!(due_then, (vec![], vec![LOW], vec![LOW], vec![]), "the source may have the upper half");
-    let over = [migration(OTHER, before, Phase::Finished)];
+    let over = [migration(OTHER, before, MigrationPhase::Finished)];
     assert_eq!(told(&due(&nothing, &tablets([1, 1]), over.iter(), ONE)).1, [(0, u64::MAX)]);
 }
 
@@ -129,9 +129,9 @@ fn clients_are_told_every_owner_and_where_it_is() {
         told([1, 1], moving).servers().iter().map(|place| place.number).collect()
     };
     assert_eq!(
-        numbers(&[migration(ONE, OTHER, Phase::Preparing)]),
+        numbers(&[migration(ONE, OTHER, MigrationPhase::Preparing)]),
         [1, 2],
         "who is about to get some is named"
     );
-    assert_eq!(numbers(&[migration(ONE, OTHER, Phase::Ended)]), [1]);
+    assert_eq!(numbers(&[migration(ONE, OTHER, MigrationPhase::Ended)]), [1]);
 }
