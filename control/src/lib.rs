@@ -2,7 +2,7 @@
 //!
 //! A message is MessagePack of its type: a struct is a map from the names of its fields, an enum the name of its variant
 //! or a map from that name to the fields. A receiver skips fields that it does not know and takes `nil` for an optional
-//! field that is absent, so two versions can talk as long as a field keeps its name and meaning; `tests/golden.txt`
+//! field that is absent, so two versions can talk as long as a field keeps its name and meaning; `tests/messages/golden.txt`
 //! holds the bytes. Data requests and openings have bytes of their own in [`wire`].
 //!
 //! [`AdminRequest`] is the one enum of requests; the other files have the replies by subject. A request that returns

@@ -23,9 +23,9 @@ pub(super) trait Row: Serialize + DeserializeOwned {
     fn with_key(self, parts: &[&str]) -> Option<Self>;
 }
 
-/// Returns the start of the keys that belong to a tenant, or to all.
-pub(super) fn below(tenant: impl Into<Option<TenantId>>) -> String {
-    tenant.into().map_or_else(String::new, |tenant| format!("{}/", padded(tenant.0)))
+/// Returns the start of the keys of a tenant.
+pub(super) fn below(tenant: TenantId) -> String {
+    format!("{}/", padded(tenant.0))
 }
 
 /// Decodes the number of a key.

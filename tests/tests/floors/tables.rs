@@ -191,7 +191,7 @@ pub const HOMONYMS: &[(&str, &str)] = &[
 ];
 
 /// Lines after which a file gets a warning.
-pub const FILE_LINES_WARN: usize = 350;
+pub const FILE_LINES_WARN: usize = 450;
 
 /// Lines that no file may pass.
 pub const FILE_LINES_MAX: usize = 500;
