@@ -25,13 +25,12 @@ mod requester;
 mod status;
 mod stream;
 mod tablets;
-mod tenant;
 
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;
 pub use frame::{FrameError, FrameReader, FrameWriter, Group, Groups, Message, Messages};
 pub use keys::Keys;
-pub use name::{function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};
+pub use name::{TenantId, function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};
 pub use open::{Attach, OpenRequest, Opened, SessionLimits, ShmEndpoint, VersionRange};
 pub use request::{KeyRange, Request};
 pub use requester::{
@@ -40,4 +39,3 @@ pub use requester::{
 pub use status::Status;
 pub use stream::RecordHeader;
 pub use tablets::{Moving, ServerPlace, Tablet, TabletMap};
-pub use tenant::TenantId;

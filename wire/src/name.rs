@@ -52,6 +52,10 @@ pub const fn function_hash(name: &str) -> u32 {
     hash
 }
 
+/// The number of a tenant, never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TenantId(pub u32);
+
 #[cfg(test)]
 mod tests {
     use super::{function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};

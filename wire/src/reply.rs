@@ -25,15 +25,11 @@
 
 mod listing;
 mod part;
-mod scanned;
 mod stale_read;
-mod verified;
 
-pub use listing::{Listed, Listing};
+pub use listing::{Listed, Listing, Scanned, Verified};
 pub use part::Part;
-pub use scanned::Scanned;
 pub use stale_read::{ARRIVED_BYTES_MAX, Arrived, Left, StaleRead};
-pub use verified::Verified;
 
 use crate::limits::MULTI_GET_KEYS_MAX;
 use crate::status::Status;

@@ -13,24 +13,20 @@
 //! nothing is allocated once they have grown, and a request can be read back to be sent in another way. No threads,
 //! no locks, and no pacing beyond the credits.
 
-mod assembly;
 mod completion;
-mod journey;
 mod receive;
 mod ring;
-mod round_trip;
 mod transmit;
 
-pub use completion::{Completion, CompletionError, RequesterConfig, SubmitError};
-pub use journey::{Accepted, Journey};
+pub use completion::{Accepted, Completion, CompletionError, Journey, RequesterConfig, SubmitError};
 
 use crate::limits::{
     CREDITS_MAX, FRAME_BYTES_LIMIT, FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES,
 };
 use crate::request::Request;
-use assembly::Assemblies;
+use receive::Assemblies;
 use ring::{Repetition, Ring, State};
-use round_trip::RoundTrip;
+use transmit::RoundTrip;
 
 /// No timer is running.
 const NEVER_US: u64 = u64::MAX;

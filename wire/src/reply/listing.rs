@@ -1,12 +1,16 @@
-//! The reply of an enumeration: some objects, and the cursor to continue from.
+//! The replies of enumerations, scans and verifications: some objects, and the cursor to continue from.
 //!
-//! Cursor bytes u8, cursor (empty at the end), count u16, then per object status u8, key bytes u16, value bytes u32,
+//! Enumeration: cursor bytes u8, cursor (empty at the end), count u16, then per object status u8, key bytes u16, value bytes u32,
 //! version u64, key, value; of an object that expires bit 63 of the version is set, and the milliseconds left u64
 //! precede the key. An object whose status is `Corrupted` has neither key nor value; its version field has the hash
 //! of its key, if known. Checked when decoded, so iterating never fails.
+//!
+//! Scan: cursor bytes u32, cursor (empty at the end), count u16, then the objects as in an enumeration. Verification:
+//! cursor bytes u8, cursor (empty at the end), objects u64, bytes u64, then for each corrupted object the hash of its
+//! key u64, if known.
 
 use super::EXPIRES;
-use crate::limits::{CURSOR_BYTES_MAX, ENUMERATE_OBJECTS_MAX};
+use crate::limits::{CURSOR_BYTES_MAX, ENUMERATE_OBJECTS_MAX, SCAN_CURSOR_BYTES_MAX};
 use crate::status::Status;
 
 /// One object of an enumeration.
@@ -153,4 +157,115 @@ fn split_object(bytes: &[u8]) -> Option<(Listed<'_>, &[u8])> {
     let (key, rest) = rest.split_at_checked(u16::from_le_bytes(*key_bytes) as usize)?;
     let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*value_bytes) as usize)?;
     Some((Listed { status, version, ttl_ms, key, value }, rest))
+}
+
+/// Writes and reads the reply; its objects are those of a [`Listing`].
+#[derive(Clone, Copy, Debug)]
+pub struct Scanned;
+
+/// Bytes before the cursor of a scan.
+const HEAD_BYTES: usize = 6;
+
+impl Scanned {
+    /// Returns the length of the encoded body of objects that take `objects_bytes` together.
+    #[must_use]
+    pub const fn body_bytes(cursor_bytes: usize, objects_bytes: usize) -> usize {
+        HEAD_BYTES + cursor_bytes + objects_bytes
+    }
+
+    /// Writes the body; copies every key and value once.
+    ///
+    /// # Panics
+    /// Unless `body` has exactly [`Scanned::body_bytes`], or if there are too many objects.
+    pub fn encode<'o>(
+        body: &mut [u8],
+        cursor: [&[u8]; 2],
+        count: usize,
+        objects: impl Iterator<Item = Listed<'o>>,
+    ) {
+        let cursor_bytes = cursor[0].len() + cursor[1].len();
+        assert!(cursor_bytes <= SCAN_CURSOR_BYTES_MAX && count <= ENUMERATE_OBJECTS_MAX);
+        let (head, mut rest) = body.split_at_mut(HEAD_BYTES);
+        head[..4].copy_from_slice(&(cursor_bytes as u32).to_le_bytes());
+        head[4..].copy_from_slice(&(count as u16).to_le_bytes());
+        for part in cursor {
+            let (place, behind) = rest.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            rest = behind;
+        }
+        for object in objects {
+            rest = Listing::encode_object(rest, &object);
+        }
+        assert!(rest.is_empty(), "the body was made for these objects");
+    }
+
+    /// Reads the body and checks every object.
+    ///
+    /// # Errors
+    /// [`Status::Malformed`].
+    pub fn decode(body: &[u8]) -> Result<Listing<'_>, Status> {
+        let (head, rest) = body.split_first_chunk::<HEAD_BYTES>().ok_or(Status::Malformed)?;
+        let cursor_bytes = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let (cursor, objects) = rest.split_at_checked(cursor_bytes).ok_or(Status::Malformed)?;
+        if cursor_bytes > SCAN_CURSOR_BYTES_MAX {
+            return Err(Status::Malformed);
+        }
+        Listing::of_objects(cursor, u16::from_le_bytes([head[4], head[5]]).into(), objects)
+    }
+}
+
+/// The result of a verification since the cursor of the request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verified<'a> {
+    /// The cursor to continue from; empty at the end.
+    pub cursor: &'a [u8],
+    /// Number of objects checked, corrupted ones included.
+    pub objects: u64,
+    /// Bytes of the sound objects in the log.
+    pub bytes: u64,
+    /// Hashes of the keys of corrupted ones, eight bytes each.
+    corrupted: &'a [u8],
+}
+
+impl<'a> Verified<'a> {
+    /// Returns the length of the encoded body with `corrupted` corrupted objects.
+    #[must_use]
+    pub const fn body_bytes(cursor: &[u8], corrupted: usize) -> usize {
+        1 + cursor.len() + 16 + 8 * corrupted
+    }
+
+    /// Writes the body.
+    ///
+    /// # Panics
+    /// Unless `body` has exactly [`Verified::body_bytes`].
+    pub fn encode(body: &mut [u8], cursor: &[u8], (objects, bytes): (u64, u64), corrupted: &[u64]) {
+        body[0] = u8::try_from(cursor.len()).expect("a cursor has at most 64 bytes");
+        let (cursor_out, rest) = body[1..].split_at_mut(cursor.len());
+        cursor_out.copy_from_slice(cursor);
+        rest[..8].copy_from_slice(&objects.to_le_bytes());
+        rest[8..16].copy_from_slice(&bytes.to_le_bytes());
+        let (hashes, _) = rest[16..].as_chunks_mut::<8>();
+        assert!(hashes.len() == corrupted.len(), "the body was sized for them");
+        hashes.iter_mut().zip(corrupted).for_each(|(place, hash)| *place = hash.to_le_bytes());
+    }
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// [`Status::Malformed`].
+    pub fn decode(body: &'a [u8]) -> Result<Verified<'a>, Status> {
+        let (cursor, rest) = split_cursor(body)?;
+        let (objects, rest) = rest.split_first_chunk().ok_or(Status::Malformed)?;
+        let (bytes, corrupted) = rest.split_first_chunk().ok_or(Status::Malformed)?;
+        if !corrupted.len().is_multiple_of(8) {
+            return Err(Status::Malformed);
+        }
+        let (objects, bytes) = (u64::from_le_bytes(*objects), u64::from_le_bytes(*bytes));
+        Ok(Verified { cursor, objects, bytes, corrupted })
+    }
+
+    /// Returns the hashes of the keys of corrupted objects.
+    pub fn corrupted(&self) -> impl Iterator<Item = u64> + 'a {
+        self.corrupted.as_chunks::<8>().0.iter().map(|hash| u64::from_le_bytes(*hash))
+    }
 }

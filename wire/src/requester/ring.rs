@@ -6,7 +6,7 @@
 use crate::frame::FrameWriter;
 use crate::limits::TAKES_PARTS;
 use crate::opcode;
-use crate::requester::journey::{Accepted, Journey};
+use crate::requester::completion::{Accepted, Journey};
 
 /// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
