@@ -113,6 +113,23 @@ fn a_stack_that_is_used_up_ends_the_invocation_alone() {
     assert_eq!(world.lent.metrics.value(Counter::InvocationsOutOfMemory), 150);
 }
 
+function!(reads_where_no_memory_is, |db, args, reply| {
+    db.put(args.table(), b"key", b"value").await?;
+    // SAFETY: deliberately unsound, like the code of a compiler that is wrong: the read faults.
+    reply.u64(unsafe { black_box(64 as *const u64).read_volatile() })
+});
+
+#[test]
+fn wrong_code_that_faults_ends_the_invocation_alone() {
+    let mut world = World::new();
+    for _ in 0..50 {
+        let (status, body) = world.call_once(reads_where_no_memory_is, CallMode::Write, b"");
+        assert_eq!((status, body.as_slice()), (Status::ExtensionPanicked, &b""[..]));
+        assert_healthy(&mut world);
+    }
+    assert_eq!(world.value(TABLE, b"key"), None, "its writes are gone");
+}
+
 function!(runs_out_of_memory, |db, args, reply| {
     db.put(args.table(), b"key", b"value").await?;
     let mut allocated = 0;
