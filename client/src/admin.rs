@@ -2,7 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use control::{AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, LimitChange, MigrationEntry, MigrationMode, MigrationProgress, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry};
+use control::{
+    AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, LimitChange, MigrationEntry,
+    MigrationMode, MigrationProgress, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry,
+    TenantCreated, TenantEntry, TenantLimitEntry,
+};
 
 use crate::client::{body_of, read_answer};
 use crate::reach::{Opening, Reached, reach};

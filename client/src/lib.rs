@@ -45,6 +45,14 @@ pub use client::{
     Client, CountedTable, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Verification, Write,
 };
 pub use config::{ClientConfig, Transport};
+pub use control::{
+    Actor, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
+    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
+    MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress,
+    PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, Statistic, Subject,
+    TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry,
+    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState,
+};
 pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;
 pub use local::Local;
@@ -52,5 +60,4 @@ pub use session::Session;
 pub use session_state::SessionStatistics;
 pub use wire::KeyRange;
 pub use wire::limits::TTL_MS_MAX;
-pub use control::{Actor, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState};
 pub use wire::{Completion, CompletionError, Condition, Keys, Request, SessionLimits, Status, reply};

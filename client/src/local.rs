@@ -28,8 +28,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use sandstorm::{Args, Db, Level, Reply};
 use control::{AdminRequest, TableId};
+use sandstorm::{Args, Db, Level, Reply};
 use wire::{Completion, Request, Status};
 
 use self::task::{AskedOperation, Sending, Task};

@@ -13,10 +13,13 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use control::AdminRequest;
 use net::{Port, Waker, shm};
 use wire::limits::LISTING_IN_PARTS_BYTES;
-use control::AdminRequest;
-use wire::{Attach, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request, Requester, RequesterConfig, SessionLimits, SubmitError};
+use wire::{
+    Attach, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request, Requester,
+    RequesterConfig, SessionLimits, SubmitError,
+};
 
 pub(crate) use self::second_step::Moved;
 use self::second_step::{Again, Connectivity, Trouble, sift};

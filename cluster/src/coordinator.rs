@@ -13,8 +13,8 @@ use store::{HASH_RANGE_WIDTH_MIN, HashRange};
 
 use crate::limits::{PLAN_MOVES_AT_ONCE, PLAN_MOVES_MAX};
 use crate::metadata::{
-    CoordinatorStep, Goal, MigrationRow, PlanRow, PlanProgress, PlannedMove, ServerRun, Side, Snapshot, Tablet,
-    TabletsRow, drained,
+    CoordinatorStep, Goal, MigrationRow, PlanProgress, PlanRow, PlannedMove, ServerRun, Side, Snapshot,
+    Tablet, TabletsRow, drained,
 };
 use crate::migration::MigrationPhase;
 
@@ -193,8 +193,7 @@ fn balancing(snapshot: &Snapshot) -> Vec<PlannedMove> {
 impl Snapshot {
     /// Returns whether some of these hashes are moving, or the servers have not finished an earlier move of them.
     fn is_on_the_move(&self, table: u32, hashes: HashRange) -> bool {
-        let overlaps =
-            |other: HashRange| other.first() <= hashes.last() && hashes.first() <= other.last();
+        let overlaps = |other: HashRange| other.first() <= hashes.last() && hashes.first() <= other.last();
         self.migrations.iter().any(|row| row.table == table && overlaps(row.hashes))
     }
 

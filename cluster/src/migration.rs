@@ -53,5 +53,3 @@ pub use local_view::{MigrationWait, Tenure};
 pub use message::{BadMessage, Copied, Left, Message, PullCursor, PullSpan};
 pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
 pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
-
-

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct ClusterStatus {
     /// Number of the server that replied; 0 for a single server.
     pub asked: u32,
-    /// Number of the coordinating server; 0 briefly after it is gone.
+    /// Number of the coordinating server; 0 while there is none.
     pub coordinator: u32,
     /// The present and former servers of the cluster, by number.
     pub members: Vec<MemberEntry>,
@@ -85,7 +85,7 @@ pub struct Adopted {
     pub are_left: bool,
 }
 
-/// A server of a cluster.
+/// A present server of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ServerEntry {
     /// Its number in the cluster.
@@ -117,7 +117,7 @@ pub struct TabletEntry {
     pub last: u64,
     /// Number of the owning server.
     pub server: u32,
-    /// The time at which its objects were lost, in milliseconds since the Unix epoch; 0 if they were not.
+    /// The time of its objects' loss, in milliseconds since the Unix epoch; 0 for no loss.
     pub emptied_ms: u64,
 }
 
@@ -196,13 +196,13 @@ pub struct MigrationEntry {
     pub mode: MigrationMode,
     /// The phase.
     pub phase: MigrationPhase,
-    /// Whether an abort was requested, so that they stay at the source.
+    /// Whether an abort was requested; then the hashes stay at the source.
     pub is_aborted: bool,
     /// The time of its beginning, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
 }
 
-/// The resource that a migration waits for, as known to one of its two servers.
+/// The resource that a migration waits for at one of its servers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MigrationAwaited {
@@ -250,7 +250,7 @@ pub struct MigrationProgress {
     pub bytes: u64,
     /// Bytes of objects per second.
     pub bytes_per_second: u64,
-    /// Bytes of reads that the source answered for clients that read both servers.
+    /// Reply bytes of the source to clients that read both servers.
     pub second_read_bytes: u64,
     /// Microseconds without a server for the hashes, as measured by the target.
     pub pause_us: u64,

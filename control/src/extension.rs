@@ -1,6 +1,6 @@
 //! Replies about the extensions of a tenant: versions, functions, log lines and traces.
 //!
-//! An invocation names an extension by its id, a version of it (or 0, the current one) and a function by
+//! An invocation names an extension by its id, a version of it (or 0, for no version) and a function by
 //! [`wire::function_hash`] of its name; [`ExtensionResolved`] maps names to these numbers. An extension has one current
 //! version. It may have a canary, which gets a share of the invocations that name no version, and other stored
 //! versions, for invocation by number or for a rollback. Every installation chooses the role of the new version by a
@@ -16,7 +16,7 @@ use crate::Statistic;
 pub enum FunctionMode {
     /// The function cannot write, and is not recorded for exactly-once execution.
     Read,
-    /// Its writes are applied together when it succeeds.
+    /// The function's writes are applied together when it succeeds.
     Write,
 }
 
@@ -42,7 +42,7 @@ pub struct ExtensionInstalled {
     pub version: u32,
     /// The version that is current now.
     pub current: u32,
-    /// Milliseconds of checking and compiling, 0 if the same source had been built before.
+    /// Milliseconds of checking and compiling; 0 if the source was built before.
     pub compile_ms: u32,
     /// The compiler's warnings of the source's build, now or earlier; may be empty.
     pub diagnostics: String,
@@ -81,9 +81,9 @@ pub enum Placement {
     /// The version becomes current, unless the current one is pinned.
     #[default]
     Current,
-    /// Only invocations that name the version; the current one is pinned.
+    /// Only invocations that name the version get it; the current one is pinned.
     Pinned,
-    /// This percentage of the invocations that name no version: 1 to 99.
+    /// The version gets this percentage of invocations that name none: 1 to 99.
     Canary(u8),
 }
 
@@ -109,11 +109,11 @@ pub struct VersionEntry {
     pub installed_ms: u64,
 }
 
-/// Statistics of a version's invocations since the server started, over all its workers.
+/// Statistics of a version's invocations at this server since its start.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// Number of invocations by outcome. The server names the outcomes, `ok` is success. Outcomes that did not occur
-    /// are omitted.
+    /// Number of invocations by outcome. The server names the outcomes and omits those that did not occur; `ok` means
+    /// success.
     pub ends: Vec<Statistic>,
     /// Processor time in nanoseconds, extrapolated from the timed invocations.
     pub cpu_ns: u64,
@@ -157,13 +157,13 @@ pub struct ExtensionDescription {
     pub state: VersionState,
     /// The functions of the current version.
     pub functions: Vec<FunctionEntry>,
-    /// The maximum use of an invocation; the server names each limit, unit last.
+    /// The limits of an invocation; the name of each ends with its unit.
     pub limits: Vec<Statistic>,
     /// The loaded versions, oldest first.
     pub versions: Vec<VersionDescription>,
 }
 
-/// One line.
+/// One line of an extension's log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LogEntry {
     /// Its number in the tenant's log; later lines have higher ones.
@@ -226,7 +226,7 @@ pub struct TraceEntry {
     pub function: String,
     /// The status of its reply.
     pub status: u8,
-    /// The time from its arrival until its reply was on its way, in nanoseconds.
+    /// Nanoseconds from its arrival until its reply was ready to be sent.
     pub ns: u64,
     /// The duration of the reply, in nanoseconds.
     pub reply_ns: u64,
@@ -250,14 +250,14 @@ pub struct Traces {
 /// One file of an extension's source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PackageFile<'a> {
-    /// Path below the package, parts separated by `/`.
+    /// The path relative to the package, with parts separated by `/`.
     pub path: &'a str,
     /// The file's bytes.
     #[serde(serialize_with = "as_bytes")]
     pub bytes: &'a [u8],
 }
 
-/// Serializes bytes as such, not as a list of numbers.
+/// Serializes bytes as a byte string, not as a list of numbers.
 fn as_bytes<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }

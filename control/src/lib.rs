@@ -1,13 +1,13 @@
-//! Administration by schema: the requests and replies of the control plane.
+//! Administrative requests and replies, encoded by schema.
 //!
-//! A message is MessagePack of its type: a struct is a map from the names of its fields, an enum the name of its variant
-//! or a map from that name to the fields. A receiver skips fields that it does not know and takes `nil` for an optional
-//! field that is absent, so two versions can talk as long as a field keeps its name and meaning; `tests/messages/golden.txt`
-//! holds the bytes. Data requests and openings have bytes of their own in [`wire`].
+//! Messages are MessagePack: a struct is a map from field names to values, an enum the name of its variant or a map
+//! from that name to the variant's fields. A receiver skips unknown fields and reads an absent optional field as
+//! `None`, so two versions can talk as long as each field keeps its name and meaning. `tests/messages/golden.txt` holds
+//! the bytes of one message of each kind. Data requests and openings have their own encoding in [`wire`].
 //!
-//! [`AdminRequest`] is the one enum of requests; the other files have the replies by subject. A request that returns
+//! [`AdminRequest`] is the enum of all requests; the other files define the replies by subject. A request that returns
 //! nothing gets an empty body, which decodes as `()`; a list request gets a `Vec`. The server checks which stream may
-//! send which request. Decoding never panics: bytes from outside become values, or a [`Status`] with the reason.
+//! send which request. Decoding never panics: it returns a value, or a [`Status`] with the reason.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ use rmp_serde::decode::Error;
 use serde::{Deserialize, Serialize};
 use wire::Status;
 
-/// Maximum nesting of a message: no message of ours is deeper, and skipping an unknown field stays shallow.
+/// Maximum nesting of a message. Every type of this crate is shallower; skipping an unknown field stops there, too.
 const DEPTH_MAX: usize = 16;
 
 /// The value of an empty body.
@@ -53,7 +53,7 @@ pub fn encode<T: Serialize + ?Sized>(message: &T) -> Vec<u8> {
     rmp_serde::to_vec_named(message).expect("a message has a length and goes to memory")
 }
 
-/// Decodes a message, which may borrow `body`. Ignores bytes behind it.
+/// Decodes a message, which may borrow from `body`; ignores trailing bytes.
 ///
 /// # Errors
 /// [`Status::UnknownOpcode`] for a variant that this version does not know; [`Status::Malformed`].
@@ -64,7 +64,7 @@ pub fn decode<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Status> {
     T::deserialize(&mut deserializer).map_err(|error| status_of(&error))
 }
 
-/// The deserializer tells an unknown variant only by its text; a test holds it.
+/// Returns the status of a decoding error. Only its text shows an unknown variant; a test checks the text.
 fn status_of(error: &Error) -> Status {
     match error {
         Error::Syntax(text) if text.starts_with("unknown variant") => Status::UnknownOpcode,

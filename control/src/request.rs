@@ -1,7 +1,7 @@
-//! The requests of administration.
+//! The administrative requests.
 //!
 //! [`AdminRequest::decode`] checks names, paths and counts, so the server can show and store them. A request borrows
-//! the record. Its bytes are its name and its arguments by name: see docs/formats.md.
+//! from its record. docs/formats.md lists the requests and their fields.
 
 use serde::{Deserialize, Serialize};
 use wire::limits::{INSTALL_BODY_BYTES_MAX, LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
@@ -51,7 +51,7 @@ pub enum AdminRequest<'a> {
         /// Its options.
         options: TableOptions,
     },
-    /// Creates a table of several tablets, each at the server with the fewest: [`crate::TableId`].
+    /// Creates a table of several tablets: [`crate::TableId`]. Each goes to the server with the fewest tablets.
     TableCreateSpread {
         /// Its name.
         name: &'a str,
@@ -136,7 +136,7 @@ pub enum AdminRequest<'a> {
         /// Maximum number of lines.
         count: u32,
     },
-    /// Traces invocations of an extension for some seconds, and reads the traces, oldest first: [`crate::Traces`].
+    /// Traces an extension's invocations for some seconds and reads the traces: [`crate::Traces`].
     ExtensionTraces {
         /// Its name, or `owner/name` of a granted one: then only the caller's invocations.
         name: &'a str,
@@ -162,25 +162,25 @@ pub enum AdminRequest<'a> {
     ServerList,
     /// Lists the tablets of all tables, by table and hash: a `Vec` of [`crate::TabletEntry`].
     TabletList,
-    /// Splits a tablet, so that a hash becomes the first one of a tablet: empty.
+    /// Splits a tablet in front of a hash: empty.
     TabletSplit {
         /// `owner/name` of the table.
         table: &'a str,
-        /// The hash.
+        /// The first hash of the upper tablet.
         at: u64,
     },
-    /// Merges the tablets on both sides of a hash: empty.
+    /// Merges the tablets below and above a boundary: empty.
     TabletMerge {
         /// `owner/name` of the table.
         table: &'a str,
         /// The first hash of the upper tablet.
         at: u64,
     },
-    /// Lists the migrations that have not ended, or are not cleared away: a `Vec` of [`crate::MigrationEntry`].
+    /// Lists the migrations that have a record: a `Vec` of [`crate::MigrationEntry`].
     MigrationList,
     /// Reads the progress of the server's present and latest migrations: a `Vec` of [`crate::MigrationProgress`].
     MigrationProgress,
-    /// Starts to move hashes of a table, all of one server, to another: [`crate::MigrationEntry`].
+    /// Starts a migration: [`crate::MigrationEntry`]. One server must own all of its hashes.
     MigrationBegin {
         /// `owner/name` of the table.
         table: &'a str,
@@ -207,12 +207,12 @@ pub enum AdminRequest<'a> {
         /// Number of the plan.
         plan: u32,
     },
-    /// Gives the tablets of a lost server to others, empty: [`crate::Adopted`].
+    /// Gives a lost server's tablets, now without objects, to other servers: [`crate::Adopted`].
     ClusterAdopt {
         /// Number of the server.
         server: u32,
     },
-    /// Requests that a migration is undone: [`crate::MigrationEntry`] at that moment.
+    /// Requests the abort of a migration: [`crate::MigrationEntry`] at that moment.
     MigrationAbort {
         /// Its number.
         id: u32,
@@ -224,14 +224,14 @@ pub enum AdminRequest<'a> {
         /// Its client's id.
         client_id: u64,
     },
-    /// Reads the part of the audit log visible to the caller, oldest first: a `Vec` of [`crate::AuditEntry`].
+    /// Reads the audit log as visible to the caller: a `Vec` of [`crate::AuditEntry`], oldest first.
     AuditRead {
         /// Entries behind this one, oldest first; 0 asks for the newest of all.
         after: u64,
         /// Maximum number of entries.
         count: u32,
     },
-    /// Grants another tenant a right on a table or an extension, replacing an earlier grant: empty.
+    /// Grants another tenant a right on a table or extension: empty. Replaces an earlier grant.
     GrantCreate {
         /// Its name.
         name: &'a str,
@@ -299,6 +299,7 @@ impl<'a> AdminRequest<'a> {
                 | Is::TabletList
                 | Is::MigrationList
                 | Is::MigrationProgress
+                | Is::ClusterStatus
                 | Is::AuditRead { .. }
                 | Is::GrantList
         )
@@ -382,7 +383,7 @@ impl PackageFile<'_> {
     }
 }
 
-/// Returns whether no text occurs twice. For short lists.
+/// Returns whether no text occurs twice. Compares all pairs, for short lists.
 fn are_distinct(texts: &[&str]) -> bool {
     texts.iter().enumerate().all(|(index, text)| !texts[..index].contains(text))
 }

@@ -40,14 +40,14 @@ pub struct TableEntry {
     pub objects: u64,
     /// Bytes of memory of these objects, headers included.
     pub bytes: u64,
-    /// Bytes of memory of the index, and of the queues of a table that evicts.
+    /// Bytes of memory of the index and of the eviction queues.
     pub index_bytes: u64,
     /// Byte budget of its objects, if it evicts.
     pub cache_bytes: Option<u64>,
     /// Objects that it has evicted since the server started.
     pub evicted: u64,
-    /// The time of its latest loss of objects by the end of a server, in milliseconds since the Unix epoch; `None`
-    /// without a loss.
+    /// Its last loss of objects, in milliseconds since the Unix epoch; `None` for no loss. A table loses objects when
+    /// their server ends.
     pub emptied_ms: Option<u64>,
 }
 
@@ -60,13 +60,13 @@ pub struct TableStatistics {
     pub objects: u64,
     /// Bytes of memory of these objects, headers included.
     pub bytes: u64,
-    /// Bytes of memory of the index, and of the queues of a table that evicts.
+    /// Bytes of memory of the index and of the eviction queues.
     pub index_bytes: u64,
     /// Byte budget of its objects, if it evicts.
     pub cache_bytes: Option<u64>,
     /// Objects that it has evicted since the server started.
     pub evicted: u64,
-    /// The time of its latest loss of objects by the end of a server, in milliseconds since the Unix epoch; `None`
-    /// without a loss.
+    /// Its last loss of objects, in milliseconds since the Unix epoch; `None` for no loss. A table loses objects when
+    /// their server ends.
     pub emptied_ms: Option<u64>,
 }

@@ -5,14 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The reply to the creation of a tenant, and to a rotation of its secret.
+/// The reply to a tenant's creation and to its secret's rotation.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantCreated {
     /// The secret that opens its sessions: printable, 256 bits of randomness.
     pub secret: String,
 }
 
-/// The secret stays out of logs.
+/// Omits the secret, which must not reach logs.
 impl core::fmt::Debug for TenantCreated {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter.debug_struct("TenantCreated").finish_non_exhaustive()
@@ -36,10 +36,10 @@ pub struct TenantEntry {
     pub bytes: u64,
 }
 
-/// One limit of a tenant. The maximum number, as a value or as `most`, means no limit.
+/// One limit of a tenant. `u64::MAX`, as `value` or `most`, means no limit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TenantLimitEntry {
-    /// Its name, with the unit at its end.
+    /// Its name, which ends with the unit.
     pub name: String,
     /// The current value.
     pub value: u64,
@@ -129,7 +129,7 @@ pub enum Actor {
 /// One administrative action.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AuditEntry {
-    /// Its number; later acts have higher ones.
+    /// Its number; later actions have higher ones.
     pub sequence: u64,
     /// The time of its end, in milliseconds since the Unix epoch.
     pub at_ms: u64,
@@ -137,14 +137,14 @@ pub struct AuditEntry {
     pub actor: Actor,
     /// The action as text: the request, and the names in it.
     pub act: String,
-    /// The outcome, a number of [`Status`].
+    /// The outcome, a number of [`wire::Status`].
     pub outcome: u8,
 }
 
 /// One counter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Statistic {
-    /// Its name, unit last.
+    /// Its name, which ends with the unit.
     pub name: String,
     /// Its value.
     pub value: u64,

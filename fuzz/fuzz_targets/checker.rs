@@ -1,4 +1,6 @@
-//! The check of an extension's source: no text panics it or lets it run for long, and what passes has functions.
+//! Fuzzes the check of an extension's source.
+//!
+//! No text makes the check panic or run for long, and every accepted source has functions.
 #![no_main]
 
 use builder::{Package, check};

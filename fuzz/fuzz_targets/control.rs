@@ -1,4 +1,6 @@
-//! Administrative requests and replies: no bytes panic a decoder, and what decodes is the same on the other side.
+//! Fuzzes the decoding of administrative requests and replies.
+//!
+//! No bytes make a decoder panic, and a decoded message survives another round trip.
 #![no_main]
 
 use std::fmt::Debug;

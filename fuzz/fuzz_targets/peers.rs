@@ -1,4 +1,6 @@
-//! Messages between servers: no bytes panic a decoder, and a message of a migration is the same on the other side.
+//! Fuzzes the decoding of messages between servers.
+//!
+//! No bytes make a decoder panic, and a decoded message survives another round trip.
 #![no_main]
 
 use cluster::migration::Message;

@@ -1,4 +1,6 @@
-//! Frames, data requests, replies and openings: no bytes panic a decoder, and a request has one encoding.
+//! Fuzzes the decoding of frames, data requests, replies and openings.
+//!
+//! No bytes make a decoder panic. A request has one encoding, so a decoded one encodes to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

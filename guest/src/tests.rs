@@ -120,7 +120,9 @@ fn an_abort_ends_the_invocation_and_the_thread_goes_on() {
 
 unsafe extern "C" fn divides_by_zero(_: *mut c_void) -> u64 {
     // SAFETY: the test is about the fault; a register changes, and nothing else.
-    unsafe { std::arch::asm!("xor edx, edx", "mov eax, 1", "xor ecx, ecx", "div ecx", out("eax") _, out("ecx") _, out("edx") _) };
+    unsafe {
+        std::arch::asm!("xor edx, edx", "mov eax, 1", "xor ecx, ecx", "div ecx", out("eax") _, out("ecx") _, out("edx") _)
+    };
     0
 }
 

@@ -4,7 +4,7 @@
 //!   DpdkPort 0, 1 ...       one per worker: bursts, ARP, hand-over        port
 //!   Device                  queues, hand-off queues, addresses of peers       device
 //!   steering                rules of the card, queues of a ring, or none  steering
-//!   sys, mbuf               DPDK itself; all unsafe code                  sys, mbuf
+//!   sys, mbuf, ethdev       DPDK itself; all unsafe code                  sys, mbuf, ethdev
 //! ```
 //! [`open`] starts DPDK's environment with the usual arguments of DPDK, takes the first device that they create, and
 //! makes one port for each UDP port from the address's on. The arguments select the driver: a card (`net_mlx5`), an

@@ -4,10 +4,10 @@
 use std::os::unix::fs::PermissionsExt;
 
 use client::{Admin, Client, ClientConfig, Error, Request, Status};
+use control::AdminRequest;
 use tests::effort::rounds;
 use tests::raw::{RawSession, RawStream, frame};
 use tests::server::Server;
-use control::AdminRequest;
 use wire::{OpenRequest, opcode};
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {

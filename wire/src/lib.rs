@@ -1,10 +1,10 @@
-//! The bytes of every message, and the sans-I/O requester.
+//! The bytes of frames, streams and data requests, and the sans-I/O requester.
 //!
-//! Everything that passes between a client and a server is laid out here, byte by byte as `docs/formats.md` lists it,
-//! little-endian. Decoding refuses and never panics: bytes from outside become borrowed values that are valid by
-//! construction, or a [`Status`] or [`FrameError`] with the reason. Data requests travel in datagrams
-//! ([`FrameReader`], [`FrameWriter`]) or, if they are too large, as records of a TCP stream ([`RecordHeader`]);
-//! opening and administration use only the stream.
+//! All numbers are little-endian; `docs/formats.md` specifies each byte. Decoding refuses and never panics: bytes from
+//! outside become borrowed values that are valid by construction, or a [`Status`] or [`FrameError`] with the reason.
+//! Data requests travel in datagrams ([`FrameReader`], [`FrameWriter`]) or, if they are too large, as records of a TCP
+//! stream ([`RecordHeader`]); opening and administration use only the stream. The crate `control` defines the bodies of
+//! administration.
 //!
 //! Nothing here opens a socket, reads a clock or starts a thread: the caller of [`Requester`] supplies the time and
 //! the frames. Called by `client` sessions and by the server's dispatch and control threads.

@@ -1,6 +1,9 @@
 //! Extensions: installation, versions, invocation.
 
-use control::{AdminRequest, DeserializeOwned, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionMode, LogLines, PackageFile, Placement, Traces, VersionState};
+use control::{
+    AdminRequest, DeserializeOwned, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
+    ExtensionResolved, FunctionMode, LogLines, PackageFile, Placement, Traces, VersionState,
+};
 use wire::Status;
 
 use super::{Client, Function, administer};
@@ -205,7 +208,11 @@ impl Client {
     }
 
     /// Makes a request that may change the meaning of function names.
-    fn administer_extension<T: DeserializeOwned>(&mut self, name: &str, request: &AdminRequest<'_>) -> Result<T, Error> {
+    fn administer_extension<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        request: &AdminRequest<'_>,
+    ) -> Result<T, Error> {
         let answer = administer(&mut self.session, request);
         self.forget(name);
         answer

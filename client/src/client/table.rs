@@ -1,6 +1,9 @@
 //! Tables, statistics, limits, sessions and audit log of the tenant.
 
-use control::{AdminRequest, AuditEntry, SessionEntry, Statistic, TableEntry, TableId, TableOptions, TableStatistics, TenantLimitEntry};
+use control::{
+    AdminRequest, AuditEntry, SessionEntry, Statistic, TableEntry, TableId, TableOptions, TableStatistics,
+    TenantLimitEntry,
+};
 use wire::Status;
 
 use super::{Client, administer};

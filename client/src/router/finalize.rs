@@ -3,6 +3,8 @@
 //! With a single server whose maps are known there is none; with several, the router checks the servers once a
 //! millisecond and processes replies at once.
 
+use std::time::Duration;
+
 use net::Port;
 use wire::{Completion, CompletionError, KeyRange, Request, Status, opcode};
 

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use control::{AdminRequest, ExtensionResolved, FunctionEntry, FunctionMode, SessionEntry, Statistic, TableEntry, TableId, TableStatistics, TenantCreated, TenantEntry};
+use control::{
+    AdminRequest, ExtensionResolved, FunctionEntry, FunctionMode, SessionEntry, Statistic, TableEntry,
+    TableId, TableStatistics, TenantCreated, TenantEntry,
+};
 use wire::{Body, Condition, Request, ServerPlace, ShmEndpoint, Status, TabletMap, function_hash, reply};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -326,9 +329,10 @@ impl World {
                 ok(control::encode(&ExtensionResolved { extension: self.extension, version: 1, functions }))
             }
             AdminRequest::ExtensionResolve { .. } => (Status::UnknownExtension, vec![]),
-            AdminRequest::Statistics { .. } => {
-                ok(control::encode(&vec![Statistic { name: "executions".to_owned(), value: self.executions }]))
-            }
+            AdminRequest::Statistics { .. } => ok(control::encode(&vec![Statistic {
+                name: "executions".to_owned(),
+                value: self.executions,
+            }])),
             AdminRequest::SessionList => {
                 let entry = |&client_id: &u64| SessionEntry {
                     client_id,
@@ -343,7 +347,9 @@ impl World {
                 self.sessions.remove(client_id);
                 ok(vec![])
             }
-            AdminRequest::TenantCreate { .. } => ok(control::encode(&TenantCreated { secret: "new".to_owned() })),
+            AdminRequest::TenantCreate { .. } => {
+                ok(control::encode(&TenantCreated { secret: "new".to_owned() }))
+            }
             AdminRequest::TenantList => ok(control::encode(&Vec::<TenantEntry>::new())),
             _ => (Status::NotPermitted, vec![]),
         }

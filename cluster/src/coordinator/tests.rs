@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use control::TableOptions;
 use redb::Builder;
 use redb::backends::InMemoryBackend;
-use control::TableOptions;
 use wire::TenantId;
 
 use super::steps;
@@ -85,7 +85,9 @@ impl World {
                 MigrationPhase::Preparing if !source || !target => Some(MigrationPhase::Ended),
                 MigrationPhase::Moving if !source => Some(MigrationPhase::Finished),
                 MigrationPhase::Moving if !target => Some(MigrationPhase::Ended),
-                MigrationPhase::Preparing if self.random.u32(..100) < failing_percent => Some(MigrationPhase::Ended),
+                MigrationPhase::Preparing if self.random.u32(..100) < failing_percent => {
+                    Some(MigrationPhase::Ended)
+                }
                 MigrationPhase::Preparing => Some(MigrationPhase::Moving),
                 MigrationPhase::Moving => Some(MigrationPhase::Finished),
                 _ => None,

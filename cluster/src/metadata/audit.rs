@@ -5,8 +5,8 @@
 
 use std::slice;
 
-use serde::{Deserialize, Serialize};
 use control::{Actor, AuditEntry};
+use serde::{Deserialize, Serialize};
 use wire::TenantId;
 
 use super::encoding::{damaged, decode, padded, padded_long};
@@ -184,9 +184,9 @@ impl Metadata {
 
 #[cfg(test)]
 mod tests {
+    use control::Actor;
     use redb::Builder;
     use redb::backends::InMemoryBackend;
-    use control::Actor;
     use wire::TenantId;
 
     use crate::limits::AUDIT_ENTRIES_PER_TENANT_MAX;

@@ -13,7 +13,8 @@ use super::moving::{begin, leave};
 use super::plans::{self, PlannedMove};
 use super::servers::is_gone;
 use super::{
-    MemberRow, Metadata, MetadataError, MetadataTransaction, PlanRow, ServerRow, ServerRun, TabletError, TabletsRow,
+    MemberRow, Metadata, MetadataError, MetadataTransaction, PlanRow, ServerRow, ServerRun, TabletError,
+    TabletsRow,
 };
 use super::{next, tablets};
 use crate::migration::MigrationPhase;

@@ -4,8 +4,8 @@
 //! (tenant, name, version) has the time of the installation and the source package, which is the body of the request
 //! that installed it. Compiled artefacts are not stored, because they can be built again.
 
-use serde::{Deserialize, Serialize};
 use control::Placement;
+use serde::{Deserialize, Serialize};
 use wire::TenantId;
 
 use super::encoding::padded;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
 use control::{Right, Subject};
+use serde::{Deserialize, Serialize};
 use wire::TenantId;
 
 use super::encoding::padded;
@@ -101,9 +101,7 @@ pub(super) fn remove_subject(
 }
 
 /// Returns the grants to existing tenants, and those to others.
-fn parted(
-    transaction: &mut MetadataTransaction<'_>,
-) -> Result<(Vec<GrantRow>, Vec<GrantRow>), RecordsError> {
+fn parted(transaction: &mut MetadataTransaction<'_>) -> Result<(Vec<GrantRow>, Vec<GrantRow>), RecordsError> {
     let tenants = transaction.rows::<TenantRow>("")?;
     let there: BTreeSet<TenantId> = tenants.into_iter().map(|row| row.id).collect();
     let rows = transaction.rows::<GrantRow>("")?;
@@ -146,9 +144,7 @@ impl Metadata {
         self.write(|transaction| {
             let subject = right.subject();
             let (exists, counter) = match subject {
-                Subject::Table => {
-                    (transaction.has_row::<TableRow>(&TableRow::key_of(owner, name))?, "table")
-                }
+                Subject::Table => (transaction.has_row::<TableRow>(&TableRow::key_of(owner, name))?, "table"),
                 Subject::Extension => {
                     (transaction.has_row::<ExtensionRow>(&ExtensionRow::key_of(owner, name))?, "extension")
                 }
@@ -217,9 +213,9 @@ impl Metadata {
 
 #[cfg(test)]
 mod tests {
+    use control::{Placement, Right, Subject};
     use redb::Builder;
     use redb::backends::InMemoryBackend;
-    use control::{Placement, Right, Subject};
     use wire::TenantId;
 
     use crate::metadata::{Metadata, MetadataError};

@@ -50,7 +50,9 @@ impl Metadata {
             tenants::check(transaction, tenant)?;
             for (name, value) in changes {
                 match *value {
-                    Some(value) => transaction.store(&LimitRow { tenant, name: (*name).to_owned(), value })?,
+                    Some(value) => {
+                        transaction.store(&LimitRow { tenant, name: (*name).to_owned(), value })?
+                    }
                     None => transaction.remove_row::<LimitRow>(&key_of(tenant, name)),
                 }
             }

@@ -1,8 +1,8 @@
 //! Records of migrations: which hashes of a table move from which server to which, and the phase.
 //!
-//! The owner implied by a [`MigrationPhase`] and the one in the tablets agree after every commit, because both change in one. A
-//! finished migration keeps its record until both servers are done with it, or another server is done for one that
-//! died. A restarted server is a different one to a migration, because it has lost its objects.
+//! The owner implied by a [`MigrationPhase`] and the one in the tablets agree after every commit, because both change
+//! in one. A finished migration keeps its record until both servers are done with it, or another server is done for one
+//! that died. A restarted server is a different one to a migration, because it has lost its objects.
 
 use serde::{Deserialize, Serialize};
 use store::HashRange;

@@ -126,7 +126,12 @@ impl Metadata {
     ///
     /// # Panics
     /// When the transition is not allowed.
-    pub fn migration_advance(&self, id: u32, from: MigrationPhase, to: MigrationPhase) -> Result<MigrationRow, MetadataError> {
+    pub fn migration_advance(
+        &self,
+        id: u32,
+        from: MigrationPhase,
+        to: MigrationPhase,
+    ) -> Result<MigrationRow, MetadataError> {
         self.advance_without(id, (from, to), None)
     }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use control::TableOptions;
 use wire::TenantId;
 
-use super::servers::is_gone;
 use super::row::below;
+use super::servers::is_gone;
 use super::tablets::{Tablet, TabletsRow, find, overlap};
 use super::{
     Metadata, MetadataError, MetadataTransaction, MigrationRow, Snapshot, TableRow, TabletError, VERSIONS,

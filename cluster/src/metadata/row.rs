@@ -1,7 +1,8 @@
-//! Rows of the metadata: each kind has a prefix, key parts behind it, and the JSON of its other fields.
+//! Rows of the metadata: records of one type per kind.
 //!
-//! A missing field takes its default; a field unknown to this version is ignored in reading and lost when the row is
-//! stored again. The fields of the key are not part of the JSON.
+//! The key of a row is the prefix of its kind, then some of its fields as parts separated by `/`. The value is the JSON
+//! of the other fields. A missing field takes its default; a field unknown to this version is ignored when the row is
+//! read, and lost when it is stored again.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,24 +17,24 @@ pub(super) trait Row: Serialize + DeserializeOwned {
     /// The prefix of its keys, with a slash at the end.
     const PREFIX: &'static str;
 
-    /// Returns the key behind the prefix.
+    /// Returns the key without the prefix.
     fn key(&self) -> String;
 
-    /// Sets the fields that the parts of the key hold; `None` if no server writes such a key.
+    /// Sets the fields in the parts of the key; `None` for an invalid key.
     fn with_key(self, parts: &[&str]) -> Option<Self>;
 }
 
-/// Returns the start of the keys of a tenant.
+/// Returns the part that begins a tenant's keys, with its slash.
 pub(super) fn below(tenant: TenantId) -> String {
     format!("{}/", padded(tenant.0))
 }
 
-/// Decodes the number of a key.
+/// Decodes a part of a key that is a number.
 pub(super) fn number(part: &str) -> Option<u32> {
     part.parse().ok()
 }
 
-/// Decodes the tenant of a key.
+/// Decodes a part of a key that names a tenant.
 pub(super) fn tenant(part: &str) -> Option<TenantId> {
     number(part).map(TenantId)
 }
@@ -46,18 +47,18 @@ pub(super) fn row_of<R: Row>(key: &str, value: &[u8]) -> Result<R, RecordsError>
 }
 
 impl MetadataTransaction<'_> {
-    /// Returns the row with this key behind the prefix.
+    /// Returns the row with this key, given without the prefix.
     pub(super) fn row<R: Row>(&mut self, key: &str) -> Result<Option<R>, RecordsError> {
         let key = format!("{}{key}", R::PREFIX);
         self.get_bytes(&key)?.map(|value| row_of(&key, &value)).transpose()
     }
 
-    /// Returns whether that row exists.
+    /// Returns whether the row with this key exists.
     pub(super) fn has_row<R: Row>(&mut self, key: &str) -> Result<bool, RecordsError> {
         self.has(&format!("{}{key}", R::PREFIX))
     }
 
-    /// Returns the rows whose keys begin with this behind the prefix, in the order of their keys.
+    /// Returns the rows whose keys begin with `below`, in key order.
     pub(super) fn rows<R: Row>(&mut self, below: &str) -> Result<Vec<R>, RecordsError> {
         let found = self.all_bytes(&format!("{}{below}", R::PREFIX))?;
         found.iter().map(|(key, value)| row_of(key, value)).collect()
@@ -68,12 +69,12 @@ impl MetadataTransaction<'_> {
         self.put(&format!("{}{}", R::PREFIX, row.key()), row)
     }
 
-    /// Deletes the row with this key, whether or not it exists.
+    /// Deletes the row with this key if it exists.
     pub(super) fn remove_row<R: Row>(&mut self, key: &str) {
         self.delete(&format!("{}{key}", R::PREFIX));
     }
 
-    /// Deletes all rows whose keys begin with this. None of them may be written afterwards.
+    /// Deletes all rows whose keys begin with `below`. The transaction may write none of them afterwards.
     pub(super) fn remove_rows<R: Row>(&mut self, below: &str) {
         self.clear(&format!("{}{below}", R::PREFIX));
     }

@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::encoding::{bytes_of, damaged, encode, hexadecimal, padded};
 use super::row::{Row, number, row_of};
 use super::{Metadata, MetadataError, MetadataTransaction, ServerRun, members, next_u32};
-use crate::records::{
-    Committed, Condition, KeySpan, LeaseId, Query, RecordChange, RecordsError, Revision,
-};
+use crate::records::{Committed, Condition, KeySpan, LeaseId, Query, RecordChange, RecordsError, Revision};
 use crate::secret::random_bytes;
 
 const CLUSTER: &str = "cluster";

@@ -1,7 +1,7 @@
 //! Records of tables: (tenant, name) to number and kind.
 
-use serde::{Deserialize, Serialize};
 use control::TableOptions;
+use serde::{Deserialize, Serialize};
 use wire::TenantId;
 
 use super::row::{Row, below, tenant};

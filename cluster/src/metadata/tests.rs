@@ -6,9 +6,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use control::{Placement, TableOptions};
 use redb::backends::InMemoryBackend;
 use redb::{Builder, StorageBackend};
-use control::{Placement, TableOptions};
 
 use super::{Metadata, MetadataError, VersionState, VersionStateError};
 use crate::limits::VERSIONS_RESERVED;

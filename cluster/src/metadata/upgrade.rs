@@ -3,8 +3,8 @@
 //! The second layout had a redb table for each kind of row, with tuples as keys and values. The first layout had one
 //! version per extension, whose package ended before the placement.
 
-use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use control::{Actor, AuditEntry, Right, TableOptions};
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
 use wire::{BodyReader, Status, TenantId};
 
 use super::audit::{self, AuditRow};

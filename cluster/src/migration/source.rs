@@ -190,7 +190,10 @@ impl Source {
             (MigrationPhase::Preparing | MigrationPhase::Moving, _) => {}
             _ => self.copying.end(),
         }
-        let is_open = matches!(self.local_view.phase, MigrationPhase::Preparing | MigrationPhase::Moving | MigrationPhase::Returning);
+        let is_open = matches!(
+            self.local_view.phase,
+            MigrationPhase::Preparing | MigrationPhase::Moving | MigrationPhase::Returning
+        );
         if self.local_view.is_peer_gone && is_open && self.local_view.may_commit(true) {
             let (from, to) = (self.local_view.phase, MigrationPhase::Ended);
             act(out, SourceAction::Commit { from, to, is_peer_gone: true });

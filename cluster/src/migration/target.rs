@@ -295,11 +295,15 @@ impl Target {
         let (to, is_peer_gone) = match (self.local_view.phase, self.phase) {
             (MigrationPhase::Preparing, _) if is_aborted => (MigrationPhase::Ended, false),
             (MigrationPhase::Preparing, _) if self.local_view.is_peer_gone => (MigrationPhase::Ended, true),
-            (MigrationPhase::Preparing, TargetPhase::Deciding) if self.may_take_over() => (MigrationPhase::Moving, false),
+            (MigrationPhase::Preparing, TargetPhase::Deciding) if self.may_take_over() => {
+                (MigrationPhase::Moving, false)
+            }
             (MigrationPhase::Moving, TargetPhase::Moving) if self.pulls.are_done() && !is_aborted => {
                 (MigrationPhase::Finished, false)
             }
-            (MigrationPhase::Moving | MigrationPhase::Returning, _) if self.local_view.is_peer_gone => (MigrationPhase::Finished, true),
+            (MigrationPhase::Moving | MigrationPhase::Returning, _) if self.local_view.is_peer_gone => {
+                (MigrationPhase::Finished, true)
+            }
             (
                 MigrationPhase::Moving,
                 TargetPhase::HandingOver | TargetPhase::Closing | TargetPhase::Opening | TargetPhase::Moving,

@@ -8,8 +8,8 @@ mod world;
 use world::{Trouble, World};
 
 use super::{
-    BadMessage, Copied, Left, Message, MigrationMode, MigrationPhase, PullCursor, PullSpan, Source, SourceAction, SourceEnd,
-    SourceInput, SourceOutput, Target, TargetInput,
+    BadMessage, Copied, Left, Message, MigrationMode, MigrationPhase, PullCursor, PullSpan, Source,
+    SourceAction, SourceEnd, SourceInput, SourceOutput, Target, TargetInput,
 };
 
 fn seeds() -> Vec<u64> {
@@ -120,8 +120,9 @@ fn a_death_that_was_recorded_too_late_for_one_standing_is_recorded_for_the_next(
         let commits = |output: &SourceOutput| matches!(output, SourceOutput::Do(SourceAction::Commit { .. }));
         out.into_iter().filter(commits).collect::<Vec<_>>()
     };
-    let commit =
-        |from| vec![SourceOutput::Do(SourceAction::Commit { from, to: MigrationPhase::Ended, is_peer_gone: true })];
+    let commit = |from| {
+        vec![SourceOutput::Do(SourceAction::Commit { from, to: MigrationPhase::Ended, is_peer_gone: true })]
+    };
     assert_eq!(commits_after(SourceInput::TargetGone), commit(MigrationPhase::Preparing));
     // Owning the hashes was the target's last action.
     assert_eq!(commits_after(SourceInput::Phase(MigrationPhase::Moving)), []);

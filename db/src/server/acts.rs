@@ -106,9 +106,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use cluster::metadata::Metadata;
+    use control::Actor;
     use redb::backends::InMemoryBackend;
     use redb::{Builder, StorageBackend};
-    use control::Actor;
     use wire::{Status, TenantId};
 
     use super::{Act, Acts};

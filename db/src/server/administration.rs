@@ -98,7 +98,11 @@ pub fn serve(control: &Control, role: &Role, code: u8, body: &[u8]) -> Result<Ve
     let request = AdminRequest::decode(body)?;
     let Some(act) = audit::act_of(&request).filter(|_| !is_leaving(role, &request)) else {
         let answer = serve_role(control, role, &request, body)?;
-        return if answer.len() <= STREAM_BODY_BYTES_MAX { Ok(answer) } else { Err(Status::ReplyTooLarge.into()) };
+        return if answer.len() <= STREAM_BODY_BYTES_MAX {
+            Ok(answer)
+        } else {
+            Err(Status::ReplyTooLarge.into())
+        };
     };
     let author = audit::author(control, role);
     let answer = serve_role(control, role, &request, body);

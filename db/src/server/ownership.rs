@@ -10,8 +10,8 @@ pub use records::{Due, due, map_of};
 
 use std::sync::{Arc, MutexGuard};
 
-use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table, TableKind, TableOptions};
 use control::Subject;
+use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table, TableKind, TableOptions};
 use wire::{Status, TabletMap, TenantId};
 
 use super::change::{Change, Wake};

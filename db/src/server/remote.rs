@@ -26,8 +26,8 @@ use crate::peer;
 use cluster::peer::Purpose;
 use cluster::remote::message::{Answers, Question, Questions, Reply};
 use cluster::remote::questions::{End, OpenQuestions, Owner};
-use net::{Duplex, Sleeper, StreamError};
 use control::Subject;
+use net::{Duplex, Sleeper, StreamError};
 use wire::{Body, TabletMap, TenantId};
 
 use super::change::Change;

@@ -10,8 +10,8 @@ use cluster::metadata::{
 use cluster::migration::{MigrationMode, MigrationPhase};
 use cluster::records::LeaseId;
 use cluster::secret::SecretHash;
+use control::TableOptions;
 use store::HashRange;
-use control::{MigrationMode, TableOptions};
 use wire::TenantId;
 
 use super::place::Place;
@@ -94,20 +94,43 @@ pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) 
 
     let owner = || one.tablets().expect("records answer")[0].tablets[1].server;
     let advance = |from, to| other.migration_advance(row.id, from, to).expect("it is there").phase;
-    assert_eq!(advance(MigrationPhase::Moving, MigrationPhase::Finished), MigrationPhase::Preparing, "it is not so far");
-    assert_eq!((advance(MigrationPhase::Preparing, MigrationPhase::Moving), owner()), (MigrationPhase::Moving, 2));
-    assert_eq!((advance(MigrationPhase::Preparing, MigrationPhase::Ended), owner()), (MigrationPhase::Moving, 2));
+    assert_eq!(
+        advance(MigrationPhase::Moving, MigrationPhase::Finished),
+        MigrationPhase::Preparing,
+        "it is not so far"
+    );
+    assert_eq!(
+        (advance(MigrationPhase::Preparing, MigrationPhase::Moving), owner()),
+        (MigrationPhase::Moving, 2)
+    );
+    assert_eq!(
+        (advance(MigrationPhase::Preparing, MigrationPhase::Ended), owner()),
+        (MigrationPhase::Moving, 2)
+    );
     assert!(other.migration_abort(row.id).expect("it is there").is_aborted);
-    assert_eq!((advance(MigrationPhase::Moving, MigrationPhase::Returning), owner()), (MigrationPhase::Returning, 1));
-    assert_eq!((advance(MigrationPhase::Returning, MigrationPhase::Finished), owner()), (MigrationPhase::Finished, 2));
-    assert_eq!((advance(MigrationPhase::Returning, MigrationPhase::Ended), owner()), (MigrationPhase::Finished, 2));
+    assert_eq!(
+        (advance(MigrationPhase::Moving, MigrationPhase::Returning), owner()),
+        (MigrationPhase::Returning, 1)
+    );
+    assert_eq!(
+        (advance(MigrationPhase::Returning, MigrationPhase::Finished), owner()),
+        (MigrationPhase::Finished, 2)
+    );
+    assert_eq!(
+        (advance(MigrationPhase::Returning, MigrationPhase::Ended), owner()),
+        (MigrationPhase::Finished, 2)
+    );
     leave(&one, &row);
-    assert_eq!(other.migration_advance(row.id, MigrationPhase::Moving, MigrationPhase::Finished), Err(MetadataError::NotFound));
+    assert_eq!(
+        other.migration_advance(row.id, MigrationPhase::Moving, MigrationPhase::Finished),
+        Err(MetadataError::NotFound)
+    );
     let begin = |target| one.migration_begin((ann, t), moved, target, MigrationMode::StopAndCopy, 6);
     let back = begin(1).expect("nothing moves there");
     assert!(back.id > row.id);
     other.migration_advance(back.id, MigrationPhase::Preparing, MigrationPhase::Moving).expect("it is there");
-    let ended = other.migration_advance(back.id, MigrationPhase::Moving, MigrationPhase::Ended).expect("it is there");
+    let ended =
+        other.migration_advance(back.id, MigrationPhase::Moving, MigrationPhase::Ended).expect("it is there");
     assert_eq!((ended.phase, owner()), (MigrationPhase::Ended, 2), "the target was dead");
     assert_eq!(one.migration_find(back.id), Ok(Some(ended)));
 }
@@ -133,8 +156,9 @@ pub fn nobody_is_taken_for_gone_who_is_registered_by_then(place: &Place) {
     use MigrationPhase::{Ended, Finished, Moving, Preparing};
     let metadata = place.metadata();
     let (ann, t) = table(&metadata, &[1, 2, 2]);
-    let row =
-        metadata.migration_begin((ann, t), range(0, QUARTER - 1), 2, MigrationMode::Rocksteady, 5).expect("room");
+    let row = metadata
+        .migration_begin((ann, t), range(0, QUARTER - 1), 2, MigrationMode::Rocksteady, 5)
+        .expect("room");
     let without =
         |gone, from, to| metadata.migration_advance_without(gone, row.id, from, to).map(|row| row.phase);
     let leases = [1, 2].map(|server| register(&metadata, server));
@@ -181,7 +205,9 @@ pub fn hashes_are_in_one_migration_whoever_begins_it(place: &Place) {
             .zip(ranges)
             .zip(2..)
             .map(|((server, hashes), target)| {
-                scope.spawn(move || server.migration_begin((ann, t), hashes, target, MigrationMode::Rocksteady, 5))
+                scope.spawn(move || {
+                    server.migration_begin((ann, t), hashes, target, MigrationMode::Rocksteady, 5)
+                })
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
@@ -212,7 +238,8 @@ pub fn tablets_and_migrations_go_with_their_table(place: &Place) {
     let (ann, t) = table(&one, &[1, 2]);
     let u = one.table_create_at(ann, "u", TableOptions::default(), &[2]).expect("room");
     let left = one.migration_begin((ann, u), HashRange::ALL, 1, MigrationMode::Rocksteady, 5).expect("room");
-    let gone = one.migration_begin((ann, t), range(0, HALF - 1), 2, MigrationMode::Rocksteady, 5).expect("room");
+    let gone =
+        one.migration_begin((ann, t), range(0, HALF - 1), 2, MigrationMode::Rocksteady, 5).expect("room");
     other.table_drop(ann, "t").expect("a table");
     assert_eq!(one.migration_find(gone.id), Ok(None));
     assert_eq!(one.migrations(), Ok(vec![left.clone()]));

@@ -9,9 +9,9 @@ use cluster::metadata::{Metadata, MetadataError};
 use cluster::records::{
     Committed, Condition, Event, KeySpan, Query, RecordChange, Records, RecordsError, Revision, WatchEnd,
 };
+use control::Actor;
 use db::config::EtcdAddress;
 use db::etcd::Etcd;
-use control::Actor;
 
 use super::etcd_process::{EtcdProcess, Member, free_ports};
 use super::place::write;

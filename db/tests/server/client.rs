@@ -4,9 +4,12 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use net::{Batch, LoopbackPort, Outbox, Port, Stream};
 use control::{AdminRequest, TableId, TableOptions};
-use wire::{Body, CompletionError, OpenRequest, Opened, RecordHeader, Request, Requester, RequesterConfig, Status, VersionRange, opcode};
+use net::{Batch, LoopbackPort, Outbox, Port, Stream};
+use wire::{
+    Body, CompletionError, OpenRequest, Opened, RecordHeader, Request, Requester, RequesterConfig, Status,
+    VersionRange, opcode,
+};
 
 use super::Site;
 

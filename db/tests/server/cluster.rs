@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 
 use cluster::metadata::Metadata;
 use cluster::peer::{ClusterSecret, Purpose};
+use control::{
+    AdminRequest, ExtensionResolved, LimitChange, Right, ServerEntry, Subject, TableEntry, TableId,
+    TenantLimitEntry,
+};
 use db::config::{Config, parse_metadata_place};
 use db::peer::{self, PeerError};
 use db::server::boot::Server;
 use tempfile::TempDir;
-use control::{AdminRequest, ExtensionResolved, LimitChange, Right, ServerEntry, Subject, TableEntry, TableId, TenantLimitEntry};
 use wire::{Body, Condition, OpenRequest, Request, Status, TabletMap, opcode};
 
 use super::client::{Client, ControlStream};

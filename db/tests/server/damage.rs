@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use control::{AdminRequest, TableOptions};
 use db::limits::{REFUSALS_BURST, REFUSALS_PER_SECOND};
 use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use control::{AdminRequest, TableOptions};
 use wire::{
     Body, Condition, FrameReader, FrameWriter, OpenRequest, RecordHeader, Request, Status, VersionRange,
     opcode,
@@ -240,7 +240,9 @@ fn names_that_may_not_be_are_refused() {
     }
     let no_text = b"\x81\xaatable-drop\x81\xa4name\xa2\xff\xfe";
     let later = b"\x81\xactenant-freeze\x80";
-    for (body, status) in [(&no_text[..], Status::Malformed), (later, Status::UnknownOpcode), (&[0xc1], Status::Malformed)] {
+    for (body, status) in
+        [(&no_text[..], Status::Malformed), (later, Status::UnknownOpcode), (&[0xc1], Status::Malformed)]
+    {
         let refused = client.control.exchange(opcode::ADMINISTER, 0, body).expect_err("no request");
         assert_eq!(refused.0, status);
     }

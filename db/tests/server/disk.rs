@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cluster::metadata::Metadata;
+use control::{AdminRequest, ExtensionEntry};
 use redb::backends::InMemoryBackend;
 use redb::{Builder, StorageBackend};
-use control::{AdminRequest, ExtensionEntry};
 use wire::{Condition, Request, Status};
 
 use super::Site;

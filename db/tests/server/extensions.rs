@@ -1,6 +1,9 @@
 //! Extensions from source to answer, through the whole server: installed over a stream, invoked over frames.
 
-use control::{AdminRequest, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, PackageFile, Placement};
+use control::{
+    AdminRequest, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, PackageFile,
+    Placement,
+};
 use wire::{CompletionError, Request, Status, function_hash, reply};
 
 use super::client::{Client, Ended, Refused};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use net::Faults;
 use control::{AdminRequest, SessionEntry};
+use net::Faults;
 use wire::{Request, Status, function_hash};
 
 use super::client::{Client, Ended};

@@ -1,8 +1,8 @@
 //! What a tenant's limits say about installations: bytes of code, time of the compiler.
 
-use wire::reply::Throttled;
 use control::{AdminRequest, ExtensionDescription, LimitChange};
 use wire::Status;
+use wire::reply::Throttled;
 
 use super::client::{Client, Refused};
 use super::extensions::{COUNTER, install, invoke, package};

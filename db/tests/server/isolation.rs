@@ -126,7 +126,8 @@ fn a_revoked_session_is_over_everywhere() {
     let mut first = site.client("ann", &secret);
     let mut second = site.client("ann", &secret);
     let table = first.create_table("t");
-    let list = control::decode::<Vec<SessionEntry>>(&first.control.ask(&AdminRequest::SessionList).expect("a list"));
+    let list =
+        control::decode::<Vec<SessionEntry>>(&first.control.ask(&AdminRequest::SessionList).expect("a list"));
     assert_eq!(list.expect("entries").len(), 2);
     let client_id = second.opened.client_id;
     first.control.ask(&AdminRequest::SessionRevoke { client_id }).expect("one's own tenant's");
@@ -226,7 +227,8 @@ fn a_tenant_sees_and_revokes_no_session_of_another() {
     let site = Site::start(directory.path(), 1, 1);
     let (ann, _) = site.tenant_with_table("ann");
     let (mut bob, _) = site.tenant_with_table("bob");
-    let list = control::decode::<Vec<SessionEntry>>(&bob.control.ask(&AdminRequest::SessionList).expect("a list"));
+    let list =
+        control::decode::<Vec<SessionEntry>>(&bob.control.ask(&AdminRequest::SessionList).expect("a list"));
     assert!(list.expect("entries").iter().all(|entry| entry.tenant == "bob"));
     let request = AdminRequest::SessionRevoke { client_id: ann.opened.client_id };
     assert_eq!(bob.control.ask(&request).expect_err("not bob's").0, Status::NotFound);

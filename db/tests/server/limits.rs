@@ -1,7 +1,9 @@
 //! Limits of tenants through the whole server: who reads and changes them, that they hold at once and last;
 //! what a tenant meets that has used up its memory.
 
-use control::{Actor, AdminRequest, AuditEntry, LimitChange, Right, TableId, TableStatistics, TenantLimitEntry};
+use control::{
+    Actor, AdminRequest, AuditEntry, LimitChange, Right, TableId, TableStatistics, TenantLimitEntry,
+};
 use wire::{Condition, Request, Status};
 
 use super::client::{Client, ControlStream, Refused};

@@ -36,12 +36,12 @@ use std::sync::OnceLock;
 
 use ::cluster::metadata::Metadata;
 use builder::{BuildError, Toolchain};
+use control::{AdminRequest, TenantCreated};
 use db::config::{Config, StreamLimits};
 use db::extension::registry::Prepare;
 use db::server::administrator;
 use db::server::boot::{Devices, Server};
 use net::{Faults, Listener, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
-use control::{AdminRequest, TenantCreated};
 use wire::OpenRequest;
 
 use client::{Client, ControlStream};

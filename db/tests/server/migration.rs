@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use cluster::metadata::{Metadata, MigrationRow, Side};
 use cluster::migration::{MigrationMode, MigrationPhase};
+use control::{AdminRequest, TableId};
 use db::server::migrations::Figure;
 use fastrand::Rng;
 use store::HashRange;
 use tempfile::TempDir;
-use control::{AdminRequest, TableId};
 use wire::{Condition, Request, Status, TenantId, reply};
 
 use super::Site;
@@ -263,7 +263,8 @@ fn an_abort_at_any_moment_leaves_every_object_at_one_owner_as_it_was_written_las
             break;
         }
         let to = usize::from(pair.owner(&table, u64::MAX) == pair.numbers()[0]);
-        let mode = [MigrationMode::Rocksteady, MigrationMode::Cooperative, MigrationMode::PreCopy][round as usize % 3];
+        let mode = [MigrationMode::Rocksteady, MigrationMode::Cooperative, MigrationMode::PreCopy]
+            [round as usize % 3];
         table.asks_both = mode == MigrationMode::Cooperative;
         let row = pair.begin_by(&table, half, to, mode);
         let find = || pair.metadata.migration_find(row.id).expect("etcd answers");

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use db::config::StreamLimits;
 use control::{AdminRequest, TableOptions, TenantCreated, TenantEntry};
+use db::config::StreamLimits;
 use wire::{Body, OpenRequest, Opened, Request, Status};
 
 use super::Site;

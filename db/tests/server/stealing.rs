@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use control::{AdminRequest, Statistic};
 use db::clock::Clock;
 use db::metrics::{Counter, WorkerMetrics};
 use db::server::change::{Change, change_queue};
@@ -15,7 +16,6 @@ use db::session::Session;
 use db::tenant::account::Account;
 use net::{Batch, Faults, IdleStrategy, LoopbackClock, LoopbackNetwork, Outbox, Port, SharedPort};
 use store::{Config, Store};
-use control::{AdminRequest, Statistic};
 use wire::{FrameReader, FrameWriter, Request, Status, TenantId, function_hash, reply};
 
 use super::client::{Client, Ended};

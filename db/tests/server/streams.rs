@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use control::{AdminRequest, TableStatistics};
 use db::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX, RECORD_TIMEOUT_MS, RECORDS_BYTES_MAX};
 use wire::limits::{INSTALL_BODY_BYTES_MAX, VALUE_BYTES_MAX};
-use control::{AdminRequest, TableStatistics};
 use wire::{Body, Condition, Keys, OpenRequest, Opened, RecordHeader, Request, Status, opcode, reply};
 
 use super::Site;

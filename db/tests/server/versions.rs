@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use control::{Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, LimitChange, Placement, VersionState};
+use control::{
+    Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, LimitChange, Placement,
+    VersionState,
+};
 use wire::{Request, Status};
 
 use super::client::{Client, Refused};

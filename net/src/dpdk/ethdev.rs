@@ -195,7 +195,8 @@ impl Drop for Ethdev {
     }
 }
 
-/// One queue of a started device, in one direction.
+/// One queue of a started device, in one direction. Its methods take it exclusively, as DPDK requires; threads that
+/// share one put it under a lock.
 pub(super) struct Queue {
     device: u16,
     queue: u16,

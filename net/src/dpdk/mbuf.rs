@@ -1,9 +1,8 @@
 //! Packets in DPDK's memory: their pools, and bursts that are received and sent.
 //!
-//! With `sys.rs` the only file of `dpdk` that contains `unsafe`. An [`Mbuf`] owns its packet: after a send it belongs
-//! to the device, on drop it returns to its pool. A [`Queue`] is one end of a device's queue; its methods take it
-//! exclusively, as DPDK requires, and threads that share one put it under a lock. A received packet is one piece of
-//! memory, or refused (`Seen::is_whole`): our packets fit one.
+//! Of `dpdk`, only this file, `ethdev.rs` and `sys.rs` contain `unsafe`. An [`Mbuf`] owns its packet: after a send it
+//! belongs to the device, on drop it returns to its pool. A received packet is one piece of memory, or refused
+//! (`Seen::is_whole`): our packets fit one.
 
 use std::ffi::CString;
 use std::ptr::NonNull;

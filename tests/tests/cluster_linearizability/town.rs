@@ -7,12 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::Admin;
+use control::MigrationMode;
 use fastrand::Rng;
 use tests::etcd::Etcd;
 use tests::history::{Action, Operation, Outcome};
 use tests::raw::PATIENCE;
 use tests::server::{Server, Settings, Tenant};
-use control::MigrationMode;
 
 use crate::recording::{Town, name};
 use crate::{library, recording};

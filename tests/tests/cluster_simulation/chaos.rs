@@ -1,6 +1,6 @@
 //! What operators and bad luck do to the simulated cluster, what its coordinator does about it, and what clients ask for.
 
-use cluster::metadata::{Goal, PlanRow, PlanProgress, ServerRun};
+use cluster::metadata::{Goal, PlanProgress, PlanRow, ServerRun};
 use cluster::migration::MigrationMode;
 use store::HashRange;
 use tests::history::{Action, Condition, Outcome};

@@ -6,9 +6,9 @@ use cluster::metadata::{Metadata, MigrationRow, ServerRow, ServerRun, Side, Tabl
 use cluster::migration::{SlotAdmission, Source, SourceInput, Target, TargetInput};
 use cluster::records::{KeySpan, Query, Revision};
 use cluster::secret::SecretHash;
+use control::MigrationMode;
 use db::server::ownership::map_of;
 use store::HashRange;
-use control::MigrationMode;
 use wire::TabletMap;
 
 use super::{Event, Member, Place, World, server_address};

@@ -2,8 +2,8 @@
 
 use cluster::metadata::{ServerRun, Side};
 use cluster::migration::{
-    Message, MigrationPhase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd, TargetInput,
-    TargetOutput,
+    Message, MigrationPhase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd,
+    TargetInput, TargetOutput,
 };
 use cluster::records::LeaseId;
 

@@ -80,7 +80,7 @@ impl Requester {
         let body = if message.flags & IS_PART == 0 {
             message.body
         } else {
-            let Ok(part) = reply::Part::decode(message.body) else { return };
+            let Ok(part) = Part::decode(message.body) else { return };
             let Some(body) = self.assemblies.add(sequence, &part) else { return };
             whole = body;
             &whole

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use control::{Actor, Placement, Right};
 use redb::{Builder, ReadableDatabase, TableDefinition, TableHandle, WriteTransaction};
-use control::{Actor, AuditEntry, Placement, Right};
 use wire::{BodyWriter, TenantId};
 
 use crate::metadata::{LimitRow, Metadata, MetadataError, StoredVersion, VersionState};

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use sides::{SourceSide, TargetSide};
 
 use crate::migration::{
-    Message, MigrationMode, MigrationPhase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction, TargetEnd,
-    TargetInput, TargetOutput,
+    Message, MigrationMode, MigrationPhase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction,
+    TargetEnd, TargetInput, TargetOutput,
 };
 
 /// Keys, which are their own hashes here.

@@ -5,7 +5,9 @@
 //! contain names and statuses, never a secret, a token or a source. See [`crate::server::acts`] for acts that cannot
 //! be recorded.
 
-use control::{Actor, AdminRequest, ExtensionInstalled, MigrationMode, Placement, Right, Subject, TableOptions};
+use control::{
+    Actor, AdminRequest, ExtensionInstalled, MigrationMode, Placement, Right, Subject, TableOptions,
+};
 use wire::{Status, TenantId};
 
 use super::limits;

@@ -2,8 +2,8 @@
 //! grant sees its functions and the limits of the tenant's own invocations; only the owner sees its costs.
 
 use cluster::metadata::MetadataError;
-use guest::limits::EXTENSION_STACK_BYTES;
 use control::{ExtensionDescription, Measured, Statistic, Subject, VersionDescription, VersionState};
+use guest::limits::EXTENSION_STACK_BYTES;
 use wire::TenantId;
 
 use super::extensions::{functions, milliseconds, unknown};

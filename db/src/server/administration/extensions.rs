@@ -7,7 +7,10 @@
 use std::sync::{Arc, MutexGuard};
 
 use cluster::metadata::{ExtensionRow, MetadataError, VersionState, VersionStateError};
-use control::{AdminRequest, ExtensionEntry, ExtensionResolved, FunctionEntry, FunctionMode, PackageFile, Subject, VersionEntry};
+use control::{
+    AdminRequest, ExtensionEntry, ExtensionResolved, FunctionEntry, FunctionMode, PackageFile, Subject,
+    VersionEntry,
+};
 use wire::{BodyReader, Status, TenantId};
 
 use super::grants;

@@ -3,8 +3,8 @@
 mod store;
 
 use cluster::metadata::Side;
-use guest::{cycles, watchdog};
 use control::Statistic;
+use guest::{cycles, watchdog};
 use wire::{Status, TenantId};
 
 use crate::metrics::{Counter, total};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 use cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
+use control::{MigrationMode, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
-use control::{MigrationMode, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 use wire::{Status, TenantId};
 
 use super::{TenantSet, grants};

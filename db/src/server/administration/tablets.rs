@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
 use cluster::migration::MigrationWait;
-use store::HashRange;
 use control::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress, TabletEntry};
+use store::HashRange;
 use wire::{Status, TenantId};
 
 use crate::server::control::{Control, Refusal};
@@ -73,7 +73,9 @@ pub(super) fn migrations(control: &Control) -> Result<Vec<u8>, Refusal> {
 
 /// Returns the progress of migrations in which this server takes part, or took part lately.
 pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
-    let Some(migrations) = &control.migrations else { return Ok(control::encode(&Vec::<MigrationProgress>::new())) };
+    let Some(migrations) = &control.migrations else {
+        return Ok(control::encode(&Vec::<MigrationProgress>::new()));
+    };
     let (names, now_us) = (Names::read(control)?, control.clock.now_us());
     let entry = |Shown { row, side, progress, is_over }: &Shown| {
         let figure = |figure| progress.get(figure);

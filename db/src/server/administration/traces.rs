@@ -1,8 +1,8 @@
 //! Traces of a tenant's invocations: each request keeps tracing active for a while and returns new traces; the last
 //! one ends it.
 
-use guest::cycles::to_ns;
 use control::{Subject, TraceEntry, TracedCalls, TracedPoll, Traces};
+use guest::cycles::to_ns;
 use wire::{Status, TenantId};
 
 use super::extensions::unknown;

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::limits::MIGRATION_PARTITIONS;
-use cluster::migration::{Message, MigrationMode, MigrationPhase, Target, TargetAction, TargetEnd, TargetInput, TargetOutput};
+use cluster::migration::{
+    Message, MigrationMode, MigrationPhase, Target, TargetAction, TargetEnd, TargetInput, TargetOutput,
+};
 use store::{HashRange, Table};
 
 use self::storing::{Giving, Storing};

@@ -3,8 +3,8 @@
 use std::sync::PoisonError;
 
 use cluster::migration::MigrationMode;
-use store::HashRange;
 use control::TableOptions;
+use store::HashRange;
 use wire::{Condition, Request, Status, reply};
 
 use super::super::client::Client;
@@ -28,8 +28,13 @@ fn a_server_that_is_to_move_on_what_it_was_just_given_owns_it_first() {
             let (name, options) = (format!("given-{round}"), TableOptions::default());
             let given = pair.metadata.table_create_at(tenant, &name, options, &[source]);
             let table = given.expect("a fresh name");
-            let begun =
-                pair.metadata.migration_begin((tenant, table), HashRange::ALL, target, MigrationMode::Rocksteady, 1);
+            let begun = pair.metadata.migration_begin(
+                (tenant, table),
+                HashRange::ALL,
+                target,
+                MigrationMode::Rocksteady,
+                1,
+            );
             (table, begun.expect("nothing else moves"))
         };
         let is_served = std::iter::from_fn(|| (!pair.is_done(&row)).then(|| put(&mut clients[0], table)))

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::KEYS;
 use crate::limits::{COPY_LEFT_BYTES, MIGRATION_PARTITIONS};
 use crate::migration::{
-    Gathered, Message, MigrationMode, PullCursor, PullSpan, Source, SourceAction, SourceEnd, Target, TargetAction,
-    TargetEnd,
+    Gathered, Message, MigrationMode, PullCursor, PullSpan, Source, SourceAction, SourceEnd, Target,
+    TargetAction, TargetEnd,
 };
 
 /// Objects of a pull and of a returned piece.

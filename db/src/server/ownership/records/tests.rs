@@ -88,7 +88,13 @@ fn tablets_that_come_get_a_part_and_those_that_go_leave_none() {
 fn what_is_on_the_move_here_is_left_as_it_is() {
     let source = parts(&[(0, u64::MAX)], &[(0, u64::MAX)]);
     let target = parts(&[LOW], &[LOW]);
-    for phase in [MigrationPhase::Preparing, MigrationPhase::Moving, MigrationPhase::Returning, MigrationPhase::Finished, MigrationPhase::Ended] {
+    for phase in [
+        MigrationPhase::Preparing,
+        MigrationPhase::Moving,
+        MigrationPhase::Returning,
+        MigrationPhase::Finished,
+        MigrationPhase::Ended,
+    ] {
         let away = migration(ONE, OTHER, phase);
         let here = migration(OTHER, ONE, phase);
         for owners in [[1, 1], [1, 2]] {
