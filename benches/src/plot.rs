@@ -286,6 +286,11 @@ fn quantity(value: f64) -> String {
     }
 }
 
+/// Without what arithmetic leaves behind.
+fn tidy(value: f64) -> f64 {
+    format!("{value:.9}").parse().unwrap_or(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Bar, Curve, bars_and_percentiles, percentile, percentiles, quantity};
