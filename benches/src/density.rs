@@ -102,8 +102,8 @@ const FIGURES: &[Figure<DensityRow>] = &[
     range("requests_per_second", "requests/s", 0, |row| row.figures.requests_per_second),
     median("latency_us_p50", "p50 us", 0, |row| row.figures.latency_us_p50),
     median("latency_us_p99", "p99 us", 0, |row| row.figures.latency_us_p99),
-    median("requests_per_frame", "in a frame", 1, |row| row.requests_per_frame),
-    median("replies_per_frame", "out", 1, |row| row.replies_per_frame),
+    median("requests_per_frame", "sent/frame", 1, |row| row.requests_per_frame),
+    median("replies_per_frame", "answers/frame", 1, |row| row.replies_per_frame),
     median("load_busy_percent", "load busy %", 0, |row| row.load_busy_percent),
 ];
 

@@ -43,6 +43,13 @@ pub struct Figure<R> {
     of: fn(&R) -> f64,
 }
 
+impl<R> Figure<R> {
+    /// Its name in lines of JSON.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
 /// The columns of a figure, with so many decimals.
 #[derive(Clone, Copy)]
 enum Columns {

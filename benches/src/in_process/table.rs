@@ -14,7 +14,7 @@ use crate::in_process::open;
 use crate::in_process::settings::{Part, StoreSettings, answer, call};
 use crate::in_process::side::{BATCH_MAX, Kind, SPLINTER, Side, Worker};
 use crate::machine;
-use crate::report::{self, Report, Spread};
+use crate::report::{self, Figure, Report, Spreads, heads, median, range};
 
 /// Batches between two looks at the clock: some 0.1 ms.
 const BATCHES_PER_LOOK: u32 = 32;
@@ -35,17 +35,25 @@ struct SideRow {
     huge_percent: f64,
 }
 
+/// The figures of a side; operations in millions a second.
+const FIGURES: &[Figure<SideRow>] = &[
+    range("million_reads_one_core", "get, one core", 2, |row| row.reads[0] / 1e6),
+    range("million_reads", "get, all", 2, |row| row.reads[1] / 1e6),
+    range("million_writes_one_core", "write, one core", 2, |row| row.writes[0] / 1e6),
+    range("million_writes", "write, all", 2, |row| row.writes[1] / 1e6),
+    range("million_loads", "load", 2, |row| row.load / 1e6),
+    median("resident_bytes", "B each", 0, |row| row.resident_bytes),
+    median("huge_percent", "huge %", 0, |row| row.huge_percent),
+];
+
 /// The rows of one side, summed up.
 #[derive(Serialize)]
 struct SideSummary {
     part: Part,
     side: String,
     numbers: u64,
-    reads: [Spread; 2],
-    writes: [Spread; 2],
-    load: Spread,
-    resident_bytes: Spread,
-    huge_percent: Spread,
+    #[serde(flatten)]
+    figures: Spreads,
 }
 
 impl Part {
@@ -78,7 +86,10 @@ pub fn run(settings: &StoreSettings, part: Part, numbers: u64, report: &mut Repo
             rows.push(row);
         }
     }
-    let summaries: Vec<SideSummary> = rows.iter().map(|rows| SideSummary::of(part, rows)).collect();
+    let summary = |(side, rows): (&String, &Vec<SideRow>)| {
+        SideSummary { part, side: side.clone(), numbers, figures: Spreads::of(FIGURES, rows) }
+    };
+    let summaries: Vec<SideSummary> = settings.sides.iter().zip(&rows).map(summary).collect();
     for summary in &summaries {
         report.line(None, settings, summary)?;
     }
@@ -120,60 +131,27 @@ pub fn row(settings: &StoreSettings, part: Part, side_name: &str, numbers: u64) 
     })
 }
 
-impl SideSummary {
-    fn of(part: Part, rows: &[SideRow]) -> Self {
-        let spread = |figure: &dyn Fn(&SideRow) -> f64| Spread::of(rows.iter().map(figure));
-        Self {
-            part,
-            side: rows[0].side.clone(),
-            numbers: rows[0].numbers,
-            reads: [spread(&|row| row.reads[0]), spread(&|row| row.reads[1])],
-            writes: [spread(&|row| row.writes[0]), spread(&|row| row.writes[1])],
-            load: spread(&|row| row.load),
-            resident_bytes: spread(&|row| row.resident_bytes),
-            huge_percent: spread(&|row| row.huge_percent),
-        }
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let millions = |spread: &Spread| {
-            let Spread { median, least, most } = spread;
-            format!("{:.2} ({:.2}-{:.2})", median / 1e6, least / 1e6, most / 1e6)
-        };
-        vec![
-            self.side.clone(),
-            millions(&self.reads[0]),
-            millions(&self.reads[1]),
-            millions(&self.writes[0]),
-            millions(&self.writes[1]),
-            millions(&self.load),
-            format!("{:.0}", self.resident_bytes.median),
-            format!("{:.0} %", self.huge_percent.median),
-        ]
-    }
-}
-
 fn show(part: Part, numbers: u64, summaries: &[SideSummary]) {
-    let write = if part == Part::Objects { "put" } else { "increment" };
-    let heads = format!("side|get, one core|get, all|{write}, one core|{write}, all|load|B each|huge");
-    let mut rows: Vec<Vec<String>> = summaries.iter().map(SideSummary::cells).collect();
+    let row = |summary: &SideSummary| [vec![summary.side.clone()], summary.figures.cells()].concat();
+    let mut rows: Vec<Vec<String>> = summaries.iter().map(row).collect();
     if let Some((ours, maps)) = summaries.split_first()
         && ours.side == SPLINTER
         && !maps.is_empty()
     {
-        let times = |figure: &dyn Fn(&SideSummary) -> f64| {
-            let best = maps.iter().map(figure).fold(f64::MIN_POSITIVE, f64::max);
-            format!("x {:.2}", figure(ours) / best)
+        let times = |figure: &Figure<SideRow>| {
+            let of = |summary: &SideSummary| summary.figures.median(figure.name());
+            let best = maps.iter().map(of).fold(f64::MIN_POSITIVE, f64::max);
+            // Rates alone are compared; each has a column for least and most.
+            match figure.name().starts_with("million") {
+                true => vec![format!("x {:.2}", of(ours) / best), String::new()],
+                false => vec![String::new()],
+            }
         };
-        rows.push(vec![
-            "of the best map".into(),
-            times(&|row| row.reads[0].median),
-            times(&|row| row.reads[1].median),
-            times(&|row| row.writes[0].median),
-            times(&|row| row.writes[1].median),
-            times(&|row| row.load.median),
-        ]);
+        let mut cells = vec!["of the best map".to_owned()];
+        cells.extend(FIGURES.iter().flat_map(times));
+        rows.push(cells);
     }
+    let heads = format!("side|{}", heads(FIGURES));
     report::print(&part.title(numbers), &heads, &rows);
 }
 
