@@ -20,7 +20,7 @@ use crate::server::{Launch, OurServer};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Memory of the server for each object beyond key and value, twice over; a graph's objects have a list besides.
 const OBJECT_OVERHEAD_BYTES: u64 = 400;
-/// What makes them.
+/// Makes the namespaces.
 const SCRIPT: &str = include_str!("../../../scripts/dpdk_veth");
 /// The server's address in its namespace.
 const VETH_SERVER: &str = "10.9.0.1:7700";
@@ -31,7 +31,7 @@ const CLEAR: &str = "for end in ask serve; do ip netns pids $1-$end 2>/dev/null 
 /// Why a medium cannot be measured by this program, whatever the machine.
 pub fn obstacle(medium: Medium) -> Option<String> {
     let needs_dpdk = medium.client_needs_dpdk() && !IS_COMPILED;
-    needs_dpdk.then(|| format!("this was built without DPDK: {}", BUILD))
+    needs_dpdk.then(|| format!("this was built without DPDK: {BUILD}"))
 }
 
 /// Measures a way once.
