@@ -244,13 +244,9 @@ fn show(
         report.line(None, settings, &summary)?;
         limited |= summary.load_is_the_limit;
         if case.is_busy {
-            let rate = summary.figures.get("requests_per_second");
-            bars.push(Bar {
-                name: case.name.to_string(),
-                value: rate.median,
-                between: (rate.least, rate.most),
-                target: bars.first().map(|one: &Bar| one.value * THROUGHPUT_RATIO_MIN),
-            });
+            let target = bars.first().map(|one| one.height.median * THROUGHPUT_RATIO_MIN);
+            let height = summary.figures.get("requests_per_second");
+            bars.push(Bar { name: case.name.to_string(), height, target });
         }
         let errors: u64 = case.rows.iter().flat_map(|row| row.figures.errors.values()).sum();
         let mut cells = vec![

@@ -264,11 +264,9 @@ fn show(rows: &[Vec<FairnessRow>], settings: &FairnessSettings, report: &mut Rep
             rows.iter().flat_map(|row| &row.shares).flat_map(|share| share.figures.errors.values()).sum();
         for summary in summaries(rows) {
             report.line(None, settings, &summary)?;
-            let percent = summary.figures.get("percent");
             bars.push(Bar {
                 name: format!("weight {}, {} us each", summary.weight, summary.cost_us),
-                value: percent.median,
-                between: (percent.least, percent.most),
+                height: summary.figures.get("percent"),
                 target: Some(summary.target_percent),
             });
             let mut cells = vec![

@@ -63,7 +63,7 @@ pub fn play(way: TransportWay, settings: &TransportsSettings, run: usize) -> Res
     launch.environment = runtime(&folder);
     let mut server =
         OurServer::start(&folder, &launch).map_err(|why| match way.medium.server_needs_dpdk() {
-            true if why.contains("built without") => format!("{why}: {}", BUILD),
+            true if why.contains("built without") => format!("{why}: {BUILD}"),
             _ => why,
         })?;
     let mut command = command(settings, within(VethEnd::Ask))?;
