@@ -7,14 +7,27 @@ use std::collections::BTreeSet;
 
 use wire::{Subject, TenantId};
 
+use super::encoding::of_tenant;
 use super::{
     ExtensionRow, GrantRow, LimitRow, MemberRow, Metadata, MetadataError, MigrationRow, TableRow, TabletsRow,
-    TenantRow, extensions, grants, limits, members, migrations, tables, tablets, tenants,
+    TenantRow, extensions, grants, limits, members, migrations, packages, tables, tablets, tenants,
 };
 use crate::records::{Event, Revision, Watch};
 
 /// The prefix of all its keys.
 const CATALOG: &str = "catalog/";
+
+/// The collections whose keys name a tenant; they go with it.
+const OF_TENANTS: [&str; 8] = [
+    tables::TABLES,
+    tablets::TABLETS,
+    migrations::MIGRATIONS,
+    extensions::EXTENSIONS,
+    extensions::VERSIONS,
+    packages::PACKAGES,
+    grants::GRANTS,
+    limits::LIMITS,
+];
 
 /// The metadata that a server serves by, as of one commit.
 #[derive(Clone, Debug, Default)]
@@ -117,12 +130,7 @@ impl Metadata {
     pub fn tenant_drop(&self, name: &str) -> Result<TenantId, MetadataError> {
         let id = self.write(|transaction| {
             let id = tenants::remove(transaction, name)?;
-            tables::remove_tenant(transaction, id);
-            tablets::remove_tenant(transaction, id);
-            migrations::remove_tenant(transaction, id);
-            extensions::remove_tenant(transaction, id);
-            grants::remove_tenant(transaction, id);
-            limits::remove_tenant(transaction, id);
+            OF_TENANTS.iter().for_each(|collection| transaction.clear(&of_tenant(collection, id)));
             Ok(id)
         })?;
         if let Err(error) = self.grants_sweep() {

@@ -20,6 +20,16 @@ pub(super) fn padded_long(number: u64) -> String {
     format!("{number:020}")
 }
 
+/// Returns the beginning of a tenant's keys in a collection.
+pub(super) fn of_tenant(collection: &str, tenant: TenantId) -> String {
+    format!("{collection}{}/", padded(tenant.0))
+}
+
+/// Returns the beginning of the keys in a collection, of a tenant or of all.
+pub(super) fn of_any(collection: &str, of: Option<TenantId>) -> String {
+    of.map_or_else(|| collection.to_owned(), |tenant| of_tenant(collection, tenant))
+}
+
 /// Decodes the number of a tenant.
 pub(super) fn tenant_of(part: &str) -> Result<TenantId, RecordsError> {
     part.parse().map(TenantId).map_err(|_| damaged(part))

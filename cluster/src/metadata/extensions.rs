@@ -7,15 +7,15 @@
 use serde::{Deserialize, Serialize};
 use wire::{Placement, TenantId};
 
-use super::encoding::{padded, parts, tenant_of};
+use super::encoding::{of_any, of_tenant, padded, parts, tenant_of};
 use super::packages::{self, PackageEntry};
 use super::version_state::VersionState;
 use super::{Metadata, MetadataError, MetadataTransaction, next_u32, tenants};
 use crate::limits::EXTENSIONS_PER_TENANT_MAX;
 use crate::records::RecordsError;
 
-const EXTENSIONS: &str = "catalog/extensions/";
-const VERSIONS: &str = "catalog/versions/";
+pub(super) const EXTENSIONS: &str = "catalog/extensions/";
+pub(super) const VERSIONS: &str = "catalog/versions/";
 
 #[derive(Serialize, Deserialize)]
 struct Canary {
@@ -95,21 +95,11 @@ impl ExtensionRow {
 }
 
 fn key_of(tenant: TenantId, name: &str) -> String {
-    format!("{}{name}", prefix_of(tenant))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{EXTENSIONS}{}/", padded(tenant.0))
+    format!("{}{name}", of_tenant(EXTENSIONS, tenant))
 }
 
 fn version_key(tenant: TenantId, name: &str, version: u32) -> String {
     format!("{VERSIONS}{}/{name}/{}", padded(tenant.0), padded(version))
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
-    transaction.clear(&format!("{VERSIONS}{}/", padded(tenant.0)));
-    packages::remove_tenant(transaction, tenant);
 }
 
 pub(super) fn exists(
@@ -134,8 +124,7 @@ pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<ExtensionRow>, RecordsError> {
-    let prefix = of.map_or_else(|| EXTENSIONS.to_owned(), prefix_of);
-    transaction.all(&prefix)?.into_iter().map(|(key, value)| ExtensionRow::of(&key, value)).collect()
+    transaction.all(&of_any(EXTENSIONS, of))?.into_iter().map(|(key, value)| ExtensionRow::of(&key, value)).collect()
 }
 
 fn remove_version(

@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use wire::{Right, Subject, TenantId};
 
-use super::encoding::{damaged, padded, parts, tenant_of};
+use super::encoding::{damaged, of_tenant, padded, parts, tenant_of};
 use super::{Metadata, MetadataError, MetadataTransaction, TenantRow, extensions, next_u32, tables, tenants};
 use crate::limits::{GRANTS_PER_TENANT_MAX, GRANTS_SWEPT_AT_ONCE};
 use crate::records::RecordsError;
 
-const GRANTS: &str = "catalog/grants/";
+pub(super) const GRANTS: &str = "catalog/grants/";
 const TABLE: &str = "table";
 const EXTENSION: &str = "extension";
 
@@ -67,16 +67,12 @@ fn key_of(owner: TenantId, subject: Subject, name: &str, to: TenantId) -> String
     format!("{}{}", subject_prefix(owner, subject, name), padded(to.0))
 }
 
-fn owner_prefix(owner: TenantId) -> String {
-    format!("{GRANTS}{}/", padded(owner.0))
-}
-
 fn subject_prefix(owner: TenantId, subject: Subject, name: &str) -> String {
     let kind = match subject {
         Subject::Table => TABLE,
         Subject::Extension => EXTENSION,
     };
-    format!("{}{kind}/{name}/", owner_prefix(owner))
+    format!("{}{kind}/{name}/", of_tenant(GRANTS, owner))
 }
 
 /// Removes the grants of an object that is being removed.
@@ -90,10 +86,6 @@ pub(super) fn remove_subject(
 }
 
 /// Removes the grants of a tenant that is being removed.
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&owner_prefix(tenant));
-}
-
 /// Grants with their keys: those to existing tenants, and those to others.
 type Parted = (Vec<(String, GrantRow)>, Vec<(String, GrantRow)>);
 
@@ -113,7 +105,7 @@ pub(super) fn of_owner(
     owner: TenantId,
 ) -> Result<Vec<(GrantRow, TenantRow)>, RecordsError> {
     let mut rows = Vec::new();
-    for (key, value) in transaction.all(&owner_prefix(owner))? {
+    for (key, value) in transaction.all(&of_tenant(GRANTS, owner))? {
         let row = GrantRow::of(&key, &value)?;
         if let Some(to) = tenants::numbered(transaction, row.to)? {
             rows.push((row, to));
@@ -152,7 +144,7 @@ impl Metadata {
                 return Err(MetadataError::NotFound);
             }
             tenants::check(transaction, to)?;
-            let given = transaction.all::<GrantValue>(&owner_prefix(owner))?;
+            let given = transaction.all::<GrantValue>(&of_tenant(GRANTS, owner))?;
             let key = key_of(owner, subject, name, to);
             if given.len() >= GRANTS_PER_TENANT_MAX && given.iter().all(|(before, _)| *before != key) {
                 return Err(MetadataError::LimitExceeded);

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use wire::TenantId;
 
-use super::encoding::{padded, parts, tenant_of};
+use super::encoding::{of_any, of_tenant, parts, tenant_of};
 use super::{Metadata, MetadataError, MetadataTransaction, tenants};
 use crate::records::RecordsError;
 
-const LIMITS: &str = "catalog/limits/";
+pub(super) const LIMITS: &str = "catalog/limits/";
 
 #[derive(Serialize, Deserialize)]
 struct LimitValue {
@@ -32,15 +32,7 @@ impl LimitRow {
 }
 
 fn key_of(tenant: TenantId, name: &str) -> String {
-    format!("{}{name}", prefix_of(tenant))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{LIMITS}{}/", padded(tenant.0))
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
+    format!("{}{name}", of_tenant(LIMITS, tenant))
 }
 
 /// Returns the limits of a tenant, or of all.
@@ -48,9 +40,8 @@ pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<LimitRow>, RecordsError> {
-    let prefix = of.map_or_else(|| LIMITS.to_owned(), prefix_of);
     let mut rows = Vec::new();
-    for (key, LimitValue { value }) in transaction.all(&prefix)? {
+    for (key, LimitValue { value }) in transaction.all(&of_any(LIMITS, of))? {
         let [tenant, name] = parts(&key, LIMITS)?;
         rows.push(LimitRow { tenant: tenant_of(tenant)?, name: name.to_owned(), value });
     }

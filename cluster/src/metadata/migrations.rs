@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use store::HashRange;
 use wire::TenantId;
 
-use super::encoding::{damaged, padded, parts, tenant_of};
+use super::encoding::{damaged, of_any, of_tenant, padded, parts, tenant_of};
 use super::tablets::{self, TabletsRow, hash_of, hash_text};
 use super::{MetadataError, MetadataTransaction, TabletError};
 use crate::migration::{Mode, Phase};
@@ -224,15 +224,7 @@ pub(super) fn may_follow(from: Phase, to: Phase) -> bool {
 }
 
 fn table_prefix(tenant: TenantId, table: u32) -> String {
-    format!("{}{}/", prefix_of(tenant), padded(table))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{MIGRATIONS}{}/", padded(tenant.0))
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
+    format!("{}{}/", of_tenant(MIGRATIONS, tenant), padded(table))
 }
 
 pub(super) fn remove_table(transaction: &mut MetadataTransaction<'_>, tenant: TenantId, table: u32) {
@@ -253,8 +245,7 @@ pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<MigrationRow>, RecordsError> {
-    let prefix = of.map_or_else(|| MIGRATIONS.to_owned(), prefix_of);
-    rows(transaction, &prefix)
+    rows(transaction, &of_any(MIGRATIONS, of))
 }
 
 fn rows(transaction: &mut MetadataTransaction<'_>, prefix: &str) -> Result<Vec<MigrationRow>, RecordsError> {

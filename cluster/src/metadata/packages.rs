@@ -15,7 +15,7 @@ use crate::limits::PACKAGE_CHUNK_BYTES;
 use crate::records::RecordsError;
 use crate::secret::random_bytes;
 
-const PACKAGES: &str = "packages/";
+pub(super) const PACKAGES: &str = "packages/";
 
 /// The description of a package without its bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -77,8 +77,4 @@ pub(super) fn load(
 
 pub(super) fn remove(transaction: &mut MetadataTransaction<'_>, tenant: TenantId, entry: &PackageEntry) {
     transaction.clear(&prefix_of(tenant, &entry.id));
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&format!("{PACKAGES}{}/", padded(tenant.0)));
 }

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use wire::{MigrationMode, TableOptions, TenantId};
 
-use super::encoding::{padded, parts, tenant_of};
+use super::encoding::{of_any, of_tenant, parts, tenant_of};
 use super::{Metadata, MetadataError, MetadataTransaction, TabletsRow, next_u32, tenants};
 use crate::limits::TABLES_PER_TENANT_MAX;
 use crate::migration::Mode;
 use crate::records::RecordsError;
 
-const TABLES: &str = "catalog/tables/";
+pub(super) const TABLES: &str = "catalog/tables/";
 
 #[derive(Serialize, Deserialize)]
 struct TableValue {
@@ -66,15 +66,7 @@ impl TableRow {
 }
 
 fn key_of(tenant: TenantId, name: &str) -> String {
-    format!("{}{name}", prefix_of(tenant))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{TABLES}{}/", padded(tenant.0))
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
+    format!("{}{name}", of_tenant(TABLES, tenant))
 }
 
 pub(super) fn exists(
@@ -90,8 +82,7 @@ pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<TableRow>, RecordsError> {
-    let prefix = of.map_or_else(|| TABLES.to_owned(), prefix_of);
-    transaction.all(&prefix)?.iter().map(|(key, value)| TableRow::of(key, value)).collect()
+    transaction.all(&of_any(TABLES, of))?.iter().map(|(key, value)| TableRow::of(key, value)).collect()
 }
 
 /// Returns the default mode of a table's migrations.
@@ -146,7 +137,7 @@ impl Metadata {
             if exists(transaction, tenant, name)? {
                 return Err(MetadataError::AlreadyExists);
             }
-            if transaction.all::<TableValue>(&prefix_of(tenant))?.len() >= TABLES_PER_TENANT_MAX {
+            if transaction.all::<TableValue>(&of_tenant(TABLES, tenant))?.len() >= TABLES_PER_TENANT_MAX {
                 return Err(MetadataError::LimitExceeded);
             }
             let id = next_u32(transaction, "table")?;

@@ -10,7 +10,7 @@ use store::{HASH_RANGE_WIDTH_MIN, HashRange};
 use wire::TenantId;
 use wire::limits::TABLETS_PER_TABLE_MAX;
 
-use super::encoding::{damaged, padded, parts, tenant_of};
+use super::encoding::{damaged, of_any, of_tenant, padded, parts, tenant_of};
 use super::{MetadataError, MetadataTransaction, TabletError};
 use crate::records::RecordsError;
 
@@ -178,15 +178,7 @@ pub(super) fn overlap(one: HashRange, other: HashRange) -> bool {
 }
 
 fn key_of(tenant: TenantId, table: u32) -> String {
-    format!("{}{}", prefix_of(tenant), padded(table))
-}
-
-fn prefix_of(tenant: TenantId) -> String {
-    format!("{TABLETS}{}/", padded(tenant.0))
-}
-
-pub(super) fn remove_tenant(transaction: &mut MetadataTransaction<'_>, tenant: TenantId) {
-    transaction.clear(&prefix_of(tenant));
+    format!("{}{}", of_tenant(TABLETS, tenant), padded(table))
 }
 
 pub(super) fn remove_table(transaction: &mut MetadataTransaction<'_>, tenant: TenantId, table: u32) {
@@ -207,6 +199,5 @@ pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<TabletsRow>, RecordsError> {
-    let prefix = of.map_or_else(|| TABLETS.to_owned(), prefix_of);
-    transaction.all(&prefix)?.iter().map(|(key, value)| TabletsRow::of(key, value)).collect()
+    transaction.all(&of_any(TABLETS, of))?.iter().map(|(key, value)| TabletsRow::of(key, value)).collect()
 }
