@@ -20,7 +20,9 @@ mod server;
 use std::collections::VecDeque;
 
 use net::Waker;
-use wire::{Completion, CompletionError, FrameError, FrameReader, Group, Journey, Request, SessionLimits, Status};
+use wire::{
+    Completion, CompletionError, FrameError, FrameReader, Group, Journey, Request, SessionLimits, Status,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::gather::{Boths, Gather};

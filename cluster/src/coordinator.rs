@@ -193,8 +193,7 @@ fn balancing(snapshot: &Snapshot) -> Vec<PlannedMove> {
 impl Snapshot {
     /// Returns whether some of these hashes are moving, or the servers have not finished an earlier move of them.
     fn is_on_the_move(&self, table: u32, hashes: HashRange) -> bool {
-        let overlaps =
-            |other: HashRange| other.first() <= hashes.last() && hashes.first() <= other.last();
+        let overlaps = |other: HashRange| other.first() <= hashes.last() && hashes.first() <= other.last();
         self.migrations.iter().any(|row| row.table == table && overlaps(row.hashes))
     }
 

@@ -188,12 +188,7 @@ impl ClusterSecret {
     }
 
     /// Returns whether it is that proof, in a time independent of where they differ.
-    fn is_proof(
-        &self,
-        side: Prover,
-        exchange: &ChallengeExchange,
-        proof: &[u8; PROOF_BYTES],
-    ) -> bool {
+    fn is_proof(&self, side: Prover, exchange: &ChallengeExchange, proof: &[u8; PROOF_BYTES]) -> bool {
         self.code(side, exchange).verify_slice(proof).is_ok()
     }
 
@@ -214,9 +209,7 @@ mod tests {
     use data_encoding::HEXLOWER;
     use wire::{Status, opcode};
 
-    use super::{
-        Challenge, ChallengeError, ChallengeExchange, ClusterSecret, Opening, Prover, Purpose,
-    };
+    use super::{Challenge, ChallengeError, ChallengeExchange, ClusterSecret, Opening, Prover, Purpose};
 
     /// Server 1 opens a stream to server 2 with this nonce.
     const OPENING: Opening = Opening { own: 1, asked: 2, nonce: [9; 32] };

@@ -137,8 +137,7 @@ pub fn scan(settings: &Settings, options: &ScanOptions) -> Result<Answer, Failur
     }
     let next = next.map(|cursor| to_hex(cursor.as_bytes()));
     let mut rows = vec![["key", "version", "value"].map(str::to_owned).to_vec()];
-    let row =
-        |object: &Listed| vec![shown(&object.key), object.version.to_string(), shown(&object.value)];
+    let row = |object: &Listed| vec![shown(&object.key), object.version.to_string(), shown(&object.value)];
     rows.extend(objects.iter().map(row));
     let mut text = columns(&rows);
     if let Some(next) = next.as_ref().filter(|next| !next.is_empty()) {

@@ -19,9 +19,7 @@ mod tests;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-pub use self::ethernet::{
-    ARP_PACKET_BYTES, Arp, ArpOperation, ETHERNET_HEADER_BYTES, Mac, PACKET_BYTES_MIN,
-};
+pub use self::ethernet::{ARP_PACKET_BYTES, Arp, ArpOperation, ETHERNET_HEADER_BYTES, Mac, PACKET_BYTES_MIN};
 pub use self::neighbours::Neighbours;
 
 use self::ethernet::EtherType;

@@ -86,8 +86,11 @@ pub fn run(settings: &StoreSettings, part: Part, numbers: u64, report: &mut Repo
             rows.push(row);
         }
     }
-    let summary = |(side, rows): (&String, &Vec<SideRow>)| {
-        SideSummary { part, side: side.clone(), numbers, figures: Spreads::of(FIGURES, rows) }
+    let summary = |(side, rows): (&String, &Vec<SideRow>)| SideSummary {
+        part,
+        side: side.clone(),
+        numbers,
+        figures: Spreads::of(FIGURES, rows),
     };
     let summaries: Vec<SideSummary> = settings.sides.iter().zip(&rows).map(summary).collect();
     for summary in &summaries {

@@ -138,9 +138,8 @@ fn fill(objects: u64) -> Result<[TimedRequests; 3], String> {
     for number in 0..objects {
         let (key, value) = (key_of(number), value_of(number));
         let hash = store::hash(&key);
-        let is_put = puts.time(&mut delayed_ns, || {
-            core.pin().put(table, hash, &key, &value, Condition::Always).is_ok()
-        });
+        let is_put = puts
+            .time(&mut delayed_ns, || core.pin().put(table, hash, &key, &value, Condition::Always).is_ok());
         if !is_put {
             put(&core, table, number).map_err(|error| error.to_string())?;
         }
@@ -302,7 +301,8 @@ fn show_tail(settings: &StoreSettings, beds: &[Bed], report: &mut Report) -> Res
             rows.push(cells);
         }
     }
-    let title = format!("Gets while the cleaner runs flat out (target: p99.9 at most {TAIL_TARGET} x without)");
+    let title =
+        format!("Gets while the cleaner runs flat out (target: p99.9 at most {TAIL_TARGET} x without)");
     let heads = "request|setting|p50|p99|p99.9|worst|of alone|of 50 %|copied/written|without a core";
     report::print(&title, heads, &rows);
     Ok(())

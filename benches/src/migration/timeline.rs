@@ -64,8 +64,7 @@ struct Moment {
 }
 
 fn moments(timeline: &Bins, began_ns: u64) -> Vec<Moment> {
-    let moment =
-        |(at_ns, seen): (u64, BinSeen)| Moment { at: (at_ns as f64 - began_ns as f64) / 1e9, seen };
+    let moment = |(at_ns, seen): (u64, BinSeen)| Moment { at: (at_ns as f64 - began_ns as f64) / 1e9, seen };
     timeline.each().map(moment).collect()
 }
 

@@ -151,10 +151,8 @@ fn set_up(settings: &ClientSettings) -> Result<(Access, Target), String> {
         Some(name) => install(&mut client, name)?,
         None => 0,
     };
-    let access = Access {
-        transport: settings.transport,
-        ..Access::new(settings.address, TENANT, secret, table)
-    };
+    let access =
+        Access { transport: settings.transport, ..Access::new(settings.address, TENANT, secret, table) };
     let target = Target { table: number, extension, records: settings.data.records, seed: settings.seed };
     Ok((access, target))
 }

@@ -103,7 +103,9 @@ pub const FIGURES: &[Figure<BusiestRun>] = &[
     median("bytes_per_request", "B/request", 0, |run| run.load.moved.bytes_per_request()),
     median("wire_bytes_per_request", "on wire", 0, |run| run.load.moved.wire_bytes_per_request(run.way)),
     median("requests_per_frame_sent", "sent/frame", 1, |run| run.load.moved.requests_per_frame_sent()),
-    median("requests_per_frame_received", "answers/frame", 1, |run| run.load.moved.requests_per_frame_received()),
+    median("requests_per_frame_received", "answers/frame", 1, |run| {
+        run.load.moved.requests_per_frame_received()
+    }),
 ];
 
 /// Medians of the runs of a way.

@@ -104,7 +104,8 @@ fn verdicts(workload: Workload, summaries: &[ClientSummary]) -> Vec<String> {
         let (way, us_p50) = (summary.way, summary.figures.median("latency_us_p50"));
         let rate = summary.figures.median("requests_per_second");
         let target = TARGETS.iter().find(|target| target.medium == way.medium);
-        if let Some(MediumTarget { us_p50: us_max, rates, .. }) = target.filter(|_| workload == Workload::Get) {
+        if let Some(MediumTarget { us_p50: us_max, rates, .. }) = target.filter(|_| workload == Workload::Get)
+        {
             let least = if way.is_packed { rates.1 } else { rates.0 };
             verdicts.push(format!(
                 "target of {way}: p50 at most {us_max} us: {}; {:.1} M/s: {}",

@@ -169,7 +169,12 @@ impl Router {
     }
 
     /// Processes the outcome of a part; completes its request after the last one.
-    pub(super) fn take_part(&mut self, tag: u64, outcome: Outcome, complete: &mut impl FnMut(Completion<'_>)) {
+    pub(super) fn take_part(
+        &mut self,
+        tag: u64,
+        outcome: Outcome,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
         let tag = tag & !(ROUTERS_TAGS | PART);
         let (index, part) = ((tag >> PART_BITS) as usize, tag as usize & ((1 << PART_BITS) - 1));
         let Some(Some(gather)) = self.gathers.get_mut(index) else { return };

@@ -149,8 +149,7 @@ impl Server {
         }
         match self.probe.as_ref().map(Awaited::take) {
             None if now_us.saturating_sub(self.heard_us) > SILENCE_US => {
-                self.probe =
-                    Some(probe(self.address.clone(), config.connect_timeout, waker.clone()));
+                self.probe = Some(probe(self.address.clone(), config.connect_timeout, waker.clone()));
             }
             Some(Some(Ok(()))) => {
                 // A server that was stopped accepts connections too, so the doubt stays.

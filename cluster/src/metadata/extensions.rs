@@ -124,7 +124,11 @@ pub(super) fn all(
     transaction: &mut MetadataTransaction<'_>,
     of: Option<TenantId>,
 ) -> Result<Vec<ExtensionRow>, RecordsError> {
-    transaction.all(&of_any(EXTENSIONS, of))?.into_iter().map(|(key, value)| ExtensionRow::of(&key, value)).collect()
+    transaction
+        .all(&of_any(EXTENSIONS, of))?
+        .into_iter()
+        .map(|(key, value)| ExtensionRow::of(&key, value))
+        .collect()
 }
 
 fn remove_version(
