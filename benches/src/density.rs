@@ -10,17 +10,16 @@
 //! has that queue.
 
 mod crowd;
-mod set_up;
 
 use clap::Args;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::machine;
-use crate::measure::Figures;
+use crate::measure::{Figures, latencies};
 use crate::operator::{Operator, OperatorSettings};
 use crate::plot::{self, Bar, Curve};
-use crate::report::{self, Report, Spread};
+use crate::report::{self, Figure, Report, Spreads, heads, median, range, yes_or_no};
 use crowd::Crowd;
 
 /// Frames outstanding where latencies are compared.
@@ -98,22 +97,28 @@ struct DensityCase {
     latency_ns: Histogram<u64>,
 }
 
+/// The figures of a case.
+const FIGURES: &[Figure<DensityRow>] = &[
+    range("requests_per_second", "requests/s", 0, |row| row.figures.requests_per_second),
+    median("latency_us_p50", "p50 us", 0, |row| row.figures.latency_us_p50),
+    median("latency_us_p99", "p99 us", 0, |row| row.figures.latency_us_p99),
+    median("requests_per_frame", "sent/frame", 1, |row| row.requests_per_frame),
+    median("replies_per_frame", "answers/frame", 1, |row| row.replies_per_frame),
+    median("load_busy_percent", "load busy %", 0, |row| row.load_busy_percent),
+];
+
 /// What the runs of a case come to.
 #[derive(Serialize)]
 struct DensitySummary {
     case: &'static str,
     outstanding: usize,
-    requests_per_second: Spread,
     throughput_ratio: f64,
-    latency_us_p50: Spread,
-    latency_us_p99: Spread,
     p99_ratio: f64,
-    requests_per_frame: f64,
-    replies_per_frame: f64,
-    load_busy_percent: f64,
     load_is_the_limit: bool,
     server_resident_bytes: Option<u64>,
     within_targets: bool,
+    #[serde(flatten)]
+    figures: Spreads,
 }
 
 /// Measures, and prints the table.
@@ -123,8 +128,8 @@ pub fn run(settings: &DensitySettings) -> Result<(), String> {
     let mut operator = Operator::connect(&settings.operator)?;
     let resident = || settings.operator.server_process.and_then(machine::resident_bytes);
     let empty = resident();
-    let mut one = set_up::one(&mut operator, settings)?;
-    let mut many = set_up::many(&mut operator, settings)?;
+    let mut one = crowd::one(&mut operator, settings)?;
+    let mut many = crowd::many(&mut operator, settings)?;
     if settings.set_up_only {
         drop((one, many));
         return operator.clean_up();
@@ -157,16 +162,8 @@ impl DensityCase {
             theta,
             outstanding,
             rows: Vec::new(),
-            latency_ns: Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are valid"),
+            latency_ns: latencies(),
         })
-    }
-
-    fn spread(&self, figure: fn(&DensityRow) -> f64) -> Spread {
-        Spread::of(self.rows.iter().map(figure))
-    }
-
-    fn throughput(&self) -> Spread {
-        self.spread(|row| row.figures.requests_per_second)
     }
 }
 
@@ -211,29 +208,27 @@ fn measure(
 }
 
 fn summary(case: &DensityCase, baseline: &DensityCase) -> DensitySummary {
-    let p99: fn(&DensityRow) -> f64 = |row| row.figures.latency_us_p99;
-    let throughput = case.throughput();
-    let throughput_ratio = throughput.median / baseline.throughput().median.max(1.0);
-    let p99_ratio = case.spread(p99).median / baseline.spread(p99).median.max(0.001);
-    let busy = case.spread(|row| row.load_busy_percent).median;
+    let (figures, beside) = (Spreads::of(FIGURES, &case.rows), Spreads::of(FIGURES, &baseline.rows));
+    let ratio = |name: &str, least: f64| figures.median(name) / beside.median(name).max(least);
+    let throughput_ratio = ratio("requests_per_second", 1.0);
+    let p99_ratio = ratio("latency_us_p99", 0.001);
     DensitySummary {
         case: case.name,
         outstanding: case.outstanding,
-        requests_per_second: throughput,
         throughput_ratio,
-        latency_us_p50: case.spread(|row| row.figures.latency_us_p50),
-        latency_us_p99: case.spread(p99),
         p99_ratio,
-        requests_per_frame: case.spread(|row| row.requests_per_frame).median,
-        replies_per_frame: case.spread(|row| row.replies_per_frame).median,
-        load_busy_percent: busy,
-        load_is_the_limit: busy >= LOAD_BUSY_PERCENT,
+        load_is_the_limit: figures.median("load_busy_percent") >= LOAD_BUSY_PERCENT,
         server_resident_bytes: case.rows.last().and_then(|row| row.server_resident_bytes),
         within_targets: match case.is_busy {
             true => throughput_ratio >= THROUGHPUT_RATIO_MIN,
             false => p99_ratio < P99_RATIO_MAX,
         },
+        figures,
     }
+}
+
+fn mebibytes(bytes: Option<u64>) -> String {
+    bytes.map_or("-".into(), |bytes| format!("{}", bytes >> 20))
 }
 
 fn show(
@@ -243,38 +238,27 @@ fn show(
     report: &mut Report,
 ) -> Result<(), String> {
     let (mut lines, mut bars): (Vec<Vec<String>>, Vec<Bar>) = (Vec::new(), Vec::new());
-    let mebibytes = |bytes: Option<u64>| bytes.map_or("-".into(), |bytes| format!("{}", bytes >> 20));
     let mut limited = false;
     for (case, baseline) in loads.iter().flat_map(|cases| cases.iter().map(move |case| (case, &cases[0]))) {
         let summary = summary(case, baseline);
         report.line(None, settings, &summary)?;
         limited |= summary.load_is_the_limit;
-        let rate = summary.requests_per_second;
         if case.is_busy {
-            bars.push(Bar {
-                name: case.name.to_string(),
-                value: rate.median,
-                between: (rate.least, rate.most),
-                target: bars.first().map(|one: &Bar| one.value * THROUGHPUT_RATIO_MIN),
-            });
+            let target = bars.first().map(|one| one.height.median * THROUGHPUT_RATIO_MIN);
+            let height = summary.figures.get("requests_per_second");
+            bars.push(Bar { name: case.name.to_string(), height, target });
         }
         let errors: u64 = case.rows.iter().flat_map(|row| row.figures.errors.values()).sum();
-        lines.push(vec![
-            case.name.to_string(),
+        let mut cells = vec![
+            format!("{}{}", case.name, if summary.load_is_the_limit { " *" } else { "" }),
             case.outstanding.to_string(),
             case.rows.last().map_or(0, |row| row.tenants).to_string(),
-            format!("{:.0}", rate.median),
-            format!("{:.0}-{:.0}", rate.least, rate.most),
-            format!("{:.2}", summary.throughput_ratio),
-            format!("{:.0}", summary.latency_us_p50.median),
-            format!("{:.0}", summary.latency_us_p99.median),
-            format!("{:.2}", summary.p99_ratio),
-            format!("{:.1}/{:.1}", summary.requests_per_frame, summary.replies_per_frame),
-            format!("{:.0}{}", summary.load_busy_percent, if summary.load_is_the_limit { "*" } else { "" }),
-            mebibytes(summary.server_resident_bytes),
-            errors.to_string(),
-            if summary.within_targets { "yes" } else { "NO" }.to_string(),
-        ]);
+        ];
+        cells.extend(summary.figures.cells());
+        cells.extend([summary.throughput_ratio, summary.p99_ratio].map(|ratio| format!("{ratio:.2}")));
+        cells.extend([mebibytes(summary.server_resident_bytes), errors.to_string()]);
+        cells.push(yes_or_no(summary.within_targets));
+        lines.push(cells);
     }
     print(settings, empty, &lines, limited);
     let (Some(path), Some(light)) = (report.plot("density.svg"), loads.last()) else { return Ok(()) };
@@ -291,24 +275,12 @@ fn print(settings: &DensitySettings, empty: Option<u64>, lines: &[Vec<String>], 
          below {P99_RATIO_MAX} with two frames outstanding; the empty server has {} MiB",
         settings.tenants,
         settings.extensions.min(settings.tenants),
-        empty.map_or("-".into(), |bytes| format!("{}", bytes >> 20)),
+        mebibytes(empty),
     );
-    let heads = [
-        "load",
-        "outstanding",
-        "tenants",
-        "requests/s",
-        "least-most",
-        "ratio",
-        "p50 us",
-        "p99 us",
-        "ratio",
-        "in frame/out",
-        "load busy %",
-        "server MiB",
-        "errors",
-        "target",
-    ];
+    let heads = format!(
+        "load|outstanding|tenants|{}|throughput ratio|p99 ratio|server MiB|errors|target",
+        heads(FIGURES)
+    );
     report::print(&title, &heads, lines);
     if limited {
         println!("* the load thread had no time left: the server was not the limit of this row");

@@ -1,17 +1,17 @@
 //! The loop of a run: draw, send when due, poll, check, count.
 //!
 //! In a closed loop each session has a fixed number of places, and a place is used again as soon as its
-//! request is answered. In an open loop the clock says when a request is due; it waits for a place if there
-//! is none, and its latency counts from when it was due. Every answer is checked against what the data set
-//! says. One thread, which never sleeps while requests are outstanding. [`Drive::turn`] is one turn of the
-//! loop, so that one thread can drive several in turn, as [`crate::neighbour`] does.
+//! request is answered. In an open loop a clock that does not care about answers says when a request is due: gaps are
+//! exponential, so requests arrive as a Poisson process of the given rate. A request waits for a place if there is none,
+//! and its latency counts from when it was due: a server that stalls is charged for everybody who had to wait. Every
+//! answer is checked against what the data set says. One thread, which never sleeps while requests are outstanding.
+//! [`Drive::turn`] is one turn of the loop, so that one thread can drive several in turn, as [`crate::neighbour`] does.
 
 use std::time::{Duration, Instant};
 
 use client::{Completion, SessionStatistics, Status, reply};
 use fastrand::Rng;
 
-use crate::arrival::Arrivals;
 use crate::dataset::index_of;
 use crate::fleet::Fleet;
 use crate::measure::{Figures, Measure};
@@ -89,6 +89,34 @@ pub struct Times {
     pub due_ns: u64,
     /// When its answer was taken.
     pub answered_ns: u64,
+}
+
+/// The schedule of an open loop; times are nanoseconds since the start of the run.
+#[derive(Clone, Debug)]
+struct Arrivals {
+    gap_ns: f64,
+    due_ns: f64,
+}
+
+impl Arrivals {
+    /// Arrivals at `rate` requests a second on average, from `start_ns` on.
+    fn new(rate: f64, start_ns: u64) -> Result<Self, String> {
+        if !(rate > 0.0 && rate.is_finite()) {
+            return Err(format!("a rate is a positive number of requests a second, not {rate}"));
+        }
+        Ok(Self { gap_ns: 1e9 / rate, due_ns: start_ns as f64 })
+    }
+
+    /// When the next request is due.
+    fn due_ns(&self) -> u64 {
+        self.due_ns as u64
+    }
+
+    /// Moves on to the request after the next one.
+    fn advance(&mut self, random: &mut Rng) {
+        // 1 - f64() lies in (0, 1], so that the logarithm is finite.
+        self.due_ns -= self.gap_ns * (1.0 - random.f64()).ln();
+    }
 }
 
 /// A load under way: sessions, what they ask for, and what came back.
@@ -307,4 +335,32 @@ pub fn verdict(completion: &Completion<'_>, expected: Expected) -> Option<&'stat
         Expected::Sum(sum) => index_of(body) == Some(sum),
     };
     (!right).then_some("WrongAnswer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arrivals;
+    use fastrand::Rng;
+
+    #[test]
+    fn arrivals_keep_the_rate_and_vary_like_a_poisson_process() {
+        let mut random = Rng::with_seed(3);
+        let mut arrivals = Arrivals::new(100_000.0, 0).unwrap();
+        let mut gaps = Vec::new();
+        for _ in 0..100_000 {
+            let before = arrivals.due_ns();
+            arrivals.advance(&mut random);
+            gaps.push((arrivals.due_ns() - before) as f64);
+        }
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((mean - 10_000.0).abs() < 200.0, "mean gap {mean} ns");
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "an exponential gap deviates by its mean");
+    }
+
+    #[test]
+    fn a_rate_of_zero_is_refused() {
+        assert!(Arrivals::new(0.0, 0).is_err());
+        assert!(Arrivals::new(f64::NAN, 0).is_err());
+    }
 }

@@ -4,22 +4,24 @@
 //! shared memory that the server's port has. Nothing is decoded and nothing is looked up. What a get takes longer than
 //! this is what the server and the client library cost.
 
-mod shm;
-mod udp;
-
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use net::{
+    Batch, Entry, HostPort, ListenerAddress, ListenerLimits, Outbox, Port, ShmListener, UdpConfig, shm,
+};
 use serde::Serialize;
-
 use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES};
 
 use crate::machine;
 use crate::measure::{Figures, Measure};
 use crate::options::TransportOption;
+use crate::process::Folder;
 
 /// The options of `splinter-bench echo`. The default sizes are those of the frames of one get with a 30-byte key and of
 /// its reply with a 100-byte value.
@@ -60,6 +62,9 @@ const OBJECT_FRAME_BYTES: usize = FRAME_BYTES + 8;
 /// An answer that does not come for so long never will.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Bytes of the largest datagram of an echo.
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+
 /// The side that answers.
 trait Answering {
     /// Answers what has arrived, if something has.
@@ -83,11 +88,11 @@ pub fn run(settings: &EchoSettings) -> Result<Figures, String> {
     let largest = settings.request_bytes.max(settings.reply_bytes);
     match settings.transport {
         TransportOption::Udp => {
-            let (answering, asking) = udp::pair(largest)?;
+            let (answering, asking) = udp_pair(largest)?;
             between(answering, asking, settings)
         }
         TransportOption::Shm => {
-            let (answering, asking) = shm::pair(largest)?;
+            let (answering, asking) = shm_pair(largest)?;
             between(answering, asking, settings)
         }
     }
@@ -139,6 +144,166 @@ fn ask(mut asking: impl Asking, settings: &EchoSettings) -> Result<Figures, Stri
         }
     }
     Ok(measure.figures(settings.seconds))
+}
+
+/// A socket, and room for what arrives.
+struct UdpEnd {
+    socket: UdpSocket,
+    arrived: Box<[u8]>,
+}
+
+/// Two sockets for datagrams of up to `largest` bytes; the second speaks with the first alone.
+fn udp_pair(largest: usize) -> Result<(UdpEnd, UdpEnd), String> {
+    if largest > DATAGRAM_BYTES_MAX {
+        return Err(format!("a datagram has at most {DATAGRAM_BYTES_MAX} bytes"));
+    }
+    let end = || -> io::Result<UdpEnd> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.set_nonblocking(true)?;
+        Ok(UdpEnd { socket, arrived: vec![0; largest + 1].into() })
+    };
+    let both = || -> io::Result<(UdpEnd, UdpEnd)> {
+        let (answering, asking) = (end()?, end()?);
+        asking.socket.connect(answering.socket.local_addr()?)?;
+        Ok((answering, asking))
+    };
+    both().map_err(|error| format!("cannot open the echo's sockets: {error}"))
+}
+
+impl Answering for UdpEnd {
+    fn turn(&mut self, reply: &[u8]) -> Result<(), String> {
+        match self.socket.recv_from(&mut self.arrived) {
+            Ok((_, peer)) => self.socket.send_to(reply, peer).map(drop).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                std::hint::spin_loop();
+                Ok(())
+            }
+            Err(error) => Err(format!("the echo cannot receive: {error}")),
+        }
+    }
+}
+
+impl Asking for UdpEnd {
+    fn send(&mut self, request: &[u8]) -> Result<(), String> {
+        self.socket.send(request).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn take(&mut self) -> Result<bool, String> {
+        match self.socket.recv(&mut self.arrived) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// A port, and room for what arrives and leaves.
+struct ShmEnd {
+    port: HostPort,
+    batch: Batch,
+    outbox: Outbox,
+}
+
+/// The end at whose listener the other has knocked; both end together.
+struct Host {
+    end: ShmEnd,
+    stop: net::StopHandle,
+    listener: Option<JoinHandle<()>>,
+    /// Where the listener is.
+    _folder: Folder,
+}
+
+/// The end that has knocked.
+struct Guest {
+    end: ShmEnd,
+    host: SocketAddr,
+}
+
+/// Lets everybody in, to the only core.
+struct Everybody;
+
+impl shm::Admission for Everybody {
+    fn admit(&mut self, _: shm::Attacher<'_>) -> Result<usize, String> {
+        Ok(0)
+    }
+
+    fn is_over(&mut self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn note(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+}
+
+/// Two ports and a link between them, for frames of up to `largest` bytes.
+fn shm_pair(largest: usize) -> Result<(Host, Guest), String> {
+    let failed = |error: io::Error| format!("cannot open the echo's ports: {error}");
+    let (host, mut guest) = (ShmEnd::open().map_err(failed)?, ShmEnd::open().map_err(failed)?);
+    if largest > host.port.frame_bytes_max() {
+        return Err(format!("a frame has at most {} bytes", host.port.frame_bytes_max()));
+    }
+    let folder = Folder::make("echo")?;
+    let address = ListenerAddress { path: folder.join("listener"), user: shm::own_user() };
+    let limits = ListenerLimits { of_core: 1, of_user: 1 };
+    let listener = ShmListener::open(&address.path, vec![host.port.link_point()], limits).map_err(failed)?;
+    let stop = listener.stop_handle();
+    // A listener that breaks lets nobody in, which the guest notices.
+    let listener = thread::spawn(move || drop(listener.run(&mut Everybody)));
+    let host = Host { end: host, stop, listener: Some(listener), _folder: folder };
+    let pending = guest.port.attach(&address, b"echo");
+    let link = match pending.and_then(|pending| guest.port.enter(pending, PATIENCE)) {
+        Ok(Entry::Attached(link)) => link,
+        Ok(Entry::Waiting(_)) => return Err("no shared memory: the listener says nothing".into()),
+        Err(error) => return Err(format!("no shared memory: {error}")),
+    };
+    guest.port.set_peer(link).map_err(failed)?;
+    Ok((host, Guest { end: guest, host: link }))
+}
+
+impl ShmEnd {
+    fn open() -> io::Result<Self> {
+        let port = HostPort::bind(SocketAddr::from(([127, 0, 0, 1], 0)), UdpConfig::default())?;
+        let outbox = Outbox::new(port.frame_bytes_max());
+        Ok(Self { port, batch: Batch::new(), outbox })
+    }
+
+    fn send(&mut self, frame: &[u8], peer: SocketAddr) -> Result<(), String> {
+        self.outbox.push(frame, peer);
+        self.port.send(&mut self.outbox).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn receive(&mut self) -> Result<usize, String> {
+        self.port.receive(&mut self.batch).map_err(|error| error.to_string())
+    }
+}
+
+impl Answering for Host {
+    fn turn(&mut self, reply: &[u8]) -> Result<(), String> {
+        for frame in 0..self.end.receive()? {
+            let (_, peer) = self.end.batch.frame(frame);
+            self.end.send(reply, peer)?;
+        }
+        Ok(())
+    }
+}
+
+impl Asking for Guest {
+    fn send(&mut self, request: &[u8]) -> Result<(), String> {
+        self.end.send(request, self.host)
+    }
+
+    fn take(&mut self) -> Result<bool, String> {
+        Ok(self.end.receive()? > 0)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop.stop();
+        // One that panicked has said so.
+        let _ = self.listener.take().map(JoinHandle::join);
+    }
 }
 
 #[cfg(test)]

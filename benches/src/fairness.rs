@@ -19,7 +19,7 @@ use crate::measure::Figures;
 use crate::operator::{Operator, OperatorSettings};
 use crate::options::Access;
 use crate::plot::{self, Bar};
-use crate::report::{self, Report, Spread};
+use crate::report::{self, Figure, Report, Spread, Spreads, heads, median, range, yes_or_no};
 use crate::spin::{self, Call};
 
 /// How far from its weight a share may be.
@@ -91,6 +91,15 @@ struct FairnessRow {
     load_busy_percent: f64,
 }
 
+/// The figures of a tenant.
+const FIGURES: &[Figure<Share>] = &[
+    median("per_second", "ended/s", 0, |share| share.figures.requests_per_second),
+    median("latency_us_p50", "p50 us", 0, |share| share.figures.latency_us_p50),
+    median("latency_us_p99", "p99 us", 0, |share| share.figures.latency_us_p99),
+    range("percent", "time %", 1, |share| share.percent),
+    median("work_percent", "work %", 1, |share| share.work_percent),
+];
+
 /// A tenant's share over all runs of a case.
 #[derive(Serialize)]
 struct FairnessSummary {
@@ -99,12 +108,9 @@ struct FairnessSummary {
     weight: u64,
     cost_us: u64,
     target_percent: f64,
-    percent: Spread,
-    work_percent: Spread,
-    per_second: Spread,
-    latency_us_p50: Spread,
-    latency_us_p99: Spread,
     within_target: bool,
+    #[serde(flatten)]
+    figures: Spreads,
 }
 
 /// Names of the cases.
@@ -234,21 +240,15 @@ fn saturate(drives: &mut [Drive<'_, Call>], start: Instant, end: f64) -> Result<
 fn summaries(rows: &[FairnessRow]) -> Vec<FairnessSummary> {
     let Some(first) = rows.first() else { return Vec::new() };
     let of = |(tenant, share): (usize, &Share)| {
-        let spread =
-            |figure: fn(&Share) -> f64| Spread::of(rows.iter().map(|row| figure(&row.shares[tenant])));
-        let percent = spread(|share| share.percent);
+        let figures = Spreads::of(FIGURES, rows.iter().map(|row| &row.shares[tenant]));
         FairnessSummary {
             case: first.case,
             tenant,
             weight: share.weight,
             cost_us: share.cost_us,
             target_percent: share.target_percent,
-            percent,
-            work_percent: spread(|share| share.work_percent),
-            per_second: spread(|share| share.figures.requests_per_second),
-            latency_us_p50: spread(|share| share.figures.latency_us_p50),
-            latency_us_p99: spread(|share| share.figures.latency_us_p99),
-            within_target: (percent.median / share.target_percent - 1.0).abs() <= TOLERANCE,
+            within_target: (figures.median("percent") / share.target_percent - 1.0).abs() <= TOLERANCE,
+            figures,
         }
     };
     first.shares.iter().enumerate().map(of).collect()
@@ -266,46 +266,26 @@ fn show(rows: &[Vec<FairnessRow>], settings: &FairnessSettings, report: &mut Rep
             report.line(None, settings, &summary)?;
             bars.push(Bar {
                 name: format!("weight {}, {} us each", summary.weight, summary.cost_us),
-                value: summary.percent.median,
-                between: (summary.percent.least, summary.percent.most),
+                height: summary.figures.get("percent"),
                 target: Some(summary.target_percent),
             });
-            lines.push(vec![
+            let mut cells = vec![
                 if summary.tenant == 0 { summary.case.to_string() } else { String::new() },
                 summary.weight.to_string(),
                 summary.cost_us.to_string(),
-                format!("{:.0}", summary.per_second.median),
-                format!("{:.0}", summary.latency_us_p50.median),
-                format!("{:.0}", summary.latency_us_p99.median),
                 format!("{:.1}", summary.target_percent),
-                format!("{:.1}", summary.percent.median),
-                format!("{:.1}-{:.1}", summary.percent.least, summary.percent.most),
-                if summary.within_target { "yes" } else { "NO" }.to_string(),
-                format!("{:.1}", summary.work_percent.median),
-                format!("{used:.0}"),
-                format!("{work:.0}"),
-                format!("{busy:.0}"),
-                errors.to_string(),
-            ]);
+            ];
+            cells.extend(summary.figures.cells());
+            cells.push(yes_or_no(summary.within_target));
+            cells.extend([used, work, busy].map(|percent| format!("{percent:.0}")));
+            cells.push(errors.to_string());
+            lines.push(cells);
         }
     }
-    let heads = [
-        "",
-        "weight",
-        "cost us",
-        "ended/s",
-        "p50 us",
-        "p99 us",
-        "target %",
-        "time %",
-        "least-most",
-        "within 10 %",
-        "work %",
-        "core used %",
-        "core's work %",
-        "load busy %",
-        "errors",
-    ];
+    let heads = format!(
+        "|weight|cost us|target %|{}|within 10 %|core used %|core's work %|load busy %|errors",
+        heads(FIGURES)
+    );
     report::print("Shares of a core between tenants that want all of it", &heads, &lines);
     if let Some(path) = report.plot("fairness.svg") {
         plot::bars(

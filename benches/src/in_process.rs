@@ -1,22 +1,18 @@
 //! The store alone, in this process, beside maps of the Rust world: `splinter-bench store`.
 //!
-//! [`side`] and [`maps`] are what is measured, [`rate`] how fast; [`table`] puts them beside each other, each row in a
-//! process of its own ([`child`]): sides take turns, none inherits the heap of another, and all of them get huge pages
-//! (ours by itself, the maps' heap through the C library). [`footprint`] says how many bytes an object takes,
-//! [`growth`] how long a request waits while the index grows, [`utilization`] and [`changing`] what happens when memory
-//! gets full, [`tail`] how long a get takes meanwhile.
+//! [`side`] and [`maps`] are what is measured; [`table`] puts them beside each other, each row in a process of its own
+//! ([`settings`]): sides take turns, none inherits the heap of another, and all of them get huge pages (ours by itself, the
+//! maps' heap through the C library). [`footprint`] says how many bytes an object takes, [`waits`] how long a request waits
+//! while the index grows or the cleaner runs, [`utilization`] and [`changing`] what happens when memory gets full.
 
 pub mod changing;
-pub mod child;
 pub mod footprint;
-pub mod growth;
 pub mod maps;
-pub mod rate;
 pub mod settings;
 pub mod side;
 pub mod table;
-pub mod tail;
 pub mod utilization;
+pub mod waits;
 
 use clap::ValueEnum;
 
@@ -54,10 +50,10 @@ pub fn run(settings: &StoreSettings) -> Result<(), String> {
             }
             Part::Counters => table::run(settings, part, settings.counters, &mut report)?,
             Part::Memory => footprint::run(settings, &mut report)?,
-            Part::Growth => growth::run(settings, &mut report)?,
+            Part::Growth => waits::growth(settings, &mut report)?,
             Part::Utilization => utilization::run(settings, &mut report)?,
             Part::Changing => changing::run(settings, &mut report)?,
-            Part::Tail => tail::run(settings, &mut report)?,
+            Part::Tail => waits::tail(settings, &mut report)?,
         }
     }
     Ok(())

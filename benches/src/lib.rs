@@ -1,30 +1,24 @@
 //! Load generator: drives a running server over the client library and measures what comes back.
 //!
-//! `splinter-bench` is the command ([`command`], [`options`]); its parts are here so that they can be tested. A run is one thread,
-//! pinned to a core if asked: it draws requests ([`workload`]) over generated data ([`dataset`], [`lists`],
-//! [`graph`], [`popularity`]) that [`loading`] has written, sends them over its sessions ([`fleet`]) when they
-//! are due ([`arrival`], [`drive`]), and checks, counts and times the answers ([`measure`]). [`echo`] measures
-//! the floor under all of it.
+//! `splinter-bench` is the command ([`command`], [`options`]); its parts are here so that they can be tested. A run is one
+//! thread, pinned to a core if asked: it draws requests ([`workload`]) over generated data ([`dataset`], [`popularity`])
+//! that [`loading`] has written, sends them over its sessions ([`fleet`]) when they are due, and checks, counts and times
+//! the answers ([`drive`], [`measure`]). [`echo`] measures the floor under all of it.
 //!
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
-//! invoke [`spin`], and [`report`] and [`plot`] show what came out. [`in_process`] measures the store alone, without
-//! a server, beside maps of the Rust world; [`scan`] ordered tables beside Redis; [`migration`] what clients see
-//! while objects move from one server to another, and how fast they do; [`transports`] a get over every way that frames travel. These start
-//! the servers that they need ([`server`]).
+//! invoke [`spin`]. [`in_process`] measures the store alone, without a server, beside maps of the Rust world; [`scan`]
+//! ordered tables beside Redis; [`migration`] what clients see while objects move from one server to another, and how fast
+//! they do; [`transports`] a get over every way that frames travel. These start the servers that they need ([`server`]).
+//! [`report`] and [`plot`] show what came out.
 
-pub mod arrival;
 pub mod command;
 pub mod dataset;
 pub mod density;
 pub mod drive;
 pub mod echo;
-pub mod extension;
 pub mod fairness;
 pub mod fleet;
-pub mod graph;
 pub mod in_process;
-pub mod keeper;
-pub mod lists;
 pub mod loading;
 pub mod machine;
 pub mod measure;

@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use client::{CompletionError, Condition, Request, Status};
 use tao::bulk::Put;
 
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, LISTS, graph_records, list_key, list_value};
 use crate::fleet::Fleet;
 use crate::options::DataSettings;
 use crate::workload::Workload;
-use crate::{graph, lists};
 
 /// Puts that are outstanding while loading.
 const OUTSTANDING: usize = 128;
@@ -30,70 +29,69 @@ pub fn load(
     settings: &DataSettings,
 ) -> Result<u64, String> {
     let mut data = Dataset::new(settings.keys, settings.key_bytes, settings.value_bytes)?;
-    let mut loading = Loading { fleet, table, outstanding: 0, objects: 0, failure: None };
+    let mut objects = 0;
     if workload.uses_dataset() {
-        loading.all("objects", settings.keys, |index| {
+        objects += put_all(fleet, table, "loading objects", settings.keys, |index| {
             let (key, value) = data.object(index);
             vec![Put { key: key.to_vec(), value: value.to_vec() }]
         })?;
     }
     if workload == Workload::Aggregate {
-        loading.all("lists", lists::LISTS, |list| {
-            vec![Put {
-                key: lists::key(settings.records, list).to_vec(),
-                value: lists::value(&mut data, settings.records, list),
-            }]
+        objects += put_all(fleet, table, "loading lists", LISTS, |list| {
+            let key = list_key(settings.records, list).to_vec();
+            vec![Put { key, value: list_value(&mut data, settings.records, list) }]
         })?;
     }
     if workload == Workload::Tao {
-        loading.all("graph objects", settings.keys, |id| {
-            graph::records(id, settings.keys, settings.value_bytes, settings.edge_bytes)
+        objects += put_all(fleet, table, "loading a graph", settings.keys, |id| {
+            graph_records(id, settings.keys, settings.value_bytes, settings.edge_bytes)
         })?;
     }
-    Ok(loading.objects)
+    Ok(objects)
+}
+
+/// Writes the records of the items `0..items`, over the first session, and returns their number.
+pub fn put_all(
+    fleet: &mut Fleet,
+    table: u32,
+    what: &str,
+    items: u64,
+    mut records: impl FnMut(u64) -> Vec<Put>,
+) -> Result<u64, String> {
+    let mut loading = Loading { fleet, outstanding: 0, failure: None };
+    let (mut progress, mut objects) = (Progress::new(what, items), 0);
+    for item in 0..items {
+        for Put { key, value } in &records(item) {
+            while loading.outstanding >= OUTSTANDING {
+                loading.poll()?;
+            }
+            let request = Request::Put { table, key, value, condition: Condition::Always };
+            while !loading.fleet.submit(0, &request, 0)? {
+                loading.poll()?;
+            }
+            loading.outstanding += 1;
+            objects += 1;
+        }
+        if item.is_multiple_of(1024) {
+            progress.show(item);
+        }
+    }
+    while loading.outstanding > 0 {
+        loading.poll()?;
+    }
+    progress.end(items);
+    Ok(objects)
 }
 
 struct Loading<'a> {
     fleet: &'a mut Fleet,
-    table: u32,
     outstanding: usize,
-    objects: u64,
     failure: Option<String>,
 }
 
 impl Loading<'_> {
-    /// Writes the records of the items `0..items`.
-    fn all(
-        &mut self,
-        what: &str,
-        items: u64,
-        mut records: impl FnMut(u64) -> Vec<Put>,
-    ) -> Result<(), String> {
-        let mut progress = Progress::new(what, items);
-        for item in 0..items {
-            for put in records(item) {
-                while self.outstanding >= OUTSTANDING {
-                    self.poll()?;
-                }
-                let Put { key, value } = &put;
-                let request = Request::Put { table: self.table, key, value, condition: Condition::Always };
-                while !self.fleet.submit(0, &request, 0)? {
-                    self.poll()?;
-                }
-                self.outstanding += 1;
-                self.objects += 1;
-            }
-            progress.show(item);
-        }
-        while self.outstanding > 0 {
-            self.poll()?;
-        }
-        progress.end();
-        Ok(())
-    }
-
     fn poll(&mut self) -> Result<(), String> {
-        let Self { fleet, outstanding, failure, .. } = self;
+        let Self { fleet, outstanding, failure } = self;
         fleet.poll(&mut |_, completion| {
             *outstanding -= 1;
             if completion.status != Ok(Status::Ok) {
@@ -112,8 +110,8 @@ fn explain(status: Result<Status, CompletionError>) -> String {
     }
 }
 
-/// The progress line.
-struct Progress<'a> {
+/// The progress line of some work on many items.
+pub struct Progress<'a> {
     what: &'a str,
     items: u64,
     start: Instant,
@@ -122,31 +120,29 @@ struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    fn new(what: &'a str, items: u64) -> Self {
+    /// Of work that begins now.
+    pub fn new(what: &'a str, items: u64) -> Self {
         let now = Instant::now();
         Self { what, items, start: now, shown: now, terminal: std::io::stderr().is_terminal() }
     }
 
-    fn show(&mut self, item: u64) {
-        if item.is_multiple_of(1024) && self.terminal && self.shown.elapsed() >= PROGRESS_EVERY {
+    /// Shows on a terminal that so many items are done, unless it was shown a moment ago.
+    pub fn show(&mut self, done: u64) {
+        if self.terminal && self.shown.elapsed() >= PROGRESS_EVERY {
             self.shown = Instant::now();
             let seconds = self.start.elapsed().as_secs_f64();
-            eprint!(
-                "\rloading {}: {} of {}, {:.0} a second, {:.0} s left ",
-                self.what,
-                item,
-                self.items,
-                item as f64 / seconds,
-                seconds / (item + 1) as f64 * (self.items - item) as f64
-            );
+            let (rate, left) = (done as f64 / seconds, self.items.saturating_sub(done) as f64);
+            let left = left * seconds / done.max(1) as f64;
+            eprint!("\r{}: {done} of {}, {rate:.0} a second, {left:.0} s left ", self.what, self.items);
             // A progress line that cannot be shown is no reason to stop.
             let _ = std::io::stderr().flush();
         }
     }
 
-    fn end(&self) {
+    /// Says how many were done, and how long it took.
+    pub fn end(&self, done: u64) {
         let seconds = self.start.elapsed().as_secs_f64();
         let clear = if self.terminal { "\r\x1b[K" } else { "" };
-        eprintln!("{clear}loaded {} {} in {seconds:.1} s", self.items, self.what);
+        eprintln!("{clear}{}: {done} in {seconds:.1} s", self.what);
     }
 }

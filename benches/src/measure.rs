@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::machine::Machine;
 
 /// The longest latency that is told apart: a minute.
-const LATENCY_NS_MAX: u64 = 60_000_000_000;
+pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
 /// What was seen in a run so far.
 #[derive(Debug)]
@@ -63,11 +63,20 @@ pub struct MeasureLine<'a, W: Serialize, S: Serialize> {
     pub figures: &'a Figures,
 }
 
+/// An empty histogram of latencies in nanoseconds.
+pub fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid")
+}
+
+/// A quantile of latencies, in microseconds.
+pub fn quantile_us(latency_ns: &Histogram<u64>, quantile: f64) -> f64 {
+    latency_ns.value_at_quantile(quantile) as f64 / 1000.0
+}
+
 impl Measure {
     /// An empty measurement.
     pub fn new() -> Self {
-        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid");
-        Self { latency_ns, objects: 0, errors: BTreeMap::new() }
+        Self { latency_ns: latencies(), objects: 0, errors: BTreeMap::new() }
     }
 
     /// Counts a request that succeeded, and the objects it touched.
@@ -100,7 +109,7 @@ impl Measure {
 
     /// The figures of the `seconds` since the start or the last `clear`.
     pub fn figures(&self, seconds: f64) -> Figures {
-        let us = |quantile| self.latency_ns.value_at_quantile(quantile) as f64 / 1000.0;
+        let us = |quantile| quantile_us(&self.latency_ns, quantile);
         Figures {
             seconds,
             requests: self.latency_ns.len(),

@@ -19,10 +19,11 @@ use serde::Serialize;
 use crate::fleet::Fleet;
 use crate::loading;
 use crate::machine;
+use crate::measure::latencies;
 use crate::operator::{Operator, OperatorSettings};
 use crate::options::{Access, DataSettings};
 use crate::plot::{self, Curve};
-use crate::report::{self, Report, Spread};
+use crate::report::{self, Figure, Report, Spreads, heads, hidden, median, range, yes_or_no};
 use crate::spin;
 use crate::workload::Workload;
 use scene::{AttackCase, NeighbourRow};
@@ -30,7 +31,7 @@ use scene::{AttackCase, NeighbourRow};
 /// What the victim's p99 and p99.9 may be, in microseconds.
 const TARGETS_US: (f64, f64) = (200.0, 500.0);
 
-/// What the last columns are.
+/// What the columns of disturbance are.
 const NOTE: &str = "disturbed: gets under way while something else than the server had the core of the load thread, or, \
                     with --server-process, of the server's worker, for 50 us and more";
 
@@ -92,10 +93,8 @@ pub fn run(settings: &NeighbourSettings) -> Result<(), String> {
     let mut operator = Operator::connect(&settings.operator)?;
     let stage = set_up(&mut operator, settings)?;
     eprintln!("the server does {:.0} rounds in a microsecond", stage.rounds_per_us);
-    let mut all: Vec<Rows> = AttackCase::ALL
-        .iter()
-        .map(|&case| Rows { case, rows: Vec::new(), latency_ns: histogram() })
-        .collect();
+    let fresh = |&case: &AttackCase| Rows { case, rows: Vec::new(), latency_ns: latencies() };
+    let mut all: Vec<Rows> = AttackCase::ALL.iter().map(fresh).collect();
     for number in 0..settings.operator.runs {
         for rows in &mut all {
             operator.limit(&stage.attacker.tenant, BUDGET, rows.case.budget_us())?;
@@ -136,54 +135,42 @@ fn data(settings: &NeighbourSettings) -> DataSettings {
     DataSettings { keys: settings.keys, key_bytes, value_bytes, edge_bytes: 8, records: 1 }
 }
 
-/// Latencies in nanoseconds, up to a minute.
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are valid")
-}
+/// The figures of a case; the last are those of the gets that were not disturbed.
+const FIGURES: &[Figure<NeighbourRow>] = &[
+    median("latency_us_p50", "p50 us", 1, |row| row.victim.latency_us_p50),
+    range("latency_us_p99", "p99 us", 1, |row| row.victim.latency_us_p99),
+    range("latency_us_p999", "p99.9 us", 1, |row| row.victim.latency_us_p999),
+    median("latency_us_max", "max us", 0, |row| row.victim.latency_us_max),
+    median("gets_per_second", "gets/s", 0, |row| row.victim.requests_per_second),
+    hidden("attacker_per_second", |row| row.attacker.as_ref().map_or(0.0, |it| it.requests_per_second)),
+    hidden("load_away_us_max", |row| row.load_away_us_max),
+    hidden("worker_delayed_percent", |row| row.worker_delayed_percent.unwrap_or(0.0)),
+    median("left_out_percent", "disturbed %", 1, |row| row.undisturbed.left_out_percent),
+    median("undisturbed_us_p99", "p99 of the rest", 1, |row| row.undisturbed.latency_us_p99),
+    median("undisturbed_us_p999", "p99.9 of it", 1, |row| row.undisturbed.latency_us_p999),
+];
 
 /// What the runs of a case come to.
 #[derive(Serialize)]
 struct NeighbourSummary {
     case: &'static str,
-    gets_per_second: Spread,
-    latency_us_p50: Spread,
-    latency_us_p99: Spread,
-    latency_us_p999: Spread,
-    latency_us_max: Spread,
-    attacker_per_second: Spread,
-    load_away_us_max: Spread,
-    worker_delayed_percent: Spread,
     within_targets: bool,
-    left_out_percent: Spread,
-    undisturbed_us_p99: Spread,
-    undisturbed_us_p999: Spread,
     undisturbed_within_targets: bool,
+    #[serde(flatten)]
+    figures: Spreads,
 }
 
 impl NeighbourSummary {
     fn of(rows: &Rows) -> Self {
-        let spread = |figure: fn(&NeighbourRow) -> f64| Spread::of(rows.rows.iter().map(figure));
-        let p99 = spread(|row| row.victim.latency_us_p99);
-        let p999 = spread(|row| row.victim.latency_us_p999);
-        let rest_p99 = spread(|row| row.undisturbed.latency_us_p99);
-        let rest_p999 = spread(|row| row.undisturbed.latency_us_p999);
-        let is_within =
-            |p99: &Spread, p999: &Spread| p99.median <= TARGETS_US.0 && p999.median <= TARGETS_US.1;
+        let figures = Spreads::of(FIGURES, &rows.rows);
+        let is_within = |p99: &str, p999: &str| {
+            figures.median(p99) <= TARGETS_US.0 && figures.median(p999) <= TARGETS_US.1
+        };
         Self {
             case: rows.case.name(),
-            gets_per_second: spread(|row| row.victim.requests_per_second),
-            latency_us_p50: spread(|row| row.victim.latency_us_p50),
-            latency_us_p99: p99,
-            latency_us_p999: p999,
-            latency_us_max: spread(|row| row.victim.latency_us_max),
-            attacker_per_second: spread(|row| row.attacker.as_ref().map_or(0.0, |f| f.requests_per_second)),
-            load_away_us_max: spread(|row| row.load_away_us_max),
-            worker_delayed_percent: spread(|row| row.worker_delayed_percent.unwrap_or(0.0)),
-            within_targets: is_within(&p99, &p999),
-            left_out_percent: spread(|row| row.undisturbed.left_out_percent),
-            undisturbed_us_p99: rest_p99,
-            undisturbed_us_p999: rest_p999,
-            undisturbed_within_targets: is_within(&rest_p99, &rest_p999),
+            within_targets: is_within("latency_us_p99", "latency_us_p999"),
+            undisturbed_within_targets: is_within("undisturbed_us_p99", "undisturbed_us_p999"),
+            figures,
         }
     }
 }
@@ -193,43 +180,17 @@ fn show(all: &[Rows], settings: &NeighbourSettings, report: &mut Report) -> Resu
     for rows in all {
         let summary = NeighbourSummary::of(rows);
         report.line(None, settings, &summary)?;
-        lines.push(vec![
-            summary.case.to_string(),
-            format!("{:.1}", summary.latency_us_p50.median),
-            format!("{:.1}", summary.latency_us_p99.median),
-            format!("{:.0}-{:.0}", summary.latency_us_p99.least, summary.latency_us_p99.most),
-            format!("{:.1}", summary.latency_us_p999.median),
-            format!("{:.0}-{:.0}", summary.latency_us_p999.least, summary.latency_us_p999.most),
-            format!("{:.0}", summary.latency_us_max.median),
-            format!("{:.0}", summary.gets_per_second.median),
-            scene::ends(rows.case, &rows.rows),
-            yes_or_no(summary.within_targets),
-            format!("{:.1}", summary.left_out_percent.median),
-            format!("{:.1}", summary.undisturbed_us_p99.median),
-            format!("{:.1}", summary.undisturbed_us_p999.median),
-            yes_or_no(summary.undisturbed_within_targets),
-        ]);
+        let mut cells = vec![summary.case.to_string()];
+        cells.extend(summary.figures.cells());
+        cells.push(scene::ends(rows.case, &rows.rows));
+        cells.extend([summary.within_targets, summary.undisturbed_within_targets].map(yes_or_no));
+        lines.push(cells);
     }
     let title = format!(
         "A victim's gets ({} a second, open loop) beside another tenant's functions; target p99 {} us, p99.9 {} us",
         settings.rate, TARGETS_US.0, TARGETS_US.1
     );
-    let heads = [
-        "attacker",
-        "p50 us",
-        "p99 us",
-        "least-most",
-        "p99.9 us",
-        "least-most",
-        "max us",
-        "gets/s",
-        "attacker's ends a second",
-        "target",
-        "disturbed %",
-        "p99 of the rest",
-        "p99.9",
-        "target",
-    ];
+    let heads = format!("attacker|{}|attacker's ends a second|target|of the rest", heads(FIGURES));
     report::print(&title, &heads, &lines);
     println!("\n{NOTE}");
     if let Some(path) = report.plot("neighbour.svg") {
@@ -243,10 +204,6 @@ fn show(all: &[Rows], settings: &NeighbourSettings, report: &mut Report) -> Resu
         )?;
     }
     Ok(())
-}
-
-fn yes_or_no(met: bool) -> String {
-    if met { "yes" } else { "NO" }.to_owned()
 }
 
 /// Microseconds since `start`.

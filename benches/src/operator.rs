@@ -2,15 +2,22 @@
 //!
 //! The benches of isolation are about several tenants, so they hold the administrator's secret. Tenants that an
 //! earlier run has left are dropped and made anew, and all are dropped at the end: nothing of a run stays.
+//!
+//! The extensions that workloads invoke are packed as `splinter ext install ext/NAME` does it, from the folder `ext` where
+//! the bench is started, or from that of the sources that it was built from.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use builder::Package;
 use clap::Args;
 use client::{Admin, Client, ClientConfig, Error, LimitChange, PackageFile, Status};
 use serde::Serialize;
 
-use crate::options::{Access, TransportOption, secret};
+use crate::options::{Access, check_runs, secret};
+
+/// Extensions among the sources of this program.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ext");
 
 /// Server, operator and duration of a run.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -51,11 +58,10 @@ pub struct OperatorSettings {
 impl OperatorSettings {
     /// Refuses settings that make no sense.
     pub fn check(&self) -> Result<(), String> {
-        let (seconds, warmup) = (self.seconds, self.warmup);
-        if self.runs == 0 || seconds.is_nan() || seconds <= 0.0 || warmup.is_nan() || warmup < 0.0 {
-            return Err("a measurement has runs, seconds to measure, and no negative warm-up".into());
+        if self.warmup.is_nan() || self.warmup < 0.0 {
+            return Err("a measurement has no negative warm-up".into());
         }
-        Ok(())
+        check_runs(self.runs, self.seconds)
     }
 }
 
@@ -93,15 +99,7 @@ impl Operator {
         };
         let secret = created.map_err(|error| format!("no tenant {name}: {error}"))?;
         self.made.push(name.to_string());
-        let (tenant, table) = (name.to_string(), "data".to_string());
-        Ok(Access {
-            address: self.address,
-            tenant,
-            secret,
-            table,
-            cpu: None,
-            transport: TransportOption::Udp,
-        })
+        Ok(Access::new(self.address, name, secret, "data"))
     }
 
     /// Makes a tenant and connects as it.
@@ -152,5 +150,40 @@ impl Tenant {
         let failed = |error: Error| format!("cannot install {name}: {error}");
         self.client.extension_install(name, files).map_err(failed)?;
         self.client.extension_describe(name).map(|found| found.extension).map_err(failed)
+    }
+}
+
+/// Installs the extension of that name and returns its id.
+///
+/// # Errors
+/// When its source is not there, or the server does not take it.
+pub fn install(client: &mut Client, name: &str) -> Result<u32, String> {
+    let package = pack(name)?;
+    let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
+    let installed = client.extension_install(name, files);
+    installed.map(|installed| installed.extension).map_err(|error| format!("cannot install {name}: {error}"))
+}
+
+fn pack(name: &str) -> Result<Package, String> {
+    let folders = ["ext", SOURCES].map(|folder| Path::new(folder).join(name));
+    let found: Option<&PathBuf> = folders.iter().find(|folder| folder.is_dir());
+    let folder =
+        found.ok_or_else(|| format!("there is no ext/{name}: start in the folder of the sources"))?;
+    Package::from_directory(folder).map_err(|error| format!("{name} cannot be packed: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pack;
+    use crate::workload::Workload;
+    use clap::ValueEnum;
+
+    #[test]
+    fn what_workloads_invoke_can_be_packed() {
+        for name in Workload::value_variants().iter().filter_map(|workload| workload.extension()) {
+            let package = pack(name).expect("its source is here");
+            assert!(package.files().any(|(_, text)| text.contains("sandstorm::extension!")), "{name}");
+        }
+        assert!(pack("nowhere").is_err_and(|why| why.contains("ext/nowhere")));
     }
 }

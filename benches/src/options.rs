@@ -3,6 +3,7 @@
 //! The output contains the settings without secrets, so that every line tells how to reproduce it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use client::{ClientConfig, Transport};
@@ -42,6 +43,17 @@ pub enum TransportOption {
 }
 
 impl Access {
+    /// Returns access over UDP, from any core.
+    pub fn new(address: SocketAddr, tenant: &str, secret: String, table: &str) -> Self {
+        let (tenant, table) = (tenant.to_owned(), table.to_owned());
+        Self { address, tenant, secret, table, cpu: None, transport: TransportOption::Udp }
+    }
+
+    /// Returns the secret itself, or the first line of the file after `@`.
+    pub fn secret(&self) -> Result<String, String> {
+        secret(&self.secret)
+    }
+
     /// Returns the settings of a client that uses this transport.
     pub fn config(&self) -> ClientConfig {
         let transport = match self.transport {
@@ -109,11 +121,32 @@ pub struct RunSettings {
     pub server_process: Option<u32>,
 }
 
-impl Access {
-    /// Returns the secret itself, or the first line of the file after `@`.
-    pub fn secret(&self) -> Result<String, String> {
-        secret(&self.secret)
-    }
+/// The options of a bench that starts a server and a load on a core each.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct PairSettings {
+    /// Seconds of each measurement in a run.
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Number of runs; each measures everything in turn, and the table shows medians.
+    #[arg(long, default_value_t = 5)]
+    pub runs: usize,
+    /// Seed of all random choices.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Core of the server.
+    #[arg(long, default_value_t = 0)]
+    pub server_cpu: usize,
+    /// Core of the load.
+    #[arg(long, default_value_t = 1)]
+    pub cpu: usize,
+    /// The server's program; default: the one in this program's folder.
+    #[arg(long)]
+    #[serde(skip)]
+    pub server: Option<PathBuf>,
+    /// Folder for lines of JSON and plots.
+    #[arg(long)]
+    #[serde(skip)]
+    pub out: Option<PathBuf>,
 }
 
 /// Returns a secret as given, or the first line of the file after `@`.
@@ -121,6 +154,14 @@ pub fn secret(given: &str) -> Result<String, String> {
     let Some(path) = given.strip_prefix('@') else { return Ok(given.to_string()) };
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
     Ok(text.lines().next().unwrap_or_default().trim().to_string())
+}
+
+/// Refuses a number of runs, or of seconds of each figure, that makes no sense.
+pub fn check_runs(runs: usize, seconds: f64) -> Result<(), String> {
+    if runs == 0 || seconds.is_nan() || seconds <= 0.0 {
+        return Err("a measurement has runs and seconds".into());
+    }
+    Ok(())
 }
 
 impl RunSettings {

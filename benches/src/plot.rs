@@ -21,6 +21,8 @@ use plotters::prelude::{Cartesian2d, IntoLogRange, SVGBackend, SeriesLabelPositi
 use plotters::series::LineSeries;
 use plotters::style::{BLACK, Color, IntoFont, RGBColor, ShapeStyle, WHITE};
 
+use crate::report::Spread;
+
 /// Size of a plot, in pixels.
 const SIZE: (u32, u32) = (960, 540);
 
@@ -55,10 +57,8 @@ pub struct Curve<'a> {
 pub struct Bar {
     /// What stands below it.
     pub name: String,
-    /// Its height.
-    pub value: f64,
-    /// The least and the most of the runs.
-    pub between: (f64, f64),
+    /// Its height, with the least and the most of the runs.
+    pub height: Spread,
     /// Where the target is, if there is one.
     pub target: Option<f64>,
 }
@@ -212,7 +212,7 @@ fn duration(us: f64) -> String {
 
 fn draw_bars<'a>(area: &Area<'a>, title: &str, unit: &str, bars: &[Bar]) -> Drawn<'a> {
     area.fill(&WHITE)?;
-    let tallest = bars.iter().flat_map(|bar| [bar.between.1, bar.value, bar.target.unwrap_or(0.0)]);
+    let tallest = bars.iter().flat_map(|bar| [bar.height.most, bar.target.unwrap_or(0.0)]);
     let most = tallest.fold(f64::MIN_POSITIVE, f64::max) * 1.15;
     let mut chart = ChartBuilder::on(area)
         .caption(title, (FONT, 20))
@@ -234,8 +234,9 @@ fn draw_bars<'a>(area: &Area<'a>, title: &str, unit: &str, bars: &[Bar]) -> Draw
     for (index, (bar, colour)) in bars.iter().zip(COLOURS.iter().cycle()).enumerate() {
         let (left, middle, right) = (index as f64 + 0.2, index as f64 + 0.5, index as f64 + 0.8);
         let (fill, thin): (ShapeStyle, ShapeStyle) = (colour.mix(0.6).filled(), BLACK.stroke_width(1));
-        chart.draw_series([Rectangle::new([(left, 0.0), (right, bar.value)], fill)])?;
-        chart.draw_series([PathElement::new([(middle, bar.between.0), (middle, bar.between.1)], thin)])?;
+        chart.draw_series([Rectangle::new([(left, 0.0), (right, bar.height.median)], fill)])?;
+        let between = [(middle, bar.height.least), (middle, bar.height.most)];
+        chart.draw_series([PathElement::new(between, thin)])?;
         if let Some(target) = bar.target {
             let line = PathElement::new([(left - 0.1, target), (right + 0.1, target)], BLACK.stroke_width(2));
             chart.draw_series([line])?;
@@ -268,9 +269,9 @@ where
             (x, y + 10),
             font.clone().pos(Pos::new(HPos::Center, VPos::Top)),
         ))?;
-        let (x, y) = place(bar.value.max(bar.between.1).max(bar.target.unwrap_or(0.0)));
+        let (x, y) = place(bar.height.most.max(bar.target.unwrap_or(0.0)));
         let above = font.clone().pos(Pos::new(HPos::Center, VPos::Bottom));
-        area.draw(&Text::new(quantity(bar.value), (x, y - 4), above))?;
+        area.draw(&Text::new(quantity(bar.height.median), (x, y - 4), above))?;
     }
     Ok(())
 }
@@ -286,9 +287,15 @@ fn quantity(value: f64) -> String {
     }
 }
 
+/// Without what arithmetic leaves behind.
+fn tidy(value: f64) -> f64 {
+    format!("{value:.9}").parse().unwrap_or(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Bar, Curve, bars_and_percentiles, percentile, percentiles, quantity};
+    use crate::report::Spread;
     use hdrhistogram::Histogram;
 
     #[test]
@@ -313,7 +320,8 @@ mod tests {
         percentiles(&path, "Title", &curves, &[(0.99, 200.0)]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("<svg") && text.contains("&lt;three&gt;") && text.contains("p90"), "{text}");
-        let bar = Bar { name: "one".into(), value: 3.0, between: (2.0, 4.0), target: Some(5.0) };
+        let height = Spread { median: 3.0, least: 2.0, most: 4.0 };
+        let bar = Bar { name: "one".into(), height, target: Some(5.0) };
         bars_and_percentiles(&folder.join("both.svg"), ("Bars", "unit", &[bar]), ("Curves", &curves))
             .unwrap();
         std::fs::remove_dir_all(&folder).unwrap();

@@ -7,23 +7,25 @@
 //! network, in an order that is none. Where there is no Redis it measures us alone and says so.
 
 mod peer;
-mod requests;
 mod servers;
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use client::{KeyRange, Request};
+use fastrand::Rng;
 use serde::Serialize;
+use wire::limits::{ENUMERATE_BYTES_MAX, ENUMERATE_OBJECTS_MAX};
 
 use crate::dataset::Dataset;
 use crate::drive::Drive;
 use crate::fleet::Fleet;
 use crate::machine::{self, ServerThreads};
 use crate::measure::{Figures, Measure};
-use crate::report::{self, Report, Spread};
+use crate::options::{PairSettings, check_runs};
+use crate::report::{self, Figure, Report, Spreads, heads, median, range};
+use crate::workload::{Expected, Source};
 use peer::Peer;
-use requests::Scans;
 use servers::{Ours, Theirs};
 
 /// How many times as fast as Redis a scan is to be.
@@ -48,32 +50,17 @@ pub struct ScanSettings {
     /// Number of records of a scan.
     #[arg(long, default_value_t = 100)]
     pub records: usize,
-    /// Seconds of each row in a run.
-    #[arg(long, default_value_t = 2.0)]
-    pub seconds: f64,
-    /// Number of runs; each measures both servers in turn, and the table shows medians.
-    #[arg(long, default_value_t = 5)]
-    pub runs: usize,
-    /// Seed of all random choices.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Core of both servers.
-    #[arg(long, default_value_t = 0)]
-    pub server_cpu: usize,
-    /// Core of the load.
-    #[arg(long, default_value_t = 1)]
-    pub cpu: usize,
-    /// The program of the Splinter server; default: the one in this program's folder.
-    #[arg(long)]
-    pub server: Option<PathBuf>,
+    /// Cores, runs and the server; Redis runs on the server's core.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub pair: PairSettings,
     /// Redis: a program to start, or HOST:PORT of a running server.
     #[arg(long, default_value = "redis-server")]
     pub redis: String,
-    /// Folder for lines of JSON.
-    #[arg(long)]
-    #[serde(skip)]
-    pub out: Option<PathBuf>,
 }
+
+/// A prime larger than any number of records.
+const STRIDE: u64 = 2_654_435_761;
 
 /// How many ask, and how much at once.
 #[derive(Clone, Copy, Debug)]
@@ -110,18 +97,20 @@ struct Measured {
     server_cpu_us: Option<f64>,
 }
 
+/// The figures of a side.
+const FIGURES: &[Figure<Measured>] = &[
+    range("per_second", "scans/s", 0, |measured| measured.figures.requests_per_second),
+    median("us_p50", "p50 us", 1, |measured| measured.figures.latency_us_p50),
+    median("us_p99", "p99 us", 1, |measured| measured.figures.latency_us_p99),
+    median("cpu_us", "cpu us", 1, |measured| measured.server_cpu_us.unwrap_or(0.0)),
+];
+
 /// The medians of a load.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 struct ScanSummary {
     load: &'static str,
-    splinter_per_second: Spread,
-    splinter_us_p50: Spread,
-    splinter_us_p99: Spread,
-    splinter_cpu_us: Spread,
-    redis_per_second: Option<Spread>,
-    redis_us_p50: Option<Spread>,
-    redis_us_p99: Option<Spread>,
-    redis_cpu_us: Option<Spread>,
+    splinter: Spreads,
+    redis: Option<Spreads>,
     times: Option<f64>,
     meets_target: Option<bool>,
 }
@@ -130,30 +119,27 @@ struct ScanSummary {
 pub fn run(settings: &ScanSettings) -> Result<(), String> {
     settings.check()?;
     let data = || Dataset::new(settings.keys, settings.key_bytes, settings.value_bytes);
-    let mut report = Report::open("scan", settings.out.as_deref())?;
-    machine::pin(settings.server_cpu)?;
+    let mut report = Report::open("scan", settings.pair.out.as_deref())?;
+    machine::pin(settings.pair.server_cpu)?;
     let ours = Ours::start(settings, data()?)?;
     let theirs = Theirs::start(&settings.redis)?;
-    machine::pin(settings.cpu)?;
+    machine::pin(settings.pair.cpu)?;
     let (access, table) = ours.load(data()?)?;
     if let Some(theirs) = &theirs {
         peer::load(theirs.address(), &mut data()?)?;
     }
     let mut rows: Vec<Vec<(Measured, Option<Measured>)>> = LOADS.iter().map(|_| Vec::new()).collect();
-    for run in 0..settings.runs {
+    for run in 0..settings.pair.runs {
         for (load, rows) in LOADS.iter().zip(&mut rows) {
             let mut fleet = Fleet::open(&access, load.clients, load.clients > 1)?;
             let scans = Scans::new(table, settings, data()?, run);
             let mine = measure_ours(&ours, &mut fleet, scans, load.outstanding, settings)?;
-            report.line(
-                Some(run),
-                settings,
-                &ScanRow { load: load.name, side: "splinter", measured: &mine },
-            )?;
+            let row = |side, measured| ScanRow { load: load.name, side, measured };
+            report.line(Some(run), settings, &row("splinter", &mine))?;
             let beside = theirs.as_ref().map(|theirs| measure_theirs(theirs, load, settings, data()?, run));
             let beside = beside.transpose()?;
             if let Some(measured) = &beside {
-                report.line(Some(run), settings, &ScanRow { load: load.name, side: "redis", measured })?;
+                report.line(Some(run), settings, &row("redis", measured))?;
             }
             rows.push((mine, beside));
         }
@@ -171,7 +157,7 @@ fn measure_ours(
     let mut drive = Drive::new(fleet, scans, outstanding, Instant::now());
     drive.warm_up_and_measure(0.0, settings.warmup())?;
     let running = Running::begin(ours.threads());
-    let seconds = drive.warm_up_and_measure(0.0, settings.seconds)?;
+    let seconds = drive.warm_up_and_measure(0.0, settings.pair.seconds)?;
     let measured = running.end(drive.measure.figures(seconds));
     drive.drain()?;
     let wrong = &measured.figures.errors;
@@ -191,7 +177,7 @@ fn measure_theirs(
     peer.until(settings.warmup(), &mut measure)?;
     measure.clear();
     let running = Running::begin(theirs.threads());
-    let seconds = peer.until(settings.seconds, &mut measure)?;
+    let seconds = peer.until(settings.pair.seconds, &mut measure)?;
     Ok(running.end(measure.figures(seconds)))
 }
 
@@ -230,16 +216,9 @@ fn show(
         let summary = ScanSummary::of(load.name, rows);
         report.line(None, settings, &summary)?;
         let mut cells = vec![load.name.to_string()];
-        cells.extend(cells_of(
-            &summary.splinter_per_second,
-            &summary.splinter_us_p50,
-            &summary.splinter_us_p99,
-            &summary.splinter_cpu_us,
-        ));
-        if let (Some(rate), Some(p50), Some(p99), Some(cpu)) =
-            (&summary.redis_per_second, &summary.redis_us_p50, &summary.redis_us_p99, &summary.redis_cpu_us)
-        {
-            cells.extend(cells_of(rate, p50, p99, cpu));
+        cells.extend(summary.splinter.cells());
+        if let Some(redis) = &summary.redis {
+            cells.extend(redis.cells());
             cells.push(format!("{:.2}", summary.times.unwrap_or(0.0)));
         }
         lines.push(cells);
@@ -250,12 +229,11 @@ fn show(
         settings.key_bytes,
         settings.value_bytes,
         settings.keys,
-        settings.runs,
-        settings.seconds
+        settings.pair.runs,
+        settings.pair.seconds
     );
-    let ours = ["", "scans/s", "least-most", "p50 us", "p99 us", "cpu us"];
-    let theirs = ["Redis/s", "least-most", "p50 us", "p99 us", "cpu us", "times"];
-    let heads: Vec<&str> = ours.into_iter().chain(theirs.into_iter().filter(|_| beside)).collect();
+    let one = heads(FIGURES);
+    let heads = if beside { format!("|{one}|Redis: {one}|times") } else { format!("|{one}") };
     report::print(&title, &heads, &lines);
     match beside {
         true => println!("{NOTE}"),
@@ -264,61 +242,97 @@ fn show(
     Ok(())
 }
 
-fn cells_of(rate: &Spread, p50: &Spread, p99: &Spread, cpu: &Spread) -> [String; 5] {
-    [
-        format!("{:.0}", rate.median),
-        format!("{:.0}-{:.0}", rate.least, rate.most),
-        format!("{:.1}", p50.median),
-        format!("{:.1}", p99.median),
-        format!("{:.1}", cpu.median),
-    ]
-}
-
 impl ScanSummary {
     fn of(load: &'static str, rows: &[(Measured, Option<Measured>)]) -> Self {
-        let ours = |figure: fn(&Measured) -> f64| Spread::of(rows.iter().map(|(ours, _)| figure(ours)));
-        let theirs = |figure: fn(&Measured) -> f64| {
-            let figures: Vec<f64> =
-                rows.iter().filter_map(|(_, theirs)| theirs.as_ref().map(figure)).collect();
-            (!figures.is_empty()).then(|| Spread::of(figures))
-        };
-        let rate: fn(&Measured) -> f64 = |measured| measured.figures.requests_per_second;
-        let cpu: fn(&Measured) -> f64 = |measured| measured.server_cpu_us.unwrap_or(0.0);
-        let times = theirs(rate).map(|theirs| ours(rate).median / theirs.median);
-        Self {
-            load,
-            splinter_per_second: ours(rate),
-            splinter_us_p50: ours(|measured| measured.figures.latency_us_p50),
-            splinter_us_p99: ours(|measured| measured.figures.latency_us_p99),
-            splinter_cpu_us: ours(cpu),
-            redis_per_second: theirs(rate),
-            redis_us_p50: theirs(|measured| measured.figures.latency_us_p50),
-            redis_us_p99: theirs(|measured| measured.figures.latency_us_p99),
-            redis_cpu_us: theirs(cpu),
-            times,
-            meets_target: times.map(|times| times >= TARGET_TIMES),
-        }
+        let splinter = Spreads::of(FIGURES, rows.iter().map(|(ours, _)| ours));
+        let theirs: Vec<&Measured> = rows.iter().filter_map(|(_, theirs)| theirs.as_ref()).collect();
+        let redis = (!theirs.is_empty()).then(|| Spreads::of(FIGURES, theirs));
+        let times = redis.as_ref().map(|redis| splinter.median("per_second") / redis.median("per_second"));
+        Self { load, splinter, redis, times, meets_target: times.map(|times| times >= TARGET_TIMES) }
     }
 }
 
 impl ScanSettings {
     /// Seconds before each row that are not measured.
     fn warmup(&self) -> f64 {
-        self.seconds / 5.0
+        self.pair.seconds / 5.0
     }
 
     /// Refuses settings that make no sense.
     fn check(&self) -> Result<(), String> {
-        let refuse = |text: &str| Err(text.to_string());
-        if self.runs == 0 || self.seconds.is_nan() || self.seconds <= 0.0 {
-            return refuse("a measurement has runs and seconds");
-        }
         if self.keys > 1_000_000_000 || self.records as u64 >= self.keys {
-            return refuse("a table has more records than a scan, and at most 1,000,000,000");
+            return Err("a table has more records than a scan, and at most 1,000,000,000".into());
         }
-        if !(1..=wire::limits::ENUMERATE_OBJECTS_MAX).contains(&self.records) {
-            return Err(format!("a scan has 1 to {} records", wire::limits::ENUMERATE_OBJECTS_MAX));
+        if !(1..=ENUMERATE_OBJECTS_MAX).contains(&self.records) {
+            return Err(format!("a scan has 1 to {ENUMERATE_OBJECTS_MAX} records"));
         }
-        Ok(())
+        check_runs(self.pair.runs, self.pair.seconds)
+    }
+}
+
+/// The record that is loaded as the `turn`th of so many: each once, and neighbours far from each other.
+fn shuffled(turn: u64, records: u64) -> u64 {
+    turn * STRIDE % records
+}
+
+/// Draws scans.
+struct Scans {
+    table: u32,
+    records: usize,
+    data: Dataset,
+    random: Rng,
+}
+
+impl Scans {
+    /// The scans of a run; both sides get the same.
+    fn new(table: u32, settings: &ScanSettings, data: Dataset, run: usize) -> Self {
+        let random = Rng::with_seed(settings.pair.seed + run as u64);
+        Self { table, records: settings.records, data, random }
+    }
+
+    /// Draws the first key of a scan, behind which there are enough; its index.
+    fn draw(&mut self) -> (u64, &[u8]) {
+        let first = self.random.u64(0..=self.data.keys() - self.records as u64);
+        (first, self.data.key(first))
+    }
+
+    /// Records of a scan.
+    fn records(&self) -> usize {
+        self.records
+    }
+
+    /// Bytes of a record.
+    fn record_bytes(&self) -> usize {
+        self.data.key_bytes() + self.data.value_bytes()
+    }
+}
+
+impl Source for Scans {
+    fn next<R>(&mut self, send: impl FnOnce(&Request<'_>, Expected) -> R) -> R {
+        let (table, count) = (self.table, self.records);
+        // No more than are asked for, so that a page ends there.
+        let bytes_max = (count * self.record_bytes()).min(ENUMERATE_BYTES_MAX) as u32;
+        let (first, from) = self.draw();
+        let (range, objects_max) = (KeyRange { from, ..KeyRange::default() }, count as u16);
+        let request = Request::Scan { table, range, cursor: &[], keys_only: false, objects_max, bytes_max };
+        send(&request, Expected::Ordered(first, count))
+    }
+
+    fn objects(&self) -> u64 {
+        self.records as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shuffled;
+
+    #[test]
+    fn each_record_is_loaded_once() {
+        for records in [1, 2, 1_000, 4_096, 9_999] {
+            let mut loaded: Vec<u64> = (0..records).map(|turn| shuffled(turn, records)).collect();
+            loaded.sort_unstable();
+            assert!(loaded.into_iter().eq(0..records));
+        }
     }
 }

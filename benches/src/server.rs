@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::options::secret;
+use client::{Admin, ClientConfig};
+
+use crate::options::{Access, secret};
 use crate::process::{Folder, Process, address_in, beside_this, last_words};
 
 /// How a server is started.
@@ -134,6 +136,18 @@ impl OurServer {
     /// When it cannot be read.
     pub fn admin_secret(&self) -> Result<String, String> {
         secret(&self.admin_secret_file())
+    }
+
+    /// Makes a tenant; returns how to open its sessions, with a table of this name.
+    ///
+    /// # Errors
+    /// When the administrator is not let in, or the server refuses.
+    pub fn tenant(&self, tenant: &str, table: &str) -> Result<Access, String> {
+        let (address, secret) = (self.address.to_string(), self.admin_secret()?);
+        let created = Admin::connect(&address, &secret, ClientConfig::default())
+            .and_then(|mut admin| admin.tenant_create(tenant));
+        let secret = created.map_err(|error| format!("no tenant: {error}"))?;
+        Ok(Access::new(self.address, tenant, secret, table))
     }
 
     /// How it ended and what its log said last, if it has ended.

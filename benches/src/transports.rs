@@ -9,12 +9,10 @@
 //! cases, as it sees fit. A way that cannot run here is a row that says why.
 
 pub mod client;
-mod device;
 mod narrow;
 mod seen;
 mod stage;
 mod table;
-mod veth;
 mod way;
 
 use std::path::PathBuf;
@@ -22,6 +20,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
+use crate::options::{PairSettings, check_runs};
 use crate::report::Report;
 use crate::workload::{RECORDS_MAX, Workload};
 use seen::ClientSeen;
@@ -52,33 +51,14 @@ pub struct TransportsSettings {
     /// Outstanding requests for throughput; of several numbers, the table shows the one with the highest throughput.
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1_024])]
     pub outstanding: Vec<usize>,
-    /// Seconds of each measurement of a transport in a run.
-    #[arg(long, default_value_t = 2.0)]
-    pub seconds: f64,
-    /// Number of runs; each run measures all transports in turn, and the table shows medians.
-    #[arg(long, default_value_t = 5)]
-    pub runs: usize,
-    /// Seed of all random choices.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Core of the server.
-    #[arg(long, default_value_t = 0)]
-    pub server_cpu: usize,
-    /// Core of the client.
-    #[arg(long, default_value_t = 1)]
-    pub cpu: usize,
-    /// The server's program; default: the one in this program's folder.
-    #[arg(long)]
-    #[serde(skip)]
-    pub server: Option<PathBuf>,
+    /// Cores, runs and the server.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub pair: PairSettings,
     /// The client's program, a `splinter-bench`; default: this one.
     #[arg(long, hide = true)]
     #[serde(skip)]
     pub client: Option<PathBuf>,
-    /// Folder for lines of JSON and the plot.
-    #[arg(long)]
-    #[serde(skip)]
-    pub out: Option<PathBuf>,
 }
 
 /// A way in a run, as it is written.
@@ -104,11 +84,11 @@ pub(crate) struct Played {
 /// When the settings make no sense, or nothing at all could be measured.
 pub fn run(settings: &TransportsSettings) -> Result<(), String> {
     settings.check()?;
-    let mut report = Report::open("transports", settings.out.as_deref())?;
+    let mut report = Report::open("transports", settings.pair.out.as_deref())?;
     let ways = if settings.ways.is_empty() { TransportWay::all() } else { settings.ways.clone() };
     let fresh = |way| Played { way, seen: Vec::new(), failures: Vec::new() };
     let mut played: Vec<Played> = ways.into_iter().map(fresh).collect();
-    for run in 0..settings.runs {
+    for run in 0..settings.pair.runs {
         for played in &mut played {
             // What cannot be is not tried again.
             if let Some(why) = stage::obstacle(played.way.medium) {
@@ -120,12 +100,8 @@ pub fn run(settings: &TransportsSettings) -> Result<(), String> {
             report.line(Some(run), settings, &TransportRow { way: played.way, seen, failure })?;
             match outcome {
                 Ok(seen) => {
-                    eprintln!(
-                        "{}: p50 {:.2} us, {:.0} requests/s",
-                        played.way,
-                        seen.latency_us_p50,
-                        seen.most()
-                    );
+                    let (way, most) = (played.way, seen.most());
+                    eprintln!("{way}: p50 {:.2} us, {most:.0} requests/s", seen.latency_us_p50);
                     played.seen.push(seen);
                 }
                 Err(why) => {
@@ -145,16 +121,12 @@ pub fn run(settings: &TransportsSettings) -> Result<(), String> {
 impl TransportsSettings {
     /// Refuses settings that make no sense.
     fn check(&self) -> Result<(), String> {
-        let refuse = |text: &str| Err(text.to_string());
-        if self.runs == 0 || self.seconds.is_nan() || self.seconds <= 0.0 {
-            return refuse("a measurement has runs and seconds");
-        }
         if self.outstanding.is_empty() || self.outstanding.contains(&0) {
-            return refuse("a measurement has requests outstanding");
+            return Err("a measurement has requests outstanding".into());
         }
         if self.keys == 0 || !(1..=RECORDS_MAX).contains(&self.records) {
             return Err(format!("there are objects, and a request touches 1 to {RECORDS_MAX}"));
         }
-        Ok(())
+        check_runs(self.pair.runs, self.pair.seconds)
     }
 }

@@ -12,9 +12,7 @@ use tao::message::Call;
 use tao::mix::{self, Mix, Random};
 use wire::{Condition, Keys, Request, function_hash};
 
-use crate::dataset::Dataset;
-use crate::graph;
-use crate::lists;
+use crate::dataset::{Dataset, LISTS, graph_mix, list_key, list_members};
 use crate::popularity::Popularity;
 
 /// Most objects that one request of a workload touches.
@@ -135,7 +133,7 @@ impl Generator {
             popularity: Popularity::new(data.keys(), theta)?,
             random: Rng::with_seed(target.seed),
             questions: Random::new(target.seed),
-            mix: graph::mix(data.keys()),
+            mix: graph_mix(data.keys()),
             data,
             key: Vec::new(),
             arguments: Vec::new(),
@@ -176,10 +174,10 @@ impl Generator {
     }
 
     fn aggregate<R>(&mut self, send: impl FnOnce(&Request<'_>, Expected) -> R) -> R {
-        let list = self.random.u64(0..lists::LISTS);
+        let list = self.random.u64(0..LISTS);
         self.key.clear();
-        self.key.extend_from_slice(&lists::key(self.records, list));
-        let sum = lists::members(self.records, list, self.data.keys()).sum();
+        self.key.extend_from_slice(&list_key(self.records, list));
+        let sum = list_members(self.records, list, self.data.keys()).sum();
         let key_bytes = self.data.key_bytes() as u32;
         send(&invoke(self, "aggregate", &self.key, &key_bytes.to_le_bytes()), Expected::Sum(sum))
     }

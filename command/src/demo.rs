@@ -14,7 +14,6 @@ mod local;
 mod measure;
 mod question;
 mod remote;
-mod ways;
 
 use super::failure::{Failure, FailureKind};
 use super::graph::{Graph, Shape};
@@ -22,17 +21,36 @@ use super::options::DemoOptions;
 use super::output::{Answer, Output, thousands};
 use super::settings::Settings;
 use super::tao::load::{Load, Loaded};
+use client::Client;
 use figures::Comparison;
+use local::LocalWay;
 use measure::{Measure, Plan};
-use question::{Asker, FRIENDS, FRIENDS_OF_FRIENDS};
+use question::{Asker, FRIENDS, FRIENDS_OF_FRIENDS, Functions, Way};
+use remote::RemoteWay;
 use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
-use ways::Ways;
 
 /// Names of the methods, in the order of [`Ways::all`].
 const WAYS: [&str; 3] = ["client gets", "extension", "hybrid"];
+
+/// All three methods, each with its own session.
+pub struct Ways {
+    /// In the order of the report; the answers of the others are compared with those of the first.
+    pub all: Vec<Box<dyn Way>>,
+}
+
+impl Ways {
+    /// Opens a session for each method.
+    pub fn open(settings: &Settings, mut client: Client) -> Result<Ways, Failure> {
+        let functions = Functions::resolve(&mut client)?;
+        let extension = RemoteWay::new(settings.connect()?.into_session(), functions.clone(), false);
+        let hybrid = RemoteWay::new(settings.connect()?.into_session(), functions, true);
+        let local = LocalWay::new(client.into_session());
+        Ok(Ways { all: vec![Box::new(local), Box::new(extension), Box::new(hybrid)] })
+    }
+}
 
 /// The results of the demo.
 #[derive(Debug, Serialize)]

@@ -8,7 +8,6 @@ mod audit;
 mod bytes;
 mod cluster;
 mod demo;
-mod documents;
 mod extension;
 mod failure;
 mod grant;
@@ -19,9 +18,7 @@ mod object;
 mod options;
 mod output;
 mod pipeline;
-mod scan;
 mod server;
-mod session;
 mod settings;
 mod table;
 mod tao;
@@ -65,7 +62,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Get(options) => object::get(settings, &options),
         Command::Put(options) => object::put(settings, &options),
         Command::Delete(options) => object::delete(settings, &options),
-        Command::Scan(options) => scan::run(settings, &options),
+        Command::Scan(options) => object::scan(settings, &options),
         Command::Increment { table, key, delta, float: None } => {
             object::increment(settings, &table, &key, delta)
         }
@@ -82,10 +79,10 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Demo(options) => demo::run(settings, &options),
         Command::Ping { count } => server::ping(settings, count),
         Command::Stats { filter } => server::stats(settings, filter.as_deref()),
-        Command::Session(command) => session::run(settings, command),
+        Command::Session(command) => server::session(settings, command),
         Command::Cluster(command) => cluster::run(settings, command),
         Command::Audit { lines, follow } => audit::run(settings, lines, follow),
-        Command::Completions { shell } => Ok(documents::completions(shell)),
-        Command::Man { directory } => documents::man_pages(&directory),
+        Command::Completions { shell } => Ok(usage::completions(shell)),
+        Command::Man { directory } => usage::man_pages(&directory),
     }
 }

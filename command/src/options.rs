@@ -3,29 +3,21 @@
 //! [`Global`] holds the options common to all commands (address, credentials, output); each command declares its own.
 
 mod cluster;
-mod demo;
 mod extension;
 mod grant;
 mod limits;
 mod object;
-mod scan;
-mod session;
 mod table;
 mod tao;
-mod time_to_live;
 mod trace;
 
-pub use self::tao::{GraphTable, TaoCommand, Through};
+pub use self::tao::{DemoOptions, GraphTable, TaoCommand, Through};
 pub use cluster::{ClusterCommand, MigrateOptions, MigrationWay};
-pub use demo::DemoOptions;
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
-pub use object::{DeleteOptions, GetOptions, LineFormat, PutOptions, WriteCondition};
-pub use scan::ScanOptions;
-pub use session::SessionCommand;
+pub use object::{DeleteOptions, GetOptions, LineFormat, PutOptions, ScanOptions, WriteCondition};
 pub use table::TableCommand;
-pub use time_to_live::TimeToLive;
 pub use trace::TraceOptions;
 
 use super::bytes::Bytes;
@@ -186,6 +178,18 @@ pub enum TenantCommand {
         /// Reset a limit to its default. May be repeated.
         #[arg(long, value_name = "LIMIT", requires = "name")]
         reset: Vec<String>,
+    },
+}
+
+/// The commands of `splinter session`. A client's number identifies its session; tokens are never shown.
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// List the open sessions.
+    List,
+    /// End a session. Its client opens another automatically if the tenant's secret is still valid.
+    Revoke {
+        /// Number of the client, as `splinter session list` shows it.
+        client: u64,
     },
 }
 

@@ -1,12 +1,16 @@
-//! Errors of command lines, in the output format that the command requested.
+//! What the definition of the command line yields: errors of command lines in the output format that the command
+//! requested, completions of shells, and manual pages.
 
 use super::failure::{Failure, FailureKind};
 use super::options::Options;
-use super::output::{Output, print_failure};
+use super::output::{Answer, Output, print_failure};
 use clap::CommandFactory;
 use clap::builder::Resettable;
 use clap::error::{Error, ErrorKind};
+use clap_complete::Shell;
+use serde_json::json;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints the error of a command line, or the requested help.
@@ -61,6 +65,26 @@ fn failure_of(error: &Error) -> Failure {
         None => "list the commands with `splinter --help`".to_owned(),
     };
     Failure::new(FailureKind::Usage, what).next(next)
+}
+
+/// Returns the completions of a shell.
+pub fn completions(shell: Shell) -> Answer {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Options::command(), "splinter", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    let value = json!({ "shell": shell.to_string(), "script": script });
+    Answer::new(script, value)
+}
+
+/// Writes a manual page for each command into a directory.
+pub fn man_pages(directory: &Path) -> Result<Answer, Failure> {
+    let written = std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Options::command(), directory));
+    written.map_err(|error| {
+        Failure::new(FailureKind::Local, format!("cannot write to {}: {error}", directory.display()))
+    })?;
+    let text = format!("wrote the manual pages to {}", directory.display());
+    Ok(Answer::new(text, json!({ "directory": directory })))
 }
 
 #[cfg(test)]

@@ -1,20 +1,28 @@
-//! The sessions of many tenants on one socket, and a load among them.
+//! The sessions of many tenants on one socket, how the tenants are made, and a load among them.
 //!
 //! A request is of the tenant that was drawn, so sessions are not taken in turn. One frame is filled at a time,
 //! with as many requests as the settings say, and sent; the next follows when as many places are free.
+//!
+//! Compiling is what takes the time of a set-up, so several threads make tenants at once; the server compiles an identical
+//! source once. Sessions that were only there for the set-up are ended, since a server has a limit of them.
 
-use std::time::Instant;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use client::{ClientConfig, Completion, Error, Request, SessionGroup, Transport};
+use client::{Client, ClientConfig, Completion, Error, Request, SessionGroup, Transport};
 use fastrand::Rng;
 use wire::function_hash;
 
-use super::DensitySettings;
+use super::{BASELINE_SESSIONS_MAX, DensitySettings};
 use crate::dataset::{Dataset, KEY_BYTES_MIN};
 use crate::drive::{Patience, verdict};
+use crate::loading::Progress;
 use crate::measure::{Figures, Measure};
+use crate::operator::{Operator, Tenant};
 use crate::options::Access;
 use crate::popularity::Popularity;
+use crate::spin;
 use crate::workload::Expected;
 
 /// Bytes of a value.
@@ -26,17 +34,23 @@ const DRAIN_SECONDS: f64 = 5.0;
 /// How many sessions are asked at once whether they are still there.
 const WOKEN_AT_ONCE: usize = 64;
 
+/// Threads that make tenants.
+const THREADS: usize = 4;
+
+/// Between two looks how many there are.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Where one session's requests go.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) table: u32,
-    pub(super) extension: u32,
+struct Place {
+    table: u32,
+    extension: u32,
     /// What its extension adds to the number of an object.
-    pub(super) salt: u64,
+    salt: u64,
     /// The number of its table's first object.
-    pub(super) first: u64,
+    first: u64,
     /// How many objects there are.
-    pub(super) objects: u64,
+    objects: u64,
 }
 
 /// Sessions on one socket.
@@ -75,20 +89,20 @@ pub(super) struct CrowdSeen {
 }
 
 /// The objects of all tenants together.
-pub(super) fn dataset(settings: &DensitySettings) -> Result<Dataset, String> {
+fn dataset(settings: &DensitySettings) -> Result<Dataset, String> {
     Dataset::new(settings.objects * settings.tenants as u64, KEY_BYTES_MIN, VALUE_BYTES)
 }
 
 impl Crowd {
     /// Nobody yet; `tenants` is for the table.
-    pub(super) fn new(tenants: usize) -> Result<Self, String> {
+    fn new(tenants: usize) -> Result<Self, String> {
         let group = SessionGroup::new(ClientConfig { transport: Transport::Udp, ..ClientConfig::default() })
             .map_err(|error| error.to_string())?;
         Ok(Self { group, places: Vec::new(), tenants })
     }
 
     /// Opens a session. Its stream rests, since a server has fewer streams than sessions.
-    pub(super) fn open(&mut self, access: &Access, place: Place) -> Result<(), String> {
+    fn open(&mut self, access: &Access, place: Place) -> Result<(), String> {
         let address = access.address.to_string();
         let member = self
             .group
@@ -145,6 +159,85 @@ impl Crowd {
             crowd: self,
         })
     }
+}
+
+/// One tenant, with all the objects and one extension.
+pub(super) fn one(operator: &mut Operator, settings: &DensitySettings) -> Result<Crowd, String> {
+    let mut tenant = operator.tenant("bench-one")?;
+    let objects = settings.objects * settings.tenants as u64;
+    let place = furnish(&mut tenant, 0, 0, objects, &mut dataset(settings)?)?;
+    let sessions = settings.baseline_sessions.unwrap_or(settings.tenants).clamp(1, BASELINE_SESSIONS_MAX);
+    let mut crowd = Crowd::new(1)?;
+    for _ in 0..sessions {
+        crowd.open(&tenant.access, place)?;
+    }
+    Ok(crowd)
+}
+
+/// All tenants; a session of each.
+pub(super) fn many(operator: &mut Operator, settings: &DensitySettings) -> Result<Crowd, String> {
+    let next = AtomicUsize::new(0);
+    let made: Mutex<Vec<Option<(Access, Place)>>> = Mutex::new(vec![None; settings.tenants]);
+    let done = AtomicUsize::new(0);
+    let work = || -> Result<Operator, String> {
+        let mut operator = Operator::connect(&settings.operator)?;
+        let mut data = dataset(settings)?;
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= settings.tenants {
+                return Ok(operator);
+            }
+            let salt = (index % settings.extensions) as u64;
+            let mut tenant = operator.tenant(&format!("bench-dense-{index}"))?;
+            let first = index as u64 * settings.objects;
+            let place = furnish(&mut tenant, salt, first, settings.objects, &mut data)?;
+            leave(&mut tenant.client);
+            made.lock().expect("no thread panics with it")[index] = Some((tenant.access, place));
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let operators = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS.min(settings.tenants)).map(|_| scope.spawn(work)).collect();
+        let mut progress = Progress::new("making tenants", settings.tenants as u64);
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            std::thread::sleep(LOOK_EVERY);
+            progress.show(done.load(Ordering::Relaxed) as u64);
+        }
+        progress.end(done.load(Ordering::Relaxed) as u64);
+        let joined = threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?);
+        joined.collect::<Result<Vec<Operator>, String>>()
+    })?;
+    operators.into_iter().for_each(|other| operator.take_over(other));
+    let mut crowd = Crowd::new(settings.tenants)?;
+    for one in made.into_inner().expect("no thread panics with it") {
+        let (access, place) = one.ok_or("a tenant was not made")?;
+        crowd.open(&access, place)?;
+    }
+    Ok(crowd)
+}
+
+/// Gives a tenant its table with objects, and its extension.
+fn furnish(
+    tenant: &mut Tenant,
+    salt: u64,
+    first: u64,
+    objects: u64,
+    data: &mut Dataset,
+) -> Result<Place, String> {
+    let table = tenant.table()?;
+    for number in first..first + objects {
+        let (key, value) = data.object(number);
+        tenant.client.put(table, key, value).map_err(|error| format!("a put was refused: {error}"))?;
+    }
+    let extension = tenant.install("spin", &spin::source(salt))?;
+    Ok(Place { table, extension, salt, first, objects })
+}
+
+/// Ends the session of a set-up; it would end by itself a minute later.
+fn leave(client: &mut Client) {
+    let own = client.session().client_id();
+    // A session that ends while it is told so may get no answer.
+    let _ = client.session_revoke(own);
 }
 
 impl CrowdLoad<'_> {

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use store::{Condition, Config, Core, Store, Table};
 
-use crate::in_process::child;
-use crate::in_process::settings::{Part, StoreSettings};
+use crate::in_process::settings::{Part, StoreSettings, answer, call};
 use crate::in_process::side::{SPLINTER, until_there_is_memory};
 use crate::machine;
 use crate::plot::series::{self, Axes, Group};
@@ -79,8 +78,7 @@ pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> 
     for (number, workload) in workloads().iter().enumerate() {
         let mut heights = Vec::new();
         for side in [SPLINTER, HEAP] {
-            let row: ChangingRow =
-                child::call(settings, &format!("{:?}:{side}:{number}", Part::Changing), false)?;
+            let row: ChangingRow = call(settings, &format!("{:?}:{side}:{number}", Part::Changing), false)?;
             eprintln!("{}, {side}: {:.2} bytes for a live one", workload.name, row.times);
             report.line(Some(0), settings, &row)?;
             heights.push(row.times);
@@ -96,7 +94,7 @@ pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> 
         rows.push(cells);
         groups.push(Group { name: (*name).to_string(), heights });
     }
-    let heads = ["workload", "bytes before", "deleted", "bytes after", SPLINTER, HEAP];
+    let heads = format!("workload|bytes before|deleted|bytes after|{SPLINTER}|{HEAP}");
     report::print("Resident bytes for each live byte while sizes change, at most", &heads, &rows);
     let Some(path) = report.plot("store-changing.svg") else { return Ok(()) };
     let axes = Axes {
@@ -123,7 +121,7 @@ pub fn row(settings: &StoreSettings, side: &str, number: u64) -> Result<(), Stri
         play(workload, live_bytes, &mut random, &mut books, &mut Heap::default())?
     };
     let resident_bytes = most.saturating_sub(before);
-    child::answer(&ChangingRow {
+    answer(&ChangingRow {
         workload: workload.name.into(),
         side: side.into(),
         live_bytes: live_bytes as u64,

@@ -5,11 +5,10 @@
 //! grown than right before, so several numbers of objects are measured, a fifth apart.
 
 use serde::{Deserialize, Serialize};
-use store::{Condition, Config, Store};
+use store::{Config, Store};
 
-use crate::in_process::child;
-use crate::in_process::settings::{Part, StoreSettings};
-use crate::in_process::side::{OBJECT_LOG_BYTES, key_of, touch_all, until_there_is_memory, value_of};
+use crate::in_process::settings::{Part, StoreSettings, answer, call};
+use crate::in_process::side::{OBJECT_LOG_BYTES, put, touch_all};
 use crate::machine;
 use crate::report::{self, Report};
 
@@ -46,7 +45,7 @@ pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> 
     let mut rows = Vec::new();
     for percent in SIZES_PERCENT {
         let objects = settings.memory_objects * percent / 100;
-        let row: Footprint = child::call(settings, &format!("{:?}:splinter:{objects}", Part::Memory), false)?;
+        let row: Footprint = call(settings, &format!("{:?}:splinter:{objects}", Part::Memory), false)?;
         report.line(Some(0), settings, &row)?;
         rows.push(vec![
             format!("{objects}"),
@@ -58,7 +57,7 @@ pub fn run(settings: &StoreSettings, report: &mut Report) -> Result<(), String> 
         ]);
     }
     let title = format!("Bytes of an object of 30 + 100 bytes (target: at most {TARGET_BYTES})");
-    report::print(&title, &["objects", "live", "index", "limit", "resident", "copied/written"], &rows);
+    report::print(&title, "objects|live|index|limit|resident|copied/written", &rows);
     Ok(())
 }
 
@@ -75,17 +74,12 @@ pub fn row(settings: &StoreSettings, objects: u64) -> Result<(), String> {
     let mut random = fastrand::Rng::with_seed(settings.seed);
     let (writes, copied_before) = (2 * memory_bytes / OBJECT_LOG_BYTES, store.statistics().bytes_relocated);
     for _ in 0..writes {
-        let number = random.u64(0..objects);
-        let key = key_of(number);
-        until_there_is_memory(&core, || {
-            core.pin().put(&table, store::hash(&key), &key, &value_of(number), Condition::Always)
-        })
-        .map_err(|error| error.to_string())?;
+        put(&core, &table, random.u64(0..objects)).map_err(|error| error.to_string())?;
     }
     let resident = machine::resident().bytes.saturating_sub(before);
     let after = store.statistics();
     let each = |bytes: u64| bytes as f64 / objects as f64;
-    child::answer(&Footprint {
+    answer(&Footprint {
         objects,
         utilization: after.object_bytes as f64 / (after.memory_bytes - after.index_bytes) as f64,
         limit_bytes: each(after.memory_bytes),
@@ -101,11 +95,7 @@ fn fill(objects: u64, memory_bytes: usize) -> Result<std::sync::Arc<Store>, Stri
     let store = Store::new(config).map_err(|error| error.to_string())?;
     let (core, table) = (store.core(0), store.table(1));
     for number in 0..objects {
-        let key = key_of(number);
-        until_there_is_memory(&core, || {
-            core.pin().put(&table, store::hash(&key), &key, &value_of(number), Condition::Always)
-        })
-        .map_err(|error| error.to_string())?;
+        put(&core, &table, number).map_err(|error| error.to_string())?;
     }
     while core.step() {}
     drop(core);

@@ -45,12 +45,12 @@ impl Hasher for SameHasher {
 /// The map of that name, empty.
 pub fn open(name: &str, kind: Kind) -> Option<Box<dyn Side>> {
     Some(match (name, kind) {
-        ("dashmap", Kind::Objects) => Box::new(DashObjects::with_hasher(SameHash)),
-        ("dashmap", Kind::Counters) => Box::new(DashCounters::with_hasher(SameHash)),
-        ("papaya", Kind::Objects) => Box::new(PapayaObjects::with_hasher(SameHash)),
-        ("papaya", Kind::Counters) => Box::new(PapayaCounters::with_hasher(SameHash)),
-        ("scc", Kind::Objects) => Box::new(SccObjects::with_hasher(SameHash)),
-        ("scc", Kind::Counters) => Box::new(SccCounters::with_hasher(SameHash)),
+        ("dashmap", Kind::Objects) => Box::new(MapSide(DashObjects::with_hasher(SameHash))),
+        ("dashmap", Kind::Counters) => Box::new(MapSide(DashCounters::with_hasher(SameHash))),
+        ("papaya", Kind::Objects) => Box::new(MapSide(PapayaObjects::with_hasher(SameHash))),
+        ("papaya", Kind::Counters) => Box::new(MapSide(PapayaCounters::with_hasher(SameHash))),
+        ("scc", Kind::Objects) => Box::new(MapSide(SccObjects::with_hasher(SameHash))),
+        ("scc", Kind::Counters) => Box::new(MapSide(SccCounters::with_hasher(SameHash))),
         _ => return None,
     })
 }
@@ -63,127 +63,118 @@ type PapayaCounters = papaya::HashMap<u64, AtomicU64, SameHash>;
 type SccObjects = scc::HashMap<Bytes, Bytes, SameHash>;
 type SccCounters = scc::HashMap<u64, u64, SameHash>;
 
-/// A map as a worker: all threads share it.
-struct Shared<'a, M>(&'a M);
+/// A map that all threads share.
+trait SharedMap {
+    /// As [`Worker::read`].
+    fn read(&self, numbers: &[u64]) -> usize;
+    /// As [`Worker::write`].
+    fn write(&self, numbers: &[u64]);
+}
 
-impl Side for DashObjects {
+/// A map as a side.
+struct MapSide<M>(M);
+
+/// A map as a worker.
+struct MapWorker<'a, M>(&'a M);
+
+impl<M: SharedMap + Sync> Side for MapSide<M> {
     fn worker(&self, _core: usize) -> Box<dyn Worker + '_> {
-        Box::new(Shared(self))
+        Box::new(MapWorker(&self.0))
     }
 }
 
-impl Worker for Shared<'_, DashObjects> {
+impl<M: SharedMap> Worker for MapWorker<'_, M> {
     fn read(&mut self, numbers: &[u64]) -> usize {
+        self.0.read(numbers)
+    }
+
+    fn write(&mut self, numbers: &[u64]) {
+        self.0.write(numbers);
+    }
+}
+
+impl SharedMap for DashObjects {
+    fn read(&self, numbers: &[u64]) -> usize {
         let found = |&&number: &&u64| {
-            self.0.get(key_of(number).as_slice()).is_some_and(|value| copy_out(&value, number))
+            self.get(key_of(number).as_slice()).is_some_and(|value| copy_out(&value, number))
         };
         numbers.iter().filter(found).count()
     }
 
-    fn write(&mut self, numbers: &[u64]) {
+    fn write(&self, numbers: &[u64]) {
         for &number in numbers {
-            self.0.insert(key_of(number).into(), value_of(number).into());
+            self.insert(key_of(number).into(), value_of(number).into());
         }
     }
 }
 
-impl Side for DashCounters {
-    fn worker(&self, _core: usize) -> Box<dyn Worker + '_> {
-        Box::new(Shared(self))
-    }
-}
-
-impl Worker for Shared<'_, DashCounters> {
-    fn read(&mut self, numbers: &[u64]) -> usize {
-        numbers.iter().filter(|number| self.0.get(number).is_some_and(|value| *value > 0)).count()
+impl SharedMap for DashCounters {
+    fn read(&self, numbers: &[u64]) -> usize {
+        numbers.iter().filter(|number| self.get(number).is_some_and(|value| *value > 0)).count()
     }
 
-    fn write(&mut self, numbers: &[u64]) {
+    fn write(&self, numbers: &[u64]) {
         for &number in numbers {
-            *self.0.entry(number).or_insert(0) += 1;
+            *self.entry(number).or_insert(0) += 1;
         }
     }
 }
 
-impl Side for PapayaObjects {
-    fn worker(&self, _core: usize) -> Box<dyn Worker + '_> {
-        Box::new(Shared(self))
-    }
-}
-
-impl Worker for Shared<'_, PapayaObjects> {
-    fn read(&mut self, numbers: &[u64]) -> usize {
-        let map = self.0.pin();
+impl SharedMap for PapayaObjects {
+    fn read(&self, numbers: &[u64]) -> usize {
+        let map = self.pin();
         let found =
             |&&number: &&u64| map.get(key_of(number).as_slice()).is_some_and(|value| copy_out(value, number));
         numbers.iter().filter(found).count()
     }
 
-    fn write(&mut self, numbers: &[u64]) {
-        let map = self.0.pin();
+    fn write(&self, numbers: &[u64]) {
+        let map = self.pin();
         for &number in numbers {
             map.insert(key_of(number).into(), value_of(number).into());
         }
     }
 }
 
-impl Side for PapayaCounters {
-    fn worker(&self, _core: usize) -> Box<dyn Worker + '_> {
-        Box::new(Shared(self))
-    }
-}
-
-impl Worker for Shared<'_, PapayaCounters> {
-    fn read(&mut self, numbers: &[u64]) -> usize {
-        let map = self.0.pin();
+impl SharedMap for PapayaCounters {
+    fn read(&self, numbers: &[u64]) -> usize {
+        let map = self.pin();
         let found = |number: &&u64| map.get(*number).is_some_and(|value| value.load(Ordering::Relaxed) > 0);
         numbers.iter().filter(found).count()
     }
 
-    fn write(&mut self, numbers: &[u64]) {
-        let map = self.0.pin();
+    fn write(&self, numbers: &[u64]) {
+        let map = self.pin();
         for &number in numbers {
             map.get_or_insert_with(number, AtomicU64::default).fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Side for SccObjects {
-    fn worker(&self, _core: usize) -> Box<dyn Worker + '_> {
-        Box::new(Shared(self))
-    }
-}
-
-impl Worker for Shared<'_, SccObjects> {
-    fn read(&mut self, numbers: &[u64]) -> usize {
+impl SharedMap for SccObjects {
+    fn read(&self, numbers: &[u64]) -> usize {
         let found = |&&number: &&u64| {
-            let read = self.0.read_sync(key_of(number).as_slice(), |_, value| copy_out(value, number));
+            let read = self.read_sync(key_of(number).as_slice(), |_, value| copy_out(value, number));
             read.unwrap_or(false)
         };
         numbers.iter().filter(found).count()
     }
 
-    fn write(&mut self, numbers: &[u64]) {
+    fn write(&self, numbers: &[u64]) {
         for &number in numbers {
-            self.0.upsert_sync(key_of(number).into(), value_of(number).into());
+            self.upsert_sync(key_of(number).into(), value_of(number).into());
         }
     }
 }
 
-impl Side for SccCounters {
-    fn worker(&self, _core: usize) -> Box<dyn Worker + '_> {
-        Box::new(Shared(self))
-    }
-}
-
-impl Worker for Shared<'_, SccCounters> {
-    fn read(&mut self, numbers: &[u64]) -> usize {
-        numbers.iter().filter(|number| self.0.read_sync(*number, |_, value| *value > 0) == Some(true)).count()
+impl SharedMap for SccCounters {
+    fn read(&self, numbers: &[u64]) -> usize {
+        numbers.iter().filter(|number| self.read_sync(*number, |_, value| *value > 0) == Some(true)).count()
     }
 
-    fn write(&mut self, numbers: &[u64]) {
+    fn write(&self, numbers: &[u64]) {
         for &number in numbers {
-            *self.0.entry_sync(number).or_insert(0) += 1;
+            *self.entry_sync(number).or_insert(0) += 1;
         }
     }
 }

@@ -1,11 +1,17 @@
-//! The command line of `splinter-bench store`, which measures the store in process.
+//! The command line of `splinter-bench store`, and how the bench calls itself.
+//!
+//! Most rows are measured in a process of their own, which prints a line of JSON: so none inherits the heap of another, and
+//! what is resident is the measurement's alone.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::in_process::side::{BATCH_MAX, SIDES};
+use crate::options::check_runs;
 
 /// The options of `splinter-bench store`.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -82,9 +88,7 @@ impl StoreSettings {
     /// Refuses settings that make no sense.
     pub fn check(&self) -> Result<(), String> {
         let refuse = |text: &str| Err(text.to_string());
-        if self.runs == 0 || self.seconds.is_nan() || self.seconds <= 0.0 {
-            return refuse("a measurement has runs and seconds");
-        }
+        check_runs(self.runs, self.seconds)?;
         if !(1..=BATCH_MAX).contains(&self.batch) {
             return Err(format!("a batch has 1 to {BATCH_MAX} operations"));
         }
@@ -101,4 +105,30 @@ impl StoreSettings {
         let unknown = self.sides.iter().find(|side| !SIDES.contains(&side.as_str()));
         unknown.map_or(Ok(()), |side| Err(format!("there is no side {side}, but {}", SIDES.join(", "))))
     }
+}
+
+/// Measures `row` in a process of its own. `huge_heap`: whether the C library shall ask for huge pages for its heap.
+pub fn call<T: DeserializeOwned>(settings: &StoreSettings, row: &str, huge_heap: bool) -> Result<T, String> {
+    let own = std::env::current_exe().map_err(|error| format!("which program is this? {error}"))?;
+    let joined = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    let mut command = Command::new(own);
+    command.args(["store", "--row", row]);
+    command.args(["--cores", &joined(&settings.cores), "--batch", &settings.batch.to_string()]);
+    command.args(["--utilization", &settings.utilization.to_string(), "--seed", &settings.seed.to_string()]);
+    command.args(["--seconds", &settings.seconds.to_string()]);
+    command.args(["--memory-objects", &settings.memory_objects.to_string()]);
+    if huge_heap {
+        command.env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+    }
+    let output = command.output().map_err(|error| format!("cannot start {row}: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{row} failed: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("{row} said nothing useful: {error}"))
+}
+
+/// Says the answer, in the process of its own.
+pub fn answer(answer: &impl Serialize) -> Result<(), String> {
+    println!("{}", serde_json::to_string(answer).map_err(|error| error.to_string())?);
+    Ok(())
 }

@@ -207,14 +207,7 @@ impl<'a> ObjectWorker<'a> {
 
     /// Puts what was told to come again.
     pub fn put_later(&self, refused: &[u64]) -> Result<(), WriteError> {
-        let (core, table) = (&self.core, self.table);
-        for &number in refused {
-            let key = key_of(number);
-            until_there_is_memory(core, || {
-                core.pin().put(table, store::hash(&key), &key, &value_of(number), Condition::Always)
-            })?;
-        }
-        Ok(())
+        refused.iter().try_for_each(|&number| put(&self.core, self.table, number))
     }
 
     /// Reads a batch without a step of background work; returns how many were there, and as they were written.
@@ -267,6 +260,13 @@ pub fn until_there_is_memory<T>(
             written => return written,
         }
     }
+}
+
+/// Puts an object; see [`until_there_is_memory`].
+pub fn put(core: &Core, table: &Table, number: u64) -> Result<(), WriteError> {
+    let (key, value) = (key_of(number), value_of(number));
+    let hash = store::hash(&key);
+    until_there_is_memory(core, || core.pin().put(table, hash, &key, &value, Condition::Always)).map(drop)
 }
 
 /// See [`until_there_is_memory`], where there is memory for all.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::in_process::settings::StoreSettings;
 use crate::in_process::side::{OBJECT_LOG_BYTES, ObjectWorker, Splinter, touch_all};
 use crate::machine;
-use crate::plot::series::{self, Axes, Series};
+use crate::plot::series::{self, Axes, Panel, Scale, Series};
 use crate::popularity::Popularity;
 use crate::report::{self, Report};
 
@@ -146,7 +146,7 @@ fn show(curves: &[Vec<Point>]) {
             })
             .collect();
         let title = format!("Writes over utilization, {}, cleaner on the same core", points[0].popularity);
-        report::print(&title, &["live", "writes", "of 50 %", "target", "copied/written"], &rows);
+        report::print(&title, "live|writes|of 50 %|target|copied/written", &rows);
     }
 }
 
@@ -167,5 +167,5 @@ fn draw_plot(curves: &[Vec<Point>], report: &Report) -> Result<(), String> {
         x: "live share of the log, in percent",
         y: "million writes a second",
     };
-    series::lines(&path, &axes, &series)
+    series::lines(&path, &Panel { axes, scale: Scale::Linear, series })
 }

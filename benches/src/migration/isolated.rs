@@ -242,8 +242,8 @@ fn show(settings: &IsolatedRun, rows: &[Vec<IsolatedRow>]) {
     let rows: Vec<Vec<String>> = rows.iter().map(line).collect();
     let title =
         "Moving objects, one core at each side; MB/s as they travel, M/s objects, times what is asked";
-    let heads = ["value", "object", "source MB/s", "M/s", "of 800", "target MB/s", "M/s", "of 400"];
-    report::print(title, &heads, &rows);
+    let heads = "value|object|source MB/s|M/s|of 800|target MB/s|M/s|of 400";
+    report::print(title, heads, &rows);
 }
 
 fn draw(rows: &[Vec<IsolatedRow>], report: &Report) -> Result<(), String> {

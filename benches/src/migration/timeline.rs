@@ -9,20 +9,18 @@
 //! Each way of moving plays once a run, over the same servers: the half moves under load, then it moves back without
 //! any, which shows how fast it can be. Every answer is checked. Rocksteady (SOSP'17, §4).
 
-mod bins;
 mod play;
 mod stage;
 
 use serde::Serialize;
 
-use self::bins::Bins;
-use self::play::{MoveRow, Scene};
+use self::play::{BinSeen, Bins, MoveRow, Scene};
 pub use self::stage::MoveWay;
 use self::stage::Stage;
 use super::TimelineSettings;
 use crate::machine;
 use crate::plot::series::{Axes, Panel, Scale, Series, panels};
-use crate::report::{Report, Spread, print};
+use crate::report::{Figure, Report, Spreads, heads, median, print};
 
 /// How it is made.
 #[derive(Clone, Debug, Serialize)]
@@ -62,14 +60,29 @@ struct Moment {
     /// Seconds since the beginning of the migration.
     at: f64,
     #[serde(flatten)]
-    seen: bins::BinSeen,
+    seen: BinSeen,
 }
 
 fn moments(timeline: &Bins, began_ns: u64) -> Vec<Moment> {
-    let moment =
-        |(at_ns, seen): (u64, bins::BinSeen)| Moment { at: (at_ns as f64 - began_ns as f64) / 1e9, seen };
+    let moment = |(at_ns, seen): (u64, BinSeen)| Moment { at: (at_ns as f64 - began_ns as f64) / 1e9, seen };
     timeline.each().map(moment).collect()
 }
+
+/// The figures of a way.
+const FIGURES: &[Figure<MoveRow>] = &[
+    median("megabytes_per_second", "MB/s", 0, |row| row.megabytes_per_second),
+    median("idle_megabytes_per_second", "MB/s idle", 0, |row| row.idle_megabytes_per_second),
+    median("second_read_percent", "more %", 1, |row| row.second_read_percent),
+    median("seconds", "seconds", 1, |row| row.seconds),
+    median("moving_us_p50", "p50 us", 0, |row| row.moving.latency_us_p50),
+    median("before_us_p50", "was", 0, |row| row.before.latency_us_p50),
+    median("moving_us_p999", "p99.9 us", 0, |row| row.moving.latency_us_p999),
+    median("before_us_p999", "was", 0, |row| row.before.latency_us_p999),
+    median("moving_ms_max", "longest ms", 1, |row| row.moving.latency_us_max / 1e3),
+    median("before_ms_max", "was", 1, |row| row.before.latency_us_max / 1e3),
+    median("hand_over_ms_max", "hand-over ms", 1, |row| row.hand_over.latency_us_max / 1e3),
+    median("failed", "failed", 0, |row| row.errors.values().sum::<u64>() as f64),
+];
 
 /// The rows of a way, and the timeline of its latest run.
 struct PlayedMove {
@@ -112,49 +125,17 @@ fn show(settings: &TimelineRun, rate: f64, played: &[PlayedMove]) {
         settings.timeline.zipf,
         settings.runs
     );
-    let heads = [
-        "way",
-        "MB/s",
-        "MB/s idle",
-        "more %",
-        "seconds",
-        "p50 us",
-        "was",
-        "p99.9 us",
-        "was",
-        "longest ms",
-        "was",
-        "hand-over ms",
-        "failed",
-    ];
-    let rows: Vec<Vec<String>> = played
-        .iter()
-        .map(|PlayedMove { way, rows, .. }| {
-            let median = |figure: &dyn Fn(&MoveRow) -> f64| Spread::of(rows.iter().map(figure)).median;
-            vec![
-                way.name().to_string(),
-                format!("{:.0}", median(&|row| row.megabytes_per_second)),
-                format!("{:.0}", median(&|row| row.idle_megabytes_per_second)),
-                format!("{:.1}", median(&|row| row.second_read_percent)),
-                format!("{:.1}", median(&|row| row.seconds)),
-                format!("{:.0}", median(&|row| row.moving.latency_us_p50)),
-                format!("{:.0}", median(&|row| row.before.latency_us_p50)),
-                format!("{:.0}", median(&|row| row.moving.latency_us_p999)),
-                format!("{:.0}", median(&|row| row.before.latency_us_p999)),
-                format!("{:.1}", median(&|row| row.moving.latency_us_max / 1e3)),
-                format!("{:.1}", median(&|row| row.before.latency_us_max / 1e3)),
-                format!("{:.1}", median(&|row| row.hand_over.latency_us_max / 1e3)),
-                format!("{:.0}", median(&|row| row.errors.values().sum::<u64>() as f64)),
-            ]
-        })
-        .collect();
-    print(&title, &heads, &rows);
+    let cells = |PlayedMove { way, rows, .. }: &PlayedMove| {
+        [vec![way.name().to_string()], Spreads::of(FIGURES, rows).cells()].concat()
+    };
+    let rows: Vec<Vec<String>> = played.iter().map(cells).collect();
+    print(&title, &format!("way|{}", heads(FIGURES)), &rows);
 }
 
 /// Throughput, p50 and p99.9 over time, one above the other, a line for each way.
 fn draw(path: &std::path::Path, settings: &TimelineRun, played: &[PlayedMove]) -> Result<(), String> {
     let title = format!("Half of {:.1} GB moves, YCSB-B", settings.megabytes as f64 / 1000.0);
-    let series = |scale: Scale, figure: &dyn Fn(&bins::BinSeen) -> f64| -> Vec<Series> {
+    let series = |scale: Scale, figure: &dyn Fn(&BinSeen) -> f64| -> Vec<Series> {
         let line = |played: &PlayedMove| Series {
             name: played.way.name().to_string(),
             points: moments(&played.timeline, played.began_ns)

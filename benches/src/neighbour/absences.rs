@@ -5,11 +5,11 @@
 //! time in which its other threads ran is taken off what its worker waited, and time that the host of a virtual
 //! machine takes from the worker's core cannot be told from the worker's and stays in.
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::drive::Times;
 use crate::machine::{self, ServerThreads, ThreadTime};
+use crate::measure::{latencies, quantile_us};
 
 /// Shorter ones are not noted, in nanoseconds: a fourth of the p99 that is asked for.
 const SHORTEST_NS: u64 = 50_000;
@@ -77,17 +77,16 @@ impl Absences {
 
     /// The figures of those requests that were not under way at an absence.
     pub(super) fn without(&self, times: &[Times]) -> Undisturbed {
-        let mut latency_ns = super::histogram();
+        let mut latency_ns = latencies();
         let met = self.meetings(times);
         for (times, _) in times.iter().zip(&met).filter(|(_, met)| !**met) {
             latency_ns.saturating_record((times.answered_ns - times.due_ns).max(1));
         }
-        let us = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
         let left_out = met.iter().filter(|met| **met).count();
         Undisturbed {
             left_out_percent: 100.0 * left_out as f64 / times.len().max(1) as f64,
-            latency_us_p99: us(&latency_ns, 0.99),
-            latency_us_p999: us(&latency_ns, 0.999),
+            latency_us_p99: quantile_us(&latency_ns, 0.99),
+            latency_us_p999: quantile_us(&latency_ns, 0.999),
             latency_us_max: latency_ns.max() as f64 / 1000.0,
         }
     }

@@ -12,10 +12,11 @@ use client::{Request, Status};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{NeighbourSettings, NeighbourStage, histogram, us_since};
+use super::{NeighbourSettings, NeighbourStage, us_since};
 use crate::dataset::Dataset;
 use crate::drive::Patience;
 use crate::fleet::Fleet;
+use crate::measure::{latencies, quantile_us};
 use crate::plot::{self, Curve};
 use crate::report::{self, Report};
 use crate::spin::Call;
@@ -35,12 +36,10 @@ struct LoopFigures {
     case: &'static str,
     loops: u64,
     answered_otherwise: u64,
-    error_us_p50: f64,
-    error_us_p99: f64,
-    error_us_max: f64,
-    others_us_p50: f64,
-    others_us_p99: f64,
-    others_us_max: f64,
+    /// Until the caller has the error: p50, p99, max.
+    error_us: [f64; 3],
+    /// Until others run again.
+    others_us: [f64; 3],
     traces_left: u64,
 }
 
@@ -62,22 +61,18 @@ pub(super) fn run(
     let (key_bytes, value_bytes) = super::OBJECT_BYTES;
     let mut data = Dataset::new(settings.keys, key_bytes, value_bytes)?;
     let call = Call::endless(stage.extension, stage.attackers_table);
-    let mut seen = LoopsSeen { error_ns: histogram(), others_ns: histogram(), otherwise: 0 };
+    let mut seen = LoopsSeen { error_ns: latencies(), others_ns: latencies(), otherwise: 0 };
     for number in 0..settings.loops {
         let key = data.key(number as u64 % settings.keys);
         one(&mut attackers, &mut victims, &call, &Request::Get { table: stage.table, key }, &mut seen)?;
     }
-    let us = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
+    let us = |latency_ns: &Histogram<u64>| [0.5, 0.99, 1.0].map(|at| quantile_us(latency_ns, at));
     let figures = LoopFigures {
         case: "an infinite loop",
         loops: seen.error_ns.len(),
         answered_otherwise: seen.otherwise,
-        error_us_p50: us(&seen.error_ns, 0.5),
-        error_us_p99: us(&seen.error_ns, 0.99),
-        error_us_max: us(&seen.error_ns, 1.0),
-        others_us_p50: us(&seen.others_ns, 0.5),
-        others_us_p99: us(&seen.others_ns, 0.99),
-        others_us_max: us(&seen.others_ns, 1.0),
+        error_us: us(&seen.error_ns),
+        others_us: us(&seen.others_ns),
         traces_left: traces(stage)?,
     };
     report.line(None, settings, &figures)?;
@@ -153,21 +148,15 @@ fn traces(stage: &NeighbourStage) -> Result<u64, String> {
 }
 
 fn show(figures: &LoopFigures, budget_us: u64) {
-    let row = |name: &str, p50: f64, p99: f64, max: f64| {
-        vec![name.to_string(), format!("{p50:.0}"), format!("{p99:.0}"), format!("{max:.0}")]
+    let row = |name: &str, us: [f64; 3]| {
+        let [p50, p99, max] = us.map(|us| format!("{us:.0}"));
+        vec![name.to_string(), p50, p99, max]
     };
-    let rows = [
-        row(
-            "its caller has the typed error",
-            figures.error_us_p50,
-            figures.error_us_p99,
-            figures.error_us_max,
-        ),
-        row("others run again", figures.others_us_p50, figures.others_us_p99, figures.others_us_max),
-    ];
+    let rows =
+        [row("its caller has the typed error", figures.error_us), row("others run again", figures.others_us)];
     let title = format!(
         "From the start of an infinite loop with a budget of {budget_us} us until ({} loops, {} answered otherwise, {} writes left behind)",
         figures.loops, figures.answered_otherwise, figures.traces_left
     );
-    report::print(&title, &["", "p50 us", "p99 us", "max us"], &rows);
+    report::print(&title, "|p50 us|p99 us|max us", &rows);
 }

@@ -16,7 +16,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{BLACK, Color, IntoFont, WHITE};
 
 use crate::plot::series::Scale;
-use crate::plot::{Area, COLOURS, Drawn, FONT, SIZE, failed};
+use crate::plot::{Area, COLOURS, Drawn, FONT, SIZE, failed, tidy};
 use crate::report::Spread;
 
 /// Pixels of a row.
@@ -190,11 +190,6 @@ fn is_two(value: f64) -> bool {
 
 fn is_power(value: f64) -> bool {
     (leading(value) - 1.0).abs() < 0.01
-}
-
-/// Without what arithmetic leaves behind.
-fn tidy(value: f64) -> f64 {
-    format!("{value:.9}").parse().unwrap_or(value)
 }
 
 fn figure(value: f64) -> String {

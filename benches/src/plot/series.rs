@@ -12,9 +12,10 @@ use plotters::prelude::{Cartesian2d, IntoLogRange, SVGBackend, SeriesLabelPositi
 use plotters::series::LineSeries;
 use plotters::style::{BLACK, Color, RGBColor, WHITE};
 
-use crate::plot::{COLOURS, Drawn, FONT, SIZE, failed, legend};
+use crate::plot::{COLOURS, Drawn, FONT, SIZE, failed, legend, tidy};
 
 /// What stands around a figure.
+#[derive(Clone, Copy)]
 pub struct Axes<'a> {
     /// Above it.
     pub title: &'a str,
@@ -61,15 +62,17 @@ pub struct Group {
 
 type SeriesArea<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-/// Draws lines, from zero upwards.
-pub fn lines(path: &Path, axes: &Axes<'_>, series: &[Series]) -> Result<(), String> {
-    let area = SVGBackend::new(path, SIZE).into_drawing_area();
-    draw_lines(&area, axes, series).and_then(|()| area.present()).map_err(failed(path))
+/// Draws lines, with a mark at each of their points.
+pub fn lines(path: &Path, panel: &Panel<'_>) -> Result<(), String> {
+    draw_panels(path, SIZE.1, std::slice::from_ref(panel), true)
 }
 
 /// Draws panels above each other, all from the same left to the same right; the first one names the lines.
 pub fn panels(path: &Path, panels: &[Panel<'_>]) -> Result<(), String> {
-    let height = SIZE.1 * 3 / 5;
+    draw_panels(path, SIZE.1 * 3 / 5, panels, false)
+}
+
+fn draw_panels(path: &Path, height: u32, panels: &[Panel<'_>], marks: bool) -> Result<(), String> {
     let area = SVGBackend::new(path, (SIZE.0, height * panels.len() as u32)).into_drawing_area();
     let all = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
     let left = all().map(|point| point.0).fold(f64::MAX, f64::min);
@@ -77,7 +80,7 @@ pub fn panels(path: &Path, panels: &[Panel<'_>]) -> Result<(), String> {
     let across = left.min(right)..right.max(left + 1.0);
     let draw = || {
         for (at, (area, panel)) in area.split_evenly((panels.len(), 1)).iter().zip(panels).enumerate() {
-            draw_panel(area, panel, across.clone(), at == 0)?;
+            draw_panel(area, panel, across.clone(), (at == 0, marks))?;
         }
         area.present()
     };
@@ -99,40 +102,12 @@ fn highest(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(f64::MIN_POSITIVE, f64::max) * 1.15
 }
 
-fn draw_lines<'a>(area: &SeriesArea<'a>, axes: &Axes<'_>, series: &[Series]) -> Drawn<'a> {
-    area.fill(&WHITE)?;
-    let points = || series.iter().flat_map(|series| &series.points);
-    let left = points().map(|point| point.0).fold(f64::MAX, f64::min);
-    let right = points().map(|point| point.0).fold(f64::MIN, f64::max);
-    let top = highest(points().map(|point| point.1));
-    let mut chart = ChartBuilder::on(area)
-        .caption(axes.title, (FONT, 20))
-        .margin(12)
-        .margin_right(36)
-        .x_label_area_size(44)
-        .y_label_area_size(72)
-        .build_cartesian_2d(left.min(right)..right.max(left + 1.0), 0.0..top)?;
-    chart
-        .configure_mesh()
-        .x_desc(axes.x)
-        .y_desc(axes.y)
-        .label_style((FONT, 14))
-        .axis_desc_style((FONT, 15))
-        .light_line_style(WHITE)
-        .bold_line_style(BLACK.mix(0.15))
-        .draw()?;
-    for (series, colour) in series.iter().zip(colours()) {
-        let style = colour.stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(series.points.iter().copied(), style))?
-            .label(series.name.as_str())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
-        chart.draw_series(series.points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
-    }
-    legend(&mut chart, SeriesLabelPosition::LowerLeft)
-}
-
-fn draw_panel<'a>(area: &SeriesArea<'a>, panel: &Panel<'_>, across: Range<f64>, names: bool) -> Drawn<'a> {
+fn draw_panel<'a>(
+    area: &SeriesArea<'a>,
+    panel: &Panel<'_>,
+    across: Range<f64>,
+    (names, marks): (bool, bool),
+) -> Drawn<'a> {
     area.fill(&WHITE)?;
     let heights = || panel.series.iter().flat_map(|series| &series.points).map(|point| point.1);
     let mut builder = ChartBuilder::on(area);
@@ -143,12 +118,13 @@ fn draw_panel<'a>(area: &SeriesArea<'a>, panel: &Panel<'_>, across: Range<f64>, 
     match panel.scale {
         Scale::Linear => {
             let chart = builder.build_cartesian_2d(across, 0.0..highest(heights()))?;
-            draw_panel_lines(chart, panel, names)
+            draw_panel_lines(chart, panel, (names, marks))
         }
         Scale::Logarithmic => {
             let least = heights().fold(f64::MAX, f64::min).min(highest(heights()));
             let decades = 10f64.powf(least.log10().floor())..10f64.powf(highest(heights()).log10().ceil());
-            draw_panel_lines(builder.build_cartesian_2d(across, decades.log_scale())?, panel, names)
+            let chart = builder.build_cartesian_2d(across, decades.log_scale())?;
+            draw_panel_lines(chart, panel, (names, marks))
         }
     }
 }
@@ -156,7 +132,7 @@ fn draw_panel<'a>(area: &SeriesArea<'a>, panel: &Panel<'_>, across: Range<f64>, 
 fn draw_panel_lines<'a, Y>(
     mut chart: ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
     panel: &Panel<'_>,
-    names: bool,
+    (names, marks): (bool, bool),
 ) -> Drawn<'a>
 where
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -165,7 +141,7 @@ where
         .configure_mesh()
         .x_desc(panel.axes.x)
         .y_desc(panel.axes.y)
-        .y_label_formatter(&|value| format!("{value}"))
+        .y_label_formatter(&|value| tidy(*value).to_string())
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
         .light_line_style(WHITE)
@@ -177,6 +153,9 @@ where
             .draw_series(LineSeries::new(series.points.iter().copied(), style))?
             .label(series.name.as_str())
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+        if marks {
+            chart.draw_series(series.points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
+        }
     }
     if names { legend(&mut chart, SeriesLabelPosition::LowerLeft) } else { Ok(()) }
 }
@@ -233,8 +212,8 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let axes = Axes { title: "Title", x: "across", y: "upwards" };
         let path = folder.join("lines.svg");
-        let series = Series { name: "a line".into(), points: vec![(30.0, 1.0), (95.0, 0.5)] };
-        lines(&path, &axes, &[series]).unwrap();
+        let series = vec![Series { name: "a line".into(), points: vec![(30.0, 1.0), (95.0, 0.5)] }];
+        lines(&path, &Panel { axes, scale: Scale::Linear, series }).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(["a line", "Title", "across", "upwards"].iter().all(|name| text.contains(name)), "{text}");
         let path = folder.join("panels.svg");

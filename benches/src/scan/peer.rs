@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
-use super::requests::{Scans, shuffled};
+use super::{Scans, shuffled};
 use crate::dataset::Dataset;
 use crate::drive::Patience;
 use crate::measure::Measure;

@@ -3,6 +3,9 @@
 //! A process of its own, since DPDK begins once in one; all ways alike, so that they can be compared. First one request is
 //! outstanding, then so many as it is told, all over the same device. One session has the port to itself, as a client would; where more requests
 //! are to be outstanding than a session may have, several share it.
+//!
+//! Its end of a device of DPDK is there where this was compiled with the feature `dpdk`; else the refusal. DPDK's memory
+//! files lie in a folder of the run.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
@@ -11,16 +14,15 @@ use clap::Args;
 use client::{Admin, Client, ClientConfig, SessionStatistics, Statistic, Transport};
 use net::{HostPort, Port};
 
-use super::device;
 use super::narrow::{Lent, Narrow, frame_bytes_of_one};
 use super::seen::{ClientSeen, ClosedLoop, Moved};
 use crate::dataset::Dataset;
 use crate::drive::Drive;
-use crate::extension;
 use crate::fleet::Fleet;
 use crate::loading;
 use crate::machine;
 use crate::measure::Figures;
+use crate::operator::install;
 use crate::options::{Access, DataSettings, TransportOption, secret};
 use crate::workload::{Generator, Target, Workload};
 
@@ -30,6 +32,12 @@ const SESSION_OUTSTANDING: usize = 256;
 const TENANT: &str = "bench";
 /// The part of the seconds before each measurement that is not measured.
 const WARMUP: f64 = 0.2;
+/// What both programs are built with for ways over DPDK.
+pub(super) const BUILD: &str = "cargo build --release -p splinter-server -p splinter-bench --features splinter-server/dpdk,splinter-bench/dpdk";
+/// Whether this one was.
+pub(super) const IS_COMPILED: bool = cfg!(feature = "dpdk");
+/// The address of a server's device.
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
 /// The options of the client process.
 #[derive(Args, Clone, Debug)]
@@ -140,17 +148,11 @@ fn set_up(settings: &ClientSettings) -> Result<(Access, Target), String> {
     let table = "bench";
     let number = client.table_create(table).map_err(|error| failed("no table is made", error))?;
     let extension = match settings.workload.extension() {
-        Some(name) => extension::install(&mut client, name)?,
+        Some(name) => install(&mut client, name)?,
         None => 0,
     };
-    let access = Access {
-        address: settings.address,
-        tenant: TENANT.to_owned(),
-        secret,
-        table: table.to_owned(),
-        cpu: None,
-        transport: settings.transport,
-    };
+    let access =
+        Access { transport: settings.transport, ..Access::new(settings.address, TENANT, secret, table) };
     let target = Target { table: number, extension, records: settings.data.records, seed: settings.seed };
     Ok((access, target))
 }
@@ -163,7 +165,7 @@ fn load(settings: &ClientSettings, access: &Access, target: Target) -> Result<Bo
         load(&mut Fleet::open(access, 1, false)?)?;
         return settings.socket();
     };
-    let (lent, owner) = Lent::new(device::open(environment)?);
+    let (lent, owner) = Lent::new(open_device(environment)?);
     load(&mut Fleet::over(Box::new(lent), access, settings.config(), 1)?)?;
     owner.take_back().ok_or_else(|| "the device is still in use".into())
 }
@@ -264,4 +266,34 @@ impl ClientSettings {
         let word = statistics.iter().find_map(|statistic| statistic.name.strip_prefix("steering_"));
         Ok(word.unwrap_or("unknown").replace('_', " "))
     }
+}
+
+/// Arguments of DPDK's environment for a process on one core, without huge pages and privileges.
+pub(super) fn environment(device: &str, prefix: &str, cpu: usize) -> String {
+    format!(
+        "--no-pci --no-huge --no-telemetry -m 256 -l {cpu} --log-level warning --file-prefix {prefix} --vdev {device}"
+    )
+}
+
+/// The port of a client.
+///
+/// # Errors
+/// What DPDK says.
+#[cfg(feature = "dpdk")]
+fn open_device(environment: &str) -> Result<Box<dyn Port>, String> {
+    use std::net::SocketAddrV4;
+
+    use net::dpdk::{DpdkConfig, Role, open};
+
+    let own = SocketAddrV4::new(Ipv4Addr::new(10, 9, 0, 2), 40_000);
+    let environment = environment.split_whitespace().map(str::to_owned).collect();
+    let ports = open(&DpdkConfig::new(environment, own, 1, Role::Asking));
+    let port = ports.map_err(|error| format!("no device: {error}"))?.pop().ok_or("no port")?;
+    Ok(Box::new(port))
+}
+
+/// Says that there is none.
+#[cfg(not(feature = "dpdk"))]
+fn open_device(_: &str) -> Result<Box<dyn Port>, String> {
+    Err(format!("this was built without DPDK: {BUILD}"))
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::way::TransportWay;
-use crate::report::Spread;
+use crate::report::{Figure, Spread, Spreads, hidden, median, range};
 
 /// Bytes of the headers of Ethernet, IPv4 and UDP.
 const HEADER_BYTES: f64 = 42.0;
@@ -84,61 +84,66 @@ impl Moved {
     }
 }
 
+/// A run, with the load under which most requests were answered in the median of all runs.
+#[derive(Debug)]
+pub struct BusiestRun {
+    way: TransportWay,
+    seen: ClientSeen,
+    load: ClosedLoop,
+}
+
+/// The figures of a way. The first are with one request outstanding, those of frames with as many as are best.
+pub const FIGURES: &[Figure<BusiestRun>] = &[
+    range("latency_us_p50", "p50 us", 2, |run| run.seen.latency_us_p50),
+    median("latency_us_p99", "p99 us", 1, |run| run.seen.latency_us_p99),
+    median("latency_us_p999", "p99.9 us", 1, |run| run.seen.latency_us_p999),
+    hidden("requests_per_second", |run| run.load.requests_per_second),
+    range("million_requests_per_second", "M/s", 3, |run| run.load.requests_per_second / 1e6),
+    median("server_busy", "busy", 2, |run| run.load.server_busy),
+    median("bytes_per_request", "B/request", 0, |run| run.load.moved.bytes_per_request()),
+    median("wire_bytes_per_request", "on wire", 0, |run| run.load.moved.wire_bytes_per_request(run.way)),
+    median("requests_per_frame_sent", "sent/frame", 1, |run| run.load.moved.requests_per_frame_sent()),
+    median("requests_per_frame_received", "answers/frame", 1, |run| {
+        run.load.moved.requests_per_frame_received()
+    }),
+];
+
 /// Medians of the runs of a way.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Serialize)]
 pub struct ClientSummary {
     /// The way.
     pub way: TransportWay,
     /// Runs that were measured to their end.
     pub runs: usize,
-    /// With one request outstanding.
-    pub latency_us_p50: Spread,
-    /// 99 of 100 were faster.
-    pub latency_us_p99: Spread,
-    /// 999 of 1,000 were faster.
-    pub latency_us_p999: Spread,
     /// Requests outstanding where most were answered.
     pub outstanding: usize,
-    /// So many a second.
-    pub requests_per_second: Spread,
-    /// The part of the time in which the server served something then.
-    pub server_busy: Spread,
-    /// Bytes of frames for each request, both directions.
-    pub bytes_per_request: Spread,
-    /// The same with headers of Ethernet, IP and UDP where there are any.
-    pub wire_bytes_per_request: Spread,
-    /// Requests of each frame sent.
-    pub requests_per_frame_sent: Spread,
-    /// Answers of each frame received.
-    pub requests_per_frame_received: Spread,
     /// How the server's frames find their worker.
     pub steering: String,
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: Spreads,
 }
 
 impl ClientSummary {
     /// Of the runs that were measured; nothing where there are none.
     pub fn of(way: TransportWay, runs: &[ClientSeen]) -> Option<Self> {
-        let spread = |figure: &dyn Fn(&ClientSeen) -> f64| Spread::of(runs.iter().map(figure));
-        let at = |index: usize, figure: &dyn Fn(&ClosedLoop) -> f64| {
-            Spread::of(runs.iter().filter_map(|seen| seen.loads.get(index)).map(figure))
+        let rate = |index: &usize| {
+            let loads = runs.iter().filter_map(|seen| seen.loads.get(*index));
+            Spread::of(loads.map(|load| load.requests_per_second)).median
         };
-        let rate = |index: &usize| at(*index, &|load| load.requests_per_second).median;
         let latest = runs.last()?;
         let best = (0..latest.loads.len()).max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
+        let busiest = |seen: &ClientSeen| {
+            let load = seen.loads.get(best)?.clone();
+            Some(BusiestRun { way, seen: seen.clone(), load })
+        };
+        let rows: Vec<BusiestRun> = runs.iter().filter_map(busiest).collect();
         Some(Self {
             way,
             runs: runs.len(),
-            latency_us_p50: spread(&|seen| seen.latency_us_p50),
-            latency_us_p99: spread(&|seen| seen.latency_us_p99),
-            latency_us_p999: spread(&|seen| seen.latency_us_p999),
             outstanding: latest.loads[best].outstanding,
-            requests_per_second: at(best, &|load| load.requests_per_second),
-            server_busy: at(best, &|load| load.server_busy),
-            bytes_per_request: at(best, &|load| load.moved.bytes_per_request()),
-            wire_bytes_per_request: at(best, &|load| load.moved.wire_bytes_per_request(way)),
-            requests_per_frame_sent: at(best, &|load| load.moved.requests_per_frame_sent()),
-            requests_per_frame_received: at(best, &|load| load.moved.requests_per_frame_received()),
             steering: latest.steering.clone(),
+            figures: Spreads::of(FIGURES, &rows),
         })
     }
 }
@@ -197,9 +202,9 @@ pub(super) mod tests {
     fn medians_are_of_the_runs_that_were_measured() {
         let summary = ClientSummary::of(way("udp"), &[seen(3.0, 1e6), seen(1.0, 3e6), seen(2.0, 2e6)]);
         let summary = summary.expect("there are runs");
-        assert_eq!(summary.latency_us_p50, Spread { median: 2.0, least: 1.0, most: 3.0 });
-        assert_eq!(summary.requests_per_second, Spread { median: 2e6, least: 1e6, most: 3e6 });
+        assert_eq!(summary.figures.get("latency_us_p50"), Spread { median: 2.0, least: 1.0, most: 3.0 });
+        assert_eq!(summary.figures.get("requests_per_second"), Spread { median: 2e6, least: 1e6, most: 3e6 });
         assert_eq!((summary.runs, summary.outstanding), (3, 1_024), "where most were answered");
-        assert_eq!(ClientSummary::of(way("udp"), &[]), None);
+        assert!(ClientSummary::of(way("udp"), &[]).is_none());
     }
 }

@@ -1,25 +1,37 @@
 //! One way in one run: a fresh server, a fresh client, and what the client saw.
+//!
+//! A way over virtual interfaces has two network namespaces, client in one and server in the other, which go when the run
+//! goes, however it ends. `scripts/dpdk_veth` makes them, which this program carries along; a keeper takes them away.
 
+use std::fs;
 use std::net::{SocketAddr, SocketAddrV4};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::TransportsSettings;
+use super::client::{BUILD, IS_COMPILED, SERVER, environment};
 use super::seen::ClientSeen;
-use super::veth::{self, Veth, VethEnd};
 use super::way::{Medium, TransportWay};
-use super::{TransportsSettings, device};
-use crate::process::{Folder, free_address, output_of};
+use crate::process::{Folder, Keeper, free_address, output_of};
 use crate::server::{Launch, OurServer};
 
 /// How long a client may take beyond its measurements: to load, and to have an extension compiled.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Memory of the server for each object beyond key and value, twice over; a graph's objects have a list besides.
 const OBJECT_OVERHEAD_BYTES: u64 = 400;
+/// Makes the namespaces.
+const SCRIPT: &str = include_str!("../../../scripts/dpdk_veth");
+/// The server's address in its namespace.
+const VETH_SERVER: &str = "10.9.0.1:7700";
+/// Ends what runs in them and takes them away. `$1` begins the namespaces' names.
+const CLEAR: &str = "for end in ask serve; do ip netns pids $1-$end 2>/dev/null | xargs -r kill -9; \
+                      ip netns del $1-$end 2>/dev/null; done";
 
 /// Why a medium cannot be measured by this program, whatever the machine.
 pub fn obstacle(medium: Medium) -> Option<String> {
-    let needs_dpdk = medium.client_needs_dpdk() && !device::IS_COMPILED;
-    needs_dpdk.then(|| format!("this was built without DPDK: {}", device::BUILD))
+    let needs_dpdk = medium.client_needs_dpdk() && !IS_COMPILED;
+    needs_dpdk.then(|| format!("this was built without DPDK: {BUILD}"))
 }
 
 /// Measures a way once.
@@ -38,30 +50,30 @@ pub fn play(way: TransportWay, settings: &TransportsSettings, run: usize) -> Res
     let memory_mib = ((2 * settings.keys * object_bytes) >> 20).max(256);
     let mut launch = Launch {
         within: within(VethEnd::Serve),
-        cpu: Some(settings.server_cpu),
+        cpu: Some(settings.pair.server_cpu),
         listen: &listen,
         keeps_log: true,
-        ..Launch::new("server", settings.server.as_deref(), memory_mib)
+        ..Launch::new("server", settings.pair.server.as_deref(), memory_mib)
     };
     if let Some(device) = device_of(way.medium, VethEnd::Serve, &folder) {
-        let environment = device::environment(&device, &prefix("serve"), settings.server_cpu);
-        let address = device::SERVER.to_string();
+        let environment = environment(&device, &prefix("serve"), settings.pair.server_cpu);
+        let address = SERVER.to_string();
         launch.arguments = ["--dpdk", &environment, "--dpdk-address", &address].map(String::from).to_vec();
     }
     launch.environment = runtime(&folder);
     let mut server =
         OurServer::start(&folder, &launch).map_err(|why| match way.medium.server_needs_dpdk() {
-            true if why.contains("built without") => format!("{why}: {}", device::BUILD),
+            true if why.contains("built without") => format!("{why}: {BUILD}"),
             _ => why,
         })?;
     let mut command = command(settings, within(VethEnd::Ask))?;
     tell(&mut command, way, settings, &server, run);
     command.envs(runtime(&folder));
     if let Some(device) = device_of(way.medium, VethEnd::Ask, &folder) {
-        command.arg("--dpdk").arg(device::environment(&device, &prefix("ask"), settings.cpu));
-        command.arg("--dpdk-server").arg(device::SERVER.to_string());
+        command.arg("--dpdk").arg(environment(&device, &prefix("ask"), settings.pair.cpu));
+        command.arg("--dpdk-server").arg(SERVER.to_string());
     }
-    let patience = PATIENCE + Duration::from_secs_f64(4.0 * settings.seconds);
+    let patience = PATIENCE + Duration::from_secs_f64(4.0 * settings.pair.seconds);
     let seen = output_of("client", command, &folder, patience);
     // What happened to the server says more than that its client waited.
     if let Some(ended) = server.has_ended() {
@@ -79,7 +91,7 @@ fn read(output: &str) -> Result<ClientSeen, String> {
 /// Where the server listens. Over DPDK nobody else chooses its port.
 fn listen(medium: Medium) -> Result<String, String> {
     match medium {
-        _ if medium.needs_namespaces() => Ok(veth::SERVER.to_owned()),
+        _ if medium.needs_namespaces() => Ok(VETH_SERVER.to_owned()),
         _ if medium.server_needs_dpdk() => free_address().map(|address| address.to_string()),
         _ => Ok(SocketAddr::V4(SocketAddrV4::new([127, 0, 0, 1].into(), 0)).to_string()),
     }
@@ -151,14 +163,65 @@ fn tell(
         ("--key-bytes", settings.key_bytes.to_string()),
         ("--value-bytes", settings.value_bytes.to_string()),
         ("--records", settings.records.to_string()),
-        ("--seconds", settings.seconds.to_string()),
+        ("--seconds", settings.pair.seconds.to_string()),
         ("--outstanding", outstanding.join(",")),
-        ("--seed", (settings.seed + run as u64).to_string()),
-        ("--cpu", settings.cpu.to_string()),
+        ("--seed", (settings.pair.seed + run as u64).to_string()),
+        ("--cpu", settings.pair.cpu.to_string()),
     ] {
         command.arg(name).arg(value);
     }
     if !way.is_packed {
         command.arg("--single");
+    }
+}
+
+/// Which end of the pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum VethEnd {
+    /// Where clients are.
+    Ask,
+    /// Where the server is.
+    Serve,
+}
+
+/// The namespaces.
+struct Veth {
+    prefix: String,
+    _keeper: Keeper,
+}
+
+impl Veth {
+    /// Makes them: with the server's address at the kernel's end of the pair, or left to DPDK.
+    ///
+    /// # Errors
+    /// What the system says; only root may.
+    fn up(folder: &Folder, for_kernel: bool) -> Result<Self, String> {
+        let prefix = format!("splinter-bench-{}", std::process::id());
+        let script = folder.join("dpdk_veth");
+        fs::write(&script, SCRIPT).map_err(|error| format!("no script: {error}"))?;
+        let keeper = Keeper::start(CLEAR, &[&prefix])?;
+        // From here on they are taken away.
+        let veth = Self { prefix, _keeper: keeper };
+        veth.make(&script, for_kernel)?;
+        Ok(veth)
+    }
+
+    fn make(&self, script: &Path, for_kernel: bool) -> Result<(), String> {
+        let mut command = Command::new("bash");
+        command.arg(script).arg("up").args(for_kernel.then_some("kernel"));
+        let made = command.env("SPLINTER_VETH", &self.prefix).stdin(Stdio::null()).output();
+        let made = made.map_err(|error| format!("no bash: {error}"))?;
+        if made.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&made.stderr);
+        let why = text.lines().next().unwrap_or("it does not say why");
+        Err(format!("no network namespaces may be made here (root may): {why}"))
+    }
+
+    /// Words before a program that is to run at an end.
+    fn within(&self, end: VethEnd) -> Vec<String> {
+        let end = if end == VethEnd::Ask { "ask" } else { "serve" };
+        ["ip", "netns", "exec", &format!("{}-{end}", self.prefix)].map(String::from).to_vec()
     }
 }

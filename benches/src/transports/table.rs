@@ -1,32 +1,14 @@
 //! The table of all ways, what stands under it, and the plot.
 
-use super::seen::ClientSummary;
+use super::seen::{ClientSummary, FIGURES};
 use super::way::{Medium, TransportWay};
 use super::{Played, TransportsSettings};
 use crate::plot::rows::{self, Column, PlotRow};
 use crate::plot::series::Scale;
-use crate::report::{self, Report, Spread};
+use crate::report::{self, Report};
 use crate::workload::Workload;
 use clap::ValueEnum;
 use serde::Serialize;
-
-const HEADS: [&str; 15] = [
-    "",
-    "p50 us",
-    "least-most",
-    "p99 us",
-    "p99.9 us",
-    "M/s",
-    "least-most",
-    "at",
-    "busy",
-    "B/request",
-    "on wire",
-    "sent/frame",
-    "answers/frame",
-    "runs",
-    "steering",
-];
 
 /// What stands under the table.
 const NOTE: &str = "p50 to p99.9: one request outstanding. M/s: with so many outstanding (at) that it is most; busy: part of that time in \
@@ -75,7 +57,7 @@ pub fn show(settings: &TransportsSettings, played: &[Played], report: &mut Repor
             }
         }
     }
-    report::print(&title(settings), &HEADS, &lines);
+    report::print(&title(settings), &heads(), &lines);
     println!("{NOTE}");
     let summaries: Vec<ClientSummary> = summaries.into_iter().flatten().collect();
     for played in played.iter().filter(|played| !played.seen.is_empty() && !played.failures.is_empty()) {
@@ -100,54 +82,42 @@ fn title(settings: &TransportsSettings) -> String {
         settings.key_bytes,
         settings.value_bytes,
         settings.keys,
-        settings.runs
+        settings.pair.runs
     )
 }
 
-fn millions(spread: &Spread) -> Spread {
-    Spread { median: spread.median / 1e6, least: spread.least / 1e6, most: spread.most / 1e6 }
+fn heads() -> String {
+    format!("|at|{}|runs|steering", report::heads(FIGURES))
 }
 
 fn cells(summary: &ClientSummary) -> Vec<String> {
-    let rate = millions(&summary.requests_per_second);
-    vec![
-        summary.way.to_string(),
-        format!("{:.2}", summary.latency_us_p50.median),
-        format!("{:.2}-{:.2}", summary.latency_us_p50.least, summary.latency_us_p50.most),
-        format!("{:.1}", summary.latency_us_p99.median),
-        format!("{:.1}", summary.latency_us_p999.median),
-        format!("{:.3}", rate.median),
-        format!("{:.3}-{:.3}", rate.least, rate.most),
-        summary.outstanding.to_string(),
-        format!("{:.0} %", 100.0 * summary.server_busy.median),
-        format!("{:.0}", summary.bytes_per_request.median),
-        format!("{:.0}", summary.wire_bytes_per_request.median),
-        format!("{:.1}", summary.requests_per_frame_sent.median),
-        format!("{:.1}", summary.requests_per_frame_received.median),
-        summary.runs.to_string(),
-        summary.steering.clone(),
-    ]
+    let mut cells = vec![summary.way.to_string(), summary.outstanding.to_string()];
+    cells.extend(summary.figures.cells());
+    cells.extend([summary.runs.to_string(), summary.steering.clone()]);
+    cells
 }
 
 /// What was asked for, and whether it was reached. Ways that are compared with another one need that too.
 fn verdicts(workload: Workload, summaries: &[ClientSummary]) -> Vec<String> {
     let mut verdicts = Vec::new();
     for summary in summaries {
-        let (way, rate) = (summary.way, &summary.requests_per_second);
+        let (way, us_p50) = (summary.way, summary.figures.median("latency_us_p50"));
+        let rate = summary.figures.median("requests_per_second");
         let target = TARGETS.iter().find(|target| target.medium == way.medium);
-        if let Some(MediumTarget { us_p50, rates, .. }) = target.filter(|_| workload == Workload::Get) {
+        if let Some(MediumTarget { us_p50: us_max, rates, .. }) = target.filter(|_| workload == Workload::Get)
+        {
             let least = if way.is_packed { rates.1 } else { rates.0 };
             verdicts.push(format!(
-                "target of {way}: p50 at most {us_p50} us: {}; {:.1} M/s: {}",
-                word(summary.latency_us_p50.median <= *us_p50),
+                "target of {way}: p50 at most {us_max} us: {}; {:.1} M/s: {}",
+                word(us_p50 <= *us_max),
                 least / 1e6,
-                word(rate.median >= least)
+                word(rate >= least)
             ));
         }
         let kernel = way.medium.kernel_alike().map(|medium| TransportWay { medium, ..way });
         if let Some(kernel) = summaries.iter().find(|other| Some(other.way) == kernel) {
-            let rate_times = rate.median / kernel.requests_per_second.median;
-            let p50_times = summary.latency_us_p50.median / kernel.latency_us_p50.median;
+            let rate_times = rate / kernel.figures.median("requests_per_second");
+            let p50_times = us_p50 / kernel.figures.median("latency_us_p50");
             verdicts.push(format!(
                 "target of {way}: not slower than {}: {rate_times:.2} x its requests/s: {}; {p50_times:.2} x its p50: {}",
                 kernel.way,
@@ -176,7 +146,9 @@ impl Played {
     fn row(&self) -> PlotRow {
         let group = Medium::ALL.iter().position(|medium| *medium == self.way.medium).unwrap_or(0);
         let figures = match self.summary() {
-            Some(summary) => Ok(vec![summary.latency_us_p50, millions(&summary.requests_per_second)]),
+            Some(ClientSummary { figures, .. }) => {
+                Ok(["latency_us_p50", "million_requests_per_second"].map(|name| figures.get(name)).to_vec())
+            }
             // What to do about it is in the table.
             None => Err(format!("not measured: {}", shortened(self.reason()))),
         };
@@ -195,7 +167,7 @@ fn shortened(reason: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEADS, Played, cells, shortened, verdicts};
+    use super::{Played, cells, heads, shortened, verdicts};
     use crate::transports::seen::tests::{seen, way};
     use crate::workload::Workload;
 
@@ -207,9 +179,9 @@ mod tests {
     fn every_figure_has_a_column() {
         let summary = played("udp", 12.5, 250_000.0).summary().expect("a run");
         let cells = cells(&summary);
-        assert_eq!(cells.len(), HEADS.len());
-        assert_eq!((&*cells[1], &*cells[5], &*cells[6]), ("12.50", "0.250", "0.250-0.250"));
-        assert_eq!((&*cells[7], &*cells[8], &*cells[14]), ("1024", "50 %", "kernel"));
+        assert_eq!(cells.len(), heads().split('|').count());
+        assert_eq!((&*cells[2], &*cells[6], &*cells[7]), ("12.50", "0.250", "0.250-0.250"));
+        assert_eq!((&*cells[1], &*cells[8], &*cells[14]), ("1024", "0.50", "kernel"));
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! Rules of items: impls, traits, `extern crate`, macros in the position of items.
+//!
+//! Projections are associated types of type parameters; qualified paths are refused everywhere.
 
 use proc_macro2::Span;
 use syn::Generics;
@@ -6,6 +8,7 @@ use syn::ImplItem;
 use syn::TraitBoundModifier;
 use syn::TraitItem;
 use syn::TypeParamBound;
+use syn::TypePath;
 use syn::TypeReference;
 use syn::spanned::Spanned;
 use syn::visit;
@@ -13,7 +16,6 @@ use syn::visit::Visit;
 
 use super::entries;
 use super::lifetimes;
-use super::projections::Projections;
 use super::rules::Rules;
 
 impl Rules<'_> {
@@ -158,5 +160,34 @@ impl<'a> Visit<'a> for MutableReferences {
             self.first = self.first.or(Some(reference.span()));
         }
         visit::visit_type_reference(self, reference);
+    }
+}
+
+/// Collects the projections of what it visits.
+pub(super) struct Projections {
+    /// The type parameters in scope, and `Self`.
+    parameters: Vec<String>,
+    /// The begins of the projections.
+    found: Vec<Span>,
+}
+
+impl Projections {
+    /// Creates a collector for the header of an item with these generics.
+    fn new(generics: &Generics) -> Projections {
+        let mut parameters = vec!["Self".to_string()];
+        parameters.extend(generics.type_params().map(|parameter| parameter.ident.to_string()));
+        Projections { parameters, found: Vec::new() }
+    }
+}
+
+impl<'a> Visit<'a> for Projections {
+    fn visit_type_path(&mut self, kind: &'a TypePath) {
+        let first = kind.path.segments.first().map(|segment| segment.ident.to_string());
+        let of_parameter =
+            kind.path.segments.len() > 1 && first.is_some_and(|name| self.parameters.contains(&name));
+        if of_parameter {
+            self.found.push(kind.span());
+        }
+        visit::visit_type_path(self, kind);
     }
 }

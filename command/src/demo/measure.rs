@@ -1,8 +1,8 @@
 //! Asks the questions of a plan by every method, measures, and compares all answers.
 
+use super::Ways;
 use super::figures::{Comparison, Latencies, Series, WayFigures as Figures};
 use super::question::{Question, Way};
-use super::ways::Ways;
 use crate::failure::Failure;
 use std::time::{Duration, Instant};
 

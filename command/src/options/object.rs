@@ -1,8 +1,12 @@
-//! The command line of `splinter get`, `put` and `delete`.
+//! The command lines of `splinter get`, `put`, `delete` and `scan`.
+//!
+//! Times to live are written `500ms`, `30s`, `15m`, `12h`, `7d`; zero and values beyond the protocol's limit are refused
+//! before a server is asked.
 
-use super::TimeToLive;
 use crate::bytes::Bytes;
 use clap::{Args, ValueEnum};
+use client::TTL_MS_MAX;
+use std::str::FromStr;
 
 /// The options of `splinter get`.
 #[derive(Args, Clone, Debug)]
@@ -85,4 +89,71 @@ pub struct WriteCondition {
     /// Only if the object exists.
     #[arg(long)]
     pub if_present: bool,
+}
+
+/// The options of `splinter scan`.
+#[derive(Args, Clone, Debug)]
+pub struct ScanOptions {
+    /// Name of the table, or OWNER/TABLE for a granted one.
+    pub table: String,
+    /// Only keys with this prefix: text, 0xHEX or @FILE.
+    #[arg(long, value_name = "KEY")]
+    pub prefix: Option<Bytes>,
+    /// Only keys from this one on.
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<Bytes>,
+    /// Only keys below this one.
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<Bytes>,
+    /// Scan from the largest key to the smallest.
+    #[arg(long)]
+    pub reverse: bool,
+    /// Maximum number of objects.
+    #[arg(long, default_value_t = 100)]
+    pub limit: u64,
+    /// Omit the values.
+    #[arg(long)]
+    pub keys_only: bool,
+    /// Continue where an earlier scan of the same range ended: the hex that it printed.
+    #[arg(long, value_name = "CURSOR", default_value = "", hide_default_value = true)]
+    pub cursor: String,
+}
+
+/// A time to live in milliseconds, from 1 to [`TTL_MS_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeToLive(pub u64);
+
+/// Units and their milliseconds; the first one that matches the suffix applies.
+const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+impl FromStr for TimeToLive {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TimeToLive, String> {
+        let known = UNITS.iter().find_map(|&(unit, ms)| Some((text.strip_suffix(unit)?, ms)));
+        let (number, unit_ms) =
+            known.ok_or("a time is a number followed by ms, s, m, h or d, such as 30s")?;
+        let number: u64 = number.parse().map_err(|_| format!("`{number}` is not a whole number"))?;
+        match number.checked_mul(unit_ms) {
+            Some(ms) if (1..=TTL_MS_MAX).contains(&ms) => Ok(TimeToLive(ms)),
+            _ => Err("a time to live must be from 1 ms to 139 years".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TimeToLive;
+
+    #[test]
+    fn a_time_has_a_unit_and_is_within_its_range() {
+        for (text, ms) in
+            [("1ms", 1), ("30s", 30_000), ("15m", 900_000), ("12h", 43_200_000), ("7d", 604_800_000)]
+        {
+            assert_eq!(text.parse(), Ok(TimeToLive(ms)));
+        }
+        for wrong in ["", "30", "s", "0s", "-1s", "1.5s", "51000d", "18446744073709551615d", "ten s"] {
+            assert!(wrong.parse::<TimeToLive>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -7,12 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use client::{Admin, Client, ClientConfig, MigrationMode, MigrationPhase, Status};
+use client::{Admin, ClientConfig, MigrationMode, MigrationPhase, Status};
 use serde::Serialize;
 
 use super::TimelineRun;
 use crate::fleet;
-use crate::options::{Access, TransportOption};
+use crate::options::Access;
 use crate::process::{Folder, Process, free_address};
 use crate::server::{Launch, OurServer};
 
@@ -72,7 +72,7 @@ pub(super) enum Move {
 
 /// A server.
 struct StageServer {
-    _server: OurServer,
+    server: OurServer,
     address: SocketAddr,
     secret: String,
     /// In the cluster.
@@ -85,6 +85,7 @@ pub(super) struct Stage {
     _etcd: Process,
     _folder: Folder,
     access: Access,
+    table: u32,
 }
 
 impl Stage {
@@ -95,29 +96,15 @@ impl Stage {
         let metadata = format!("etcd://{client_address}/bench");
         let source = start_server(settings, &folder, &metadata, ("source", settings.timeline.source_cpu))?;
         // The first server alone is there when the table is made, so it gets it whole.
-        let failed = |what: &str, error: client::Error| format!("{what}: {error}");
-        let address = source.address.to_string();
-        let secret = Admin::connect(&address, &source.secret, ClientConfig::default())
-            .and_then(|mut admin| admin.tenant_create(TENANT))
-            .map_err(|error| failed("no tenant", error))?;
-        Client::connect(&address, TENANT, &secret)
-            .and_then(|mut client| client.table_create(TABLE))
-            .map_err(|error| failed("no table", error))?;
+        let access = source.server.tenant(TENANT, TABLE)?;
+        let table = fleet::table(&access)?;
         let target = start_server(settings, &folder, &metadata, ("target", settings.timeline.target_cpu))?;
-        let access = Access {
-            address: source.address,
-            tenant: TENANT.to_string(),
-            secret,
-            table: TABLE.to_string(),
-            cpu: settings.cpu,
-            transport: TransportOption::Udp,
-        };
-        Ok(Self { servers: [source, target], _etcd: etcd, _folder: folder, access })
+        Ok(Self { servers: [source, target], _etcd: etcd, _folder: folder, access, table })
     }
 
     /// The table's number.
-    pub(super) fn table(&self) -> Result<u32, String> {
-        fleet::table(&self.access)
+    pub(super) fn table(&self) -> u32 {
+        self.table
     }
 
     /// Begins to move the upper half of the table.
@@ -197,7 +184,7 @@ fn start_server(
         let servers = admin.server_list().ok()?;
         servers.iter().find(|server| server.is_asked).map(|server| server.id)
     })?;
-    Ok(StageServer { _server: server, address, secret, number })
+    Ok(StageServer { server, address, secret, number })
 }
 
 /// A migration under way.
