@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput};
-use db::extension::Extension;
 use db::extension::ActiveVersions;
+use db::extension::Extension;
 use db::extension::invocation::Invocations;
 use db::server::change::Change;
 use db::server::ports::Exits;
