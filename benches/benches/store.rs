@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use benches::dataset::Dataset;
 use benches::in_process::side::{Kind, SIDES};
-use benches::in_process::{self, rate};
+use benches::in_process::{self, table};
 use criterion::{BatchSize, Criterion, Throughput};
 use fastrand::Rng;
 use store::{Condition, Config, Store};
@@ -90,7 +90,7 @@ fn beside_maps(criterion: &mut Criterion) {
         };
         for name in SIDES {
             let side = in_process::open(name, kind, OBJECTS, 1, UTILIZATION).unwrap();
-            rate::load(&*side, OBJECTS, BATCH);
+            table::load(&*side, OBJECTS, BATCH);
             side.touch_all().unwrap();
             let mut worker = side.worker(0);
             let mut random = Rng::with_seed(1);

@@ -232,7 +232,7 @@ impl StoreRate<'_> {
 }
 
 /// Writes all numbers once, in order, and settles; returns writes a second.
-fn load(side: &dyn Side, numbers: u64, batch: usize) -> f64 {
+pub fn load(side: &dyn Side, numbers: u64, batch: usize) -> f64 {
     let mut worker = side.worker(0);
     let start_ns = machine::own_cpu_ns();
     let mut chunk = Vec::with_capacity(batch);
