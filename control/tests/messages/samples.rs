@@ -1,5 +1,6 @@
 //! One message of each kind, and what becomes of it on its way.
 
+use std::any::type_name;
 use std::fmt::Debug;
 
 use control::{
@@ -13,9 +14,21 @@ use control::{
 };
 use serde::Serialize;
 
-/// Each message of these tests as text, with its bytes.
+/// A message of these tests.
+pub struct Message {
+    /// What it is: `request`, or the type of a reply.
+    pub kind: String,
+    /// It as text.
+    pub text: String,
+    /// Its bytes.
+    pub body: Vec<u8>,
+    /// Whether bytes are a message of this kind.
+    pub is_one: fn(&[u8]) -> bool,
+}
+
+/// The messages of these tests.
 #[derive(Default)]
-pub struct Seen(pub Vec<(String, Vec<u8>)>);
+pub struct Seen(pub Vec<Message>);
 
 impl Seen {
     /// A reply arrives as it was sent, and no part of it does.
@@ -25,11 +38,15 @@ impl Seen {
         for cut in 1..body.len() {
             assert!(control::decode::<T>(&body[..cut]).is_err(), "{reply:?} cut at {cut}");
         }
-        self.0.push((format!("{reply:?}"), body));
+        let name = type_name::<T>();
+        let list = if name.contains("Vec<") { "list-of-" } else { "" };
+        let kind = format!("{list}{}", name.rsplit("::").next().unwrap_or(name).trim_end_matches('>'));
+        let is_one = |bytes: &[u8]| control::decode::<T>(bytes).is_ok();
+        self.0.push(Message { kind, text: format!("{reply:?}"), body, is_one });
     }
 }
 
-/// Checks each message on its way and returns all of them.
+/// Checks each message on its way and returns all of them, requests first.
 pub fn seen() -> Seen {
     let mut seen = Seen::default();
     for request in requests() {
@@ -38,7 +55,8 @@ pub fn seen() -> Seen {
         for cut in 0..body.len() {
             assert!(AdminRequest::decode(&body[..cut]).is_err(), "{request:?} cut at {cut}");
         }
-        seen.0.push((format!("{request:?}"), body));
+        let is_one = |bytes: &[u8]| AdminRequest::decode(bytes).is_ok();
+        seen.0.push(Message { kind: "request".into(), text: format!("{request:?}"), body, is_one });
     }
     replies_to_tenants(&mut seen);
     replies_about_extensions(&mut seen);
