@@ -15,7 +15,7 @@ pub enum MetadataError {
     /// The maximum number exists already.
     LimitExceeded,
     /// The state of the extension's versions does not allow it.
-    Standing(VersionStateError),
+    VersionState(VersionStateError),
     /// The table's tablets do not allow it.
     Tablets(TabletError),
     /// Other servers repeatedly changed what the change depends on.
@@ -30,7 +30,7 @@ impl fmt::Display for MetadataError {
             Self::AlreadyExists => formatter.write_str("the name is taken"),
             Self::NotFound => formatter.write_str("nothing has that name"),
             Self::LimitExceeded => formatter.write_str("the maximum number already exists"),
-            Self::Standing(error) => error.fmt(formatter),
+            Self::VersionState(error) => error.fmt(formatter),
             Self::Tablets(error) => error.fmt(formatter),
             Self::Conflict => formatter.write_str("others keep changing the same metadata; try again"),
             Self::Records(error) => error.fmt(formatter),

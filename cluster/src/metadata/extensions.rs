@@ -184,7 +184,7 @@ impl Metadata {
         self.write(|transaction| {
             let mut row = find(transaction, tenant, name)?.ok_or(MetadataError::NotFound)?;
             let before = row.state.kept.clone();
-            rule(&mut row.state).map_err(MetadataError::Standing)?;
+            rule(&mut row.state).map_err(MetadataError::VersionState)?;
             for gone in before.iter().filter(|version| !row.state.kept.contains(version)) {
                 remove_version(transaction, &row, *gone)?;
             }

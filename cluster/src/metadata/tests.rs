@@ -46,7 +46,7 @@ fn everything_survives_a_restart() {
     assert_eq!(removed.state.kept, [2]);
     assert_eq!(metadata.extension_version(ann, "tao", 1), Err(MetadataError::NotFound));
     let refused = metadata.extension_change(ann, "tao", |state| state.remove(2));
-    assert_eq!(refused, Err(MetadataError::Standing(VersionStateError::InUse(2))));
+    assert_eq!(refused, Err(MetadataError::VersionState(VersionStateError::InUse(2))));
     let third = metadata.extension_install(ann, "tao", Placement::Current, 7, b"newest").expect("room");
     assert_eq!((third.newest, third.state.current), (3, 3));
 }

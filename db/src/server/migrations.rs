@@ -70,7 +70,7 @@ pub fn follow(
         match rows.iter().find(|row| row.id == one.row.id) {
             Some(row) => {
                 if row.phase != one.row.phase {
-                    one.post.send(Notice::Standing(row.phase));
+                    one.post.send(Notice::Phase(row.phase));
                 }
                 if row.is_aborted && !one.row.is_aborted {
                     one.post.send(Notice::Abort);

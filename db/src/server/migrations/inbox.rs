@@ -20,7 +20,7 @@ pub(super) enum Notice {
     /// A slot is assigned, with this core of the store.
     Admitted(usize),
     /// The phase in the metadata.
-    Standing(MigrationPhase),
+    Phase(MigrationPhase),
     /// The table's tablet map from the metadata.
     Map(Option<TabletMap>),
     /// The migration is aborted: the hashes are to stay at the source.

@@ -105,7 +105,7 @@ impl SourceSide {
                 self.ground.admit(core);
                 self.step(SourceInput::Admitted);
             }
-            Notice::Standing(phase) => self.step(SourceInput::Phase(phase)),
+            Notice::Phase(phase) => self.step(SourceInput::Phase(phase)),
             Notice::Forgotten(phase) => self.step(SourceInput::Forgotten(phase)),
             Notice::Committed(phase) => self.step(SourceInput::End(SourceEnd::Committed(phase))),
             Notice::LookedUp(phase, is_registered) => {

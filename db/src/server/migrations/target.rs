@@ -153,7 +153,7 @@ impl TargetSide {
                 self.ground.admit(core);
                 self.step(TargetInput::Admitted);
             }
-            Notice::Standing(phase) => {
+            Notice::Phase(phase) => {
                 self.is_finished |= phase == MigrationPhase::Finished;
                 self.step(TargetInput::Phase(phase));
             }
