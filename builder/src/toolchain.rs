@@ -43,8 +43,9 @@ use crate::sdk;
 /// `tests/good/miscompiled.rs` has a source for each of them. LLVM accepts unknown names of passes silently.
 /// IndVarSimplify and LoopDeletion take facts from loops that have ended for true (rustc #153222, LLVM #197240); IPSCCP
 /// forgets arguments of recursive calls (LLVM #219503); MemCpyOpt lowers an alignment that is relied on (LLVM #208092);
-/// ConstraintElimination takes facts for contradictory (LLVM #218569); a vectorized loop may lack the check that an
-/// index does not wrap (LLVM #191382), so no loop is vectorized that needs one. JumpThreading and LoopIdiomRecognize
+/// ConstraintElimination takes facts for contradictory (LLVM #218569); CorrelatedValuePropagation keeps the range of a
+/// minimum that it has replaced (LLVM #221274); a vectorized loop may lack the check that an index does not wrap (LLVM
+/// #191382), so no loop is vectorized that needs one. JumpThreading and LoopIdiomRecognize
 /// are kept off because of bugs that are known and that no safe code is known to meet (LLVM #203868, and stale facts
 /// about loops as above).
 const FLAGS: [&str; 15] = [
@@ -59,7 +60,7 @@ const FLAGS: [&str; 15] = [
     "-Ldependency=/sdk",
     "-Zallow-features=",
     "-Zmir-opt-level=0",
-    "-Cllvm-args=-opt-disable=ipsccp,memcpyopt,indvars,loop-deletion,jump-threading,loop-idiom",
+    "-Cllvm-args=-opt-disable=ipsccp,memcpyopt,indvars,loop-deletion,jump-threading,loop-idiom,correlated-propagation",
     "-Cllvm-args=-vectorize-scev-check-threshold=0",
     "-Cllvm-args=-loop-load-elimination-scev-check-threshold=0",
     "-Cllvm-args=-enable-constraint-elimination=false",

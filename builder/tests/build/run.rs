@@ -139,6 +139,12 @@ fn an_index_behind_a_loop_is_the_one_that_was_checked() {
 }
 
 #[test]
+fn an_index_behind_a_minimum_is_checked() {
+    let (code, _, reply, _) = returned(miscompiled().invoke("walked", b"", 0));
+    assert_eq!((code, &reply[..]), (0, &[7; 16][..]));
+}
+
+#[test]
 fn a_local_keeps_the_alignment_that_functions_rely_on() {
     let (code, _, reply, _) = returned(miscompiled().invoke("alignment", b"", 0));
     assert_eq!((code, &reply[..]), (0, &[7, 4][..]));

@@ -5,7 +5,7 @@ use sandstorm::{Args, Db, Error, Reply};
 
 sandstorm::extension! {
     read wrong_bool, read endless, read store_in_turn, read load_in_turn, read bounded, read recursive, read stale_exit,
-    read alignment
+    read alignment, read walked
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -261,4 +261,38 @@ async fn alignment(_: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(),
     let bytes = core::hint::black_box([4; 32]);
     reply.u8(fifth(core::hint::black_box(false), &bytes))?;
     reply.u8(fifth(core::hint::black_box(true), &bytes))
+}
+
+#[inline]
+fn low(value: i32) -> i64 {
+    let low = if value < 0 { value } else { 0 };
+    low as i64
+}
+
+#[inline(never)]
+fn walk(table: &mut [u8; 16], steps: &[i32], counts: &mut [u32; 2]) {
+    let mut before = 0;
+    for &step in steps {
+        if before < -5 {
+            counts[1] = counts[1].wrapping_add(1);
+        }
+        let step = step.max(-15);
+        let mut at = low(step);
+        if step >= 0 {
+            counts[0] = counts[0].wrapping_add(1);
+            at = 0;
+        }
+        table[(at + 15) as usize] = 99;
+        before = at;
+    }
+}
+
+/// llvm #221274: correlated value propagation takes `at` for `step` where it is 0, by the range that `low` had, and
+/// removes the bounds check by that range. Replies with what lies behind the table: 7 each.
+async fn walked(_: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut tables = core::hint::black_box([[1; 16], [7; 16]]);
+    let mut counts = [0; 2];
+    walk(&mut tables[0], core::hint::black_box(&[-3, 4, -20, 7]), &mut counts);
+    core::hint::black_box(counts);
+    reply.write(&core::hint::black_box(tables)[1])
 }
