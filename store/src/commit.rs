@@ -349,7 +349,6 @@ impl Pinned<'_> {
         let bytes = u64::from(staged.bytes());
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
         let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
-        write.table.note_write(write.hash);
         match found {
             Some((place, (location, object))) => {
                 bucket.replace(place, write.hash, staged.location);
@@ -359,6 +358,7 @@ impl Pinned<'_> {
             }
             None => bucket.insert(write.hash, staged.location, Purpose::Insert).expect("room was made"),
         }
+        write.table.note_write(write.hash);
         let expires = staged.expires_ms != NEVER_MS;
         write.table.count_expiring(self.core.index, expired_before, expires);
     }
@@ -367,8 +367,9 @@ impl Pinned<'_> {
         let (_, bucket) = set.bucket_mut(at);
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
         if let Some((place, (location, object))) = found {
-            write.table.remember_removal(write.key, version);
+            write.table.remember_version(version);
             let mark = bucket.remove(place);
+            write.table.note_write(write.hash);
             self.bury(write.table, location, &object, mark);
         }
     }

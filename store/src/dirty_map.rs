@@ -5,9 +5,9 @@
 //!   marks:                     0       1       0
 //!   writer, with the bucket: changes it, marks          copier: takes the mark, then reads the buckets
 //! ```
-//! A writer sets a mark under the lock of the bucket. The copier takes the mark before it reads the bucket, for which
-//! it waits for that lock, so any change that a copier misses is marked. Expiry leaves no mark, since the copy
-//! expires too. Marks are set only while a thread watches; a writer learns of that when its worker has passed a
+//! A writer changes the bucket and then sets the mark, both before it unlocks. The copier takes the mark and then reads
+//! the bucket without waiting for the lock, so any change that a copier misses is marked afterwards. A mark before the
+//! change would be lost: a copier could take it and read the bucket while the writer has lost its core in between. Marks are set only while a thread watches; a writer learns of that when its worker has passed a
 //! change that was made after `Table::watch`, and not before. While no thread watches, a write costs one load.
 
 use crate::hash_range::HashRange;

@@ -338,16 +338,16 @@ impl Table {
         }
     }
 
-    /// Records a removal admitted by [`Table::lets_go`]; called by the owner of the bucket before it.
+    /// Marks the removal of a key, as [`Table::note_write`] does.
     #[inline]
-    pub(crate) fn remember_removal(&self, key: &[u8], version: u64) {
-        self.remember_version(version);
+    pub(crate) fn note_removal(&self, key: &[u8]) {
         if self.touched.get().is_some() {
             self.note_write(crate::hash(key));
         }
     }
 
-    /// Marks a write of `hash`; called by the owner of its bucket before the unlock.
+    /// Marks a write of `hash`; called by the owner of its bucket after the change and before the unlock, see
+    /// `dirty_map.rs`.
     #[inline]
     pub(crate) fn note_write(&self, hash: u64) {
         if let Some(touched) = self.touched.get() {

@@ -134,8 +134,9 @@ impl Pinned<'_> {
         location: Location,
         object: &Object<'_>,
     ) {
-        table.remember_removal(object.key(), object.version());
+        table.remember_version(object.version());
         let mark = bucket.remove(place);
+        table.note_removal(object.key());
         drop(bucket);
         self.bury(table, location, object, mark);
         if table.ordered.is_some() {
@@ -310,15 +311,16 @@ impl Pinned<'_> {
         let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
         log.seal(staged, version);
         table.count_version(self.core.index, version);
-        table.note_write(hash);
         if let Some((place, (location, object))) = found {
             let old_bytes = object.log_bytes() as u64;
             bucket.replace(place, hash, staged.location);
+            table.note_write(hash);
             self.count_replaced(table, &bucket, (place, staged.location), bytes, old_bytes);
             drop(bucket);
             log.bury(self.core.index, location, old_bytes as u32);
         } else {
             bucket.insert(hash, staged.location, Purpose::Insert)?;
+            table.note_write(hash);
             drop(bucket);
             table.count_inserted(self.core.index, hash, bytes);
             self.help_growth(table);

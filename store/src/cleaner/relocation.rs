@@ -242,8 +242,9 @@ impl Store {
         let Some((place, ())) = bucket.find(entry.hash, is_it) else { return true };
         let object = self.log.object(entry.location, &pinned.pin);
         table.lets_go_in_any_case(object.key());
-        table.remember_removal(object.key(), entry.version.min(DAMAGED_VERSION_MAX));
+        table.remember_version(entry.version.min(DAMAGED_VERSION_MAX));
         let mark = bucket.remove(place);
+        table.note_removal(object.key());
         drop(bucket);
         pinned.leave(table, entry.hash, object.key());
         pinned.bury(table, entry.location, &object, mark);
