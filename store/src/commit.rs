@@ -349,16 +349,17 @@ impl Pinned<'_> {
         let bytes = u64::from(staged.bytes());
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
         let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
-        match found {
+        let changed = match found {
             Some((place, (location, object))) => {
-                bucket.replace(place, write.hash, staged.location);
+                let changed = bucket.replace(place, write.hash, staged.location);
                 let old_bytes = object.log_bytes();
                 self.core.store.log.bury(self.core.index, location, old_bytes as u32);
                 self.count_replaced(write.table, bucket, (place, staged.location), bytes, old_bytes as u64);
+                changed
             }
-            None => bucket.insert(write.hash, staged.location, Purpose::Insert).expect("room was made"),
-        }
-        write.table.note_write(write.hash);
+            None => bucket.insert(write.hash, staged.location).expect("room was made"),
+        };
+        write.table.note_write(write.hash, changed);
         let expires = staged.expires_ms != NEVER_MS;
         write.table.count_expiring(self.core.index, expired_before, expires);
     }
@@ -368,8 +369,8 @@ impl Pinned<'_> {
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
         if let Some((place, (location, object))) = found {
             write.table.remember_version(version);
-            let mark = bucket.remove(place);
-            write.table.note_write(write.hash);
+            let (mark, changed) = bucket.remove(place);
+            write.table.note_write(write.hash, changed);
             self.bury(write.table, location, &object, mark);
         }
     }

@@ -7,8 +7,11 @@
 //! ```
 //! A writer changes the bucket and then sets the mark, both before it unlocks. The copier takes the mark and then reads
 //! the bucket without waiting for the lock, so any change that a copier misses is marked afterwards. A mark before the
-//! change would be lost: a copier could take it and read the bucket while the writer has lost its core in between. Marks are set only while a thread watches; a writer learns of that when its worker has passed a
-//! change that was made after `Table::watch`, and not before. While no thread watches, a write costs one load.
+//! change would be lost: a copier could take it and read the bucket while the writer has lost its core in between.
+//! `index::locked::Changed` keeps that order: only a change returns it, and marking takes it.
+//!
+//! Marks are set only while a thread watches; a writer learns of that when its worker has passed a change that was made
+//! after `Table::watch`, and not before. While no thread watches, a write costs one load.
 
 use crate::hash_range::HashRange;
 use crate::limits::{TOUCHED_CHUNKS_MAX, TOUCHED_CHUNKS_MIN, TOUCHED_OBJECTS_PER_CHUNK};

@@ -12,6 +12,7 @@ use crate::cache::{Cache, Eviction};
 use crate::dirty_map::DirtyMap;
 use crate::hash_range::HashRange;
 use crate::index::Index;
+use crate::index::locked::Changed;
 use crate::limits::CACHE_CHUNKS_PER_STEP;
 use crate::memory::prefetch;
 use crate::object::NEVER_MS;
@@ -340,16 +341,15 @@ impl Table {
 
     /// Marks the removal of a key, as [`Table::note_write`] does.
     #[inline]
-    pub(crate) fn note_removal(&self, key: &[u8]) {
+    pub(crate) fn note_removal(&self, key: &[u8], changed: Changed) {
         if self.touched.get().is_some() {
-            self.note_write(crate::hash(key));
+            self.note_write(crate::hash(key), changed);
         }
     }
 
-    /// Marks a write of `hash`; called by the owner of its bucket after the change and before the unlock, see
-    /// `dirty_map.rs`.
+    /// Marks `hash` for a copier of the table; called by the owner of its bucket, see `dirty_map.rs`.
     #[inline]
-    pub(crate) fn note_write(&self, hash: u64) {
+    pub(crate) fn note_write(&self, hash: u64, _: Changed) {
         if let Some(touched) = self.touched.get() {
             touched.mark(hash);
         }

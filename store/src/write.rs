@@ -135,8 +135,8 @@ impl Pinned<'_> {
         object: &Object<'_>,
     ) {
         table.remember_version(object.version());
-        let mark = bucket.remove(place);
-        table.note_removal(object.key());
+        let (mark, changed) = bucket.remove(place);
+        table.note_removal(object.key(), changed);
         drop(bucket);
         self.bury(table, location, object, mark);
         if table.ordered.is_some() {
@@ -313,14 +313,14 @@ impl Pinned<'_> {
         table.count_version(self.core.index, version);
         if let Some((place, (location, object))) = found {
             let old_bytes = object.log_bytes() as u64;
-            bucket.replace(place, hash, staged.location);
-            table.note_write(hash);
+            let changed = bucket.replace(place, hash, staged.location);
+            table.note_write(hash, changed);
             self.count_replaced(table, &bucket, (place, staged.location), bytes, old_bytes);
             drop(bucket);
             log.bury(self.core.index, location, old_bytes as u32);
         } else {
-            bucket.insert(hash, staged.location, Purpose::Insert)?;
-            table.note_write(hash);
+            let changed = bucket.insert(hash, staged.location)?;
+            table.note_write(hash, changed);
             drop(bucket);
             table.count_inserted(self.core.index, hash, bytes);
             self.help_growth(table);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::epoch::{EpochPin, Epochs, LocalEpoch};
 use crate::hash_range::HashRange;
-use crate::index::generation::Purpose;
 use crate::index::{Index, Location};
 use crate::segment::{Claim, SegmentId, Segments, State};
 use crate::sync::AtomicU64;
@@ -48,14 +47,14 @@ impl Bed {
 
     fn publish(&self, pin: &EpochPin<'_>, offset: usize) {
         let mut bucket = self.index.lock(pin, HASH).expect("the index is there");
-        bucket.insert(HASH, Location::from_offset(offset), Purpose::Insert).expect("there is room");
+        let _ = bucket.insert(HASH, Location::from_offset(offset)).expect("there is room");
     }
 
     /// Replaces the object and buries the old one, as a writer does.
     fn overwrite(&self, pin: &EpochPin<'_>) {
         let mut bucket = self.index.lock(pin, HASH).expect("the index is there");
         let (place, before) = bucket.find(HASH, |location| Some(location.offset())).expect("it is there");
-        bucket.replace(place, HASH, Location::from_offset(NEW));
+        let _ = bucket.replace(place, HASH, Location::from_offset(NEW));
         drop(bucket);
         self.segments.bury(1, u32::from(before == COPY), BYTES);
     }
@@ -66,7 +65,7 @@ impl Bed {
         if self.index.find(pin, HASH, is_old).is_some() {
             let mut bucket = self.index.lock(pin, HASH).expect("the index is there");
             if let Some((place, ())) = bucket.find(HASH, is_old) {
-                bucket.replace(place, HASH, Location::from_offset(COPY));
+                bucket.relocate(place, HASH, Location::from_offset(COPY));
                 drop(bucket);
                 self.segments.bury(0, 0, BYTES);
             }

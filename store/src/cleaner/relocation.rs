@@ -221,7 +221,7 @@ impl Store {
             let moved = locked.is_ok_and(|mut bucket| {
                 let found = bucket.find(entry.hash, is_it);
                 if let Some((place, ())) = found {
-                    bucket.replace(place, entry.hash, copy);
+                    bucket.relocate(place, entry.hash, copy);
                 }
                 found.is_some()
             });
@@ -243,8 +243,8 @@ impl Store {
         let object = self.log.object(entry.location, &pinned.pin);
         table.lets_go_in_any_case(object.key());
         table.remember_version(entry.version.min(DAMAGED_VERSION_MAX));
-        let mark = bucket.remove(place);
-        table.note_removal(object.key());
+        let (mark, changed) = bucket.remove(place);
+        table.note_removal(object.key(), changed);
         drop(bucket);
         pinned.leave(table, entry.hash, object.key());
         pinned.bury(table, entry.location, &object, mark);

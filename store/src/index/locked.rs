@@ -21,6 +21,12 @@ pub(crate) struct SlotPlace {
     slot: usize,
 }
 
+/// Proof that an object was added, replaced or removed under a lock.
+///
+/// [`crate::table::Table::note_write`] takes it, so that a write is marked after the change, see `dirty_map.rs`.
+#[must_use = "a thread that copies the table in use must learn of the change"]
+pub(crate) struct Changed(());
+
 /// A locked bucket.
 pub(crate) struct LockedBucket<'p> {
     generation: &'p Generation,
@@ -88,9 +94,16 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// Points the entry at `place` to another location. It keeps its mark.
+    /// Points the entry at `place` to another object. It keeps its mark.
     #[inline]
-    pub(crate) fn replace(&mut self, place: SlotPlace, hash: u64, location: Location) {
+    pub(crate) fn replace(&mut self, place: SlotPlace, hash: u64, location: Location) -> Changed {
+        self.relocate(place, hash, location);
+        Changed(())
+    }
+
+    /// Points the entry at `place` to another copy of its object. It keeps its mark.
+    #[inline]
+    pub(crate) fn relocate(&mut self, place: SlotPlace, hash: u64, location: Location) {
         self.changed = true;
         self.at(place.overflow).set_slot(place.slot, entry(hash, location, self.mark(place)));
     }
@@ -133,10 +146,11 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// Adds an entry.
+    /// Adds an entry for a new object.
     #[inline]
-    pub(crate) fn insert(&mut self, hash: u64, location: Location, purpose: Purpose) -> Result<(), NoRoom> {
-        self.insert_marked(hash, location, Mark::default(), purpose)
+    pub(crate) fn insert(&mut self, hash: u64, location: Location) -> Result<Changed, NoRoom> {
+        self.insert_marked(hash, location, Mark::default(), Purpose::Insert)?;
+        Ok(Changed(()))
     }
 
     /// Adds an entry with a mark.
@@ -189,11 +203,11 @@ impl<'p> LockedBucket<'p> {
         }
     }
 
-    /// Removes the entry at `place`; returns its mark.
+    /// Removes the entry of an object at `place`; returns its mark.
     ///
     /// The chain's last entry takes the place, so that churn leaves no half-empty chains behind. If that empties the
     /// last overflow bucket, it is removed too.
-    pub(crate) fn remove(&mut self, place: SlotPlace) -> Mark {
+    pub(crate) fn remove(&mut self, place: SlotPlace) -> (Mark, Changed) {
         self.changed = true;
         let mark = self.mark(place);
         let (mut before, mut last) = (0, 0);
@@ -222,7 +236,7 @@ impl<'p> LockedBucket<'p> {
             self.bucket.set_control(self.control);
             self.generation.free_overflow(last);
         }
-        mark
+        (mark, Changed(()))
     }
 
     /// Makes readers wait until the unlock.

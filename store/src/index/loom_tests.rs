@@ -47,13 +47,13 @@ impl Bed {
 
     fn insert(&self, pin: &EpochPin<'_>, hash: u64, offset: usize) {
         let mut bucket = self.index.lock(pin, hash).expect("the index is there");
-        bucket.insert(hash, Location::from_offset(offset), Purpose::Insert).expect("there is room");
+        let _ = bucket.insert(hash, Location::from_offset(offset)).expect("there is room");
     }
 
     fn replace(&self, pin: &EpochPin<'_>, hash: u64, offset: usize) {
         let mut bucket = self.index.lock(pin, hash).expect("the index is there");
         let (place, ()) = bucket.find(hash, |_| Some(())).expect("it is there");
-        bucket.replace(place, hash, Location::from_offset(offset));
+        let _ = bucket.replace(place, hash, Location::from_offset(offset));
     }
 
     fn grow(&self, pin: &EpochPin<'_>) {
@@ -196,7 +196,7 @@ fn loom_an_entry_that_moves_within_its_chain_is_found() {
             let pin = local.pin();
             let mut bucket = bed.index.lock(&pin, HASH).expect("the index is there");
             let (place, ()) = bucket.find(HASH + 1, |_| Some(())).expect("it is there");
-            bucket.remove(place);
+            let _ = bucket.remove(place);
         }
         reader.join().expect("the reader does not panic");
     });
@@ -239,7 +239,7 @@ fn loom_readers_of_two_buckets_do_not_see_half_a_commit() {
         buckets.iter_mut().for_each(|(_, bucket)| bucket.begin_commit());
         for (hash, bucket) in &mut buckets {
             let (place, ()) = bucket.find(*hash, |_| Some(())).expect("it is there");
-            bucket.replace(place, *hash, Location::from_offset(SECOND));
+            let _ = bucket.replace(place, *hash, Location::from_offset(SECOND));
         }
         drop(buckets);
         drop(pin);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::generation::Purpose;
 use super::growth::Growth;
 use super::{Index, Location, NotLocked};
 use crate::epoch::{EpochPin, Epochs, LocalEpoch};
@@ -49,13 +48,13 @@ impl Bed {
 
     fn insert(&self, pin: &EpochPin<'_>, wanted: usize) -> bool {
         let mut bucket = self.index.lock(pin, self.hashes[wanted]).expect("the index is there");
-        bucket.insert(self.hashes[wanted], location(wanted), Purpose::Insert).is_ok()
+        bucket.insert(self.hashes[wanted], location(wanted)).is_ok()
     }
 
     fn remove(&self, pin: &EpochPin<'_>, wanted: usize) {
         let mut bucket = self.index.lock(pin, self.hashes[wanted]).expect("the index is there");
         let found = bucket.find(self.hashes[wanted], |at| (at == location(wanted)).then_some(()));
-        bucket.remove(found.expect("it is there").0);
+        let _ = bucket.remove(found.expect("it is there").0);
     }
 
     fn grow(&self, pin: &EpochPin<'_>, buckets: u64) -> Growth {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::epoch::{Epochs, LocalEpoch};
 use crate::hash_range::HashRange;
-use crate::index::generation::Purpose;
 use crate::index::{Index, Location};
 use crate::ordered::{KeyRange, NodeGarbage, OrderedKeys};
 use crate::reclaim::Reclaimer;
@@ -113,13 +112,11 @@ impl Beside {
                 let pin = local.pin();
                 let mut bucket = self.index.lock(&pin, HASH).expect("it is there");
                 let has_entered = bed.keys.entered_now() == entered || bed.keys.has(&pin, &[KEY]);
-                match bucket.find(HASH, |_| Some(())) {
+                let _ = match bucket.find(HASH, |_| Some(())) {
                     Some((place, ())) => bucket.replace(place, HASH, Location::from_offset(16)),
-                    None if has_entered => {
-                        bucket.insert(HASH, Location::from_offset(8), Purpose::Insert).expect("room");
-                    }
+                    None if has_entered => bucket.insert(HASH, Location::from_offset(8)).expect("room"),
                     None => continue,
-                }
+                };
                 return;
             }
         });
@@ -130,7 +127,7 @@ impl Beside {
             let pin = local.pin();
             let mut bucket = self.index.lock(&pin, HASH).expect("it is there");
             let Some((place, ())) = bucket.find(HASH, |_| Some(())) else { return };
-            bucket.remove(place);
+            let _ = bucket.remove(place);
             drop(bucket);
             while let Some(removal) = bed.keys.removal(&pin, &[KEY]).expect("a model waits") {
                 let bucket = self.index.lock(&pin, HASH).expect("it is there");
