@@ -185,13 +185,6 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns whether a second execution could be noticed, so that exactly-once records are needed. True for an
-    /// invocation, since only the server knows whether its function writes.
-    #[inline]
-    pub const fn is_mutation(&self) -> bool {
-        !opcode::is_read(self.opcode())
-    }
-
     /// Returns the length of the encoded body.
     #[inline]
     pub fn body_bytes(&self) -> usize {
