@@ -4,6 +4,8 @@
 //! Three neighbours share its core, check every answer that they get and note how long it took (printed, not
 //! judged). The attacker gets the typed status that its misdeed deserves, nothing it wrote before is ever
 //! seen, and the server serves it and everybody else afterwards.
+//!
+//! A binary of its own: what servers waited for a processor is added up over all children of the process.
 
 mod adversary {
     pub mod guesses;

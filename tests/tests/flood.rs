@@ -1,5 +1,7 @@
 //! A client that ignores its credits floods a core's port: others' requests in there are answered all the same.
 //!
+//! A binary of its own: beside a flood the kernel may drop what other tests send once.
+//!
 //! `cargo test --release -p tests --test flood -- --nocapture` shows the latency of the one beside it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,7 @@
 //! The benches of isolation and of transports, with tiny sizes: they measure something, print it, and leave nothing behind.
 //!
-//! What they measure is no claim of these tests: a loaded machine would break it.
+//! What they measure is no claim of these tests: a loaded machine would break it. A binary of its own: no request of a bench
+//! may fail, and each keeps two cores busy.
 
 use std::fs;
 use std::path::Path;

@@ -6,9 +6,10 @@ use std::thread;
 
 use client::{Error, Status};
 use tests::effort::{rng, rounds};
+use tests::package::install_source;
 
 use super::latency::Latency;
-use super::stage::{Stage, in_time, install_source, refusal};
+use super::stage::{Stage, in_time, refusal};
 
 /// Sources that are refused by the check, each with the refusal in its first line; `builder` owns them.
 const HOLES: &str = "builder/tests/holes";

@@ -117,19 +117,6 @@ pub fn install_folder(client: &mut Client, name: &str) {
     client.extension_install(name, files).expect("it is installed");
 }
 
-/// Installs one file as an extension.
-pub fn install_source(client: &mut Client, name: &str, source: &str) -> Result<u32, Error> {
-    let manifest = format!(
-        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\nsandstorm = {{ path = \"sandstorm\" }}\n"
-    );
-    let files = vec![
-        PackageFile { path: "Cargo.toml", bytes: manifest.as_bytes() },
-        PackageFile { path: "src/lib.rs", bytes: source.as_bytes() },
-    ];
-    client.extension_install(name, files).map(|installed| installed.version)
-}
-
 /// Status and text of a refusal.
 pub fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> (Status, String) {
     match result.expect_err("the server refuses") {

@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 use client::Status;
 use tests::server::{Server, Tenant, binary};
 
+use super::replies::said;
+
 /// Runs the command as the administrator.
 fn as_administrator(server: &Server, arguments: &[&str]) -> Output {
     run(server, &[("SPLINTER_ADMIN_SECRET", &server.admin_secret())], arguments)
@@ -20,10 +22,6 @@ fn run(server: &Server, who: &[(&str, &str)], arguments: &[&str]) -> Output {
     command.env_clear().env("HOME", server.directory()).envs(who.iter().copied());
     command.env("SPLINTER_ADDRESS", server.address().to_string());
     command.args(["tenant", "limits"]).args(arguments).output().expect("the command runs")
-}
-
-fn said(output: &[u8]) -> String {
-    String::from_utf8(output.to_vec()).expect("text")
 }
 
 /// The line of one limit, its words.

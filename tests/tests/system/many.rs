@@ -7,6 +7,8 @@ use std::process::{Output, Stdio};
 use serde_json::Value;
 use tests::server::{Server, Tenant};
 
+use super::replies::said;
+
 /// Runs the command as a tenant, with something to read.
 fn run(server: &Server, tenant: &Tenant, line: &str, input: &str) -> Output {
     let mut command = server.command(tenant);
@@ -15,10 +17,6 @@ fn run(server: &Server, tenant: &Tenant, line: &str, input: &str) -> Output {
     // Who refuses the line does not read.
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
     child.wait_with_output().expect("the command ends")
-}
-
-fn said(bytes: &[u8]) -> &str {
-    str::from_utf8(bytes).expect("text")
 }
 
 #[test]
@@ -31,7 +29,7 @@ fn what_a_command_prints_another_one_writes() {
     let done = |line: &str, input: &str| {
         let output = splinter(line, input);
         assert!(output.status.success(), "{line}: {}", said(&output.stderr));
-        said(&output.stdout).to_owned()
+        said(&output.stdout)
     };
     done("table create from --ordered", "");
     done("table create to", "");
@@ -62,7 +60,7 @@ fn what_scans_and_enumerations_print_is_loaded_with_its_times_to_live() {
     let done = |line: &str, input: &str| {
         let output = run(&server, &acme, line, input);
         assert!(output.status.success(), "{line}: {}", said(&output.stderr));
-        said(&output.stdout).to_owned()
+        said(&output.stdout)
     };
     done("table create from --ordered", "");
     let lines: String = (0..1_500).map(|number| format!("stays{number:04}\t{number}\n")).collect();
@@ -107,7 +105,7 @@ fn scans_and_enumerations_go_on_with_the_cursor_that_they_printed() {
     let done = |line: &str, input: &str| {
         let output = run(&server, &acme, line, input);
         assert!(output.status.success(), "{line}: {}", said(&output.stderr));
-        said(&output.stdout).to_owned()
+        said(&output.stdout)
     };
     done("table create data --ordered", "");
     let lines: String = (0..2_000).map(|number| format!("key{number:04}\t{number}\n")).collect();

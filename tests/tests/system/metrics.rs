@@ -5,13 +5,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use client::{Client, ClientConfig, PackageFile, Transport};
+use client::{Client, ClientConfig, Transport};
 use serde_json::Value;
+use tests::package::install_source;
 use tests::patience::comes;
 use tests::server::{Server, Settings, Tenant, binary, patient};
-
-const MANIFEST: &str = "[package]\nname = \"sample\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-                        [dependencies]\nsandstorm = { path = \"sandstorm\" }\n";
 
 const SAMPLE: &str = r#"
 #![no_std]
@@ -154,11 +152,7 @@ fn a_trace_is_shown_while_the_function_is_invoked() {
     let mut client = server.client(&ann);
     let table = client.table_create("t").expect("a fresh name");
     client.put(table, b"k", b"value").expect("room");
-    let files = vec![
-        PackageFile { path: "Cargo.toml", bytes: MANIFEST.as_bytes() },
-        PackageFile { path: "src/lib.rs", bytes: SAMPLE.as_bytes() },
-    ];
-    client.extension_install("sample", files).expect("a good extension");
+    install_source(&mut client, "sample", SAMPLE).expect("a good extension");
     let mut command = as_tenant(&server, &ann);
     command.args(["trace", "sample", "--function", "touch", "--count", "2", "--seconds", "60"]);
     let mut tracing = command.stdout(Stdio::piped()).spawn().expect("the command runs");

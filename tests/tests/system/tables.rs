@@ -8,12 +8,10 @@ use client::{Client, Condition, Cursor, Error, PageSize, Status, TTL_MS_MAX, Wri
 use serde_json::Value;
 use tests::server::{Server, Tenant};
 
+use super::replies::refusal;
+
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
-    result.expect_err("the server refuses").status().expect("the server answered")
-}
 
 /// Asks until it is so.
 fn until(mut is_so: impl FnMut() -> bool, what: &str) {

@@ -4,7 +4,7 @@
 use tests::history::{Action, Condition, Operation, Outcome};
 
 #[derive(Clone, Copy)]
-struct Cell {
+struct KnownCell {
     object: Option<(u64, i64)>,
     newest: u64,
 }
@@ -21,10 +21,10 @@ pub fn check(history: &[Operation]) -> bool {
         _ => 0,
     });
     let versions = told.chain(asked).max().unwrap_or(0) + history.len() as u64;
-    place(history, &mut vec![false; history.len()], Cell { object: None, newest: 0 }, versions)
+    place(history, &mut vec![false; history.len()], KnownCell { object: None, newest: 0 }, versions)
 }
 
-fn place(history: &[Operation], placed: &mut Vec<bool>, cell: Cell, versions: u64) -> bool {
+fn place(history: &[Operation], placed: &mut Vec<bool>, cell: KnownCell, versions: u64) -> bool {
     let left =
         || history.iter().zip(&*placed).filter(|(_, placed)| !**placed).map(|(operation, _)| operation);
     let Some(first_end) = left().filter_map(|operation| operation.end).min() else { return true };
@@ -44,7 +44,7 @@ fn place(history: &[Operation], placed: &mut Vec<bool>, cell: Cell, versions: u6
 }
 
 /// All states of the key that the operation may lead to.
-fn after(operation: &Operation, cell: Cell, versions: u64) -> impl Iterator<Item = Cell> {
+fn after(operation: &Operation, cell: KnownCell, versions: u64) -> impl Iterator<Item = KnownCell> {
     let possible = cell.newest + 1..versions + 1;
     let mut all = vec![(cell.execute(operation.action, 0), 0)];
     if matches!(operation.action, Action::Put(..) | Action::Add(_)) {
@@ -56,8 +56,8 @@ fn after(operation: &Operation, cell: Cell, versions: u64) -> impl Iterator<Item
         .map(|((_, cell), _)| cell)
 }
 
-impl Cell {
-    fn execute(mut self, action: Action, version: u64) -> (Outcome, Cell) {
+impl KnownCell {
+    fn execute(mut self, action: Action, version: u64) -> (Outcome, KnownCell) {
         let condition = match action {
             Action::Put(_, condition) | Action::Delete(condition) => condition,
             _ => Condition::Always,

@@ -18,16 +18,17 @@ use tests::server::{Server, Settings, Tenant, patient};
 const SECOND: u64 = 0x5555_5555 << 32;
 const THIRD: u64 = 0xaaaa_aaaa << 32;
 
-struct Cluster {
+/// Servers over one etcd, and the number of each.
+struct NumberedCluster {
     servers: Vec<Server>,
     numbers: Vec<u32>,
     etcd: Etcd,
 }
 
-impl Cluster {
-    fn start(count: usize) -> Cluster {
+impl NumberedCluster {
+    fn start(count: usize) -> NumberedCluster {
         let etcd = Etcd::start();
-        let mut cluster = Cluster { servers: Vec::new(), numbers: Vec::new(), etcd };
+        let mut cluster = NumberedCluster { servers: Vec::new(), numbers: Vec::new(), etcd };
         for _ in 0..count {
             let metadata = cluster.etcd.metadata();
             let server = Server::start_with(Settings { metadata, ..Settings::default() });
@@ -115,7 +116,7 @@ fn assert_holds(client: &mut Client, table: u32, count: u32) {
 
 #[test]
 fn a_table_serves_at_all_its_servers_as_soon_as_it_has_been_created() {
-    let cluster = Cluster::start(3);
+    let cluster = NumberedCluster::start(3);
     let tenant = cluster.tenant("acme");
     let mut client = cluster.servers[0].client(&tenant);
     for number in 0..12 {
@@ -132,7 +133,7 @@ fn a_table_serves_at_all_its_servers_as_soon_as_it_has_been_created() {
 #[test]
 fn a_table_over_three_servers_is_one_to_its_clients_also_without_one_of_them() {
     const COUNT: u32 = 1_500;
-    let mut cluster = Cluster::start(3);
+    let mut cluster = NumberedCluster::start(3);
     let tenant = cluster.tenant("ann");
     let mut client = cluster.servers[0].client(&tenant);
     let table = client.table_create_ordered("data").expect("a table");
@@ -174,7 +175,7 @@ fn a_table_over_three_servers_is_one_to_its_clients_also_without_one_of_them() {
 #[test]
 fn increments_are_executed_once_while_their_hashes_move_between_servers() {
     const KEYS: u32 = 50;
-    let cluster = Cluster::start(2);
+    let cluster = NumberedCluster::start(2);
     let tenant = cluster.tenant("bob");
     let mut client = cluster.servers[0].client(&tenant);
     let table = answered("the table", || client.table_open_or_create("data"));
@@ -220,7 +221,7 @@ fn client_within(server: &Server, tenant: &Tenant, call_timeout: Duration) -> Re
 fn a_server_that_stands_still_keeps_nobody_from_keys_that_others_have() {
     const COUNT: u32 = 600;
     const STEP: u64 = 0x1555_5555 << 32;
-    let cluster = Cluster::start(3);
+    let cluster = NumberedCluster::start(3);
     let tenant = cluster.tenant("ann");
     let mut client = cluster.servers[0].client(&tenant);
     let table = client.table_create_spread("data", TableOptions::default(), 3).expect("a table");
@@ -253,7 +254,7 @@ fn a_server_that_stands_still_keeps_nobody_from_keys_that_others_have() {
 fn a_session_is_opened_where_the_tenant_is_known_while_etcd_stands_still() {
     // Less than it takes a server to find out that etcd does not answer.
     const SOON: Duration = Duration::from_secs(2);
-    let cluster = Cluster::start(1);
+    let cluster = NumberedCluster::start(1);
     let (server, tenant) = (&cluster.servers[0], cluster.tenant("ann"));
     let mut client = server.client(&tenant);
     let table = client.table_create("data").expect("a table");

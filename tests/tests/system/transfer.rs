@@ -5,11 +5,9 @@
 //! between. Among the transfers are looks at the balances, functions that write a forged balance and then
 //! panic, fail or never end, and native writes under a condition. An auditor adds everything up meanwhile.
 
-mod transfer {
-    pub mod bank;
-    pub mod network;
-    pub mod teller;
-}
+mod bank;
+mod network;
+mod teller;
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -19,9 +17,9 @@ use client::{Client, ClientConfig};
 use fastrand::Rng;
 use tests::effort::{rng, rounds};
 
-use transfer::bank::Bank;
-use transfer::network::{Faults, Network};
-use transfer::teller::{Ended, Teller, Work};
+use bank::Bank;
+use network::{Faults, Network};
+use teller::{Ended, Teller, Work};
 
 /// Longest wait for an answer: much longer than a busy machine and a bad network take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);

@@ -10,9 +10,7 @@ use tests::raw::{RawSession, RawStream, frame};
 use tests::server::Server;
 use wire::{OpenRequest, opcode};
 
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
-    result.expect_err("the server refuses").status().expect("the server answered")
-}
+use super::replies::refusal;
 
 fn connect(server: &Server, tenant: &str, secret: &str) -> Result<Client, Error> {
     Client::connect(&server.address().to_string(), tenant, secret)

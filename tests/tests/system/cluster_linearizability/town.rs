@@ -14,8 +14,8 @@ use tests::history::{Action, Operation, Outcome};
 use tests::raw::PATIENCE;
 use tests::server::{Server, Settings, Tenant};
 
-use crate::recording::{Town, name};
-use crate::{library, recording};
+use super::recording::{Town, name};
+use super::{library, recording};
 
 const CLIENTS: u32 = 4;
 const KEYS: u64 = 16;
@@ -46,22 +46,22 @@ pub struct Tally {
 }
 
 /// See the file's head. Servers end before their etcd.
-pub struct Cluster {
+pub struct TroubledCluster {
     servers: Mutex<Vec<Server>>,
     etcd: Option<Etcd>,
     tenant: Tenant,
     runs: std::sync::atomic::AtomicU32,
 }
 
-impl Cluster {
+impl TroubledCluster {
     /// One server alone, or several.
-    pub fn start(count: usize) -> Cluster {
+    pub fn start(count: usize) -> TroubledCluster {
         let etcd = (count > 1).then(Etcd::start);
         let metadata = etcd.as_ref().map_or("file".to_owned(), Etcd::metadata);
         let settings = || Settings { metadata: metadata.clone(), ..Settings::default() };
         let servers: Vec<Server> = (0..count).map(|_| Server::start_with(settings())).collect();
         let tenant = servers[0].tenant("ann");
-        Cluster { servers: Mutex::new(servers), etcd, tenant, runs: 0.into() }
+        TroubledCluster { servers: Mutex::new(servers), etcd, tenant, runs: 0.into() }
     }
 
     /// Lets clients use a fresh table for so many seconds, longer if little happens: what they were told.

@@ -28,7 +28,7 @@ pub struct Faults {
 
 /// What became of the datagrams.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct Traffic {
     pub moved: u64,
     pub lost: u64,
     pub doubled: u64,
@@ -39,10 +39,10 @@ pub struct Tally {
 pub struct Network {
     addresses: Vec<SocketAddr>,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Tally>>,
+    thread: Option<JoinHandle<Traffic>>,
 }
 
-struct Link {
+struct LinkSockets {
     front: UdpSocket,
     back: UdpSocket,
     /// Where the client sends from, once it has.
@@ -58,11 +58,11 @@ struct Held {
 }
 
 struct Mover {
-    links: Vec<Link>,
+    links: Vec<LinkSockets>,
     faults: Faults,
     random: Rng,
     held: Vec<Held>,
-    tally: Tally,
+    traffic: Traffic,
 }
 
 impl Network {
@@ -76,20 +76,20 @@ impl Network {
         let link = |core: &SocketAddr| {
             let (front, back) = (socket(), socket());
             back.connect(core).expect("loopback is there");
-            Link { front, back, client: None }
+            LinkSockets { front, back, client: None }
         };
-        let links: Vec<Link> = cores.iter().map(link).collect();
+        let links: Vec<LinkSockets> = cores.iter().map(link).collect();
         let addresses = links.iter().map(|link| link.front.local_addr().expect("it is bound")).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
-        let mut mover = Mover { links, faults, random, held: Vec::new(), tally: Tally::default() };
+        let mut mover = Mover { links, faults, random, held: Vec::new(), traffic: Traffic::default() };
         let thread = thread::spawn(move || {
             while !told.load(Ordering::Relaxed) {
                 if !mover.step() {
                     thread::sleep(IDLE);
                 }
             }
-            mover.tally
+            mover.traffic
         });
         Self { addresses, stop, thread: Some(thread) }
     }
@@ -100,7 +100,7 @@ impl Network {
     }
 
     /// Moves nothing any more; says what was moved.
-    pub fn end(mut self) -> Tally {
+    pub fn end(mut self) -> Traffic {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("it is ended once");
         thread.join().expect("the network does not panic")
@@ -145,23 +145,23 @@ impl Mover {
         let Faults { lost, doubled, held } = self.faults;
         let drawn = self.random.u32(0..1_000);
         if drawn < lost {
-            self.tally.lost += 1;
+            self.traffic.lost += 1;
         } else if drawn < lost + held {
-            self.tally.held += 1;
+            self.traffic.held += 1;
             let until = Instant::now() + Duration::from_micros(self.random.u64(0..HELD_US_MAX));
             self.held.push(Held { until, link, to_server, bytes: bytes.to_vec() });
         } else {
             self.deliver(link, to_server, bytes);
             if drawn < lost + held + doubled {
-                self.tally.doubled += 1;
+                self.traffic.doubled += 1;
                 self.deliver(link, to_server, bytes);
             }
         }
     }
 
     fn deliver(&mut self, link: usize, to_server: bool, bytes: &[u8]) {
-        self.tally.moved += 1;
-        let Link { front, back, client } = &self.links[link];
+        self.traffic.moved += 1;
+        let LinkSockets { front, back, client } = &self.links[link];
         // A full queue loses datagrams, as a network may.
         let _ = match (to_server, client) {
             (true, _) => back.send(bytes),

@@ -10,8 +10,8 @@ use tests::history::{Action, Condition, Operation, Outcome};
 use tests::raw::RawStream;
 use wire::{Body, BodyReader, OpenRequest, Opened, Status};
 
-use crate::caller::{Caller, Wish};
-use crate::path::Path;
+use super::caller::{Caller, Wish};
+use super::path::Path;
 
 /// What all clients know.
 pub struct Town {

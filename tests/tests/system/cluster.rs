@@ -11,6 +11,7 @@ use client::{
     Admin, Client, ClusterStatus, Error, PlanEntry, PlanProgress, Status, TableOptions, TabletEntry,
 };
 use serde_json::Value;
+use tests::cluster::Cluster;
 use tests::effort::{rng, rounds};
 use tests::etcd::Etcd;
 use tests::patience::{answered, comes};
@@ -20,19 +21,19 @@ use tests::server::{Server, Settings, Tenant, binary, patient};
 const SERVERS: u32 = 3;
 const TABLE: &str = "acme/data";
 
-struct Cluster {
+/// Three servers over one etcd, and a tenant.
+struct Trio {
     /// By their numbers, from 1 on.
     servers: Vec<Server>,
     etcd: Etcd,
     acme: Tenant,
 }
 
-impl Cluster {
+impl Trio {
     /// Three servers that know of each other, one of which coordinates.
     fn start() -> Self {
-        let etcd = Etcd::start();
-        let settings = Settings { metadata: etcd.metadata(), memory: "192MiB".into(), ..Settings::default() };
-        let servers: Vec<Server> = (0..SERVERS).map(|_| Server::start_with(settings.clone())).collect();
+        let settings = Settings { memory: "192MiB".into(), ..Settings::default() };
+        let Cluster { servers, etcd } = Cluster::start(SERVERS as usize, &settings);
         let acme = servers[0].tenant("acme");
         let cluster = Self { servers, etcd, acme };
         comes("three servers", || {
@@ -125,7 +126,7 @@ fn owner_of(tablets: &[TabletEntry], key: u64) -> u32 {
 
 #[test]
 fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Trio::start();
     cluster.create_table(9);
     let mut clients = cluster.clients(&[1, 2, 3]);
     for key in 0..600 {
@@ -180,7 +181,7 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
 }
 
 /// What `splinter` prints, asked by the administrator of a server.
-fn drawn(cluster: &Cluster, server: u32, arguments: &[&str]) -> String {
+fn drawn(cluster: &Trio, server: u32, arguments: &[&str]) -> String {
     let server = &cluster.servers[server as usize - 1];
     let ran = Command::new(binary("splinter"))
         .env("SPLINTER_ADDRESS", server.address().to_string())
@@ -194,7 +195,7 @@ fn drawn(cluster: &Cluster, server: u32, arguments: &[&str]) -> String {
 
 #[test]
 fn data_goes_on_while_etcd_stands_still_and_a_plan_goes_on_after_it() {
-    let cluster = Cluster::start();
+    let cluster = Trio::start();
     cluster.create_table(1);
     let mut clients = cluster.clients(&[1, 2, 3]);
     for key in 0..400 {
@@ -236,7 +237,7 @@ fn data_goes_on_while_etcd_stands_still_and_a_plan_goes_on_after_it() {
 
 #[test]
 fn tablets_are_cut_and_joined_while_every_increment_counts() {
-    let cluster = Cluster::start();
+    let cluster = Trio::start();
     cluster.create_table(3);
     let over = AtomicBool::new(false);
     let mut random = rng();
@@ -290,7 +291,7 @@ fn tablets_are_cut_and_joined_while_every_increment_counts() {
 
 #[test]
 fn the_readmes_commands_for_several_servers_do_what_they_say() {
-    let cluster = Cluster::start();
+    let cluster = Trio::start();
     let first = &cluster.servers[0];
     let demo = first.tenant("demo");
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
@@ -314,7 +315,7 @@ fn the_readmes_commands_for_several_servers_do_what_they_say() {
 
 #[test]
 fn a_server_that_is_gone_is_adopted_as_the_status_says() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Trio::start();
     cluster.create_table(3);
     let tablets = cluster.tablets(1);
     let of_third: Vec<u64> = (0..100).filter(|key| owner_of(&tablets, *key) == 3).collect();
@@ -352,12 +353,12 @@ fn a_server_that_is_gone_is_adopted_as_the_status_says() {
 
 #[test]
 fn a_new_client_gets_in_though_a_server_that_is_named_first_is_dead_or_stands_still() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Trio::start();
     cluster.create_table(3);
     let mut everywhere = cluster.clients(&[1, 2, 3]);
     everywhere.put(7, 7);
     drop(everywhere);
-    let address = |cluster: &Cluster, server: usize| cluster.servers[server - 1].address().to_string();
+    let address = |cluster: &Trio, server: usize| cluster.servers[server - 1].address().to_string();
     let acme = cluster.acme.clone();
     // Server 2 takes connections and answers nothing.
     cluster.servers[1].pause(true);
@@ -400,7 +401,7 @@ fn a_new_client_gets_in_though_a_server_that_is_named_first_is_dead_or_stands_st
 
 #[test]
 fn acts_that_etcd_did_not_answer_are_in_the_audit_log_once_it_does() {
-    let cluster = Cluster::start();
+    let cluster = Trio::start();
     cluster.create_table(1);
     let mut admin = cluster.admin(1);
     cluster.etcd.pause(true);
@@ -424,7 +425,7 @@ fn acts_that_etcd_did_not_answer_are_in_the_audit_log_once_it_does() {
 
 #[test]
 fn a_server_that_is_started_again_at_once_after_a_crash_is_registered_and_moves_tablets() {
-    let mut cluster = Cluster::start();
+    let mut cluster = Trio::start();
     cluster.create_table(1);
     let owner = cluster.tablets(1)[0].server;
     let other = owner % SERVERS + 1;

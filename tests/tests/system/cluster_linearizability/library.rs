@@ -7,8 +7,8 @@ use client::{Client, ClientConfig, Error, Status};
 use fastrand::Rng;
 use tests::history::{Action, Condition, Operation, Outcome};
 
-use crate::caller::to_wire;
-use crate::recording::{Town, draw, name};
+use super::caller::to_wire;
+use super::recording::{Town, draw, name};
 
 /// Uses the servers until that is over: what it was told.
 pub fn record(town: &Town, number: u32, mut random: Rng) -> Vec<Operation> {

@@ -6,34 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Client, Error, LimitChange, MigrationMode, MigrationPhase, PackageFile, Status};
+use client::{Client, Error, LimitChange, MigrationMode, MigrationPhase, Status};
 use fastrand::Rng;
 use tao::bulk::list_records;
 use tao::entry::Entry;
 use tao::key::{AssocType, ListId, ObjectId};
 use tao::message::{Call, FriendsOfFriends, decode_count};
 use tests::cluster::Cluster;
-use tests::patience::answered;
-use tests::raw::PATIENCE;
+use tests::package::install_source;
+use tests::patience::{answered, comes};
 use tests::server::{Server, Settings, Tenant};
 
 const HALF: u64 = 1 << 63;
 const FRIEND: AssocType = AssocType(1);
-const MANIFEST: &str = "[package]\nname = \"reads\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-                        [dependencies]\nsandstorm = { path = \"sandstorm\" }\n";
 const READS: &str = include_str!("cluster_reads/reads.rs");
-
-/// Asks until there is an answer.
-fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// Servers, a tenant, and its table, of which the first server has the lower half and the second the upper one.
 struct Halves {
@@ -59,7 +45,7 @@ impl Halves {
     fn migrate(&self, hashes: std::ops::RangeInclusive<u64>, to: usize) {
         let number = self.cluster.numbers()[to];
         let mut admin = self.cluster.servers[0].admin();
-        let begun = until("no migration begins", || {
+        let begun = comes("a migration", || {
             let owned = admin.tablet_list().ok()?;
             let is_in = |first: u64, last: u64| first <= *hashes.end() && *hashes.start() <= last;
             if owned.iter().filter(|one| is_in(one.first, one.last)).all(|one| one.server == number) {
@@ -72,7 +58,7 @@ impl Halves {
             }
         });
         let Some(id) = begun else { return };
-        until("the migration does not end", || {
+        comes("the end of the migration", || {
             let list = admin.migration_list().ok()?;
             match list.iter().find(|entry| entry.id == id).map(|entry| entry.phase) {
                 None | Some(MigrationPhase::Finished) => Some(()),
@@ -85,11 +71,7 @@ impl Halves {
     }
 
     fn install(&mut self) {
-        let files = vec![
-            PackageFile { path: "Cargo.toml", bytes: MANIFEST.as_bytes() },
-            PackageFile { path: "src/lib.rs", bytes: READS.as_bytes() },
-        ];
-        self.client.extension_install("reads", files).expect("an extension");
+        install_source(&mut self.client, "reads", READS).expect("an extension");
     }
 
     /// Invokes a function until the server that has the key has heard of it.
@@ -110,7 +92,7 @@ fn invoke(
     key: u64,
     arguments: &[u8],
 ) -> Result<Vec<u8>, Error> {
-    until("no server has heard of the extension", || {
+    comes("a server that has heard of the extension", || {
         match client.invoke(function, table, &key.to_le_bytes(), arguments) {
             Err(error) if error.status() == Some(Status::UnknownExtension) => None,
             answer => Some(answer),
@@ -226,7 +208,7 @@ fn a_server_that_is_silent_or_gone_is_told_as_such_and_holds_nobody_up() {
     let answer = halves.invoke("reads.one", here, &here.to_le_bytes()).expect("an answer");
     assert_eq!(answer[0], 1);
     halves.cluster.servers[1].pause(false);
-    until("it does not answer any more", || {
+    comes("an answer of the one that stood still", || {
         let answer = halves.invoke("reads.one", here, &there).expect("an answer");
         (answer == [0]).then_some(())
     });
@@ -246,7 +228,7 @@ fn a_server_that_is_silent_or_gone_is_told_as_such_and_holds_nobody_up() {
 fn ask(client: &mut Client, table: u32, call: &Call<'_>) -> Vec<u8> {
     let (mut key, mut arguments) = (Vec::new(), Vec::new());
     call.encode(&mut key, &mut arguments);
-    until("no server has heard of the extension", || {
+    comes("a server that has heard of the extension", || {
         match client.invoke(&format!("tao.{}", call.function()), table, &key, &arguments) {
             Err(error) if error.status() == Some(Status::UnknownExtension) => None,
             answer => Some(answer.expect("an answer")),
@@ -265,7 +247,7 @@ fn hops_over_a_graph_of_several_servers_are_those_of_the_edge_list() {
     let spread = client::TableOptions::default();
     let table = client.table_create_spread("graph", spread, 3).expect("a table of three tablets");
     for server in &cluster.servers {
-        until("a server does not hear of the table", || server.client(&tenant).table_open("graph").ok());
+        comes("the table at each server", || server.client(&tenant).table_open("graph").ok());
     }
     let mut random = Rng::with_seed(3);
     let mut edges: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();

@@ -5,13 +5,11 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use client::local::LocalFailure;
-use client::{Client, Condition, Cursor, Error, KeyRange, Local, PageSize, Status};
+use client::{Client, Condition, Cursor, KeyRange, Local, PageSize, Status};
 use sandstorm::{Args, Db, Reply};
 use tests::server::{Server, Tenant};
 
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
-    result.expect_err("the server refuses").status().expect("the server answered")
-}
+use super::replies::{refusal, said};
 
 fn key(number: u32) -> Vec<u8> {
     format!("user{:05}", number * 7919 % 65_536).into_bytes()
@@ -246,10 +244,6 @@ fn run(server: &Server, tenant: &Tenant, arguments: &[&str]) -> Output {
     server.command(tenant).args(arguments).output().expect("the command runs")
 }
 
-fn said(output: &[u8]) -> String {
-    String::from_utf8(output.to_vec()).expect("text")
-}
-
 #[test]
 fn the_command_and_the_extension_scan_as_the_client_does() {
     let server = Server::start();
@@ -353,7 +347,7 @@ impl Drop for Redis {
     }
 }
 
-/// `cargo test --release -p tests --test scan figures -- --ignored --nocapture`, on a quiet machine.
+/// `cargo test --release -p tests --test system figures -- --ignored --nocapture`, on a quiet machine.
 #[test]
 #[ignore = "prints figures"]
 fn figures_of_scans_of_100_objects_beside_redis() {

@@ -18,13 +18,13 @@ use tests::server::{Server, Settings, Tenant};
 const HALF: u64 = 1 << 63;
 
 /// A session at each server; a key is asked for where it is owned.
-struct Caller {
+struct OwnerSeeker {
     clients: Vec<Client>,
     table: u32,
     likely: usize,
 }
 
-impl Caller {
+impl OwnerSeeker {
     fn new(servers: &[Server], tenant: &Tenant, table: u32) -> Self {
         let clients = servers.iter().map(|server| comes("a session", || knows(server, tenant))).collect();
         Self { clients, table, likely: 0 }
@@ -100,7 +100,12 @@ fn second_reads(server: &Server) -> u64 {
 }
 
 /// One thread's keys, and what they should be.
-fn use_own_keys(caller: &mut Caller, random: &mut Rng, own: std::ops::Range<u64>, over: &AtomicBool) -> u64 {
+fn use_own_keys(
+    seeker: &mut OwnerSeeker,
+    random: &mut Rng,
+    own: std::ops::Range<u64>,
+    over: &AtomicBool,
+) -> u64 {
     let mut model: BTreeMap<u64, (Vec<u8>, u64)> = BTreeMap::new();
     let mut calls = 0;
     while !over.load(Ordering::Relaxed) {
@@ -109,18 +114,18 @@ fn use_own_keys(caller: &mut Caller, random: &mut Rng, own: std::ops::Range<u64>
         match random.u8(0..8) {
             0..4 => {
                 let expected = before.map_or_else(|| key.to_le_bytes().to_vec(), |(value, _)| value);
-                let found = caller.get(key).unwrap_or_default();
+                let found = seeker.get(key).unwrap_or_default();
                 assert_eq!(found, expected, "key {key}");
             }
             4..6 => {
                 let value = vec![random.u8(..); random.usize(1..300)];
-                let version = caller.put(key, &value);
+                let version = seeker.put(key, &value);
                 assert!(before.is_none_or(|(_, before)| version > before), "versions of {key} grow");
                 model.insert(key, (value, version));
             }
             6 => {
                 // Gone and there again: whoever moves it may not bring the old one back.
-                let gone = caller.ask(|client, table| client.delete(table, &key.to_le_bytes()));
+                let gone = seeker.ask(|client, table| client.delete(table, &key.to_le_bytes()));
                 assert!(gone.is_some() == before.is_none_or(|(value, _)| !value.is_empty()), "key {key}");
                 model.insert(key, (Vec::new(), gone.unwrap_or(0)));
             }
@@ -130,7 +135,7 @@ fn use_own_keys(caller: &mut Caller, random: &mut Rng, own: std::ops::Range<u64>
                     .get(&counter)
                     .map_or(0, |(value, _)| i64::from_le_bytes(value[..].try_into().unwrap()))
                     + 1;
-                let sum = caller.ask(|client, table| client.increment(table, &counter.to_le_bytes(), 1)).0;
+                let sum = seeker.ask(|client, table| client.increment(table, &counter.to_le_bytes(), 1)).0;
                 assert_eq!(sum, expected, "counter {counter}");
                 model.insert(counter, (expected.to_le_bytes().to_vec(), 0));
             }
@@ -138,7 +143,7 @@ fn use_own_keys(caller: &mut Caller, random: &mut Rng, own: std::ops::Range<u64>
         calls += 1;
     }
     for (key, (value, _)) in model {
-        assert_eq!(caller.get(key).unwrap_or_default(), value, "key {key}");
+        assert_eq!(seeker.get(key).unwrap_or_default(), value, "key {key}");
     }
     calls
 }
@@ -152,15 +157,15 @@ fn a_table_moves_to_and_fro_under_load_and_every_answer_is_right() {
     thread::scope(|scope| {
         let users: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let mut caller = Caller::new(&cluster.servers, &tenant, table);
+                let mut seeker = OwnerSeeker::new(&cluster.servers, &tenant, table);
                 let (over, loaded) = (&over, &loaded);
                 scope.spawn(move || {
                     let own = thread * keys..(thread + 1) * keys;
                     for key in own.clone() {
-                        caller.put(key, &key.to_le_bytes());
+                        seeker.put(key, &key.to_le_bytes());
                     }
                     loaded.wait();
-                    use_own_keys(&mut caller, &mut rng(), own, over)
+                    use_own_keys(&mut seeker, &mut rng(), own, over)
                 })
             })
             .collect();
@@ -181,9 +186,9 @@ fn a_table_moves_to_and_fro_under_load_and_every_answer_is_right() {
 }
 
 /// Fills the table, begins to move its upper half, and comes back when its phase has passed `Preparing`.
-fn in_the_middle(cluster: &Cluster, caller: &mut Caller, keys: u64) -> (usize, usize) {
+fn in_the_middle(cluster: &Cluster, seeker: &mut OwnerSeeker, keys: u64) -> (usize, usize) {
     for key in 0..keys {
-        caller.put(key, &[1; 5_000]);
+        seeker.put(key, &[1; 5_000]);
     }
     let from = owner(cluster, 0, u64::MAX);
     begin(cluster, 1 - from, MigrationMode::Cooperative);
@@ -197,13 +202,13 @@ fn in_the_middle(cluster: &Cluster, caller: &mut Caller, keys: u64) -> (usize, u
 #[test]
 fn a_target_goes_on_with_what_it_has_when_the_source_dies() {
     let (mut cluster, tenant, table) = cluster();
-    let mut caller = Caller::new(&cluster.servers, &tenant, table);
-    let (source, target) = in_the_middle(&cluster, &mut caller, 4_000);
+    let mut seeker = OwnerSeeker::new(&cluster.servers, &tenant, table);
+    let (source, target) = in_the_middle(&cluster, &mut seeker, 4_000);
     cluster.servers[source].kill();
     let is_moved = |key: &u64| store::hash(&key.to_le_bytes()) >= HALF;
     let moved: Vec<u64> = (0..4_000).filter(is_moved).collect();
     let written: Vec<u64> = moved.iter().copied().step_by(10).collect();
-    let client = &mut caller.clients[target];
+    let client = &mut seeker.clients[target];
     type Found = Result<Option<Vec<u8>>, Error>;
     let mut insist = |ask: &mut dyn FnMut(&mut Client) -> Found| {
         comes("an answer", || match ask(client) {
@@ -246,14 +251,14 @@ fn cluster_number(cluster: &Cluster, index: usize) -> u32 {
 #[test]
 fn a_source_serves_again_what_it_had_when_the_target_dies() {
     let (mut cluster, tenant, table) = cluster();
-    let mut caller = Caller::new(&cluster.servers, &tenant, table);
-    let (source, target) = in_the_middle(&cluster, &mut caller, 4_000);
+    let mut seeker = OwnerSeeker::new(&cluster.servers, &tenant, table);
+    let (source, target) = in_the_middle(&cluster, &mut seeker, 4_000);
     cluster.servers[target].kill();
     if !migrations(&cluster.servers[source]).is_empty() {
         let number = cluster_number(&cluster, source);
         comes("an owner", || (owner_of_number(&cluster, source) == number).then_some(()));
         for key in 0..4_000_u64 {
-            let found = comes("an answer", || caller.clients[source].get(table, &key.to_le_bytes()).ok());
+            let found = comes("an answer", || seeker.clients[source].get(table, &key.to_le_bytes()).ok());
             assert_eq!(found.expect("it never left").value, [1; 5_000], "key {key}");
         }
     }
@@ -277,12 +282,12 @@ fn is_under_its_view(session: &mut RawSession, sequence: &mut u64, get: &Request
 #[test]
 fn a_server_that_stood_still_while_others_took_what_it_served_answers_nothing_of_it_afterwards() {
     let (cluster, tenant, table) = cluster();
-    let mut caller = Caller::new(&cluster.servers, &tenant, table);
+    let mut seeker = OwnerSeeker::new(&cluster.servers, &tenant, table);
     (0..8_000).for_each(|key| {
-        caller.put(key, &[1; 5_000]);
+        seeker.put(key, &[1; 5_000]);
     });
     let key = (0..8_000_u64).find(|key| store::hash(&key.to_le_bytes()) >= HALF).expect("half of them");
-    caller.put(key, b"old");
+    seeker.put(key, b"old");
     let (get, condition) = (Request::Get { table, key: &key.to_le_bytes() }, Condition::Always);
     // Until it stands still while the move is under way.
     let (source, target, session, sequence) = comes("a target that stands still in the middle", || {

@@ -3,9 +3,7 @@
 //! Random histories are made by letting clients use a store that is correct; some answers are then lost, and some are
 //! falsified. `SPLINTER_SEED` repeats a run, `SPLINTER_FULL=1` makes it long.
 
-#[path = "linearizability/exhaustive.rs"]
 mod exhaustive;
-#[path = "linearizability/making.rs"]
 mod making;
 
 use making::{falsify, make};

@@ -2,14 +2,12 @@
 
 use std::process::Output;
 
-use client::{Client, Error, KeyRange, LimitChange, Status, TableOptions};
+use client::{Client, KeyRange, LimitChange, Status, TableOptions};
 use tests::server::{Server, Tenant};
 
-const CACHE_BYTES: u64 = 64 << 10;
+use super::replies::refusal;
 
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
-    result.expect_err("the server refuses").status().expect("the server answered")
-}
+const CACHE_BYTES: u64 = 64 << 10;
 
 fn cache(client: &mut Client, name: &str, ordered: bool) -> u32 {
     let options = TableOptions { ordered, cache_bytes: Some(CACHE_BYTES), ..TableOptions::default() };

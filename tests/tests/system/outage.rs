@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Condition, Error, PackageFile, Request, Session, Status};
+use client::{Condition, Request, Session, Status};
+use tests::package::install_source;
 use tests::raw::{PATIENCE, RawSession};
 use tests::server::{Server, Settings, binary, patient};
 use wire::{RecordHeader, opcode};
@@ -132,19 +133,6 @@ const EXTENSION: &str = "#![no_std]\nuse sandstorm::{Args, Db, Error, Reply};\ns
     /// Replies with one.\nasync fn one(_: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {\n\
     reply.u8(1)\n}\n";
 
-fn install(client: &mut client::Client, name: &str, filler: usize) -> Result<u32, Error> {
-    let manifest = format!(
-        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-                            [dependencies]\nsandstorm = {{ path = \"sandstorm\" }}\n"
-    );
-    let source = format!("{EXTENSION}// {}\n", "x".repeat(filler));
-    let files = vec![
-        PackageFile { path: "Cargo.toml", bytes: manifest.as_bytes() },
-        PackageFile { path: "src/lib.rs", bytes: source.as_bytes() },
-    ];
-    client.extension_install(name, files).map(|installed| installed.version)
-}
-
 #[test]
 fn a_full_disk_while_installing_is_a_typed_refusal_and_nothing_is_half_there() {
     // The server sees a small file system where it keeps extensions. The private sysroot takes most of it.
@@ -162,7 +150,7 @@ fn a_full_disk_while_installing_is_a_typed_refusal_and_nothing_is_half_there() {
     let mut server = Server::start_in(directory, settings).unwrap();
     let (mut acme, table) = server.tenant_with_table("acme");
     for round in 0..3 {
-        let refused = install(&mut acme, "one", 0).expect_err("64 KiB hold no extension");
+        let refused = install_source(&mut acme, "one", EXTENSION).expect_err("64 KiB hold no extension");
         assert_eq!(refused.status(), Some(Status::StorageFull), "{refused}");
         assert!(acme.extension_list().unwrap().is_empty());
         acme.put(table, b"k", &[round]).unwrap();
@@ -174,7 +162,7 @@ fn a_full_disk_while_installing_is_a_typed_refusal_and_nothing_is_half_there() {
     server.settings.wrapper = wrapper(1 << 30);
     server.restart();
     let mut acme = server.client(&server.tenant("other"));
-    assert_eq!(install(&mut acme, "one", 0).unwrap(), 1);
+    assert_eq!(install_source(&mut acme, "one", EXTENSION).unwrap(), 1);
     let table = acme.table_create("data").unwrap();
     assert_eq!(acme.invoke("one.one", table, b"", b"").unwrap(), [1]);
 }

@@ -15,13 +15,13 @@ use tests::server::{Server, Settings};
 const TABLE: &str = "acme/data";
 
 /// Servers with a table of empty tablets, which each owns as many of.
-struct Town {
+struct Junction {
     cluster: Cluster,
     /// Of the servers, in the order in which they were started.
     numbers: Vec<u32>,
 }
 
-impl Town {
+impl Junction {
     fn start(servers: usize, tablets: u16) -> Self {
         let settings = Settings { memory: "128MiB".into(), ..Settings::default() };
         let cluster = Cluster::start(servers, &settings);
@@ -104,130 +104,132 @@ impl Town {
 
 #[test]
 fn twelve_moves_of_empty_ranges_from_one_server_to_another_all_end() {
-    let town = Town::start(2, 24);
-    let own = town.tablets_of(0);
+    let junction = Junction::start(2, 24);
+    let own = junction.tablets_of(0);
     assert_eq!(own.len(), 12);
     thread::scope(|scope| {
         for tablet in &own {
-            scope.spawn(|| town.ask(0, tablet, 1));
+            scope.spawn(|| junction.ask(0, tablet, 1));
         }
     });
-    town.settle();
-    assert_eq!(town.tablets_of(1).len(), 24);
+    junction.settle();
+    assert_eq!(junction.tablets_of(1).len(), 24);
 }
 
 #[test]
 fn a_hundred_moves_in_both_directions_among_three_servers_all_end() {
-    let town = Town::start(3, 102);
-    let goals = town.ask_for_all();
-    town.settle();
+    let junction = Junction::start(3, 102);
+    let goals = junction.ask_for_all();
+    junction.settle();
     let owners: BTreeMap<u64, u32> =
-        town.tablets().iter().map(|tablet| (tablet.first, tablet.server)).collect();
+        junction.tablets().iter().map(|tablet| (tablet.first, tablet.server)).collect();
     assert_eq!(owners, goals);
 }
 
 #[test]
 fn servers_end_when_they_are_told_to_while_moves_wait() {
-    let mut town = Town::start(3, 60);
-    town.ask_for_all();
-    for server in &mut town.cluster.servers {
+    let mut junction = Junction::start(3, 60);
+    junction.ask_for_all();
+    for server in &mut junction.cluster.servers {
         assert!(server.stop().success());
     }
 }
 
 #[test]
 fn moves_that_wait_end_when_one_of_their_servers_dies_and_returns() {
-    let mut town = Town::start(3, 60);
-    town.ask_for_all();
-    town.cluster.servers[2].kill();
-    town.cluster.servers[2].restart();
-    town.settle();
+    let mut junction = Junction::start(3, 60);
+    junction.ask_for_all();
+    junction.cluster.servers[2].kill();
+    junction.cluster.servers[2].restart();
+    junction.settle();
 }
 
 #[test]
 fn a_drain_is_done_behind_moves_that_were_asked_for_before() {
-    let town = Town::start(3, 30);
-    town.ask_for_all();
-    let plan = comes("a drain", || town.server(1).admin().cluster_drain(town.numbers[2]).ok());
+    let junction = Junction::start(3, 30);
+    junction.ask_for_all();
+    let plan = comes("a drain", || junction.server(1).admin().cluster_drain(junction.numbers[2]).ok());
     let end = comes("the end of the drain", || {
-        let plans = town.server(0).admin().cluster_status().ok()?.plans;
+        let plans = junction.server(0).admin().cluster_status().ok()?.plans;
         let progress = plans.iter().find(|other| other.id == plan.id)?.progress;
         (progress != PlanProgress::Running).then_some(progress)
     });
     assert_eq!(end, PlanProgress::Done);
-    assert!(town.tablets_of(2).is_empty());
+    assert!(junction.tablets_of(2).is_empty());
 }
 
 #[test]
 fn a_move_that_waits_at_its_target_says_so_and_can_be_aborted() {
-    let town = Town::start(2, 8);
-    let own = town.tablets_of(0);
+    let junction = Junction::start(2, 8);
+    let own = junction.tablets_of(0);
     // Nobody answers the target: two moves have its slots, and others wait for one.
-    town.server(0).pause(true);
-    let moves: Vec<u32> = own.iter().map(|tablet| town.ask(1, tablet, 1).id).collect();
+    junction.server(0).pause(true);
+    let moves: Vec<u32> = own.iter().map(|tablet| junction.ask(1, tablet, 1).id).collect();
     for (index, id) in moves.iter().enumerate() {
         let expected = match index {
             0 | 1 => (MigrationAwaited::Peer, 0),
             behind => (MigrationAwaited::Slot, behind as u32 - 2),
         };
-        comes("what a move waits for", || town.awaited(1, *id).filter(|it| *it == expected));
+        comes("what a move waits for", || junction.awaited(1, *id).filter(|it| *it == expected));
     }
-    town.abort(1, moves[2]);
+    junction.abort(1, moves[2]);
     comes("the end of a move that waited", || {
-        (town.phase(1, moves[2]) == Some(MigrationPhase::Ended)).then_some(())
+        (junction.phase(1, moves[2]) == Some(MigrationPhase::Ended)).then_some(())
     });
-    assert_eq!(town.phase(1, moves[0]), Some(MigrationPhase::Preparing));
+    assert_eq!(junction.phase(1, moves[0]), Some(MigrationPhase::Preparing));
     comes("the next is the one behind it", || {
-        (town.awaited(1, moves[3]) == Some((MigrationAwaited::Slot, 0))).then_some(())
+        (junction.awaited(1, moves[3]) == Some((MigrationAwaited::Slot, 0))).then_some(())
     });
-    let refused = town.server(1).admin().tablet_merge(TABLE, own[2].first).unwrap_err();
+    let refused = junction.server(1).admin().tablet_merge(TABLE, own[2].first).unwrap_err();
     assert_eq!(refused.status(), Some(Status::WrongTablets), "a neighbour waits to be moved");
-    town.server(0).pause(false);
-    town.settle();
-    let left: Vec<u64> = town.tablets_of(0).iter().map(|tablet| tablet.first).collect();
+    junction.server(0).pause(false);
+    junction.settle();
+    let left: Vec<u64> = junction.tablets_of(0).iter().map(|tablet| tablet.first).collect();
     assert_eq!(left, [own[2].first]);
 }
 
 #[test]
 fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_ends_with_others() {
-    let mut town = Town::start(3, 200);
-    let own = town.tablets_of(0);
+    let mut junction = Junction::start(3, 200);
+    let own = junction.tablets_of(0);
     let mut next = own.iter();
     // The slots of the source, held by moves whose target does not go on.
     let held = comes("two moves in the middle", || {
-        let held = [(); 2].map(|()| town.ask(0, next.next().expect("some are left"), 1).id);
+        let held = [(); 2].map(|()| junction.ask(0, next.next().expect("some are left"), 1).id);
         comes("two moves with slots", || {
-            let awaited = held.map(|id| town.awaited(0, id));
+            let awaited = held.map(|id| junction.awaited(0, id));
             let has_slot =
                 |it: &Option<_>| !matches!(it, Some((MigrationAwaited::Slot | MigrationAwaited::Peer, _)));
             awaited.iter().all(has_slot).then_some(())
         });
-        town.server(1).pause(true);
+        junction.server(1).pause(true);
         // Both are there and have slots, or it was too late or too early.
         let has_slot = |id| {
-            let awaited = town.awaited(0, id).map(|(awaited, _)| awaited);
+            let awaited = junction.awaited(0, id).map(|(awaited, _)| awaited);
             awaited.is_some_and(|it| !matches!(it, MigrationAwaited::Slot | MigrationAwaited::Peer))
         };
         let is_held =
-            held.iter().all(|id| has_slot(*id) && town.phase(0, *id) == Some(MigrationPhase::Preparing));
+            held.iter().all(|id| has_slot(*id) && junction.phase(0, *id) == Some(MigrationPhase::Preparing));
         if !is_held {
-            town.server(1).pause(false);
-            town.settle();
+            junction.server(1).pause(false);
+            junction.settle();
         }
         is_held.then_some(held)
     });
-    let moves = [(); 3].map(|()| town.ask(0, next.next().expect("some are left"), 2));
+    let moves = [(); 3].map(|()| junction.ask(0, next.next().expect("some are left"), 2));
     let slot = |ahead| Some((MigrationAwaited::Slot, ahead));
     for (asked, index, expected) in [(0, 0, 0), (0, 1, 1), (2, 2, 0)] {
-        comes("a move that waits", || (town.awaited(asked, moves[index].id) == slot(expected)).then_some(()));
+        comes("a move that waits", || {
+            (junction.awaited(asked, moves[index].id) == slot(expected)).then_some(())
+        });
     }
-    town.abort(0, moves[0].id);
+    junction.abort(0, moves[0].id);
     comes("the end of a move that waited", || {
-        town.phase(0, moves[0].id).is_none_or(|it| it == MigrationPhase::Ended).then_some(())
+        junction.phase(0, moves[0].id).is_none_or(|it| it == MigrationPhase::Ended).then_some(())
     });
-    comes("the third waits at its source", || (town.awaited(0, moves[2].id) == slot(1)).then_some(()));
-    assert_eq!(town.phase(0, held[0]), Some(MigrationPhase::Preparing));
-    assert!(town.tablets_of(0).iter().any(|tablet| tablet.first == moves[0].first));
-    assert!(town.cluster.servers[0].stop().success());
-    town.server(1).pause(false);
+    comes("the third waits at its source", || (junction.awaited(0, moves[2].id) == slot(1)).then_some(()));
+    assert_eq!(junction.phase(0, held[0]), Some(MigrationPhase::Preparing));
+    assert!(junction.tablets_of(0).iter().any(|tablet| tablet.first == moves[0].first));
+    assert!(junction.cluster.servers[0].stop().success());
+    junction.server(1).pause(false);
 }

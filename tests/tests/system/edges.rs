@@ -5,16 +5,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use client::{Client, Condition, Cursor, Error, KeyRange, LimitChange, PackageFile, PageSize, Status, Write};
+use client::{Client, Condition, Cursor, Error, KeyRange, LimitChange, PageSize, Status, Write};
 use tests::effort::rounds;
+use tests::package::install_source;
 use tests::server::{Server, Settings, binary};
+
+use super::replies::refusal;
 
 const KEY_BYTES_MAX: usize = 65_535;
 const VALUE_BYTES_MAX: usize = 1 << 20;
-
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
-    result.expect_err("the server refuses").status().expect("the server answered")
-}
 
 #[test]
 fn keys_and_values_of_extreme_lengths_pass_through_every_operation() {
@@ -282,9 +281,6 @@ fn a_table_of_many_objects_goes_while_it_is_written_and_others_go_on() {
     assert_eq!(client.verify(kept).unwrap().corrupted, []);
 }
 
-const MANIFEST: &str = "[package]\nname = \"waits\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-                        [dependencies]\nsandstorm = { path = \"sandstorm\" }\n";
-
 /// Functions that hold what a table lent them until an object of another table says that it is gone.
 const WAITS: &str = r#"
 #![no_std]
@@ -330,11 +326,7 @@ fn a_table_that_goes_under_invocations_that_wait_is_a_typed_error_and_what_it_le
     let changes =
         ["invocation_cpu_us", "invocation_yields"].map(|limit| LimitChange { limit, value: Some(1_000_000) });
     server.admin().tenant_limits_set("acme", &changes).unwrap();
-    let files = vec![
-        PackageFile { path: "Cargo.toml", bytes: MANIFEST.as_bytes() },
-        PackageFile { path: "src/lib.rs", bytes: WAITS.as_bytes() },
-    ];
-    client.extension_install("waits", files).unwrap();
+    install_source(&mut client, "waits", WAITS).unwrap();
     // An invocation lives for a second at most: on a machine that is too busy for that, once more.
     let [lent, written] = (0..30)
         .find_map(|_| {

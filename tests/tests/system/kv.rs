@@ -7,12 +7,10 @@ use fastrand::Rng;
 use tests::effort::{rng, rounds};
 use tests::server::Server;
 
+use super::replies::refusal;
+
 /// A value that no datagram carries.
 const LARGE_BYTES: usize = 300_000;
-
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Status {
-    result.expect_err("the server refuses").status().expect("the server answered")
-}
 
 #[test]
 fn get_sees_the_last_acknowledged_put() {

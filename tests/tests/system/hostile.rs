@@ -24,7 +24,7 @@ fn at_most(burst: u32, per_second: u32, began: Instant) -> u64 {
 }
 
 /// A server, a hostile session of the tenant `mallory`, and a client of `acme` that must not notice.
-struct Stage {
+struct HostileStage {
     server: Server,
     hostile: RawSession,
     /// Mallory's table.
@@ -33,7 +33,7 @@ struct Stage {
     acme_table: u32,
 }
 
-impl Stage {
+impl HostileStage {
     fn new() -> Self {
         let server = Server::start();
         let tenant = server.tenant("mallory");
@@ -58,7 +58,7 @@ impl Stage {
 
 #[test]
 fn truncated_frames_are_refused_or_ignored() {
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let put = Request::Put { table: stage.table, key: b"k", value: &[1; 50], condition: Condition::Always };
     let whole = stage.hostile.frame(1, &put);
     for bytes in 0..whole.len() {
@@ -75,7 +75,7 @@ fn truncated_frames_are_refused_or_ignored() {
 #[test]
 fn oversized_and_random_frames_do_no_harm() {
     let mut random = rng();
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     for bytes in [1_473, 2_048, 2_049, 9_000, 65_507] {
         stage.hostile.send(&vec![0xff; bytes]).unwrap();
     }
@@ -100,7 +100,7 @@ fn oversized_and_random_frames_do_no_harm() {
 #[test]
 fn mutated_frames_do_no_harm() {
     let mut random = rng();
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let requests = [
         Request::Get { table: stage.table, key: b"key" },
         Request::Increment { table: stage.table, key: b"n", delta: 1 },
@@ -143,7 +143,7 @@ fn mutated_frames_do_no_harm() {
 
 #[test]
 fn a_message_that_cannot_be_read_gets_its_own_refusal() {
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let get = Request::Get { table: stage.table, key: b"k" };
     let message = FRAME_HEADER_BYTES + GROUP_HEADER_BYTES;
     let mut frame = stage.hostile.frame(1, &get);
@@ -160,7 +160,7 @@ fn a_message_that_cannot_be_read_gets_its_own_refusal() {
 
 #[test]
 fn frames_of_another_protocol_are_not_executed() {
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let put = Request::Put { table: stage.table, key: b"k", value: b"v", condition: Condition::Always };
     for (at, value) in [(0, 0x00), (1, 0x00), (2, 0), (2, 2), (2, 255), (3, 1), (3, 255)] {
         let mut frame = stage.hostile.frame(1, &put);
@@ -176,7 +176,7 @@ fn frames_of_another_protocol_are_not_executed() {
 
 #[test]
 fn a_replayed_frame_gets_the_stored_answer_and_is_not_executed_again() {
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let increment = Request::Increment { table: stage.table, key: b"n", delta: 1 };
     let frame = stage.hostile.frame(1, &increment);
     let mut answers = Vec::new();
@@ -198,7 +198,7 @@ fn a_replayed_frame_gets_the_stored_answer_and_is_not_executed_again() {
 
 #[test]
 fn more_than_the_window_is_refused() {
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let increment = Request::Increment { table: stage.table, key: b"n", delta: 1 };
     let far = 1 << 20;
     stage.hostile.send(&stage.hostile.frame(far, &increment)).unwrap();
@@ -210,7 +210,7 @@ fn more_than_the_window_is_refused() {
 
 #[test]
 fn strangers_get_no_more_bytes_than_they_send() {
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let port = stage.hostile.opened.core_ports[0];
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     stranger.connect((stage.server.address().ip(), port)).unwrap();
@@ -250,7 +250,7 @@ fn strangers_get_no_more_bytes_than_they_send() {
 #[test]
 fn damaged_records_end_their_stream_and_nothing_else() {
     let mut random = rng();
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let address = stage.server.address();
     for round in 0..300 {
         let mut stream = RawStream::connect(address).unwrap();
@@ -271,7 +271,7 @@ fn damaged_records_end_their_stream_and_nothing_else() {
 
 #[test]
 fn a_record_longer_than_any_limit_is_refused_before_it_is_read() {
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     for record_bytes in [u32::MAX, 1 << 30, (2 << 20) + 4096] {
         let mut stream = RawStream::connect(stage.server.address()).unwrap();
         let mut head = RecordHeader { code: opcode::OPEN_SESSION, ..RecordHeader::default() }.encode();
@@ -287,7 +287,7 @@ fn a_record_longer_than_any_limit_is_refused_before_it_is_read() {
 
 #[test]
 fn a_client_of_another_version_is_told_which_ones_are_spoken() {
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let mut stream = RawStream::connect(stage.server.address()).unwrap();
     let request = OpenRequest::Admin { secret: "x" };
     let body = request.encode(VersionRange { min: 200, max: 201 });
@@ -299,7 +299,7 @@ fn a_client_of_another_version_is_told_which_ones_are_spoken() {
 
 #[test]
 fn secrets_cannot_be_guessed_quickly() {
-    let stage = Stage::new();
+    let stage = HostileStage::new();
     let (began, mut tried) = (Instant::now(), 0);
     for attempt in 0..200 {
         let mut stream = RawStream::connect(stage.server.address()).unwrap();
@@ -317,7 +317,7 @@ fn secrets_cannot_be_guessed_quickly() {
 
 #[test]
 fn frames_within_a_message_of_the_largest_size_are_served() {
-    let mut stage = Stage::new();
+    let mut stage = HostileStage::new();
     let room = 1_472 - FRAME_HEADER_BYTES - GROUP_HEADER_BYTES - MESSAGE_HEADER_BYTES;
     let value = vec![5; room - 8 - 1];
     let put = Request::Put { table: stage.table, key: b"k", value: &value, condition: Condition::Always };

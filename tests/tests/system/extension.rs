@@ -104,14 +104,14 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> (Status, String) {
     }
 }
 
-struct Stage {
+struct SampleStage {
     server: Server,
     tenant: Tenant,
     client: Client,
     table: u32,
 }
 
-impl Stage {
+impl SampleStage {
     /// A server with `sample` installed.
     fn new() -> Self {
         let server = Server::start();
@@ -129,7 +129,7 @@ impl Stage {
 
 #[test]
 fn a_function_reads_and_writes_beside_the_data() {
-    let mut stage = Stage::new();
+    let mut stage = SampleStage::new();
     stage.client.put(stage.table, b"a", b"one").unwrap();
     stage.client.put(stage.table, b"b", b"two").unwrap();
     assert_eq!(stage.invoke("sample.peek", b"a", b"").unwrap(), b"one");
@@ -143,7 +143,7 @@ fn a_function_reads_and_writes_beside_the_data() {
 
 #[test]
 fn every_fault_has_its_status_leaves_nothing_behind_and_the_server_healthy() {
-    let mut stage = Stage::new();
+    let mut stage = SampleStage::new();
     let (mut other, other_table) = stage.server.tenant_with_table("other");
     stage.client.put(stage.table, b"k", b"before").unwrap();
     let faults = [
@@ -173,7 +173,7 @@ fn every_fault_has_its_status_leaves_nothing_behind_and_the_server_healthy() {
 
 #[test]
 fn replies_and_arguments_of_every_size() {
-    let mut stage = Stage::new();
+    let mut stage = SampleStage::new();
     for bytes in [0_u32, 1, 1_400, 1_500, 100_000, 1 << 20] {
         let reply = stage.invoke("sample.talks", b"", &bytes.to_le_bytes()).unwrap();
         assert_eq!(reply.len(), bytes as usize);
@@ -190,7 +190,7 @@ fn replies_and_arguments_of_every_size() {
 
 #[test]
 fn a_replaced_extension_answers_anew_and_a_removed_one_not_at_all() {
-    let mut stage = Stage::new();
+    let mut stage = SampleStage::new();
     assert_eq!(stage.invoke("sample.answer", b"", b"").unwrap(), 1_u32.to_le_bytes());
     let newer = SAMPLE.replace("reply.u32(1)", "reply.u32(2)");
     assert_eq!(install(&mut stage.client, "sample", &newer).unwrap(), 2);
@@ -211,7 +211,7 @@ fn a_replaced_extension_answers_anew_and_a_removed_one_not_at_all() {
 
 #[test]
 fn an_extension_is_its_tenants_own() {
-    let mut stage = Stage::new();
+    let mut stage = SampleStage::new();
     let (mut other, other_table) = stage.server.tenant_with_table("other");
     assert!(other.extension_list().unwrap().is_empty());
     assert_eq!(refusal(other.invoke("sample.answer", other_table, b"", b"")).0, Status::UnknownExtension);
@@ -227,7 +227,7 @@ fn an_extension_is_its_tenants_own() {
 
 #[test]
 fn extensions_survive_a_restart_and_a_crash() {
-    let mut stage = Stage::new();
+    let mut stage = SampleStage::new();
     for crash in [false, true] {
         if crash {
             stage.server.kill();
@@ -286,7 +286,7 @@ fn names_and_paths_that_climb_are_refused() {
 
 #[test]
 fn a_failed_replacement_leaves_the_old_version_serving() {
-    let mut stage = Stage::new();
+    let mut stage = SampleStage::new();
     assert!(install(&mut stage.client, "sample", "nonsense").is_err());
     let broken = SAMPLE.replace("reply.u32(1)", "reply.u32(\"one\")");
     let (status, text) = refusal(install(&mut stage.client, "sample", &broken));
