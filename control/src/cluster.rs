@@ -205,7 +205,7 @@ pub struct MigrationEntry {
 /// The resource that a migration waits for at one of its servers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum MigrationAwaited {
+pub enum MigrationWait {
     /// Nothing: the migration proceeds.
     Nothing,
     /// A migration slot at this server.
@@ -217,7 +217,7 @@ pub enum MigrationAwaited {
     Records,
 }
 
-impl MigrationAwaited {
+impl MigrationWait {
     /// Returns the resource as a word.
     pub const fn name(self) -> &'static str {
         match self {
@@ -239,7 +239,7 @@ pub struct MigrationProgress {
     /// Whether the migration has ended.
     pub is_over: bool,
     /// The resource that it waits for.
-    pub awaited: MigrationAwaited,
+    pub awaited: MigrationWait,
     /// Migrations that get a slot earlier, if it waits for one.
     pub ahead: u32,
     /// Approximate number of objects at the beginning.

@@ -18,8 +18,8 @@ mod table;
 mod tenant;
 
 pub use cluster::{
-    Adopted, ClusterStatus, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase,
-    MigrationProgress, PlanEntry, PlanProgress, ServerEntry, TabletEntry,
+    Adopted, ClusterStatus, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress,
+    MigrationWait, PlanEntry, PlanProgress, ServerEntry, TabletEntry,
 };
 pub use extension::{
     ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use client::{
-    MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, PlanProgress, Status, TableOptions,
+    MigrationEntry, MigrationMode, MigrationPhase, MigrationWait, PlanProgress, Status, TableOptions,
     TabletEntry,
 };
 use tests::cluster::Cluster;
@@ -82,7 +82,7 @@ impl Town {
     }
 
     /// What a server says that a move waits for, and how many get a slot before it; `None` where it knows of no such move.
-    fn awaited(&self, asked: usize, id: u32) -> Option<(MigrationAwaited, u32)> {
+    fn awaited(&self, asked: usize, id: u32) -> Option<(MigrationWait, u32)> {
         let all = answered("the progress", || self.server(asked).admin().migration_progress());
         let found = all.into_iter().find(|progress| !progress.is_over && progress.migration.id == id)?;
         Some((found.awaited, found.ahead))
@@ -167,8 +167,8 @@ fn a_move_that_waits_at_its_target_says_so_and_can_be_aborted() {
     let moves: Vec<u32> = own.iter().map(|tablet| town.ask(1, tablet, 1).id).collect();
     for (index, id) in moves.iter().enumerate() {
         let expected = match index {
-            0 | 1 => (MigrationAwaited::Peer, 0),
-            behind => (MigrationAwaited::Slot, behind as u32 - 2),
+            0 | 1 => (MigrationWait::Peer, 0),
+            behind => (MigrationWait::Slot, behind as u32 - 2),
         };
         comes("what a move waits for", || town.awaited(1, *id).filter(|it| *it == expected));
     }
@@ -178,7 +178,7 @@ fn a_move_that_waits_at_its_target_says_so_and_can_be_aborted() {
     });
     assert_eq!(town.phase(1, moves[0]), Some(MigrationPhase::Preparing));
     comes("the next is the one behind it", || {
-        (town.awaited(1, moves[3]) == Some((MigrationAwaited::Slot, 0))).then_some(())
+        (town.awaited(1, moves[3]) == Some((MigrationWait::Slot, 0))).then_some(())
     });
     let refused = town.server(1).admin().tablet_merge(TABLE, own[2].first).unwrap_err();
     assert_eq!(refused.status(), Some(Status::WrongTablets), "a neighbour waits to be moved");
@@ -199,14 +199,14 @@ fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_end
         comes("two moves with slots", || {
             let awaited = held.map(|id| town.awaited(0, id));
             let has_slot =
-                |it: &Option<_>| !matches!(it, Some((MigrationAwaited::Slot | MigrationAwaited::Peer, _)));
+                |it: &Option<_>| !matches!(it, Some((MigrationWait::Slot | MigrationWait::Peer, _)));
             awaited.iter().all(has_slot).then_some(())
         });
         town.server(1).pause(true);
         // Both are there and have slots, or it was too late or too early.
         let has_slot = |id| {
             let awaited = town.awaited(0, id).map(|(awaited, _)| awaited);
-            awaited.is_some_and(|it| !matches!(it, MigrationAwaited::Slot | MigrationAwaited::Peer))
+            awaited.is_some_and(|it| !matches!(it, MigrationWait::Slot | MigrationWait::Peer))
         };
         let is_held =
             held.iter().all(|id| has_slot(*id) && town.phase(0, *id) == Some(MigrationPhase::Preparing));
@@ -217,7 +217,7 @@ fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_end
         is_held.then_some(held)
     });
     let moves = [(); 3].map(|()| town.ask(0, next.next().expect("some are left"), 2));
-    let slot = |ahead| Some((MigrationAwaited::Slot, ahead));
+    let slot = |ahead| Some((MigrationWait::Slot, ahead));
     for (asked, index, expected) in [(0, 0, 0), (0, 1, 1), (2, 2, 0)] {
         comes("a move that waits", || (town.awaited(asked, moves[index].id) == slot(expected)).then_some(()));
     }

@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use control::{
     Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, ExtensionDescription,
     ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry,
-    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode,
-    MigrationPhase, MigrationProgress, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry,
+    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase,
+    MigrationProgress, MigrationWait, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry,
     SessionEntry, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry,
     TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
     VersionDescription, VersionEntry, VersionState,
@@ -341,10 +341,10 @@ fn replies_about_tablets(seen: &mut Seen) {
             MigrationEntry { id, table, first, last, source, target, mode, phase, is_aborted, begun_ms };
         seen.survives(vec![migration.clone()]);
         let awaited = match phase {
-            MigrationPhase::Preparing => MigrationAwaited::Slot,
-            MigrationPhase::Moving => MigrationAwaited::Nothing,
-            MigrationPhase::Returning => MigrationAwaited::Peer,
-            MigrationPhase::Finished | MigrationPhase::Ended => MigrationAwaited::Records,
+            MigrationPhase::Preparing => MigrationWait::Slot,
+            MigrationPhase::Moving => MigrationWait::Nothing,
+            MigrationPhase::Returning => MigrationWait::Peer,
+            MigrationPhase::Finished | MigrationPhase::Ended => MigrationWait::Records,
         };
         seen.survives(vec![MigrationProgress {
             migration,

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
-use cluster::migration::MigrationWait;
-use control::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress, TabletEntry};
+use control::{MigrationEntry, MigrationMode, MigrationProgress, MigrationWait, TabletEntry};
 use store::HashRange;
 use wire::{Status, TenantId};
 
@@ -85,12 +84,7 @@ pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
             migration: entry_of(row, names.of(row.tenant, row.table)),
             is_source: *side == Side::Source,
             is_over: *is_over,
-            awaited: match progress.awaited().filter(|_| !is_over) {
-                None => MigrationAwaited::Nothing,
-                Some(MigrationWait::Slot) => MigrationAwaited::Slot,
-                Some(MigrationWait::Peer) => MigrationAwaited::Peer,
-                Some(MigrationWait::Records) => MigrationAwaited::Records,
-            },
+            awaited: if *is_over { MigrationWait::Nothing } else { progress.awaited() },
             ahead: migrations.ahead_of(*side, row.id).unwrap_or_default() as u32,
             objects_expected: figure(Figure::ObjectsExpected),
             objects: figure(Figure::Objects),
