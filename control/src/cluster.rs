@@ -27,7 +27,8 @@ pub struct MemberEntry {
     /// The number of its starts.
     pub starts: u32,
     /// Whether it is present.
-    pub is_there: bool,
+    #[serde(rename = "is_there")]
+    pub is_present: bool,
     /// Whether it is drained: it gets no tablets.
     pub is_drained: bool,
 }
@@ -69,7 +70,8 @@ pub struct PlanEntry {
     /// Migrations known so far.
     pub moves: u32,
     /// Migrations in progress.
-    pub on_the_way: u32,
+    #[serde(rename = "on_the_way")]
+    pub in_flight: u32,
     /// Completed migrations.
     pub done: u32,
     /// Failed migrations.
@@ -82,7 +84,8 @@ pub struct Adopted {
     /// Number of tablets.
     pub tablets: u32,
     /// Whether some are still moving.
-    pub are_left: bool,
+    #[serde(rename = "are_left")]
+    pub remaining: bool,
 }
 
 /// A present server of a cluster.

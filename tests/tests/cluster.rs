@@ -37,7 +37,7 @@ impl Cluster {
         let cluster = Self { servers, etcd, acme };
         comes("three servers", || {
             let status = cluster.status(1);
-            (status.coordinator > 0 && status.members.iter().filter(|row| row.is_there).count() == 3)
+            (status.coordinator > 0 && status.members.iter().filter(|row| row.is_present).count() == 3)
                 .then_some(())
         });
         cluster
@@ -141,7 +141,7 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
     assert!(cluster.admin(other).cluster_balance().is_err(), "one plan at a time");
     comes("a move", || {
         let plan = cluster.status(other).plans.pop()?;
-        (plan.on_the_way + plan.done > 0).then_some(())
+        (plan.in_flight + plan.done > 0).then_some(())
     });
     cluster.servers[coordinator as usize - 1].kill();
     let mut end = cluster.end(other, &plan);
@@ -154,7 +154,7 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
     assert!(after.iter().all(|tablet| tablet.server != drained), "{after:?}");
     let status = cluster.status(other);
     assert!([drained, other].contains(&status.coordinator), "another one coordinates");
-    let gone: Vec<u32> = status.members.iter().filter(|row| !row.is_there).map(|row| row.id).collect();
+    let gone: Vec<u32> = status.members.iter().filter(|row| !row.is_present).map(|row| row.id).collect();
     assert_eq!(gone, [coordinator]);
     let mut clients = cluster.clients(&[drained, other]);
     for key in (0..600).filter(|key| owner_of(&after, *key) != coordinator) {
@@ -163,7 +163,7 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
 
     let adopted = comes("it is gone", || cluster.admin(other).cluster_adopt(coordinator).ok());
     let lost = after.iter().filter(|tablet| tablet.server == coordinator).count();
-    assert_eq!((adopted.tablets as usize, adopted.are_left), (lost, false));
+    assert_eq!((adopted.tablets as usize, adopted.remaining), (lost, false));
     let now = cluster.tablets(other);
     assert!(now.iter().all(|tablet| tablet.server == other), "the drained one gets nothing: {now:?}");
     assert_eq!(now.iter().filter(|tablet| tablet.emptied_ms > 0).count(), lost, "what is lost is said to be");
@@ -176,7 +176,7 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
         "{text}"
     );
     cluster.servers[coordinator as usize - 1].restart();
-    comes("it is back", || cluster.status(other).members.iter().all(|row| row.is_there).then_some(()));
+    comes("it is back", || cluster.status(other).members.iter().all(|row| row.is_present).then_some(()));
 }
 
 /// What `splinter` prints, asked by the administrator of a server.
@@ -204,7 +204,7 @@ fn data_goes_on_while_etcd_stands_still_and_a_plan_goes_on_after_it() {
     let plan = admin.cluster_balance().expect("nothing else runs");
     comes("a move", || {
         let plan = admin.cluster_status().ok()?.plans.pop()?;
-        (plan.on_the_way + plan.done > 0).then_some(())
+        (plan.in_flight + plan.done > 0).then_some(())
     });
     cluster.etcd.pause(true);
     for key in 0..400 {
@@ -346,8 +346,8 @@ fn a_server_that_is_gone_is_adopted_as_the_status_says() {
     let emptied =
         cluster.servers[0].client(&cluster.acme).table_stat("data").expect("it is there").emptied_ms;
     assert!(emptied.is_some(), "the tenant is told that it lost objects");
-    let is_there = cluster.admin(1).cluster_adopt(2).expect_err("it runs").to_string();
-    assert!(is_there.contains("splinter cluster drain 2"), "{is_there}");
+    let refusal = cluster.admin(1).cluster_adopt(2).expect_err("it runs").to_string();
+    assert!(refusal.contains("splinter cluster drain 2"), "{refusal}");
 }
 
 #[test]

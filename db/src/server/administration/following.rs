@@ -107,9 +107,9 @@ impl Follower {
     fn publish_changed(&mut self, control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
         let Some(history) = control.registry.history(row.tenant, &row.name) else { return Ok(()) };
         let VersionState { current, canary, kept, .. } = row.state.clone();
-        let is_there = history.versions.contains_key(&current) || self.broken.contains(&(row.id, current));
+        let is_tried = history.versions.contains_key(&current) || self.broken.contains(&(row.id, current));
         let choice = Choice { current, canary, kept };
-        if history.choice != choice && is_there {
+        if history.choice != choice && is_tried {
             return extensions::publish(control, row);
         }
         self.behind |= history.choice != choice;

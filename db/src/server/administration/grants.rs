@@ -33,7 +33,7 @@ pub(super) fn create(
         // The tenant may have been dropped while this waited.
         return Err(Status::BadToken.into());
     }
-    if !is_there(control, owner, right.subject(), name)? {
+    if !exists(control, owner, right.subject(), name)? {
         return Err(unknown(right.subject(), name));
     }
     let other = control.tenant_number(to)?;
@@ -173,7 +173,7 @@ pub(super) fn find(control: &Control, to: TenantId, subject: Subject, called: &s
     grants.iter().find(is).cloned()
 }
 
-fn is_there(control: &Control, owner: TenantId, subject: Subject, name: &str) -> Result<bool, Refusal> {
+fn exists(control: &Control, owner: TenantId, subject: Subject, name: &str) -> Result<bool, Refusal> {
     Ok(match subject {
         Subject::Table => control.table(owner, name).is_some(),
         Subject::Extension => control.metadata.extension_find(owner, name)?.is_some(),
