@@ -96,7 +96,7 @@ pub fn serve(control: &Control, role: &Role, code: u8, body: &[u8]) -> Result<Ve
         return Err(Status::UnknownOpcode.into());
     }
     let request = AdminRequest::decode(body)?;
-    let Some(act) = audit::act_of(&request).filter(|_| !is_leaving(role, &request)) else {
+    let Some(act) = request.act().filter(|_| !is_leaving(role, &request)) else {
         let answer = serve_role(control, role, &request, body)?;
         return if answer.len() <= STREAM_BODY_BYTES_MAX {
             Ok(answer)
