@@ -12,4 +12,5 @@ pub mod history;
 pub mod patience;
 pub mod raw;
 pub mod server;
+#[path = "../../db/tests/support/stopping.rs"]
 pub mod stopping;
