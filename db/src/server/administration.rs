@@ -12,6 +12,7 @@ mod grants;
 mod installation;
 mod limits;
 mod logs;
+mod missing;
 mod plans;
 mod servers;
 mod sessions;
@@ -179,7 +180,7 @@ fn serve_tenant(
         AdminRequest::ExtensionDescribe { name } => description::describe(control, tenant, name),
         AdminRequest::ExtensionRemove { name, version: 0 } => extensions::remove(control, tenant, name),
         AdminRequest::ExtensionRemove { name, version } => {
-            extensions::remove_version(control, tenant, name, *version)
+            extensions::change(control, tenant, name, |state| state.remove(*version)).map(|_| Vec::new())
         }
         AdminRequest::ExtensionRollback { name, version } => {
             extensions::change(control, tenant, name, |state| state.roll_back(*version))

@@ -6,6 +6,7 @@ use cluster::moment::Moment;
 use control::{Adopted, ClusterStatus, MemberEntry, PlanEntry};
 use wire::Status;
 
+use super::missing::if_missing;
 use crate::server::control::{Control, Refusal};
 
 pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
@@ -67,10 +68,8 @@ fn begin(control: &Control, goal: Goal) -> Result<Vec<u8>, Refusal> {
 }
 
 pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
-    let row = control.metadata.plan_stop(plan).map_err(|error| match error {
-        MetadataError::NotFound => Refusal::new(Status::NotFound, format!("there is no plan {plan}")),
-        error => error.into(),
-    })?;
+    let missing = || Refusal::new(Status::NotFound, format!("there is no plan {plan}"));
+    let row = control.metadata.plan_stop(plan).map_err(if_missing(missing))?;
     Ok(control::encode(&entry_of(&row)))
 }
 
@@ -112,7 +111,8 @@ fn not_adopted(control: &Control, server: u32) -> Refusal {
     }
 }
 
-fn check_shared(control: &Control) -> Result<(), Refusal> {
+/// Refuses outside a cluster.
+pub(super) fn check_shared(control: &Control) -> Result<(), Refusal> {
     if control.lease_cache.run().is_some() {
         return Ok(());
     }
