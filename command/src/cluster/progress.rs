@@ -3,7 +3,7 @@
 use client::{MigrationEntry, MigrationProgress, MigrationWait};
 use serde_json::{Value, json};
 
-use super::super::output::columns;
+use super::super::output::table_of;
 
 /// Returns the asked server's progress of a running migration.
 pub fn of<'a>(entry: &MigrationEntry, all: &'a [MigrationProgress]) -> Option<&'a MigrationProgress> {
@@ -38,11 +38,11 @@ pub fn text(progress: &MigrationProgress) -> String {
 /// Formats the latest completed migrations; empty if there are none.
 pub fn lately(all: &[MigrationProgress]) -> String {
     let heads = ["migration", "table", "from", "to", "mode", "ended", "moved", "unserved ms"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(all.iter().filter(|progress| progress.is_over).map(|progress| {
+    let mut rows = Vec::new();
+    for progress in all.iter().filter(|progress| progress.is_over) {
         let entry = &progress.migration;
         let pause = if progress.is_source { String::new() } else { (progress.pause_us / 1000).to_string() };
-        vec![
+        rows.push(vec![
             entry.id.to_string(),
             entry.table.clone(),
             entry.source.to_string(),
@@ -51,9 +51,9 @@ pub fn lately(all: &[MigrationProgress]) -> String {
             entry.phase.name().to_owned(),
             text(progress),
             pause,
-        ]
-    }));
-    if rows.len() == 1 { String::new() } else { columns(&rows) }
+        ]);
+    }
+    if rows.is_empty() { String::new() } else { table_of(&heads, rows) }
 }
 
 /// Returns the JSON form.

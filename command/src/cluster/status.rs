@@ -8,7 +8,7 @@
 use client::{ClusterStatus, MigrationEntry, MigrationProgress, PlanEntry, TabletEntry};
 use serde_json::{Value, json};
 
-use super::super::output::{Answer, columns, moment};
+use super::super::output::{Answer, moment, table_of};
 use super::{progress, value_of, value_of_tablet};
 
 /// Columns of a table's hashes.
@@ -63,8 +63,7 @@ fn share(tablets: &[TabletEntry], server: u32) -> f64 {
 
 fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
     let heads = ["server", "address", "state", "tablets", "tables"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(status.members.iter().map(|member| {
+    let rows = status.members.iter().map(|member| {
         let asked = if member.id == status.asked { "*" } else { "" };
         let state = match (member.is_present, member.is_drained) {
             (false, _) => "missing",
@@ -79,8 +78,8 @@ fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
             owned(tablets, member.id).count().to_string(),
             format!("{:.2}", share(tablets, member.id)),
         ]
-    }));
-    columns(&rows)
+    });
+    table_of(&heads, rows)
 }
 
 /// Returns the column of a hash.
