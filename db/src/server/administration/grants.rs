@@ -106,9 +106,14 @@ pub(super) fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
     control.tell(&Change::TableCreated(Arc::new(grant.entry_of(&table))))
 }
 
-/// Returns the grants in force: kind of subject and number.
-pub(super) fn known(control: &Control) -> BTreeSet<(u8, u32)> {
-    lock(&control.grants).iter().map(|grant| (grant.row.right.subject() as u8, grant.row.id)).collect()
+/// Returns the grants in force.
+pub(super) fn known(control: &Control) -> BTreeSet<(Subject, u32)> {
+    lock(&control.grants).iter().map(|grant| key_of(&grant.row)).collect()
+}
+
+/// Returns what tells a grant from all others: tables and extensions are numbered separately.
+pub(super) fn key_of(row: &GrantRow) -> (Subject, u32) {
+    (row.right.subject(), row.id)
 }
 
 /// Sends the versions of a granted extension to the workers.
