@@ -45,9 +45,8 @@ use crate::sdk;
 /// forgets arguments of recursive calls (LLVM #219503); MemCpyOpt lowers an alignment that is relied on (LLVM #208092);
 /// ConstraintElimination takes facts for contradictory (LLVM #218569); CorrelatedValuePropagation keeps the range of a
 /// minimum that it has replaced (LLVM #221274); a vectorized loop may lack the check that an index does not wrap (LLVM
-/// #191382), so no loop is vectorized that needs one. JumpThreading and LoopIdiomRecognize
-/// are kept off because of bugs that are known and that no safe code is known to meet (LLVM #203868, and stale facts
-/// about loops as above).
+/// #191382), so no loop is vectorized that needs one. JumpThreading and LoopIdiomRecognize are kept off because of bugs
+/// that are known and that no safe code is known to meet (LLVM #203868, and stale facts about loops as above).
 const FLAGS: [&str; 15] = [
     "--sysroot=/sr",
     "--edition=2024",

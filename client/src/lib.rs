@@ -48,7 +48,7 @@ pub use config::{ClientConfig, Transport};
 pub use control::{
     Actor, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
     ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
-    MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress,
+    MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, MigrationWait,
     PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, Statistic, Subject,
     TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry,
     TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState,

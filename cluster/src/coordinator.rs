@@ -56,20 +56,20 @@ fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<Coordi
     }
 }
 
-fn is_on_the_way(planned: &PlannedMove) -> bool {
+fn is_in_flight(planned: &PlannedMove) -> bool {
     planned.migration.is_some() && planned.is_done.is_none()
 }
 
 /// Adds the next steps of a plan.
 fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorStep>) {
     let known = plan.moves.len();
-    let mut on_the_way = 0;
-    for (index, planned) in plan.moves.iter().enumerate().filter(|(_, planned)| is_on_the_way(planned)) {
+    let mut in_flight = 0;
+    for (index, planned) in plan.moves.iter().enumerate().filter(|(_, planned)| is_in_flight(planned)) {
         let row = snapshot.migrations.iter().find(|row| Some(row.id) == planned.migration);
         if row.is_none_or(MigrationRow::is_over) {
             steps.push(CoordinatorStep::Conclude { plan: plan.id, index });
         }
-        on_the_way += 1;
+        in_flight += 1;
     }
     let is_vain = match plan.goal {
         // The drained server is gone, and so are its objects.
@@ -77,15 +77,15 @@ fn carry_out(snapshot: &Snapshot, plan: &PlanRow, steps: &mut Vec<CoordinatorSte
         Goal::Balance => false,
     };
     if is_vain || plan.moves.iter().any(|planned| planned.is_done == Some(false)) {
-        if on_the_way == 0 {
+        if in_flight == 0 {
             steps.push(CoordinatorStep::End { plan: plan.id, known, state: PlanProgress::Stopped });
         }
         return;
     }
     let waits = |planned: &PlannedMove| planned.migration.is_none() && planned.is_done.is_none();
     let waiting = plan.moves.iter().enumerate().filter(|(_, planned)| waits(planned));
-    let ready = waiting.filter(|(_, planned)| !snapshot.is_on_the_move(planned.table, planned.hashes));
-    for (index, planned) in ready.take(PLAN_MOVES_AT_ONCE.saturating_sub(on_the_way)) {
+    let ready = waiting.filter(|(_, planned)| !snapshot.is_migrating(planned.table, planned.hashes));
+    for (index, planned) in ready.take(PLAN_MOVES_AT_ONCE.saturating_sub(in_flight)) {
         let takers = takers(snapshot);
         let least =
             takers.iter().min_by_key(|(server, share)| (**share, **server)).map(|(server, _)| *server);
@@ -129,7 +129,7 @@ fn moves_of(goal: Goal, snapshot: &Snapshot) -> Vec<PlannedMove> {
 /// Returns the tablets that no migration moves, with their tables.
 fn idle(snapshot: &Snapshot) -> impl Iterator<Item = (&TabletsRow, &Tablet)> {
     let all = snapshot.tablets.iter().flat_map(|row| row.tablets.iter().map(move |tablet| (row, tablet)));
-    all.filter(|(row, tablet)| !snapshot.is_on_the_move(row.table, tablet.hashes))
+    all.filter(|(row, tablet)| !snapshot.is_migrating(row.table, tablet.hashes))
 }
 
 fn to_server(row: &TabletsRow, hashes: HashRange, to: u32) -> PlannedMove {
@@ -192,7 +192,7 @@ fn balancing(snapshot: &Snapshot) -> Vec<PlannedMove> {
 
 impl Snapshot {
     /// Returns whether some of these hashes are moving, or the servers have not finished an earlier move of them.
-    fn is_on_the_move(&self, table: u32, hashes: HashRange) -> bool {
+    fn is_migrating(&self, table: u32, hashes: HashRange) -> bool {
         let overlaps = |other: HashRange| other.first() <= hashes.last() && hashes.first() <= other.last();
         self.migrations.iter().any(|row| row.table == table && overlaps(row.hashes))
     }

@@ -60,8 +60,8 @@ impl<'a> Fields<'a> {
     /// Takes the number of the following items of `item_bytes` bytes, and checks that they fit.
     pub fn count(&mut self, item_bytes: usize) -> Result<usize, NoField> {
         let count = self.number()? as usize;
-        let is_there = count.checked_mul(item_bytes).is_some_and(|bytes| bytes <= self.0.len());
-        if is_there { Ok(count) } else { Err(NoField) }
+        let fits = count.checked_mul(item_bytes).is_some_and(|bytes| bytes <= self.0.len());
+        if fits { Ok(count) } else { Err(NoField) }
     }
 
     /// Takes a blob of at most `bytes_max` bytes, preceded by its length.

@@ -47,9 +47,9 @@ mod target;
 mod tests;
 
 pub use admission::SlotAdmission;
-pub use control::{MigrationMode, MigrationPhase};
+pub use control::{MigrationMode, MigrationPhase, MigrationWait};
 pub use copying::Gathered;
-pub use local_view::{MigrationWait, Tenure};
+pub use local_view::Tenure;
 pub use message::{BadMessage, Copied, Left, Message, PullCursor, PullSpan};
 pub use source::{Source, SourceAction, SourceEnd, SourceInput, SourceOutput};
 pub use target::{Target, TargetAction, TargetEnd, TargetInput, TargetOutput};

@@ -3,7 +3,7 @@
 //! `--follow` polls for entries after the last one printed, so it misses none, and the server pushes nothing.
 
 use super::failure::Failure;
-use super::output::{Answer, columns, moment};
+use super::output::{Answer, moment, table_of};
 use super::settings::Settings;
 use client::{Actor, AuditEntry, Error, Status};
 use serde_json::{Value, json};
@@ -41,9 +41,7 @@ pub fn run(settings: &Settings, lines: u32, follow: bool) -> Result<Answer, Fail
 
 fn table(entries: &[AuditEntry]) -> Answer {
     let heads = ["number", "time", "who", "act", "outcome"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(entries.iter().map(row));
-    Answer::new(columns(&rows), entries.iter().map(value).collect())
+    Answer::new(table_of(&heads, entries.iter().map(row)), entries.iter().map(value).collect())
 }
 
 fn line(entry: &AuditEntry) -> Answer {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::failure::{Failure, FailureKind};
 use super::options::{ClusterCommand, MigrateOptions, MigrationWay};
-use super::output::{Answer, columns, moment};
+use super::output::{Answer, moment, table_of};
 use super::settings::Settings;
 use client::{
     Admin, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, ServerEntry, Status, TabletEntry,
@@ -86,8 +86,7 @@ fn servers(servers: &[ServerEntry]) -> Answer {
         return Answer::new("this server is not part of a cluster, or is currently not registered", json);
     }
     let heads = ["server", "address", "cores", "view", "version", "since"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(servers.iter().map(|server| {
+    let rows = servers.iter().map(|server| {
         let mark = if server.is_asked { "*" } else { "" };
         vec![
             format!("{}{mark}", server.id),
@@ -97,8 +96,8 @@ fn servers(servers: &[ServerEntry]) -> Answer {
             server.version.clone(),
             moment(server.started_ms),
         ]
-    }));
-    Answer::new(columns(&rows), json)
+    });
+    Answer::new(table_of(&heads, rows), json)
 }
 
 fn tablets(admin: &mut Admin, table: Option<&str>) -> Result<Answer, Failure> {
@@ -115,14 +114,13 @@ fn tablets(admin: &mut Admin, table: Option<&str>) -> Result<Answer, Failure> {
         return Ok(Answer::new("there are no tables, or this server is not part of a cluster", json));
     }
     let heads = ["table", "first", "last", "part", "server", "lost its objects"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(tablets.iter().map(|tablet| {
+    let rows = tablets.iter().map(|tablet| {
         let lost = if tablet.emptied_ms == 0 { String::new() } else { moment(tablet.emptied_ms) };
         let part = part_of(tablet.first, tablet.last);
         let server = tablet.server.to_string();
         vec![tablet.table.clone(), text_of(tablet.first), text_of(tablet.last), part, server, lost]
-    }));
-    Ok(Answer::new(columns(&rows), json))
+    });
+    Ok(Answer::new(table_of(&heads, rows), json))
 }
 
 fn migrate(admin: &mut Admin, options: &MigrateOptions) -> Result<Answer, Failure> {
@@ -192,8 +190,7 @@ fn migrations(migrations: &[MigrationEntry], all: &[MigrationProgress]) -> Resul
     }
     let heads =
         ["migration", "table", "first", "last", "part", "from", "to", "mode", "phase", "begun", "moved"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(migrations.iter().map(|entry| {
+    let rows = migrations.iter().map(|entry| {
         let aborted = if entry.is_aborted { ", aborted" } else { "" };
         vec![
             entry.id.to_string(),
@@ -208,9 +205,9 @@ fn migrations(migrations: &[MigrationEntry], all: &[MigrationProgress]) -> Resul
             moment(entry.begun_ms),
             progress::of(entry, all).map(progress::text).unwrap_or_default(),
         ]
-    }));
+    });
     let lately = if lately.is_empty() { lately } else { format!("\n{lately}") };
-    Ok(Answer::new(columns(&rows) + &lately, json))
+    Ok(Answer::new(table_of(&heads, rows) + &lately, json))
 }
 
 fn value_of_tablet(tablet: &TabletEntry) -> Value {

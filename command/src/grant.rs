@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::options::{GrantCommand, RevokeCommand};
-use super::output::{Answer, columns, moment};
+use super::output::{Answer, moment, table_of};
 use super::settings::Settings;
 use client::{Client, Right, Subject};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn grant(
 
 fn list(client: &mut Client) -> Result<Answer, Failure> {
     let heads = ["owner", "kind", "name", "to", "right", "since"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     let mut values: Vec<Value> = Vec::new();
     for entry in client.grant_list()? {
         let kind = kind_of(entry.right.subject());
@@ -52,7 +52,7 @@ fn list(client: &mut Client) -> Result<Answer, Failure> {
         let right = word_of(entry.right).to_owned();
         rows.push(vec![entry.owner, kind.to_owned(), entry.name, entry.to, right, moment(entry.granted_ms)]);
     }
-    Ok(Answer::new(columns(&rows), json!(values)))
+    Ok(Answer::new(table_of(&heads, rows), json!(values)))
 }
 
 fn revoke(client: &mut Client, subject: Subject, name: &str, to: &str) -> Result<Answer, Failure> {

@@ -4,7 +4,7 @@
 
 use super::failure::Failure;
 use super::options::{Setting, UNITS, UNLIMITED};
-use super::output::{Answer, columns, thousands};
+use super::output::{Answer, table_of, thousands};
 use super::settings::Settings;
 use client::{LimitChange, TenantLimitEntry};
 use serde_json::{Value, json};
@@ -31,9 +31,7 @@ pub fn run(
 
 fn table(limits: &[TenantLimitEntry]) -> Answer {
     let heads = ["limit", "value", "default", "range"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(limits.iter().map(row));
-    Answer::new(columns(&rows), limits.iter().map(value).collect())
+    Answer::new(table_of(&heads, limits.iter().map(row)), limits.iter().map(value).collect())
 }
 
 fn row(limit: &TenantLimitEntry) -> Vec<String> {

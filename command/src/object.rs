@@ -7,7 +7,7 @@ use self::many::Work;
 use super::bytes::{Bytes, from_hex, shown, to_hex};
 use super::failure::{Failure, FailureKind};
 use super::options::{DeleteOptions, GetOptions, PutOptions, ScanOptions, WriteCondition};
-use super::output::{Answer, columns};
+use super::output::{Answer, table_of};
 use super::settings::Settings;
 use client::{Client, Condition, Cursor, KeyRange, Listed, PageSize, Status};
 use serde_json::{Value, json};
@@ -136,10 +136,8 @@ pub fn scan(settings: &Settings, options: &ScanOptions) -> Result<Answer, Failur
         next = page.next;
     }
     let next = next.map(|cursor| to_hex(cursor.as_bytes()));
-    let mut rows = vec![["key", "version", "value"].map(str::to_owned).to_vec()];
     let row = |object: &Listed| vec![shown(&object.key), object.version.to_string(), shown(&object.value)];
-    rows.extend(objects.iter().map(row));
-    let mut text = columns(&rows);
+    let mut text = table_of(&["key", "version", "value"], objects.iter().map(row));
     if let Some(next) = next.as_ref().filter(|next| !next.is_empty()) {
         text += &format!("more: --cursor {next}\n");
     }

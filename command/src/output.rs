@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::iter;
 use unicode_width::UnicodeWidthStr;
 
 /// How to print an answer. The option explains both at once: values with a text of their own would spread every
@@ -99,8 +100,14 @@ fn write_json(out: &mut impl Write, json: &Value) -> std::io::Result<()> {
 /// Cells that are wider do not widen the others of their column.
 const CELL_WIDTH_MAX: usize = 80;
 
-/// Rows in columns, the first row being the heads; columns of numbers are aligned to the right.
-pub fn columns(rows: &[Vec<String>]) -> String {
+/// Rows in columns below their heads; columns of numbers are aligned to the right.
+pub fn table_of(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
+    columns(&iter::once(heads).chain(rows).collect::<Vec<_>>())
+}
+
+/// Rows in columns, the first row being the heads.
+fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let cell = |row: &Vec<String>, column: usize| row.get(column).map_or("", String::as_str).to_owned();
     let mut lines = vec![String::new(); rows.len()];

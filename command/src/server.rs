@@ -5,7 +5,7 @@
 
 use super::failure::{Failure, FailureKind};
 use super::options::SessionCommand;
-use super::output::{Answer, columns, moment, thousands};
+use super::output::{Answer, moment, table_of, thousands};
 use super::settings::Settings;
 use client::SessionEntry;
 use serde_json::{Map, Value, json};
@@ -51,13 +51,13 @@ pub fn stats(settings: &Settings, filter: Option<&str>) -> Result<Answer, Failur
             }
         }));
     }
-    let mut rows = vec![vec!["counter".to_owned(), "value".to_owned()]];
+    let mut rows = Vec::new();
     let mut values = Map::new();
     for statistic in statistics {
         rows.push(vec![statistic.name.clone(), thousands(statistic.value)]);
         values.insert(statistic.name, Value::from(statistic.value));
     }
-    Ok(Answer::new(columns(&rows), Value::Object(values)))
+    Ok(Answer::new(table_of(&["counter", "value"], rows), Value::Object(values)))
 }
 
 /// Lists or ends sessions.
@@ -77,17 +77,16 @@ pub fn session(settings: &Settings, command: SessionCommand) -> Result<Answer, F
 
 fn session_table(sessions: &[SessionEntry]) -> Answer {
     let heads = ["client", "tenant", "from", "home", "since"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(sessions.iter().map(|session| {
+    let rows = sessions.iter().map(|session| {
         let since = moment(session.opened_ms);
         let (client, home) = (session.client_id.to_string(), session.home_core.to_string());
         vec![client, session.tenant.clone(), session.peer.clone(), home, since]
-    }));
+    });
     let value = |session: &SessionEntry| {
         json!({
             "client_id": session.client_id, "tenant": session.tenant, "peer": session.peer,
             "home_core": session.home_core, "opened_ms": session.opened_ms,
         })
     };
-    Answer::new(columns(&rows), sessions.iter().map(value).collect())
+    Answer::new(table_of(&heads, rows), sessions.iter().map(value).collect())
 }

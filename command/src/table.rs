@@ -4,9 +4,9 @@ use super::bytes::{from_hex, shown, to_hex};
 use super::failure::{Failure, FailureKind};
 use super::object::listed_value;
 use super::options::TableCommand;
-use super::output::{Answer, columns, moment, thousands};
+use super::output::{Answer, moment, table_of, thousands};
 use super::settings::Settings;
-use client::{Client, CountedTable, Cursor, PageSize, TableOptions};
+use client::{Client, CountedTable, Cursor, Listed, PageSize, TableOptions};
 use serde_json::json;
 
 /// Head of the column with the time when a table lost objects because one of its servers ended.
@@ -27,19 +27,19 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
         }
         TableCommand::List => {
             let counted = client.table_list_counted()?;
-            let heads = ["table", "id", "kind", "objects", "bytes", "index bytes", "cache", "evicted", LOST];
-            let mut rows = vec![heads.map(str::to_owned).to_vec()];
-            rows.extend(counted.iter().map(|CountedTable { entry: table, .. }| {
+            let mut heads =
+                vec!["table", "id", "kind", "objects", "bytes", "index bytes", "cache", "evicted"];
+            if counted.iter().any(|table| table.entry.emptied_ms.is_some()) {
+                heads.push(LOST);
+            }
+            let rows = counted.iter().map(|CountedTable { entry: table, .. }| {
                 let kind = if table.ordered { "ordered" } else { "hash" };
                 let mut row = vec![table.name.clone(), table.id.to_string(), kind.to_owned()];
                 row.extend([table.objects, table.bytes, table.index_bytes].map(thousands));
                 row.extend(cache_of(table.cache_bytes, table.evicted));
                 row.extend(table.emptied_ms.map(moment));
                 row
-            }));
-            if counted.iter().all(|table| table.entry.emptied_ms.is_none()) {
-                rows[0].pop();
-            }
+            });
             let values = counted.iter().map(|CountedTable { entry: table, uncounted }| {
                 json!({
                     "table": table.name, "id": table.id, "ordered": table.ordered, "objects": table.objects, "bytes": table.bytes,
@@ -47,7 +47,7 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
                     "emptied_ms": table.emptied_ms, "uncounted_servers": uncounted,
                 })
             });
-            let text = columns(&rows) + &counted.iter().map(missing_of).collect::<String>();
+            let text = table_of(&heads, rows) + &counted.iter().map(missing_of).collect::<String>();
             Ok(Answer::new(text, values.collect()))
         }
         TableCommand::Drop { name } => {
@@ -57,14 +57,13 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
         TableCommand::Stat { name } => {
             let counted = client.table_stat_counted(&name)?;
             let found = &counted.entry;
-            let heads = ["table", "objects", "bytes", "index bytes", "cache", "evicted"].map(str::to_owned);
-            let lost = found.emptied_ms.map(|_| LOST.to_owned());
+            let mut heads = vec!["table", "objects", "bytes", "index bytes", "cache", "evicted"];
+            heads.extend(found.emptied_ms.map(|_| LOST));
             let mut row = vec![name.clone()];
             row.extend([found.objects, found.bytes, found.index_bytes].map(thousands));
             row.extend(cache_of(found.cache_bytes, found.evicted));
             row.extend(found.emptied_ms.map(moment));
-            let heads = heads.into_iter().chain(lost).collect();
-            let text = columns(&[heads, row]) + &missing_of(&counted);
+            let text = table_of(&heads, [row]) + &missing_of(&counted);
             let value = json!({
                 "table": name, "id": found.id, "objects": found.objects, "bytes": found.bytes,
                 "index_bytes": found.index_bytes, "cache_bytes": found.cache_bytes, "evicted": found.evicted,
@@ -116,13 +115,8 @@ fn enumerate(
         next = page.next;
     }
     let next = next.map(|cursor| to_hex(cursor.as_bytes()));
-    let mut rows = vec![["key", "version", "value"].map(str::to_owned).to_vec()];
-    rows.extend(
-        objects
-            .iter()
-            .map(|object| vec![shown(&object.key), object.version.to_string(), shown(&object.value)]),
-    );
-    let mut text = columns(&rows);
+    let row = |object: &Listed| vec![shown(&object.key), object.version.to_string(), shown(&object.value)];
+    let mut text = table_of(&["key", "version", "value"], objects.iter().map(row));
     for hash in &corrupted {
         text += &format!("corrupted: the object of table {name} whose key has the hash {hash:016x}\n");
     }

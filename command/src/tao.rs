@@ -10,7 +10,7 @@ use super::failure::{Failure, FailureKind};
 use super::graph::{Graph, Shape};
 use super::object;
 use super::options::{GraphTable, TaoCommand};
-use super::output::{Answer, columns, thousands};
+use super::output::{Answer, table_of, thousands};
 use super::settings::Settings;
 use load::Load;
 use serde_json::json;
@@ -115,22 +115,21 @@ fn generate(file: Option<PathBuf>, shape: Shape) -> Result<Answer, Failure> {
 }
 
 fn entries(mut run: Run<'_>) -> Answer {
-    let mut rows = vec![["time", "id", "data"].map(str::to_owned).to_vec()];
-    let mut values = Vec::new();
+    let (mut rows, mut values) = (Vec::new(), Vec::new());
     while let Some(entry) = run.take_first() {
         let data = shown(entry.data);
         rows.push(vec![entry.time.to_string(), entry.id2.0.to_string(), data]);
         let data = object::value_of(entry.data);
         values.push(json!({ "time": entry.time, "id": entry.id2.0, "data": data }));
     }
-    Answer::new(columns(&rows), json!(values))
+    Answer::new(table_of(&["time", "id", "data"], rows), json!(values))
 }
 
 fn friends_of_friends(found: &FriendsOfFriends) -> Answer {
-    let mut rows = vec![["id", "paths"].map(str::to_owned).to_vec()];
-    rows.extend(found.ranked.iter().map(|(id, paths)| vec![id.0.to_string(), thousands(u64::from(*paths))]));
+    let ranked = found.ranked.iter();
+    let rows = ranked.map(|(id, paths)| vec![id.0.to_string(), thousands(u64::from(*paths))]);
     let visited = thousands(u64::from(found.visited));
-    let mut text = columns(&rows);
+    let mut text = table_of(&["id", "paths"], rows);
     text.push_str(&format!("{} in total, {visited} edges visited\n", thousands(u64::from(found.distinct))));
     let ranked: Vec<_> =
         found.ranked.iter().map(|(id, paths)| json!({ "id": id.0, "paths": paths })).collect();

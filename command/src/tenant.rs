@@ -3,7 +3,7 @@
 use super::failure::{Failure, FailureKind};
 use super::limits;
 use super::options::TenantCommand;
-use super::output::{Answer, columns, thousands};
+use super::output::{Answer, table_of, thousands};
 use super::settings::Settings;
 use serde_json::json;
 use std::fs::OpenOptions;
@@ -25,8 +25,7 @@ pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failur
         TenantCommand::List => {
             let tenants = settings.connect_admin()?.tenant_list()?;
             let heads = ["tenant", "tables", "extensions", "sessions", "objects", "bytes"];
-            let mut rows = vec![heads.map(str::to_owned).to_vec()];
-            let mut values = Vec::new();
+            let (mut rows, mut values) = (Vec::new(), Vec::new());
             for tenant in tenants {
                 let counts = [tenant.tables, tenant.extensions, tenant.sessions].map(u64::from);
                 let mut row = vec![tenant.name.clone()];
@@ -37,7 +36,7 @@ pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failur
                     "sessions": tenant.sessions, "objects": tenant.objects, "bytes": tenant.bytes,
                 }));
             }
-            Ok(Answer::new(columns(&rows), json!(values)))
+            Ok(Answer::new(table_of(&heads, rows), json!(values)))
         }
         TenantCommand::Drop { name } => {
             settings.connect_admin()?.tenant_drop(&name)?;

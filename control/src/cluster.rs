@@ -27,7 +27,8 @@ pub struct MemberEntry {
     /// The number of its starts.
     pub starts: u32,
     /// Whether it is present.
-    pub is_there: bool,
+    #[serde(rename = "is_there")]
+    pub is_present: bool,
     /// Whether it is drained: it gets no tablets.
     pub is_drained: bool,
 }
@@ -69,7 +70,8 @@ pub struct PlanEntry {
     /// Migrations known so far.
     pub moves: u32,
     /// Migrations in progress.
-    pub on_the_way: u32,
+    #[serde(rename = "on_the_way")]
+    pub in_flight: u32,
     /// Completed migrations.
     pub done: u32,
     /// Failed migrations.
@@ -82,7 +84,8 @@ pub struct Adopted {
     /// Number of tablets.
     pub tablets: u32,
     /// Whether some are still moving.
-    pub are_left: bool,
+    #[serde(rename = "are_left")]
+    pub remaining: bool,
 }
 
 /// A present server of a cluster.
@@ -205,7 +208,7 @@ pub struct MigrationEntry {
 /// The resource that a migration waits for at one of its servers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum MigrationAwaited {
+pub enum MigrationWait {
     /// Nothing: the migration proceeds.
     Nothing,
     /// A migration slot at this server.
@@ -217,7 +220,7 @@ pub enum MigrationAwaited {
     Records,
 }
 
-impl MigrationAwaited {
+impl MigrationWait {
     /// Returns the resource as a word.
     pub const fn name(self) -> &'static str {
         match self {
@@ -239,7 +242,7 @@ pub struct MigrationProgress {
     /// Whether the migration has ended.
     pub is_over: bool,
     /// The resource that it waits for.
-    pub awaited: MigrationAwaited,
+    pub awaited: MigrationWait,
     /// Migrations that get a slot earlier, if it waits for one.
     pub ahead: u32,
     /// Approximate number of objects at the beginning.

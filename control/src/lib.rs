@@ -5,12 +5,14 @@
 //! `None`, so two versions can talk as long as each field keeps its name and meaning. `tests/messages/golden.txt` holds
 //! the bytes of one message of each kind. Data requests and openings have their own encoding in [`wire`].
 //!
-//! [`AdminRequest`] is the enum of all requests; the other files define the replies by subject. A request that returns
-//! nothing gets an empty body, which decodes as `()`; a list request gets a `Vec`. The server checks which stream may
-//! send which request. Decoding never panics: it returns a value, or a [`Status`] with the reason.
+//! [`AdminRequest`] is the enum of all requests; `act.rs` tells which of them change something, and the other files
+//! define the replies by subject. A request that returns nothing gets an empty body, which decodes as `()`; a list
+//! request gets a `Vec`. The server checks which stream may send which request. Decoding never panics: it returns a
+//! value, or a [`Status`] with the reason.
 
 #![forbid(unsafe_code)]
 
+mod act;
 mod cluster;
 mod extension;
 mod request;
@@ -18,8 +20,8 @@ mod table;
 mod tenant;
 
 pub use cluster::{
-    Adopted, ClusterStatus, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase,
-    MigrationProgress, PlanEntry, PlanProgress, ServerEntry, TabletEntry,
+    Adopted, ClusterStatus, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress,
+    MigrationWait, PlanEntry, PlanProgress, ServerEntry, TabletEntry,
 };
 pub use extension::{
     ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,

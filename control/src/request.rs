@@ -277,34 +277,6 @@ impl<'a> AdminRequest<'a> {
         Ok(request)
     }
 
-    /// Returns whether the request only reads, and so may be repeated.
-    pub fn only_reads(&self) -> bool {
-        use AdminRequest as Is;
-        matches!(
-            self,
-            Is::TenantList
-                | Is::TenantLimits { .. }
-                | Is::TableList
-                | Is::TableStat { .. }
-                | Is::TableOpen { .. }
-                | Is::ExtensionList
-                | Is::ExtensionDescribe { .. }
-                | Is::ExtensionResolve { .. }
-                | Is::ExtensionLogs { .. }
-                | Is::ExtensionTraces { .. }
-                | Is::ExtensionTracesEnd { .. }
-                | Is::Statistics { .. }
-                | Is::SessionList
-                | Is::ServerList
-                | Is::TabletList
-                | Is::MigrationList
-                | Is::MigrationProgress
-                | Is::ClusterStatus
-                | Is::AuditRead { .. }
-                | Is::GrantList
-        )
-    }
-
     fn check_counts(&self) -> Result<(), Status> {
         let is_within = match self {
             AdminRequest::TenantLimitsSet { changes, .. } => changes.len() <= LIMIT_CHANGES_MAX,

@@ -297,11 +297,11 @@ impl Pinned<'_> {
     /// arrived (its object may be in transit) or, for a present key, the removal is noted. The note is harmless if the
     /// commit is refused later.
     #[inline]
-    fn refuse_removal(&self, write: &Write<'_>, is_there: bool) -> Result<(), WriteError> {
+    fn refuse_removal(&self, write: &Write<'_>, exists: bool) -> Result<(), WriteError> {
         if !write.table.is_arrival() {
             return Ok(());
         }
-        if !is_there {
+        if !exists {
             return self.refuse_unknown(write.table, write.hash, write.key);
         }
         if write.table.lets_go(write.key) {

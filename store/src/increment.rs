@@ -69,8 +69,8 @@ impl Pinned<'_> {
             )?;
             let mut staged = self.stage(table, key, &[0; size_of::<u64>()], expires_ms)?;
             let place = (hash, key);
-            let is_there = |added: &Added| matches!(added, Added::Sum(..));
-            let added = self.write_entering(table, place, is_there, |entered| {
+            let is_indexed = |added: &Added| matches!(added, Added::Sum(..));
+            let added = self.write_entering(table, place, is_indexed, |entered| {
                 self.try_add(table, place, &sum, &mut staged, entered)
             });
             match added {

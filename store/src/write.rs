@@ -217,14 +217,14 @@ impl Pinned<'_> {
     }
 
     /// Executes a write, and repeats it after its key has entered the tree, if that is needed. The write is told
-    /// whether the key has entered; `is_there` tells from its result whether the key is in the index now. (One call,
+    /// whether the key has entered; `is_indexed` tells from its result whether the key is in the index now. (One call,
     /// so that it is compiled into its caller.)
     #[inline(always)]
     pub(crate) fn write_entering<T>(
         &self,
         table: &Table,
         (hash, key): (u64, &[u8]),
-        is_there: impl Fn(&T) -> bool,
+        is_indexed: impl Fn(&T) -> bool,
         mut write: impl FnMut(Option<Entered>) -> Result<T, Unwritten>,
     ) -> Result<T, WriteError> {
         let (mut entered, mut tries) = (None, 0);
@@ -245,7 +245,7 @@ impl Pinned<'_> {
                 Err(Unwritten::Refused(error)) => Err(error),
                 Ok(written) => Ok(written),
             };
-            if entered.is_some() && !written.as_ref().is_ok_and(&is_there) {
+            if entered.is_some() && !written.as_ref().is_ok_and(&is_indexed) {
                 self.leave(table, hash, key);
             }
             return written;

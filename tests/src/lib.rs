@@ -14,4 +14,5 @@ pub mod package;
 pub mod patience;
 pub mod raw;
 pub mod server;
+#[path = "../../db/tests/support/stopping.rs"]
 pub mod stopping;

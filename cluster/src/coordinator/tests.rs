@@ -79,8 +79,8 @@ impl World {
     fn move_some(&mut self, failing_percent: u32) {
         let snapshot = self.snapshot();
         for row in &snapshot.migrations {
-            let is_there = |run: ServerRun| snapshot.there.contains(&run);
-            let (source, target) = (is_there(row.source), is_there(row.target));
+            let is_present = |run: ServerRun| snapshot.there.contains(&run);
+            let (source, target) = (is_present(row.source), is_present(row.target));
             let to = match row.phase {
                 MigrationPhase::Preparing if !source || !target => Some(MigrationPhase::Ended),
                 MigrationPhase::Moving if !source => Some(MigrationPhase::Finished),
@@ -99,7 +99,7 @@ impl World {
                 self.metadata.migration_advance(row.id, row.phase, to).expect("it is there");
             } else {
                 let side = if self.random.bool() { Side::Source } else { Side::Target };
-                if is_there(if side == Side::Source { row.source } else { row.target }) {
+                if is_present(if side == Side::Source { row.source } else { row.target }) {
                     self.metadata.migration_leave(row.id, side).expect("room");
                 }
             }
@@ -140,8 +140,8 @@ impl World {
                 stale = Some((elected, due));
             }
             self.move_some(failing_percent);
-            let on_the_way = self.snapshot().migrations.iter().filter(|row| !row.is_over()).count();
-            assert!(on_the_way <= PLAN_MOVES_AT_ONCE + 1, "{on_the_way} at once");
+            let in_flight = self.snapshot().migrations.iter().filter(|row| !row.is_over()).count();
+            assert!(in_flight <= PLAN_MOVES_AT_ONCE + 1, "{in_flight} at once");
         }
         panic!("a plan does not end: {:?}", self.snapshot());
     }

@@ -134,12 +134,12 @@ impl Metadata {
         let registered: Vec<ServerRow> = self.servers()?;
         self.read(|transaction| {
             let members = transaction.rows::<MemberRow>("")?;
-            let is_there = |run: &ServerRun| registered.iter().any(|row| row.id == run.server);
+            let is_registered = |run: &ServerRun| registered.iter().any(|row| row.id == run.server);
             Ok(Snapshot {
                 tablets: transaction.rows("")?,
                 migrations: transaction.rows("")?,
                 plans: transaction.rows("")?,
-                there: members.into_iter().map(|row| row.run).filter(is_there).collect(),
+                there: members.into_iter().map(|row| row.run).filter(is_registered).collect(),
             })
         })
     }
@@ -252,7 +252,7 @@ fn conclude(
     }
     let row = tablets::find(transaction, planned.tenant, planned.table)?;
     // A removed table has nothing left to move.
-    let is_there = row.is_none_or(|row| row.owner_of(planned.hashes) == Ok(planned.to));
-    planned.is_done = Some(is_there);
+    let is_done = row.is_none_or(|row| row.owner_of(planned.hashes) == Ok(planned.to));
+    planned.is_done = Some(is_done);
     Ok(())
 }

@@ -98,8 +98,8 @@ impl Metadata {
     /// When it cannot be stored.
     pub fn table_place(&self, tenant: TenantId, table: u32, server: u32) -> Result<(), MetadataError> {
         self.write(|transaction| {
-            let is_there = transaction.rows::<TableRow>(&below(tenant))?.iter().any(|row| row.id == table);
-            if is_there && find(transaction, tenant, table)?.is_none() {
+            let exists = transaction.rows::<TableRow>(&below(tenant))?.iter().any(|row| row.id == table);
+            if exists && find(transaction, tenant, table)?.is_none() {
                 transaction.store(&TabletsRow::spread(tenant, table, &[server])?)?;
             }
             Ok(())

@@ -1,14 +1,12 @@
 //! Tests of the metadata across restarts and on a full disk.
 
+mod small_disk;
 mod upgrade;
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use control::{Placement, TableOptions};
-use redb::backends::InMemoryBackend;
-use redb::{Builder, StorageBackend};
+use small_disk::SmallDisk;
 
 use super::{Metadata, MetadataError, VersionState, VersionStateError};
 use crate::limits::VERSIONS_RESERVED;
@@ -137,44 +135,10 @@ fn a_dropped_tenant_takes_its_things_and_nothing_else() {
     assert!(again > bob);
 }
 
-/// A disk on which a file can grow to at most `room` bytes.
-#[derive(Debug)]
-struct SmallDisk {
-    disk: Arc<InMemoryBackend>,
-    room: Arc<AtomicU64>,
-}
-
-impl StorageBackend for SmallDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.disk.len()
-    }
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.disk.read(offset, out)
-    }
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        if bytes > self.disk.len()? && bytes > self.room.load(Ordering::Relaxed) {
-            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
-        }
-        self.disk.set_len(bytes)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.disk.sync_data()
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.disk.write(offset, data)
-    }
-}
-
 #[test]
 fn a_full_disk_leaves_nothing_half_made_and_heals() {
-    let disk = Arc::new(InMemoryBackend::new());
-    let room = Arc::new(AtomicU64::new(4 << 20));
-    let opened = (Arc::clone(&disk), Arc::clone(&room));
-    let metadata = Metadata::open_with(Box::new(move || {
-        let (disk, room) = (Arc::clone(&opened.0), Arc::clone(&opened.1));
-        Builder::new().create_with_backend(SmallDisk { disk, room })
-    }))
-    .expect("room for an empty file");
+    let disk = SmallDisk::new(4 << 20);
+    let metadata = Metadata::open_with(disk.opener()).expect("room for an empty file");
     let ann = metadata.tenant_create("ann", SECRET).expect("room");
 
     let package = vec![7; 8 << 20];
@@ -184,7 +148,7 @@ fn a_full_disk_leaves_nothing_half_made_and_heals() {
     assert_eq!(metadata.extensions().expect("rows"), Vec::new());
     assert_eq!(metadata.tenant_find("ann").expect("a row").map(|row| row.id), Some(ann));
 
-    room.store(64 << 20, Ordering::Relaxed);
+    disk.room.store(64 << 20, Ordering::Relaxed);
     install().expect("there is room now");
     assert_eq!(metadata.extensions().expect("rows").len(), 1);
 }

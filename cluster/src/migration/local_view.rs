@@ -11,17 +11,6 @@
 use super::MigrationPhase;
 use crate::records::LeaseId;
 
-/// The event that a side of a migration waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MigrationWait {
-    /// A slot at its own server.
-    Slot,
-    /// The server at the other end.
-    Peer,
-    /// A change of the records.
-    Records,
-}
-
 /// One side's view of a migration.
 #[derive(Debug)]
 pub(super) struct LocalView {
@@ -77,9 +66,9 @@ impl LocalView {
         may
     }
 
-    /// Returns `Records` while a change of them is pending.
-    pub(super) fn awaited(&self) -> Option<MigrationWait> {
-        self.committing.map(|_| MigrationWait::Records)
+    /// Returns whether a change of the records is pending.
+    pub(super) fn is_committing(&self) -> bool {
+        self.committing.is_some()
     }
 
     /// Returns whether the records should be read now.

@@ -8,10 +8,10 @@ mod interface;
 pub use interface::{SourceAction, SourceEnd, SourceInput, SourceOutput};
 
 use crate::limits::MIGRATION_PARTITIONS;
-use crate::migration::MigrationPhase;
 use crate::migration::copying::{CopyState, CopyStep};
-use crate::migration::local_view::{LeaseView, LocalView, MigrationWait};
+use crate::migration::local_view::{LeaseView, LocalView};
 use crate::migration::message::Message;
+use crate::migration::{MigrationPhase, MigrationWait};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum SourcePhase {
@@ -125,14 +125,15 @@ impl Source {
         self.local_view.phase
     }
 
-    /// Returns the event that it waits for.
+    /// Returns the resource that it waits for.
     #[must_use]
-    pub fn awaited(&self) -> Option<MigrationWait> {
-        self.local_view.awaited().or(match (self.slot, self.local_view.phase) {
-            (SourceSlot::Asked, _) => Some(MigrationWait::Slot),
-            (SourceSlot::None, MigrationPhase::Preparing) => Some(MigrationWait::Peer),
-            _ => None,
-        })
+    pub fn awaited(&self) -> MigrationWait {
+        match (self.slot, self.local_view.phase) {
+            _ if self.local_view.is_committing() => MigrationWait::Records,
+            (SourceSlot::Asked, _) => MigrationWait::Slot,
+            (SourceSlot::None, MigrationPhase::Preparing) => MigrationWait::Peer,
+            _ => MigrationWait::Nothing,
+        }
     }
 
     /// Returns whether it is finished.

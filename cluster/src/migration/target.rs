@@ -17,11 +17,11 @@ pub use interface::{TargetAction, TargetEnd, TargetInput, TargetOutput};
 
 use crate::limits::MIGRATION_RETRY_US;
 use crate::migration::copying::Copies;
-use crate::migration::local_view::{LeaseView, LocalView, MigrationWait};
+use crate::migration::local_view::{LeaseView, LocalView};
 use crate::migration::message::{Left, Message};
 use crate::migration::priority::Priority;
 use crate::migration::pulls::{PulledObjects, Pulls};
-use crate::migration::{MigrationMode, MigrationPhase};
+use crate::migration::{MigrationMode, MigrationPhase, MigrationWait};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum TargetPhase {
@@ -133,17 +133,18 @@ impl Target {
         self.phase == TargetPhase::Queued
     }
 
-    /// Returns the event that it waits for.
+    /// Returns the resource that it waits for.
     #[must_use]
-    pub fn awaited(&self) -> Option<MigrationWait> {
-        self.local_view.awaited().or(match self.phase {
-            TargetPhase::Queued => Some(MigrationWait::Slot),
+    pub fn awaited(&self) -> MigrationWait {
+        match self.phase {
+            _ if self.local_view.is_committing() => MigrationWait::Records,
+            TargetPhase::Queued => MigrationWait::Slot,
             TargetPhase::Asking
             | TargetPhase::HandingOver
             | TargetPhase::Giving
-            | TargetPhase::Discarding => Some(MigrationWait::Peer),
-            _ => None,
-        })
+            | TargetPhase::Discarding => MigrationWait::Peer,
+            _ => MigrationWait::Nothing,
+        }
     }
 
     /// Returns whether all objects of a hash have arrived, or never will.

@@ -45,8 +45,8 @@ pub fn adopt(admin: &mut Admin, server: u32, is_off: bool) -> Result<Answer, Fai
     }
     let adopted = admin.cluster_adopt(server)?;
     let left =
-        if adopted.are_left { "; others are still migrating: repeat the command afterwards" } else { "" };
+        if adopted.remaining { "; others are still migrating: repeat the command afterwards" } else { "" };
     let text =
         format!("other servers now own {} tablets of server {server}, all empty{left}", adopted.tablets);
-    Ok(Answer::new(text, json!({ "server": server, "tablets": adopted.tablets, "left": adopted.are_left })))
+    Ok(Answer::new(text, json!({ "server": server, "tablets": adopted.tablets, "left": adopted.remaining })))
 }

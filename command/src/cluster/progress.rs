@@ -1,9 +1,9 @@
 //! Progress of migrations as text and JSON, counted by the asked server for those that it takes part in.
 
-use client::{MigrationAwaited, MigrationEntry, MigrationProgress};
+use client::{MigrationEntry, MigrationProgress, MigrationWait};
 use serde_json::{Value, json};
 
-use super::super::output::columns;
+use super::super::output::table_of;
 
 /// Returns the asked server's progress of a running migration.
 pub fn of<'a>(entry: &MigrationEntry, all: &'a [MigrationProgress]) -> Option<&'a MigrationProgress> {
@@ -15,11 +15,11 @@ pub fn text(progress: &MigrationProgress) -> String {
     let MigrationEntry { source, target, .. } = progress.migration;
     let (own, other) = if progress.is_source { (source, target) } else { (target, source) };
     match progress.awaited {
-        MigrationAwaited::Slot => {
+        MigrationWait::Slot => {
             return format!("waits for a slot on server {own}, {} ahead of it", progress.ahead);
         }
-        MigrationAwaited::Peer if progress.bytes == 0 => return format!("waits for server {other}"),
-        MigrationAwaited::Records if progress.bytes == 0 => return "waits for the metadata".to_owned(),
+        MigrationWait::Peer if progress.bytes == 0 => return format!("waits for server {other}"),
+        MigrationWait::Records if progress.bytes == 0 => return "waits for the metadata".to_owned(),
         _ => {}
     }
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
@@ -38,11 +38,11 @@ pub fn text(progress: &MigrationProgress) -> String {
 /// Formats the latest completed migrations; empty if there are none.
 pub fn lately(all: &[MigrationProgress]) -> String {
     let heads = ["migration", "table", "from", "to", "mode", "ended", "moved", "unserved ms"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(all.iter().filter(|progress| progress.is_over).map(|progress| {
+    let mut rows = Vec::new();
+    for progress in all.iter().filter(|progress| progress.is_over) {
         let entry = &progress.migration;
         let pause = if progress.is_source { String::new() } else { (progress.pause_us / 1000).to_string() };
-        vec![
+        rows.push(vec![
             entry.id.to_string(),
             entry.table.clone(),
             entry.source.to_string(),
@@ -51,9 +51,9 @@ pub fn lately(all: &[MigrationProgress]) -> String {
             entry.phase.name().to_owned(),
             text(progress),
             pause,
-        ]
-    }));
-    if rows.len() == 1 { String::new() } else { columns(&rows) }
+        ]);
+    }
+    if rows.is_empty() { String::new() } else { table_of(&heads, rows) }
 }
 
 /// Returns the JSON form.
@@ -72,7 +72,7 @@ pub fn value_of(progress: &MigrationProgress) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use client::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress};
+    use client::{MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, MigrationWait};
 
     use super::{lately, of, text};
 
@@ -94,7 +94,7 @@ mod tests {
             migration: migration.clone(),
             is_source: false,
             is_over: false,
-            awaited: MigrationAwaited::Nothing,
+            awaited: MigrationWait::Nothing,
             ahead: 0,
             objects_expected: 400,
             objects: 100,
@@ -110,10 +110,10 @@ mod tests {
         let waits = |awaited, is_source| {
             text(&MigrationProgress { awaited, is_source, ahead: 3, bytes: 0, ..under_way.clone() })
         };
-        assert_eq!(waits(MigrationAwaited::Slot, false), "waits for a slot on server 2, 3 ahead of it");
-        assert_eq!(waits(MigrationAwaited::Slot, true), "waits for a slot on server 1, 3 ahead of it");
-        assert_eq!(waits(MigrationAwaited::Peer, true), "waits for server 2");
-        assert_eq!(waits(MigrationAwaited::Records, true), "waits for the metadata");
+        assert_eq!(waits(MigrationWait::Slot, false), "waits for a slot on server 2, 3 ahead of it");
+        assert_eq!(waits(MigrationWait::Slot, true), "waits for a slot on server 1, 3 ahead of it");
+        assert_eq!(waits(MigrationWait::Peer, true), "waits for server 2");
+        assert_eq!(waits(MigrationWait::Records, true), "waits for the metadata");
         let over = MigrationProgress { is_over: true, ..under_way.clone() };
         assert_eq!(of(&migration, &[over.clone(), under_way.clone()]), Some(&under_way));
         assert_eq!(lately(&[under_way]), "");

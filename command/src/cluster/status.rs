@@ -8,7 +8,7 @@
 use client::{ClusterStatus, MigrationEntry, MigrationProgress, PlanEntry, TabletEntry};
 use serde_json::{Value, json};
 
-use super::super::output::{Answer, columns, moment};
+use super::super::output::{Answer, moment, table_of};
 use super::{progress, value_of, value_of_tablet};
 
 /// Columns of a table's hashes.
@@ -23,7 +23,7 @@ pub fn answer(
     let json = json!({
         "asked": status.asked, "coordinator": (status.coordinator != 0).then_some(status.coordinator),
         "servers": status.members.iter().map(|member| json!({
-            "server": member.id, "address": member.tcp, "there": member.is_there,
+            "server": member.id, "address": member.tcp, "there": member.is_present,
             "drained": member.is_drained, "starts": member.starts,
             "tablets": owned(tablets, member.id).count(), "tables_owned": share(tablets, member.id),
         })).collect::<Value>(),
@@ -63,10 +63,9 @@ fn share(tablets: &[TabletEntry], server: u32) -> f64 {
 
 fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
     let heads = ["server", "address", "state", "tablets", "tables"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    rows.extend(status.members.iter().map(|member| {
+    let rows = status.members.iter().map(|member| {
         let asked = if member.id == status.asked { "*" } else { "" };
-        let state = match (member.is_there, member.is_drained) {
+        let state = match (member.is_present, member.is_drained) {
             (false, _) => "missing",
             (true, true) => "drained",
             (true, false) if member.id == status.coordinator => "present, coordinator",
@@ -79,8 +78,8 @@ fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
             owned(tablets, member.id).count().to_string(),
             format!("{:.2}", share(tablets, member.id)),
         ]
-    }));
-    columns(&rows)
+    });
+    table_of(&heads, rows)
 }
 
 /// Returns the column of a hash.
@@ -125,7 +124,7 @@ fn tables(tablets: &[TabletEntry], (migrations, all): (&[MigrationEntry], &[Migr
 /// Returns warnings that require action.
 fn warnings(status: &ClusterStatus, tablets: &[TabletEntry]) -> Vec<String> {
     let mut warnings = Vec::new();
-    for member in status.members.iter().filter(|member| !member.is_there) {
+    for member in status.members.iter().filter(|member| !member.is_present) {
         let count = owned(tablets, member.id).count();
         if count > 0 {
             let id = member.id;
@@ -156,7 +155,7 @@ pub fn plan_text(plan: &PlanEntry) -> String {
         plan.progress.name(),
         plan.done,
         plan.moves,
-        plan.on_the_way
+        plan.in_flight
     )
 }
 
@@ -165,7 +164,7 @@ pub fn plan_value(plan: &PlanEntry) -> Value {
     json!({
         "plan": plan.id, "goal": if plan.drains == 0 { "balance" } else { "drain" },
         "server": (plan.drains != 0).then_some(plan.drains), "progress": plan.progress.name(),
-        "begun_ms": plan.begun_ms, "moves": plan.moves, "on_the_way": plan.on_the_way,
+        "begun_ms": plan.begun_ms, "moves": plan.moves, "on_the_way": plan.in_flight,
         "done": plan.done, "failed": plan.failed,
     })
 }

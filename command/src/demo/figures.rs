@@ -1,6 +1,6 @@
 //! Measurements of a question by one method, and their printed form.
 
-use crate::output::{columns, thousands};
+use crate::output::{table_of, thousands};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl Comparison {
     pub fn table(&self) -> String {
         let piped = format!("{} at once: ops/s", self.outstanding);
         let heads = ["", "round trips", "bytes/op", "ops/s", "p50 us", "p99 us", &piped, "p50 us", "p99 us"];
-        let mut rows = vec![heads.map(str::to_owned).to_vec()];
+        let mut rows = Vec::new();
         for way in &self.ways {
             let (one, many) = (&way.one_at_a_time, &way.pipelined);
             rows.push(vec![
@@ -104,7 +104,7 @@ impl Comparison {
         }
         let equal = if self.answers_equal { "equal" } else { "DIFFERENT" };
         let compared = thousands(self.answers_compared);
-        format!("{}\n{}answers: {equal} ({compared} compared)\n", self.question, columns(&rows))
+        format!("{}\n{}answers: {equal} ({compared} compared)\n", self.question, table_of(&heads, rows))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::failure::Failure;
 use super::super::limits;
-use super::super::output::{Answer, columns, moment, thousands};
+use super::super::output::{Answer, moment, table_of, thousands};
 use super::versions;
 use builder::arguments_of;
 use client::{Client, FunctionEntry, FunctionMode, Measured, Statistic, VersionDescription, VersionState};
@@ -22,7 +22,7 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     if found.versions.is_empty() {
         text.push_str(&format!("\nversion {}; only its owner sees its statistics\n", found.state.current));
     } else {
-        text.push_str(&format!("\n{}", columns(&versions(&found.versions, &found.state))));
+        text.push_str(&format!("\n{}", versions(&found.versions, &found.state)));
     }
     for version in &found.versions {
         if let Some(errors) = errors_of(&version.measured) {
@@ -42,10 +42,10 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     Ok(Answer::new(text, json))
 }
 
-fn versions(versions: &[VersionDescription], state: &VersionState) -> Vec<Vec<String>> {
+fn versions(versions: &[VersionDescription], state: &VersionState) -> String {
     let heads =
         ["version", "state", "installed", "artefact", "calls", "errors", "cpu ms", "p50 ns", "p99 ns"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     for found in versions {
         let measured = &found.measured;
         let is = match found.version {
@@ -67,7 +67,7 @@ fn versions(versions: &[VersionDescription], state: &VersionState) -> Vec<Vec<St
             time(measured.ns_p99),
         ]);
     }
-    rows
+    table_of(&heads, rows)
 }
 
 fn calls_of(measured: &Measured) -> u64 {

@@ -1,7 +1,7 @@
 //! The versions of an extension: listing them, and choosing which ones serve invocations.
 
 use super::super::failure::{Failure, FailureKind};
-use super::super::output::{Answer, columns};
+use super::super::output::{Answer, table_of};
 use super::super::settings::Settings;
 use client::{Client, VersionState};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Lists extensions with their versions.
 pub fn list(client: &mut Client) -> Result<Answer, Failure> {
     let heads = ["extension", "current", "canary", "pinned", "functions", "versions"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = Vec::new();
     let mut values = Vec::new();
     for entry in client.extension_list()? {
         let versions: Vec<String> = entry.versions.iter().map(|kept| kept.version.to_string()).collect();
@@ -29,7 +29,7 @@ pub fn list(client: &mut Client) -> Result<Answer, Failure> {
         value["versions"] = entry.versions.iter().map(kept).collect();
         values.push(value);
     }
-    Ok(Answer::new(columns(&rows), json!(values)))
+    Ok(Answer::new(table_of(&heads, rows), json!(values)))
 }
 
 /// Makes an earlier version current, or ends the canary.

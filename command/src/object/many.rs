@@ -16,7 +16,7 @@ use super::{open, value_of};
 use crate::bytes::{Bytes, shown};
 use crate::failure::{Failure, FailureKind};
 use crate::options::LineFormat;
-use crate::output::{Answer, columns, thousands};
+use crate::output::{Answer, table_of, thousands};
 use crate::settings::Settings;
 
 /// Maximum number of objects in a batch.
@@ -46,8 +46,7 @@ pub fn get(settings: &Settings, table: &str, keys: &[Vec<u8>]) -> Result<Answer,
     let (mut client, id) = open(settings, table)?;
     let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let objects = client.multi_get(id, &slices)?;
-    let mut rows = vec![["key", "version", "value"].map(str::to_owned).to_vec()];
-    let (mut values, mut missing) = (Vec::new(), 0);
+    let (mut rows, mut values, mut missing) = (Vec::new(), Vec::new(), 0);
     for (key, object) in keys.iter().zip(&objects) {
         let mut value = json!({ "key": value_of(key), "version": null, "value": null });
         let mut row = vec![shown(key), "-".to_owned(), "-".to_owned()];
@@ -62,7 +61,8 @@ pub fn get(settings: &Settings, table: &str, keys: &[Vec<u8>]) -> Result<Answer,
         rows.push(row);
         values.push(value);
     }
-    let answer = Answer::new(columns(&rows), json!({ "table": table, "objects": values }));
+    let text = table_of(&["key", "version", "value"], rows);
+    let answer = Answer::new(text, json!({ "table": table, "objects": values }));
     let what = format!("{missing} of the {} objects are not in table {table}", thousands(keys.len() as u64));
     Ok(match missing {
         0 => answer,

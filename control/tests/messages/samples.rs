@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use control::{
     Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, ExtensionDescription,
     ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry,
-    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationAwaited, MigrationEntry, MigrationMode,
-    MigrationPhase, MigrationProgress, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry,
+    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase,
+    MigrationProgress, MigrationWait, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry,
     SessionEntry, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry,
     TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
     VersionDescription, VersionEntry, VersionState,
@@ -317,12 +317,12 @@ fn replies_about_the_server(seen: &mut Seen) {
 fn replies_about_tablets(seen: &mut Seen) {
     let table = String::from("acme/users");
     let (first, last) = (1 << 63, u64::MAX);
-    seen.survives(Adopted { tablets: 3, are_left: true });
+    seen.survives(Adopted { tablets: 3, remaining: true });
     let member =
-        MemberEntry { id: 1, tcp: "10.0.0.1:7".into(), starts: 4, is_there: true, is_drained: false };
+        MemberEntry { id: 1, tcp: "10.0.0.1:7".into(), starts: 4, is_present: true, is_drained: false };
     let plan = |progress| {
-        let (id, drains, begun_ms, moves, on_the_way, done, failed) = (6, 2, 9, 7, 2, 4, 1);
-        PlanEntry { id, drains, progress, begun_ms, moves, on_the_way, done, failed }
+        let (id, drains, begun_ms, moves, in_flight, done, failed) = (6, 2, 9, 7, 2, 4, 1);
+        PlanEntry { id, drains, progress, begun_ms, moves, in_flight, done, failed }
     };
     let plans = [PlanProgress::Running, PlanProgress::Done, PlanProgress::Stopped].map(plan).to_vec();
     seen.survives(ClusterStatus { asked: 1, coordinator: 2, members: vec![member; 2], plans });
@@ -341,10 +341,10 @@ fn replies_about_tablets(seen: &mut Seen) {
             MigrationEntry { id, table, first, last, source, target, mode, phase, is_aborted, begun_ms };
         seen.survives(vec![migration.clone()]);
         let awaited = match phase {
-            MigrationPhase::Preparing => MigrationAwaited::Slot,
-            MigrationPhase::Moving => MigrationAwaited::Nothing,
-            MigrationPhase::Returning => MigrationAwaited::Peer,
-            MigrationPhase::Finished | MigrationPhase::Ended => MigrationAwaited::Records,
+            MigrationPhase::Preparing => MigrationWait::Slot,
+            MigrationPhase::Moving => MigrationWait::Nothing,
+            MigrationPhase::Returning => MigrationWait::Peer,
+            MigrationPhase::Finished | MigrationPhase::Ended => MigrationWait::Records,
         };
         seen.survives(vec![MigrationProgress {
             migration,

@@ -12,6 +12,7 @@ mod grants;
 mod installation;
 mod limits;
 mod logs;
+mod missing;
 mod plans;
 mod servers;
 mod sessions;
@@ -96,7 +97,7 @@ pub fn serve(control: &Control, role: &Role, code: u8, body: &[u8]) -> Result<Ve
         return Err(Status::UnknownOpcode.into());
     }
     let request = AdminRequest::decode(body)?;
-    let Some(act) = audit::act_of(&request).filter(|_| !is_leaving(role, &request)) else {
+    let Some(act) = request.act().filter(|_| !is_leaving(role, &request)) else {
         let answer = serve_role(control, role, &request, body)?;
         return if answer.len() <= STREAM_BODY_BYTES_MAX {
             Ok(answer)
@@ -179,7 +180,7 @@ fn serve_tenant(
         AdminRequest::ExtensionDescribe { name } => description::describe(control, tenant, name),
         AdminRequest::ExtensionRemove { name, version: 0 } => extensions::remove(control, tenant, name),
         AdminRequest::ExtensionRemove { name, version } => {
-            extensions::remove_version(control, tenant, name, *version)
+            extensions::change(control, tenant, name, |state| state.remove(*version)).map(|_| Vec::new())
         }
         AdminRequest::ExtensionRollback { name, version } => {
             extensions::change(control, tenant, name, |state| state.roll_back(*version))

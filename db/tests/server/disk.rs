@@ -1,63 +1,21 @@
 //! A disk that fills up: changes are refused with a typed status, nothing is half-made, and all else goes on.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use cluster::metadata::Metadata;
 use control::{AdminRequest, ExtensionEntry};
-use redb::backends::InMemoryBackend;
-use redb::{Builder, StorageBackend};
 use wire::{Condition, Request, Status};
 
 use super::Site;
 use super::extensions::{COUNTER, install, package};
-
-/// A disk on which a file grows to `room` bytes and no further.
-#[derive(Clone, Debug)]
-struct SmallDisk {
-    disk: Arc<InMemoryBackend>,
-    room: Arc<AtomicU64>,
-}
-
-impl SmallDisk {
-    fn new(room: u64) -> Self {
-        Self { disk: Arc::new(InMemoryBackend::new()), room: Arc::new(AtomicU64::new(room)) }
-    }
-
-    fn metadata(&self) -> Metadata {
-        let disk = self.clone();
-        let opener = move || Builder::new().create_with_backend(disk.clone());
-        Metadata::open_with(Box::new(opener)).expect("room for an empty file")
-    }
-}
-
-impl StorageBackend for SmallDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.disk.len()
-    }
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.disk.read(offset, out)
-    }
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        if bytes > self.disk.len()? && bytes > self.room.load(Ordering::Relaxed) {
-            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
-        }
-        self.disk.set_len(bytes)
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.disk.sync_data()
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.disk.write(offset, data)
-    }
-}
+use super::small_disk::SmallDisk;
 
 #[test]
 fn a_full_disk_refuses_an_installation_and_leaves_no_half() {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = SmallDisk::new(64 << 20);
-    let site = Site::start_compiling(directory.path(), 1, disk.metadata());
+    let metadata = Metadata::open_with(disk.opener()).expect("room for an empty file");
+    let site = Site::start_compiling(directory.path(), 1, metadata);
     let (mut client, table) = site.tenant_with_table("ann");
     let mut files = package(COUNTER);
     // Modules of text that the compiler skips and the disk has no room for.

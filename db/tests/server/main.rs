@@ -24,6 +24,8 @@ mod places;
 mod proxy;
 mod rates;
 mod restart;
+#[path = "../../../cluster/src/metadata/tests/small_disk.rs"]
+mod small_disk;
 mod stealing;
 mod streams;
 mod traces;

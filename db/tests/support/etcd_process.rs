@@ -1,6 +1,8 @@
 //! An etcd of a test's own: started with ports that are free, in a fresh directory, killed with the test.
 
-use std::fs::{self, DirEntry};
+#[path = "stopping.rs"]
+mod stopping;
+
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -79,28 +81,11 @@ impl EtcdProcess {
 
     /// Lets it stand still, connections and all: when this returns none of its threads runs any more.
     pub fn pause(&self) {
-        self.signal(libc::SIGSTOP);
-        while !self.stands_still() {
-            thread::yield_now();
-        }
+        stopping::pause(&self.child, true);
     }
 
     pub fn resume(&self) {
-        self.signal(libc::SIGCONT);
-    }
-
-    fn stands_still(&self) -> bool {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("it has threads");
-        let state = |thread: DirEntry| fs::read_to_string(thread.path().join("stat")).ok();
-        // Behind the name, which stands in brackets, comes the state: `T` is stopped.
-        let is_stopped = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
-        threads.flatten().filter_map(state).all(is_stopped)
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: the process is a child of this one that was not waited for, so the number is its own.
-        let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
-        assert_eq!(sent, 0, "ours to signal");
+        stopping::pause(&self.child, false);
     }
 
     /// Whether it answers; false when it has ended, for example because a port was taken meanwhile.

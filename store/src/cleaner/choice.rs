@@ -315,10 +315,10 @@ mod tests {
         assert!((1..2_000).all(put));
         drain(&core);
         let pin = core.pin();
-        let is_there = |key: u64| {
+        let exists = |key: u64| {
             let key = key.to_le_bytes();
             pin.get(&table, crate::hash(&key), &key).is_some_and(|object| object.value() == [7; 100])
         };
-        assert!((0..2_000).all(is_there));
+        assert!((0..2_000).all(exists));
     }
 }

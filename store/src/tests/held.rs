@@ -130,7 +130,7 @@ fn a_write_that_meets_a_bucket_that_is_held_evicts_something_else() {
     let pin = other.pin();
     let bucket = table.index.lock(&pin.pin, hash(&key(7))).expect("nobody has it");
     // Not a read, which would count as a use.
-    let is_there = |number: u64| {
+    let exists = |number: u64| {
         let (pin, key) = (core.pin(), key(number));
         let found =
             table.index.find(&pin.pin, hash(&key), |location| pin.object_of(location, &key).map(drop));
@@ -139,7 +139,7 @@ fn a_write_that_meets_a_bucket_that_is_held_evicts_something_else() {
     let kept: Vec<u64> = (0..KEYS)
         .filter(|&number| {
             let address = |number| table.index.bucket_address(&pin.pin, hash(&key(number)));
-            address(number) == address(7) && is_there(number)
+            address(number) == address(7) && exists(number)
         })
         .collect();
     let mut written = 0;
@@ -148,13 +148,13 @@ fn a_write_that_meets_a_bucket_that_is_held_evicts_something_else() {
         written += u64::from(worker.put(&table, hash(&key), &key, &[3; 20], Condition::Always).is_ok());
     }
     assert!(written > 10 * KEYS && table.bytes() <= 12 << 10, "{written} written, {} bytes", table.bytes());
-    assert!(kept.iter().all(|&number| is_there(number)), "they could not leave");
+    assert!(kept.iter().all(|&number| exists(number)), "they could not leave");
     drop(bucket);
     drop(pin);
     for number in KEYS..20 * KEYS {
         put_patiently(&core, &table, &key(number), &[3; 20]).expect("there is memory");
     }
-    assert!(!kept.iter().any(|&number| is_there(number)), "they leave like others");
+    assert!(!kept.iter().any(|&number| exists(number)), "they leave like others");
 }
 
 #[test]

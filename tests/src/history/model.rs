@@ -40,8 +40,8 @@ impl State {
     /// The state when it is known that something of this version is there.
     fn with(self, version: u64) -> Option<State> {
         let may_be = if self.is_exact { version == self.version } else { version >= self.version };
-        let is_there = self.value != Value::Nothing && version > 0;
-        (may_be && is_there).then_some(State { version, is_exact: true, ..self })
+        let exists = self.value != Value::Nothing && version > 0;
+        (may_be && exists).then_some(State { version, is_exact: true, ..self })
     }
 
     /// The state when it is known that a condition holds.

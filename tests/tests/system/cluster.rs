@@ -22,14 +22,14 @@ const SERVERS: u32 = 3;
 const TABLE: &str = "acme/data";
 
 /// Three servers over one etcd, and a tenant.
-struct Trio {
+struct ThreeServers {
     /// By their numbers, from 1 on.
     servers: Vec<Server>,
     etcd: Etcd,
     acme: Tenant,
 }
 
-impl Trio {
+impl ThreeServers {
     /// Three servers that know of each other, one of which coordinates.
     fn start() -> Self {
         let settings = Settings { memory: "192MiB".into(), ..Settings::default() };
@@ -38,7 +38,7 @@ impl Trio {
         let cluster = Self { servers, etcd, acme };
         comes("three servers", || {
             let status = cluster.status(1);
-            (status.coordinator > 0 && status.members.iter().filter(|row| row.is_there).count() == 3)
+            (status.coordinator > 0 && status.members.iter().filter(|row| row.is_present).count() == 3)
                 .then_some(())
         });
         cluster
@@ -126,7 +126,7 @@ fn owner_of(tablets: &[TabletEntry], key: u64) -> u32 {
 
 #[test]
 fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
-    let mut cluster = Trio::start();
+    let mut cluster = ThreeServers::start();
     cluster.create_table(9);
     let mut clients = cluster.clients(&[1, 2, 3]);
     for key in 0..600 {
@@ -142,7 +142,7 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
     assert!(cluster.admin(other).cluster_balance().is_err(), "one plan at a time");
     comes("a move", || {
         let plan = cluster.status(other).plans.pop()?;
-        (plan.on_the_way + plan.done > 0).then_some(())
+        (plan.in_flight + plan.done > 0).then_some(())
     });
     cluster.servers[coordinator as usize - 1].kill();
     let mut end = cluster.end(other, &plan);
@@ -155,7 +155,7 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
     assert!(after.iter().all(|tablet| tablet.server != drained), "{after:?}");
     let status = cluster.status(other);
     assert!([drained, other].contains(&status.coordinator), "another one coordinates");
-    let gone: Vec<u32> = status.members.iter().filter(|row| !row.is_there).map(|row| row.id).collect();
+    let gone: Vec<u32> = status.members.iter().filter(|row| !row.is_present).map(|row| row.id).collect();
     assert_eq!(gone, [coordinator]);
     let mut clients = cluster.clients(&[drained, other]);
     for key in (0..600).filter(|key| owner_of(&after, *key) != coordinator) {
@@ -164,7 +164,7 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
 
     let adopted = comes("it is gone", || cluster.admin(other).cluster_adopt(coordinator).ok());
     let lost = after.iter().filter(|tablet| tablet.server == coordinator).count();
-    assert_eq!((adopted.tablets as usize, adopted.are_left), (lost, false));
+    assert_eq!((adopted.tablets as usize, adopted.remaining), (lost, false));
     let now = cluster.tablets(other);
     assert!(now.iter().all(|tablet| tablet.server == other), "the drained one gets nothing: {now:?}");
     assert_eq!(now.iter().filter(|tablet| tablet.emptied_ms > 0).count(), lost, "what is lost is said to be");
@@ -177,11 +177,11 @@ fn a_server_is_drained_though_the_coordinator_is_killed_in_the_middle() {
         "{text}"
     );
     cluster.servers[coordinator as usize - 1].restart();
-    comes("it is back", || cluster.status(other).members.iter().all(|row| row.is_there).then_some(()));
+    comes("it is back", || cluster.status(other).members.iter().all(|row| row.is_present).then_some(()));
 }
 
 /// What `splinter` prints, asked by the administrator of a server.
-fn drawn(cluster: &Trio, server: u32, arguments: &[&str]) -> String {
+fn drawn(cluster: &ThreeServers, server: u32, arguments: &[&str]) -> String {
     let server = &cluster.servers[server as usize - 1];
     let ran = Command::new(binary("splinter"))
         .env("SPLINTER_ADDRESS", server.address().to_string())
@@ -195,7 +195,7 @@ fn drawn(cluster: &Trio, server: u32, arguments: &[&str]) -> String {
 
 #[test]
 fn data_goes_on_while_etcd_stands_still_and_a_plan_goes_on_after_it() {
-    let cluster = Trio::start();
+    let cluster = ThreeServers::start();
     cluster.create_table(1);
     let mut clients = cluster.clients(&[1, 2, 3]);
     for key in 0..400 {
@@ -205,7 +205,7 @@ fn data_goes_on_while_etcd_stands_still_and_a_plan_goes_on_after_it() {
     let plan = admin.cluster_balance().expect("nothing else runs");
     comes("a move", || {
         let plan = admin.cluster_status().ok()?.plans.pop()?;
-        (plan.on_the_way + plan.done > 0).then_some(())
+        (plan.in_flight + plan.done > 0).then_some(())
     });
     cluster.etcd.pause(true);
     for key in 0..400 {
@@ -237,7 +237,7 @@ fn data_goes_on_while_etcd_stands_still_and_a_plan_goes_on_after_it() {
 
 #[test]
 fn tablets_are_cut_and_joined_while_every_increment_counts() {
-    let cluster = Trio::start();
+    let cluster = ThreeServers::start();
     cluster.create_table(3);
     let over = AtomicBool::new(false);
     let mut random = rng();
@@ -291,7 +291,7 @@ fn tablets_are_cut_and_joined_while_every_increment_counts() {
 
 #[test]
 fn the_readmes_commands_for_several_servers_do_what_they_say() {
-    let cluster = Trio::start();
+    let cluster = ThreeServers::start();
     let first = &cluster.servers[0];
     let demo = first.tenant("demo");
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
@@ -315,7 +315,7 @@ fn the_readmes_commands_for_several_servers_do_what_they_say() {
 
 #[test]
 fn a_server_that_is_gone_is_adopted_as_the_status_says() {
-    let mut cluster = Trio::start();
+    let mut cluster = ThreeServers::start();
     cluster.create_table(3);
     let tablets = cluster.tablets(1);
     let of_third: Vec<u64> = (0..100).filter(|key| owner_of(&tablets, *key) == 3).collect();
@@ -347,18 +347,18 @@ fn a_server_that_is_gone_is_adopted_as_the_status_says() {
     let emptied =
         cluster.servers[0].client(&cluster.acme).table_stat("data").expect("it is there").emptied_ms;
     assert!(emptied.is_some(), "the tenant is told that it lost objects");
-    let is_there = cluster.admin(1).cluster_adopt(2).expect_err("it runs").to_string();
-    assert!(is_there.contains("splinter cluster drain 2"), "{is_there}");
+    let refusal = cluster.admin(1).cluster_adopt(2).expect_err("it runs").to_string();
+    assert!(refusal.contains("splinter cluster drain 2"), "{refusal}");
 }
 
 #[test]
 fn a_new_client_gets_in_though_a_server_that_is_named_first_is_dead_or_stands_still() {
-    let mut cluster = Trio::start();
+    let mut cluster = ThreeServers::start();
     cluster.create_table(3);
     let mut everywhere = cluster.clients(&[1, 2, 3]);
     everywhere.put(7, 7);
     drop(everywhere);
-    let address = |cluster: &Trio, server: usize| cluster.servers[server - 1].address().to_string();
+    let address = |cluster: &ThreeServers, server: usize| cluster.servers[server - 1].address().to_string();
     let acme = cluster.acme.clone();
     // Server 2 takes connections and answers nothing.
     cluster.servers[1].pause(true);
@@ -401,7 +401,7 @@ fn a_new_client_gets_in_though_a_server_that_is_named_first_is_dead_or_stands_st
 
 #[test]
 fn acts_that_etcd_did_not_answer_are_in_the_audit_log_once_it_does() {
-    let cluster = Trio::start();
+    let cluster = ThreeServers::start();
     cluster.create_table(1);
     let mut admin = cluster.admin(1);
     cluster.etcd.pause(true);
@@ -425,7 +425,7 @@ fn acts_that_etcd_did_not_answer_are_in_the_audit_log_once_it_does() {
 
 #[test]
 fn a_server_that_is_started_again_at_once_after_a_crash_is_registered_and_moves_tablets() {
-    let mut cluster = Trio::start();
+    let mut cluster = ThreeServers::start();
     cluster.create_table(1);
     let owner = cluster.tablets(1)[0].server;
     let other = owner % SERVERS + 1;

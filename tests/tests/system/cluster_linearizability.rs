@@ -12,7 +12,7 @@ mod town;
 
 use tests::effort::{rng, rounds};
 use tests::history::{Operation, Outcome, Verdict, check, porcupine, to_text};
-use town::{Tally, TroubledCluster, Troubles};
+use town::{Tally, FaultyCluster, Troubles};
 
 /// Both checkers say the same of it: whether it is linearizable.
 fn judge(history: &[Operation]) -> bool {
@@ -35,7 +35,7 @@ fn tell(history: &[Operation], tally: Tally) {
 
 #[test]
 fn a_single_server_is_linearizable_over_a_path_that_loses_doubles_and_reorders() {
-    let cluster = TroubledCluster::start(1);
+    let cluster = FaultyCluster::start(1);
     let (history, tally) = cluster.run(&mut rng(), rounds(3, 20), Troubles::None, false);
     tell(&history, tally);
     assert!(judge(&history) && history.len() > 100);
@@ -43,7 +43,7 @@ fn a_single_server_is_linearizable_over_a_path_that_loses_doubles_and_reorders()
 
 #[test]
 fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
-    let cluster = TroubledCluster::start(3);
+    let cluster = FaultyCluster::start(3);
     let (history, tally) = cluster.run(&mut rng(), rounds(8, 150), Troubles::Moves, false);
     tell(&history, tally);
     assert!(judge(&history) && history.len() > 100);
@@ -52,7 +52,7 @@ fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
 
 #[test]
 fn what_survives_the_death_of_the_coordinator_is_linearizable() {
-    let cluster = TroubledCluster::start(3);
+    let cluster = FaultyCluster::start(3);
     let (history, tally) = cluster.run(&mut rng(), rounds(8, 150), Troubles::MovesAndDeaths, false);
     tell(&history, tally);
     assert!(judge(&history) && history.len() > 100);
@@ -61,7 +61,7 @@ fn what_survives_the_death_of_the_coordinator_is_linearizable() {
 
 #[test]
 fn clients_that_ask_another_server_too_early_are_caught() {
-    let cluster = TroubledCluster::start(3);
+    let cluster = FaultyCluster::start(3);
     let mut random = rng();
     // Nearly every run catches one; on a machine that is slow there may be too few answers in it.
     let is_caught = (0..20).any(|_| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use client::{
-    MigrationAwaited, MigrationEntry, MigrationMode, MigrationPhase, PlanProgress, Status, TableOptions,
+    MigrationEntry, MigrationMode, MigrationPhase, MigrationWait, PlanProgress, Status, TableOptions,
     TabletEntry,
 };
 use tests::cluster::Cluster;
@@ -15,13 +15,13 @@ use tests::server::{Server, Settings};
 const TABLE: &str = "acme/data";
 
 /// Servers with a table of empty tablets, which each owns as many of.
-struct Junction {
+struct QueueCluster {
     cluster: Cluster,
     /// Of the servers, in the order in which they were started.
     numbers: Vec<u32>,
 }
 
-impl Junction {
+impl QueueCluster {
     fn start(servers: usize, tablets: u16) -> Self {
         let settings = Settings { memory: "128MiB".into(), ..Settings::default() };
         let cluster = Cluster::start(servers, &settings);
@@ -82,7 +82,7 @@ impl Junction {
     }
 
     /// What a server says that a move waits for, and how many get a slot before it; `None` where it knows of no such move.
-    fn awaited(&self, asked: usize, id: u32) -> Option<(MigrationAwaited, u32)> {
+    fn awaited(&self, asked: usize, id: u32) -> Option<(MigrationWait, u32)> {
         let all = answered("the progress", || self.server(asked).admin().migration_progress());
         let found = all.into_iter().find(|progress| !progress.is_over && progress.migration.id == id)?;
         Some((found.awaited, found.ahead))
@@ -104,132 +104,132 @@ impl Junction {
 
 #[test]
 fn twelve_moves_of_empty_ranges_from_one_server_to_another_all_end() {
-    let junction = Junction::start(2, 24);
-    let own = junction.tablets_of(0);
+    let cluster = QueueCluster::start(2, 24);
+    let own = cluster.tablets_of(0);
     assert_eq!(own.len(), 12);
     thread::scope(|scope| {
         for tablet in &own {
-            scope.spawn(|| junction.ask(0, tablet, 1));
+            scope.spawn(|| cluster.ask(0, tablet, 1));
         }
     });
-    junction.settle();
-    assert_eq!(junction.tablets_of(1).len(), 24);
+    cluster.settle();
+    assert_eq!(cluster.tablets_of(1).len(), 24);
 }
 
 #[test]
 fn a_hundred_moves_in_both_directions_among_three_servers_all_end() {
-    let junction = Junction::start(3, 102);
-    let goals = junction.ask_for_all();
-    junction.settle();
+    let cluster = QueueCluster::start(3, 102);
+    let goals = cluster.ask_for_all();
+    cluster.settle();
     let owners: BTreeMap<u64, u32> =
-        junction.tablets().iter().map(|tablet| (tablet.first, tablet.server)).collect();
+        cluster.tablets().iter().map(|tablet| (tablet.first, tablet.server)).collect();
     assert_eq!(owners, goals);
 }
 
 #[test]
 fn servers_end_when_they_are_told_to_while_moves_wait() {
-    let mut junction = Junction::start(3, 60);
-    junction.ask_for_all();
-    for server in &mut junction.cluster.servers {
+    let mut cluster = QueueCluster::start(3, 60);
+    cluster.ask_for_all();
+    for server in &mut cluster.cluster.servers {
         assert!(server.stop().success());
     }
 }
 
 #[test]
 fn moves_that_wait_end_when_one_of_their_servers_dies_and_returns() {
-    let mut junction = Junction::start(3, 60);
-    junction.ask_for_all();
-    junction.cluster.servers[2].kill();
-    junction.cluster.servers[2].restart();
-    junction.settle();
+    let mut cluster = QueueCluster::start(3, 60);
+    cluster.ask_for_all();
+    cluster.cluster.servers[2].kill();
+    cluster.cluster.servers[2].restart();
+    cluster.settle();
 }
 
 #[test]
 fn a_drain_is_done_behind_moves_that_were_asked_for_before() {
-    let junction = Junction::start(3, 30);
-    junction.ask_for_all();
-    let plan = comes("a drain", || junction.server(1).admin().cluster_drain(junction.numbers[2]).ok());
+    let cluster = QueueCluster::start(3, 30);
+    cluster.ask_for_all();
+    let plan = comes("a drain", || cluster.server(1).admin().cluster_drain(cluster.numbers[2]).ok());
     let end = comes("the end of the drain", || {
-        let plans = junction.server(0).admin().cluster_status().ok()?.plans;
+        let plans = cluster.server(0).admin().cluster_status().ok()?.plans;
         let progress = plans.iter().find(|other| other.id == plan.id)?.progress;
         (progress != PlanProgress::Running).then_some(progress)
     });
     assert_eq!(end, PlanProgress::Done);
-    assert!(junction.tablets_of(2).is_empty());
+    assert!(cluster.tablets_of(2).is_empty());
 }
 
 #[test]
 fn a_move_that_waits_at_its_target_says_so_and_can_be_aborted() {
-    let junction = Junction::start(2, 8);
-    let own = junction.tablets_of(0);
+    let cluster = QueueCluster::start(2, 8);
+    let own = cluster.tablets_of(0);
     // Nobody answers the target: two moves have its slots, and others wait for one.
-    junction.server(0).pause(true);
-    let moves: Vec<u32> = own.iter().map(|tablet| junction.ask(1, tablet, 1).id).collect();
+    cluster.server(0).pause(true);
+    let moves: Vec<u32> = own.iter().map(|tablet| cluster.ask(1, tablet, 1).id).collect();
     for (index, id) in moves.iter().enumerate() {
         let expected = match index {
-            0 | 1 => (MigrationAwaited::Peer, 0),
-            behind => (MigrationAwaited::Slot, behind as u32 - 2),
+            0 | 1 => (MigrationWait::Peer, 0),
+            behind => (MigrationWait::Slot, behind as u32 - 2),
         };
-        comes("what a move waits for", || junction.awaited(1, *id).filter(|it| *it == expected));
+        comes("what a move waits for", || cluster.awaited(1, *id).filter(|it| *it == expected));
     }
-    junction.abort(1, moves[2]);
+    cluster.abort(1, moves[2]);
     comes("the end of a move that waited", || {
-        (junction.phase(1, moves[2]) == Some(MigrationPhase::Ended)).then_some(())
+        (cluster.phase(1, moves[2]) == Some(MigrationPhase::Ended)).then_some(())
     });
-    assert_eq!(junction.phase(1, moves[0]), Some(MigrationPhase::Preparing));
+    assert_eq!(cluster.phase(1, moves[0]), Some(MigrationPhase::Preparing));
     comes("the next is the one behind it", || {
-        (junction.awaited(1, moves[3]) == Some((MigrationAwaited::Slot, 0))).then_some(())
+        (cluster.awaited(1, moves[3]) == Some((MigrationWait::Slot, 0))).then_some(())
     });
-    let refused = junction.server(1).admin().tablet_merge(TABLE, own[2].first).unwrap_err();
+    let refused = cluster.server(1).admin().tablet_merge(TABLE, own[2].first).unwrap_err();
     assert_eq!(refused.status(), Some(Status::WrongTablets), "a neighbour waits to be moved");
-    junction.server(0).pause(false);
-    junction.settle();
-    let left: Vec<u64> = junction.tablets_of(0).iter().map(|tablet| tablet.first).collect();
+    cluster.server(0).pause(false);
+    cluster.settle();
+    let left: Vec<u64> = cluster.tablets_of(0).iter().map(|tablet| tablet.first).collect();
     assert_eq!(left, [own[2].first]);
 }
 
 #[test]
 fn a_move_that_waits_at_its_source_says_so_and_can_be_aborted_and_the_server_ends_with_others() {
-    let mut junction = Junction::start(3, 200);
-    let own = junction.tablets_of(0);
+    let mut cluster = QueueCluster::start(3, 200);
+    let own = cluster.tablets_of(0);
     let mut next = own.iter();
     // The slots of the source, held by moves whose target does not go on.
     let held = comes("two moves in the middle", || {
-        let held = [(); 2].map(|()| junction.ask(0, next.next().expect("some are left"), 1).id);
+        let held = [(); 2].map(|()| cluster.ask(0, next.next().expect("some are left"), 1).id);
         comes("two moves with slots", || {
-            let awaited = held.map(|id| junction.awaited(0, id));
+            let awaited = held.map(|id| cluster.awaited(0, id));
             let has_slot =
-                |it: &Option<_>| !matches!(it, Some((MigrationAwaited::Slot | MigrationAwaited::Peer, _)));
+                |it: &Option<_>| !matches!(it, Some((MigrationWait::Slot | MigrationWait::Peer, _)));
             awaited.iter().all(has_slot).then_some(())
         });
-        junction.server(1).pause(true);
+        cluster.server(1).pause(true);
         // Both are there and have slots, or it was too late or too early.
         let has_slot = |id| {
-            let awaited = junction.awaited(0, id).map(|(awaited, _)| awaited);
-            awaited.is_some_and(|it| !matches!(it, MigrationAwaited::Slot | MigrationAwaited::Peer))
+            let awaited = cluster.awaited(0, id).map(|(awaited, _)| awaited);
+            awaited.is_some_and(|it| !matches!(it, MigrationWait::Slot | MigrationWait::Peer))
         };
         let is_held =
-            held.iter().all(|id| has_slot(*id) && junction.phase(0, *id) == Some(MigrationPhase::Preparing));
+            held.iter().all(|id| has_slot(*id) && cluster.phase(0, *id) == Some(MigrationPhase::Preparing));
         if !is_held {
-            junction.server(1).pause(false);
-            junction.settle();
+            cluster.server(1).pause(false);
+            cluster.settle();
         }
         is_held.then_some(held)
     });
-    let moves = [(); 3].map(|()| junction.ask(0, next.next().expect("some are left"), 2));
-    let slot = |ahead| Some((MigrationAwaited::Slot, ahead));
+    let moves = [(); 3].map(|()| cluster.ask(0, next.next().expect("some are left"), 2));
+    let slot = |ahead| Some((MigrationWait::Slot, ahead));
     for (asked, index, expected) in [(0, 0, 0), (0, 1, 1), (2, 2, 0)] {
         comes("a move that waits", || {
-            (junction.awaited(asked, moves[index].id) == slot(expected)).then_some(())
+            (cluster.awaited(asked, moves[index].id) == slot(expected)).then_some(())
         });
     }
-    junction.abort(0, moves[0].id);
+    cluster.abort(0, moves[0].id);
     comes("the end of a move that waited", || {
-        junction.phase(0, moves[0].id).is_none_or(|it| it == MigrationPhase::Ended).then_some(())
+        cluster.phase(0, moves[0].id).is_none_or(|it| it == MigrationPhase::Ended).then_some(())
     });
-    comes("the third waits at its source", || (junction.awaited(0, moves[2].id) == slot(1)).then_some(()));
-    assert_eq!(junction.phase(0, held[0]), Some(MigrationPhase::Preparing));
-    assert!(junction.tablets_of(0).iter().any(|tablet| tablet.first == moves[0].first));
-    assert!(junction.cluster.servers[0].stop().success());
-    junction.server(1).pause(false);
+    comes("the third waits at its source", || (cluster.awaited(0, moves[2].id) == slot(1)).then_some(()));
+    assert_eq!(cluster.phase(0, held[0]), Some(MigrationPhase::Preparing));
+    assert!(cluster.tablets_of(0).iter().any(|tablet| tablet.first == moves[0].first));
+    assert!(cluster.cluster.servers[0].stop().success());
+    cluster.server(1).pause(false);
 }

@@ -1,13 +1,13 @@
 //! Describes an extension: functions, limits in force, versions and figures of their invocations. A tenant with a
 //! grant sees its functions and the limits of the tenant's own invocations; only the owner sees its costs.
 
-use cluster::metadata::MetadataError;
 use control::{ExtensionDescription, Measured, Statistic, Subject, VersionDescription, VersionState};
 use guest::limits::EXTENSION_STACK_BYTES;
 use wire::TenantId;
 
-use super::extensions::{functions, milliseconds, unknown};
+use super::extensions::{functions, milliseconds};
 use super::grants;
+use super::missing::unknown_extension;
 use crate::extension::allowance::Limit;
 use crate::extension::registry::Installed;
 use crate::extension::version_metrics::{ENDS, MeasuredSummary};
@@ -40,8 +40,8 @@ fn described(
     limits: Vec<Statistic>,
 ) -> Result<ExtensionDescription, Refusal> {
     let row = control.metadata.extension_find(owner, name)?;
-    let row = row.ok_or(MetadataError::NotFound).map_err(|_| unknown(name))?;
-    let history = control.registry.history(owner, name).ok_or_else(|| unknown(name))?;
+    let row = row.ok_or_else(|| unknown_extension(name))?;
+    let history = control.registry.history(owner, name).ok_or_else(|| unknown_extension(name))?;
     Ok(ExtensionDescription {
         extension: row.id,
         name: row.name,

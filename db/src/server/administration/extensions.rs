@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use cluster::metadata::{ExtensionRow, MetadataError, VersionState, VersionStateError};
+use cluster::metadata::{ExtensionRow, VersionState, VersionStateError};
 use control::{
     AdminRequest, ExtensionEntry, ExtensionResolved, FunctionEntry, FunctionMode, PackageFile, Subject,
     VersionEntry,
@@ -14,6 +14,7 @@ use control::{
 use wire::{BodyReader, Status, TenantId};
 
 use super::grants;
+use super::missing::{if_missing, unknown_extension};
 use crate::extension::registry::{Choice, InstallError, InstallHooks, Installed};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal};
@@ -157,18 +158,9 @@ pub(super) fn change(
     let row = control
         .metadata
         .extension_change(tenant, name, rule)
-        .map_err(|error| if error == MetadataError::NotFound { unknown(name) } else { error.into() })?;
+        .map_err(if_missing(|| unknown_extension(name)))?;
     publish(control, &row)?;
     Ok(control::encode(&control::VersionState::from(&row.state)))
-}
-
-pub(super) fn remove_version(
-    control: &Control,
-    tenant: TenantId,
-    name: &str,
-    version: u32,
-) -> Result<Vec<u8>, Refusal> {
-    change(control, tenant, name, |state| state.remove(version)).map(|_| Vec::new())
 }
 
 pub(super) fn resolve(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
@@ -178,7 +170,7 @@ pub(super) fn resolve(control: &Control, tenant: TenantId, name: &str) -> Result
         Some(grant) => control.registry.find(grant.row.owner, &grant.row.name),
         None => control.registry.find(tenant, name),
     };
-    let installed = found.ok_or_else(|| unknown(name))?;
+    let installed = found.ok_or_else(|| unknown_extension(name))?;
     let resolved = ExtensionResolved {
         extension: granted.map_or(installed.extension.id, |grant| grant.row.id),
         version: installed.extension.version,
@@ -190,8 +182,7 @@ pub(super) fn resolve(control: &Control, tenant: TenantId, name: &str) -> Result
 pub(super) fn remove(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
     let removed = control.metadata.extension_remove(tenant, name);
-    let id = removed
-        .map_err(|error| if error == MetadataError::NotFound { unknown(name) } else { error.into() })?;
+    let id = removed.map_err(if_missing(|| unknown_extension(name)))?;
     forget(control, tenant, name, id)?;
     Ok(Vec::new())
 }
@@ -226,10 +217,6 @@ pub(super) fn refusal(error: InstallError<Refusal>) -> Refusal {
         InstallError::Customer(refusal) => refusal,
         other => Refusal::new(other.status().unwrap_or(Status::Internal), other.to_string()),
     }
-}
-
-pub(super) fn unknown(name: &str) -> Refusal {
-    Refusal::new(Status::UnknownExtension, format!("there is no extension `{name}`"))
 }
 
 pub(super) fn milliseconds(duration: u64) -> u32 {

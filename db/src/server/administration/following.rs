@@ -107,9 +107,9 @@ impl Follower {
     fn publish_changed(&mut self, control: &Control, row: &ExtensionRow) -> Result<(), Refusal> {
         let Some(history) = control.registry.history(row.tenant, &row.name) else { return Ok(()) };
         let VersionState { current, canary, kept, .. } = row.state.clone();
-        let is_there = history.versions.contains_key(&current) || self.broken.contains(&(row.id, current));
+        let is_tried = history.versions.contains_key(&current) || self.broken.contains(&(row.id, current));
         let choice = Choice { current, canary, kept };
-        if history.choice != choice && is_there {
+        if history.choice != choice && is_tried {
             return extensions::publish(control, row);
         }
         self.behind |= history.choice != choice;
@@ -143,7 +143,7 @@ fn come(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
         catalog.tenants.iter().map(|row| (row.id, row.name.as_str())).collect();
     let known = grants::known(control);
     for row in &catalog.grants {
-        if known.contains(&(row.right.subject() as u8, row.id)) {
+        if known.contains(&grants::key_of(row)) {
             continue;
         }
         let (Some(owner), Some(to)) = (names.get(&row.owner), names.get(&row.to)) else { continue };
@@ -173,9 +173,9 @@ fn leave(
 ) -> Result<(), Refusal> {
     let is_meant = |tenant: TenantId| is_meant(of, tenant);
     let there: BTreeSet<TenantId> = catalog.tenants.iter().map(|row| row.id).collect();
-    let wanted: BTreeSet<_> = catalog.grants.iter().map(|row| (row.right.subject() as u8, row.id)).collect();
+    let wanted: BTreeSet<_> = catalog.grants.iter().map(grants::key_of).collect();
     grants::withdraw(control, |grant| {
-        is_meant(grant.row.owner) && !wanted.contains(&(grant.row.right.subject() as u8, grant.row.id))
+        is_meant(grant.row.owner) && !wanted.contains(&grants::key_of(&grant.row))
     })?;
     for tenant in known.difference(&there).filter(|tenant| is_meant(**tenant)) {
         tenants::forget(control, *tenant)?;

@@ -12,10 +12,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cluster::metadata::{GrantRow, MetadataError};
+use cluster::metadata::GrantRow;
 use control::{GrantEntry, Right, Subject};
 use wire::{Status, TenantId};
 
+use super::missing::{if_missing, unknown, unknown_table};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal};
 use crate::server::grant::Grant;
@@ -33,7 +34,7 @@ pub(super) fn create(
         // The tenant may have been dropped while this waited.
         return Err(Status::BadToken.into());
     }
-    if !is_there(control, owner, right.subject(), name)? {
+    if !exists(control, owner, right.subject(), name)? {
         return Err(unknown(right.subject(), name));
     }
     let other = control.tenant_number(to)?;
@@ -41,9 +42,8 @@ pub(super) fn create(
         return Err(Refusal::new(Status::NotPermitted, "a tenant needs no grant for what it owns"));
     }
     let now_ms = control.clock.wall_ms();
-    let row = control.metadata.grant_create(owner, name, other, right, now_ms).map_err(|error| {
-        if error == MetadataError::NotFound { unknown(right.subject(), name) } else { error.into() }
-    })?;
+    let row = control.metadata.grant_create(owner, name, other, right, now_ms);
+    let row = row.map_err(if_missing(|| unknown(right.subject(), name)))?;
     let owner_name = lock(&control.sessions).get(&session.token).map(|open| open.tenant.clone());
     let owner_name = owner_name.ok_or(Status::BadToken)?;
     // The earlier grant ends before the new right begins.
@@ -76,10 +76,7 @@ pub(super) fn revoke(
     let _changing = lock(&control.changing);
     let not_granted = || Refusal::new(Status::NotFound, format!("`{name}` is not granted to `{to}`"));
     let other = control.metadata.tenant_find(to)?.ok_or_else(not_granted)?.id;
-    control.metadata.grant_remove(owner, subject, name, other).map_err(|error| match error {
-        MetadataError::NotFound => not_granted(),
-        error => error.into(),
-    })?;
+    control.metadata.grant_remove(owner, subject, name, other).map_err(if_missing(not_granted))?;
     withdraw(control, |grant| grant.is(owner, subject, name) && grant.row.to == other)?;
     Ok(Vec::new())
 }
@@ -105,13 +102,18 @@ pub(super) fn publish(control: &Control, grant: Grant) -> Result<(), Refusal> {
     }
     let name = &grant.row.name;
     let _owning = lock(&control.owning);
-    let table = control.table(grant.row.owner, name).ok_or_else(|| unknown(Subject::Table, name))?;
+    let table = control.table(grant.row.owner, name).ok_or_else(|| unknown_table(name))?;
     control.tell(&Change::TableCreated(Arc::new(grant.entry_of(&table))))
 }
 
-/// Returns the grants in force: kind of subject and number.
-pub(super) fn known(control: &Control) -> BTreeSet<(u8, u32)> {
-    lock(&control.grants).iter().map(|grant| (grant.row.right.subject() as u8, grant.row.id)).collect()
+/// Returns the grants in force.
+pub(super) fn known(control: &Control) -> BTreeSet<(Subject, u32)> {
+    lock(&control.grants).iter().map(|grant| key_of(&grant.row)).collect()
+}
+
+/// Returns what tells a grant from all others: tables and extensions are numbered separately.
+pub(super) fn key_of(row: &GrantRow) -> (Subject, u32) {
+    (row.right.subject(), row.id)
 }
 
 /// Sends the versions of a granted extension to the workers.
@@ -173,18 +175,9 @@ pub(super) fn find(control: &Control, to: TenantId, subject: Subject, called: &s
     grants.iter().find(is).cloned()
 }
 
-fn is_there(control: &Control, owner: TenantId, subject: Subject, name: &str) -> Result<bool, Refusal> {
+fn exists(control: &Control, owner: TenantId, subject: Subject, name: &str) -> Result<bool, Refusal> {
     Ok(match subject {
         Subject::Table => control.table(owner, name).is_some(),
         Subject::Extension => control.metadata.extension_find(owner, name)?.is_some(),
     })
-}
-
-fn unknown(subject: Subject, name: &str) -> Refusal {
-    match subject {
-        Subject::Table => Refusal::new(Status::UnknownTable, format!("there is no table `{name}`")),
-        Subject::Extension => {
-            Refusal::new(Status::UnknownExtension, format!("there is no extension `{name}`"))
-        }
-    }
 }

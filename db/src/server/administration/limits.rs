@@ -85,17 +85,6 @@ pub(super) fn follow(control: &Control, rows: &[LimitRow], is_meant: impl Fn(Ten
     }
 }
 
-/// Returns the text of a change for the audit log.
-pub(super) fn act_of(name: &str, changes: &[LimitChange<'_>]) -> String {
-    let word = |change: &LimitChange<'_>| match change.value {
-        Some(UNLIMITED) => format!(" {}=unlimited", change.limit),
-        Some(value) => format!(" {}={value}", change.limit),
-        None => format!(" {}=default", change.limit),
-    };
-    let words: String = changes.iter().map(word).collect();
-    format!("tenant limits {name}:{words}")
-}
-
 fn checked(change: &LimitChange<'_>) -> Result<(TenantLimit, Option<u64>), Refusal> {
     let Some(limit) = TenantLimit::named(change.limit) else {
         let names: Vec<&str> = TenantLimit::ALL.iter().map(|limit| limit.name()).collect();

@@ -3,8 +3,8 @@
 use control::{LogEntry, LogLines, Subject};
 use wire::TenantId;
 
-use super::extensions::unknown;
 use super::grants;
+use super::missing::unknown_extension;
 use crate::extension::log::LogLine;
 use crate::server::control::{Control, Refusal};
 
@@ -18,7 +18,7 @@ pub(super) fn read(
     // A granted extension logs into the log of the tenant for which it runs.
     let id = match grants::find(control, tenant, Subject::Extension, name) {
         Some(grant) => grant.row.id,
-        None => control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown(name))?.id,
+        None => control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown_extension(name))?.id,
     };
     let wanted = |line: &LogLine| line.extension == id && line.level <= level;
     let log = control.registry.log(tenant);

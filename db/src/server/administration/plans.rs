@@ -6,6 +6,7 @@ use cluster::moment::Moment;
 use control::{Adopted, ClusterStatus, MemberEntry, PlanEntry};
 use wire::Status;
 
+use super::missing::if_missing;
 use crate::server::control::{Control, Refusal};
 
 pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
@@ -19,7 +20,7 @@ pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
         id: row.run.server,
         tcp: row.tcp.to_string(),
         starts: row.run.start,
-        is_there: there.contains(&row.run),
+        is_present: there.contains(&row.run),
         is_drained: drained.contains(&row.run),
     });
     let status = ClusterStatus {
@@ -67,10 +68,8 @@ fn begin(control: &Control, goal: Goal) -> Result<Vec<u8>, Refusal> {
 }
 
 pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
-    let row = control.metadata.plan_stop(plan).map_err(|error| match error {
-        MetadataError::NotFound => Refusal::new(Status::NotFound, format!("there is no plan {plan}")),
-        error => error.into(),
-    })?;
+    let missing = || Refusal::new(Status::NotFound, format!("there is no plan {plan}"));
+    let row = control.metadata.plan_stop(plan).map_err(if_missing(missing))?;
     Ok(control::encode(&entry_of(&row)))
 }
 
@@ -82,16 +81,16 @@ pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> 
         let text = "this server is not registered at the moment: ask another server, or wait";
         return Err(Refusal::new(Status::Unavailable, text));
     }
-    let is_there = control.lease_cache.there().iter().any(|run| run.server == server);
-    let adopted = match is_there {
+    let is_present = control.lease_cache.there().iter().any(|run| run.server == server);
+    let adopted = match is_present {
         true => Err(TabletError::IsThere(server).into()),
         false => control.metadata.tablets_adopt(server, control.clock.wall_ms()),
     };
-    let (tablets, are_left) = adopted.map_err(|error| match error {
+    let (tablets, remaining) = adopted.map_err(|error| match error {
         MetadataError::Tablets(TabletError::IsThere(_)) => not_adopted(control, server),
         error => error.into(),
     })?;
-    Ok(control::encode(&Adopted { tablets: u32::try_from(tablets).unwrap_or(u32::MAX), are_left }))
+    Ok(control::encode(&Adopted { tablets: u32::try_from(tablets).unwrap_or(u32::MAX), remaining }))
 }
 
 /// Returns the reason why a server's tablets are not assigned to others: it serves, or it might register again.
@@ -112,7 +111,8 @@ fn not_adopted(control: &Control, server: u32) -> Refusal {
     }
 }
 
-fn check_shared(control: &Control) -> Result<(), Refusal> {
+/// Refuses outside a cluster.
+pub(super) fn check_shared(control: &Control) -> Result<(), Refusal> {
     if control.lease_cache.run().is_some() {
         return Ok(());
     }
@@ -133,7 +133,7 @@ fn entry_of(row: &PlanRow) -> PlanEntry {
         progress: row.state,
         begun_ms: row.begun_ms,
         moves: row.moves.len() as u32,
-        on_the_way: count(&|migration, outcome| migration.is_some() && outcome.is_none()),
+        in_flight: count(&|migration, outcome| migration.is_some() && outcome.is_none()),
         done: count(&|_, outcome| outcome == Some(true)),
         failed: count(&|_, outcome| outcome == Some(false)),
     }

@@ -9,6 +9,7 @@ use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{Status, TenantId};
 
+use super::missing::{if_missing, unknown_table};
 use super::{TenantSet, grants};
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal};
@@ -188,7 +189,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
 
 pub(super) fn drop(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
-    let id = control.metadata.table_drop(tenant, name).map_err(|error| named(error.into(), name))?;
+    let id = control.metadata.table_drop(tenant, name).map_err(if_missing(|| unknown_table(name)))?;
     forget(control, tenant, name, id)?;
     Ok(Vec::new())
 }
@@ -209,7 +210,7 @@ pub(super) fn forget(control: &Control, tenant: TenantId, name: &str, id: u32) -
 }
 
 pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
-    let entry = control.table(tenant, name).ok_or_else(|| unknown(name))?;
+    let entry = control.table(tenant, name).ok_or_else(|| unknown_table(name))?;
     let parts = &entry.parts;
     let statistics = TableStatistics {
         id: entry.id,
@@ -227,14 +228,6 @@ pub(super) fn open(control: &Control, tenant: TenantId, name: &str) -> Result<Ve
     if let Some(grant) = grants::find(control, tenant, Subject::Table, name) {
         return Ok(control::encode(&TableId { id: grant.row.id }));
     }
-    let entry = control.table(tenant, name).ok_or_else(|| unknown(name))?;
+    let entry = control.table(tenant, name).ok_or_else(|| unknown_table(name))?;
     Ok(control::encode(&TableId { id: entry.id }))
-}
-
-fn named(refusal: Refusal, name: &str) -> Refusal {
-    if refusal.status == Status::NotFound { unknown(name) } else { refusal }
-}
-
-fn unknown(name: &str) -> Refusal {
-    Refusal::new(Status::UnknownTable, format!("there is no table `{name}`"))
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use cluster::metadata::{MetadataError, MigrationRow, Side, TabletError};
-use cluster::migration::MigrationWait;
-use control::{MigrationAwaited, MigrationEntry, MigrationMode, MigrationProgress, TabletEntry};
+use control::{MigrationEntry, MigrationMode, MigrationProgress, MigrationWait, TabletEntry};
 use store::HashRange;
 use wire::{Status, TenantId};
 
+use super::missing::{if_missing, unknown_table};
+use super::plans::check_shared;
 use crate::server::control::{Control, Refusal};
 use crate::server::migrations::{Figure, Shown};
 
@@ -31,8 +32,7 @@ impl Names {
 
     fn find(&self, name: &str) -> Result<(TenantId, u32), Refusal> {
         let found = self.0.iter().find(|(_, known)| *known == name);
-        let unknown = || Refusal::new(Status::UnknownTable, format!("there is no table `{name}`"));
-        found.map(|(place, _)| *place).ok_or_else(unknown)
+        found.map(|(place, _)| *place).ok_or_else(|| unknown_table(name))
     }
 }
 
@@ -55,13 +55,13 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
 
 pub(super) fn split(control: &Control, table: &str, at: u64) -> Result<Vec<u8>, Refusal> {
     let (tenant, id) = place_of(control, table)?;
-    control.metadata.tablet_split(tenant, id, at).map_err(|error| refusal(table, error))?;
+    control.metadata.tablet_split(tenant, id, at).map_err(if_missing(|| unplaced(table)))?;
     Ok(Vec::new())
 }
 
 pub(super) fn merge(control: &Control, table: &str, at: u64) -> Result<Vec<u8>, Refusal> {
     let (tenant, id) = place_of(control, table)?;
-    control.metadata.tablet_merge(tenant, id, at).map_err(|error| refusal(table, error))?;
+    control.metadata.tablet_merge(tenant, id, at).map_err(if_missing(|| unplaced(table)))?;
     Ok(Vec::new())
 }
 
@@ -85,12 +85,7 @@ pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
             migration: entry_of(row, names.of(row.tenant, row.table)),
             is_source: *side == Side::Source,
             is_over: *is_over,
-            awaited: match progress.awaited().filter(|_| !is_over) {
-                None => MigrationAwaited::Nothing,
-                Some(MigrationWait::Slot) => MigrationAwaited::Slot,
-                Some(MigrationWait::Peer) => MigrationAwaited::Peer,
-                Some(MigrationWait::Records) => MigrationAwaited::Records,
-            },
+            awaited: if *is_over { MigrationWait::Nothing } else { progress.awaited() },
             ahead: migrations.ahead_of(*side, row.id).unwrap_or_default() as u32,
             objects_expected: figure(Figure::ObjectsExpected),
             objects: figure(Figure::Objects),
@@ -112,39 +107,27 @@ pub(super) fn migrate(
     mode: Option<MigrationMode>,
 ) -> Result<Vec<u8>, Refusal> {
     let place = place_of(control, table)?;
-    let uneven = || refusal(table, TabletError::Uneven(first).into());
-    let hashes = HashRange::new(first, last).ok_or_else(uneven)?;
+    let hashes = HashRange::new(first, last).ok_or(MetadataError::Tablets(TabletError::Uneven(first)))?;
     let now_ms = control.clock.wall_ms();
     let row = control.metadata.migration_begin(place, hashes, target, mode, now_ms);
-    Ok(control::encode(&entry_of(&row.map_err(|error| refusal(table, error))?, table.to_owned())))
+    let row = row.map_err(if_missing(|| unplaced(table)))?;
+    Ok(control::encode(&entry_of(&row, table.to_owned())))
 }
 
 pub(super) fn abort(control: &Control, id: u32) -> Result<Vec<u8>, Refusal> {
-    let row = control.metadata.migration_abort(id).map_err(|error| match error {
-        MetadataError::NotFound => {
-            Refusal::new(Status::NotFound, format!("there is no migration {id}, or it has ended"))
-        }
-        error => error.into(),
-    })?;
+    let over = || Refusal::new(Status::NotFound, format!("there is no migration {id}, or it has ended"));
+    let row = control.metadata.migration_abort(id).map_err(if_missing(over))?;
     Ok(control::encode(&entry_of(&row, Names::read(control)?.of(row.tenant, row.table))))
 }
 
 /// Returns the owner and number of a table; refuses outside a cluster.
 fn place_of(control: &Control, table: &str) -> Result<(TenantId, u32), Refusal> {
-    if !control.metadata.records().is_shared() {
-        let text = "this server is not in a cluster: a cluster keeps its metadata in etcd";
-        return Err(Refusal::new(Status::Unavailable, text));
-    }
+    check_shared(control)?;
     Names::read(control)?.find(table)
 }
 
-fn refusal(table: &str, error: MetadataError) -> Refusal {
-    match error {
-        MetadataError::NotFound => {
-            Refusal::new(Status::NotFound, format!("`{table}` is not assigned to a server yet"))
-        }
-        error => error.into(),
-    }
+fn unplaced(table: &str) -> Refusal {
+    Refusal::new(Status::NotFound, format!("`{table}` is not assigned to a server yet"))
 }
 
 fn entry_of(row: &MigrationRow, table: String) -> MigrationEntry {

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use cluster::metadata::MetadataError;
 use cluster::secret::{RandomnessMissing, SecretHash, generate};
 use control::{TenantCreated, TenantEntry};
 use wire::{Status, TenantId};
 
 use super::grants;
+use super::missing::if_missing;
 use crate::server::change::Change;
 use crate::server::control::{Control, Refusal, unknown_tenant};
 use crate::sync::lock;
@@ -23,7 +23,7 @@ pub(super) fn create(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> 
 pub(super) fn rotate(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     let (secret, hash) = fresh_secret()?;
     let _changing = lock(&control.changing);
-    control.metadata.tenant_rotate(name, hash).map_err(|error| unknown_if_missing(name, error))?;
+    control.metadata.tenant_rotate(name, hash).map_err(if_missing(|| unknown_tenant(name)))?;
     Ok(control::encode(&TenantCreated { secret }))
 }
 
@@ -60,7 +60,7 @@ pub(super) fn list(control: &Control) -> Result<Vec<u8>, Refusal> {
 
 pub(super) fn drop(control: &Control, name: &str) -> Result<Vec<u8>, Refusal> {
     let _changing = lock(&control.changing);
-    let tenant = control.metadata.tenant_drop(name).map_err(|error| unknown_if_missing(name, error))?;
+    let tenant = control.metadata.tenant_drop(name).map_err(if_missing(|| unknown_tenant(name)))?;
     forget(control, tenant)?;
     Ok(Vec::new())
 }
@@ -88,9 +88,4 @@ pub(super) fn forget(control: &Control, tenant: TenantId) -> Result<(), Refusal>
     control.registry.remove_tenant(tenant);
     control.accounts.forget(tenant);
     told.and(withdrawn)
-}
-
-fn unknown_if_missing(name: &str, error: MetadataError) -> Refusal {
-    let refusal = Refusal::from(error);
-    if refusal.status == Status::NotFound { unknown_tenant(name) } else { refusal }
 }

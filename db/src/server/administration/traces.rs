@@ -5,8 +5,8 @@ use control::{Subject, TraceEntry, TracedCalls, TracedPoll, Traces};
 use guest::cycles::to_ns;
 use wire::{Status, TenantId};
 
-use super::extensions::unknown;
 use super::grants;
+use super::missing::unknown_extension;
 use crate::extension::registry::VersionHistory;
 use crate::extension::trace::{CALL_KINDS, Poll, PollEnd, Recording, TraceFilter};
 use crate::limits::{TRACED_TENANTS_MAX, TRACES_KEPT};
@@ -68,11 +68,12 @@ fn extension(control: &Control, tenant: TenantId, name: &str) -> Result<(u32, Ve
     let (id, history) = match grants::find(control, tenant, Subject::Extension, name) {
         Some(grant) => (grant.row.id, control.registry.history(grant.row.owner, &grant.row.name)),
         None => {
-            let row = control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown(name))?;
+            let row =
+                control.metadata.extension_find(tenant, name)?.ok_or_else(|| unknown_extension(name))?;
             (row.id, control.registry.history(tenant, name))
         }
     };
-    Ok((id, history.ok_or_else(|| unknown(name))?))
+    Ok((id, history.ok_or_else(|| unknown_extension(name))?))
 }
 
 fn entry(recording: &Recording) -> TraceEntry {

@@ -56,7 +56,7 @@ impl Totals {
 #[derive(Debug)]
 pub struct Progress {
     figures: [AtomicU64; FIGURES],
-    /// 0 if it waits for nothing, otherwise 1 more than a [`MigrationWait`].
+    /// A [`MigrationWait`].
     awaited: AtomicU8,
     totals: Arc<Totals>,
 }
@@ -64,19 +64,23 @@ pub struct Progress {
 impl Progress {
     /// Creates the progress of a migration that has moved nothing.
     pub(super) fn new(totals: &Arc<Totals>) -> Self {
-        Self { figures: Default::default(), awaited: AtomicU8::new(0), totals: Arc::clone(totals) }
+        Self {
+            figures: Default::default(),
+            awaited: AtomicU8::new(MigrationWait::Nothing as u8),
+            totals: Arc::clone(totals),
+        }
     }
 
     /// Returns what the migration waits for before it continues.
     #[must_use]
-    pub fn awaited(&self) -> Option<MigrationWait> {
-        let all = [MigrationWait::Slot, MigrationWait::Peer, MigrationWait::Records];
+    pub fn awaited(&self) -> MigrationWait {
+        let waits = [MigrationWait::Slot, MigrationWait::Peer, MigrationWait::Records];
         let code = self.awaited.load(Ordering::Relaxed);
-        all.into_iter().find(|awaited| *awaited as u8 + 1 == code)
+        waits.into_iter().find(|wait| *wait as u8 == code).unwrap_or(MigrationWait::Nothing)
     }
 
-    pub(super) fn await_for(&self, awaited: Option<MigrationWait>) {
-        self.awaited.store(awaited.map_or(0, |awaited| awaited as u8 + 1), Ordering::Relaxed);
+    pub(super) fn await_for(&self, awaited: MigrationWait) {
+        self.awaited.store(awaited as u8, Ordering::Relaxed);
     }
 
     /// Returns the current value of a figure.

@@ -46,22 +46,22 @@ pub struct Tally {
 }
 
 /// See the file's head. Servers end before their etcd.
-pub struct TroubledCluster {
+pub struct FaultyCluster {
     servers: Mutex<Vec<Server>>,
     etcd: Option<Etcd>,
     tenant: Tenant,
     runs: std::sync::atomic::AtomicU32,
 }
 
-impl TroubledCluster {
+impl FaultyCluster {
     /// One server alone, or several.
-    pub fn start(count: usize) -> TroubledCluster {
+    pub fn start(count: usize) -> FaultyCluster {
         let etcd = (count > 1).then(Etcd::start);
         let metadata = etcd.as_ref().map_or("file".to_owned(), Etcd::metadata);
         let settings = || Settings { metadata: metadata.clone(), ..Settings::default() };
         let servers: Vec<Server> = (0..count).map(|_| Server::start_with(settings())).collect();
         let tenant = servers[0].tenant("ann");
-        TroubledCluster { servers: Mutex::new(servers), etcd, tenant, runs: 0.into() }
+        FaultyCluster { servers: Mutex::new(servers), etcd, tenant, runs: 0.into() }
     }
 
     /// Lets clients use a fresh table for so many seconds, longer if little happens: what they were told.

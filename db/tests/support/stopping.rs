@@ -5,7 +5,8 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::raw::PATIENCE;
+/// How long a process may take to stand still: no claim about time, so that a loaded machine passes.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Stops all threads of a process, or lets them continue. Returns once they stand still: a signal takes effect only
 /// when each thread has noticed it, which takes milliseconds on a busy machine.
