@@ -66,7 +66,9 @@ pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failu
                 MigrationPhase::Ended => {
                     format!("migration {migration} was undone: server {} owns the range", entry.source)
                 }
-                _ => format!("migration {migration} returns the range to server {}", entry.source),
+                MigrationPhase::Preparing | MigrationPhase::Moving | MigrationPhase::Returning => {
+                    format!("migration {migration} returns the range to server {}", entry.source)
+                }
             };
             Ok(Answer::new(text, value_of(&entry)))
         }

@@ -106,8 +106,9 @@ pub(super) const REPRESENTATIONS: [&str; 14] = [
 
 #[cfg(test)]
 mod tests {
-    use super::MACROS;
-    use super::parts_of;
+    use std::collections::BTreeSet;
+
+    use super::{MACROS, SANDSTORM, parts_of};
 
     #[test]
     fn dangerous_names_are_in_no_list() {
@@ -121,5 +122,14 @@ mod tests {
         for name in ["asm", "include", "include_str", "include_bytes", "env", "option_env", "concat_bytes"] {
             assert!(!MACROS.contains(&name), "{name}");
         }
+    }
+
+    #[test]
+    fn authors_may_name_what_the_sdk_exports_and_nothing_else() {
+        let root = include_str!("../../../sandstorm/src/lib.rs");
+        let exported = root.lines().filter_map(|line| line.strip_prefix("pub use ")?.strip_suffix(';'));
+        let exported = exported.filter_map(|path| path.rsplit("::").next());
+        let exported: BTreeSet<&str> = exported.chain(["extension"]).collect();
+        assert_eq!(BTreeSet::from(SANDSTORM), exported);
     }
 }
