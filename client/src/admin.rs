@@ -8,15 +8,15 @@ use control::{
     TenantCreated, TenantEntry, TenantLimitEntry,
 };
 
-use crate::client::{body_of, read_answer};
-use crate::reach::{Opening, Reached, reach};
-use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
+use crate::admin_call::{AdminCall, decode_answer};
+use crate::connection::Opening;
+use crate::reach::{Reached, reach};
+use crate::reconnecting_stream::ReconnectingStream;
 use crate::{ClientConfig, Error};
 
 /// A stream opened with the administrator's secret.
 pub struct Admin {
     stream: ReconnectingStream,
-    config: ClientConfig,
 }
 
 impl Admin {
@@ -26,11 +26,9 @@ impl Admin {
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
     pub fn connect(address: &str, secret: &str, config: ClientConfig) -> Result<Admin, Error> {
-        let secret = secret.to_owned();
-        let opening = Opening::Admin { secret: secret.clone() };
+        let opening = Opening::Admin { secret: secret.to_owned() };
         let Reached { server, connection, .. } = reach(address, &opening, &config)?;
-        let entrance = StreamEntrance::Admin { secret };
-        Ok(Admin { stream: ReconnectingStream::new(connection, server, entrance, config.clone()), config })
+        Ok(Admin { stream: ReconnectingStream::new(connection, server, opening, config) })
     }
 
     /// Creates a tenant; returns the secret that opens its sessions, only this once.
@@ -244,7 +242,7 @@ impl Admin {
     }
 
     fn call<T: DeserializeOwned>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
-        let body = body_of(request)?;
-        read_answer(self.stream.administer(&body, request.only_reads(), self.config.admin_timeout)?)
+        let call = AdminCall::new(request, self.stream.config())?;
+        decode_answer(self.stream.administer(&call)?)
     }
 }

@@ -20,7 +20,7 @@ pub use many::Write;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use control::{AdminRequest, DeserializeOwned, FunctionMode};
+use control::FunctionMode;
 use wire::{Request, Status};
 
 use crate::{ClientConfig, Error, Session};
@@ -138,26 +138,4 @@ impl Client {
             status => Err(Error::of_answer(status, &self.body)),
         }
     }
-}
-
-/// Makes an administrative request and decodes its reply.
-fn administer<T: DeserializeOwned>(session: &mut Session, request: &AdminRequest<'_>) -> Result<T, Error> {
-    let timeout = match request {
-        AdminRequest::ExtensionInstall { .. } => session.config().install_timeout,
-        _ => session.config().admin_timeout,
-    };
-    read_answer(session.administer(&body_of(request)?, request.only_reads(), timeout)?)
-}
-
-/// Returns the body of an administrative request.
-pub(crate) fn body_of(request: &AdminRequest<'_>) -> Result<Vec<u8>, Error> {
-    request.encode().map_err(|status| Error::Refused { status, text: String::new() })
-}
-
-/// Decodes the reply to an administrative request.
-pub(crate) fn read_answer<T: DeserializeOwned>((status, body): (Status, Vec<u8>)) -> Result<T, Error> {
-    if status != Status::Ok {
-        return Err(Error::of_answer(status, &body));
-    }
-    control::decode(&body).map_err(|_| Error::Unintelligible { expected: "an answer to the request" })
 }

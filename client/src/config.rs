@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use net::{IdleStrategy, UdpConfig};
+use net::{IdleStrategy, UdpConfig, Waker};
 
 use crate::Error;
 
@@ -69,6 +69,17 @@ pub(crate) struct Identity {
     pub(crate) address: String,
     pub(crate) tenant: String,
     pub(crate) secret: String,
+}
+
+/// The settings that open a session with a server.
+#[derive(Clone)]
+pub(crate) struct SessionSettings {
+    pub(crate) identity: Identity,
+    pub(crate) config: ClientConfig,
+    /// Size of the largest frame of the port that carries the session's frames.
+    pub(crate) frame_bytes_max: usize,
+    /// Waker of that port.
+    pub(crate) waker: Waker,
 }
 
 /// Returns the first address that a name resolves to.

@@ -15,6 +15,17 @@ const STALE_AFTER: Duration = Duration::from_millis(500);
 /// Maximum time to transfer a record once it has begun.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The first record of a stream, kept to open it again.
+#[derive(Clone)]
+pub(crate) enum Opening {
+    /// Opens a session of a tenant.
+    Session { tenant: String, secret: String },
+    /// Attaches to the session with this token.
+    Attach { token: u64 },
+    /// Opens with the administrator's secret.
+    Admin { secret: String },
+}
+
 /// A stream after its first record.
 pub(crate) struct Connection {
     stream: Stream,
@@ -40,12 +51,22 @@ pub(crate) enum CallFailure {
     Unintelligible,
 }
 
+impl Opening {
+    pub(crate) fn request(&self) -> OpenRequest<'_> {
+        match self {
+            Opening::Session { tenant, secret } => OpenRequest::Session { tenant, secret },
+            Opening::Attach { token } => OpenRequest::Attach { token: *token },
+            Opening::Admin { secret } => OpenRequest::Admin { secret },
+        }
+    }
+}
+
 impl Connection {
     /// Connects and sends the first record; returns the connection and the server's reply.
     pub(crate) fn open(
         server: SocketAddr,
         config: &ClientConfig,
-        request: &OpenRequest<'_>,
+        request: OpenRequest<'_>,
     ) -> Result<(Connection, Vec<u8>), Error> {
         let unreachable = |error| Error::Unreachable { address: server, error };
         let stream = Stream::connect(server, config.connect_timeout, RECORD_TIMEOUT).map_err(unreachable)?;
@@ -66,16 +87,6 @@ impl Connection {
             Status::UnsupportedVersion => Err(Error::Refused { status, text: versions_text(&answer) }),
             _ => Err(Error::of_answer(status, &answer)),
         }
-    }
-
-    /// Opens a session, or attaches to one.
-    pub(crate) fn open_session(
-        server: SocketAddr,
-        config: &ClientConfig,
-        request: &OpenRequest<'_>,
-    ) -> Result<(Connection, Opened), Error> {
-        let (connection, answer) = Connection::open(server, config, request)?;
-        Ok((connection, opened_of(&answer)?))
     }
 
     /// Sends one request and waits for its reply.

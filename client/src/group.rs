@@ -15,7 +15,7 @@ use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
 use crate::config::resolve;
 use crate::router::{HOME, Router, Server};
 use crate::session_state::{SessionState, open_any};
-use crate::transport::{Channels, insist, patience};
+use crate::transport::Channels;
 use crate::watch::Watch;
 use crate::{ClientConfig, Error, SessionStatistics};
 
@@ -95,15 +95,11 @@ impl SessionGroup {
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
     pub fn open(&mut self, address: &str, tenant: &str, secret: &str) -> Result<usize, Error> {
-        let (identity, opened) = open_any(address, (tenant, secret), &self.config)?;
-        let (frame_bytes_max, waker) = (self.port.frame_bytes_max(), self.port.waker());
-        let mut state =
-            SessionState::over(opened, identity.clone(), self.config.clone(), frame_bytes_max, waker.clone());
-        let now = (self.watch.now_us(), patience(&self.config));
-        insist(state.find_way(&mut self.links, &mut *self.port, now), &self.config)?;
-        let (index, token) = (self.members.len(), state.token());
+        let opened = open_any(address, (tenant, secret), &self.config)?;
+        let (config, now_us) = (self.config.clone(), self.watch.now_us());
+        let router = Router::over(opened, config, &mut *self.port, &mut self.links, now_us)?;
+        let (index, token) = (self.members.len(), router.home().map_or(0, SessionState::token));
         self.by_token.insert(token, (index, HOME));
-        let router = Router::new(state, identity, frame_bytes_max, waker);
         self.members.push(Member { router, tokens: vec![token], is_busy: false });
         Ok(index)
     }

@@ -23,6 +23,7 @@
 //! stream or uses another server. Every failure is an [`Error`] that suggests the next step.
 
 mod admin;
+mod admin_call;
 pub mod both_sides;
 mod client;
 mod config;

@@ -34,7 +34,6 @@ use wire::{Completion, Request, Status};
 
 use self::task::{AskedOperation, Sending, Task};
 use self::write_set::PendingWrite;
-use crate::client::read_answer;
 use crate::session::Idle;
 use crate::{Error, Session};
 
@@ -421,9 +420,7 @@ fn find_table(session: &mut Session, tables: &mut HashMap<String, u32>, name: &[
     if let Some(&id) = tables.get(name) {
         return Ok(id);
     }
-    let request = AdminRequest::TableOpen { name };
-    let body = request.encode().map_err(|_| unknown())?;
-    let TableId { id } = read_answer(session.administer(&body, true, session.config().admin_timeout)?)?;
+    let TableId { id } = session.administer(&AdminRequest::TableOpen { name })?;
     tables.insert(name.to_owned(), id);
     Ok(id)
 }

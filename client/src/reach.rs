@@ -12,21 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use control::AdminRequest;
-use wire::{OpenRequest, Status};
+use wire::Status;
 
 use crate::config::resolve;
-use crate::connection::{Connection, opened_of};
+use crate::connection::{Connection, Opening, opened_of};
 use crate::limits::{ADDRESSES_MAX, NEXT_ADDRESS_AFTER};
 use crate::{ClientConfig, Error};
-
-/// The request that opens a connection.
-#[derive(Clone)]
-pub(crate) enum Opening {
-    /// With a session of a tenant.
-    Session { tenant: String, secret: String },
-    /// With the administrator's secret.
-    Admin { secret: String },
-}
 
 /// An open connection.
 pub(crate) struct Reached {
@@ -114,11 +105,7 @@ fn begin(
 
 fn open(address: &str, opening: &Opening, config: &ClientConfig) -> Result<Reached, Error> {
     let server = resolve(address)?;
-    let request = match opening {
-        Opening::Session { tenant, secret } => OpenRequest::Session { tenant, secret },
-        Opening::Admin { secret } => OpenRequest::Admin { secret },
-    };
-    let (connection, answer) = Connection::open(server, config, &request)?;
+    let (connection, answer) = Connection::open(server, config, opening.request())?;
     Ok(Reached { server, address: address.to_owned(), connection, answer })
 }
 

@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::{OpenRequest, RecordHeader, Status, opcode, reply};
+use wire::{RecordHeader, Status, opcode, reply};
 
-use crate::connection::{CallFailure, Connection, StreamReply};
+use crate::admin_call::AdminCall;
+use crate::connection::{CallFailure, Connection, Opening, StreamReply};
 use crate::{ClientConfig, Error};
 
 /// Pause before a broken stream is reopened.
@@ -19,40 +20,27 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// Pause before repeating a request that the server rejected because of its view.
 const VIEW_PAUSE: Duration = Duration::from_millis(1);
 
-/// Ways to reopen a stream.
-pub(crate) enum StreamEntrance {
-    /// Attach to the session with this token.
-    Session {
-        /// Token of the session.
-        token: u64,
-    },
-    /// Open with the administrator's secret.
-    Admin {
-        /// The administrator's secret.
-        secret: String,
-    },
-}
-
 /// A stream that reopens when it breaks.
 pub(crate) struct ReconnectingStream {
     connection: Option<Connection>,
     server: SocketAddr,
-    entrance: StreamEntrance,
+    opening: Opening,
     config: ClientConfig,
 }
 
 impl ReconnectingStream {
+    /// Returns a stream over a connection; `opening` opens the next one.
     pub(crate) fn new(
         connection: Connection,
         server: SocketAddr,
-        entrance: StreamEntrance,
+        opening: Opening,
         config: ClientConfig,
     ) -> ReconnectingStream {
-        ReconnectingStream { connection: Some(connection), server, entrance, config }
+        ReconnectingStream { connection: Some(connection), server, opening, config }
     }
 
-    pub(crate) fn entrance(&self) -> &StreamEntrance {
-        &self.entrance
+    pub(crate) fn opening(&self) -> &Opening {
+        &self.opening
     }
 
     /// Closes the stream; the next call reopens it.
@@ -60,22 +48,17 @@ impl ReconnectingStream {
         self.connection = None;
     }
 
-    pub(crate) fn call_timeout(&self) -> Duration {
-        self.config.call_timeout
+    pub(crate) fn config(&self) -> &ClientConfig {
+        &self.config
     }
 
     /// Makes an administrative request, over a stream that was checked to be alive.
-    pub(crate) fn administer(
-        &mut self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
-    ) -> Result<(Status, Vec<u8>), Error> {
+    pub(crate) fn administer(&mut self, call: &AdminCall) -> Result<(Status, Vec<u8>), Error> {
         if self.connection.as_mut().is_some_and(Connection::is_stale) {
             self.connection = None;
         }
         let header = RecordHeader { code: opcode::ADMINISTER, ..RecordHeader::default() };
-        self.call(header, body, repeatable, timeout)
+        self.call(header, &call.body, call.is_repeatable, call.timeout)
     }
 
     /// Sends the last request if the stream is open; does not read the reply.
@@ -151,11 +134,7 @@ impl ReconnectingStream {
     /// Returns the connection; attaches to the session again if it broke.
     fn connect(&mut self, deadline: Instant) -> Result<&mut Connection, Error> {
         while self.connection.is_none() {
-            let request = match &self.entrance {
-                StreamEntrance::Session { token } => OpenRequest::Attach { token: *token },
-                StreamEntrance::Admin { secret } => OpenRequest::Admin { secret },
-            };
-            match Connection::open(self.server, &self.config, &request) {
+            match Connection::open(self.server, &self.config, self.opening.request()) {
                 Ok((connection, _)) => self.connection = Some(connection),
                 Err(Error::Refused { status: Status::BadToken, .. }) => return Err(Error::SessionLost),
                 Err(error) if Instant::now() + RECONNECT_PAUSE > deadline => return Err(error),

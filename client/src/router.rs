@@ -19,9 +19,10 @@ mod server;
 
 use std::collections::VecDeque;
 
-use net::Waker;
+use net::Port;
 use wire::{
-    Completion, CompletionError, FrameError, FrameReader, Group, Journey, Request, SessionLimits, Status,
+    Completion, CompletionError, FrameError, FrameReader, Group, Journey, Opened, Request, SessionLimits,
+    Status,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,8 +31,10 @@ use self::maps::{Route, TableMap};
 use self::server::Reach;
 pub(crate) use self::server::Server;
 use crate::both_sides::Outcome;
-use crate::config::Identity;
+use crate::config::{Identity, SessionSettings};
+use crate::connection::Connection;
 use crate::session_state::{SessionState, SessionStatistics};
+use crate::transport::{Channels, insist, patience};
 use crate::{ClientConfig, Error};
 
 /// Index of the server that the session was opened with.
@@ -59,14 +62,11 @@ pub(crate) struct Router {
     look_at_us: u64,
     /// Index of the server for the next map request.
     turn: usize,
-    identity: Identity,
-    config: ClientConfig,
+    pub(crate) settings: SessionSettings,
     /// Settings for all servers but the home.
-    others_config: ClientConfig,
-    frame_bytes_max: usize,
-    waker: Waker,
-    limits: SessionLimits,
-    credits: u16,
+    others_settings: SessionSettings,
+    pub(crate) limits: SessionLimits,
+    pub(crate) credits: u16,
     client_id: u64,
     call_timeout_us: u64,
     source_patience_us: u64,
@@ -125,20 +125,25 @@ enum Sent {
 }
 
 impl Router {
-    /// Returns a router over an opened session.
-    pub(crate) fn new(
-        state: SessionState,
-        identity: Identity,
-        frame_bytes_max: usize,
-        waker: Waker,
-    ) -> Router {
-        let config = state.config().clone();
+    /// Returns a router over an opened session, whose frames travel over `port`.
+    pub(crate) fn over(
+        (identity, opened): (Identity, (Connection, Opened)),
+        config: ClientConfig,
+        port: &mut dyn Port,
+        links: &mut Channels,
+        now_us: u64,
+    ) -> Result<Router, Error> {
+        let (frame_bytes_max, waker) = (port.frame_bytes_max(), port.waker());
+        let settings = SessionSettings { identity, config, frame_bytes_max, waker };
+        let config = &settings.config;
+        let mut state = SessionState::over(opened, settings.clone());
+        insist(state.find_way(links, port, (now_us, patience(config))), config)?;
         let others_config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
         let (limits, credits, client_id) = (state.limits(), state.credits(), state.client_id());
         let [call_timeout_us, source_patience_us] = [config.call_timeout, config.source_patience]
             .map(|timeout| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
-        Router {
-            servers: vec![Server::home(state, identity.address.clone())],
+        Ok(Router {
+            servers: vec![Server::home(state, settings.identity.address.clone())],
             leaving: Vec::new(),
             maps: Vec::new(),
             latest: Latest::NONE,
@@ -150,17 +155,14 @@ impl Router {
             is_restless: false,
             look_at_us: u64::MAX,
             turn: HOME,
-            identity,
-            config,
-            others_config,
-            frame_bytes_max,
-            waker,
+            others_settings: SessionSettings { config: others_config, ..settings.clone() },
+            settings,
             limits,
             credits,
             client_id,
             call_timeout_us,
             source_patience_us,
-        }
+        })
     }
 
     /// Accepts a request; its completion will carry `tag`. Returns the server that it goes to, if decided.
@@ -289,9 +291,8 @@ impl Router {
 
     /// Opens a session with a server in the background if there is none, unless the last attempt failed a moment ago.
     fn reach(&mut self, now_us: u64, server: usize) -> Reach {
-        let Router { servers, identity, config, others_config, frame_bytes_max, waker, .. } = self;
-        let config = if server == HOME { config } else { others_config };
-        servers[server].reach(now_us, identity, config, (*frame_bytes_max, waker))
+        let settings = if server == HOME { &self.settings } else { &self.others_settings };
+        self.servers[server].reach(now_us, settings)
     }
 
     /// Returns whether any server may reply.
@@ -410,24 +411,8 @@ impl Router {
         self.servers[HOME].state.as_ref()
     }
 
-    pub(crate) fn limits(&self) -> SessionLimits {
-        self.limits
-    }
-
-    pub(crate) fn credits(&self) -> u16 {
-        self.credits
-    }
-
     pub(crate) fn client_id(&self) -> u64 {
         self.home().map_or(self.client_id, SessionState::client_id)
-    }
-
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    pub(crate) fn config(&self) -> &ClientConfig {
-        &self.config
     }
 }
 

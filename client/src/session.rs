@@ -23,7 +23,7 @@ use crate::config::{Identity, resolve};
 use crate::connection::Connection;
 use crate::router::{HOME, Router};
 use crate::session_state::{SessionState, open_any};
-use crate::transport::{Channels, insist, patience};
+use crate::transport::Channels;
 use crate::watch::Watch;
 
 use crate::{ClientConfig, Error, SessionStatistics};
@@ -45,7 +45,7 @@ pub struct Session {
     own_outstanding: usize,
     statistics: SessionStatistics,
     watch: Watch,
-    /// The session's home that is the port's only peer; `None` with several servers.
+    /// Number of the home that is the port's only peer, 0 before the first; `None` with several servers.
     peer: Option<u32>,
 }
 
@@ -84,21 +84,15 @@ impl Session {
 
     fn over(
         mut port: Box<dyn Port>,
-        (identity, opened): (Identity, (Connection, Opened)),
+        opened: (Identity, (Connection, Opened)),
         config: ClientConfig,
     ) -> Result<Session, Error> {
-        let frame_bytes_max = port.frame_bytes_max();
-        let mut state = SessionState::over(opened, identity.clone(), config, frame_bytes_max, port.waker());
         let mut links = Channels::default();
-        let found = state.find_way(&mut links, &mut *port, (0, patience(state.config())));
-        insist(found, state.config())?;
-        let peer = state.home();
-        port.set_peer(peer).map_err(|error| Error::Port { error })?;
-        Ok(Session {
-            router: Router::new(state, identity, frame_bytes_max, port.waker()),
+        let mut session = Session {
+            router: Router::over(opened, config, &mut *port, &mut links, 0)?,
             links,
             batch: Batch::new(),
-            outbox: Outbox::with_frames(OUTBOX_FRAMES, frame_bytes_max),
+            outbox: Outbox::with_frames(OUTBOX_FRAMES, port.frame_bytes_max()),
             parked: Vec::new(),
             own_tags: 0,
             own_outstanding: 0,
@@ -106,7 +100,9 @@ impl Session {
             watch: Watch::start(),
             peer: Some(0),
             port,
-        })
+        };
+        session.follow_home()?;
+        Ok(session)
     }
 
     /// Queues a copy of a request. Its completion carries `tag`, which may be anything below 2^62. Nothing is sent
@@ -189,13 +185,13 @@ impl Session {
     /// Returns the sizes that the server accepts from this session.
     #[must_use]
     pub fn limits(&self) -> SessionLimits {
-        self.router.limits()
+        self.router.limits
     }
 
     /// Returns the maximum number of outstanding requests.
     #[must_use]
     pub fn credits(&self) -> u16 {
-        self.router.credits()
+        self.router.credits
     }
 
     /// Returns the client's id, by which the session is listed and revoked.
@@ -211,11 +207,11 @@ impl Session {
     }
 
     pub(crate) fn identity(&self) -> &Identity {
-        self.router.identity()
+        &self.router.settings.identity
     }
 
     pub(crate) fn config(&self) -> &ClientConfig {
-        self.router.config()
+        &self.router.settings.config
     }
 
     /// Returns the session's index of the server that owns a key of a table, as far as known.

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use control::AdminRequest;
-use net::{Port, Waker, shm};
+use net::{Port, shm};
 use wire::limits::LISTING_IN_PARTS_BYTES;
 use wire::{
     Attach, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request, Requester,
@@ -23,27 +23,26 @@ use wire::{
 
 pub(crate) use self::second_step::Moved;
 use self::second_step::{Again, Connectivity, Trouble, sift};
-use crate::config::Identity;
-use crate::connection::{Connection, opened_of};
-use crate::reach::{Opening, Reached, reach};
-use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
+use crate::config::{Identity, SessionSettings};
+use crate::connection::{Connection, Opening, opened_of};
+use crate::reach::{Reached, reach};
+use crate::reconnecting_stream::ReconnectingStream;
 use crate::stream_worker::{Job, StreamWorker};
 use crate::transport::{Channels, SessionTransport};
 use crate::{ClientConfig, Error, NoSharedMemory};
 
 /// The state of one session with one server.
 pub(crate) struct SessionState {
-    identity: Identity,
-    config: ClientConfig,
+    settings: SessionSettings,
     opened: Opened,
     view: u64,
     home: SocketAddr,
     home_core: u16,
     transport: SessionTransport,
-    /// Number of times that the home has changed.
+    /// Number of homes so far.
     homes: u32,
     requester: Requester,
-    settings: RequesterConfig,
+    requester_config: RequesterConfig,
     stream_worker: StreamWorker,
     /// Number of outstanding requests on the stream.
     on_stream: usize,
@@ -83,37 +82,34 @@ pub struct SessionStatistics {
 }
 
 impl SessionState {
-    /// Opens a session. `waker` is that of the port that will carry its frames.
-    pub(crate) fn open(
-        identity: Identity,
-        config: ClientConfig,
-        frame_bytes_max: usize,
-        waker: Waker,
-    ) -> Result<SessionState, Error> {
-        let (connection, opened) = open(&identity, &config)?;
-        Ok(SessionState::over((connection, opened), identity, config, frame_bytes_max, waker))
+    /// Opens a session that is not patient: its poll has other sessions to serve.
+    pub(crate) fn open(settings: SessionSettings) -> Result<SessionState, Error> {
+        let mut state = SessionState::over(open(&settings)?, settings);
+        state.is_patient = false;
+        Ok(state)
     }
 
     /// Returns the state of a session that was opened.
     pub(crate) fn over(
         (connection, opened): (Connection, Opened),
-        identity: Identity,
-        config: ClientConfig,
-        frame_bytes_max: usize,
-        waker: Waker,
+        settings: SessionSettings,
     ) -> SessionState {
-        let settings = requester_config(&config, frame_bytes_max);
-        let entrance = StreamEntrance::Session { token: opened.token };
-        let stream = ReconnectingStream::new(connection, identity.server, entrance, config.clone());
+        let config = &settings.config;
+        let requester_config = RequesterConfig {
+            call_timeout_us: u64::try_from(config.call_timeout.as_micros()).unwrap_or(u64::MAX),
+            frame_bytes_max: settings.frame_bytes_max,
+            ..RequesterConfig::default()
+        };
+        let stream = stream_of(connection, &opened, &settings);
         SessionState {
             view: opened.view,
-            home: core_address(&identity, &config, &opened, opened.home_core),
+            home: core_address(&settings, &opened, opened.home_core),
             home_core: opened.home_core,
-            transport: SessionTransport::of(&opened, &config),
-            homes: 0,
-            requester: Requester::new(opened.token, opened.next_sequence, opened.credits, settings),
-            settings,
-            stream_worker: StreamWorker::new(stream, waker),
+            transport: SessionTransport::of(&opened, config),
+            homes: 1,
+            requester: Requester::new(opened.token, opened.next_sequence, opened.credits, requester_config),
+            requester_config,
+            stream_worker: StreamWorker::new(stream, settings.waker.clone()),
             on_stream: 0,
             orphans: 0,
             troubles: Vec::new(),
@@ -121,8 +117,7 @@ impl SessionState {
             moved: Vec::new(),
             connectivity: Connectivity::Open,
             is_patient: true,
-            identity,
-            config,
+            settings,
             opened,
         }
     }
@@ -200,7 +195,7 @@ impl SessionState {
 
     /// Closes the stream until it is needed again.
     pub(crate) fn rest_stream(&self) {
-        self.stream_worker.rest();
+        self.stream_worker.stream().close();
     }
 
     /// Returns whether a request would be accepted now.
@@ -298,7 +293,7 @@ impl SessionState {
         self.home
     }
 
-    /// Updates the home core; returns how often it has changed.
+    /// Updates the home core; returns the number of homes so far.
     #[inline]
     pub(crate) fn follow_home(&mut self) -> u32 {
         match self.requester.home_core() {
@@ -312,7 +307,7 @@ impl SessionState {
     fn move_home(&mut self, core: u16) {
         if usize::from(core) < self.opened.core_ports.len() {
             self.home_core = core;
-            self.home = core_address(&self.identity, &self.config, &self.opened, core);
+            self.home = core_address(&self.settings, &self.opened, core);
             self.homes += 1;
             self.transport.open();
         }
@@ -346,7 +341,7 @@ impl SessionState {
     #[cold]
     pub(crate) fn leave_lost_way(&mut self, port: &dyn Port) {
         if shm::is_link(self.home.ip()) && !port.is_attached(self.home) {
-            self.home = core_address(&self.identity, &self.config, &self.opened, self.home_core);
+            self.home = core_address(&self.settings, &self.opened, self.home_core);
             self.homes += 1;
             self.transport.open();
         }
@@ -378,10 +373,6 @@ impl SessionState {
         self.opened.client_id
     }
 
-    pub(crate) fn config(&self) -> &ClientConfig {
-        &self.config
-    }
-
     pub(crate) fn round_trip_us(&self) -> Option<u64> {
         self.requester.round_trip_us()
     }
@@ -410,21 +401,23 @@ pub(crate) fn open_any(
     Ok((Identity { server, address, tenant, secret }, (connection, opened)))
 }
 
-fn open(identity: &Identity, config: &ClientConfig) -> Result<(Connection, Opened), Error> {
+fn open(SessionSettings { identity, config, .. }: &SessionSettings) -> Result<(Connection, Opened), Error> {
     let request = OpenRequest::Session { tenant: &identity.tenant, secret: &identity.secret };
-    Connection::open_session(identity.server, config, &request)
+    let (connection, answer) = Connection::open(identity.server, config, request)?;
+    Ok((connection, opened_of(&answer)?))
 }
 
-fn requester_config(config: &ClientConfig, frame_bytes_max: usize) -> RequesterConfig {
-    let call_timeout_us = u64::try_from(config.call_timeout.as_micros()).unwrap_or(u64::MAX);
-    RequesterConfig { call_timeout_us, frame_bytes_max, ..RequesterConfig::default() }
+/// Returns the stream of a session, which attaches to the session again when it breaks.
+fn stream_of(connection: Connection, opened: &Opened, settings: &SessionSettings) -> ReconnectingStream {
+    let opening = Opening::Attach { token: opened.token };
+    ReconnectingStream::new(connection, settings.identity.server, opening, settings.config.clone())
 }
 
-fn core_address(identity: &Identity, config: &ClientConfig, opened: &Opened, core: u16) -> SocketAddr {
+fn core_address(settings: &SessionSettings, opened: &Opened, core: u16) -> SocketAddr {
     let index = usize::from(core);
-    match config.core_addresses.get(index) {
+    match settings.config.core_addresses.get(index) {
         Some(&address) => address,
         // `Opened` has checked that the home core has a port.
-        None => SocketAddr::new(identity.server.ip(), opened.core_ports[index]),
+        None => SocketAddr::new(settings.identity.server.ip(), opened.core_ports[index]),
     }
 }

@@ -12,13 +12,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use net::Waker;
 use wire::{Journey, RecordHeader, Status};
 
 use crate::Error;
-use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
+use crate::connection::Opening;
+use crate::reconnecting_stream::ReconnectingStream;
 
 /// A data request for the stream.
 pub(crate) struct Job {
@@ -58,14 +58,9 @@ impl StreamWorker {
         StreamWorker { shared: Arc::new(Shared { stream, done: Mutex::default(), waker }), jobs: None }
     }
 
-    /// Replaces the stream with that of the newly opened session.
-    pub(crate) fn replace(&self, stream: ReconnectingStream) {
-        *self.shared.stream() = stream;
-    }
-
-    /// Closes the stream until it is needed again.
-    pub(crate) fn rest(&self) {
-        self.shared.stream().close();
+    /// Locks the stream; waits while the thread uses it.
+    pub(crate) fn stream(&self) -> MutexGuard<'_, ReconnectingStream> {
+        self.shared.stream()
     }
 
     /// Sends a data request to the thread.
@@ -87,16 +82,6 @@ impl StreamWorker {
     /// Returns the completed jobs.
     pub(crate) fn take_done(&self) -> Vec<Done> {
         std::mem::take(&mut self.shared.done.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Makes an administrative request. `repeatable` requests only read.
-    pub(crate) fn administer(
-        &self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
-    ) -> Result<(Status, Vec<u8>), Error> {
-        self.shared.stream().administer(body, repeatable, timeout)
     }
 
     /// Sends the last request, unless the thread is busy with one.
@@ -123,7 +108,7 @@ impl Shared {
 
     fn carry(&self, job: &Job) -> Result<(Status, Vec<u8>), Error> {
         let mut stream = self.stream();
-        if !matches!(stream.entrance(), StreamEntrance::Session { token } if *token == job.token) {
+        if !matches!(stream.opening(), Opening::Attach { token } if *token == job.token) {
             return Err(Error::SessionLost);
         }
         let header = RecordHeader {
@@ -134,7 +119,7 @@ impl Shared {
             first_unacknowledged: job.first_unacknowledged,
             view: job.view,
         };
-        let timeout = stream.call_timeout();
+        let timeout = stream.config().call_timeout;
         stream.call(header, &job.body, true, timeout)
     }
 

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use control::{AdminRequest, TableEntry};
+use control::TableEntry;
 use wire::{Body, Request, Status, TabletMap};
 
-use super::{Client, administer};
+use super::Client;
 use crate::{ClientConfig, Error};
 
 /// A table with the sums over all its servers.
@@ -94,8 +94,7 @@ impl Client {
     fn list_at(&self, address: &str) -> Result<Vec<TableEntry>, Error> {
         let identity = self.session.identity();
         let config = ClientConfig { core_addresses: Vec::new(), ..self.session.config().clone() };
-        let mut client = Client::connect_with(address, &identity.tenant, &identity.secret, config)?;
-        administer(&mut client.session, &AdminRequest::TableList)
+        Client::connect_with(address, &identity.tenant, &identity.secret, config)?.table_list()
     }
 
     /// Returns the tablet map of a table from the connected server; `None` if there is no such table.

@@ -6,7 +6,7 @@ use control::{
 };
 use wire::Status;
 
-use super::{Client, Function, administer};
+use super::{Client, Function};
 use crate::Error;
 
 impl Client {
@@ -63,7 +63,7 @@ impl Client {
         let (extension, version, function) =
             split(name).ok_or_else(|| Error::FunctionNameInvalid { name: name.to_owned() })?;
         let request = AdminRequest::ExtensionResolve { name: extension };
-        let resolved = administer::<ExtensionResolved>(&mut self.session, &request)?;
+        let resolved = self.session.administer::<ExtensionResolved>(&request)?;
         let entry = resolved.functions.iter().find(|entry| entry.name == function);
         let (hash, mode) = match (entry, version) {
             (Some(entry), _) => (entry.hash, entry.mode),
@@ -112,7 +112,7 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn extension_list(&mut self) -> Result<Vec<ExtensionEntry>, Error> {
-        administer(&mut self.session, &AdminRequest::ExtensionList)
+        self.session.administer(&AdminRequest::ExtensionList)
     }
 
     /// Describes an extension; for a granted one, `tenant/name`, omits its versions and their costs.
@@ -120,7 +120,7 @@ impl Client {
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_describe(&mut self, name: &str) -> Result<ExtensionDescription, Error> {
-        administer(&mut self.session, &AdminRequest::ExtensionDescribe { name })
+        self.session.administer(&AdminRequest::ExtensionDescribe { name })
     }
 
     /// Removes an extension with all its versions.
@@ -178,7 +178,7 @@ impl Client {
         after: u64,
         count: u32,
     ) -> Result<LogLines, Error> {
-        administer(&mut self.session, &AdminRequest::ExtensionLogs { name, level, after, count })
+        self.session.administer(&AdminRequest::ExtensionLogs { name, level, after, count })
     }
 
     /// Traces invocations of an extension, or of one function, for some seconds, and reads the traces after `after`;
@@ -196,7 +196,7 @@ impl Client {
     ) -> Result<Traces, Error> {
         let function = function.map(wire::function_hash);
         let request = AdminRequest::ExtensionTraces { name, function, slower_than_us, after };
-        administer(&mut self.session, &request)
+        self.session.administer(&request)
     }
 
     /// Ends the tracing of an extension's invocations, which otherwise continues for some seconds.
@@ -204,7 +204,7 @@ impl Client {
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_traces_end(&mut self, name: &str) -> Result<(), Error> {
-        administer(&mut self.session, &AdminRequest::ExtensionTracesEnd { name })
+        self.session.administer(&AdminRequest::ExtensionTracesEnd { name })
     }
 
     /// Makes a request that may change the meaning of function names.
@@ -213,7 +213,7 @@ impl Client {
         name: &str,
         request: &AdminRequest<'_>,
     ) -> Result<T, Error> {
-        let answer = administer(&mut self.session, request);
+        let answer = self.session.administer(request);
         self.forget(name);
         answer
     }

@@ -3,8 +3,6 @@
 //! With a single server whose maps are known there is none; with several, the router checks the servers once a
 //! millisecond and processes replies at once.
 
-use std::time::Duration;
-
 use net::Port;
 use wire::{Completion, CompletionError, KeyRange, Request, Status, opcode};
 
@@ -13,6 +11,7 @@ use super::maps::TABLE_BITS;
 use super::server::{News, Server};
 use super::{Arrived, HOME, Latest, ROUTERS_TAGS, Router, Sent, Waiting, away, sort};
 use crate::Error;
+use crate::admin_call::AdminCall;
 use crate::both_sides::Outcome;
 use crate::session_state::{Moved, SessionState, SessionStatistics};
 
@@ -131,9 +130,8 @@ impl Router {
         complete: &mut impl FnMut(Completion<'_>),
     ) {
         for index in 0..self.servers.len() {
-            let Router { servers, config, others_config, waker, .. } = self;
-            let config = if index == HOME { config } else { others_config };
-            if servers[index].look(now_us, config, waker) == News::Lost {
+            let settings = if index == HOME { &self.settings } else { &self.others_settings };
+            if self.servers[index].look(now_us, settings) == News::Lost {
                 self.leave(now_us, index, complete);
             }
         }
@@ -293,23 +291,16 @@ impl Router {
     /// Makes an administrative request to the home server.
     pub(crate) fn administer(
         &mut self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
+        call: &AdminCall,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(Status, Vec<u8>), Error> {
-        let Router { servers, owed, inbox, identity, config, frame_bytes_max, waker, .. } = self;
-        let home = &mut servers[HOME];
-        if home.state.is_none() {
-            let (config, waker) = (config.clone(), waker.clone());
-            let mut state = SessionState::open(identity.clone(), config, *frame_bytes_max, waker)?;
-            state.lose_patience();
-            home.state = Some(state);
-        }
-        let Some(state) = &mut home.state else { return Err(Error::SessionLost) };
-        state.administer(body, repeatable, timeout, statistics, &mut |completion| {
-            sort(completion, owed, inbox, complete);
-        })
+        let Router { servers, owed, inbox, settings, .. } = self;
+        let home = &mut servers[HOME].state;
+        let state = match home {
+            Some(state) => state,
+            None => home.insert(SessionState::open(settings.clone())?),
+        };
+        state.administer(call, statistics, &mut |completion| sort(completion, owed, inbox, complete))
     }
 }

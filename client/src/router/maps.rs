@@ -311,7 +311,7 @@ impl Router {
         }
         let home = &mut self.servers[HOME];
         let is_home = home.address == place.address
-            || place.address.parse().is_ok_and(|address| self.identity.server == address);
+            || place.address.parse().is_ok_and(|address| self.settings.identity.server == address);
         if home.number.is_none() && is_home {
             home.number = Some(place.number);
             return Some(HOME);

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use net::{Stream, Waker};
 
-use crate::config::{Identity, resolve};
+use crate::Error;
+use crate::config::{Identity, SessionSettings, resolve};
 use crate::session_state::SessionState;
-use crate::{ClientConfig, Error};
 
 /// Silence after which a server that owes replies is probed over a stream, in microseconds.
 const SILENCE_US: u64 = 500_000;
@@ -103,13 +103,7 @@ impl Server {
     }
 
     /// Opens a session in the background if there is none, unless the last attempt failed a moment ago.
-    pub(super) fn reach(
-        &mut self,
-        now_us: u64,
-        identity: &Identity,
-        config: &ClientConfig,
-        (frame_bytes_max, waker): (usize, &Waker),
-    ) -> Reach {
+    pub(super) fn reach(&mut self, now_us: u64, settings: &SessionSettings) -> Reach {
         if self.state.is_some() {
             return Reach::Open;
         }
@@ -117,21 +111,21 @@ impl Server {
             if now_us < self.away_until_us {
                 return Reach::Away;
             }
-            let secret = (identity.tenant.clone(), identity.secret.clone());
-            let opening =
-                open(self.address.clone(), secret, config.clone(), (frame_bytes_max, waker.clone()));
-            self.opening = Some(opening);
+            let (address, settings) = (self.address.clone(), settings.clone());
+            self.opening = Some(Awaited::begin(settings.waker.clone(), move || {
+                let identity = Identity { server: resolve(&address)?, address, ..settings.identity };
+                SessionState::open(SessionSettings { identity, ..settings })
+            }));
         }
         Reach::Opening
     }
 
     /// Checks the background work.
-    pub(super) fn look(&mut self, now_us: u64, config: &ClientConfig, waker: &Waker) -> News {
+    pub(super) fn look(&mut self, now_us: u64, settings: &SessionSettings) -> News {
         if let Some(opened) = self.opening.as_ref().and_then(Awaited::take) {
             self.opening = None;
             match opened {
-                Ok(mut state) => {
-                    state.lose_patience();
+                Ok(state) => {
                     self.view = state.view();
                     self.state = Some(state);
                     (self.heard_us, self.away_us) = (now_us, 0);
@@ -149,7 +143,12 @@ impl Server {
         }
         match self.probe.as_ref().map(Awaited::take) {
             None if now_us.saturating_sub(self.heard_us) > SILENCE_US => {
-                self.probe = Some(probe(self.address.clone(), config.connect_timeout, waker.clone()));
+                let (address, connect_timeout) = (self.address.clone(), settings.config.connect_timeout);
+                self.probe = Some(Awaited::begin(settings.waker.clone(), move || {
+                    let server = resolve(&address)?;
+                    let reached = Stream::connect(server, connect_timeout, RECORD_TIMEOUT);
+                    reached.map(drop).map_err(|error| Error::Unreachable { address: server, error })
+                }));
             }
             Some(Some(Ok(()))) => {
                 // A server that was stopped accepts connections too, so the doubt stays.
@@ -202,26 +201,4 @@ impl<T: Send + 'static> Awaited<T> {
             Err(TryRecvError::Disconnected) => Some(Err(Error::SessionLost)),
         }
     }
-}
-
-/// Opens a session with the server at `address`, for a port with this frame size and waker.
-fn open(
-    address: String,
-    (tenant, secret): (String, String),
-    config: ClientConfig,
-    (frame_bytes_max, waker): (usize, Waker),
-) -> Awaited<SessionState> {
-    Awaited::begin(waker.clone(), move || {
-        let identity = Identity { server: resolve(&address)?, address, tenant, secret };
-        SessionState::open(identity, config, frame_bytes_max, waker)
-    })
-}
-
-/// Checks whether a server listens at `address`.
-fn probe(address: String, connect_timeout: Duration, waker: Waker) -> Awaited<()> {
-    Awaited::begin(waker, move || {
-        let server = resolve(&address)?;
-        let reached = Stream::connect(server, connect_timeout, RECORD_TIMEOUT);
-        reached.map(drop).map_err(|error| Error::Unreachable { address: server, error })
-    })
 }

@@ -6,11 +6,13 @@
 
 use std::time::{Duration, Instant};
 
+use control::{AdminRequest, DeserializeOwned};
 use net::IdleAction;
 use wire::{Completion, CompletionError, Request, Status};
 
 use super::Session;
 use crate::Error;
+use crate::admin_call::{AdminCall, decode_answer};
 
 /// Bits of a tag that belong to the caller; the two above name the kind of request.
 const TAG_BITS: u32 = 62;
@@ -168,22 +170,19 @@ impl Session {
         advanced
     }
 
-    /// Makes an administrative request over the session's stream. `repeatable`: it only reads.
-    pub(crate) fn administer(
-        &mut self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
-    ) -> Result<(Status, Vec<u8>), Error> {
+    /// Makes an administrative request over the session's stream and decodes its reply.
+    pub(crate) fn administer<T: DeserializeOwned>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
+        let call = AdminCall::new(request, self.config())?;
         let Session { router, parked, statistics, .. } = self;
-        router.administer(body, repeatable, timeout, statistics, &mut |completion| {
+        let answer = router.administer(&call, statistics, &mut |completion| {
             parked.push(Parked::copy(&completion));
-        })
+        })?;
+        decode_answer(answer)
     }
 
     /// Spins, yields or sleeps, depending on the time without work.
     pub(crate) fn idle(&mut self, idle: &Idle) -> Result<(), Error> {
-        match self.router.config().idle.next(idle.elapsed_us()) {
+        match self.config().idle.next(idle.elapsed_us()) {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => std::thread::yield_now(),
             IdleAction::Sleep => self.wait(SLEEP_MAX)?,

@@ -12,8 +12,8 @@ use wire::{Accepted, Completion, CompletionError, Journey, Opened, Request, Requ
 
 use super::{SessionState, SessionStatistics};
 use crate::Error;
+use crate::admin_call::AdminCall;
 use crate::connection::Connection;
-use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
 use crate::stream_worker::{Done, Job};
 use crate::transport::SessionTransport;
 
@@ -188,18 +188,13 @@ impl SessionState {
                 return Err(error);
             }
         };
-        self.requester = Requester::new(opened.token, opened.next_sequence, opened.credits, self.settings);
-        let entrance = StreamEntrance::Session { token: opened.token };
-        self.stream_worker.replace(ReconnectingStream::new(
-            connection,
-            self.identity.server,
-            entrance,
-            self.config.clone(),
-        ));
+        self.requester =
+            Requester::new(opened.token, opened.next_sequence, opened.credits, self.requester_config);
+        *self.stream_worker.stream() = super::stream_of(connection, &opened, &self.settings);
         self.view = opened.view;
-        self.home = super::core_address(&self.identity, &self.config, &opened, opened.home_core);
+        self.home = super::core_address(&self.settings, &opened, opened.home_core);
         self.home_core = opened.home_core;
-        self.transport = SessionTransport::of(&opened, &self.config);
+        self.transport = SessionTransport::of(&opened, &self.settings.config);
         self.homes += 1;
         self.opened = opened;
         self.connectivity = Connectivity::Open;
@@ -286,9 +281,9 @@ impl SessionState {
 
     /// Opens a session; keeps trying for as long as a call may take.
     fn open_patiently(&self) -> Result<(Connection, Opened), Error> {
-        let deadline = Instant::now() + self.config.call_timeout;
+        let deadline = Instant::now() + self.settings.config.call_timeout;
         loop {
-            match super::open(&self.identity, &self.config) {
+            match super::open(&self.settings) {
                 Err(Error::Unreachable { .. }) if Instant::now() + REOPEN_PAUSE < deadline => {
                     thread::sleep(REOPEN_PAUSE);
                 }
@@ -301,19 +296,17 @@ impl SessionState {
     /// repeats the request, which was refused unseen.
     pub(crate) fn administer(
         &mut self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
+        call: &AdminCall,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(Status, Vec<u8>), Error> {
-        match self.stream_worker.administer(body, repeatable, timeout) {
-            Err(Error::SessionLost) | Ok((Status::BadToken, _)) => {
-                self.reopen(statistics, complete)?;
-                self.stream_worker.administer(body, repeatable, timeout)
-            }
-            answer => answer,
+        // The lock ends with this statement; reopening locks the stream too.
+        let answer = self.stream_worker.stream().administer(call);
+        if !matches!(answer, Err(Error::SessionLost) | Ok((Status::BadToken, _))) {
+            return answer;
         }
+        self.reopen(statistics, complete)?;
+        self.stream_worker.stream().administer(call)
     }
 }
 
