@@ -8,7 +8,7 @@ use wire::{Completion, CompletionError, KeyRange, Request, Status, opcode};
 
 use super::gather::{BOTH, PART};
 use super::maps::TABLE_BITS;
-use super::server::{News, Server};
+use super::server::Server;
 use super::{Arrived, HOME, Latest, ROUTERS_TAGS, Router, Sent, Waiting, away, sort};
 use crate::Error;
 use crate::admin_call::AdminCall;
@@ -123,6 +123,7 @@ impl Router {
         [due, soon, look].into_iter().flatten().min()
     }
 
+    /// Checks the servers, and leaves the sessions that have ended.
     fn look_after_servers(
         &mut self,
         now_us: u64,
@@ -131,8 +132,13 @@ impl Router {
     ) {
         for index in 0..self.servers.len() {
             let settings = if index == HOME { &self.settings } else { &self.others_settings };
-            if self.servers[index].look(now_us, settings) == News::Lost {
-                self.leave(now_us, index, complete);
+            if !self.servers[index].look(now_us, settings) {
+                continue;
+            }
+            let Router { servers, leaving, owed, inbox, .. } = self;
+            if let Some(mut state) = servers[index].state.take() {
+                state.leave(&mut |completion| sort(completion, owed, inbox, complete));
+                leaving.push(state);
             }
         }
         for mut state in std::mem::take(&mut self.leaving) {
@@ -154,19 +160,6 @@ impl Router {
     pub(crate) fn leave_lost_ways(&mut self, port: &dyn Port) {
         let states = self.servers.iter_mut().filter_map(|server| server.state.as_mut());
         states.for_each(|state| state.leave_lost_way(port));
-    }
-
-    /// Ends the session with a server; repeats its requests as far as they may be repeated.
-    fn leave(&mut self, now_us: u64, server: usize, complete: &mut impl FnMut(Completion<'_>)) {
-        let Router { servers, owed, inbox, .. } = self;
-        let Some(mut state) = servers[server].state.take() else { return };
-        state.leave(&mut |completion| sort(completion, owed, inbox, complete));
-        for moved in state.take_moved() {
-            self.take_moved(now_us, moved, complete);
-        }
-        if state.is_leaving() {
-            self.leaving.push(state);
-        }
     }
 
     /// Decides where to repeat a request.

@@ -56,16 +56,6 @@ pub(super) enum Reach {
     Away,
 }
 
-/// A change of a server's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    None,
-    /// A session was opened, or could not be.
-    Settled,
-    /// Its session ended.
-    Lost,
-}
-
 impl Server {
     /// Returns the home server.
     pub(super) fn home(state: SessionState, address: String) -> Server {
@@ -120,8 +110,8 @@ impl Server {
         Reach::Opening
     }
 
-    /// Checks the background work.
-    pub(super) fn look(&mut self, now_us: u64, settings: &SessionSettings) -> News {
+    /// Checks the background work; returns whether the session has ended.
+    pub(super) fn look(&mut self, now_us: u64, settings: &SessionSettings) -> bool {
         if let Some(opened) = self.opening.as_ref().and_then(Awaited::take) {
             self.opening = None;
             match opened {
@@ -132,11 +122,11 @@ impl Server {
                 }
                 Err(_) => self.go_away(now_us),
             }
-            return News::Settled;
+            return false;
         }
-        let Some(state) = &self.state else { return News::None };
+        let Some(state) = &self.state else { return false };
         if state.is_lost() {
-            return News::Lost;
+            return true;
         }
         if state.outstanding() == 0 {
             self.heard_us = now_us;
@@ -158,11 +148,11 @@ impl Server {
             Some(Some(Err(_))) => {
                 self.probe = None;
                 self.go_away(now_us);
-                return News::Lost;
+                return true;
             }
             _ => {}
         }
-        News::None
+        false
     }
 
     /// Returns the time of the next [`Server::look`] if nothing arrives.
