@@ -32,6 +32,7 @@ mod error;
 mod group;
 mod limits;
 pub mod local;
+mod owned_request;
 mod reach;
 mod reconnecting_stream;
 mod router;

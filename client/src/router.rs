@@ -33,6 +33,7 @@ pub(crate) use self::server::Server;
 use crate::both_sides::Outcome;
 use crate::config::{Identity, SessionSettings};
 use crate::connection::Connection;
+use crate::owned_request::OwnedRequest;
 use crate::session_state::{SessionState, SessionStatistics};
 use crate::transport::{Channels, insist, patience};
 use crate::{ClientConfig, Error};
@@ -74,10 +75,7 @@ pub(crate) struct Router {
 
 /// A request that cannot be sent at present.
 struct Waiting {
-    tag: u64,
-    journey: Journey,
-    code: u8,
-    body: Vec<u8>,
+    request: OwnedRequest,
     /// Number of answered map requests of its table to wait for; 0 for none.
     asked: u64,
     /// Status of the latest refusal.
@@ -229,10 +227,8 @@ impl Router {
             Sent::Waits(asked) => asked,
             Sent::Away(_) => 0,
         };
-        let mut body = vec![0; request.body_bytes()];
-        request.encode(&mut body);
-        let code = request.opcode();
-        self.wait(Waiting { tag, journey, code, body, asked, refusal: None });
+        let request = OwnedRequest::new(tag, journey, request);
+        self.wait(Waiting { request, asked, refusal: None });
         Ok(None)
     }
 

@@ -22,9 +22,10 @@ use wire::{
 };
 
 pub(crate) use self::second_step::Moved;
-use self::second_step::{Again, Connectivity, Trouble, sift};
+use self::second_step::{Connectivity, Trouble, sift};
 use crate::config::{Identity, SessionSettings};
 use crate::connection::{Connection, Opening, opened_of};
+use crate::owned_request::OwnedRequest;
 use crate::reach::{Reached, reach};
 use crate::reconnecting_stream::ReconnectingStream;
 use crate::stream_worker::{Job, StreamWorker};
@@ -50,7 +51,8 @@ pub(crate) struct SessionState {
     orphans: usize,
     /// Replies that need a second step, until the current batch is through.
     troubles: Vec<Trouble>,
-    again: VecDeque<Again>,
+    /// Requests to repeat in this session.
+    again: VecDeque<OwnedRequest>,
     /// Requests for another server.
     moved: Vec<Moved>,
     connectivity: Connectivity,
@@ -139,58 +141,36 @@ impl SessionState {
             && request.check().is_ok()
         {
             // Saves the server the work on a page that does not fit in parts.
-            let mut body = vec![0; request.body_bytes()];
-            request.encode(&mut body);
-            return self.submit_to_stream((tag, journey), request.opcode(), body, statistics);
+            return self.submit_to_stream(journey, tag, request, statistics);
         }
         match self.requester.submit_on(journey, tag, request) {
             Ok(_) => Ok(()),
             Err(SubmitError::Full) => Err(Error::Full),
             Err(SubmitError::Refused(status)) => Err(Error::Refused { status, text: String::new() }),
-            Err(SubmitError::TooLarge) => {
-                let mut body = vec![0; request.body_bytes()];
-                request.encode(&mut body);
-                self.submit_to_stream((tag, journey), request.opcode(), body, statistics)
-            }
+            Err(SubmitError::TooLarge) => self.submit_to_stream(journey, tag, request, statistics),
         }
     }
 
     #[cold]
     fn submit_to_stream(
         &mut self,
-        request: (u64, Journey),
-        code: u8,
-        body: Vec<u8>,
+        journey: Journey,
+        tag: u64,
+        request: &Request<'_>,
         statistics: &mut SessionStatistics,
     ) -> Result<(), Error> {
         let sequence = self.requester.reserve_sequence().ok_or(Error::Full)?;
-        self.send_over_stream(sequence, request, code, body, statistics);
+        self.send_over_stream(sequence, OwnedRequest::new(tag, journey, request), statistics);
         Ok(())
     }
 
-    fn send_over_stream(
-        &mut self,
-        sequence: u64,
-        (tag, journey): (u64, Journey),
-        code: u8,
-        body: Vec<u8>,
-        statistics: &mut SessionStatistics,
-    ) {
+    fn send_over_stream(&mut self, sequence: u64, request: OwnedRequest, statistics: &mut SessionStatistics) {
         statistics.stream_requests += 1;
-        statistics.stream_bytes += body.len() as u64;
+        statistics.stream_bytes += request.body.len() as u64;
         self.on_stream += 1;
         let first_unacknowledged = self.requester.first_unacknowledged();
         let (token, view) = (self.opened.token, self.view);
-        self.stream_worker.send(Job {
-            token,
-            tag,
-            journey,
-            sequence,
-            first_unacknowledged,
-            view,
-            code,
-            body,
-        });
+        self.stream_worker.send(Job { token, request, sequence, first_unacknowledged, view });
     }
 
     /// Closes the stream until it is needed again.

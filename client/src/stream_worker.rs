@@ -14,24 +14,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 use net::Waker;
-use wire::{Journey, RecordHeader, Status};
+use wire::{RecordHeader, Status};
 
 use crate::Error;
 use crate::connection::Opening;
+use crate::owned_request::OwnedRequest;
 use crate::reconnecting_stream::ReconnectingStream;
 
 /// A data request for the stream.
 pub(crate) struct Job {
     /// The session that sent it; the reply must not go to a later session.
     pub(crate) token: u64,
-    pub(crate) tag: u64,
-    pub(crate) journey: Journey,
+    pub(crate) request: OwnedRequest,
     pub(crate) sequence: u64,
     pub(crate) first_unacknowledged: u64,
     /// View of the request; no earlier transmission was under a later one.
     pub(crate) view: u64,
-    pub(crate) code: u8,
-    pub(crate) body: Vec<u8>,
 }
 
 /// The outcome of a job.
@@ -112,15 +110,14 @@ impl Shared {
             return Err(Error::SessionLost);
         }
         let header = RecordHeader {
-            body_bytes: 0,
-            code: job.code,
-            flags: 0,
+            code: job.request.code,
             sequence: job.sequence,
             first_unacknowledged: job.first_unacknowledged,
             view: job.view,
+            ..RecordHeader::default()
         };
         let timeout = stream.config().call_timeout;
-        stream.call(header, &job.body, true, timeout)
+        stream.call(header, &job.request.body, true, timeout)
     }
 
     fn finish(&self, job: Job, answer: Result<(Status, Vec<u8>), Error>) {

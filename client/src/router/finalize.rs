@@ -13,6 +13,7 @@ use super::{Arrived, HOME, Latest, ROUTERS_TAGS, Router, Sent, Waiting, away, so
 use crate::Error;
 use crate::admin_call::AdminCall;
 use crate::both_sides::Outcome;
+use crate::owned_request::OwnedRequest;
 use crate::session_state::{Moved, SessionState, SessionStatistics};
 
 /// Maximum time between polls while a request waits, in microseconds.
@@ -164,16 +165,17 @@ impl Router {
 
     /// Decides where to repeat a request.
     fn take_moved(&mut self, now_us: u64, moved: Moved, complete: &mut impl FnMut(Completion<'_>)) {
-        let Moved { tag, mut journey, code, mut body, status, end } = moved;
-        if tag >= ROUTERS_TAGS && matches!(code, opcode::TABLETS | opcode::GET_NOW) {
+        let Moved { mut request, status, end } = moved;
+        let tag = request.tag;
+        if tag >= ROUTERS_TAGS && matches!(request.code, opcode::TABLETS | opcode::GET_NOW) {
             return self.inbox.push(Arrived { tag, outcome: Ok((status, Vec::new())) });
         }
         let (mut asked, mut refusal) = (0, None);
-        match (status, Request::decode(code, &body)) {
-            (Status::NotOwned, Ok(request)) => {
-                journey = journey.moved();
-                let index = request.table().map(|table| self.index_of(table));
-                let in_vain = (journey.moves > 1).then_some(&journey);
+        match (status, request.decode()) {
+            (Status::NotOwned, Ok(decoded)) => {
+                let index = decoded.table().map(|table| self.index_of(table));
+                request.journey = request.journey.moved();
+                let in_vain = (request.journey.moves > 1).then_some(&request.journey);
                 asked = index.map_or(0, |index| self.want(now_us, index, in_vain));
                 refusal = Some(status);
             }
@@ -191,9 +193,7 @@ impl Router {
                     (None, _) => {
                         let range = KeyRange { hashes: Some((0, u64::MAX)), ..range };
                         let scan = Request::Scan { table, range, cursor, keys_only, objects_max, bytes_max };
-                        let mut named = vec![0; scan.body_bytes()];
-                        scan.encode(&mut named);
-                        body = named;
+                        request = OwnedRequest::new(tag, request.journey, &scan);
                     }
                     _ => return self.finish(tag, Ok((status, Vec::new())), complete),
                 }
@@ -203,7 +203,7 @@ impl Router {
             }
             _ => {}
         }
-        self.wait(Waiting { tag, journey, code, body, asked, refusal });
+        self.wait(Waiting { request, asked, refusal });
     }
 
     fn send_waiting(
@@ -213,12 +213,13 @@ impl Router {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        let Waiting { tag, journey, code, ref body, asked, refusal } = waiting;
+        let Waiting { ref request, asked, refusal } = waiting;
+        let (tag, journey) = (request.tag, request.journey);
         if now_us >= journey.deadline_us {
             let outcome = refusal.map_or(Err(CompletionError::NotSent), |status| Ok((status, Vec::new())));
             return self.finish(tag, outcome, complete);
         }
-        let Ok(request) = Request::decode(code, body) else {
+        let Ok(request) = request.decode() else {
             return self.finish(tag, Ok((Status::Malformed, Vec::new())), complete);
         };
         if asked > 0

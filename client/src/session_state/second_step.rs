@@ -8,12 +8,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::{Accepted, Completion, CompletionError, Journey, Opened, Request, Requester, Status, opcode};
+use wire::{Completion, CompletionError, Opened, Requester, Status, opcode};
 
 use super::{SessionState, SessionStatistics};
 use crate::Error;
 use crate::admin_call::AdminCall;
 use crate::connection::Connection;
+use crate::owned_request::OwnedRequest;
 use crate::stream_worker::{Done, Job};
 use crate::transport::SessionTransport;
 
@@ -31,20 +32,9 @@ pub(super) enum Connectivity {
     Closed,
 }
 
-/// A request to repeat.
-pub(super) struct Again {
-    tag: u64,
-    journey: Journey,
-    code: u8,
-    body: Vec<u8>,
-}
-
 /// A request to repeat, here or at another server: this server has not executed it and will not, or it only reads.
 pub(crate) struct Moved {
-    pub(crate) tag: u64,
-    pub(crate) journey: Journey,
-    pub(crate) code: u8,
-    pub(crate) body: Vec<u8>,
+    pub(crate) request: OwnedRequest,
     /// The server's reply; `BadToken` if the session ended.
     pub(crate) status: Status,
     /// For a table in several pieces, the last hash of the first one.
@@ -57,13 +47,6 @@ pub(super) struct Trouble {
     status: Status,
     /// For a table in several pieces, the last hash of the first one.
     end: Option<u64>,
-}
-
-impl Again {
-    fn of(accepted: &Accepted<'_>) -> Again {
-        let Accepted { tag, journey, code, body, .. } = *accepted;
-        Again { tag, journey, code, body: body.to_vec() }
-    }
 }
 
 /// Passes a completion to the caller, or keeps it for a second step.
@@ -99,25 +82,24 @@ impl SessionState {
         for Trouble { sequence, status, end } in std::mem::take(&mut self.troubles) {
             let accepted = self.requester.accepted(sequence);
             let was_repeated = accepted.was_repeated;
-            let again = Again::of(&accepted);
-            let Again { tag, journey, code, .. } = again;
+            let request = OwnedRequest::of(&accepted);
             match status {
                 Status::UseStream => {
-                    self.send_over_stream(sequence, (tag, journey), code, again.body, statistics);
+                    self.send_over_stream(sequence, request, statistics);
                     continue;
                 }
                 Status::NotOwned | Status::SeveralTablets => {
-                    self.moved.push(Moved { tag, journey, code, body: again.body, status, end });
+                    self.moved.push(Moved { request, status, end });
                     continue;
                 }
                 _ => {}
             }
             self.connectivity = Connectivity::Lost;
             // Sent once and refused, so it was not executed.
-            if opcode::is_read(code) || !was_repeated {
-                self.again.push_back(again);
+            if opcode::is_read(request.code) || !was_repeated {
+                self.again.push_back(request);
             } else {
-                complete(closed(tag, sequence));
+                complete(closed(request.tag, sequence));
             }
         }
         if self.on_stream > 0 {
@@ -142,9 +124,9 @@ impl SessionState {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        let Done { job, answer } = done;
+        let Done { job: Job { token, request, sequence, .. }, answer } = done;
+        let tag = request.tag;
         self.on_stream -= 1;
-        let Job { token, tag, journey, sequence, code, body, .. } = job;
         if token == self.opened.token {
             self.requester.release(sequence);
         } else {
@@ -155,11 +137,11 @@ impl SessionState {
             self.connectivity = Connectivity::Lost;
         }
         match answer {
-            _ if lost && opcode::is_read(code) => self.again.push_back(Again { tag, journey, code, body }),
+            _ if lost && opcode::is_read(request.code) => self.again.push_back(request),
             _ if lost => complete(closed(tag, sequence)),
             Ok((status @ (Status::NotOwned | Status::SeveralTablets), answer)) => {
                 let end = answer[..].try_into().ok().map(u64::from_le_bytes);
-                self.moved.push(Moved { tag, journey, code, body, status, end });
+                self.moved.push(Moved { request, status, end });
             }
             Ok((status, body)) => {
                 statistics.stream_bytes += body.len() as u64;
@@ -209,7 +191,7 @@ impl SessionState {
         for sequence in ended {
             let ended = self.requester.accepted(sequence);
             if opcode::is_read(ended.code) {
-                self.again.push_back(Again::of(&ended));
+                self.again.push_back(OwnedRequest::of(&ended));
             } else {
                 complete(closed(ended.tag, sequence));
             }
@@ -251,31 +233,20 @@ impl SessionState {
     pub(crate) fn take_moved(&mut self) -> Vec<Moved> {
         let mut moved = std::mem::take(&mut self.moved);
         if self.is_lost() && !self.is_patient {
-            let again = self.again.drain(..).map(|Again { tag, journey, code, body }| {
-                let (status, end) = (Status::BadToken, None);
-                Moved { tag, journey, code, body, status, end }
-            });
-            moved.extend(again);
+            let again = self.again.drain(..);
+            moved.extend(again.map(|request| Moved { request, status: Status::BadToken, end: None }));
         }
         moved
     }
 
     /// Submits the requests to repeat, as far as the window allows.
     fn submit_again(&mut self, statistics: &mut SessionStatistics) {
-        while let Some(Again { tag, journey, code, body }) = self.again.front_mut() {
-            let (tag, journey, code, body) = (*tag, *journey, *code, std::mem::take(body));
-            let accepted = match Request::decode(code, &body) {
-                Ok(request) => self.submit(journey, tag, &request, statistics).is_ok(),
-                // Cannot fail: this client encoded the request.
-                Err(_) => true,
-            };
-            if !accepted {
-                if let Some(first) = self.again.front_mut() {
-                    first.body = body;
-                }
-                return;
+        while let Some(request) = self.again.pop_front() {
+            // Cannot fail: this client encoded the request.
+            let Ok(decoded) = request.decode() else { continue };
+            if self.submit(request.journey, request.tag, &decoded, statistics).is_err() {
+                return self.again.push_front(request);
             }
-            self.again.pop_front();
         }
     }
 
