@@ -7,11 +7,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use control::AdminRequest;
 use wire::Status;
 
 use crate::config::resolve;
@@ -67,7 +66,13 @@ fn reach_any(addresses: &[&str], opening: &Opening, config: &ClientConfig) -> Re
             return Err(why(addresses, errors));
         }
         let is_last = is_refused || begun == addresses.len();
-        match wait(&answers, (!is_last).then(|| next_at.saturating_duration_since(Instant::now()))) {
+        let attempt = if is_last {
+            // Each started thread reports, within the time of a connection and its opening.
+            answers.recv().ok()
+        } else {
+            answers.recv_timeout(next_at.saturating_duration_since(Instant::now())).ok()
+        };
+        match attempt {
             Some((_, Ok(reached))) => return Ok(reached),
             Some((index, Err(error))) => {
                 errors[index] = Some(error);
@@ -75,15 +80,6 @@ fn reach_any(addresses: &[&str], opening: &Opening, config: &ClientConfig) -> Re
             }
             None => {}
         }
-    }
-}
-
-/// Returns the next outcome; `None` if none came in time.
-fn wait(answers: &Receiver<Attempt>, time: Option<Duration>) -> Option<Attempt> {
-    match time {
-        Some(time) => answers.recv_timeout(time).ok(),
-        // Each started thread reports, within the time of a connection and its opening.
-        None => answers.recv().ok(),
     }
 }
 
@@ -95,9 +91,10 @@ fn begin(
     let attempt = move || {
         let attempt = (index, open(&address, &opening, &config));
         if let Err(unwanted) = sender.send(attempt)
-            && let (_, Ok(reached)) = unwanted.0
+            && let (_, Ok(mut reached)) = unwanted.0
+            && let Ok(opened) = opened_of(&reached.answer)
         {
-            reached.leave();
+            reached.connection.end_session(opened.client_id);
         }
     };
     thread::Builder::new().name("reach".to_owned()).spawn(attempt).map(drop)
@@ -132,17 +129,6 @@ fn why(addresses: &[&str], errors: Vec<Option<Error>>) -> Error {
         Error::Unreachable { address, error } => Error::Unreachable { address, error: with(error) },
         Error::AddressInvalid { address, error } => Error::AddressInvalid { address, error: with(error) },
         error => error,
-    }
-}
-
-impl Reached {
-    /// Ends the session, if one was opened.
-    fn leave(mut self) {
-        let Ok(opened) = opened_of(&self.answer) else { return };
-        let leaving = AdminRequest::SessionRevoke { client_id: opened.client_id };
-        if let Ok(body) = leaving.encode() {
-            self.connection.send_last(&body);
-        }
     }
 }
 

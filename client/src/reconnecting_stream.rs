@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use wire::{RecordHeader, Status, opcode, reply};
 
 use crate::admin_call::AdminCall;
-use crate::connection::{CallFailure, Connection, Opening, StreamReply};
+use crate::connection::{Connection, Opening, StreamReply};
 use crate::{ClientConfig, Error};
 
 /// Pause before a broken stream is reopened.
@@ -61,10 +61,10 @@ impl ReconnectingStream {
         self.call(header, &call.body, call.is_repeatable, call.timeout)
     }
 
-    /// Sends the last request if the stream is open; does not read the reply.
-    pub(crate) fn send_last(&mut self, body: &[u8]) {
+    /// Ends a session, if the stream is open; does not wait for the reply.
+    pub(crate) fn end_session(&mut self, client_id: u64) {
         if let Some(connection) = &mut self.connection {
-            connection.send_last(body);
+            connection.end_session(client_id);
         }
     }
 
@@ -111,21 +111,13 @@ impl ReconnectingStream {
                     header.view = header.view.max(view);
                 }
                 Ok(StreamReply { status, body, .. }) => return Ok((status, body)),
-                Err(failure) => {
+                Err(error) => {
                     self.connection = None;
-                    match failure {
-                        CallFailure::TimedOut => return Err(Error::TimedOut),
-                        CallFailure::Unintelligible => {
-                            return Err(Error::Unintelligible { expected: "an answer" });
-                        }
-                        CallFailure::Broken(error) if !repeatable => {
-                            return Err(Error::StreamBroken { error });
-                        }
-                        CallFailure::Broken(error) if Instant::now() + RECONNECT_PAUSE > deadline => {
-                            return Err(Error::StreamBroken { error });
-                        }
-                        CallFailure::Broken(_) => thread::sleep(RECONNECT_PAUSE),
+                    let may_repeat = repeatable && matches!(error, Error::StreamBroken { .. });
+                    if !may_repeat || Instant::now() + RECONNECT_PAUSE > deadline {
+                        return Err(error);
                     }
+                    thread::sleep(RECONNECT_PAUSE);
                 }
             }
         }

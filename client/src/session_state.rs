@@ -13,7 +13,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use control::AdminRequest;
 use net::{Port, shm};
 use wire::limits::LISTING_IN_PARTS_BYTES;
 use wire::{
@@ -361,10 +360,7 @@ impl SessionState {
 /// Ends the session at the server; otherwise it would count among its tenant's sessions until the idle limit.
 impl Drop for SessionState {
     fn drop(&mut self) {
-        let leaving = AdminRequest::SessionRevoke { client_id: self.opened.client_id };
-        if let Ok(body) = leaving.encode() {
-            self.stream_worker.send_last(&body);
-        }
+        self.stream_worker.end_session(self.opened.client_id);
     }
 }
 

@@ -82,10 +82,10 @@ impl StreamWorker {
         std::mem::take(&mut self.shared.done.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends the last request, unless the thread is busy with one.
-    pub(crate) fn send_last(&self, body: &[u8]) {
+    /// Ends a session, unless the thread is busy with a request.
+    pub(crate) fn end_session(&self, client_id: u64) {
         if let Ok(mut stream) = self.shared.stream.try_lock() {
-            stream.send_last(body);
+            stream.end_session(client_id);
         }
     }
 }
