@@ -189,11 +189,6 @@ impl Moving {
         self.is_over |= arrived >= width(&(self.first, self.last));
     }
 
-    /// Notes that the source has nothing left of the migration.
-    fn end(&mut self) {
-        self.is_over = true;
-    }
-
     /// Stops asking the source for a while.
     fn rest(&mut self, now_us: u64) {
         self.quiet_until_us = now_us + QUIET_US;
@@ -215,7 +210,7 @@ impl Moving {
         }
         match (side, said) {
             (Side::Target, Said::Known(..)) => self.note_known(hash),
-            (Side::Source, Said::NotOwned) => self.end(),
+            (Side::Source, Said::NotOwned) => self.is_over = true,
             (Side::Source, Said::Untold | Said::Other(_)) => self.rest(now_us),
             _ => {}
         }

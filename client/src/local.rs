@@ -28,14 +28,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use control::{AdminRequest, TableId};
 use sandstorm::{Args, Db, Level, Reply};
-use wire::{Completion, Request, Status};
+use wire::{Completion, Status};
 
-use self::task::{AskedOperation, Sending, Task};
+use self::task::Task;
 use self::write_set::PendingWrite;
 use crate::session::Idle;
-use crate::{Error, Session};
+use crate::{Error, Session, Write};
 
 /// Tags from here on, up to those of blocking calls, belong to local invocations.
 const LOCAL_TAGS: u64 = 1 << 62;
@@ -295,19 +294,7 @@ impl Local {
     fn send_asks(&mut self, index: usize) {
         let Local { session, places, tables, runnable, starved, .. } = self;
         let LocalInvocation { task, generation, .. } = &places[index];
-        let all_sent = task.send_asks(|operation, asked| {
-            let request = match asked {
-                AskedOperation::Request(request) => request,
-                AskedOperation::Table(name) => return Sending::Table(find_table(session, tables, name)),
-                AskedOperation::Nothing => return Sending::Nothing,
-            };
-            match session.submit(&request, tag_of(index, *generation, operation)) {
-                Ok(()) => Sending::Sent,
-                Err(Error::Full) => Sending::Full,
-                Err(error) => Sending::Failed(error),
-            }
-        });
-        if !all_sent {
+        if !task.send_asks(session, tables, |operation| tag_of(index, *generation, operation)) {
             starved.push_back(index);
         } else if task.waiting() == 0 {
             runnable.push_back(index);
@@ -325,13 +312,8 @@ impl Local {
         let tag = tag_of(index, place.generation, APPLYING);
         let submitted = place.task.with_write(place.applying, |write| {
             let PendingWrite { table, key, value, ttl_ms, condition } = write;
-            let (table, condition) = (*table, *condition);
-            let request = match (value, *ttl_ms) {
-                (Some(value), None) => Request::Put { table, key, value, condition },
-                (Some(value), Some(ttl_ms)) => Request::PutFor { table, key, value, condition, ttl_ms },
-                (None, _) => Request::Delete { table, key, condition },
-            };
-            session.submit(&request, tag)
+            let write = Write { key, value: value.as_deref(), condition: *condition, ttl_ms: *ttl_ms };
+            session.submit(&write.request(*table), tag)
         });
         match submitted {
             None => self.finish(index, Ok(()), finished),
@@ -411,18 +393,6 @@ fn split_tag(tag: u64) -> (usize, u64, usize) {
     let index = tag >> (GENERATION_BITS + OPERATION_BITS);
     let generation = (tag >> OPERATION_BITS) & ((1 << GENERATION_BITS) - 1);
     (index as usize, generation, (tag & ((1 << OPERATION_BITS) - 1)) as usize)
-}
-
-/// Looks up a table; asks the server only the first time.
-fn find_table(session: &mut Session, tables: &mut HashMap<String, u32>, name: &[u8]) -> Result<u32, Error> {
-    let unknown = || Error::Refused { status: Status::UnknownTable, text: String::new() };
-    let name = str::from_utf8(name).map_err(|_| unknown())?;
-    if let Some(&id) = tables.get(name) {
-        return Ok(id);
-    }
-    let TableId { id } = session.administer(&AdminRequest::TableOpen { name })?;
-    tables.insert(name.to_owned(), id);
-    Ok(id)
 }
 
 /// Decodes the reply to a write: applied, `None` for a conflict, or the failure.

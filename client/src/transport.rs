@@ -140,15 +140,13 @@ pub(crate) fn patience(config: &ClientConfig) -> Duration {
 
 /// Decides on a newly opened session that has found no shared memory, or has not found it yet.
 pub(crate) fn insist(found: Result<bool, NoSharedMemory>, config: &ClientConfig) -> Result<(), Error> {
-    let found = match found {
-        Ok(false) => Err(NoSharedMemory::Listener(AttachError::Unreachable(ErrorKind::TimedOut.into()))),
-        found => found,
-    };
-    match found {
-        Err(reason) if config.transport == Transport::Shm => {
-            let given = !config.core_addresses.is_empty();
-            Err(Error::NoSharedMemory { reason: if given { NoSharedMemory::AddressesGiven } else { reason } })
-        }
-        _ => Ok(()),
+    if config.transport != Transport::Shm || matches!(found, Ok(true)) {
+        return Ok(());
     }
+    let reason = match found {
+        _ if !config.core_addresses.is_empty() => NoSharedMemory::AddressesGiven,
+        Err(reason) => reason,
+        Ok(_) => NoSharedMemory::Listener(AttachError::Unreachable(ErrorKind::TimedOut.into())),
+    };
+    Err(Error::NoSharedMemory { reason })
 }

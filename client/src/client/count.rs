@@ -67,7 +67,9 @@ impl Client {
         let mut counted: Vec<CountedTable> =
             tables.into_iter().map(|entry| CountedTable { entry, uncounted: Vec::new() }).collect();
         if places.values().any(|place| !place.address.is_empty()) {
-            counted.iter_mut().for_each(|table| clear(&mut table.entry));
+            for CountedTable { entry, .. } in &mut counted {
+                (entry.objects, entry.bytes, entry.index_bytes, entry.evicted) = (0, 0, 0, 0);
+            }
             for (number, place) in places {
                 self.add(&mut counted, number, &place, &own);
             }
@@ -77,24 +79,21 @@ impl Client {
 
     /// Adds the counts of a server, or its number if it did not answer.
     fn add(&self, counted: &mut [CountedTable], number: u32, place: &TabletServer, own: &[TableEntry]) {
-        let found = if place.address == self.session.identity().address {
-            Ok(own.to_vec())
+        let identity = self.session.identity();
+        let rows = if place.address == identity.address {
+            own.to_vec()
         } else {
-            self.list_at(&place.address)
+            let config = ClientConfig { core_addresses: Vec::new(), ..self.session.config().clone() };
+            Client::connect_with(&place.address, &identity.tenant, &identity.secret, config)
+                .and_then(|mut client| client.table_list())
+                .unwrap_or_default()
         };
         for table in counted.iter_mut().filter(|table| place.tables.contains(&table.entry.id)) {
-            let rows = found.as_ref().ok();
-            match rows.and_then(|rows| rows.iter().find(|row| row.id == table.entry.id)) {
+            match rows.iter().find(|row| row.id == table.entry.id) {
                 Some(row) => add(&mut table.entry, row),
                 None => table.uncounted.push(number),
             }
         }
-    }
-
-    fn list_at(&self, address: &str) -> Result<Vec<TableEntry>, Error> {
-        let identity = self.session.identity();
-        let config = ClientConfig { core_addresses: Vec::new(), ..self.session.config().clone() };
-        Client::connect_with(address, &identity.tenant, &identity.secret, config)?.table_list()
     }
 
     /// Returns the tablet map of a table from the connected server; `None` if there is no such table.
@@ -108,10 +107,6 @@ impl Client {
             Err(error) => Err(error),
         }
     }
-}
-
-fn clear(entry: &mut TableEntry) {
-    (entry.objects, entry.bytes, entry.index_bytes, entry.evicted) = (0, 0, 0, 0);
 }
 
 fn add(entry: &mut TableEntry, row: &TableEntry) {

@@ -207,20 +207,15 @@ impl Client {
         self.session.administer(&AdminRequest::ExtensionTracesEnd { name })
     }
 
-    /// Makes a request that may change the meaning of function names.
+    /// Makes a request that may change an extension's functions, and removes the cached ones.
     fn administer_extension<T: DeserializeOwned>(
         &mut self,
         name: &str,
         request: &AdminRequest<'_>,
     ) -> Result<T, Error> {
         let answer = self.session.administer(request);
-        self.forget(name);
+        self.functions.retain(|function, _| split(function).is_none_or(|(of, ..)| of != name));
         answer
-    }
-
-    /// Removes the cached functions of an extension.
-    fn forget(&mut self, extension: &str) {
-        self.functions.retain(|name, _| split(name).is_none_or(|(of, ..)| of != extension));
     }
 }
 

@@ -17,7 +17,6 @@ use sandstorm::abi::{RawEntry, RawRecord, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
 use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-pub(super) use self::answers::{AskedOperation, Sending};
 use self::pages::AskedPage;
 pub(super) use self::pages::PageOf;
 use super::border::{Arena, Border};
