@@ -98,7 +98,7 @@ impl SessionGroup {
         let opened = open_any(address, (tenant, secret), &self.config)?;
         let (config, now_us) = (self.config.clone(), self.watch.now_us());
         let router = Router::over(opened, config, &mut *self.port, &mut self.links, now_us)?;
-        let (index, token) = (self.members.len(), router.home().map_or(0, SessionState::token));
+        let (index, token) = (self.members.len(), router.home().map_or(0, |state| state.opened.token));
         self.by_token.insert(token, (index, HOME));
         self.members.push(Member { router, tokens: vec![token], is_busy: false });
         Ok(index)
@@ -263,7 +263,7 @@ impl SessionGroup {
         tokens.resize(router.servers(), 0);
         for (index, known) in tokens.iter_mut().enumerate() {
             let Some(server) = router.server(index) else { continue };
-            let token = server.state.as_ref().map_or(0, SessionState::token);
+            let token = server.state.as_ref().map_or(0, |state| state.opened.token);
             if token != *known {
                 self.by_token.remove(known);
                 if token != 0 {
@@ -281,7 +281,7 @@ impl SessionGroup {
         let router = &mut self.members[member].router;
         for index in 0..router.servers() {
             let Some(server) = router.server(index) else { continue };
-            let wants = |state: &SessionState| state.wants_transmit(self.watch.now_us());
+            let wants = |state: &SessionState| state.requester.wants_transmit(self.watch.now_us());
             if !server.is_ready && server.state.as_ref().is_some_and(wants) {
                 server.is_ready = true;
                 self.ready.push((member, index));
@@ -302,12 +302,12 @@ impl SessionGroup {
                 next += 1;
                 continue;
             };
-            if state.wants_way(self.watch.now_us()) {
+            if state.transport.is_due(self.watch.now_us()) {
                 // Without a channel the session stays with UDP.
                 let now = (self.watch.now_us(), Duration::ZERO);
                 let _ = state.find_way(&mut self.links, &mut *self.port, now);
             }
-            let (peer, view) = (state.home(), state.view());
+            let (peer, view) = (state.home(), state.view);
             let frame = match open.take_if(|frame| frame.peer == peer && frame.view == view) {
                 Some(frame) => Some(frame),
                 None => {

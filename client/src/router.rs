@@ -137,7 +137,7 @@ impl Router {
         let mut state = SessionState::over(opened, settings.clone());
         insist(state.find_way(links, port, (now_us, patience(config))), config)?;
         let others_config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
-        let (limits, credits, client_id) = (state.limits(), state.credits(), state.client_id());
+        let Opened { limits, credits, client_id, .. } = state.opened;
         let [call_timeout_us, source_patience_us] = [config.call_timeout, config.source_patience]
             .map(|timeout| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
         Ok(Router {
@@ -320,7 +320,7 @@ impl Router {
     }
 
     fn server_of_token(&self, token: u64) -> Option<usize> {
-        let is_its = |server: &Server| server.state.as_ref().is_some_and(|state| state.token() == token);
+        let is_its = |server: &Server| server.state.as_ref().is_some_and(|state| state.opened.token == token);
         self.servers.iter().position(is_its)
     }
 
@@ -372,7 +372,7 @@ impl Router {
     #[inline]
     pub(crate) fn can_submit(&self) -> bool {
         let has_place = match &self.servers[..] {
-            [Server { state: Some(state), .. }] => state.can_submit(),
+            [Server { state: Some(state), .. }] => state.requester.can_submit(),
             _ => true,
         };
         // Some requests may wait outside of the window.
@@ -393,7 +393,8 @@ impl Router {
 
     /// Closes the streams until they are needed again.
     pub(crate) fn rest_streams(&self) {
-        self.servers.iter().filter_map(|server| server.state.as_ref()).for_each(SessionState::rest_stream);
+        let states = self.servers.iter().filter_map(|server| server.state.as_ref());
+        states.for_each(|state| state.stream_worker.stream().close());
     }
 
     /// Returns the number of servers, with or without a session.
@@ -408,7 +409,7 @@ impl Router {
     }
 
     pub(crate) fn client_id(&self) -> u64 {
-        self.home().map_or(self.client_id, SessionState::client_id)
+        self.home().map_or(self.client_id, |state| state.opened.client_id)
     }
 }
 

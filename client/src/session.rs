@@ -203,7 +203,7 @@ impl Session {
     /// Returns the smoothed time from sending to reply; `None` before the first sample.
     #[must_use]
     pub fn round_trip_us(&self) -> Option<u64> {
-        self.router.home().and_then(SessionState::round_trip_us)
+        self.router.home().and_then(|state| state.requester.round_trip_us())
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -280,10 +280,10 @@ impl Session {
             let Some(state) = router.server(index).and_then(|server| server.state.as_mut()) else {
                 continue;
             };
-            while state.wants_transmit(now_us) {
+            while state.requester.wants_transmit(now_us) {
                 // Postponed and repeated requests were not timed by `submit`.
                 now_us = watch.exact();
-                if state.wants_way(now_us) {
+                if state.transport.is_due(now_us) {
                     // Without a channel the session stays with UDP.
                     let _ = state.find_way(links, &mut **port, (now_us, Duration::ZERO));
                 }
@@ -306,7 +306,7 @@ fn fill_outbox(
     statistics: &mut SessionStatistics,
 ) {
     let peer = state.home();
-    while state.wants_transmit(now_us)
+    while state.requester.wants_transmit(now_us)
         && let Some(index) = outbox.open(peer)
     {
         let Some(frame_bytes) = state.poll_transmit(now_us, outbox.buffer(index)) else {

@@ -17,7 +17,7 @@ use net::{Port, shm};
 use wire::limits::LISTING_IN_PARTS_BYTES;
 use wire::{
     Attach, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request, Requester,
-    RequesterConfig, SessionLimits, SubmitError,
+    RequesterConfig, SubmitError,
 };
 
 pub(crate) use self::second_step::Moved;
@@ -34,16 +34,16 @@ use crate::{ClientConfig, Error, NoSharedMemory};
 /// The state of one session with one server.
 pub(crate) struct SessionState {
     settings: SessionSettings,
-    opened: Opened,
-    view: u64,
+    pub(crate) opened: Opened,
+    pub(crate) view: u64,
     home: SocketAddr,
     home_core: u16,
-    transport: SessionTransport,
+    pub(crate) transport: SessionTransport,
     /// Number of homes so far.
     homes: u32,
-    requester: Requester,
+    pub(crate) requester: Requester,
     requester_config: RequesterConfig,
-    stream_worker: StreamWorker,
+    pub(crate) stream_worker: StreamWorker,
     /// Number of outstanding requests on the stream.
     on_stream: usize,
     /// Number of them that belong to earlier sessions.
@@ -172,17 +172,6 @@ impl SessionState {
         self.stream_worker.send(Job { token, request, sequence, first_unacknowledged, view });
     }
 
-    /// Closes the stream until it is needed again.
-    pub(crate) fn rest_stream(&self) {
-        self.stream_worker.stream().close();
-    }
-
-    /// Returns whether a request would be accepted now.
-    #[inline]
-    pub(crate) fn can_submit(&self) -> bool {
-        self.requester.can_submit()
-    }
-
     /// Returns the number of requests without a completion.
     #[inline]
     pub(crate) fn outstanding(&self) -> usize {
@@ -199,12 +188,6 @@ impl SessionState {
     #[inline]
     pub(crate) fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
         self.requester.poll_group(now_us, self.view, writer, buffer)
-    }
-
-    /// Returns whether there is something to send.
-    #[inline]
-    pub(crate) fn wants_transmit(&self, now_us: u64) -> bool {
-        self.requester.wants_transmit(now_us)
     }
 
     /// Processes a received frame that belongs to this session only.
@@ -252,19 +235,6 @@ impl SessionState {
             || !self.again.is_empty()
     }
 
-    /// Completes requests past their deadline and takes every second step that is due. To be called after each batch,
-    /// if due. Does not block, unless the session is lost: then it tries to reopen it for as long as a call may take.
-    #[cold]
-    pub(crate) fn finalize(
-        &mut self,
-        now_us: u64,
-        statistics: &mut SessionStatistics,
-        complete: &mut impl FnMut(Completion<'_>),
-    ) -> Result<(), Error> {
-        self.requester.on_timer(now_us, complete);
-        self.take_second_steps(statistics, complete)
-    }
-
     /// Returns the address of the tenant's home core, as the latest reply named it.
     #[inline]
     pub(crate) fn home(&mut self) -> SocketAddr {
@@ -290,12 +260,6 @@ impl SessionState {
             self.homes += 1;
             self.transport.open();
         }
-    }
-
-    /// Returns whether to call [`SessionState::find_way`] before sending.
-    #[inline]
-    pub(crate) fn wants_way(&self, now_us: u64) -> bool {
-        self.transport.is_due(now_us)
     }
 
     /// Attaches to the home core over shared memory; returns whether it succeeded. Otherwise its address remains that
@@ -324,36 +288,6 @@ impl SessionState {
             self.homes += 1;
             self.transport.open();
         }
-    }
-
-    /// Returns the time of the next work if nothing arrives.
-    #[inline]
-    pub(crate) fn next_deadline_us(&self) -> Option<u64> {
-        self.requester.next_deadline_us()
-    }
-
-    pub(crate) fn token(&self) -> u64 {
-        self.opened.token
-    }
-
-    pub(crate) fn view(&self) -> u64 {
-        self.view
-    }
-
-    pub(crate) fn limits(&self) -> SessionLimits {
-        self.opened.limits
-    }
-
-    pub(crate) fn credits(&self) -> u16 {
-        self.opened.credits
-    }
-
-    pub(crate) fn client_id(&self) -> u64 {
-        self.opened.client_id
-    }
-
-    pub(crate) fn round_trip_us(&self) -> Option<u64> {
-        self.requester.round_trip_us()
     }
 }
 

@@ -57,7 +57,7 @@ impl Router {
                 settled = settled.and(state.finalize(now_us, statistics, complete));
                 *is_restless |= state.has_moved() || state.is_lost();
             }
-            *is_restless |= state.view() != *view;
+            *is_restless |= state.view != *view;
         }
         if self.is_restless || now_us >= self.look_at_us || !self.inbox.is_empty() {
             self.settle_routes(now_us, statistics, complete);
@@ -114,7 +114,7 @@ impl Router {
     /// Returns the time of the next [`Router::finalize`] if nothing arrives.
     pub(crate) fn next_deadline_us(&self, now_us: u64) -> Option<u64> {
         let states = self.servers.iter().filter_map(|server| server.state.as_ref());
-        let due = states.filter_map(SessionState::next_deadline_us).min();
+        let due = states.filter_map(|state| state.requester.next_deadline_us()).min();
         if !self.is_restless && !self.is_shared() {
             return due;
         }

@@ -190,7 +190,7 @@ impl Router {
     pub(super) fn see_views(&mut self, now_us: u64) {
         let mut is_news = false;
         for server in &mut self.servers {
-            let view = server.state.as_ref().map_or(server.view, SessionState::view);
+            let view = server.state.as_ref().map_or(server.view, |state| state.view);
             is_news |= std::mem::replace(&mut server.view, view) != view;
         }
         for index in 0..self.maps.len() * usize::from(is_news) {

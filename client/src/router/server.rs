@@ -59,7 +59,7 @@ pub(super) enum Reach {
 impl Server {
     /// Returns the home server.
     pub(super) fn home(state: SessionState, address: String) -> Server {
-        Server { address, view: state.view(), state: Some(state), ..Server::default() }
+        Server { address, view: state.view, state: Some(state), ..Server::default() }
     }
 
     /// Returns a server that a map names.
@@ -116,7 +116,7 @@ impl Server {
             self.opening = None;
             match opened {
                 Ok(state) => {
-                    self.view = state.view();
+                    self.view = state.view;
                     self.state = Some(state);
                     (self.heard_us, self.away_us) = (now_us, 0);
                 }

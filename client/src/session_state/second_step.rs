@@ -73,12 +73,16 @@ fn keep(troubles: &mut Vec<Trouble>, completion: &Completion<'_>) {
 }
 
 impl SessionState {
+    /// Completes requests past their deadline and takes every second step that is due. To be called after each batch,
+    /// if due. Does not block, unless the session is lost: then it tries to reopen it for as long as a call may take.
     #[cold]
-    pub(super) fn take_second_steps(
+    pub(crate) fn finalize(
         &mut self,
+        now_us: u64,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
+        self.requester.on_timer(now_us, complete);
         for Trouble { sequence, status, end } in std::mem::take(&mut self.troubles) {
             let accepted = self.requester.accepted(sequence);
             let was_repeated = accepted.was_repeated;
@@ -99,7 +103,7 @@ impl SessionState {
             if opcode::is_read(request.code) || !was_repeated {
                 self.again.push_back(request);
             } else {
-                complete(closed(request.tag, sequence));
+                complete(failed(request.tag, sequence, CompletionError::Closed));
             }
         }
         if self.on_stream > 0 {
@@ -138,7 +142,7 @@ impl SessionState {
         }
         match answer {
             _ if lost && opcode::is_read(request.code) => self.again.push_back(request),
-            _ if lost => complete(closed(tag, sequence)),
+            _ if lost => complete(failed(tag, sequence, CompletionError::Closed)),
             Ok((status @ (Status::NotOwned | Status::SeveralTablets), answer)) => {
                 let end = answer[..].try_into().ok().map(u64::from_le_bytes);
                 self.moved.push(Moved { request, status, end });
@@ -193,7 +197,7 @@ impl SessionState {
             if opcode::is_read(ended.code) {
                 self.again.push_back(OwnedRequest::of(&ended));
             } else {
-                complete(closed(ended.tag, sequence));
+                complete(failed(ended.tag, sequence, CompletionError::Closed));
             }
         }
         self.orphans = self.on_stream;
@@ -279,11 +283,6 @@ impl SessionState {
         self.reopen(statistics, complete)?;
         self.stream_worker.stream().administer(call)
     }
-}
-
-/// Returns the completion of a request whose session is over.
-fn closed(tag: u64, sequence: u64) -> Completion<'static> {
-    failed(tag, sequence, CompletionError::Closed)
 }
 
 /// Returns a completion without a reply.
