@@ -242,7 +242,7 @@ impl Admin {
     }
 
     fn call<T: DeserializeOwned>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
-        let call = AdminCall::new(request, self.stream.config())?;
+        let call = AdminCall::new(request, &self.stream.config)?;
         decode_answer(self.stream.administer(&call)?)
     }
 }

@@ -9,18 +9,16 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use net::{Batch, HostPort, Outbox, Port};
+use net::{Batch, Outbox, Port};
 use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
 
-use crate::config::resolve;
+use crate::limits::OUTBOX_FRAMES;
 use crate::router::{HOME, Router, Server};
 use crate::session_state::{SessionState, open_any};
-use crate::transport::Channels;
+use crate::transport::{Channels, bind};
 use crate::watch::Watch;
 use crate::{ClientConfig, Error, SessionStatistics};
 
-/// Maximum number of frames that one poll sends before it receives.
-const OUTBOX_FRAMES: usize = 64;
 /// Interval between checks of timers, in microseconds: the shortest retransmission timeout.
 const TIMERS_EVERY_US: u64 = 1_000;
 
@@ -65,9 +63,7 @@ impl SessionGroup {
     /// # Errors
     /// If there is no free port.
     pub fn new(config: ClientConfig) -> Result<SessionGroup, Error> {
-        let port = resolve("0.0.0.0:0")
-            .and_then(|local| HostPort::bind(local, config.udp).map_err(|error| Error::Port { error }))?;
-        Ok(SessionGroup::over(Box::new(port), config))
+        Ok(SessionGroup::over(bind("0.0.0.0:0", &config)?, config))
     }
 
     /// Returns a group without sessions, over any port.

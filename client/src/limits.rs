@@ -8,6 +8,9 @@ pub(crate) const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(50);
 /// Maximum number of addresses in a list; each may take a thread.
 pub(crate) const ADDRESSES_MAX: usize = 16;
 
+/// Maximum number of frames that one poll sends before it receives.
+pub(crate) const OUTBOX_FRAMES: usize = 64;
+
 /// Time that a server has to return the map of a table before the next one is asked too, in microseconds: fifty times
 /// that of a healthy one, and little compared with the time of a call. Doubles with each server asked for the same map,
 /// so that slow servers do not get requests from all clients at once. Each server has one map request at a time; so at

@@ -27,13 +27,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use sandstorm::{Args, Db, Level, Reply};
 use wire::{Completion, Status};
 
 use self::task::Task;
 use self::write_set::PendingWrite;
-use crate::session::Idle;
 use crate::{Error, Session, Write};
 
 /// Tags from here on, up to those of blocking calls, belong to local invocations.
@@ -234,14 +234,14 @@ impl Local {
     /// # Errors
     /// As [`Session::poll`].
     pub fn poll_waiting(&mut self, finished: &mut impl FnMut(Finished<'_>)) -> Result<usize, Error> {
-        let idle = Idle::new();
+        let since = Instant::now();
         loop {
             let count = self.poll(finished)?;
             if count > 0 || self.outstanding() == 0 {
                 return Ok(count);
             }
             if self.runnable.is_empty() {
-                self.session.idle(&idle)?;
+                self.session.idle(since)?;
             }
         }
     }
@@ -373,7 +373,7 @@ impl Local {
         place.start = None;
         place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
         let (id, round_trips, reads) = (place.id, place.round_trips, place.task.reads());
-        let result = result.map(|()| place.task.reply());
+        let result = result.map(|()| place.task.border.reply());
         finished(Finished { id, result, round_trips, reads });
         self.free.push(index);
     }

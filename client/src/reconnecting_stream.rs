@@ -24,8 +24,8 @@ const VIEW_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct ReconnectingStream {
     connection: Option<Connection>,
     server: SocketAddr,
-    opening: Opening,
-    config: ClientConfig,
+    pub(crate) opening: Opening,
+    pub(crate) config: ClientConfig,
 }
 
 impl ReconnectingStream {
@@ -39,17 +39,9 @@ impl ReconnectingStream {
         ReconnectingStream { connection: Some(connection), server, opening, config }
     }
 
-    pub(crate) fn opening(&self) -> &Opening {
-        &self.opening
-    }
-
     /// Closes the stream; the next call reopens it.
     pub(crate) fn close(&mut self) {
         self.connection = None;
-    }
-
-    pub(crate) fn config(&self) -> &ClientConfig {
-        &self.config
     }
 
     /// Makes an administrative request, over a stream that was checked to be alive.

@@ -13,23 +13,20 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use net::{Batch, HostPort, Outbox, Port};
+use net::{Batch, Outbox, Port};
 use wire::{Completion, Opened, Request, SessionLimits};
 
-pub(crate) use self::waiting::Idle;
 use self::waiting::{CALLERS_TAGS, Parked};
 
-use crate::config::{Identity, resolve};
+use crate::config::{Identity, SessionSettings};
 use crate::connection::Connection;
+use crate::limits::OUTBOX_FRAMES;
 use crate::router::{HOME, Router};
 use crate::session_state::{SessionState, open_any};
-use crate::transport::Channels;
+use crate::transport::{Channels, bind};
 use crate::watch::Watch;
 
 use crate::{ClientConfig, Error, SessionStatistics};
-
-/// Maximum number of frames that one poll sends before it receives.
-const OUTBOX_FRAMES: usize = 64;
 
 /// An open session of a tenant.
 pub struct Session {
@@ -62,9 +59,7 @@ impl Session {
             SocketAddr::V4(_) => "0.0.0.0:0",
             SocketAddr::V6(_) => "[::]:0",
         };
-        let bound = resolve(any)
-            .and_then(|local| HostPort::bind(local, config.udp).map_err(|error| Error::Port { error }));
-        Session::over(Box::new(bound?), (identity, opened), config)
+        Session::over(bind(any, &config)?, (identity, opened), config)
     }
 
     /// Opens a session whose datagrams travel over `port`.
@@ -173,7 +168,7 @@ impl Session {
     /// Returns the address of the server that the session was opened with, as the caller gave it.
     #[must_use]
     pub fn address(&self) -> &str {
-        &self.identity().address
+        &self.settings().identity.address
     }
 
     /// Returns the counters of this session.
@@ -206,12 +201,8 @@ impl Session {
         self.router.home().and_then(|state| state.requester.round_trip_us())
     }
 
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.router.settings.identity
-    }
-
-    pub(crate) fn config(&self) -> &ClientConfig {
-        &self.router.settings.config
+    pub(crate) fn settings(&self) -> &SessionSettings {
+        &self.router.settings
     }
 
     /// Returns the session's index of the server that owns a key of a table, as far as known.

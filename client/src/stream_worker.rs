@@ -106,7 +106,7 @@ impl Shared {
 
     fn carry(&self, job: &Job) -> Result<(Status, Vec<u8>), Error> {
         let mut stream = self.stream();
-        if !matches!(stream.opening(), Opening::Attach { token } if *token == job.token) {
+        if !matches!(&stream.opening, Opening::Attach { token } if *token == job.token) {
             return Err(Error::SessionLost);
         }
         let header = RecordHeader {
@@ -116,7 +116,7 @@ impl Shared {
             view: job.view,
             ..RecordHeader::default()
         };
-        let timeout = stream.config().call_timeout;
+        let timeout = stream.config.call_timeout;
         stream.call(header, &job.request.body, true, timeout)
     }
 

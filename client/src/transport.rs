@@ -13,9 +13,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use net::{AttachError, Entry, ListenerAddress, PendingAttach, Port, shm};
+use net::{AttachError, Entry, HostPort, ListenerAddress, PendingAttach, Port, shm};
 use wire::{Attach, Body, Opened, ShmEndpoint};
 
+use crate::config::resolve;
 use crate::{ClientConfig, Error, NoSharedMemory, Transport};
 
 /// Time that an opening session waits for a listener; one of an idle server replies in some 100 us.
@@ -131,6 +132,12 @@ impl SessionTransport {
         }
         Ok(found)
     }
+}
+
+/// Opens a port at a local address.
+pub(crate) fn bind(address: &str, config: &ClientConfig) -> Result<Box<dyn Port>, Error> {
+    let port = HostPort::bind(resolve(address)?, config.udp).map_err(|error| Error::Port { error })?;
+    Ok(Box::new(port))
 }
 
 /// Returns how long an opening session waits for a listener; if it requires shared memory, as long as for the server.

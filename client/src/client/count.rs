@@ -9,6 +9,7 @@ use control::TableEntry;
 use wire::{Body, Request, Status, TabletMap};
 
 use super::Client;
+use crate::config::SessionSettings;
 use crate::{ClientConfig, Error};
 
 /// A table with the sums over all its servers.
@@ -79,11 +80,11 @@ impl Client {
 
     /// Adds the counts of a server, or its number if it did not answer.
     fn add(&self, counted: &mut [CountedTable], number: u32, place: &TabletServer, own: &[TableEntry]) {
-        let identity = self.session.identity();
+        let SessionSettings { identity, config, .. } = self.session.settings();
         let rows = if place.address == identity.address {
             own.to_vec()
         } else {
-            let config = ClientConfig { core_addresses: Vec::new(), ..self.session.config().clone() };
+            let config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
             Client::connect_with(&place.address, &identity.tenant, &identity.secret, config)
                 .and_then(|mut client| client.table_list())
                 .unwrap_or_default()

@@ -38,34 +38,19 @@ impl Parked {
     }
 }
 
-/// The time since a waiting loop last received something.
-pub(crate) struct Idle {
-    since: Instant,
-}
-
-impl Idle {
-    pub(crate) fn new() -> Idle {
-        Idle { since: Instant::now() }
-    }
-
-    fn elapsed_us(&self) -> u64 {
-        self.since.elapsed().as_micros() as u64
-    }
-}
-
 impl Session {
     /// Polls as [`Session::poll`] until something completes; returns 0 if nothing is outstanding.
     ///
     /// # Errors
     /// As [`Session::poll`].
     pub fn poll_waiting(&mut self, complete: &mut impl FnMut(Completion<'_>)) -> Result<usize, Error> {
-        let idle = Idle::new();
+        let since = Instant::now();
         loop {
             let completed = self.poll(complete)?;
             if completed > 0 || self.router.outstanding() == 0 {
                 return Ok(completed);
             }
-            self.idle(&idle)?;
+            self.idle(since)?;
         }
     }
 
@@ -106,7 +91,7 @@ impl Session {
         take: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
         self.watch.forget_queued();
-        let idle = Idle::new();
+        let since = Instant::now();
         loop {
             match self.submit(request, tag) {
                 Ok(()) => {
@@ -116,13 +101,13 @@ impl Session {
                 Err(Error::Full) => self.advance_own(take)?,
                 Err(error) => return Err(error),
             }
-            self.idle(&idle)?;
+            self.idle(since)?;
         }
     }
 
     /// Waits until all requests of [`Session::submit_own`] have completed.
     pub(crate) fn await_own(&mut self, take: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
-        let mut idle = Idle::new();
+        let mut since = Instant::now();
         loop {
             let received = self.statistics.frames_received;
             self.advance_own(take)?;
@@ -130,9 +115,9 @@ impl Session {
                 return Ok(());
             }
             if self.statistics.frames_received != received {
-                idle = Idle::new();
+                since = Instant::now();
             }
-            self.idle(&idle)?;
+            self.idle(since)?;
         }
     }
 
@@ -172,7 +157,7 @@ impl Session {
 
     /// Makes an administrative request over the session's stream and decodes its reply.
     pub(crate) fn administer<T: DeserializeOwned>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
-        let call = AdminCall::new(request, self.config())?;
+        let call = AdminCall::new(request, &self.settings().config)?;
         let Session { router, parked, statistics, .. } = self;
         let answer = router.administer(&call, statistics, &mut |completion| {
             parked.push(Parked::copy(&completion));
@@ -180,9 +165,9 @@ impl Session {
         decode_answer(answer)
     }
 
-    /// Spins, yields or sleeps, depending on the time without work.
-    pub(crate) fn idle(&mut self, idle: &Idle) -> Result<(), Error> {
-        match self.config().idle.next(idle.elapsed_us()) {
+    /// Spins, yields or sleeps, depending on the time since the last work.
+    pub(crate) fn idle(&mut self, since: Instant) -> Result<(), Error> {
+        match self.settings().config.idle.next(since.elapsed().as_micros() as u64) {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => std::thread::yield_now(),
             IdleAction::Sleep => self.wait(SLEEP_MAX)?,

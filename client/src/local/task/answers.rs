@@ -194,11 +194,6 @@ impl Task {
     pub(in crate::local) fn take_log(&self, log: &mut Vec<(Level, String)>) {
         log.append(&mut self.log.borrow_mut());
     }
-
-    /// Returns the reply of a function that has ended.
-    pub(in crate::local) fn reply(&self) -> &[u8] {
-        self.border.reply()
-    }
 }
 
 /// Looks up a table; asks the server only the first time.
