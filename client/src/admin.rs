@@ -20,8 +20,8 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Connects to the server at `address` (host and TCP port) with the administrator's secret. A list of servers works
-    /// as for [`crate::Session::open`] if they have the same secret.
+    /// Connects to a server with the administrator's secret. `address` is its host and TCP port, or a list as for
+    /// [`crate::Session::open`] if the servers have the same secret.
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
@@ -31,7 +31,7 @@ impl Admin {
         Ok(Admin { stream: ReconnectingStream::new(connection, server, opening, config) })
     }
 
-    /// Creates a tenant; returns the secret that opens its sessions, only this once.
+    /// Creates a tenant. Returns the secret that opens its sessions, only this once.
     ///
     /// # Errors
     /// `AlreadyExists`, another refusal, or no reply.
@@ -72,8 +72,8 @@ impl Admin {
         self.call(&AdminRequest::TenantLimits { name: Some(name) })
     }
 
-    /// Changes limits of a tenant, all of them or none, and returns all limits afterwards. They apply from the tenant's
-    /// next request on, and survive restarts.
+    /// Changes limits of a tenant, all or none, and returns its limits. They apply from the tenant's next request on,
+    /// and survive restarts.
     ///
     /// # Errors
     /// `UnknownTenant`, `UnknownLimit`, `OutOfRange`, another refusal, or no reply.
@@ -101,7 +101,7 @@ impl Admin {
         self.call(&AdminRequest::Statistics { tenant: Some(tenant) })
     }
 
-    /// Lists the registered servers of the cluster; none if the server is not in a cluster.
+    /// Lists the registered servers of the cluster. The list is empty outside of a cluster.
     ///
     /// # Errors
     /// A refusal, or no reply.
@@ -109,7 +109,7 @@ impl Admin {
         self.call(&AdminRequest::ServerList)
     }
 
-    /// Lists the tablets of all tables, by table and hash; none if the server is not in a cluster.
+    /// Lists the tablets of all tables, by table and hash. The list is empty outside of a cluster.
     ///
     /// # Errors
     /// A refusal, or no reply.
@@ -117,7 +117,7 @@ impl Admin {
         self.call(&AdminRequest::TabletList)
     }
 
-    /// Splits the tablets of the table `owner/name` at a hash; does nothing if a tablet begins there.
+    /// Splits the tablets of the table `owner/name` at a hash. Does nothing if a tablet begins there.
     ///
     /// # Errors
     /// `UnknownTable`, `WrongTablets` if the tablets do not allow it, `Unavailable` if the server is not in a cluster,
@@ -126,7 +126,7 @@ impl Admin {
         self.call(&AdminRequest::TabletSplit { table, at })
     }
 
-    /// Merges the tablets on both sides of a hash of the table `owner/name`; one server must own both.
+    /// Merges the tablets on both sides of a hash. The table is `owner/name`; one server must own both tablets.
     ///
     /// # Errors
     /// As [`Admin::tablet_split`].
@@ -134,7 +134,7 @@ impl Admin {
         self.call(&AdminRequest::TabletMerge { table, at })
     }
 
-    /// Lists the migrations that have not ended, or whose records have not been removed.
+    /// Lists the migrations that have a record, ended ones included.
     ///
     /// # Errors
     /// A refusal, or no reply.
@@ -142,7 +142,7 @@ impl Admin {
         self.call(&AdminRequest::MigrationList)
     }
 
-    /// Returns the progress of the connected server's migrations, and the outcomes of the latest ones that ended.
+    /// Returns the progress of the connected server's present and latest migrations.
     ///
     /// # Errors
     /// A refusal, or no reply.
@@ -150,8 +150,8 @@ impl Admin {
         self.call(&AdminRequest::MigrationProgress)
     }
 
-    /// Begins to move hashes of the table `owner/name`, which one server must own, to another server, in this mode or
-    /// the table's. Returns while they move.
+    /// Begins to move hashes of the table `owner/name` to another server. One server must own all of them. `mode` is
+    /// by default that of the table. Returns while they move.
     ///
     /// # Errors
     /// As [`Admin::tablet_split`].
@@ -175,7 +175,7 @@ impl Admin {
         self.call(&AdminRequest::MigrationAbort { id })
     }
 
-    /// Returns the cluster's servers, registered or not, and its plans; none if the server is not in a cluster.
+    /// Returns the cluster's servers, registered or not, and its plans. Both are empty outside of a cluster.
     ///
     /// # Errors
     /// A refusal, or no reply.

@@ -10,7 +10,7 @@ use crate::{ClientConfig, Error};
 /// An encoded administrative request, and the rules for sending it.
 pub(crate) struct AdminCall {
     pub(crate) body: Vec<u8>,
-    /// The request only reads, so it is sent again if the stream breaks.
+    /// The request only reads: it is repeated if the stream breaks.
     pub(crate) is_repeatable: bool,
     /// Maximum time to wait for the reply.
     pub(crate) timeout: Duration,

@@ -11,7 +11,7 @@ use wire::{Body, OpenRequest, Opened, RecordHeader, Status, VersionRange, opcode
 
 use crate::{ClientConfig, Error};
 
-/// Idle time after which the connection is checked before a request that must not be sent twice.
+/// Idle time after which the connection is checked before an administrative request.
 const STALE_AFTER: Duration = Duration::from_millis(500);
 /// Maximum time to transfer a record once it has begun.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
@@ -53,7 +53,7 @@ impl Opening {
 }
 
 impl Connection {
-    /// Connects and sends the first record; returns the connection and the server's reply.
+    /// Connects and sends the first record. Returns the connection and the server's reply.
     pub(crate) fn open(
         server: SocketAddr,
         config: &ClientConfig,

@@ -112,7 +112,7 @@ impl SessionGroup {
         self.members.is_empty()
     }
 
-    /// Closes the streams of a member, which reopen when needed: a server accepts many more sessions than streams.
+    /// Closes a member's streams until they are needed. A server accepts many more sessions than streams.
     /// Without a stream, a session ends after a minute without requests, and is then reopened automatically.
     ///
     /// # Panics
@@ -158,7 +158,7 @@ impl SessionGroup {
         self.members[member].router.outstanding()
     }
 
-    /// Sends, receives and completes for all members; passes each completion to `complete` with its member. Returns the
+    /// Sends, receives and completes for all members. Passes each completion to `complete` with its member. Returns the
     /// number of completions.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl SessionGroup {
         Ok(completed)
     }
 
-    /// Sleeps until a frame arrives, for at most `timeout` and no longer than timers allow.
+    /// Sleeps until a frame arrives, a timer is due, or `timeout` is over.
     ///
     /// # Errors
     /// The port failed.
@@ -230,7 +230,7 @@ impl SessionGroup {
         Ok(())
     }
 
-    /// Does the work that is due for all busy members; removes those without outstanding work from the list.
+    /// Does the due work of all busy members. Removes those without outstanding work from the list.
     fn settle_busy(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<(), Error> {
         let mut next = 0;
         while let Some(&member) = self.busy.get(next) {
@@ -246,7 +246,7 @@ impl SessionGroup {
         Ok(())
     }
 
-    /// Does the work of a member that is due by time or by its replies.
+    /// Does a member's work that is due by time or replies.
     fn finalize(
         &mut self,
         member: usize,
@@ -285,7 +285,7 @@ impl SessionGroup {
         }
     }
 
-    /// Packs the requests of the ready members into as few frames as possible.
+    /// Packs the ready members' requests into as few frames as possible.
     fn transmit(&mut self) -> Result<(), Error> {
         let mut open: Option<OpenFrame> = None;
         let mut next = 0;
@@ -333,7 +333,7 @@ impl SessionGroup {
     }
 }
 
-/// Passes each group of a frame to its member; notes the members whose replies need a second step.
+/// Passes each group of a frame to its member. Notes the members whose replies need a second step.
 fn take_frame(
     now_us: u64,
     frame: &[u8],

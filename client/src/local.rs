@@ -36,13 +36,13 @@ use self::task::Task;
 use self::write_set::PendingWrite;
 use crate::{Error, Session, Write};
 
-/// Tags from here on, up to those of blocking calls, belong to local invocations.
+/// First tag of local invocations, below those of blocking calls.
 const LOCAL_TAGS: u64 = 1 << 62;
 const OPERATION_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 20;
 /// Operation number of a write that is being applied.
 const APPLYING: usize = (1 << OPERATION_BITS) - 1;
-/// Maximum number of runs of an invocation whose first write keeps meeting conflicts.
+/// Maximum number of runs of an invocation whose first write meets conflicts.
 const RUNS_MAX: u32 = 8;
 
 const _: () = assert!(task::OPERATIONS_MAX < APPLYING);
@@ -194,8 +194,8 @@ impl Local {
         self.places.len() - self.free.len()
     }
 
-    /// Runs the functions that are ready, sends their requests and receives replies; passes each ended invocation to
-    /// `finished` and returns their number. Does not block, except when a function looks up a table by a new name.
+    /// Runs the ready functions, sends their requests and receives replies. Passes each ended invocation to `finished`
+    /// and returns their number. Does not block, except when a function looks up a table by a new name.
     ///
     /// # Errors
     /// As [`Session::poll`].
@@ -395,7 +395,7 @@ fn split_tag(tag: u64) -> (usize, u64, usize) {
     (index as usize, generation, (tag & ((1 << OPERATION_BITS) - 1)) as usize)
 }
 
-/// Decodes the reply to a write: applied, `None` for a conflict, or the failure.
+/// Decodes the reply to a write. The error is the failure, or `None` for a conflict.
 fn applied(completion: &Completion<'_>) -> Result<(), Option<Error>> {
     match completion.status {
         // Deleting an absent object succeeds.

@@ -24,7 +24,7 @@ impl OwnedRequest {
         OwnedRequest { tag, journey, code, body: body.to_vec() }
     }
 
-    /// Decodes the request; fails only for one that this client did not encode.
+    /// Decodes the request. Fails only for one that this client did not encode.
     pub(crate) fn decode(&self) -> Result<Request<'_>, Status> {
         Request::decode(self.code, &self.body)
     }

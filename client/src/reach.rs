@@ -106,12 +106,12 @@ fn open(address: &str, opening: &Opening, config: &ClientConfig) -> Result<Reach
     Ok(Reached { server, address: address.to_owned(), connection, answer })
 }
 
-/// Returns whether the error is a server's answer that another server would give too.
+/// Returns whether the error is an answer that another server would repeat.
 fn is_answer(error: &Error) -> bool {
     matches!(error, Error::Refused { status, .. } if *status != Status::Unavailable)
 }
 
-/// Combines the errors: a refusal if there is one, else the outcome of each attempt.
+/// Combines the errors. The result is a refusal, or else the outcome of each attempt.
 fn why(addresses: &[&str], errors: Vec<Option<Error>>) -> Error {
     let mut errors: Vec<Error> = errors.into_iter().flatten().collect();
     if let Some(answer) = errors.iter().position(|error| matches!(error, Error::Refused { .. })) {

@@ -17,7 +17,7 @@ use crate::{ClientConfig, Error};
 /// Pause before a broken stream is reopened.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Pause before repeating a request that the server rejected because of its view.
+/// Pause before repeating a request rejected because of its view.
 const VIEW_PAUSE: Duration = Duration::from_millis(1);
 
 /// A stream that reopens when it breaks.
@@ -44,7 +44,7 @@ impl ReconnectingStream {
         self.connection = None;
     }
 
-    /// Makes an administrative request, over a stream that was checked to be alive.
+    /// Makes an administrative request. Replaces a stream that the server has closed.
     pub(crate) fn administer(&mut self, call: &AdminCall) -> Result<(Status, Vec<u8>), Error> {
         if self.connection.as_mut().is_some_and(Connection::is_stale) {
             self.connection = None;
@@ -53,14 +53,14 @@ impl ReconnectingStream {
         self.call(header, &call.body, call.is_repeatable, call.timeout)
     }
 
-    /// Ends a session, if the stream is open; does not wait for the reply.
+    /// Ends a session, if the stream is open. Does not wait for the reply.
     pub(crate) fn end_session(&mut self, client_id: u64) {
         if let Some(connection) = &mut self.connection {
             connection.end_session(client_id);
         }
     }
 
-    /// Calls until a reply arrives, the time is up, or the stream breaks under a request that must not be repeated.
+    /// Calls until a reply arrives or the time is up. If the stream breaks, repeats only a repeatable request.
     pub(crate) fn call(
         &mut self,
         mut header: RecordHeader,

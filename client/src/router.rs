@@ -76,7 +76,7 @@ pub(crate) struct Router {
 /// A request that cannot be sent at present.
 struct Waiting {
     request: OwnedRequest,
-    /// Number of answered map requests of its table to wait for; 0 for none.
+    /// Number of answered map requests of its table to wait for. 0 for none.
     asked: u64,
     /// Status of the latest refusal.
     refusal: Option<Status>,
@@ -193,7 +193,7 @@ impl Router {
         }
     }
 
-    /// Returns the server for a request on the latest table, if there is exactly one.
+    /// Returns the only server for a request on the latest table, if any.
     #[inline]
     fn known_way(&self, request: &Request<'_>) -> Option<usize> {
         match (self.latest.holder, request) {
@@ -285,7 +285,7 @@ impl Router {
         }
     }
 
-    /// Opens a session with a server in the background if there is none, unless the last attempt failed a moment ago.
+    /// Opens a session with a server in the background, if needed. Does nothing shortly after a failed attempt.
     fn reach(&mut self, now_us: u64, server: usize) -> Reach {
         let settings = if server == HOME { &self.settings } else { &self.others_settings };
         self.servers[server].reach(now_us, settings)
@@ -324,7 +324,7 @@ impl Router {
         self.servers.iter().position(is_its)
     }
 
-    /// Processes a group of a received frame that belongs to this server's session.
+    /// Processes a received group of this server's session.
     #[inline]
     pub(crate) fn on_group(
         &mut self,
@@ -340,14 +340,14 @@ impl Router {
         state.on_group(now_us, view, group, complete)
     }
 
-    /// Returns whether a server's reply, or one to the router, needs a second step.
+    /// Returns whether a reply from a server, or to the router, needs a second step.
     #[inline]
     pub(crate) fn is_troubled(&self, server: usize) -> bool {
         let state = self.servers[server].state.as_ref();
         !self.inbox.is_empty() || state.is_some_and(SessionState::is_troubled)
     }
 
-    /// Returns the index of a table's map; adds the map if it is new.
+    /// Returns the index of a table's map. Adds the map if it is new.
     fn index_of(&mut self, table: u32) -> usize {
         self.maps.iter().position(|map| map.table == table).unwrap_or_else(|| {
             self.maps.push(TableMap::new(table));
@@ -356,7 +356,7 @@ impl Router {
         })
     }
 
-    /// Returns this session's index of the server that owns a key, as far as known.
+    /// Returns the index of a key's server, as far as known.
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         let index = self.index_of(table);
         self.maps[index].server_of(xxh3_64(key))
@@ -368,7 +368,7 @@ impl Router {
         self.servers.len() > 1
     }
 
-    /// Returns whether a request would be accepted now; with one server, whether it would be sent at once.
+    /// Returns whether a request would be accepted now. With one server, it would also be sent at once.
     #[inline]
     pub(crate) fn can_submit(&self) -> bool {
         let has_place = match &self.servers[..] {
@@ -418,7 +418,7 @@ fn away(server: &Server) -> CompletionError {
     CompletionError::Away { server: server.number.unwrap_or_default() }
 }
 
-/// Passes a completion to the caller, or keeps one of the router's own.
+/// Passes a completion to the caller, or keeps one of the router.
 #[inline]
 fn sort(
     completion: Completion<'_>,

@@ -42,13 +42,13 @@ pub struct Session {
     own_outstanding: usize,
     statistics: SessionStatistics,
     watch: Watch,
-    /// Number of the home that is the port's only peer, 0 before the first; `None` with several servers.
+    /// Number of the home that is the port's only peer. 0 before the first; `None` with several servers.
     peer: Option<u32>,
 }
 
 impl Session {
-    /// Opens a session of a tenant with the server at `address` (host and TCP port), over a separate socket. `address`
-    /// may list several servers of a cluster, separated by commas: the session opens with the first that answers, and
+    /// Opens a session of a tenant with a server, over a separate socket. `address` is its host and TCP port. It may
+    /// list several servers of a cluster, separated by commas: the session opens with the first that answers, and
     /// each further one is tried after some milliseconds.
     ///
     /// # Errors
@@ -125,9 +125,9 @@ impl Session {
         self.router.outstanding() + self.parked.len()
     }
 
-    /// Sends queued requests and due retransmissions, receives, passes each completion to `complete`, and returns their
-    /// number. Does not block, except that it reopens a session that the server has forgotten, for at most the time of
-    /// a call.
+    /// Sends queued requests and due retransmissions, and receives. Passes each completion to `complete` and returns
+    /// their number. Does not block, except that it reopens a session that the server has ended, for at most the time
+    /// of a call.
     ///
     /// # Errors
     /// The port failed, or the session is lost and cannot be reopened.
@@ -150,8 +150,7 @@ impl Session {
         self.transmit(now_us)
     }
 
-    /// Sleeps until a frame arrives or a timer is due, for at most `timeout`. For the caller's own loop around
-    /// [`Session::poll`].
+    /// Sleeps until a frame arrives, a timer is due, or `timeout` is over. For a loop around [`Session::poll`].
     ///
     /// # Errors
     /// The port failed.
@@ -165,7 +164,7 @@ impl Session {
         self.port.wait(timeout.min(due)).map_err(|error| Error::Port { error })
     }
 
-    /// Returns the address of the server that the session was opened with, as the caller gave it.
+    /// Returns the server's address as the caller gave it.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.settings().identity.address
@@ -195,7 +194,7 @@ impl Session {
         self.router.client_id()
     }
 
-    /// Returns the smoothed time from sending to reply; `None` before the first sample.
+    /// Returns the smoothed time from sending to reply. `None` before the first sample.
     #[must_use]
     pub fn round_trip_us(&self) -> Option<u64> {
         self.router.home().and_then(|state| state.requester.round_trip_us())
@@ -205,12 +204,12 @@ impl Session {
         &self.router.settings
     }
 
-    /// Returns the session's index of the server that owns a key of a table, as far as known.
+    /// Returns the index of a key's server, as far as known.
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         self.router.server_of(table, key)
     }
 
-    /// Returns the number of datagrams that arrived and were lost in the local queue.
+    /// Returns the number of datagrams lost in the local queue.
     #[must_use]
     pub fn drops(&self) -> u64 {
         self.port.drops()

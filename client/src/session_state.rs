@@ -59,7 +59,7 @@ pub(crate) struct SessionState {
     is_patient: bool,
 }
 
-/// Counters of a session, or of a group of sessions; they only grow.
+/// Counters of a session, or of a group of sessions. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatistics {
     /// Requests accepted from the caller.
@@ -74,7 +74,7 @@ pub struct SessionStatistics {
     pub bytes_received: u64,
     /// Received datagrams that could not be decoded.
     pub frames_refused: u64,
-    /// Requests sent over the stream because they, or their replies, exceed a datagram.
+    /// Requests sent over the stream because request or reply exceeds a datagram.
     pub stream_requests: u64,
     /// Bytes of these requests and replies.
     pub stream_bytes: u64,
@@ -83,7 +83,7 @@ pub struct SessionStatistics {
 }
 
 impl SessionState {
-    /// Opens a session that is not patient: its poll has other sessions to serve.
+    /// Opens a session that is not patient. Its poll has other sessions to serve.
     pub(crate) fn open(settings: SessionSettings) -> Result<SessionState, Error> {
         let mut state = SessionState::over(open(&settings)?, settings);
         state.is_patient = false;
@@ -235,7 +235,7 @@ impl SessionState {
             || !self.again.is_empty()
     }
 
-    /// Returns the address of the tenant's home core, as the latest reply named it.
+    /// Returns the address of the home core, by the latest reply.
     #[inline]
     pub(crate) fn home(&mut self) -> SocketAddr {
         self.follow_home();
@@ -280,7 +280,7 @@ impl SessionState {
         Ok(true)
     }
 
-    /// Falls back to UDP if the port has lost the channel to the home core, until there is another.
+    /// Falls back to UDP if the channel to the home core is lost. Attaches again later.
     #[cold]
     pub(crate) fn leave_lost_way(&mut self, port: &dyn Port) {
         if shm::is_link(self.home.ip()) && !port.is_attached(self.home) {
@@ -291,14 +291,14 @@ impl SessionState {
     }
 }
 
-/// Ends the session at the server; otherwise it would count among its tenant's sessions until the idle limit.
+/// Ends the session at the server. Otherwise it would count among its tenant's sessions until the idle limit.
 impl Drop for SessionState {
     fn drop(&mut self) {
         self.stream_worker.end_session(self.opened.client_id);
     }
 }
 
-/// Opens a session with one of these addresses (`HOST:PORT`, several separated by commas).
+/// Opens a session with one of these addresses: `HOST:PORT`, several separated by commas.
 pub(crate) fn open_any(
     addresses: &str,
     (tenant, secret): (&str, &str),
@@ -317,7 +317,7 @@ fn open(SessionSettings { identity, config, .. }: &SessionSettings) -> Result<(C
     Ok((connection, opened_of(&answer)?))
 }
 
-/// Returns the stream of a session, which attaches to the session again when it breaks.
+/// Returns a session's stream, which attaches again when it breaks.
 fn stream_of(connection: Connection, opened: &Opened, settings: &SessionSettings) -> ReconnectingStream {
     let opening = Opening::Attach { token: opened.token };
     ReconnectingStream::new(connection, settings.identity.server, opening, settings.config.clone())

@@ -23,7 +23,7 @@ use crate::reconnecting_stream::ReconnectingStream;
 
 /// A data request for the stream.
 pub(crate) struct Job {
-    /// The session that sent it; the reply must not go to a later session.
+    /// The session that sent it. The reply must not go to a later session.
     pub(crate) token: u64,
     pub(crate) request: OwnedRequest,
     pub(crate) sequence: u64,

@@ -1,7 +1,7 @@
 //! Sizes of tables, summed over the servers of a cluster.
 //!
 //! A server counts its own objects. The map of a table names the servers of its tablets; the client asks them one after
-//! another, each over a short separate session. The result names a server that does not answer instead of counting it.
+//! another, each over a short separate session. The result lists the servers that did not answer.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ impl Client {
         Ok(counted)
     }
 
-    /// Adds the counts of a server, or its number if it did not answer.
+    /// Adds a server's counts, or its number if it did not answer.
     fn add(&self, counted: &mut [CountedTable], number: u32, place: &TabletServer, own: &[TableEntry]) {
         let SessionSettings { identity, config, .. } = self.session.settings();
         let rows = if place.address == identity.address {
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Returns the tablet map of a table from the connected server; `None` if there is no such table.
+    /// Returns the tablet map of a table from the connected server. `None` if there is no such table.
     fn tablets_of(&mut self, table: u32) -> Result<Option<TabletMap>, Error> {
         match self.call(&Request::Tablets { table }) {
             Ok(()) => {

@@ -52,7 +52,7 @@ impl Client {
         Ok(self.body.clone())
     }
 
-    /// Looks up the numbers to invoke a function; asks the server only the first time.
+    /// Looks up the numbers to invoke a function. Asks the server only the first time.
     ///
     /// # Errors
     /// [`Error::FunctionNameInvalid`], `UnknownExtension`, `UnknownFunction`, or no reply.
@@ -93,7 +93,7 @@ impl Client {
         self.extension_install_as(name, files, Placement::Current)
     }
 
-    /// Installs as [`Client::extension_install`], with a choice of which invocations get the new version.
+    /// Installs a version for the invocations that `placement` selects.
     ///
     /// # Errors
     /// As [`Client::extension_install`].
@@ -115,7 +115,7 @@ impl Client {
         self.session.administer(&AdminRequest::ExtensionList)
     }
 
-    /// Describes an extension; for a granted one, `tenant/name`, omits its versions and their costs.
+    /// Describes an extension. For a granted one, `tenant/name`, omits its versions and their costs.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
@@ -131,7 +131,7 @@ impl Client {
         self.administer_extension(name, &AdminRequest::ExtensionRemove { name, version: 0 })
     }
 
-    /// Removes one version of an extension, which must be neither current nor canary.
+    /// Removes one version of an extension. It must be neither current nor canary.
     ///
     /// # Errors
     /// `UnknownExtension`, `NotPermitted`, another refusal, or no reply.
@@ -149,7 +149,7 @@ impl Client {
         self.administer_extension(name, &AdminRequest::ExtensionRollback { name, version })
     }
 
-    /// Makes a version current and keeps it current across installations; `None` removes the pin.
+    /// Makes a version current and keeps it current across installations. `None` removes the pin.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
@@ -166,8 +166,8 @@ impl Client {
         self.administer_extension(name, &AdminRequest::ExtensionPromote { name })
     }
 
-    /// Reads an extension's log up to a level (0 error, 1 warning, 2 information, 3 debug), oldest line first. Returns
-    /// the oldest lines after line `after`, at most `count`; with `after` 0 the newest.
+    /// Reads an extension's log up to a level, oldest line first. Levels: 0 error, 1 warning, 2 information, 3 debug.
+    /// Returns the oldest lines after line `after`, at most `count`; with `after` 0 the newest.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
@@ -181,8 +181,8 @@ impl Client {
         self.session.administer(&AdminRequest::ExtensionLogs { name, level, after, count })
     }
 
-    /// Traces invocations of an extension, or of one function, for some seconds, and reads the traces after `after`;
-    /// `u64::MAX` means only future ones. Keeps invocations that took at least `slower_than_us`.
+    /// Traces invocations of an extension for some seconds, and reads the traces. Takes only those of `function`, if
+    /// given, that took at least `slower_than_us`. Returns traces after `after`; `u64::MAX` means only future ones.
     ///
     /// # Errors
     /// `UnknownExtension`, `UnknownFunction`, `LimitExceeded` while the tenant traces something else, another refusal,
@@ -199,7 +199,7 @@ impl Client {
         self.session.administer(&request)
     }
 
-    /// Ends the tracing of an extension's invocations, which otherwise continues for some seconds.
+    /// Ends the tracing of an extension, which otherwise continues for some seconds.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
@@ -207,7 +207,7 @@ impl Client {
         self.session.administer(&AdminRequest::ExtensionTracesEnd { name })
     }
 
-    /// Makes a request that may change an extension's functions, and removes the cached ones.
+    /// Makes a request that may change functions, and removes the cached ones.
     fn administer_extension<T: DeserializeOwned>(
         &mut self,
         name: &str,

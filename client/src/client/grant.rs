@@ -6,8 +6,8 @@ use super::Client;
 use crate::Error;
 
 impl Client {
-    /// Grants another tenant a right on a table or an extension, replacing an earlier grant. The other tenant names it
-    /// `owner/name`.
+    /// Grants another tenant a right on a table or an extension. Replaces an earlier grant. The other tenant calls the
+    /// table or extension `owner/name`.
     ///
     /// # Errors
     /// `UnknownTable`, `UnknownExtension`, `UnknownTenant`, another refusal, or no reply.

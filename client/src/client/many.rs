@@ -60,7 +60,7 @@ impl Client {
         self.multi_write(table, &keys.iter().map(delete).collect::<Vec<_>>())
     }
 
-    /// Writes and deletes many objects, each on its own condition, in no particular order.
+    /// Writes and deletes many objects, each on its own condition, in any order.
     ///
     /// # Errors
     /// As [`Client::multi_put`].

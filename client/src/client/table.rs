@@ -18,7 +18,7 @@ impl Client {
         self.table_create_with(name, TableOptions::default())
     }
 
-    /// Creates an ordered table, whose keys can be scanned in order; returns its id.
+    /// Creates an ordered table, whose keys can be scanned in order. Returns its id.
     ///
     /// # Errors
     /// As [`Client::table_create`].
@@ -26,8 +26,8 @@ impl Client {
         self.table_create_with(name, TableOptions { ordered: true, ..TableOptions::default() })
     }
 
-    /// Creates a table with options, for instance a cache that evicts the least used objects beyond `cache_bytes`;
-    /// returns its id. An evicted object is absent as if it had been deleted.
+    /// Creates a table with options; returns its id. For instance, a cache evicts the least used objects beyond
+    /// `cache_bytes`. An evicted object is absent as if it had been deleted.
     ///
     /// # Errors
     /// As [`Client::table_create`]; `OutOfRange` for a cache below 4,096 bytes or beyond the server's memory,
@@ -37,7 +37,7 @@ impl Client {
         self.session.administer::<TableId>(&request).map(|table| table.id)
     }
 
-    /// Creates a table of this many tablets of equal width, each on the server that owns fewest; returns its id.
+    /// Creates a table of several tablets of equal width; returns its id. Each goes to the server that owns fewest.
     ///
     /// # Errors
     /// As [`Client::table_create_with`]; `Unavailable` for more than one tablet if the server is not in a cluster.
@@ -51,7 +51,7 @@ impl Client {
         self.session.administer::<TableId>(&request).map(|table| table.id)
     }
 
-    /// Looks up a table, or a granted one as `owner/table`; returns its id.
+    /// Looks up a table, or a granted one as `owner/table`. Returns its id.
     ///
     /// # Errors
     /// `UnknownTable`, another refusal, or no reply.

@@ -103,7 +103,7 @@ impl Router {
         self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };
     }
 
-    /// Returns whether [`Router::finalize`] has nothing to do before the next request or reply.
+    /// Returns whether [`Router::finalize`] can wait for the next request or reply.
     pub(crate) fn is_at_rest(&self) -> bool {
         let is_quiet = |state: &SessionState| state.outstanding() == 0 && !state.is_troubled();
         let mut states = self.servers.iter().filter_map(|server| server.state.as_ref());
@@ -156,7 +156,7 @@ impl Router {
         }
     }
 
-    /// Falls back to UDP for servers that have ended their channel of shared memory.
+    /// Falls back to UDP for servers that have ended their shared-memory channel.
     #[cold]
     pub(crate) fn leave_lost_ways(&mut self, port: &dyn Port) {
         let states = self.servers.iter_mut().filter_map(|server| server.state.as_mut());

@@ -22,12 +22,12 @@ use crate::session_state::SessionStatistics;
 
 /// Tag bit of parts; tags of map requests lack it.
 pub(super) const PART: u64 = 1 << 61;
-/// Position of the gather's index in such a tag; the bits below hold the part.
+/// Position of the gather's index in such a tag. The bits below hold the part.
 const PART_BITS: u32 = 16;
-/// Tag bit of reads of both sides, absent in tags of maps and parts; below it the read's index, and the side in the
-/// lowest bit.
+/// Tag bit of reads of both sides. Tags of maps and parts lack it. Below it are the read's index and, in the lowest
+/// bit, the side.
 pub(super) const BOTH: u64 = 1 << 60;
-/// Objects requested of a server beyond its share, because hashes are distributed unevenly.
+/// Objects requested beyond a server's share, because hashes are distributed unevenly.
 const OBJECTS_BESIDES: usize = 8;
 /// Bytes requested beyond the share.
 const BYTES_BESIDES: usize = 1_024;
@@ -72,7 +72,7 @@ impl Both {
 }
 
 impl Gather {
-    /// Splits a request into parts by a map; the tag of a part is its index.
+    /// Splits a request into parts by a map. The tag of a part is its index.
     pub(super) fn begin(
         (tag, journey): (u64, Journey),
         request: &Request<'_>,
@@ -111,7 +111,7 @@ impl Gather {
         (Gather { request, parts, left, failure: None }, requests)
     }
 
-    /// Stores the reply to a part; returns whether it was the last one.
+    /// Stores the reply to a part. Returns whether it was the last one.
     pub(super) fn take(&mut self, part: usize, outcome: Outcome) -> bool {
         self.left -= 1;
         match outcome {
@@ -155,7 +155,7 @@ impl Router {
         }
     }
 
-    /// Processes the outcome of a part; completes its request after the last one.
+    /// Processes the outcome of a part. Completes its request after the last one.
     pub(super) fn take_part(
         &mut self,
         tag: u64,
@@ -217,7 +217,7 @@ impl Router {
         true
     }
 
-    /// Processes a server's reply to a read: completes the read if possible, and drops it when both have replied.
+    /// Processes a server's reply to a read. Completes the read if possible, and drops it when both have replied.
     pub(super) fn take_said(
         &mut self,
         now_us: u64,
@@ -245,7 +245,7 @@ impl Router {
         }
     }
 
-    /// Sends reads to the target alone if their source has taken too long.
+    /// Sends reads to the target alone if their source is late.
     pub(super) fn hurry_boths(&mut self, now_us: u64) {
         let Router { boths, maps, source_patience_us, .. } = self;
         for both in boths.reads.iter_mut().flatten() {
@@ -276,7 +276,7 @@ fn by_server(keys: Keys<'_>, map: &TableMap) -> Vec<(usize, Vec<u16>)> {
     all
 }
 
-/// Assembles the reply to a multi-get, with the objects in the order of the keys.
+/// Assembles the reply to a multi-get, in the order of the keys.
 fn join(count: usize, parts: &[Part]) -> Option<Vec<u8>> {
     let mut entries: Vec<Option<Entry<'_>>> = vec![None; count];
     for part in parts {
@@ -297,7 +297,7 @@ fn join(count: usize, parts: &[Part]) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Assembles the reply to a scan: the objects of all parts up to the end of the part that got least far.
+/// Assembles the reply to a scan. It ends where the first part ends.
 fn merge(
     table: u32,
     range: &KeyRange<'_>,

@@ -14,19 +14,19 @@ use crate::Error;
 use crate::config::{Identity, SessionSettings, resolve};
 use crate::session_state::SessionState;
 
-/// Silence after which a server that owes replies is probed over a stream, in microseconds.
+/// Silence after which a server that owes replies is probed, in microseconds.
 const SILENCE_US: u64 = 500_000;
 /// Minimum time before an unreachable server is tried again, in microseconds.
 const AWAY_US_MIN: u64 = 50_000;
 /// Maximum of that time, which doubles with each failure.
 const AWAY_US_MAX: u64 = 1_000_000;
-/// Maximum time to transfer a record once it has begun; these streams carry none.
+/// Maximum time to transfer a record once it has begun. These streams carry none.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server of the cluster, with or without a session.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// Number in the cluster; `None` for the home server, until a map tells.
+    /// Number in the cluster. `None` for the home server, until a map contains it.
     pub(super) number: Option<u32>,
     /// Host and port of its stream listener.
     pub(super) address: String,
@@ -41,7 +41,7 @@ pub(crate) struct Server {
     doubted_us: u64,
     away_until_us: u64,
     away_us: u64,
-    /// For a group of sessions: the server is in the list of those with something to send.
+    /// The server is in its group's list of servers with something to send.
     pub(crate) is_ready: bool,
 }
 
@@ -77,12 +77,12 @@ impl Server {
         self.state.is_none() && self.opening.is_none()
     }
 
-    /// Notes that the server is slow, and that another one is asked in its place.
+    /// Notes that another server is asked in place of this slow one.
     pub(super) fn doubt(&mut self, now_us: u64) {
         self.doubted_us = now_us;
     }
 
-    /// Returns whether the server has been slow since its last reply, so that it should be asked last.
+    /// Returns whether the server has been slow since its last reply. Then it is asked last.
     pub(super) fn is_doubted(&self) -> bool {
         self.doubted_us > self.heard_us
     }
@@ -92,7 +92,7 @@ impl Server {
         self.opening.is_some()
     }
 
-    /// Opens a session in the background if there is none, unless the last attempt failed a moment ago.
+    /// Opens a session in the background, if needed. Does nothing shortly after a failed attempt.
     pub(super) fn reach(&mut self, now_us: u64, settings: &SessionSettings) -> Reach {
         if self.state.is_some() {
             return Reach::Open;

@@ -14,16 +14,16 @@ use super::Session;
 use crate::Error;
 use crate::admin_call::{AdminCall, decode_answer};
 
-/// Bits of a tag that belong to the caller; the two above name the kind of request.
+/// Bits of a tag that belong to the caller. The two above name the kind of request.
 const TAG_BITS: u32 = 62;
 /// Tags of callers.
 pub(super) const CALLERS_TAGS: u64 = 0;
 /// Tags of blocking calls.
 const OWN_TAGS: u64 = 1 << 63;
-/// Longest sleep of a blocking call, in case its waker is lost with a thread.
+/// Longest sleep of a blocking call. Its waker may be lost with a thread.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// A completion for a later poll, which came while a blocking call waited for another.
+/// A completion for a later poll, which came during a blocking call.
 pub(super) struct Parked {
     tag: u64,
     sequence: u64,
@@ -54,7 +54,7 @@ impl Session {
         }
     }
 
-    /// Submits a request and waits for its reply: returns the status, and the body in `body`.
+    /// Submits a request and waits for its reply. Returns the status, and the body in `body`.
     ///
     /// # Errors
     /// If there is no reply; a refusal is a reply.
@@ -133,7 +133,7 @@ impl Session {
         if taken > 0 { Ok(()) } else { advanced }
     }
 
-    /// Advances: completions whose tags start like `tags` go to `take`; others are kept.
+    /// Advances. Completions whose tags start like `tags` go to `take`; others are kept.
     #[inline]
     pub(crate) fn poll_some(
         &mut self,

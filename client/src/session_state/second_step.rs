@@ -1,6 +1,6 @@
 //! The second step after an intermediate reply: to the stream, a new session, or another server.
 //!
-//! A session is lost if the server no longer knows it: it restarted, or the session was revoked. Requests that only
+//! A session is lost if the server no longer has it: it restarted, or the session was revoked. Requests that only
 //! read are repeated in a new session. A request that may write is repeated only if it cannot have been executed: the
 //! server refused its only transmission, so no earlier one had reached it. All others complete as closed: their outcome
 //! is unknown.
@@ -26,18 +26,18 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(50);
 pub(super) enum Connectivity {
     /// Open, as far as known.
     Open,
-    /// The server no longer knows the session.
+    /// The server no longer has the session.
     Lost,
     /// Reopening failed; the next request tries again.
     Closed,
 }
 
-/// A request to repeat, here or at another server: this server has not executed it and will not, or it only reads.
+/// A request to repeat, here or at another server. This server has not executed it and will not, or it only reads.
 pub(crate) struct Moved {
     pub(crate) request: OwnedRequest,
     /// The server's reply; `BadToken` if the session ended.
     pub(crate) status: Status,
-    /// For a table in several pieces, the last hash of the first one.
+    /// Last hash of the first piece, for a table in several pieces.
     pub(crate) end: Option<u64>,
 }
 
@@ -45,11 +45,11 @@ pub(crate) struct Moved {
 pub(super) struct Trouble {
     sequence: u64,
     status: Status,
-    /// For a table in several pieces, the last hash of the first one.
+    /// Last hash of the first piece, for a table in several pieces.
     end: Option<u64>,
 }
 
-/// Passes a completion to the caller, or keeps it for a second step.
+/// Passes a completion on, or keeps it for a second step.
 #[inline]
 pub(super) fn sift(
     troubles: &mut Vec<Trouble>,
@@ -73,7 +73,7 @@ fn keep(troubles: &mut Vec<Trouble>, completion: &Completion<'_>) {
 }
 
 impl SessionState {
-    /// Completes requests past their deadline and takes every second step that is due. To be called after each batch,
+    /// Completes requests past their deadline and takes due second steps. To be called after each batch,
     /// if due. Does not block, unless the session is lost: then it tries to reopen it for as long as a call may take.
     #[cold]
     pub(crate) fn finalize(
@@ -222,7 +222,7 @@ impl SessionState {
         self.opened.token = 0;
     }
 
-    /// Returns whether a session that was left still has requests on the stream.
+    /// Returns whether a left session still has requests on the stream.
     pub(crate) fn is_leaving(&self) -> bool {
         self.on_stream > 0
     }
@@ -254,7 +254,7 @@ impl SessionState {
         }
     }
 
-    /// Opens a session; keeps trying for as long as a call may take.
+    /// Opens a session. Keeps trying for as long as a call may take.
     fn open_patiently(&self) -> Result<(Connection, Opened), Error> {
         let deadline = Instant::now() + self.settings.config.call_timeout;
         loop {

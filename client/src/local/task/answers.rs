@@ -17,7 +17,7 @@ use crate::{Error, Session};
 const LENT_BYTES_MAX: usize = 256 << 20;
 
 impl Task {
-    /// Sends the operations, until the window is full: that one remains next. Returns whether all were sent.
+    /// Sends the operations until the window is full. Returns whether all were sent.
     pub(in crate::local) fn send_asks(
         &self,
         session: &mut Session,
@@ -129,7 +129,7 @@ impl Task {
         }
     }
 
-    /// Stores the id of a table, or the reason why there is none.
+    /// Stores the id of a table, or the failure of its lookup.
     fn answer_table(&self, index: usize, found: Result<u32, Error>) {
         let state = match found {
             Ok(id) => State::Done(RawRecord { version: u64::from(id), ..Border::NO_RECORD }),
@@ -164,7 +164,7 @@ impl Task {
         self.waiting.get()
     }
 
-    /// Returns the number of objects requested since the invocation began, over all its runs.
+    /// Returns the number of objects requested in all runs.
     pub(in crate::local) fn reads(&self) -> u32 {
         self.reads.get()
     }
@@ -182,7 +182,7 @@ impl Task {
         self.writes.borrow().get(index).map(apply)
     }
 
-    /// Returns the failure to report for a function's error: the server's failure, if that caused it.
+    /// Returns the failure behind a function's error: the server's, if that caused it.
     pub(in crate::local) fn failure_of(&self, error: sandstorm::Error) -> LocalFailure {
         match (error, self.trouble.take()) {
             (sandstorm::Error::Unavailable, Some(trouble)) => LocalFailure::Server(trouble),
