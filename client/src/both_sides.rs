@@ -4,7 +4,7 @@
 //!             ┌─▶ target   known ──────────────────────────────▶ that
 //!   get ──────┤            not arrived ─┐  of one migration
 //!             └─▶ source   frozen ──────┴──────────────────────▶ what was frozen
-//!                          gone, silent, or says no more ──────▶ the target alone, by an ordinary get that waits
+//!                          gone, silent, or has no more ───────▶ the target alone, by an ordinary get that waits
 //! ```
 //! The reply of the key's owner decides alone, whichever server that is. A frozen object decides if the owner, at any
 //! time of this read, had received nothing newer and the object had not arrived; both replies must concern the same

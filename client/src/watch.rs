@@ -102,7 +102,7 @@ mod tests {
 
     use super::{POLLS_PER_LOOK, Watch};
 
-    /// Lets time pass that a look sees.
+    /// Sleeps until the next reading of the clock differs.
     fn pass() {
         sleep(Duration::from_millis(1));
     }

@@ -1,8 +1,8 @@
 //! The second step after an intermediate reply: to the stream, a new session, or another server.
 //!
-//! A session is lost if the server no longer has it: it restarted, or the session was revoked. Requests that only
-//! read are repeated in a new session. A request that may write is repeated only if it cannot have been executed: the
-//! server refused its only transmission, so no earlier one had reached it. All others complete as closed: their outcome
+//! A session is lost if the server no longer has it: it restarted, or the session was revoked. Requests that only read
+//! are repeated in a new session. A request that may write is repeated only if it cannot have been executed: the server
+//! refused its only transmission, so no earlier one had reached it. All others complete as closed: their outcome
 //! is unknown.
 
 use std::thread;
@@ -73,8 +73,8 @@ fn keep(troubles: &mut Vec<Trouble>, completion: &Completion<'_>) {
 }
 
 impl SessionState {
-    /// Completes requests past their deadline and takes due second steps. To be called after each batch,
-    /// if due. Does not block, unless the session is lost: then it tries to reopen it for as long as a call may take.
+    /// Completes requests past their deadline and takes due second steps. To be called after each batch, if due. Does
+    /// not block, unless the session is lost: then it tries to reopen it for as long as a call may take.
     #[cold]
     pub(crate) fn finalize(
         &mut self,
