@@ -8,32 +8,30 @@ use control::{
     TenantCreated, TenantEntry, TenantLimitEntry,
 };
 
-use crate::client::{body_of, read_answer};
-use crate::reach::{Opening, Reached, reach};
-use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
+use crate::admin_call::{AdminCall, decode_answer};
+use crate::connection::Opening;
+use crate::reach::{Reached, reach};
+use crate::reconnecting_stream::ReconnectingStream;
 use crate::{ClientConfig, Error};
 
 /// A stream opened with the administrator's secret.
 pub struct Admin {
     stream: ReconnectingStream,
-    config: ClientConfig,
 }
 
 impl Admin {
-    /// Connects to the server at `address` (host and TCP port) with the administrator's secret. A list of servers works
-    /// as for [`crate::Session::open`] if they have the same secret.
+    /// Connects to a server with the administrator's secret. `address` is its host and TCP port, or a list as for
+    /// [`crate::Session::open`] if the servers have the same secret.
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
     pub fn connect(address: &str, secret: &str, config: ClientConfig) -> Result<Admin, Error> {
-        let secret = secret.to_owned();
-        let opening = Opening::Admin { secret: secret.clone() };
+        let opening = Opening::Admin { secret: secret.to_owned() };
         let Reached { server, connection, .. } = reach(address, &opening, &config)?;
-        let entrance = StreamEntrance::Admin { secret };
-        Ok(Admin { stream: ReconnectingStream::new(connection, server, entrance, config.clone()), config })
+        Ok(Admin { stream: ReconnectingStream::new(connection, server, opening, config) })
     }
 
-    /// Creates a tenant; returns the secret that opens its sessions, only this once.
+    /// Creates a tenant. Returns the secret that opens its sessions, only this once.
     ///
     /// # Errors
     /// `AlreadyExists`, another refusal, or no reply.
@@ -74,8 +72,8 @@ impl Admin {
         self.call(&AdminRequest::TenantLimits { name: Some(name) })
     }
 
-    /// Changes limits of a tenant, all of them or none, and returns all limits afterwards. They apply from the tenant's
-    /// next request on, and survive restarts.
+    /// Changes limits of a tenant, all or none, and returns its limits. They apply from the tenant's next request on,
+    /// and survive restarts.
     ///
     /// # Errors
     /// `UnknownTenant`, `UnknownLimit`, `OutOfRange`, another refusal, or no reply.
@@ -103,7 +101,7 @@ impl Admin {
         self.call(&AdminRequest::Statistics { tenant: Some(tenant) })
     }
 
-    /// Lists the registered servers of the cluster; none if the server is not in a cluster.
+    /// Lists the registered servers of the cluster. The list is empty outside of a cluster.
     ///
     /// # Errors
     /// A refusal, or no reply.
@@ -111,7 +109,7 @@ impl Admin {
         self.call(&AdminRequest::ServerList)
     }
 
-    /// Lists the tablets of all tables, by table and hash; none if the server is not in a cluster.
+    /// Lists the tablets of all tables, by table and hash. The list is empty outside of a cluster.
     ///
     /// # Errors
     /// A refusal, or no reply.
@@ -119,7 +117,7 @@ impl Admin {
         self.call(&AdminRequest::TabletList)
     }
 
-    /// Splits the tablets of the table `owner/name` at a hash; does nothing if a tablet begins there.
+    /// Splits the tablets of the table `owner/name` at a hash. Does nothing if a tablet begins there.
     ///
     /// # Errors
     /// `UnknownTable`, `WrongTablets` if the tablets do not allow it, `Unavailable` if the server is not in a cluster,
@@ -128,7 +126,7 @@ impl Admin {
         self.call(&AdminRequest::TabletSplit { table, at })
     }
 
-    /// Merges the tablets on both sides of a hash of the table `owner/name`; one server must own both.
+    /// Merges the tablets on both sides of a hash. The table is `owner/name`; one server must own both tablets.
     ///
     /// # Errors
     /// As [`Admin::tablet_split`].
@@ -136,7 +134,7 @@ impl Admin {
         self.call(&AdminRequest::TabletMerge { table, at })
     }
 
-    /// Lists the migrations that have not ended, or whose records have not been removed.
+    /// Lists the migrations that have a record, ended ones included.
     ///
     /// # Errors
     /// A refusal, or no reply.
@@ -144,7 +142,7 @@ impl Admin {
         self.call(&AdminRequest::MigrationList)
     }
 
-    /// Returns the progress of the connected server's migrations, and the outcomes of the latest ones that ended.
+    /// Returns the progress of the connected server's present and latest migrations.
     ///
     /// # Errors
     /// A refusal, or no reply.
@@ -152,8 +150,8 @@ impl Admin {
         self.call(&AdminRequest::MigrationProgress)
     }
 
-    /// Begins to move hashes of the table `owner/name`, which one server must own, to another server, in this mode or
-    /// the table's. Returns while they move.
+    /// Begins to move hashes of the table `owner/name` to another server. One server must own all of them. `mode` is
+    /// by default that of the table. Returns while they move.
     ///
     /// # Errors
     /// As [`Admin::tablet_split`].
@@ -177,7 +175,7 @@ impl Admin {
         self.call(&AdminRequest::MigrationAbort { id })
     }
 
-    /// Returns the cluster's servers, registered or not, and its plans; none if the server is not in a cluster.
+    /// Returns the cluster's servers, registered or not, and its plans. Both are empty outside of a cluster.
     ///
     /// # Errors
     /// A refusal, or no reply.
@@ -244,7 +242,7 @@ impl Admin {
     }
 
     fn call<T: DeserializeOwned>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
-        let body = body_of(request)?;
-        read_answer(self.stream.administer(&body, request.only_reads(), self.config.admin_timeout)?)
+        let call = AdminCall::new(request, &self.stream.config)?;
+        decode_answer(self.stream.administer(&call)?)
     }
 }

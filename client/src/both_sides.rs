@@ -1,17 +1,17 @@
-//! Reads that ask both servers of a migration: which ones may, and the verdict.
+//! Reads that ask both servers of a migration, and the choice between the two replies.
 //!
 //! ```text
 //!             ┌─▶ target   known ──────────────────────────────▶ that
 //!   get ──────┤            not arrived ─┐  of one migration
 //!             └─▶ source   frozen ──────┴──────────────────────▶ what was frozen
-//!                          gone, silent, or says no more ──────▶ the target alone, by an ordinary get that waits
+//!                          gone, silent, or has no more ───────▶ the target alone, by an ordinary get that waits
 //! ```
 //! The reply of the key's owner decides alone, whichever server that is. A frozen object decides if the owner, at any
 //! time of this read, had received nothing newer and the object had not arrived; both replies must concern the same
 //! migration. See "Reads of both sides" in docs/formats.md.
 //!
 //! The target reports the arrived hashes as ranges. For some hashes outside them, which were written at the target or
-//! pulled early, the client remembers that the target knows them. None of this has to be right: a read that asks too
+//! pulled early, the client remembers that the target has them. None of this has to be right: a read that asks too
 //! few servers waits, one that asks too many costs bytes. This file has no I/O and no clock: sessions use it for
 //! routing, and so do the clients of simulated clusters.
 
@@ -22,7 +22,7 @@ use wire::{CompletionError, Status};
 pub const MOVES_MAX: u16 = 2;
 /// Number of remembered hashes that the target knows. A power of two.
 const KNOWN_HASHES: usize = 2_048;
-/// Time without asking the source after it has declined to tell more, or has not replied.
+/// Time for which a source that tells nothing, or has not replied, is not asked.
 const QUIET_US: u64 = 20_000;
 /// Interval between requests for a new map once the migration seems over.
 const OVER_US: u64 = 100_000;
@@ -72,7 +72,7 @@ enum Said {
 pub enum ReadSource {
     /// Only the owner.
     Alone,
-    /// Only the owner; and a new map is needed, which should no longer list this migration.
+    /// Only the owner. The client also needs a new map, which should no longer list this migration.
     AloneAndMap,
     /// Both servers.
     Both,
@@ -89,10 +89,10 @@ pub struct Moving {
     pub source: usize,
     /// Hashes that have arrived at the target, as ranges.
     arrived: Vec<(u64, u64)>,
-    /// Some hashes that the target knows, each at its position modulo the size; 0 for none.
+    /// Some hashes that the target has. Each is at its position modulo the size; 0 for none.
     known: Box<[u64]>,
     quiet_until_us: u64,
-    /// The source has nothing more to tell; the next map will omit this migration.
+    /// The source has nothing more to tell. The next map will omit this migration.
     is_over: bool,
     /// Time of the next request for that map.
     map_due_us: u64,
@@ -153,7 +153,7 @@ impl Moving {
         (self.first..=self.last).contains(&hash)
     }
 
-    /// Returns the servers to ask for a hash; `owner` is its server by the map, `moves` the number of attempts so far.
+    /// Returns the servers to ask for a hash. `owner` is its server by the map, `moves` the number of attempts so far.
     pub fn source(&mut self, now_us: u64, hash: u64, (owner, moves): (usize, u16)) -> ReadSource {
         if self.wants_map(now_us) {
             return ReadSource::AloneAndMap;
@@ -189,17 +189,12 @@ impl Moving {
         self.is_over |= arrived >= width(&(self.first, self.last));
     }
 
-    /// Notes that the source has nothing left of the migration.
-    fn end(&mut self) {
-        self.is_over = true;
-    }
-
     /// Stops asking the source for a while.
     fn rest(&mut self, now_us: u64) {
         self.quiet_until_us = now_us + QUIET_US;
     }
 
-    /// Returns whether to request a map now, because it should no longer list the migration.
+    /// Returns whether to request a map now, without this migration.
     fn wants_map(&mut self, now_us: u64) -> bool {
         let is_due = self.is_over && now_us >= self.map_due_us;
         if is_due {
@@ -215,14 +210,14 @@ impl Moving {
         }
         match (side, said) {
             (Side::Target, Said::Known(..)) => self.note_known(hash),
-            (Side::Source, Said::NotOwned) => self.end(),
+            (Side::Source, Said::NotOwned) => self.is_over = true,
             (Side::Source, Said::Untold | Said::Other(_)) => self.rest(now_us),
             _ => {}
         }
     }
 }
 
-/// Replaces the migrations by those of a new map; keeps the knowledge of those that continue.
+/// Replaces the migrations by those of a new map. Keeps the state of those that continue.
 pub fn follow(known: &mut Vec<Moving>, now: impl Iterator<Item = Moving>) {
     let mut before = std::mem::take(known);
     known.extend(now.map(|it| {
@@ -245,7 +240,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// Begins a read of a key with this hash, which this migration moves. `asks_source`: false if it could not be sent
+    /// Begins a read of a hash that this migration moves. `asks_source`: false if it could not be sent
     /// to the source.
     #[must_use]
     pub fn new(migration: u32, hash: u64, asks_source: bool) -> Read {

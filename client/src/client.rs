@@ -20,7 +20,7 @@ pub use many::Write;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use control::{AdminRequest, DeserializeOwned, FunctionMode};
+use control::FunctionMode;
 use wire::{Request, Status};
 
 use crate::{ClientConfig, Error, Session};
@@ -31,7 +31,7 @@ pub struct Client {
     functions: HashMap<String, Function>,
     /// Bytes of the latest reply.
     body: Vec<u8>,
-    /// Bytes per object in the reply to a multi-get, estimated from the latest replies.
+    /// Estimated bytes per object in the reply to a multi-get.
     entry_bytes: usize,
 }
 
@@ -42,7 +42,7 @@ pub struct Object {
     pub value: Vec<u8>,
     /// Version of the object, which grows with every write.
     pub version: u64,
-    /// Remaining time to live in milliseconds; `None` if the object does not expire. A multi-get never sets it.
+    /// Remaining time to live in milliseconds. `None` if the object does not expire. A multi-get never sets it.
     pub ttl_ms: Option<u64>,
 }
 
@@ -76,8 +76,8 @@ impl Function {
 }
 
 impl Client {
-    /// Opens a session of a tenant with the server at `address` (host and TCP port). Given several, separated by
-    /// commas, connects to the first that answers, as [`Session::open`].
+    /// Opens a session of a tenant with a server. `address` is its host and TCP port, or several separated by commas:
+    /// the client connects to the first that answers, as [`Session::open`].
     ///
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
@@ -104,7 +104,7 @@ impl Client {
         Client { session, functions: HashMap::new(), body: Vec::new(), entry_bytes: data::ENTRY_BYTES_FIRST }
     }
 
-    /// Returns the address of the server that the session was opened with, as the caller gave it.
+    /// Returns the server's address as the caller gave it.
     #[must_use]
     pub fn address(&self) -> &str {
         self.session.address()
@@ -131,33 +131,11 @@ impl Client {
         Ok(started.elapsed())
     }
 
-    /// Makes a request and checks its status; on success `self.body` holds the reply.
+    /// Makes a request and checks its status. On success `self.body` holds the reply.
     fn call(&mut self, request: &Request<'_>) -> Result<(), Error> {
         match self.session.call(request, &mut self.body)? {
             Status::Ok => Ok(()),
             status => Err(Error::of_answer(status, &self.body)),
         }
     }
-}
-
-/// Makes an administrative request and decodes its reply.
-fn administer<T: DeserializeOwned>(session: &mut Session, request: &AdminRequest<'_>) -> Result<T, Error> {
-    let timeout = match request {
-        AdminRequest::ExtensionInstall { .. } => session.config().install_timeout,
-        _ => session.config().admin_timeout,
-    };
-    read_answer(session.administer(&body_of(request)?, request.only_reads(), timeout)?)
-}
-
-/// Returns the body of an administrative request.
-pub(crate) fn body_of(request: &AdminRequest<'_>) -> Result<Vec<u8>, Error> {
-    request.encode().map_err(|status| Error::Refused { status, text: String::new() })
-}
-
-/// Decodes the reply to an administrative request.
-pub(crate) fn read_answer<T: DeserializeOwned>((status, body): (Status, Vec<u8>)) -> Result<T, Error> {
-    if status != Status::Ok {
-        return Err(Error::of_answer(status, &body));
-    }
-    control::decode(&body).map_err(|_| Error::Unintelligible { expected: "an answer to the request" })
 }

@@ -3,14 +3,14 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use net::{IdleStrategy, UdpConfig};
+use net::{IdleStrategy, UdpConfig, Waker};
 
 use crate::Error;
 
 /// The transport of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// Shared memory with a server on the same host if it admits the client, else UDP.
+    /// Shared memory if the server is on this host and admits it, else UDP.
     #[default]
     Auto,
     /// UDP, even with a server on the same host.
@@ -25,14 +25,14 @@ pub enum Transport {
 pub struct ClientConfig {
     /// Time after which a request without a reply fails.
     pub call_timeout: Duration,
-    /// Maximum time to connect; the opening is answered within the longer of this and `call_timeout`.
+    /// Maximum time to connect. The opening is answered within the longer of this and `call_timeout`.
     pub connect_timeout: Duration,
     /// Maximum time to wait for the reply to an administrative request.
     pub admin_timeout: Duration,
     /// Maximum time to wait for an installation, which compiles.
     pub install_timeout: Duration,
-    /// For a key in migration, when both servers are asked: time to wait for the source after the target has replied
-    /// that it lacks the object. A few round trips; then only the target is asked, and waited for.
+    /// Time to wait for the source of a migration after the target's reply. Applies to reads that ask both servers, if
+    /// the target lacks the object. A few round trips; then only the target is asked, and waited for.
     pub source_patience: Duration,
     /// Transport of frames.
     pub transport: Transport,
@@ -40,7 +40,7 @@ pub struct ClientConfig {
     pub udp: UdpConfig,
     /// Strategy of a blocking call while it waits.
     pub idle: IdleStrategy,
-    /// Addresses of the server's cores for datagrams, by index; empty: the server's address with the ports that it
+    /// Addresses of the server's cores for datagrams, by index. If empty, the server's address and the ports that it
     /// reports. For servers behind address translation and for tests. These are reached over UDP.
     pub core_addresses: Vec<SocketAddr>,
 }
@@ -69,6 +69,17 @@ pub(crate) struct Identity {
     pub(crate) address: String,
     pub(crate) tenant: String,
     pub(crate) secret: String,
+}
+
+/// The settings that open a session with a server.
+#[derive(Clone)]
+pub(crate) struct SessionSettings {
+    pub(crate) identity: Identity,
+    pub(crate) config: ClientConfig,
+    /// Size of the largest frame of the session's port.
+    pub(crate) frame_bytes_max: usize,
+    /// Waker of that port.
+    pub(crate) waker: Waker,
 }
 
 /// Returns the first address that a name resolves to.

@@ -4,16 +4,28 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use control::AdminRequest;
 use net::{Stream, StreamError};
 use wire::limits::{RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
 use wire::{Body, OpenRequest, Opened, RecordHeader, Status, VersionRange, opcode};
 
 use crate::{ClientConfig, Error};
 
-/// Idle time after which the connection is checked before a request that must not be sent twice.
+/// Idle time after which the connection is checked before an administrative request.
 const STALE_AFTER: Duration = Duration::from_millis(500);
 /// Maximum time to transfer a record once it has begun.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The first record of a stream, kept to open it again.
+#[derive(Clone)]
+pub(crate) enum Opening {
+    /// Opens a session of a tenant.
+    Session { tenant: String, secret: String },
+    /// Attaches to the session with this token.
+    Attach { token: u64 },
+    /// Opens with the administrator's secret.
+    Admin { secret: String },
+}
 
 /// A stream after its first record.
 pub(crate) struct Connection {
@@ -30,22 +42,22 @@ pub(crate) struct StreamReply {
     pub(crate) body: Vec<u8>,
 }
 
-/// The reason why a call has no reply.
-pub(crate) enum CallFailure {
-    /// No reply in time; the stream is closed, because its next reply would belong to this request.
-    TimedOut,
-    /// The stream broke.
-    Broken(io::Error),
-    /// The bytes received are not a reply.
-    Unintelligible,
+impl Opening {
+    pub(crate) fn request(&self) -> OpenRequest<'_> {
+        match self {
+            Opening::Session { tenant, secret } => OpenRequest::Session { tenant, secret },
+            Opening::Attach { token } => OpenRequest::Attach { token: *token },
+            Opening::Admin { secret } => OpenRequest::Admin { secret },
+        }
+    }
 }
 
 impl Connection {
-    /// Connects and sends the first record; returns the connection and the server's reply.
+    /// Connects and sends the first record. Returns the connection and the server's reply.
     pub(crate) fn open(
         server: SocketAddr,
         config: &ClientConfig,
-        request: &OpenRequest<'_>,
+        request: OpenRequest<'_>,
     ) -> Result<(Connection, Vec<u8>), Error> {
         let unreachable = |error| Error::Unreachable { address: server, error };
         let stream = Stream::connect(server, config.connect_timeout, RECORD_TIMEOUT).map_err(unreachable)?;
@@ -53,14 +65,12 @@ impl Connection {
         let header = RecordHeader { code: request.opcode(), ..RecordHeader::default() };
         let body = request.encode(VersionRange::OURS);
         let timeout = config.connect_timeout.max(config.call_timeout);
-        let StreamReply { status, body: answer, .. } = match connection.call(header, &body, timeout) {
-            Ok(answer) => answer,
-            Err(CallFailure::TimedOut) => return Err(unreachable(io::ErrorKind::TimedOut.into())),
-            Err(CallFailure::Broken(error)) => return Err(unreachable(error)),
-            Err(CallFailure::Unintelligible) => {
-                return Err(Error::Unintelligible { expected: "an answer to the opening" });
-            }
-        };
+        let answer = connection.call(header, &body, timeout).map_err(|error| match error {
+            Error::TimedOut => unreachable(io::ErrorKind::TimedOut.into()),
+            Error::StreamBroken { error } => unreachable(error),
+            _ => Error::Unintelligible { expected: "an answer to the opening" },
+        });
+        let StreamReply { status, body: answer, .. } = answer?;
         match status {
             Status::Ok => Ok((connection, answer)),
             Status::UnsupportedVersion => Err(Error::Refused { status, text: versions_text(&answer) }),
@@ -68,42 +78,35 @@ impl Connection {
         }
     }
 
-    /// Opens a session, or attaches to one.
-    pub(crate) fn open_session(
-        server: SocketAddr,
-        config: &ClientConfig,
-        request: &OpenRequest<'_>,
-    ) -> Result<(Connection, Opened), Error> {
-        let (connection, answer) = Connection::open(server, config, request)?;
-        Ok((connection, opened_of(&answer)?))
-    }
-
-    /// Sends one request and waits for its reply.
+    /// Sends one request and waits for its reply. After an error the connection is useless: the next reply would belong
+    /// to this request.
     pub(crate) fn call(
         &mut self,
         header: RecordHeader,
         body: &[u8],
         timeout: Duration,
-    ) -> Result<StreamReply, CallFailure> {
+    ) -> Result<StreamReply, Error> {
         let head = RecordHeader { body_bytes: body.len() as u32, ..header }.encode();
-        self.stream.write_record(&head, body).map_err(CallFailure::of)?;
+        self.stream.write_record(&head, body).map_err(call_error)?;
         let limit = STREAM_BODY_BYTES_MAX + RECORD_HEADER_BYTES;
-        self.stream.read_record(&mut self.record, timeout, limit).map_err(CallFailure::of)?;
+        self.stream.read_record(&mut self.record, timeout, limit).map_err(call_error)?;
         self.used_at = Instant::now();
-        let (answer, body) = RecordHeader::split(&self.record).map_err(|_| CallFailure::Unintelligible)?;
+        let unintelligible = || Error::Unintelligible { expected: "an answer" };
+        let (answer, body) = RecordHeader::split(&self.record).map_err(|_| unintelligible())?;
         if answer.sequence != header.sequence {
-            return Err(CallFailure::Unintelligible);
+            return Err(unintelligible());
         }
-        let status = Status::from_u8(answer.code).ok_or(CallFailure::Unintelligible)?;
+        let status = Status::from_u8(answer.code).ok_or_else(unintelligible)?;
         Ok(StreamReply { status, view: answer.view, body: body.to_vec() })
     }
 
-    /// Sends the last request and does not read its reply.
-    pub(crate) fn send_last(&mut self, body: &[u8]) {
-        let code = opcode::ADMINISTER;
-        let header = RecordHeader { body_bytes: body.len() as u32, code, ..RecordHeader::default() };
-        // A server that it does not reach notices on its own that the client is gone.
-        let _ = self.stream.write_record(&header.encode(), body);
+    /// Ends a session without waiting for the reply.
+    pub(crate) fn end_session(&mut self, client_id: u64) {
+        let Ok(body) = AdminRequest::SessionRevoke { client_id }.encode() else { return };
+        let (body_bytes, code) = (body.len() as u32, opcode::ADMINISTER);
+        let header = RecordHeader { body_bytes, code, ..RecordHeader::default() };
+        // A server that the request does not reach ends an idle session by itself.
+        let _ = self.stream.write_record(&header.encode(), &body);
     }
 
     /// Returns whether the server has closed this stream while it was idle.
@@ -116,13 +119,14 @@ impl Connection {
     }
 }
 
-impl CallFailure {
-    fn of(error: StreamError) -> CallFailure {
-        match error {
-            StreamError::Idle => CallFailure::TimedOut,
-            StreamError::Closed => CallFailure::Broken(io::ErrorKind::UnexpectedEof.into()),
-            StreamError::Broken(error) => CallFailure::Broken(error),
-            StreamError::TooLarge { .. } | StreamError::NoRoom { .. } => CallFailure::Unintelligible,
+/// Returns the error of a call over a failed stream.
+fn call_error(error: StreamError) -> Error {
+    match error {
+        StreamError::Idle => Error::TimedOut,
+        StreamError::Closed => Error::StreamBroken { error: io::ErrorKind::UnexpectedEof.into() },
+        StreamError::Broken(error) => Error::StreamBroken { error },
+        StreamError::TooLarge { .. } | StreamError::NoRoom { .. } => {
+            Error::Unintelligible { expected: "an answer" }
         }
     }
 }

@@ -57,21 +57,20 @@ pub enum Error {
     Overloaded,
     /// Limits of the tenant deferred the request until its time was up.
     Throttled {
-        /// The last limit that did so, and the microseconds after which it would have admitted the request, if known.
+        /// The last limit that did so, and its wait in microseconds, if known.
         limit: Option<(String, u32)>,
     },
-    /// The session ended, by a restart of the server or by revocation, during a request that may write: the request may
-    /// have been executed, once. The session has been reopened.
+    /// The session ended during a request that may write. The request may have been executed, once. The server was
+    /// restarted, or the session revoked. The session has been reopened.
     SessionLost,
     /// The stream broke during an administrative request, which may have been executed.
     StreamBroken {
         /// Error of the operating system.
         error: io::Error,
     },
-    /// The cluster's server that owns the key is unreachable: the request was not executed. Requests to other servers
-    /// continue.
+    /// The server that owns the key is unreachable: the request was not executed. Requests to other servers continue.
     ServerAway {
-        /// Number of the server; 0 for the connected one, if its number is unknown.
+        /// Number of the server. 0 for the connected one if its number is unknown.
         server: u32,
     },
     /// The client requires shared memory, but has none with this server.
@@ -124,8 +123,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the request may have been executed although there was no reply. Reading the object, or listing,
-    /// tells.
+    /// Returns whether the request may have been executed without a reply. To find out, read the object, or list.
     #[must_use]
     pub fn outcome_is_unknown(&self) -> bool {
         matches!(self, Error::TimedOut | Error::SessionLost | Error::StreamBroken { .. })

@@ -9,18 +9,16 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use net::{Batch, HostPort, Outbox, Port};
+use net::{Batch, Outbox, Port};
 use wire::{Completion, FrameError, FrameReader, FrameWriter, Request};
 
-use crate::config::resolve;
+use crate::limits::OUTBOX_FRAMES;
 use crate::router::{HOME, Router, Server};
 use crate::session_state::{SessionState, open_any};
-use crate::transport::{Channels, insist, patience};
+use crate::transport::{Channels, bind};
 use crate::watch::Watch;
 use crate::{ClientConfig, Error, SessionStatistics};
 
-/// Maximum number of frames that one poll sends before it receives.
-const OUTBOX_FRAMES: usize = 64;
 /// Interval between checks of timers, in microseconds: the shortest retransmission timeout.
 const TIMERS_EVERY_US: u64 = 1_000;
 
@@ -65,9 +63,7 @@ impl SessionGroup {
     /// # Errors
     /// If there is no free port.
     pub fn new(config: ClientConfig) -> Result<SessionGroup, Error> {
-        let port = resolve("0.0.0.0:0")
-            .and_then(|local| HostPort::bind(local, config.udp).map_err(|error| Error::Port { error }))?;
-        Ok(SessionGroup::over(Box::new(port), config))
+        Ok(SessionGroup::over(bind("0.0.0.0:0", &config)?, config))
     }
 
     /// Returns a group without sessions, over any port.
@@ -95,15 +91,11 @@ impl SessionGroup {
     /// # Errors
     /// [`Error::Unreachable`], or the server's refusal.
     pub fn open(&mut self, address: &str, tenant: &str, secret: &str) -> Result<usize, Error> {
-        let (identity, opened) = open_any(address, (tenant, secret), &self.config)?;
-        let (frame_bytes_max, waker) = (self.port.frame_bytes_max(), self.port.waker());
-        let mut state =
-            SessionState::over(opened, identity.clone(), self.config.clone(), frame_bytes_max, waker.clone());
-        let now = (self.watch.now_us(), patience(&self.config));
-        insist(state.find_way(&mut self.links, &mut *self.port, now), &self.config)?;
-        let (index, token) = (self.members.len(), state.token());
+        let opened = open_any(address, (tenant, secret), &self.config)?;
+        let (config, now_us) = (self.config.clone(), self.watch.now_us());
+        let router = Router::over(opened, config, &mut *self.port, &mut self.links, now_us)?;
+        let (index, token) = (self.members.len(), router.home().map_or(0, |state| state.opened.token));
         self.by_token.insert(token, (index, HOME));
-        let router = Router::new(state, identity, frame_bytes_max, waker);
         self.members.push(Member { router, tokens: vec![token], is_busy: false });
         Ok(index)
     }
@@ -120,7 +112,7 @@ impl SessionGroup {
         self.members.is_empty()
     }
 
-    /// Closes the streams of a member, which reopen when needed: a server accepts many more sessions than streams.
+    /// Closes a member's streams until they are needed. A server accepts many more sessions than streams.
     /// Without a stream, a session ends after a minute without requests, and is then reopened automatically.
     ///
     /// # Panics
@@ -166,7 +158,7 @@ impl SessionGroup {
         self.members[member].router.outstanding()
     }
 
-    /// Sends, receives and completes for all members; passes each completion to `complete` with its member. Returns the
+    /// Sends, receives and completes for all members. Passes each completion to `complete` with its member. Returns the
     /// number of completions.
     ///
     /// # Errors
@@ -204,7 +196,7 @@ impl SessionGroup {
         Ok(completed)
     }
 
-    /// Sleeps until a frame arrives, for at most `timeout` and no longer than timers allow.
+    /// Sleeps until a frame arrives, a timer is due, or `timeout` is over.
     ///
     /// # Errors
     /// The port failed.
@@ -238,7 +230,7 @@ impl SessionGroup {
         Ok(())
     }
 
-    /// Does the work that is due for all busy members; removes those without outstanding work from the list.
+    /// Does the due work of all busy members. Removes those without outstanding work from the list.
     fn settle_busy(&mut self, complete: &mut impl FnMut(usize, Completion<'_>)) -> Result<(), Error> {
         let mut next = 0;
         while let Some(&member) = self.busy.get(next) {
@@ -254,7 +246,7 @@ impl SessionGroup {
         Ok(())
     }
 
-    /// Does the work of a member that is due by time or by its replies.
+    /// Does a member's work that is due by time or replies.
     fn finalize(
         &mut self,
         member: usize,
@@ -267,7 +259,7 @@ impl SessionGroup {
         tokens.resize(router.servers(), 0);
         for (index, known) in tokens.iter_mut().enumerate() {
             let Some(server) = router.server(index) else { continue };
-            let token = server.state.as_ref().map_or(0, SessionState::token);
+            let token = server.state.as_ref().map_or(0, |state| state.opened.token);
             if token != *known {
                 self.by_token.remove(known);
                 if token != 0 {
@@ -285,7 +277,7 @@ impl SessionGroup {
         let router = &mut self.members[member].router;
         for index in 0..router.servers() {
             let Some(server) = router.server(index) else { continue };
-            let wants = |state: &SessionState| state.wants_transmit(self.watch.now_us());
+            let wants = |state: &SessionState| state.requester.wants_transmit(self.watch.now_us());
             if !server.is_ready && server.state.as_ref().is_some_and(wants) {
                 server.is_ready = true;
                 self.ready.push((member, index));
@@ -293,7 +285,7 @@ impl SessionGroup {
         }
     }
 
-    /// Packs the requests of the ready members into as few frames as possible.
+    /// Packs the ready members' requests into as few frames as possible.
     fn transmit(&mut self) -> Result<(), Error> {
         let mut open: Option<OpenFrame> = None;
         let mut next = 0;
@@ -306,12 +298,12 @@ impl SessionGroup {
                 next += 1;
                 continue;
             };
-            if state.wants_way(self.watch.now_us()) {
+            if state.transport.is_due(self.watch.now_us()) {
                 // Without a channel the session stays with UDP.
                 let now = (self.watch.now_us(), Duration::ZERO);
                 let _ = state.find_way(&mut self.links, &mut *self.port, now);
             }
-            let (peer, view) = (state.home(), state.view());
+            let (peer, view) = (state.home(), state.view);
             let frame = match open.take_if(|frame| frame.peer == peer && frame.view == view) {
                 Some(frame) => Some(frame),
                 None => {
@@ -341,7 +333,7 @@ impl SessionGroup {
     }
 }
 
-/// Passes each group of a frame to its member; notes the members whose replies need a second step.
+/// Passes each group of a frame to its member. Notes the members whose replies need a second step.
 fn take_frame(
     now_us: u64,
     frame: &[u8],

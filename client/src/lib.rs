@@ -23,6 +23,7 @@
 //! stream or uses another server. Every failure is an [`Error`] that suggests the next step.
 
 mod admin;
+mod admin_call;
 pub mod both_sides;
 mod client;
 mod config;
@@ -31,6 +32,7 @@ mod error;
 mod group;
 mod limits;
 pub mod local;
+mod owned_request;
 mod reach;
 mod reconnecting_stream;
 mod router;

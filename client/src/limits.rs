@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-/// Time that a server of a list has to open a connection before the next one is tried in parallel: a hundred times that
-/// of a healthy one.
+/// Time before the next server of a list is tried in parallel. A healthy server connects in a hundredth of it.
 pub(crate) const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(50);
 /// Maximum number of addresses in a list; each may take a thread.
 pub(crate) const ADDRESSES_MAX: usize = 16;
 
-/// Time that a server has to return the map of a table before the next one is asked too, in microseconds: fifty times
-/// that of a healthy one, and little compared with the time of a call. Doubles with each server asked for the same map,
-/// so that slow servers do not get requests from all clients at once. Each server has one map request at a time; so at
+/// Maximum number of frames that one poll sends before it receives.
+pub(crate) const OUTBOX_FRAMES: usize = 64;
+
+/// Time before the next server is asked for a map too, in microseconds. Fifty times the time of a healthy server, and
+/// little compared with the time of a call. Doubles with each server asked for the same map, so that slow servers do
+/// not get requests from all clients at once. Each server has one map request at a time; so at
 /// most [`wire::limits::SERVERS_MAX`] are open, and within a call of five seconds nine.
 pub(crate) const NEXT_MAP_AFTER_US: u64 = 10_000;

@@ -27,24 +27,22 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
-use control::{AdminRequest, TableId};
 use sandstorm::{Args, Db, Level, Reply};
-use wire::{Completion, Request, Status};
+use wire::{Completion, Status};
 
-use self::task::{AskedOperation, Sending, Task};
+use self::task::Task;
 use self::write_set::PendingWrite;
-use crate::client::read_answer;
-use crate::session::Idle;
-use crate::{Error, Session};
+use crate::{Error, Session, Write};
 
-/// Tags from here on, up to those of blocking calls, belong to local invocations.
+/// First tag of local invocations, below those of blocking calls.
 const LOCAL_TAGS: u64 = 1 << 62;
 const OPERATION_BITS: u32 = 20;
 const GENERATION_BITS: u32 = 20;
 /// Operation number of a write that is being applied.
 const APPLYING: usize = (1 << OPERATION_BITS) - 1;
-/// Maximum number of runs of an invocation whose first write keeps meeting conflicts.
+/// Maximum number of runs of an invocation whose first write meets conflicts.
 const RUNS_MAX: u32 = 8;
 
 const _: () = assert!(task::OPERATIONS_MAX < APPLYING);
@@ -196,8 +194,8 @@ impl Local {
         self.places.len() - self.free.len()
     }
 
-    /// Runs the functions that are ready, sends their requests and receives replies; passes each ended invocation to
-    /// `finished` and returns their number. Does not block, except when a function looks up a table by a new name.
+    /// Runs the ready functions, sends their requests and receives replies. Passes each ended invocation to `finished`
+    /// and returns their number. Does not block, except when a function looks up a table by a new name.
     ///
     /// # Errors
     /// As [`Session::poll`].
@@ -236,14 +234,14 @@ impl Local {
     /// # Errors
     /// As [`Session::poll`].
     pub fn poll_waiting(&mut self, finished: &mut impl FnMut(Finished<'_>)) -> Result<usize, Error> {
-        let idle = Idle::new();
+        let since = Instant::now();
         loop {
             let count = self.poll(finished)?;
             if count > 0 || self.outstanding() == 0 {
                 return Ok(count);
             }
             if self.runnable.is_empty() {
-                self.session.idle(&idle)?;
+                self.session.idle(since)?;
             }
         }
     }
@@ -296,19 +294,7 @@ impl Local {
     fn send_asks(&mut self, index: usize) {
         let Local { session, places, tables, runnable, starved, .. } = self;
         let LocalInvocation { task, generation, .. } = &places[index];
-        let all_sent = task.send_asks(|operation, asked| {
-            let request = match asked {
-                AskedOperation::Request(request) => request,
-                AskedOperation::Table(name) => return Sending::Table(find_table(session, tables, name)),
-                AskedOperation::Nothing => return Sending::Nothing,
-            };
-            match session.submit(&request, tag_of(index, *generation, operation)) {
-                Ok(()) => Sending::Sent,
-                Err(Error::Full) => Sending::Full,
-                Err(error) => Sending::Failed(error),
-            }
-        });
-        if !all_sent {
+        if !task.send_asks(session, tables, |operation| tag_of(index, *generation, operation)) {
             starved.push_back(index);
         } else if task.waiting() == 0 {
             runnable.push_back(index);
@@ -326,13 +312,8 @@ impl Local {
         let tag = tag_of(index, place.generation, APPLYING);
         let submitted = place.task.with_write(place.applying, |write| {
             let PendingWrite { table, key, value, ttl_ms, condition } = write;
-            let (table, condition) = (*table, *condition);
-            let request = match (value, *ttl_ms) {
-                (Some(value), None) => Request::Put { table, key, value, condition },
-                (Some(value), Some(ttl_ms)) => Request::PutFor { table, key, value, condition, ttl_ms },
-                (None, _) => Request::Delete { table, key, condition },
-            };
-            session.submit(&request, tag)
+            let write = Write { key, value: value.as_deref(), condition: *condition, ttl_ms: *ttl_ms };
+            session.submit(&write.request(*table), tag)
         });
         match submitted {
             None => self.finish(index, Ok(()), finished),
@@ -392,7 +373,7 @@ impl Local {
         place.start = None;
         place.generation = (place.generation + 1) & ((1 << GENERATION_BITS) - 1);
         let (id, round_trips, reads) = (place.id, place.round_trips, place.task.reads());
-        let result = result.map(|()| place.task.reply());
+        let result = result.map(|()| place.task.border.reply());
         finished(Finished { id, result, round_trips, reads });
         self.free.push(index);
     }
@@ -414,21 +395,7 @@ fn split_tag(tag: u64) -> (usize, u64, usize) {
     (index as usize, generation, (tag & ((1 << OPERATION_BITS) - 1)) as usize)
 }
 
-/// Looks up a table; asks the server only the first time.
-fn find_table(session: &mut Session, tables: &mut HashMap<String, u32>, name: &[u8]) -> Result<u32, Error> {
-    let unknown = || Error::Refused { status: Status::UnknownTable, text: String::new() };
-    let name = str::from_utf8(name).map_err(|_| unknown())?;
-    if let Some(&id) = tables.get(name) {
-        return Ok(id);
-    }
-    let request = AdminRequest::TableOpen { name };
-    let body = request.encode().map_err(|_| unknown())?;
-    let TableId { id } = read_answer(session.administer(&body, true, session.config().admin_timeout)?)?;
-    tables.insert(name.to_owned(), id);
-    Ok(id)
-}
-
-/// Decodes the reply to a write: applied, `None` for a conflict, or the failure.
+/// Decodes the reply to a write. The error is the failure, or `None` for a conflict.
 fn applied(completion: &Completion<'_>) -> Result<(), Option<Error>> {
     match completion.status {
         // Deleting an absent object succeeds.

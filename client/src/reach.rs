@@ -7,26 +7,16 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use control::AdminRequest;
-use wire::{OpenRequest, Status};
+use wire::Status;
 
 use crate::config::resolve;
-use crate::connection::{Connection, opened_of};
+use crate::connection::{Connection, Opening, opened_of};
 use crate::limits::{ADDRESSES_MAX, NEXT_ADDRESS_AFTER};
 use crate::{ClientConfig, Error};
-
-/// The request that opens a connection.
-#[derive(Clone)]
-pub(crate) enum Opening {
-    /// With a session of a tenant.
-    Session { tenant: String, secret: String },
-    /// With the administrator's secret.
-    Admin { secret: String },
-}
 
 /// An open connection.
 pub(crate) struct Reached {
@@ -76,7 +66,13 @@ fn reach_any(addresses: &[&str], opening: &Opening, config: &ClientConfig) -> Re
             return Err(why(addresses, errors));
         }
         let is_last = is_refused || begun == addresses.len();
-        match wait(&answers, (!is_last).then(|| next_at.saturating_duration_since(Instant::now()))) {
+        let attempt = if is_last {
+            // Each started thread reports, within the time of a connection and its opening.
+            answers.recv().ok()
+        } else {
+            answers.recv_timeout(next_at.saturating_duration_since(Instant::now())).ok()
+        };
+        match attempt {
             Some((_, Ok(reached))) => return Ok(reached),
             Some((index, Err(error))) => {
                 errors[index] = Some(error);
@@ -84,15 +80,6 @@ fn reach_any(addresses: &[&str], opening: &Opening, config: &ClientConfig) -> Re
             }
             None => {}
         }
-    }
-}
-
-/// Returns the next outcome; `None` if none came in time.
-fn wait(answers: &Receiver<Attempt>, time: Option<Duration>) -> Option<Attempt> {
-    match time {
-        Some(time) => answers.recv_timeout(time).ok(),
-        // Each started thread reports, within the time of a connection and its opening.
-        None => answers.recv().ok(),
     }
 }
 
@@ -104,9 +91,10 @@ fn begin(
     let attempt = move || {
         let attempt = (index, open(&address, &opening, &config));
         if let Err(unwanted) = sender.send(attempt)
-            && let (_, Ok(reached)) = unwanted.0
+            && let (_, Ok(mut reached)) = unwanted.0
+            && let Ok(opened) = opened_of(&reached.answer)
         {
-            reached.leave();
+            reached.connection.end_session(opened.client_id);
         }
     };
     thread::Builder::new().name("reach".to_owned()).spawn(attempt).map(drop)
@@ -114,20 +102,16 @@ fn begin(
 
 fn open(address: &str, opening: &Opening, config: &ClientConfig) -> Result<Reached, Error> {
     let server = resolve(address)?;
-    let request = match opening {
-        Opening::Session { tenant, secret } => OpenRequest::Session { tenant, secret },
-        Opening::Admin { secret } => OpenRequest::Admin { secret },
-    };
-    let (connection, answer) = Connection::open(server, config, &request)?;
+    let (connection, answer) = Connection::open(server, config, opening.request())?;
     Ok(Reached { server, address: address.to_owned(), connection, answer })
 }
 
-/// Returns whether the error is a server's answer that another server would give too.
+/// Returns whether the error is an answer that another server would repeat.
 fn is_answer(error: &Error) -> bool {
     matches!(error, Error::Refused { status, .. } if *status != Status::Unavailable)
 }
 
-/// Combines the errors: a refusal if there is one, else the outcome of each attempt.
+/// Combines the errors. The result is a refusal, or else the outcome of each attempt.
 fn why(addresses: &[&str], errors: Vec<Option<Error>>) -> Error {
     let mut errors: Vec<Error> = errors.into_iter().flatten().collect();
     if let Some(answer) = errors.iter().position(|error| matches!(error, Error::Refused { .. })) {
@@ -145,17 +129,6 @@ fn why(addresses: &[&str], errors: Vec<Option<Error>>) -> Error {
         Error::Unreachable { address, error } => Error::Unreachable { address, error: with(error) },
         Error::AddressInvalid { address, error } => Error::AddressInvalid { address, error: with(error) },
         error => error,
-    }
-}
-
-impl Reached {
-    /// Ends the session, if one was opened.
-    fn leave(mut self) {
-        let Ok(opened) = opened_of(&self.answer) else { return };
-        let leaving = AdminRequest::SessionRevoke { client_id: opened.client_id };
-        if let Ok(body) = leaving.encode() {
-            self.connection.send_last(&body);
-        }
     }
 }
 

@@ -8,51 +8,35 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::{OpenRequest, RecordHeader, Status, opcode, reply};
+use wire::{RecordHeader, Status, opcode, reply};
 
-use crate::connection::{CallFailure, Connection, StreamReply};
+use crate::admin_call::AdminCall;
+use crate::connection::{Connection, Opening, StreamReply};
 use crate::{ClientConfig, Error};
 
 /// Pause before a broken stream is reopened.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Pause before repeating a request that the server rejected because of its view.
+/// Pause before repeating a request rejected because of its view.
 const VIEW_PAUSE: Duration = Duration::from_millis(1);
-
-/// Ways to reopen a stream.
-pub(crate) enum StreamEntrance {
-    /// Attach to the session with this token.
-    Session {
-        /// Token of the session.
-        token: u64,
-    },
-    /// Open with the administrator's secret.
-    Admin {
-        /// The administrator's secret.
-        secret: String,
-    },
-}
 
 /// A stream that reopens when it breaks.
 pub(crate) struct ReconnectingStream {
     connection: Option<Connection>,
     server: SocketAddr,
-    entrance: StreamEntrance,
-    config: ClientConfig,
+    pub(crate) opening: Opening,
+    pub(crate) config: ClientConfig,
 }
 
 impl ReconnectingStream {
+    /// Returns a stream over a connection; `opening` opens the next one.
     pub(crate) fn new(
         connection: Connection,
         server: SocketAddr,
-        entrance: StreamEntrance,
+        opening: Opening,
         config: ClientConfig,
     ) -> ReconnectingStream {
-        ReconnectingStream { connection: Some(connection), server, entrance, config }
-    }
-
-    pub(crate) fn entrance(&self) -> &StreamEntrance {
-        &self.entrance
+        ReconnectingStream { connection: Some(connection), server, opening, config }
     }
 
     /// Closes the stream; the next call reopens it.
@@ -60,32 +44,23 @@ impl ReconnectingStream {
         self.connection = None;
     }
 
-    pub(crate) fn call_timeout(&self) -> Duration {
-        self.config.call_timeout
-    }
-
-    /// Makes an administrative request, over a stream that was checked to be alive.
-    pub(crate) fn administer(
-        &mut self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
-    ) -> Result<(Status, Vec<u8>), Error> {
+    /// Makes an administrative request. Replaces a stream that the server has closed.
+    pub(crate) fn administer(&mut self, call: &AdminCall) -> Result<(Status, Vec<u8>), Error> {
         if self.connection.as_mut().is_some_and(Connection::is_stale) {
             self.connection = None;
         }
         let header = RecordHeader { code: opcode::ADMINISTER, ..RecordHeader::default() };
-        self.call(header, body, repeatable, timeout)
+        self.call(header, &call.body, call.is_repeatable, call.timeout)
     }
 
-    /// Sends the last request if the stream is open; does not read the reply.
-    pub(crate) fn send_last(&mut self, body: &[u8]) {
+    /// Ends a session, if the stream is open. Does not wait for the reply.
+    pub(crate) fn end_session(&mut self, client_id: u64) {
         if let Some(connection) = &mut self.connection {
-            connection.send_last(body);
+            connection.end_session(client_id);
         }
     }
 
-    /// Calls until a reply arrives, the time is up, or the stream breaks under a request that must not be repeated.
+    /// Calls until a reply arrives or the time is up. If the stream breaks, repeats only a repeatable request.
     pub(crate) fn call(
         &mut self,
         mut header: RecordHeader,
@@ -128,21 +103,13 @@ impl ReconnectingStream {
                     header.view = header.view.max(view);
                 }
                 Ok(StreamReply { status, body, .. }) => return Ok((status, body)),
-                Err(failure) => {
+                Err(error) => {
                     self.connection = None;
-                    match failure {
-                        CallFailure::TimedOut => return Err(Error::TimedOut),
-                        CallFailure::Unintelligible => {
-                            return Err(Error::Unintelligible { expected: "an answer" });
-                        }
-                        CallFailure::Broken(error) if !repeatable => {
-                            return Err(Error::StreamBroken { error });
-                        }
-                        CallFailure::Broken(error) if Instant::now() + RECONNECT_PAUSE > deadline => {
-                            return Err(Error::StreamBroken { error });
-                        }
-                        CallFailure::Broken(_) => thread::sleep(RECONNECT_PAUSE),
+                    let may_repeat = repeatable && matches!(error, Error::StreamBroken { .. });
+                    if !may_repeat || Instant::now() + RECONNECT_PAUSE > deadline {
+                        return Err(error);
                     }
+                    thread::sleep(RECONNECT_PAUSE);
                 }
             }
         }
@@ -151,11 +118,7 @@ impl ReconnectingStream {
     /// Returns the connection; attaches to the session again if it broke.
     fn connect(&mut self, deadline: Instant) -> Result<&mut Connection, Error> {
         while self.connection.is_none() {
-            let request = match &self.entrance {
-                StreamEntrance::Session { token } => OpenRequest::Attach { token: *token },
-                StreamEntrance::Admin { secret } => OpenRequest::Admin { secret },
-            };
-            match Connection::open(self.server, &self.config, &request) {
+            match Connection::open(self.server, &self.config, self.opening.request()) {
                 Ok((connection, _)) => self.connection = Some(connection),
                 Err(Error::Refused { status: Status::BadToken, .. }) => return Err(Error::SessionLost),
                 Err(error) if Instant::now() + RECONNECT_PAUSE > deadline => return Err(error),

@@ -19,9 +19,10 @@ mod server;
 
 use std::collections::VecDeque;
 
-use net::Waker;
+use net::Port;
 use wire::{
-    Completion, CompletionError, FrameError, FrameReader, Group, Journey, Request, SessionLimits, Status,
+    Completion, CompletionError, FrameError, FrameReader, Group, Journey, Opened, Request, SessionLimits,
+    Status,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,8 +31,11 @@ use self::maps::{Route, TableMap};
 use self::server::Reach;
 pub(crate) use self::server::Server;
 use crate::both_sides::Outcome;
-use crate::config::Identity;
+use crate::config::{Identity, SessionSettings};
+use crate::connection::Connection;
+use crate::owned_request::OwnedRequest;
 use crate::session_state::{SessionState, SessionStatistics};
+use crate::transport::{Channels, insist, patience};
 use crate::{ClientConfig, Error};
 
 /// Index of the server that the session was opened with.
@@ -59,14 +63,11 @@ pub(crate) struct Router {
     look_at_us: u64,
     /// Index of the server for the next map request.
     turn: usize,
-    identity: Identity,
-    config: ClientConfig,
+    pub(crate) settings: SessionSettings,
     /// Settings for all servers but the home.
-    others_config: ClientConfig,
-    frame_bytes_max: usize,
-    waker: Waker,
-    limits: SessionLimits,
-    credits: u16,
+    others_settings: SessionSettings,
+    pub(crate) limits: SessionLimits,
+    pub(crate) credits: u16,
     client_id: u64,
     call_timeout_us: u64,
     source_patience_us: u64,
@@ -74,11 +75,8 @@ pub(crate) struct Router {
 
 /// A request that cannot be sent at present.
 struct Waiting {
-    tag: u64,
-    journey: Journey,
-    code: u8,
-    body: Vec<u8>,
-    /// Number of answered map requests of its table to wait for; 0 for none.
+    request: OwnedRequest,
+    /// Number of answered map requests of its table to wait for. 0 for none.
     asked: u64,
     /// Status of the latest refusal.
     refusal: Option<Status>,
@@ -125,20 +123,25 @@ enum Sent {
 }
 
 impl Router {
-    /// Returns a router over an opened session.
-    pub(crate) fn new(
-        state: SessionState,
-        identity: Identity,
-        frame_bytes_max: usize,
-        waker: Waker,
-    ) -> Router {
-        let config = state.config().clone();
+    /// Returns a router over an opened session, whose frames travel over `port`.
+    pub(crate) fn over(
+        (identity, opened): (Identity, (Connection, Opened)),
+        config: ClientConfig,
+        port: &mut dyn Port,
+        links: &mut Channels,
+        now_us: u64,
+    ) -> Result<Router, Error> {
+        let (frame_bytes_max, waker) = (port.frame_bytes_max(), port.waker());
+        let settings = SessionSettings { identity, config, frame_bytes_max, waker };
+        let config = &settings.config;
+        let mut state = SessionState::over(opened, settings.clone());
+        insist(state.find_way(links, port, (now_us, patience(config))), config)?;
         let others_config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
-        let (limits, credits, client_id) = (state.limits(), state.credits(), state.client_id());
+        let Opened { limits, credits, client_id, .. } = state.opened;
         let [call_timeout_us, source_patience_us] = [config.call_timeout, config.source_patience]
             .map(|timeout| u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX));
-        Router {
-            servers: vec![Server::home(state, identity.address.clone())],
+        Ok(Router {
+            servers: vec![Server::home(state, settings.identity.address.clone())],
             leaving: Vec::new(),
             maps: Vec::new(),
             latest: Latest::NONE,
@@ -150,17 +153,14 @@ impl Router {
             is_restless: false,
             look_at_us: u64::MAX,
             turn: HOME,
-            identity,
-            config,
-            others_config,
-            frame_bytes_max,
-            waker,
+            others_settings: SessionSettings { config: others_config, ..settings.clone() },
+            settings,
             limits,
             credits,
             client_id,
             call_timeout_us,
             source_patience_us,
-        }
+        })
     }
 
     /// Accepts a request; its completion will carry `tag`. Returns the server that it goes to, if decided.
@@ -193,7 +193,7 @@ impl Router {
         }
     }
 
-    /// Returns the server for a request on the latest table, if there is exactly one.
+    /// Returns the only server for a request on the latest table, if any.
     #[inline]
     fn known_way(&self, request: &Request<'_>) -> Option<usize> {
         match (self.latest.holder, request) {
@@ -227,10 +227,8 @@ impl Router {
             Sent::Waits(asked) => asked,
             Sent::Away(_) => 0,
         };
-        let mut body = vec![0; request.body_bytes()];
-        request.encode(&mut body);
-        let code = request.opcode();
-        self.wait(Waiting { tag, journey, code, body, asked, refusal: None });
+        let request = OwnedRequest::new(tag, journey, request);
+        self.wait(Waiting { request, asked, refusal: None });
         Ok(None)
     }
 
@@ -287,11 +285,10 @@ impl Router {
         }
     }
 
-    /// Opens a session with a server in the background if there is none, unless the last attempt failed a moment ago.
+    /// Opens a session with a server in the background, if needed. Does nothing shortly after a failed attempt.
     fn reach(&mut self, now_us: u64, server: usize) -> Reach {
-        let Router { servers, identity, config, others_config, frame_bytes_max, waker, .. } = self;
-        let config = if server == HOME { config } else { others_config };
-        servers[server].reach(now_us, identity, config, (*frame_bytes_max, waker))
+        let settings = if server == HOME { &self.settings } else { &self.others_settings };
+        self.servers[server].reach(now_us, settings)
     }
 
     /// Returns whether any server may reply.
@@ -323,11 +320,11 @@ impl Router {
     }
 
     fn server_of_token(&self, token: u64) -> Option<usize> {
-        let is_its = |server: &Server| server.state.as_ref().is_some_and(|state| state.token() == token);
+        let is_its = |server: &Server| server.state.as_ref().is_some_and(|state| state.opened.token == token);
         self.servers.iter().position(is_its)
     }
 
-    /// Processes a group of a received frame that belongs to this server's session.
+    /// Processes a received group of this server's session.
     #[inline]
     pub(crate) fn on_group(
         &mut self,
@@ -343,14 +340,14 @@ impl Router {
         state.on_group(now_us, view, group, complete)
     }
 
-    /// Returns whether a server's reply, or one to the router, needs a second step.
+    /// Returns whether a reply from a server, or to the router, needs a second step.
     #[inline]
     pub(crate) fn is_troubled(&self, server: usize) -> bool {
         let state = self.servers[server].state.as_ref();
         !self.inbox.is_empty() || state.is_some_and(SessionState::is_troubled)
     }
 
-    /// Returns the index of a table's map; adds the map if it is new.
+    /// Returns the index of a table's map. Adds the map if it is new.
     fn index_of(&mut self, table: u32) -> usize {
         self.maps.iter().position(|map| map.table == table).unwrap_or_else(|| {
             self.maps.push(TableMap::new(table));
@@ -359,7 +356,7 @@ impl Router {
         })
     }
 
-    /// Returns this session's index of the server that owns a key, as far as known.
+    /// Returns the index of a key's server, as far as known.
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         let index = self.index_of(table);
         self.maps[index].server_of(xxh3_64(key))
@@ -371,11 +368,11 @@ impl Router {
         self.servers.len() > 1
     }
 
-    /// Returns whether a request would be accepted now; with one server, whether it would be sent at once.
+    /// Returns whether a request would be accepted now. With one server, it would also be sent at once.
     #[inline]
     pub(crate) fn can_submit(&self) -> bool {
         let has_place = match &self.servers[..] {
-            [Server { state: Some(state), .. }] => state.can_submit(),
+            [Server { state: Some(state), .. }] => state.requester.can_submit(),
             _ => true,
         };
         // Some requests may wait outside of the window.
@@ -396,7 +393,8 @@ impl Router {
 
     /// Closes the streams until they are needed again.
     pub(crate) fn rest_streams(&self) {
-        self.servers.iter().filter_map(|server| server.state.as_ref()).for_each(SessionState::rest_stream);
+        let states = self.servers.iter().filter_map(|server| server.state.as_ref());
+        states.for_each(|state| state.stream_worker.stream().close());
     }
 
     /// Returns the number of servers, with or without a session.
@@ -410,24 +408,8 @@ impl Router {
         self.servers[HOME].state.as_ref()
     }
 
-    pub(crate) fn limits(&self) -> SessionLimits {
-        self.limits
-    }
-
-    pub(crate) fn credits(&self) -> u16 {
-        self.credits
-    }
-
     pub(crate) fn client_id(&self) -> u64 {
-        self.home().map_or(self.client_id, SessionState::client_id)
-    }
-
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    pub(crate) fn config(&self) -> &ClientConfig {
-        &self.config
+        self.home().map_or(self.client_id, |state| state.opened.client_id)
     }
 }
 
@@ -436,7 +418,7 @@ fn away(server: &Server) -> CompletionError {
     CompletionError::Away { server: server.number.unwrap_or_default() }
 }
 
-/// Passes a completion to the caller, or keeps one of the router's own.
+/// Passes a completion to the caller, or keeps one of the router.
 #[inline]
 fn sort(
     completion: Completion<'_>,

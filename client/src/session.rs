@@ -13,23 +13,20 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use net::{Batch, HostPort, Outbox, Port};
+use net::{Batch, Outbox, Port};
 use wire::{Completion, Opened, Request, SessionLimits};
 
-pub(crate) use self::waiting::Idle;
 use self::waiting::{CALLERS_TAGS, Parked};
 
-use crate::config::{Identity, resolve};
+use crate::config::{Identity, SessionSettings};
 use crate::connection::Connection;
+use crate::limits::OUTBOX_FRAMES;
 use crate::router::{HOME, Router};
 use crate::session_state::{SessionState, open_any};
-use crate::transport::{Channels, insist, patience};
+use crate::transport::{Channels, bind};
 use crate::watch::Watch;
 
 use crate::{ClientConfig, Error, SessionStatistics};
-
-/// Maximum number of frames that one poll sends before it receives.
-const OUTBOX_FRAMES: usize = 64;
 
 /// An open session of a tenant.
 pub struct Session {
@@ -45,13 +42,13 @@ pub struct Session {
     own_outstanding: usize,
     statistics: SessionStatistics,
     watch: Watch,
-    /// The session's home that is the port's only peer; `None` with several servers.
+    /// Number of the home that is the port's only peer. 0 before the first; `None` with several servers.
     peer: Option<u32>,
 }
 
 impl Session {
-    /// Opens a session of a tenant with the server at `address` (host and TCP port), over a separate socket. `address`
-    /// may list several servers of a cluster, separated by commas: the session opens with the first that answers, and
+    /// Opens a session of a tenant with a server, over a separate socket. `address` is its host and TCP port. It may
+    /// list several servers of a cluster, separated by commas: the session opens with the first that answers, and
     /// each further one is tried after some milliseconds.
     ///
     /// # Errors
@@ -62,9 +59,7 @@ impl Session {
             SocketAddr::V4(_) => "0.0.0.0:0",
             SocketAddr::V6(_) => "[::]:0",
         };
-        let bound = resolve(any)
-            .and_then(|local| HostPort::bind(local, config.udp).map_err(|error| Error::Port { error }));
-        Session::over(Box::new(bound?), (identity, opened), config)
+        Session::over(bind(any, &config)?, (identity, opened), config)
     }
 
     /// Opens a session whose datagrams travel over `port`.
@@ -84,21 +79,15 @@ impl Session {
 
     fn over(
         mut port: Box<dyn Port>,
-        (identity, opened): (Identity, (Connection, Opened)),
+        opened: (Identity, (Connection, Opened)),
         config: ClientConfig,
     ) -> Result<Session, Error> {
-        let frame_bytes_max = port.frame_bytes_max();
-        let mut state = SessionState::over(opened, identity.clone(), config, frame_bytes_max, port.waker());
         let mut links = Channels::default();
-        let found = state.find_way(&mut links, &mut *port, (0, patience(state.config())));
-        insist(found, state.config())?;
-        let peer = state.home();
-        port.set_peer(peer).map_err(|error| Error::Port { error })?;
-        Ok(Session {
-            router: Router::new(state, identity, frame_bytes_max, port.waker()),
+        let mut session = Session {
+            router: Router::over(opened, config, &mut *port, &mut links, 0)?,
             links,
             batch: Batch::new(),
-            outbox: Outbox::with_frames(OUTBOX_FRAMES, frame_bytes_max),
+            outbox: Outbox::with_frames(OUTBOX_FRAMES, port.frame_bytes_max()),
             parked: Vec::new(),
             own_tags: 0,
             own_outstanding: 0,
@@ -106,7 +95,9 @@ impl Session {
             watch: Watch::start(),
             peer: Some(0),
             port,
-        })
+        };
+        session.follow_home()?;
+        Ok(session)
     }
 
     /// Queues a copy of a request. Its completion carries `tag`, which may be anything below 2^62. Nothing is sent
@@ -134,9 +125,9 @@ impl Session {
         self.router.outstanding() + self.parked.len()
     }
 
-    /// Sends queued requests and due retransmissions, receives, passes each completion to `complete`, and returns their
-    /// number. Does not block, except that it reopens a session that the server has forgotten, for at most the time of
-    /// a call.
+    /// Sends queued requests and due retransmissions, and receives. Passes each completion to `complete` and returns
+    /// their number. Does not block, except that it reopens a session that the server has ended, for at most the time
+    /// of a call.
     ///
     /// # Errors
     /// The port failed, or the session is lost and cannot be reopened.
@@ -159,8 +150,7 @@ impl Session {
         self.transmit(now_us)
     }
 
-    /// Sleeps until a frame arrives or a timer is due, for at most `timeout`. For the caller's own loop around
-    /// [`Session::poll`].
+    /// Sleeps until a frame arrives, a timer is due, or `timeout` is over. For a loop around [`Session::poll`].
     ///
     /// # Errors
     /// The port failed.
@@ -174,10 +164,10 @@ impl Session {
         self.port.wait(timeout.min(due)).map_err(|error| Error::Port { error })
     }
 
-    /// Returns the address of the server that the session was opened with, as the caller gave it.
+    /// Returns the server's address as the caller gave it.
     #[must_use]
     pub fn address(&self) -> &str {
-        &self.identity().address
+        &self.settings().identity.address
     }
 
     /// Returns the counters of this session.
@@ -189,13 +179,13 @@ impl Session {
     /// Returns the sizes that the server accepts from this session.
     #[must_use]
     pub fn limits(&self) -> SessionLimits {
-        self.router.limits()
+        self.router.limits
     }
 
     /// Returns the maximum number of outstanding requests.
     #[must_use]
     pub fn credits(&self) -> u16 {
-        self.router.credits()
+        self.router.credits
     }
 
     /// Returns the client's id, by which the session is listed and revoked.
@@ -204,26 +194,22 @@ impl Session {
         self.router.client_id()
     }
 
-    /// Returns the smoothed time from sending to reply; `None` before the first sample.
+    /// Returns the smoothed time from sending to reply. `None` before the first sample.
     #[must_use]
     pub fn round_trip_us(&self) -> Option<u64> {
-        self.router.home().and_then(SessionState::round_trip_us)
+        self.router.home().and_then(|state| state.requester.round_trip_us())
     }
 
-    pub(crate) fn identity(&self) -> &Identity {
-        self.router.identity()
+    pub(crate) fn settings(&self) -> &SessionSettings {
+        &self.router.settings
     }
 
-    pub(crate) fn config(&self) -> &ClientConfig {
-        self.router.config()
-    }
-
-    /// Returns the session's index of the server that owns a key of a table, as far as known.
+    /// Returns the index of a key's server, as far as known.
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         self.router.server_of(table, key)
     }
 
-    /// Returns the number of datagrams that arrived and were lost in the local queue.
+    /// Returns the number of datagrams lost in the local queue.
     #[must_use]
     pub fn drops(&self) -> u64 {
         self.port.drops()
@@ -284,10 +270,10 @@ impl Session {
             let Some(state) = router.server(index).and_then(|server| server.state.as_mut()) else {
                 continue;
             };
-            while state.wants_transmit(now_us) {
+            while state.requester.wants_transmit(now_us) {
                 // Postponed and repeated requests were not timed by `submit`.
                 now_us = watch.exact();
-                if state.wants_way(now_us) {
+                if state.transport.is_due(now_us) {
                     // Without a channel the session stays with UDP.
                     let _ = state.find_way(links, &mut **port, (now_us, Duration::ZERO));
                 }
@@ -310,7 +296,7 @@ fn fill_outbox(
     statistics: &mut SessionStatistics,
 ) {
     let peer = state.home();
-    while state.wants_transmit(now_us)
+    while state.requester.wants_transmit(now_us)
         && let Some(index) = outbox.open(peer)
     {
         let Some(frame_bytes) = state.poll_transmit(now_us, outbox.buffer(index)) else {

@@ -13,45 +13,45 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use control::AdminRequest;
-use net::{Port, Waker, shm};
+use net::{Port, shm};
 use wire::limits::LISTING_IN_PARTS_BYTES;
 use wire::{
     Attach, Completion, FrameError, FrameWriter, Group, Journey, OpenRequest, Opened, Request, Requester,
-    RequesterConfig, SessionLimits, SubmitError,
+    RequesterConfig, SubmitError,
 };
 
 pub(crate) use self::second_step::Moved;
-use self::second_step::{Again, Connectivity, Trouble, sift};
-use crate::config::Identity;
-use crate::connection::{Connection, opened_of};
-use crate::reach::{Opening, Reached, reach};
-use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
+use self::second_step::{Connectivity, Trouble, sift};
+use crate::config::{Identity, SessionSettings};
+use crate::connection::{Connection, Opening, opened_of};
+use crate::owned_request::OwnedRequest;
+use crate::reach::{Reached, reach};
+use crate::reconnecting_stream::ReconnectingStream;
 use crate::stream_worker::{Job, StreamWorker};
 use crate::transport::{Channels, SessionTransport};
 use crate::{ClientConfig, Error, NoSharedMemory};
 
 /// The state of one session with one server.
 pub(crate) struct SessionState {
-    identity: Identity,
-    config: ClientConfig,
-    opened: Opened,
-    view: u64,
+    settings: SessionSettings,
+    pub(crate) opened: Opened,
+    pub(crate) view: u64,
     home: SocketAddr,
     home_core: u16,
-    transport: SessionTransport,
-    /// Number of times that the home has changed.
+    pub(crate) transport: SessionTransport,
+    /// Number of homes so far.
     homes: u32,
-    requester: Requester,
-    settings: RequesterConfig,
-    stream_worker: StreamWorker,
+    pub(crate) requester: Requester,
+    requester_config: RequesterConfig,
+    pub(crate) stream_worker: StreamWorker,
     /// Number of outstanding requests on the stream.
     on_stream: usize,
     /// Number of them that belong to earlier sessions.
     orphans: usize,
     /// Replies that need a second step, until the current batch is through.
     troubles: Vec<Trouble>,
-    again: VecDeque<Again>,
+    /// Requests to repeat in this session.
+    again: VecDeque<OwnedRequest>,
     /// Requests for another server.
     moved: Vec<Moved>,
     connectivity: Connectivity,
@@ -59,7 +59,7 @@ pub(crate) struct SessionState {
     is_patient: bool,
 }
 
-/// Counters of a session, or of a group of sessions; they only grow.
+/// Counters of a session, or of a group of sessions. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatistics {
     /// Requests accepted from the caller.
@@ -74,7 +74,7 @@ pub struct SessionStatistics {
     pub bytes_received: u64,
     /// Received datagrams that could not be decoded.
     pub frames_refused: u64,
-    /// Requests sent over the stream because they, or their replies, exceed a datagram.
+    /// Requests sent over the stream because request or reply exceeds a datagram.
     pub stream_requests: u64,
     /// Bytes of these requests and replies.
     pub stream_bytes: u64,
@@ -83,37 +83,34 @@ pub struct SessionStatistics {
 }
 
 impl SessionState {
-    /// Opens a session. `waker` is that of the port that will carry its frames.
-    pub(crate) fn open(
-        identity: Identity,
-        config: ClientConfig,
-        frame_bytes_max: usize,
-        waker: Waker,
-    ) -> Result<SessionState, Error> {
-        let (connection, opened) = open(&identity, &config)?;
-        Ok(SessionState::over((connection, opened), identity, config, frame_bytes_max, waker))
+    /// Opens a session that is not patient. Its poll has other sessions to serve.
+    pub(crate) fn open(settings: SessionSettings) -> Result<SessionState, Error> {
+        let mut state = SessionState::over(open(&settings)?, settings);
+        state.is_patient = false;
+        Ok(state)
     }
 
     /// Returns the state of a session that was opened.
     pub(crate) fn over(
         (connection, opened): (Connection, Opened),
-        identity: Identity,
-        config: ClientConfig,
-        frame_bytes_max: usize,
-        waker: Waker,
+        settings: SessionSettings,
     ) -> SessionState {
-        let settings = requester_config(&config, frame_bytes_max);
-        let entrance = StreamEntrance::Session { token: opened.token };
-        let stream = ReconnectingStream::new(connection, identity.server, entrance, config.clone());
+        let config = &settings.config;
+        let requester_config = RequesterConfig {
+            call_timeout_us: u64::try_from(config.call_timeout.as_micros()).unwrap_or(u64::MAX),
+            frame_bytes_max: settings.frame_bytes_max,
+            ..RequesterConfig::default()
+        };
+        let stream = stream_of(connection, &opened, &settings);
         SessionState {
             view: opened.view,
-            home: core_address(&identity, &config, &opened, opened.home_core),
+            home: core_address(&settings, &opened, opened.home_core),
             home_core: opened.home_core,
-            transport: SessionTransport::of(&opened, &config),
-            homes: 0,
-            requester: Requester::new(opened.token, opened.next_sequence, opened.credits, settings),
-            settings,
-            stream_worker: StreamWorker::new(stream, waker),
+            transport: SessionTransport::of(&opened, config),
+            homes: 1,
+            requester: Requester::new(opened.token, opened.next_sequence, opened.credits, requester_config),
+            requester_config,
+            stream_worker: StreamWorker::new(stream, settings.waker.clone()),
             on_stream: 0,
             orphans: 0,
             troubles: Vec::new(),
@@ -121,8 +118,7 @@ impl SessionState {
             moved: Vec::new(),
             connectivity: Connectivity::Open,
             is_patient: true,
-            identity,
-            config,
+            settings,
             opened,
         }
     }
@@ -144,69 +140,36 @@ impl SessionState {
             && request.check().is_ok()
         {
             // Saves the server the work on a page that does not fit in parts.
-            let mut body = vec![0; request.body_bytes()];
-            request.encode(&mut body);
-            return self.submit_to_stream((tag, journey), request.opcode(), body, statistics);
+            return self.submit_to_stream(journey, tag, request, statistics);
         }
         match self.requester.submit_on(journey, tag, request) {
             Ok(_) => Ok(()),
             Err(SubmitError::Full) => Err(Error::Full),
             Err(SubmitError::Refused(status)) => Err(Error::Refused { status, text: String::new() }),
-            Err(SubmitError::TooLarge) => {
-                let mut body = vec![0; request.body_bytes()];
-                request.encode(&mut body);
-                self.submit_to_stream((tag, journey), request.opcode(), body, statistics)
-            }
+            Err(SubmitError::TooLarge) => self.submit_to_stream(journey, tag, request, statistics),
         }
     }
 
     #[cold]
     fn submit_to_stream(
         &mut self,
-        request: (u64, Journey),
-        code: u8,
-        body: Vec<u8>,
+        journey: Journey,
+        tag: u64,
+        request: &Request<'_>,
         statistics: &mut SessionStatistics,
     ) -> Result<(), Error> {
         let sequence = self.requester.reserve_sequence().ok_or(Error::Full)?;
-        self.send_over_stream(sequence, request, code, body, statistics);
+        self.send_over_stream(sequence, OwnedRequest::new(tag, journey, request), statistics);
         Ok(())
     }
 
-    fn send_over_stream(
-        &mut self,
-        sequence: u64,
-        (tag, journey): (u64, Journey),
-        code: u8,
-        body: Vec<u8>,
-        statistics: &mut SessionStatistics,
-    ) {
+    fn send_over_stream(&mut self, sequence: u64, request: OwnedRequest, statistics: &mut SessionStatistics) {
         statistics.stream_requests += 1;
-        statistics.stream_bytes += body.len() as u64;
+        statistics.stream_bytes += request.body.len() as u64;
         self.on_stream += 1;
         let first_unacknowledged = self.requester.first_unacknowledged();
         let (token, view) = (self.opened.token, self.view);
-        self.stream_worker.send(Job {
-            token,
-            tag,
-            journey,
-            sequence,
-            first_unacknowledged,
-            view,
-            code,
-            body,
-        });
-    }
-
-    /// Closes the stream until it is needed again.
-    pub(crate) fn rest_stream(&self) {
-        self.stream_worker.rest();
-    }
-
-    /// Returns whether a request would be accepted now.
-    #[inline]
-    pub(crate) fn can_submit(&self) -> bool {
-        self.requester.can_submit()
+        self.stream_worker.send(Job { token, request, sequence, first_unacknowledged, view });
     }
 
     /// Returns the number of requests without a completion.
@@ -225,12 +188,6 @@ impl SessionState {
     #[inline]
     pub(crate) fn poll_group(&mut self, now_us: u64, writer: &mut FrameWriter, buffer: &mut [u8]) -> bool {
         self.requester.poll_group(now_us, self.view, writer, buffer)
-    }
-
-    /// Returns whether there is something to send.
-    #[inline]
-    pub(crate) fn wants_transmit(&self, now_us: u64) -> bool {
-        self.requester.wants_transmit(now_us)
     }
 
     /// Processes a received frame that belongs to this session only.
@@ -278,27 +235,14 @@ impl SessionState {
             || !self.again.is_empty()
     }
 
-    /// Completes requests past their deadline and takes every second step that is due. To be called after each batch,
-    /// if due. Does not block, unless the session is lost: then it tries to reopen it for as long as a call may take.
-    #[cold]
-    pub(crate) fn finalize(
-        &mut self,
-        now_us: u64,
-        statistics: &mut SessionStatistics,
-        complete: &mut impl FnMut(Completion<'_>),
-    ) -> Result<(), Error> {
-        self.requester.on_timer(now_us, complete);
-        self.take_second_steps(statistics, complete)
-    }
-
-    /// Returns the address of the tenant's home core, as the latest reply named it.
+    /// Returns the address of the home core, by the latest reply.
     #[inline]
     pub(crate) fn home(&mut self) -> SocketAddr {
         self.follow_home();
         self.home
     }
 
-    /// Updates the home core; returns how often it has changed.
+    /// Updates the home core; returns the number of homes so far.
     #[inline]
     pub(crate) fn follow_home(&mut self) -> u32 {
         match self.requester.home_core() {
@@ -312,16 +256,10 @@ impl SessionState {
     fn move_home(&mut self, core: u16) {
         if usize::from(core) < self.opened.core_ports.len() {
             self.home_core = core;
-            self.home = core_address(&self.identity, &self.config, &self.opened, core);
+            self.home = core_address(&self.settings, &self.opened, core);
             self.homes += 1;
             self.transport.open();
         }
-    }
-
-    /// Returns whether to call [`SessionState::find_way`] before sending.
-    #[inline]
-    pub(crate) fn wants_way(&self, now_us: u64) -> bool {
-        self.transport.is_due(now_us)
     }
 
     /// Attaches to the home core over shared memory; returns whether it succeeded. Otherwise its address remains that
@@ -342,62 +280,25 @@ impl SessionState {
         Ok(true)
     }
 
-    /// Falls back to UDP if the port has lost the channel to the home core, until there is another.
+    /// Falls back to UDP if the channel to the home core is lost. Attaches again later.
     #[cold]
     pub(crate) fn leave_lost_way(&mut self, port: &dyn Port) {
         if shm::is_link(self.home.ip()) && !port.is_attached(self.home) {
-            self.home = core_address(&self.identity, &self.config, &self.opened, self.home_core);
+            self.home = core_address(&self.settings, &self.opened, self.home_core);
             self.homes += 1;
             self.transport.open();
         }
     }
-
-    /// Returns the time of the next work if nothing arrives.
-    #[inline]
-    pub(crate) fn next_deadline_us(&self) -> Option<u64> {
-        self.requester.next_deadline_us()
-    }
-
-    pub(crate) fn token(&self) -> u64 {
-        self.opened.token
-    }
-
-    pub(crate) fn view(&self) -> u64 {
-        self.view
-    }
-
-    pub(crate) fn limits(&self) -> SessionLimits {
-        self.opened.limits
-    }
-
-    pub(crate) fn credits(&self) -> u16 {
-        self.opened.credits
-    }
-
-    pub(crate) fn client_id(&self) -> u64 {
-        self.opened.client_id
-    }
-
-    pub(crate) fn config(&self) -> &ClientConfig {
-        &self.config
-    }
-
-    pub(crate) fn round_trip_us(&self) -> Option<u64> {
-        self.requester.round_trip_us()
-    }
 }
 
-/// Ends the session at the server; otherwise it would count among its tenant's sessions until the idle limit.
+/// Ends the session at the server. Otherwise it would count among its tenant's sessions until the idle limit.
 impl Drop for SessionState {
     fn drop(&mut self) {
-        let leaving = AdminRequest::SessionRevoke { client_id: self.opened.client_id };
-        if let Ok(body) = leaving.encode() {
-            self.stream_worker.send_last(&body);
-        }
+        self.stream_worker.end_session(self.opened.client_id);
     }
 }
 
-/// Opens a session with one of these addresses (`HOST:PORT`, several separated by commas).
+/// Opens a session with one of these addresses: `HOST:PORT`, several separated by commas.
 pub(crate) fn open_any(
     addresses: &str,
     (tenant, secret): (&str, &str),
@@ -410,21 +311,23 @@ pub(crate) fn open_any(
     Ok((Identity { server, address, tenant, secret }, (connection, opened)))
 }
 
-fn open(identity: &Identity, config: &ClientConfig) -> Result<(Connection, Opened), Error> {
+fn open(SessionSettings { identity, config, .. }: &SessionSettings) -> Result<(Connection, Opened), Error> {
     let request = OpenRequest::Session { tenant: &identity.tenant, secret: &identity.secret };
-    Connection::open_session(identity.server, config, &request)
+    let (connection, answer) = Connection::open(identity.server, config, request)?;
+    Ok((connection, opened_of(&answer)?))
 }
 
-fn requester_config(config: &ClientConfig, frame_bytes_max: usize) -> RequesterConfig {
-    let call_timeout_us = u64::try_from(config.call_timeout.as_micros()).unwrap_or(u64::MAX);
-    RequesterConfig { call_timeout_us, frame_bytes_max, ..RequesterConfig::default() }
+/// Returns a session's stream, which attaches again when it breaks.
+fn stream_of(connection: Connection, opened: &Opened, settings: &SessionSettings) -> ReconnectingStream {
+    let opening = Opening::Attach { token: opened.token };
+    ReconnectingStream::new(connection, settings.identity.server, opening, settings.config.clone())
 }
 
-fn core_address(identity: &Identity, config: &ClientConfig, opened: &Opened, core: u16) -> SocketAddr {
+fn core_address(settings: &SessionSettings, opened: &Opened, core: u16) -> SocketAddr {
     let index = usize::from(core);
-    match config.core_addresses.get(index) {
+    match settings.config.core_addresses.get(index) {
         Some(&address) => address,
         // `Opened` has checked that the home core has a port.
-        None => SocketAddr::new(identity.server.ip(), opened.core_ports[index]),
+        None => SocketAddr::new(settings.identity.server.ip(), opened.core_ports[index]),
     }
 }

@@ -12,26 +12,24 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use net::Waker;
-use wire::{Journey, RecordHeader, Status};
+use wire::{RecordHeader, Status};
 
 use crate::Error;
-use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
+use crate::connection::Opening;
+use crate::owned_request::OwnedRequest;
+use crate::reconnecting_stream::ReconnectingStream;
 
 /// A data request for the stream.
 pub(crate) struct Job {
-    /// The session that sent it; the reply must not go to a later session.
+    /// The session that sent it. The reply must not go to a later session.
     pub(crate) token: u64,
-    pub(crate) tag: u64,
-    pub(crate) journey: Journey,
+    pub(crate) request: OwnedRequest,
     pub(crate) sequence: u64,
     pub(crate) first_unacknowledged: u64,
     /// View of the request; no earlier transmission was under a later one.
     pub(crate) view: u64,
-    pub(crate) code: u8,
-    pub(crate) body: Vec<u8>,
 }
 
 /// The outcome of a job.
@@ -58,14 +56,9 @@ impl StreamWorker {
         StreamWorker { shared: Arc::new(Shared { stream, done: Mutex::default(), waker }), jobs: None }
     }
 
-    /// Replaces the stream with that of the newly opened session.
-    pub(crate) fn replace(&self, stream: ReconnectingStream) {
-        *self.shared.stream() = stream;
-    }
-
-    /// Closes the stream until it is needed again.
-    pub(crate) fn rest(&self) {
-        self.shared.stream().close();
+    /// Locks the stream; waits while the thread uses it.
+    pub(crate) fn stream(&self) -> MutexGuard<'_, ReconnectingStream> {
+        self.shared.stream()
     }
 
     /// Sends a data request to the thread.
@@ -89,20 +82,10 @@ impl StreamWorker {
         std::mem::take(&mut self.shared.done.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes an administrative request. `repeatable` requests only read.
-    pub(crate) fn administer(
-        &self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
-    ) -> Result<(Status, Vec<u8>), Error> {
-        self.shared.stream().administer(body, repeatable, timeout)
-    }
-
-    /// Sends the last request, unless the thread is busy with one.
-    pub(crate) fn send_last(&self, body: &[u8]) {
+    /// Ends a session, unless the thread is busy with a request.
+    pub(crate) fn end_session(&self, client_id: u64) {
         if let Ok(mut stream) = self.shared.stream.try_lock() {
-            stream.send_last(body);
+            stream.end_session(client_id);
         }
     }
 }
@@ -123,19 +106,18 @@ impl Shared {
 
     fn carry(&self, job: &Job) -> Result<(Status, Vec<u8>), Error> {
         let mut stream = self.stream();
-        if !matches!(stream.entrance(), StreamEntrance::Session { token } if *token == job.token) {
+        if !matches!(&stream.opening, Opening::Attach { token } if *token == job.token) {
             return Err(Error::SessionLost);
         }
         let header = RecordHeader {
-            body_bytes: 0,
-            code: job.code,
-            flags: 0,
+            code: job.request.code,
             sequence: job.sequence,
             first_unacknowledged: job.first_unacknowledged,
             view: job.view,
+            ..RecordHeader::default()
         };
-        let timeout = stream.call_timeout();
-        stream.call(header, &job.body, true, timeout)
+        let timeout = stream.config.call_timeout;
+        stream.call(header, &job.request.body, true, timeout)
     }
 
     fn finish(&self, job: Job, answer: Result<(Status, Vec<u8>), Error>) {

@@ -13,26 +13,27 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use net::{AttachError, Entry, ListenerAddress, PendingAttach, Port, shm};
+use net::{AttachError, Entry, HostPort, ListenerAddress, PendingAttach, Port, shm};
 use wire::{Attach, Body, Opened, ShmEndpoint};
 
+use crate::config::resolve;
 use crate::{ClientConfig, Error, NoSharedMemory, Transport};
 
-/// Time that an opening session waits for a listener; one of an idle server replies in some 100 us.
+/// Time that an opening session waits for a listener. That of an idle server replies in some 100 us.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Interval between two checks for the listener's reply, in microseconds: at first, and at most.
+/// First and longest interval between checks for the listener's reply, in microseconds.
 const LOOK_EVERY_US: (u64, u64) = (50, 100_000);
 
 /// The shared-memory channels of a port, by listener and core.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     known: Vec<(PathBuf, u16, SocketAddr)>,
-    /// Pending attach requests: one per core, for all sessions that need that core.
+    /// Pending attach requests, one per core, for all sessions that need it.
     pending: Vec<(PathBuf, Attach, PendingAttach)>,
 }
 
 impl Channels {
-    /// Returns the address of a core, over an existing channel or a new one; `None` while the listener has not replied.
+    /// Returns the address of a core over a channel; `None` before the listener's reply.
     /// A new attach request waits for at most `patience`.
     fn reach(
         &mut self,
@@ -87,7 +88,7 @@ impl Channels {
 #[derive(Debug)]
 pub(crate) struct SessionTransport {
     shm: Option<ShmEndpoint>,
-    /// Time of the next attempt to attach before sending; never, if attached or refused.
+    /// Time of the next attempt to attach before sending. Never, if attached or refused.
     due_us: u64,
     /// Interval since the last attempt, while the listener has not replied.
     gap_us: u64,
@@ -102,7 +103,7 @@ impl SessionTransport {
         transport
     }
 
-    /// Schedules an attempt to attach, after the home core changed or its channel ended.
+    /// Schedules an attempt to attach, after a change of home core or channel.
     pub(crate) fn open(&mut self) {
         self.gap_us = 0;
         self.due_us = if self.shm.is_some() { 0 } else { u64::MAX };
@@ -114,7 +115,7 @@ impl SessionTransport {
         self.due_us <= now_us
     }
 
-    /// Returns the address of a core over shared memory; `None` if it is still pending and must be asked for again.
+    /// Returns the address of a core over shared memory. `None` if it is pending and must be asked for again.
     pub(crate) fn find(
         &mut self,
         links: &mut Channels,
@@ -133,22 +134,27 @@ impl SessionTransport {
     }
 }
 
-/// Returns how long an opening session waits for a listener; if it requires shared memory, as long as for the server.
+/// Opens a port at a local address.
+pub(crate) fn bind(address: &str, config: &ClientConfig) -> Result<Box<dyn Port>, Error> {
+    let port = HostPort::bind(resolve(address)?, config.udp).map_err(|error| Error::Port { error })?;
+    Ok(Box::new(port))
+}
+
+/// Returns the time that an opening session waits for a listener. If it requires shared memory, it waits as long as
+/// for the server.
 pub(crate) fn patience(config: &ClientConfig) -> Duration {
     if config.transport == Transport::Shm { config.connect_timeout } else { PATIENCE }
 }
 
-/// Decides on a newly opened session that has found no shared memory, or has not found it yet.
+/// Fails a new session that requires shared memory and has none.
 pub(crate) fn insist(found: Result<bool, NoSharedMemory>, config: &ClientConfig) -> Result<(), Error> {
-    let found = match found {
-        Ok(false) => Err(NoSharedMemory::Listener(AttachError::Unreachable(ErrorKind::TimedOut.into()))),
-        found => found,
-    };
-    match found {
-        Err(reason) if config.transport == Transport::Shm => {
-            let given = !config.core_addresses.is_empty();
-            Err(Error::NoSharedMemory { reason: if given { NoSharedMemory::AddressesGiven } else { reason } })
-        }
-        _ => Ok(()),
+    if config.transport != Transport::Shm || matches!(found, Ok(true)) {
+        return Ok(());
     }
+    let reason = match found {
+        _ if !config.core_addresses.is_empty() => NoSharedMemory::AddressesGiven,
+        Err(reason) => reason,
+        Ok(_) => NoSharedMemory::Listener(AttachError::Unreachable(ErrorKind::TimedOut.into())),
+    };
+    Err(Error::NoSharedMemory { reason })
 }

@@ -16,7 +16,7 @@ const EVERYWHERE_EACH_US: u64 = 20;
 pub(crate) struct Watch {
     started: Instant,
     now_us: u64,
-    /// A request was queued since the latest poll; later ones reuse its reading.
+    /// A request was queued since the latest poll. Later ones reuse its reading.
     is_queued: bool,
     /// This poll has read the clock.
     has_looked: bool,
@@ -56,7 +56,7 @@ impl Watch {
         self.now_us
     }
 
-    /// Forgets queued requests, which a caller that does not poll has taken over.
+    /// Forgets queued requests. A caller that does not poll has taken them over.
     pub(crate) fn forget_queued(&mut self) {
         self.is_queued = false;
     }
@@ -69,7 +69,7 @@ impl Watch {
         if self.has_looked { self.look() } else { self.now_us }
     }
 
-    /// Returns the exact time for a poll that sends or has received something.
+    /// Returns the exact time for a poll that sends or has received.
     #[inline]
     pub(crate) fn exact(&mut self) -> u64 {
         if self.has_looked {
@@ -79,12 +79,12 @@ impl Watch {
         self.look()
     }
 
-    /// Makes the next poll read the clock, because the caller is about to sleep.
+    /// Makes the next poll read the clock, after the caller's sleep.
     pub(crate) fn sleep(&mut self) {
         self.polls = POLLS_PER_LOOK - 1;
     }
 
-    /// Returns whether the port is due to check all sources of replies, and restarts the interval.
+    /// Returns whether a check of all sources of replies is due. Then restarts the interval.
     #[inline]
     pub(crate) fn is_everywhere_due(&mut self) -> bool {
         let is_due = self.now_us >= self.everywhere_us + EVERYWHERE_EACH_US;
@@ -102,7 +102,7 @@ mod tests {
 
     use super::{POLLS_PER_LOOK, Watch};
 
-    /// Lets time pass that a look sees.
+    /// Sleeps until the next reading of the clock differs.
     fn pass() {
         sleep(Duration::from_millis(1));
     }

@@ -1,14 +1,15 @@
 //! Sizes of tables, summed over the servers of a cluster.
 //!
 //! A server counts its own objects. The map of a table names the servers of its tablets; the client asks them one after
-//! another, each over a short separate session. The result names a server that does not answer instead of counting it.
+//! another, each over a short separate session. The result lists the servers that did not answer.
 
 use std::collections::BTreeMap;
 
-use control::{AdminRequest, TableEntry};
+use control::TableEntry;
 use wire::{Body, Request, Status, TabletMap};
 
-use super::{Client, administer};
+use super::Client;
+use crate::config::SessionSettings;
 use crate::{ClientConfig, Error};
 
 /// A table with the sums over all its servers.
@@ -67,7 +68,9 @@ impl Client {
         let mut counted: Vec<CountedTable> =
             tables.into_iter().map(|entry| CountedTable { entry, uncounted: Vec::new() }).collect();
         if places.values().any(|place| !place.address.is_empty()) {
-            counted.iter_mut().for_each(|table| clear(&mut table.entry));
+            for CountedTable { entry, .. } in &mut counted {
+                (entry.objects, entry.bytes, entry.index_bytes, entry.evicted) = (0, 0, 0, 0);
+            }
             for (number, place) in places {
                 self.add(&mut counted, number, &place, &own);
             }
@@ -75,30 +78,26 @@ impl Client {
         Ok(counted)
     }
 
-    /// Adds the counts of a server, or its number if it did not answer.
+    /// Adds a server's counts, or its number if it did not answer.
     fn add(&self, counted: &mut [CountedTable], number: u32, place: &TabletServer, own: &[TableEntry]) {
-        let found = if place.address == self.session.identity().address {
-            Ok(own.to_vec())
+        let SessionSettings { identity, config, .. } = self.session.settings();
+        let rows = if place.address == identity.address {
+            own.to_vec()
         } else {
-            self.list_at(&place.address)
+            let config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
+            Client::connect_with(&place.address, &identity.tenant, &identity.secret, config)
+                .and_then(|mut client| client.table_list())
+                .unwrap_or_default()
         };
         for table in counted.iter_mut().filter(|table| place.tables.contains(&table.entry.id)) {
-            let rows = found.as_ref().ok();
-            match rows.and_then(|rows| rows.iter().find(|row| row.id == table.entry.id)) {
+            match rows.iter().find(|row| row.id == table.entry.id) {
                 Some(row) => add(&mut table.entry, row),
                 None => table.uncounted.push(number),
             }
         }
     }
 
-    fn list_at(&self, address: &str) -> Result<Vec<TableEntry>, Error> {
-        let identity = self.session.identity();
-        let config = ClientConfig { core_addresses: Vec::new(), ..self.session.config().clone() };
-        let mut client = Client::connect_with(address, &identity.tenant, &identity.secret, config)?;
-        administer(&mut client.session, &AdminRequest::TableList)
-    }
-
-    /// Returns the tablet map of a table from the connected server; `None` if there is no such table.
+    /// Returns the tablet map of a table from the connected server. `None` if there is no such table.
     fn tablets_of(&mut self, table: u32) -> Result<Option<TabletMap>, Error> {
         match self.call(&Request::Tablets { table }) {
             Ok(()) => {
@@ -109,10 +108,6 @@ impl Client {
             Err(error) => Err(error),
         }
     }
-}
-
-fn clear(entry: &mut TableEntry) {
-    (entry.objects, entry.bytes, entry.index_bytes, entry.evicted) = (0, 0, 0, 0);
 }
 
 fn add(entry: &mut TableEntry, row: &TableEntry) {

@@ -5,7 +5,7 @@ use wire::{Completion, Condition, Keys, Request, Status, reply};
 use super::{Client, Object};
 use crate::Error;
 
-/// Bytes assumed per object in the reply to a multi-get before one was seen.
+/// First estimate of the bytes per object in the reply to a multi-get.
 pub(super) const ENTRY_BYTES_FIRST: usize = 128;
 /// Bytes that the reply to one multi-get may fill within a datagram.
 const ANSWER_BYTES: usize = 1_400;
@@ -50,8 +50,8 @@ impl Client {
         self.version()
     }
 
-    /// Writes an object if a condition holds, with a time to live of `ttl_ms` milliseconds, after which it is absent.
-    /// Returns its version. A later put sets or removes the expiry.
+    /// Writes an object with a time to live if a condition holds; returns its version. After `ttl_ms` milliseconds the
+    /// object is absent. A later put sets or removes the expiry.
     ///
     /// # Errors
     /// `OutOfRange` for a time of 0 or beyond [`crate::TTL_MS_MAX`], else as [`Client::put_if`].
@@ -67,7 +67,7 @@ impl Client {
         self.version()
     }
 
-    /// Deletes an object; returns the version of the deletion, or `None` if there was no object.
+    /// Deletes an object. Returns the version of the deletion, or `None` if there was no object.
     ///
     /// # Errors
     /// As [`Client::put`].
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Deletes an object if a condition holds; returns the version of the deletion.
+    /// Deletes an object if a condition holds. Returns the version of the deletion.
     ///
     /// # Errors
     /// [`Error::ConditionFailed`] with the current version, `NotFound` if there is no object, else as [`Client::put`].
@@ -88,7 +88,7 @@ impl Client {
         self.version()
     }
 
-    /// Adds to the number that an object holds; an absent object counts as 0. Returns sum and version.
+    /// Adds to the number that an object holds. An absent object counts as 0. Returns sum and version.
     ///
     /// # Errors
     /// As [`Client::put`]; `NotANumber` and `Overflow` write nothing.
@@ -108,8 +108,8 @@ impl Client {
         Ok((f64::from_bits(number.value as u64), number.version))
     }
 
-    /// Reads many objects of a table and returns them in the order of `keys`. Splits them into concurrent requests
-    /// whose replies fit datagrams. Reads each object separately, not all at one moment.
+    /// Reads many objects of a table, in the order of `keys`. Splits them into concurrent requests whose replies fit
+    /// datagrams. Reads each object separately, not all at one moment.
     ///
     /// # Errors
     /// The first refusal, or no reply.
@@ -141,7 +141,7 @@ impl Client {
         Ok(objects)
     }
 
-    /// Splits a list of keys into ranges whose requests, and probably replies, fit a datagram.
+    /// Splits keys into ranges whose requests, and probably replies, fit a datagram.
     fn cut(&self, keys: &[&[u8]]) -> Vec<(usize, usize)> {
         let keys_max = (ANSWER_BYTES / self.entry_bytes.max(1)).max(1);
         let mut chunks = Vec::new();

@@ -42,7 +42,7 @@ impl Cursor {
 pub struct PageSize {
     /// Maximum number of objects of a page; values above 512 mean 512.
     pub objects: usize,
-    /// Bytes of keys and values after which a page ends; values above 64 KiB mean 64 KiB.
+    /// Bytes of keys and values after which a page ends. Values above 64 KiB mean 64 KiB.
     pub bytes: usize,
     /// Omits the values.
     pub keys_only: bool,
@@ -63,7 +63,7 @@ pub struct Listed {
     pub value: Vec<u8>,
     /// Version of the object.
     pub version: u64,
-    /// Remaining time to live in milliseconds; `None` if the object does not expire.
+    /// Remaining time to live in milliseconds. `None` if the object does not expire.
     pub ttl_ms: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl Listed {
 pub struct Page {
     /// The objects; may be empty before the end.
     pub objects: Vec<Listed>,
-    /// Hashes of the keys, as far as known, of objects whose bytes are damaged.
+    /// Hashes of the keys of damaged objects, as far as known.
     pub corrupted: Vec<u64>,
     /// Start of the next page; `None` at the end.
     pub next: Option<Cursor>,
@@ -134,7 +134,7 @@ impl Client {
         self.enumerate_from(table, Cursor::start(), PageSize::default())
     }
 
-    /// Iterates as [`Client::enumerate`], from a cursor and with pages of a given size.
+    /// Iterates as [`Client::enumerate`], from a cursor, with pages of this size.
     pub fn enumerate_from(&mut self, table: u32, from: Cursor, size: PageSize) -> Enumeration<'_> {
         let page = Page { next: Some(from), ..Page::default() };
         Enumeration { client: self, table, size, page, at: 0 }
@@ -170,14 +170,14 @@ pub struct Enumeration<'c> {
 }
 
 impl Enumeration<'_> {
-    /// Returns the start of the page after that of the latest object; `None` at the end. Continuing there skips the
+    /// Returns the start of the next page. `None` at the end. Continuing there skips the
     /// objects of the current page that were not taken.
     #[must_use]
     pub fn cursor(&self) -> Option<&Cursor> {
         self.page.next.as_ref()
     }
 
-    /// Returns the hashes of the keys of corrupted objects on the page of the latest object.
+    /// Returns the key hashes of the current page's corrupted objects.
     #[must_use]
     pub fn corrupted(&self) -> &[u64] {
         &self.page.corrupted

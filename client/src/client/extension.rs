@@ -6,7 +6,7 @@ use control::{
 };
 use wire::Status;
 
-use super::{Client, Function, administer};
+use super::{Client, Function};
 use crate::Error;
 
 impl Client {
@@ -52,7 +52,7 @@ impl Client {
         Ok(self.body.clone())
     }
 
-    /// Looks up the numbers to invoke a function; asks the server only the first time.
+    /// Looks up the numbers to invoke a function. Asks the server only the first time.
     ///
     /// # Errors
     /// [`Error::FunctionNameInvalid`], `UnknownExtension`, `UnknownFunction`, or no reply.
@@ -63,7 +63,7 @@ impl Client {
         let (extension, version, function) =
             split(name).ok_or_else(|| Error::FunctionNameInvalid { name: name.to_owned() })?;
         let request = AdminRequest::ExtensionResolve { name: extension };
-        let resolved = administer::<ExtensionResolved>(&mut self.session, &request)?;
+        let resolved = self.session.administer::<ExtensionResolved>(&request)?;
         let entry = resolved.functions.iter().find(|entry| entry.name == function);
         let (hash, mode) = match (entry, version) {
             (Some(entry), _) => (entry.hash, entry.mode),
@@ -93,7 +93,7 @@ impl Client {
         self.extension_install_as(name, files, Placement::Current)
     }
 
-    /// Installs as [`Client::extension_install`], with a choice of which invocations get the new version.
+    /// Installs a version for the invocations that `placement` selects.
     ///
     /// # Errors
     /// As [`Client::extension_install`].
@@ -112,15 +112,15 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn extension_list(&mut self) -> Result<Vec<ExtensionEntry>, Error> {
-        administer(&mut self.session, &AdminRequest::ExtensionList)
+        self.session.administer(&AdminRequest::ExtensionList)
     }
 
-    /// Describes an extension; for a granted one, `tenant/name`, omits its versions and their costs.
+    /// Describes an extension. For a granted one, `tenant/name`, omits its versions and their costs.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_describe(&mut self, name: &str) -> Result<ExtensionDescription, Error> {
-        administer(&mut self.session, &AdminRequest::ExtensionDescribe { name })
+        self.session.administer(&AdminRequest::ExtensionDescribe { name })
     }
 
     /// Removes an extension with all its versions.
@@ -131,7 +131,7 @@ impl Client {
         self.administer_extension(name, &AdminRequest::ExtensionRemove { name, version: 0 })
     }
 
-    /// Removes one version of an extension, which must be neither current nor canary.
+    /// Removes one version of an extension. It must be neither current nor canary.
     ///
     /// # Errors
     /// `UnknownExtension`, `NotPermitted`, another refusal, or no reply.
@@ -149,7 +149,7 @@ impl Client {
         self.administer_extension(name, &AdminRequest::ExtensionRollback { name, version })
     }
 
-    /// Makes a version current and keeps it current across installations; `None` removes the pin.
+    /// Makes a version current and keeps it current across installations. `None` removes the pin.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
@@ -166,8 +166,8 @@ impl Client {
         self.administer_extension(name, &AdminRequest::ExtensionPromote { name })
     }
 
-    /// Reads an extension's log up to a level (0 error, 1 warning, 2 information, 3 debug), oldest line first. Returns
-    /// the oldest lines after line `after`, at most `count`; with `after` 0 the newest.
+    /// Reads an extension's log up to a level, oldest line first. Levels: 0 error, 1 warning, 2 information, 3 debug.
+    /// Returns the oldest lines after line `after`, at most `count`; with `after` 0 the newest.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
@@ -178,11 +178,11 @@ impl Client {
         after: u64,
         count: u32,
     ) -> Result<LogLines, Error> {
-        administer(&mut self.session, &AdminRequest::ExtensionLogs { name, level, after, count })
+        self.session.administer(&AdminRequest::ExtensionLogs { name, level, after, count })
     }
 
-    /// Traces invocations of an extension, or of one function, for some seconds, and reads the traces after `after`;
-    /// `u64::MAX` means only future ones. Keeps invocations that took at least `slower_than_us`.
+    /// Traces invocations of an extension for some seconds, and reads the traces. Takes only those of `function`, if
+    /// given, that took at least `slower_than_us`. Returns traces after `after`; `u64::MAX` means only future ones.
     ///
     /// # Errors
     /// `UnknownExtension`, `UnknownFunction`, `LimitExceeded` while the tenant traces something else, another refusal,
@@ -196,31 +196,26 @@ impl Client {
     ) -> Result<Traces, Error> {
         let function = function.map(wire::function_hash);
         let request = AdminRequest::ExtensionTraces { name, function, slower_than_us, after };
-        administer(&mut self.session, &request)
+        self.session.administer(&request)
     }
 
-    /// Ends the tracing of an extension's invocations, which otherwise continues for some seconds.
+    /// Ends the tracing of an extension, which otherwise continues for some seconds.
     ///
     /// # Errors
     /// `UnknownExtension`, another refusal, or no reply.
     pub fn extension_traces_end(&mut self, name: &str) -> Result<(), Error> {
-        administer(&mut self.session, &AdminRequest::ExtensionTracesEnd { name })
+        self.session.administer(&AdminRequest::ExtensionTracesEnd { name })
     }
 
-    /// Makes a request that may change the meaning of function names.
+    /// Makes a request that may change functions, and removes the cached ones.
     fn administer_extension<T: DeserializeOwned>(
         &mut self,
         name: &str,
         request: &AdminRequest<'_>,
     ) -> Result<T, Error> {
-        let answer = administer(&mut self.session, request);
-        self.forget(name);
+        let answer = self.session.administer(request);
+        self.functions.retain(|function, _| split(function).is_none_or(|(of, ..)| of != name));
         answer
-    }
-
-    /// Removes the cached functions of an extension.
-    fn forget(&mut self, extension: &str) {
-        self.functions.retain(|name, _| split(name).is_none_or(|(of, ..)| of != extension));
     }
 }
 

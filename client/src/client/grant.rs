@@ -2,17 +2,17 @@
 
 use control::{AdminRequest, GrantEntry, Right, Subject};
 
-use super::{Client, administer};
+use super::Client;
 use crate::Error;
 
 impl Client {
-    /// Grants another tenant a right on a table or an extension, replacing an earlier grant. The other tenant names it
-    /// `owner/name`.
+    /// Grants another tenant a right on a table or an extension. Replaces an earlier grant. The other tenant calls the
+    /// table or extension `owner/name`.
     ///
     /// # Errors
     /// `UnknownTable`, `UnknownExtension`, `UnknownTenant`, another refusal, or no reply.
     pub fn grant(&mut self, name: &str, to: &str, right: Right) -> Result<(), Error> {
-        administer(&mut self.session, &AdminRequest::GrantCreate { name, to, right })
+        self.session.administer(&AdminRequest::GrantCreate { name, to, right })
     }
 
     /// Lists the grants that the tenant gave and got.
@@ -20,7 +20,7 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn grant_list(&mut self) -> Result<Vec<GrantEntry>, Error> {
-        administer(&mut self.session, &AdminRequest::GrantList)
+        self.session.administer(&AdminRequest::GrantList)
     }
 
     /// Revokes a grant; on return all cores of the server refuse it.
@@ -28,6 +28,6 @@ impl Client {
     /// # Errors
     /// `NotFound` if that tenant has no such grant, another refusal, or no reply.
     pub fn grant_revoke(&mut self, subject: Subject, name: &str, to: &str) -> Result<(), Error> {
-        administer(&mut self.session, &AdminRequest::GrantRevoke { subject, name, to })
+        self.session.administer(&AdminRequest::GrantRevoke { subject, name, to })
     }
 }

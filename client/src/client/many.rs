@@ -3,7 +3,7 @@
 //! They are not atomic: each one succeeds or fails independently, executes at most once, and has its own result. Use an
 //! extension for all or nothing. See "Many writes are many requests" in docs/notes.md.
 
-use wire::{Completion, Condition, Request, Status, reply};
+use wire::{Completion, Condition, Request, reply};
 
 use super::Client;
 use super::data::unintelligible;
@@ -23,7 +23,8 @@ pub struct Write<'a> {
 }
 
 impl<'a> Write<'a> {
-    fn request(&self, table: u32) -> Request<'a> {
+    /// Returns the request for one table.
+    pub(crate) fn request(&self, table: u32) -> Request<'a> {
         let Write { key, condition, .. } = *self;
         match (self.value, self.ttl_ms) {
             (Some(value), None) => Request::Put { table, key, value, condition },
@@ -59,7 +60,7 @@ impl Client {
         self.multi_write(table, &keys.iter().map(delete).collect::<Vec<_>>())
     }
 
-    /// Writes and deletes many objects, each on its own condition, in no particular order.
+    /// Writes and deletes many objects, each on its own condition, in any order.
     ///
     /// # Errors
     /// As [`Client::multi_put`].
@@ -93,10 +94,5 @@ impl Client {
 }
 
 fn version_of(completion: &Completion<'_>) -> Result<u64, Error> {
-    let body = Error::check(completion)?;
-    match completion.status {
-        Ok(Status::Ok) => reply::decode_version(body).map_err(|_| unintelligible("a version")),
-        Ok(status) => Err(Error::of_answer(status, body)),
-        Err(error) => Err(error.into()),
-    }
+    reply::decode_version(Error::check(completion)?).map_err(|_| unintelligible("a version"))
 }

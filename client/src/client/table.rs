@@ -6,7 +6,7 @@ use control::{
 };
 use wire::Status;
 
-use super::{Client, administer};
+use super::Client;
 use crate::Error;
 
 impl Client {
@@ -18,7 +18,7 @@ impl Client {
         self.table_create_with(name, TableOptions::default())
     }
 
-    /// Creates an ordered table, whose keys can be scanned in order; returns its id.
+    /// Creates an ordered table, whose keys can be scanned in order. Returns its id.
     ///
     /// # Errors
     /// As [`Client::table_create`].
@@ -26,18 +26,18 @@ impl Client {
         self.table_create_with(name, TableOptions { ordered: true, ..TableOptions::default() })
     }
 
-    /// Creates a table with options, for instance a cache that evicts the least used objects beyond `cache_bytes`;
-    /// returns its id. An evicted object is absent as if it had been deleted.
+    /// Creates a table with options; returns its id. For instance, a cache evicts the least used objects beyond
+    /// `cache_bytes`. An evicted object is absent as if it had been deleted.
     ///
     /// # Errors
     /// As [`Client::table_create`]; `OutOfRange` for a cache below 4,096 bytes or beyond the server's memory,
     /// `OverQuota` for one beyond the tenant's `memory_bytes`.
     pub fn table_create_with(&mut self, name: &str, options: TableOptions) -> Result<u32, Error> {
         let request = AdminRequest::TableCreate { name, options };
-        administer::<TableId>(&mut self.session, &request).map(|table| table.id)
+        self.session.administer::<TableId>(&request).map(|table| table.id)
     }
 
-    /// Creates a table of this many tablets of equal width, each on the server that owns fewest; returns its id.
+    /// Creates a table of several tablets of equal width; returns its id. Each goes to the server that owns fewest.
     ///
     /// # Errors
     /// As [`Client::table_create_with`]; `Unavailable` for more than one tablet if the server is not in a cluster.
@@ -48,15 +48,15 @@ impl Client {
         tablets: u16,
     ) -> Result<u32, Error> {
         let request = AdminRequest::TableCreateSpread { name, options, tablets };
-        administer::<TableId>(&mut self.session, &request).map(|table| table.id)
+        self.session.administer::<TableId>(&request).map(|table| table.id)
     }
 
-    /// Looks up a table, or a granted one as `owner/table`; returns its id.
+    /// Looks up a table, or a granted one as `owner/table`. Returns its id.
     ///
     /// # Errors
     /// `UnknownTable`, another refusal, or no reply.
     pub fn table_open(&mut self, name: &str) -> Result<u32, Error> {
-        administer::<TableId>(&mut self.session, &AdminRequest::TableOpen { name }).map(|table| table.id)
+        self.session.administer::<TableId>(&AdminRequest::TableOpen { name }).map(|table| table.id)
     }
 
     /// Looks up a table, or creates it; returns its id.
@@ -80,7 +80,7 @@ impl Client {
     /// # Errors
     /// `UnknownTable`, another refusal, or no reply.
     pub fn table_drop(&mut self, name: &str) -> Result<(), Error> {
-        administer(&mut self.session, &AdminRequest::TableDrop { name })
+        self.session.administer(&AdminRequest::TableDrop { name })
     }
 
     /// Lists the tables with the connected server's part of each; see [`Client::table_list_counted`].
@@ -88,7 +88,7 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn table_list(&mut self) -> Result<Vec<TableEntry>, Error> {
-        administer(&mut self.session, &AdminRequest::TableList)
+        self.session.administer(&AdminRequest::TableList)
     }
 
     /// Counts the connected server's part of a table; see [`Client::table_stat_counted`].
@@ -96,7 +96,7 @@ impl Client {
     /// # Errors
     /// `UnknownTable`, another refusal, or no reply.
     pub fn table_stat(&mut self, name: &str) -> Result<TableStatistics, Error> {
-        administer(&mut self.session, &AdminRequest::TableStat { name })
+        self.session.administer(&AdminRequest::TableStat { name })
     }
 
     /// Reads the counters that the tenant may see.
@@ -104,7 +104,7 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn statistics(&mut self) -> Result<Vec<Statistic>, Error> {
-        administer(&mut self.session, &AdminRequest::Statistics { tenant: None })
+        self.session.administer(&AdminRequest::Statistics { tenant: None })
     }
 
     /// Reads the limits of the tenant.
@@ -112,7 +112,7 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn limits(&mut self) -> Result<Vec<TenantLimitEntry>, Error> {
-        administer(&mut self.session, &AdminRequest::TenantLimits { name: None })
+        self.session.administer(&AdminRequest::TenantLimits { name: None })
     }
 
     /// Lists the tenant's open sessions.
@@ -120,7 +120,7 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn session_list(&mut self) -> Result<Vec<SessionEntry>, Error> {
-        administer(&mut self.session, &AdminRequest::SessionList)
+        self.session.administer(&AdminRequest::SessionList)
     }
 
     /// Ends a session of the tenant.
@@ -128,7 +128,7 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn session_revoke(&mut self, client_id: u64) -> Result<(), Error> {
-        administer(&mut self.session, &AdminRequest::SessionRevoke { client_id })
+        self.session.administer(&AdminRequest::SessionRevoke { client_id })
     }
 
     /// Reads the tenant's audit log, oldest entry first. Returns the oldest entries after entry `after`, at most
@@ -137,6 +137,6 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn audit(&mut self, after: u64, count: u32) -> Result<Vec<AuditEntry>, Error> {
-        administer(&mut self.session, &AdminRequest::AuditRead { after, count })
+        self.session.administer(&AdminRequest::AuditRead { after, count })
     }
 }

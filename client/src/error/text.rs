@@ -1,7 +1,7 @@
 //! The text of an error: the failure and a suggestion.
 //!
-//! The status's own sentence comes first, then the server's text if it says more. The suggestion follows `Next:`, so
-//! that the command can print it on a separate line.
+//! The status's own sentence comes first, then the server's text if it adds anything. The suggestion follows `Next:`,
+//! so that the command can print it on a separate line.
 
 use std::fmt;
 
@@ -137,7 +137,7 @@ fn next_for_author(status: Status) -> Option<&'static str> {
     })
 }
 
-/// Writes the status, and the server's text if it says more.
+/// Writes the status, and the server's text if it adds anything.
 fn write_refusal(to: &mut fmt::Formatter<'_>, status: Status, text: &str) -> fmt::Result {
     let sentence = status.text();
     let plain = sentence.trim_end_matches('.');
@@ -145,7 +145,7 @@ fn write_refusal(to: &mut fmt::Formatter<'_>, status: Status, text: &str) -> fmt
         return to.write_str(sentence);
     }
     match status {
-        // What was not found is not always an object; the server's text names it.
+        // The missing thing is not always an object; the server's text names it.
         Status::NotFound => write!(to, "Not found: {text}")?,
         _ => write!(to, "{plain}: {text}")?,
     }

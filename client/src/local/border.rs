@@ -14,7 +14,7 @@ use sandstorm::abi::{Call, RawRecord, RawReply, RawSlice};
 pub(super) const NOTHING: RawSlice = RawSlice { address: std::ptr::NonNull::dangling().as_ptr(), bytes: 0 };
 /// Size of an ordinary chunk, in bytes.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Maximum size of a value in a shared chunk; a larger one gets a separate chunk.
+/// Maximum size of a value in a shared chunk. A larger one gets a separate chunk.
 const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
 
 /// The invocation's description as the function sees it.
@@ -74,7 +74,7 @@ impl Border {
         self.call.get()
     }
 
-    /// Returns the bytes of a slice that a task of this module described.
+    /// Returns the bytes of a slice in a task's arena.
     pub(super) fn bytes<'a>(slice: RawSlice) -> &'a [u8] {
         // SAFETY: only called with values of records, which lie in the arena of the running task.
         unsafe { slice.as_slice() }

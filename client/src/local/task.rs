@@ -17,7 +17,6 @@ use sandstorm::abi::{RawEntry, RawRecord, VERSION_UNAPPLIED};
 use sandstorm::{Condition, Level};
 use wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-pub(super) use self::answers::{AskedOperation, Sending};
 use self::pages::AskedPage;
 pub(super) use self::pages::PageOf;
 use super::border::{Arena, Border};
@@ -83,7 +82,7 @@ struct Operations {
 /// A function's knowledge of an object.
 struct Seen {
     record: RawRecord,
-    /// The version that the server returned, 0 for none; `None` if it was not asked.
+    /// The version that the server returned, 0 for none. `None` if it was not asked.
     version: Option<u64>,
     /// Remaining time to live, also of a pending write, in milliseconds.
     ttl_ms: Option<u64>,
@@ -146,7 +145,7 @@ impl Task {
         self.border.begin(self.arena.copy(&self.key.borrow()), self.arena.copy(&self.arguments.borrow()));
     }
 
-    /// Reads objects for a host call: returns the known or arrived ones, requests the others.
+    /// Reads objects for a host call. Returns those that are known, and requests the others.
     pub(super) fn read_many<'k>(
         &self,
         ticket: &mut u64,
@@ -169,7 +168,7 @@ impl Task {
         Ok(())
     }
 
-    /// Reads a page for a host call: passes the objects, and the start of the next page, to `take`.
+    /// Reads a page for a host call. Passes the objects, and the start of the next page, to `take`.
     pub(super) fn read_page(
         &self,
         ticket: &mut u64,
@@ -212,7 +211,7 @@ impl Task {
         self.result(*ticket as usize - 1).map(|record| record.version as u32)
     }
 
-    /// Adds a write to the write set for a host call, if its condition holds; without a value a deletion.
+    /// Adds a write for a host call, if its condition holds. Without a value it is a deletion.
     pub(super) fn write(
         &self,
         ticket: &mut u64,
@@ -285,7 +284,7 @@ impl Task {
         }
     }
 
-    /// Adds an operation; completes it at once if the invocation itself wrote the object.
+    /// Adds an operation. Completes it at once if the invocation itself wrote the object.
     fn ask(&self, ask: Lookup, table: u32, key: &[u8]) -> Result<usize, sandstorm::Error> {
         if key.len() > KEY_BYTES_MAX {
             return Err(sandstorm::Error::KeyTooLarge);
@@ -343,7 +342,7 @@ impl Task {
         Ok(Seen { record, version: Some(record.version), ttl_ms })
     }
 
-    /// Returns the invocation's knowledge of an object: its own write, else its first read.
+    /// Returns an object as the invocation wrote it, or else first read it.
     fn seen(&self, table: u32, key: &[u8]) -> Option<Seen> {
         let operations = self.operations.borrow();
         let read = operations.list[..operations.count].iter().find_map(|operation| match operation.state {

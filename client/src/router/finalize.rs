@@ -3,17 +3,17 @@
 //! With a single server whose maps are known there is none; with several, the router checks the servers once a
 //! millisecond and processes replies at once.
 
-use std::time::Duration;
-
 use net::Port;
 use wire::{Completion, CompletionError, KeyRange, Request, Status, opcode};
 
 use super::gather::{BOTH, PART};
 use super::maps::TABLE_BITS;
-use super::server::{News, Server};
+use super::server::Server;
 use super::{Arrived, HOME, Latest, ROUTERS_TAGS, Router, Sent, Waiting, away, sort};
 use crate::Error;
+use crate::admin_call::AdminCall;
 use crate::both_sides::Outcome;
+use crate::owned_request::OwnedRequest;
 use crate::session_state::{Moved, SessionState, SessionStatistics};
 
 /// Maximum time between polls while a request waits, in microseconds.
@@ -57,7 +57,7 @@ impl Router {
                 settled = settled.and(state.finalize(now_us, statistics, complete));
                 *is_restless |= state.has_moved() || state.is_lost();
             }
-            *is_restless |= state.view() != *view;
+            *is_restless |= state.view != *view;
         }
         if self.is_restless || now_us >= self.look_at_us || !self.inbox.is_empty() {
             self.settle_routes(now_us, statistics, complete);
@@ -103,7 +103,7 @@ impl Router {
         self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };
     }
 
-    /// Returns whether [`Router::finalize`] has nothing to do before the next request or reply.
+    /// Returns whether [`Router::finalize`] can wait for the next request or reply.
     pub(crate) fn is_at_rest(&self) -> bool {
         let is_quiet = |state: &SessionState| state.outstanding() == 0 && !state.is_troubled();
         let mut states = self.servers.iter().filter_map(|server| server.state.as_ref());
@@ -114,7 +114,7 @@ impl Router {
     /// Returns the time of the next [`Router::finalize`] if nothing arrives.
     pub(crate) fn next_deadline_us(&self, now_us: u64) -> Option<u64> {
         let states = self.servers.iter().filter_map(|server| server.state.as_ref());
-        let due = states.filter_map(SessionState::next_deadline_us).min();
+        let due = states.filter_map(|state| state.requester.next_deadline_us()).min();
         if !self.is_restless && !self.is_shared() {
             return due;
         }
@@ -124,6 +124,7 @@ impl Router {
         [due, soon, look].into_iter().flatten().min()
     }
 
+    /// Checks the servers, and leaves the sessions that have ended.
     fn look_after_servers(
         &mut self,
         now_us: u64,
@@ -131,10 +132,14 @@ impl Router {
         complete: &mut impl FnMut(Completion<'_>),
     ) {
         for index in 0..self.servers.len() {
-            let Router { servers, config, others_config, waker, .. } = self;
-            let config = if index == HOME { config } else { others_config };
-            if servers[index].look(now_us, config, waker) == News::Lost {
-                self.leave(now_us, index, complete);
+            let settings = if index == HOME { &self.settings } else { &self.others_settings };
+            if !self.servers[index].look(now_us, settings) {
+                continue;
+            }
+            let Router { servers, leaving, owed, inbox, .. } = self;
+            if let Some(mut state) = servers[index].state.take() {
+                state.leave(&mut |completion| sort(completion, owed, inbox, complete));
+                leaving.push(state);
             }
         }
         for mut state in std::mem::take(&mut self.leaving) {
@@ -151,38 +156,26 @@ impl Router {
         }
     }
 
-    /// Falls back to UDP for servers that have ended their channel of shared memory.
+    /// Falls back to UDP for servers that have ended their shared-memory channel.
     #[cold]
     pub(crate) fn leave_lost_ways(&mut self, port: &dyn Port) {
         let states = self.servers.iter_mut().filter_map(|server| server.state.as_mut());
         states.for_each(|state| state.leave_lost_way(port));
     }
 
-    /// Ends the session with a server; repeats its requests as far as they may be repeated.
-    fn leave(&mut self, now_us: u64, server: usize, complete: &mut impl FnMut(Completion<'_>)) {
-        let Router { servers, owed, inbox, .. } = self;
-        let Some(mut state) = servers[server].state.take() else { return };
-        state.leave(&mut |completion| sort(completion, owed, inbox, complete));
-        for moved in state.take_moved() {
-            self.take_moved(now_us, moved, complete);
-        }
-        if state.is_leaving() {
-            self.leaving.push(state);
-        }
-    }
-
     /// Decides where to repeat a request.
     fn take_moved(&mut self, now_us: u64, moved: Moved, complete: &mut impl FnMut(Completion<'_>)) {
-        let Moved { tag, mut journey, code, mut body, status, end } = moved;
-        if tag >= ROUTERS_TAGS && matches!(code, opcode::TABLETS | opcode::GET_NOW) {
+        let Moved { mut request, status, end } = moved;
+        let tag = request.tag;
+        if tag >= ROUTERS_TAGS && matches!(request.code, opcode::TABLETS | opcode::GET_NOW) {
             return self.inbox.push(Arrived { tag, outcome: Ok((status, Vec::new())) });
         }
         let (mut asked, mut refusal) = (0, None);
-        match (status, Request::decode(code, &body)) {
-            (Status::NotOwned, Ok(request)) => {
-                journey = journey.moved();
-                let index = request.table().map(|table| self.index_of(table));
-                let in_vain = (journey.moves > 1).then_some(&journey);
+        match (status, request.decode()) {
+            (Status::NotOwned, Ok(decoded)) => {
+                let index = decoded.table().map(|table| self.index_of(table));
+                request.journey = request.journey.moved();
+                let in_vain = (request.journey.moves > 1).then_some(&request.journey);
                 asked = index.map_or(0, |index| self.want(now_us, index, in_vain));
                 refusal = Some(status);
             }
@@ -200,9 +193,7 @@ impl Router {
                     (None, _) => {
                         let range = KeyRange { hashes: Some((0, u64::MAX)), ..range };
                         let scan = Request::Scan { table, range, cursor, keys_only, objects_max, bytes_max };
-                        let mut named = vec![0; scan.body_bytes()];
-                        scan.encode(&mut named);
-                        body = named;
+                        request = OwnedRequest::new(tag, request.journey, &scan);
                     }
                     _ => return self.finish(tag, Ok((status, Vec::new())), complete),
                 }
@@ -212,7 +203,7 @@ impl Router {
             }
             _ => {}
         }
-        self.wait(Waiting { tag, journey, code, body, asked, refusal });
+        self.wait(Waiting { request, asked, refusal });
     }
 
     fn send_waiting(
@@ -222,12 +213,13 @@ impl Router {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        let Waiting { tag, journey, code, ref body, asked, refusal } = waiting;
+        let Waiting { ref request, asked, refusal } = waiting;
+        let (tag, journey) = (request.tag, request.journey);
         if now_us >= journey.deadline_us {
             let outcome = refusal.map_or(Err(CompletionError::NotSent), |status| Ok((status, Vec::new())));
             return self.finish(tag, outcome, complete);
         }
-        let Ok(request) = Request::decode(code, body) else {
+        let Ok(request) = request.decode() else {
             return self.finish(tag, Ok((Status::Malformed, Vec::new())), complete);
         };
         if asked > 0
@@ -293,23 +285,16 @@ impl Router {
     /// Makes an administrative request to the home server.
     pub(crate) fn administer(
         &mut self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
+        call: &AdminCall,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(Status, Vec<u8>), Error> {
-        let Router { servers, owed, inbox, identity, config, frame_bytes_max, waker, .. } = self;
-        let home = &mut servers[HOME];
-        if home.state.is_none() {
-            let (config, waker) = (config.clone(), waker.clone());
-            let mut state = SessionState::open(identity.clone(), config, *frame_bytes_max, waker)?;
-            state.lose_patience();
-            home.state = Some(state);
-        }
-        let Some(state) = &mut home.state else { return Err(Error::SessionLost) };
-        state.administer(body, repeatable, timeout, statistics, &mut |completion| {
-            sort(completion, owed, inbox, complete);
-        })
+        let Router { servers, owed, inbox, settings, .. } = self;
+        let home = &mut servers[HOME].state;
+        let state = match home {
+            Some(state) => state,
+            None => home.insert(SessionState::open(settings.clone())?),
+        };
+        state.administer(call, statistics, &mut |completion| sort(completion, owed, inbox, complete))
     }
 }

@@ -10,34 +10,31 @@
 
 use wire::limits::{ENUMERATE_OBJECTS_MAX, MULTI_GET_KEYS_MAX, SCAN_SEAL_BYTES};
 use wire::reply::{Entry, Listed, Listing, Objects, Scanned};
-use wire::{Completion, Journey, KeyRange, Keys, Request, Status, opcode};
+use wire::{Completion, Journey, KeyRange, Keys, Request, Status};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::maps::TableMap;
 use super::server::Reach;
 use super::{ROUTERS_TAGS, Router, Waiting};
 use crate::both_sides::{MOVES_MAX, Outcome, Read, ReadSource, Side, Verdict};
+use crate::owned_request::OwnedRequest;
 use crate::session_state::SessionStatistics;
 
 /// Tag bit of parts; tags of map requests lack it.
 pub(super) const PART: u64 = 1 << 61;
-/// Position of the gather's index in such a tag; the bits below hold the part.
+/// Position of the gather's index in such a tag. The bits below hold the part.
 const PART_BITS: u32 = 16;
-/// Tag bit of reads of both sides, absent in tags of maps and parts; below it the read's index, and the side in the
-/// lowest bit.
+/// Tag bit of reads of both sides. Tags of maps and parts lack it. Below it are the read's index and, in the lowest
+/// bit, the side.
 pub(super) const BOTH: u64 = 1 << 60;
-/// Objects requested of a server beyond its share, because hashes are distributed unevenly.
+/// Objects requested beyond a server's share, because hashes are distributed unevenly.
 const OBJECTS_BESIDES: usize = 8;
 /// Bytes requested beyond the share.
 const BYTES_BESIDES: usize = 1_024;
 
 /// A request whose parts are outstanding.
 pub(super) struct Gather {
-    tag: u64,
-    journey: Journey,
-    /// The original request.
-    code: u8,
-    body: Vec<u8>,
+    request: OwnedRequest,
     parts: Vec<Part>,
     left: usize,
     failure: Option<Outcome>,
@@ -47,12 +44,6 @@ struct Part {
     /// For a multi-get: the indices of its keys, in order.
     keys: Vec<u16>,
     answer: Vec<u8>,
-}
-
-/// A part, encoded as a request.
-pub(super) struct PartRequest {
-    code: u8,
-    body: Vec<u8>,
 }
 
 /// The outstanding reads of both sides.
@@ -65,37 +56,33 @@ pub(super) struct Boths {
 }
 
 struct Both {
-    tag: u64,
-    journey: Journey,
+    request: OwnedRequest,
     table: u32,
-    body: Vec<u8>,
     read: Read,
 }
 
 impl Both {
     /// Returns the read as an ordinary get.
     fn alone(&mut self) -> Waiting {
-        let journey = Journey { moves: self.journey.moves.max(MOVES_MAX), ..self.journey };
-        let (code, body) = (opcode::GET, std::mem::take(&mut self.body));
-        Waiting { tag: self.tag, journey, code, body, asked: 0, refusal: None }
+        let OwnedRequest { tag, journey, code, ref mut body } = self.request;
+        let journey = Journey { moves: journey.moves.max(MOVES_MAX), ..journey };
+        let request = OwnedRequest { tag, journey, code, body: std::mem::take(body) };
+        Waiting { request, asked: 0, refusal: None }
     }
 }
 
 impl Gather {
-    /// Splits a request into parts by a map.
+    /// Splits a request into parts by a map. The tag of a part is its index.
     pub(super) fn begin(
         (tag, journey): (u64, Journey),
         request: &Request<'_>,
         map: &TableMap,
-    ) -> (Gather, Vec<PartRequest>) {
-        let mut body = vec![0; request.body_bytes()];
-        request.encode(&mut body);
+    ) -> (Gather, Vec<OwnedRequest>) {
         let (mut parts, mut requests) = (Vec::new(), Vec::new());
         let mut add = |keys, request: Request<'_>| {
-            let mut body = vec![0; request.body_bytes()];
-            request.encode(&mut body);
+            let journey = Journey { moves: 0, ..journey };
+            requests.push(OwnedRequest::new(parts.len() as u64, journey, &request));
             parts.push(Part { keys, answer: Vec::new() });
-            requests.push(PartRequest { code: request.opcode(), body });
         };
         match *request {
             Request::MultiGet { table, keys } => {
@@ -120,10 +107,11 @@ impl Gather {
             _ => unreachable!("no other request goes in parts"),
         }
         let left = parts.len();
-        (Gather { tag, journey, code: request.opcode(), body, parts, left, failure: None }, requests)
+        let request = OwnedRequest::new(tag, journey, request);
+        (Gather { request, parts, left, failure: None }, requests)
     }
 
-    /// Stores the reply to a part; returns whether it was the last one.
+    /// Stores the reply to a part. Returns whether it was the last one.
     pub(super) fn take(&mut self, part: usize, outcome: Outcome) -> bool {
         self.left -= 1;
         match outcome {
@@ -140,7 +128,7 @@ impl Gather {
         if let Some(failure) = self.failure {
             return failure;
         }
-        let combined = match Request::decode(self.code, &self.body) {
+        let combined = match self.request.decode() {
             Ok(Request::MultiGet { keys, .. }) => join(keys.len(), &self.parts),
             Ok(Request::Scan { table, range, keys_only: _, objects_max, bytes_max, .. }) => {
                 merge(table, &range, (objects_max.into(), bytes_max as usize), &self.parts)
@@ -154,21 +142,20 @@ impl Gather {
 
 impl Router {
     /// Queues the parts of a request for their servers.
-    pub(super) fn send_parts(&mut self, gather: Gather, parts: Vec<PartRequest>) {
-        let journey = Journey { moves: 0, ..gather.journey };
+    pub(super) fn send_parts(&mut self, gather: Gather, parts: Vec<OwnedRequest>) {
         let free = self.gathers.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
             self.gathers.push(None);
             self.gathers.len() - 1
         });
         self.gathers[index] = Some(gather);
-        for (part, PartRequest { code, body }) in (0..).zip(parts) {
-            let tag = ROUTERS_TAGS | PART | (index as u64) << PART_BITS | part;
-            self.wait(Waiting { tag, journey, code, body, asked: 0, refusal: None });
+        for mut request in parts {
+            request.tag |= ROUTERS_TAGS | PART | (index as u64) << PART_BITS;
+            self.wait(Waiting { request, asked: 0, refusal: None });
         }
     }
 
-    /// Processes the outcome of a part; completes its request after the last one.
+    /// Processes the outcome of a part. Completes its request after the last one.
     pub(super) fn take_part(
         &mut self,
         tag: u64,
@@ -181,7 +168,7 @@ impl Router {
         if gather.take(part, outcome)
             && let Some(gather) = self.gathers[index].take()
         {
-            self.finish(gather.tag, gather.outcome(), complete);
+            self.finish(gather.request.tag, gather.outcome(), complete);
         }
     }
 
@@ -225,13 +212,12 @@ impl Router {
             return false;
         }
         let read = Read::new(migration, hash, ask(source, Side::Source));
-        let mut body = vec![0; request.body_bytes()];
-        request.encode(&mut body);
-        self.boths.reads[at] = Some(Both { tag, journey, table, body, read });
+        let request = OwnedRequest::new(tag, journey, request);
+        self.boths.reads[at] = Some(Both { request, table, read });
         true
     }
 
-    /// Processes a server's reply to a read: completes the read if possible, and drops it when both have replied.
+    /// Processes a server's reply to a read. Completes the read if possible, and drops it when both have replied.
     pub(super) fn take_said(
         &mut self,
         now_us: u64,
@@ -246,7 +232,7 @@ impl Router {
         let Router { boths, maps, .. } = self;
         let Some(Some(both)) = boths.reads.get_mut(at) else { return };
         let verdict = both.read.hear(now_us, side, outcome, &mut maps[index].moving);
-        let tag = both.tag;
+        let tag = both.request.tag;
         if verdict == Verdict::Alone {
             boths.alone.push(both.alone());
         }
@@ -259,7 +245,7 @@ impl Router {
         }
     }
 
-    /// Sends reads to the target alone if their source has taken too long.
+    /// Sends reads to the target alone if their source is late.
     pub(super) fn hurry_boths(&mut self, now_us: u64) {
         let Router { boths, maps, source_patience_us, .. } = self;
         for both in boths.reads.iter_mut().flatten() {
@@ -290,7 +276,7 @@ fn by_server(keys: Keys<'_>, map: &TableMap) -> Vec<(usize, Vec<u16>)> {
     all
 }
 
-/// Assembles the reply to a multi-get, with the objects in the order of the keys.
+/// Assembles the reply to a multi-get, in the order of the keys.
 fn join(count: usize, parts: &[Part]) -> Option<Vec<u8>> {
     let mut entries: Vec<Option<Entry<'_>>> = vec![None; count];
     for part in parts {
@@ -311,7 +297,7 @@ fn join(count: usize, parts: &[Part]) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Assembles the reply to a scan: the objects of all parts up to the end of the part that got least far.
+/// Assembles the reply to a scan. It ends where the first part ends.
 fn merge(
     table: u32,
     range: &KeyRange<'_>,

@@ -18,13 +18,13 @@ use crate::both_sides::{self, Moving, Outcome};
 use crate::limits::NEXT_MAP_AFTER_US;
 use crate::session_state::{SessionState, SessionStatistics};
 
-/// Position of the server's index in a tag; the bits below hold the table.
+/// Position of the server's index in a tag. The bits below hold the table.
 pub(super) const TABLE_BITS: u32 = 32;
-/// Minimum pause before a map is requested again after one that did not help, in microseconds.
+/// Minimum pause after a map that did not help, in microseconds.
 const LAG_US_MIN: u64 = 500;
 /// Maximum of that pause, in microseconds. In between it is a fraction of the time that the request has taken.
 const LAG_US_MAX: u64 = 50_000;
-/// Divisor of that fraction: a late request for a map prolongs the wait by at most a fourth.
+/// Divisor of that fraction. A late request for a map prolongs the wait by at most a fourth.
 const LAG_PART: u64 = 4;
 
 /// A range of hashes up to and including `last`, and its server.
@@ -169,8 +169,8 @@ impl TableMap {
 }
 
 impl Router {
-    /// Schedules a new request for a table's map, after a pause if a request was sent by it in vain. Returns the number
-    /// of map requests after that one.
+    /// Schedules a new request for a table's map. Pauses first if `in_vain` was sent by the present map and refused.
+    /// Returns the number of map requests after that one.
     pub(super) fn want(&mut self, now_us: u64, index: usize, in_vain: Option<&Journey>) -> u64 {
         let latest_us = now_us.saturating_add(self.call_timeout_us);
         let map = &mut self.maps[index];
@@ -186,11 +186,11 @@ impl Router {
         map.asked + 1
     }
 
-    /// Schedules a new request for all maps if a server's view has changed: its ownership has changed, or will.
+    /// Schedules a request for all maps if a server's view has changed. Its ownership has changed, or will.
     pub(super) fn see_views(&mut self, now_us: u64) {
         let mut is_news = false;
         for server in &mut self.servers {
-            let view = server.state.as_ref().map_or(server.view, SessionState::view);
+            let view = server.state.as_ref().map_or(server.view, |state| state.view);
             is_news |= std::mem::replace(&mut server.view, view) != view;
         }
         for index in 0..self.maps.len() * usize::from(is_news) {
@@ -246,7 +246,7 @@ impl Router {
         let index = self.index_of(table);
         let map = &mut self.maps[index];
         map.asks.retain(|&asked| asked != from);
-        // The next request goes to another server: of the two servers of a migration, one knows earlier.
+        // The next request goes to another server: of the two servers of a migration, one is informed earlier.
         self.turn = (from + 1) % self.servers.len();
         let is_over = match &outcome {
             // The session ended during the request.
@@ -311,7 +311,7 @@ impl Router {
         }
         let home = &mut self.servers[HOME];
         let is_home = home.address == place.address
-            || place.address.parse().is_ok_and(|address| self.identity.server == address);
+            || place.address.parse().is_ok_and(|address| self.settings.identity.server == address);
         if home.number.is_none() && is_home {
             home.number = Some(place.number);
             return Some(HOME);
@@ -328,7 +328,7 @@ impl Router {
     }
 }
 
-/// Returns the servers in the order of requests: in turn, silent ones last.
+/// Returns the servers in the order of requests, silent ones last.
 fn by_turns(servers: &[Server], turn: usize) -> Vec<usize> {
     let count = servers.len();
     let mut order: Vec<usize> = (turn..turn + count).map(|at| at % count).collect();

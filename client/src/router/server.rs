@@ -10,23 +10,23 @@ use std::time::Duration;
 
 use net::{Stream, Waker};
 
-use crate::config::{Identity, resolve};
+use crate::Error;
+use crate::config::{Identity, SessionSettings, resolve};
 use crate::session_state::SessionState;
-use crate::{ClientConfig, Error};
 
-/// Silence after which a server that owes replies is probed over a stream, in microseconds.
+/// Silence after which a server that owes replies is probed, in microseconds.
 const SILENCE_US: u64 = 500_000;
 /// Minimum time before an unreachable server is tried again, in microseconds.
 const AWAY_US_MIN: u64 = 50_000;
 /// Maximum of that time, which doubles with each failure.
 const AWAY_US_MAX: u64 = 1_000_000;
-/// Maximum time to transfer a record once it has begun; these streams carry none.
+/// Maximum time to transfer a record once it has begun. These streams carry none.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server of the cluster, with or without a session.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// Number in the cluster; `None` for the home server, until a map tells.
+    /// Number in the cluster. `None` for the home server, until a map contains it.
     pub(super) number: Option<u32>,
     /// Host and port of its stream listener.
     pub(super) address: String,
@@ -41,7 +41,7 @@ pub(crate) struct Server {
     doubted_us: u64,
     away_until_us: u64,
     away_us: u64,
-    /// For a group of sessions: the server is in the list of those with something to send.
+    /// The server is in its group's list of servers with something to send.
     pub(crate) is_ready: bool,
 }
 
@@ -56,20 +56,10 @@ pub(super) enum Reach {
     Away,
 }
 
-/// A change of a server's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    None,
-    /// A session was opened, or could not be.
-    Settled,
-    /// Its session ended.
-    Lost,
-}
-
 impl Server {
     /// Returns the home server.
     pub(super) fn home(state: SessionState, address: String) -> Server {
-        Server { address, view: state.view(), state: Some(state), ..Server::default() }
+        Server { address, view: state.view, state: Some(state), ..Server::default() }
     }
 
     /// Returns a server that a map names.
@@ -87,12 +77,12 @@ impl Server {
         self.state.is_none() && self.opening.is_none()
     }
 
-    /// Notes that the server is slow, and that another one is asked in its place.
+    /// Notes that another server is asked in place of this slow one.
     pub(super) fn doubt(&mut self, now_us: u64) {
         self.doubted_us = now_us;
     }
 
-    /// Returns whether the server has been slow since its last reply, so that it should be asked last.
+    /// Returns whether the server has been slow since its last reply. Then it is asked last.
     pub(super) fn is_doubted(&self) -> bool {
         self.doubted_us > self.heard_us
     }
@@ -102,14 +92,8 @@ impl Server {
         self.opening.is_some()
     }
 
-    /// Opens a session in the background if there is none, unless the last attempt failed a moment ago.
-    pub(super) fn reach(
-        &mut self,
-        now_us: u64,
-        identity: &Identity,
-        config: &ClientConfig,
-        (frame_bytes_max, waker): (usize, &Waker),
-    ) -> Reach {
+    /// Opens a session in the background, if needed. Does nothing shortly after a failed attempt.
+    pub(super) fn reach(&mut self, now_us: u64, settings: &SessionSettings) -> Reach {
         if self.state.is_some() {
             return Reach::Open;
         }
@@ -117,39 +101,44 @@ impl Server {
             if now_us < self.away_until_us {
                 return Reach::Away;
             }
-            let secret = (identity.tenant.clone(), identity.secret.clone());
-            let opening =
-                open(self.address.clone(), secret, config.clone(), (frame_bytes_max, waker.clone()));
-            self.opening = Some(opening);
+            let (address, settings) = (self.address.clone(), settings.clone());
+            self.opening = Some(Awaited::begin(settings.waker.clone(), move || {
+                let identity = Identity { server: resolve(&address)?, address, ..settings.identity };
+                SessionState::open(SessionSettings { identity, ..settings })
+            }));
         }
         Reach::Opening
     }
 
-    /// Checks the background work.
-    pub(super) fn look(&mut self, now_us: u64, config: &ClientConfig, waker: &Waker) -> News {
+    /// Checks the background work; returns whether the session has ended.
+    pub(super) fn look(&mut self, now_us: u64, settings: &SessionSettings) -> bool {
         if let Some(opened) = self.opening.as_ref().and_then(Awaited::take) {
             self.opening = None;
             match opened {
-                Ok(mut state) => {
-                    state.lose_patience();
-                    self.view = state.view();
+                Ok(state) => {
+                    self.view = state.view;
                     self.state = Some(state);
                     (self.heard_us, self.away_us) = (now_us, 0);
                 }
                 Err(_) => self.go_away(now_us),
             }
-            return News::Settled;
+            return false;
         }
-        let Some(state) = &self.state else { return News::None };
+        let Some(state) = &self.state else { return false };
         if state.is_lost() {
-            return News::Lost;
+            return true;
         }
         if state.outstanding() == 0 {
             self.heard_us = now_us;
         }
         match self.probe.as_ref().map(Awaited::take) {
             None if now_us.saturating_sub(self.heard_us) > SILENCE_US => {
-                self.probe = Some(probe(self.address.clone(), config.connect_timeout, waker.clone()));
+                let (address, connect_timeout) = (self.address.clone(), settings.config.connect_timeout);
+                self.probe = Some(Awaited::begin(settings.waker.clone(), move || {
+                    let server = resolve(&address)?;
+                    let reached = Stream::connect(server, connect_timeout, RECORD_TIMEOUT);
+                    reached.map(drop).map_err(|error| Error::Unreachable { address: server, error })
+                }));
             }
             Some(Some(Ok(()))) => {
                 // A server that was stopped accepts connections too, so the doubt stays.
@@ -159,11 +148,11 @@ impl Server {
             Some(Some(Err(_))) => {
                 self.probe = None;
                 self.go_away(now_us);
-                return News::Lost;
+                return true;
             }
             _ => {}
         }
-        News::None
+        false
     }
 
     /// Returns the time of the next [`Server::look`] if nothing arrives.
@@ -202,26 +191,4 @@ impl<T: Send + 'static> Awaited<T> {
             Err(TryRecvError::Disconnected) => Some(Err(Error::SessionLost)),
         }
     }
-}
-
-/// Opens a session with the server at `address`, for a port with this frame size and waker.
-fn open(
-    address: String,
-    (tenant, secret): (String, String),
-    config: ClientConfig,
-    (frame_bytes_max, waker): (usize, Waker),
-) -> Awaited<SessionState> {
-    Awaited::begin(waker.clone(), move || {
-        let identity = Identity { server: resolve(&address)?, address, tenant, secret };
-        SessionState::open(identity, config, frame_bytes_max, waker)
-    })
-}
-
-/// Checks whether a server listens at `address`.
-fn probe(address: String, connect_timeout: Duration, waker: Waker) -> Awaited<()> {
-    Awaited::begin(waker, move || {
-        let server = resolve(&address)?;
-        let reached = Stream::connect(server, connect_timeout, RECORD_TIMEOUT);
-        reached.map(drop).map_err(|error| Error::Unreachable { address: server, error })
-    })
 }

@@ -6,22 +6,24 @@
 
 use std::time::{Duration, Instant};
 
+use control::{AdminRequest, DeserializeOwned};
 use net::IdleAction;
 use wire::{Completion, CompletionError, Request, Status};
 
 use super::Session;
 use crate::Error;
+use crate::admin_call::{AdminCall, decode_answer};
 
-/// Bits of a tag that belong to the caller; the two above name the kind of request.
+/// Bits of a tag that belong to the caller. The two above name the kind of request.
 const TAG_BITS: u32 = 62;
 /// Tags of callers.
 pub(super) const CALLERS_TAGS: u64 = 0;
 /// Tags of blocking calls.
 const OWN_TAGS: u64 = 1 << 63;
-/// Longest sleep of a blocking call, in case its waker is lost with a thread.
+/// Longest sleep of a blocking call. Its waker may be lost with a thread.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// A completion for a later poll, which came while a blocking call waited for another.
+/// A completion for a later poll, which came during a blocking call.
 pub(super) struct Parked {
     tag: u64,
     sequence: u64,
@@ -36,38 +38,23 @@ impl Parked {
     }
 }
 
-/// The time since a waiting loop last received something.
-pub(crate) struct Idle {
-    since: Instant,
-}
-
-impl Idle {
-    pub(crate) fn new() -> Idle {
-        Idle { since: Instant::now() }
-    }
-
-    fn elapsed_us(&self) -> u64 {
-        self.since.elapsed().as_micros() as u64
-    }
-}
-
 impl Session {
     /// Polls as [`Session::poll`] until something completes; returns 0 if nothing is outstanding.
     ///
     /// # Errors
     /// As [`Session::poll`].
     pub fn poll_waiting(&mut self, complete: &mut impl FnMut(Completion<'_>)) -> Result<usize, Error> {
-        let idle = Idle::new();
+        let since = Instant::now();
         loop {
             let completed = self.poll(complete)?;
             if completed > 0 || self.router.outstanding() == 0 {
                 return Ok(completed);
             }
-            self.idle(&idle)?;
+            self.idle(since)?;
         }
     }
 
-    /// Submits a request and waits for its reply: returns the status, and the body in `body`.
+    /// Submits a request and waits for its reply. Returns the status, and the body in `body`.
     ///
     /// # Errors
     /// If there is no reply; a refusal is a reply.
@@ -104,7 +91,7 @@ impl Session {
         take: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
         self.watch.forget_queued();
-        let idle = Idle::new();
+        let since = Instant::now();
         loop {
             match self.submit(request, tag) {
                 Ok(()) => {
@@ -114,13 +101,13 @@ impl Session {
                 Err(Error::Full) => self.advance_own(take)?,
                 Err(error) => return Err(error),
             }
-            self.idle(&idle)?;
+            self.idle(since)?;
         }
     }
 
     /// Waits until all requests of [`Session::submit_own`] have completed.
     pub(crate) fn await_own(&mut self, take: &mut impl FnMut(Completion<'_>)) -> Result<(), Error> {
-        let mut idle = Idle::new();
+        let mut since = Instant::now();
         loop {
             let received = self.statistics.frames_received;
             self.advance_own(take)?;
@@ -128,9 +115,9 @@ impl Session {
                 return Ok(());
             }
             if self.statistics.frames_received != received {
-                idle = Idle::new();
+                since = Instant::now();
             }
-            self.idle(&idle)?;
+            self.idle(since)?;
         }
     }
 
@@ -146,7 +133,7 @@ impl Session {
         if taken > 0 { Ok(()) } else { advanced }
     }
 
-    /// Advances: completions whose tags start like `tags` go to `take`; others are kept.
+    /// Advances. Completions whose tags start like `tags` go to `take`; others are kept.
     #[inline]
     pub(crate) fn poll_some(
         &mut self,
@@ -168,22 +155,19 @@ impl Session {
         advanced
     }
 
-    /// Makes an administrative request over the session's stream. `repeatable`: it only reads.
-    pub(crate) fn administer(
-        &mut self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
-    ) -> Result<(Status, Vec<u8>), Error> {
+    /// Makes an administrative request over the session's stream and decodes its reply.
+    pub(crate) fn administer<T: DeserializeOwned>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
+        let call = AdminCall::new(request, &self.settings().config)?;
         let Session { router, parked, statistics, .. } = self;
-        router.administer(body, repeatable, timeout, statistics, &mut |completion| {
+        let answer = router.administer(&call, statistics, &mut |completion| {
             parked.push(Parked::copy(&completion));
-        })
+        })?;
+        decode_answer(answer)
     }
 
-    /// Spins, yields or sleeps, depending on the time without work.
-    pub(crate) fn idle(&mut self, idle: &Idle) -> Result<(), Error> {
-        match self.router.config().idle.next(idle.elapsed_us()) {
+    /// Spins, yields or sleeps, depending on the time since the last work.
+    pub(crate) fn idle(&mut self, since: Instant) -> Result<(), Error> {
+        match self.settings().config.idle.next(since.elapsed().as_micros() as u64) {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => std::thread::yield_now(),
             IdleAction::Sleep => self.wait(SLEEP_MAX)?,

@@ -1,19 +1,20 @@
 //! The second step after an intermediate reply: to the stream, a new session, or another server.
 //!
-//! A session is lost if the server no longer knows it: it restarted, or the session was revoked. Requests that only
-//! read are repeated in a new session. A request that may write is repeated only if it cannot have been executed: the
-//! server refused its only transmission, so no earlier one had reached it. All others complete as closed: their outcome
+//! A session is lost if the server no longer has it: it restarted, or the session was revoked. Requests that only read
+//! are repeated in a new session. A request that may write is repeated only if it cannot have been executed: the server
+//! refused its only transmission, so no earlier one had reached it. All others complete as closed: their outcome
 //! is unknown.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::{Accepted, Completion, CompletionError, Journey, Opened, Request, Requester, Status, opcode};
+use wire::{Completion, CompletionError, Opened, Requester, Status, opcode};
 
 use super::{SessionState, SessionStatistics};
 use crate::Error;
+use crate::admin_call::AdminCall;
 use crate::connection::Connection;
-use crate::reconnecting_stream::{ReconnectingStream, StreamEntrance};
+use crate::owned_request::OwnedRequest;
 use crate::stream_worker::{Done, Job};
 use crate::transport::SessionTransport;
 
@@ -25,29 +26,18 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(50);
 pub(super) enum Connectivity {
     /// Open, as far as known.
     Open,
-    /// The server no longer knows the session.
+    /// The server no longer has the session.
     Lost,
     /// Reopening failed; the next request tries again.
     Closed,
 }
 
-/// A request to repeat.
-pub(super) struct Again {
-    tag: u64,
-    journey: Journey,
-    code: u8,
-    body: Vec<u8>,
-}
-
-/// A request to repeat, here or at another server: this server has not executed it and will not, or it only reads.
+/// A request to repeat, here or at another server. This server has not executed it and will not, or it only reads.
 pub(crate) struct Moved {
-    pub(crate) tag: u64,
-    pub(crate) journey: Journey,
-    pub(crate) code: u8,
-    pub(crate) body: Vec<u8>,
+    pub(crate) request: OwnedRequest,
     /// The server's reply; `BadToken` if the session ended.
     pub(crate) status: Status,
-    /// For a table in several pieces, the last hash of the first one.
+    /// Last hash of the first piece, for a table in several pieces.
     pub(crate) end: Option<u64>,
 }
 
@@ -55,18 +45,11 @@ pub(crate) struct Moved {
 pub(super) struct Trouble {
     sequence: u64,
     status: Status,
-    /// For a table in several pieces, the last hash of the first one.
+    /// Last hash of the first piece, for a table in several pieces.
     end: Option<u64>,
 }
 
-impl Again {
-    fn of(accepted: &Accepted<'_>) -> Again {
-        let Accepted { tag, journey, code, body, .. } = *accepted;
-        Again { tag, journey, code, body: body.to_vec() }
-    }
-}
-
-/// Passes a completion to the caller, or keeps it for a second step.
+/// Passes a completion on, or keeps it for a second step.
 #[inline]
 pub(super) fn sift(
     troubles: &mut Vec<Trouble>,
@@ -90,34 +73,37 @@ fn keep(troubles: &mut Vec<Trouble>, completion: &Completion<'_>) {
 }
 
 impl SessionState {
+    /// Completes requests past their deadline and takes due second steps. To be called after each batch, if due. Does
+    /// not block, unless the session is lost: then it tries to reopen it for as long as a call may take.
     #[cold]
-    pub(super) fn take_second_steps(
+    pub(crate) fn finalize(
         &mut self,
+        now_us: u64,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(), Error> {
+        self.requester.on_timer(now_us, complete);
         for Trouble { sequence, status, end } in std::mem::take(&mut self.troubles) {
             let accepted = self.requester.accepted(sequence);
             let was_repeated = accepted.was_repeated;
-            let again = Again::of(&accepted);
-            let Again { tag, journey, code, .. } = again;
+            let request = OwnedRequest::of(&accepted);
             match status {
                 Status::UseStream => {
-                    self.send_over_stream(sequence, (tag, journey), code, again.body, statistics);
+                    self.send_over_stream(sequence, request, statistics);
                     continue;
                 }
                 Status::NotOwned | Status::SeveralTablets => {
-                    self.moved.push(Moved { tag, journey, code, body: again.body, status, end });
+                    self.moved.push(Moved { request, status, end });
                     continue;
                 }
                 _ => {}
             }
             self.connectivity = Connectivity::Lost;
             // Sent once and refused, so it was not executed.
-            if opcode::is_read(code) || !was_repeated {
-                self.again.push_back(again);
+            if opcode::is_read(request.code) || !was_repeated {
+                self.again.push_back(request);
             } else {
-                complete(closed(tag, sequence));
+                complete(failed(request.tag, sequence, CompletionError::Closed));
             }
         }
         if self.on_stream > 0 {
@@ -142,9 +128,9 @@ impl SessionState {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        let Done { job, answer } = done;
+        let Done { job: Job { token, request, sequence, .. }, answer } = done;
+        let tag = request.tag;
         self.on_stream -= 1;
-        let Job { token, tag, journey, sequence, code, body, .. } = job;
         if token == self.opened.token {
             self.requester.release(sequence);
         } else {
@@ -155,11 +141,11 @@ impl SessionState {
             self.connectivity = Connectivity::Lost;
         }
         match answer {
-            _ if lost && opcode::is_read(code) => self.again.push_back(Again { tag, journey, code, body }),
-            _ if lost => complete(closed(tag, sequence)),
+            _ if lost && opcode::is_read(request.code) => self.again.push_back(request),
+            _ if lost => complete(failed(tag, sequence, CompletionError::Closed)),
             Ok((status @ (Status::NotOwned | Status::SeveralTablets), answer)) => {
                 let end = answer[..].try_into().ok().map(u64::from_le_bytes);
-                self.moved.push(Moved { tag, journey, code, body, status, end });
+                self.moved.push(Moved { request, status, end });
             }
             Ok((status, body)) => {
                 statistics.stream_bytes += body.len() as u64;
@@ -188,18 +174,13 @@ impl SessionState {
                 return Err(error);
             }
         };
-        self.requester = Requester::new(opened.token, opened.next_sequence, opened.credits, self.settings);
-        let entrance = StreamEntrance::Session { token: opened.token };
-        self.stream_worker.replace(ReconnectingStream::new(
-            connection,
-            self.identity.server,
-            entrance,
-            self.config.clone(),
-        ));
+        self.requester =
+            Requester::new(opened.token, opened.next_sequence, opened.credits, self.requester_config);
+        *self.stream_worker.stream() = super::stream_of(connection, &opened, &self.settings);
         self.view = opened.view;
-        self.home = super::core_address(&self.identity, &self.config, &opened, opened.home_core);
+        self.home = super::core_address(&self.settings, &opened, opened.home_core);
         self.home_core = opened.home_core;
-        self.transport = SessionTransport::of(&opened, &self.config);
+        self.transport = SessionTransport::of(&opened, &self.settings.config);
         self.homes += 1;
         self.opened = opened;
         self.connectivity = Connectivity::Open;
@@ -214,9 +195,9 @@ impl SessionState {
         for sequence in ended {
             let ended = self.requester.accepted(sequence);
             if opcode::is_read(ended.code) {
-                self.again.push_back(Again::of(&ended));
+                self.again.push_back(OwnedRequest::of(&ended));
             } else {
-                complete(closed(ended.tag, sequence));
+                complete(failed(ended.tag, sequence, CompletionError::Closed));
             }
         }
         self.orphans = self.on_stream;
@@ -241,7 +222,7 @@ impl SessionState {
         self.opened.token = 0;
     }
 
-    /// Returns whether a session that was left still has requests on the stream.
+    /// Returns whether a left session still has requests on the stream.
     pub(crate) fn is_leaving(&self) -> bool {
         self.on_stream > 0
     }
@@ -256,39 +237,28 @@ impl SessionState {
     pub(crate) fn take_moved(&mut self) -> Vec<Moved> {
         let mut moved = std::mem::take(&mut self.moved);
         if self.is_lost() && !self.is_patient {
-            let again = self.again.drain(..).map(|Again { tag, journey, code, body }| {
-                let (status, end) = (Status::BadToken, None);
-                Moved { tag, journey, code, body, status, end }
-            });
-            moved.extend(again);
+            let again = self.again.drain(..);
+            moved.extend(again.map(|request| Moved { request, status: Status::BadToken, end: None }));
         }
         moved
     }
 
     /// Submits the requests to repeat, as far as the window allows.
     fn submit_again(&mut self, statistics: &mut SessionStatistics) {
-        while let Some(Again { tag, journey, code, body }) = self.again.front_mut() {
-            let (tag, journey, code, body) = (*tag, *journey, *code, std::mem::take(body));
-            let accepted = match Request::decode(code, &body) {
-                Ok(request) => self.submit(journey, tag, &request, statistics).is_ok(),
-                // Cannot fail: this client encoded the request.
-                Err(_) => true,
-            };
-            if !accepted {
-                if let Some(first) = self.again.front_mut() {
-                    first.body = body;
-                }
-                return;
+        while let Some(request) = self.again.pop_front() {
+            // Cannot fail: this client encoded the request.
+            let Ok(decoded) = request.decode() else { continue };
+            if self.submit(request.journey, request.tag, &decoded, statistics).is_err() {
+                return self.again.push_front(request);
             }
-            self.again.pop_front();
         }
     }
 
-    /// Opens a session; keeps trying for as long as a call may take.
+    /// Opens a session. Keeps trying for as long as a call may take.
     fn open_patiently(&self) -> Result<(Connection, Opened), Error> {
-        let deadline = Instant::now() + self.config.call_timeout;
+        let deadline = Instant::now() + self.settings.config.call_timeout;
         loop {
-            match super::open(&self.identity, &self.config) {
+            match super::open(&self.settings) {
                 Err(Error::Unreachable { .. }) if Instant::now() + REOPEN_PAUSE < deadline => {
                     thread::sleep(REOPEN_PAUSE);
                 }
@@ -301,25 +271,18 @@ impl SessionState {
     /// repeats the request, which was refused unseen.
     pub(crate) fn administer(
         &mut self,
-        body: &[u8],
-        repeatable: bool,
-        timeout: Duration,
+        call: &AdminCall,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(Status, Vec<u8>), Error> {
-        match self.stream_worker.administer(body, repeatable, timeout) {
-            Err(Error::SessionLost) | Ok((Status::BadToken, _)) => {
-                self.reopen(statistics, complete)?;
-                self.stream_worker.administer(body, repeatable, timeout)
-            }
-            answer => answer,
+        // The lock ends with this statement; reopening locks the stream too.
+        let answer = self.stream_worker.stream().administer(call);
+        if !matches!(answer, Err(Error::SessionLost) | Ok((Status::BadToken, _))) {
+            return answer;
         }
+        self.reopen(statistics, complete)?;
+        self.stream_worker.stream().administer(call)
     }
-}
-
-/// Returns the completion of a request whose session is over.
-fn closed(tag: u64, sequence: u64) -> Completion<'static> {
-    failed(tag, sequence, CompletionError::Closed)
 }
 
 /// Returns a completion without a reply.

@@ -1,79 +1,58 @@
 //! The executor's side of a task: operations to send, and their replies.
 
+use std::collections::HashMap;
+
+use control::{AdminRequest, TableId};
 use sandstorm::Level;
 use sandstorm::abi::{RawEntry, RawRecord};
 use wire::{Completion, Request, Status, reply};
 
 use super::{Lookup, PageOf, State, Task};
-use crate::Error;
 use crate::local::LocalFailure;
 use crate::local::border::Border;
 use crate::local::write_set::PendingWrite;
+use crate::{Error, Session};
 
 /// Maximum number of bytes lent to one invocation.
 const LENT_BYTES_MAX: usize = 256 << 20;
 
-/// An operation to send.
-pub(in crate::local) enum AskedOperation<'o> {
-    /// Send this request.
-    Request(Request<'o>),
-    /// Look up the id of the table with this name.
-    Table(&'o [u8]),
-    /// Nothing to request: the result is empty.
-    Nothing,
-}
-
-/// The outcome of sending an operation.
-pub(in crate::local) enum Sending {
-    /// The reply will come.
-    Sent,
-    /// The session's window is full.
-    Full,
-    /// The operation cannot be sent.
-    Failed(Error),
-    /// The result is known: a table's id.
-    Table(Result<u32, Error>),
-    /// The operation needs no reply.
-    Nothing,
-}
-
 impl Task {
-    /// Passes every operation to send to `send`, until the window is full: that one remains next. Returns whether all
-    /// were taken.
+    /// Sends the operations until the window is full. Returns whether all were sent.
     pub(in crate::local) fn send_asks(
         &self,
-        mut send: impl FnMut(usize, AskedOperation<'_>) -> Sending,
+        session: &mut Session,
+        tables: &mut HashMap<String, u32>,
+        tag_of: impl Fn(usize) -> u64,
     ) -> bool {
         loop {
             let Some(index) = self.asked.borrow_mut().pop_front() else { return true };
-            let sending = {
-                let operation = &self.operations.borrow().list[index];
-                let (table, key) = (operation.table, &operation.key[..]);
-                let asked = match (operation.ask, &operation.page) {
-                    (Lookup::Object, _) => AskedOperation::Request(Request::Get { table, key }),
-                    (Lookup::Table, _) => AskedOperation::Table(key),
-                    (Lookup::Page, page) => {
-                        let request = page.as_ref().and_then(|page| page.request(table));
-                        request.map_or(AskedOperation::Nothing, AskedOperation::Request)
-                    }
-                };
-                match asked {
-                    AskedOperation::Nothing => Sending::Nothing,
-                    asked => send(index, asked),
+            let operations = self.operations.borrow();
+            let operation = &operations.list[index];
+            let (table, key) = (operation.table, &operation.key[..]);
+            let request = match operation.ask {
+                Lookup::Object => Some(Request::Get { table, key }),
+                Lookup::Page => operation.page.as_ref().and_then(|page| page.request(table)),
+                Lookup::Table => {
+                    let found = find_table(session, tables, key);
+                    drop(operations);
+                    self.answer_table(index, found);
+                    continue;
                 }
             };
-            match sending {
-                Sending::Sent => {}
-                Sending::Full => {
+            let sent = request.map(|request| session.submit(&request, tag_of(index)));
+            drop(operations);
+            match sent {
+                Some(Ok(())) => {}
+                Some(Err(Error::Full)) => {
                     self.asked.borrow_mut().push_front(index);
                     return false;
                 }
-                Sending::Failed(error) => {
+                Some(Err(error)) => {
                     self.trouble.replace(Some(error));
                     self.finish(index, State::Failed(sandstorm::Error::Unavailable));
                 }
-                Sending::Table(found) => self.answer_table(index, found),
-                Sending::Nothing => self.finish(index, State::Done(Border::NO_RECORD)),
+                // The range has no keys.
+                None => self.finish(index, State::Done(Border::NO_RECORD)),
             }
         }
     }
@@ -150,7 +129,7 @@ impl Task {
         }
     }
 
-    /// Stores the id of a table, or the reason why there is none.
+    /// Stores the id of a table, or the failure of its lookup.
     fn answer_table(&self, index: usize, found: Result<u32, Error>) {
         let state = match found {
             Ok(id) => State::Done(RawRecord { version: u64::from(id), ..Border::NO_RECORD }),
@@ -185,7 +164,7 @@ impl Task {
         self.waiting.get()
     }
 
-    /// Returns the number of objects requested since the invocation began, over all its runs.
+    /// Returns the number of objects requested in all runs.
     pub(in crate::local) fn reads(&self) -> u32 {
         self.reads.get()
     }
@@ -203,7 +182,7 @@ impl Task {
         self.writes.borrow().get(index).map(apply)
     }
 
-    /// Returns the failure to report for a function's error: the server's failure, if that caused it.
+    /// Returns the failure behind a function's error: the server's, if that caused it.
     pub(in crate::local) fn failure_of(&self, error: sandstorm::Error) -> LocalFailure {
         match (error, self.trouble.take()) {
             (sandstorm::Error::Unavailable, Some(trouble)) => LocalFailure::Server(trouble),
@@ -215,9 +194,16 @@ impl Task {
     pub(in crate::local) fn take_log(&self, log: &mut Vec<(Level, String)>) {
         log.append(&mut self.log.borrow_mut());
     }
+}
 
-    /// Returns the reply of a function that has ended.
-    pub(in crate::local) fn reply(&self) -> &[u8] {
-        self.border.reply()
+/// Looks up a table; asks the server only the first time.
+fn find_table(session: &mut Session, tables: &mut HashMap<String, u32>, name: &[u8]) -> Result<u32, Error> {
+    let unknown = || Error::Refused { status: Status::UnknownTable, text: String::new() };
+    let name = str::from_utf8(name).map_err(|_| unknown())?;
+    if let Some(&id) = tables.get(name) {
+        return Ok(id);
     }
+    let TableId { id } = session.administer(&AdminRequest::TableOpen { name })?;
+    tables.insert(name.to_owned(), id);
+    Ok(id)
 }

@@ -65,7 +65,7 @@ fn successor(mut key: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 impl AskedPage {
-    /// Returns the request for the rest of the page; none if there is nothing to request.
+    /// Returns the request for the rest of the page. None if there is nothing to request.
     pub(super) fn request(&self, table: u32) -> Option<Request<'_>> {
         let (objects_max, bytes_max, keys_only) = (self.objects_max, ENUMERATE_BYTES_MAX as u32, false);
         match &self.of {
