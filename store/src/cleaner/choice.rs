@@ -173,6 +173,10 @@ impl Store {
         let (mut used, mut dead) = (0, 0);
         for _ in 0..CLEAN_SOURCES_MAX {
             let Some(id) = cleaner.candidates.take_best() else { break };
+            if segments.state(id) != State::Closed {
+                // A writer buried its last object between two looks, the second of which has retired it.
+                continue;
+            }
             let (bytes, bytes_dead) = (u64::from(segments.used(id)), u64::from(segments.dead(id)));
             (used, dead) = (used + bytes, dead + bytes_dead);
             segments.set_state(id, State::Cleaning);
@@ -183,6 +187,9 @@ impl Store {
             if alone || dead >= self.log.window_bytes() as u64 / CLEAN_GAIN_DIVISOR {
                 break;
             }
+        }
+        if cleaner.chosen.is_empty() {
+            return;
         }
         if cleaner.level == Level::Compaction && cleaner.chosen.len() > 1 {
             cleaner.level = Level::Combined;
