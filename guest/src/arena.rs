@@ -49,6 +49,10 @@ impl Arena {
         };
         match from.checked_add(bytes) {
             Some(next) if next <= self.end => {
+                debug_assert!(
+                    self.start <= self.next && self.next <= from,
+                    "what was lent is not lent again"
+                );
                 self.next = next;
                 from as *mut u8
             }
@@ -118,6 +122,7 @@ impl Arena {
     #[inline]
     #[must_use]
     pub fn highest_bytes(&self) -> usize {
+        debug_assert!(self.highest.max(self.next) <= self.end, "an arena ends where its memory does");
         self.highest.max(self.next) - self.start
     }
 }

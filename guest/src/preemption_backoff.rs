@@ -46,6 +46,10 @@ impl PreemptionBackoff {
     #[inline]
     #[must_use]
     pub fn is_steady(&self) -> bool {
+        debug_assert!(
+            (STEADY_POLLS..=STEADY_POLLS_MAX).contains(&self.asked.load(Relaxed)),
+            "the required number stays within its bounds"
+        );
         self.short_polls.load(Relaxed) >= self.asked.load(Relaxed)
     }
 

@@ -122,6 +122,7 @@ impl ThreadState {
     #[inline(always)]
     fn lend(&self, stack: &Stack, arena: *mut Arena, context: *mut c_void, slice_ends: u64) {
         assert!(!self.is_lent(), "an extension cannot run another one");
+        debug_assert!(!self.in_host_call.load(Relaxed), "the host call before is over");
         if self.reserve.get() == 0 {
             self.reserve.set(reserve_bytes());
         }
@@ -184,6 +185,7 @@ impl ParkedStack {
     pub fn new(stack: Stack, outcome: StackOutcome) -> Self {
         assert!(outcome.is_parked(), "not a parked stack");
         let stack_pointer = RUNNING.with(|running| running.pointers.of_parked.get());
+        assert!((stack.bottom()..stack.top()).contains(&stack_pointer), "the stack was parked last");
         Self { stack, stack_pointer, by_signal: outcome.cause == PARKED_BY_SIGNAL }
     }
 

@@ -115,7 +115,11 @@ impl Stack {
     /// The kernel's error.
     pub fn new() -> io::Result<Self> {
         let bytes = EXTENSION_STACK_BYTES + reserve_bytes();
-        Region::new(bytes.next_multiple_of(PAGE_BYTES), STACK_GUARD_BYTES).map(|region| Self { region })
+        let stack = Region::new(bytes.next_multiple_of(PAGE_BYTES), STACK_GUARD_BYTES);
+        let stack = stack.map(|region| Self { region })?;
+        assert!(stack.top().is_multiple_of(16), "the first frame is aligned");
+        assert_eq!(stack.top() - stack.bottom(), stack.bytes(), "the guard is below the stack");
+        Ok(stack)
     }
 
     /// Returns the lowest usable byte.
@@ -184,6 +188,10 @@ impl StackPool {
     /// Returns a stack to the pool, or unmaps it when the pool is full.
     #[inline]
     pub fn give(&mut self, stack: Stack) {
+        debug_assert!(
+            self.free.last().is_none_or(|free| free.bottom() != stack.bottom()),
+            "a stack is given back once"
+        );
         if self.free.len() < STACKS_KEPT_PER_WORKER {
             self.free.push(stack);
         }

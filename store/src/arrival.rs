@@ -145,6 +145,10 @@ impl Arrival {
     pub(crate) fn advance(&self, partition: usize, last: u64) {
         let partition = &self.partitions[partition];
         assert!(partition.hashes.contains(last), "a partition arrives within its bounds");
+        debug_assert!(
+            last.saturating_add(1) >= partition.next.load(Ordering::Acquire),
+            "what has arrived stays"
+        );
         if last < partition.hashes.last() {
             partition.next.store(last + 1, Ordering::Release);
         } else {

@@ -94,6 +94,11 @@ impl Store {
             && tag < oldest
         {
             cleaner.pending_reclamation.pop_front();
+            debug_assert_eq!(
+                self.log.segments.dead(segment),
+                self.log.segments.used(segment),
+                "nothing leads to what is freed, and nothing was buried twice"
+            );
             let run = self.log.segments.run(segment);
             cleaner.pending_seglets -= u64::from(run.end - run.start);
             // The indexes have grown into this much of the log's memory.
@@ -110,6 +115,11 @@ impl Store {
             }
             freed = true;
         }
+        debug_assert!(
+            cleaner.pending_seglets >= cleaner.pending_reclamation.len() as u64
+                && (cleaner.pending_seglets == 0) == cleaner.pending_reclamation.is_empty(),
+            "every waiting segment counts with its seglets"
+        );
         freed
     }
 
@@ -117,7 +127,12 @@ impl Store {
         self.log.segments.set_state(segment, State::Retired);
         let run = self.log.segments.run(segment);
         cleaner.pending_seglets += u64::from(run.end - run.start);
-        cleaner.pending_reclamation.push_back((self.epochs.retire(), segment));
+        let tag = self.epochs.retire();
+        debug_assert!(
+            cleaner.pending_reclamation.back().is_none_or(|&(last, _)| last < tag),
+            "segments wait in the order of their tags"
+        );
+        cleaner.pending_reclamation.push_back((tag, segment));
         self.cleaning.segments_cleaned.fetch_add(1, Ordering::Relaxed);
         let bytes = u64::from(run.end - run.start) * self.log.seglet_bytes() as u64;
         self.cleaning.emptied_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -152,8 +167,14 @@ impl Store {
     fn next_source(&self, cleaner: &mut Cleaner) -> Option<Source> {
         let Chosen { segment, again } = cleaner.chosen.pop_front()?;
         let segments = &self.log.segments;
+        debug_assert_eq!(segments.state(segment), State::Cleaning, "a chosen segment is the cleaner's");
         let next = self.log.first(segment).offset();
         let used = segments.used(segment);
+        debug_assert_eq!(
+            self.log.seglets_for(used as usize) as usize,
+            segments.run(segment).len(),
+            "a closed segment has the seglets of its bytes"
+        );
         let generation = segments.generation(segment);
         let class = self.class_of(generation);
         let live_bytes = used.saturating_sub(segments.dead(segment)) as usize;
@@ -167,6 +188,8 @@ impl Store {
     /// current pins have ended; whatever remains then was not left by a writer.
     fn end_source(&self, cleaner: &mut Cleaner, source: &Source) {
         let segments = &self.log.segments;
+        debug_assert_eq!(source.next, source.end, "a source is walked through up to its end");
+        debug_assert_eq!(segments.state(source.segment), State::Cleaning, "a source is the cleaner's");
         self.log.close(&mut cleaner.compacted);
         if segments.dead(source.segment) == segments.used(source.segment) {
             self.retire_segment(cleaner, source.segment);
@@ -174,7 +197,12 @@ impl Store {
             segments.set_state(source.segment, State::Damaged);
             self.cleaning.damaged_segments.fetch_add(1, Ordering::Relaxed);
         } else {
-            cleaner.unsettled.push_back((self.epochs.retire(), source.segment));
+            let tag = self.epochs.retire();
+            debug_assert!(
+                cleaner.unsettled.back().is_none_or(|&(last, _)| last < tag),
+                "segments come again in the order of their tags"
+            );
+            cleaner.unsettled.push_back((tag, source.segment));
         }
     }
 

@@ -190,6 +190,7 @@ impl Pinned<'_> {
         checks: (&[ReadCheck<'_>], &[RangeCheck<'_>]),
         writes: &[Write<'_>],
     ) -> Result<u64, CommitError> {
+        debug_assert_eq!(scratch.staged.len(), writes.len(), "every write is staged before it is published");
         let retry = WriteError::Retry { after_us: RETRY_AFTER_US };
         for _ in 0..LEAVE_TRIES {
             self.enter_new(scratch, writes)?;
@@ -353,6 +354,10 @@ impl Pinned<'_> {
             Some((place, (location, object))) => {
                 let changed = bucket.replace(place, write.hash, staged.location);
                 let old_bytes = object.log_bytes();
+                debug_assert!(
+                    object.version() < self.core.store.log.object(staged.location, &self.pin).version(),
+                    "a commit has a version above those that it replaces"
+                );
                 self.core.store.log.bury(self.core.index, location, old_bytes as u32);
                 self.count_replaced(write.table, bucket, (place, staged.location), bytes, old_bytes as u64);
                 changed
@@ -368,6 +373,7 @@ impl Pinned<'_> {
         let (_, bucket) = set.bucket_mut(at);
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
         if let Some((place, (location, object))) = found {
+            debug_assert!(object.version() < version, "a commit has a version above those that it removes");
             write.table.remember_version(version);
             let (mark, changed) = bucket.remove(place);
             write.table.note_write(write.hash, changed);

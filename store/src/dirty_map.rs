@@ -43,7 +43,9 @@ impl DirtyMap {
 
     /// Removes a watcher; returns how many there were.
     pub(crate) fn unwatch(&self) -> u64 {
-        self.watchers.fetch_sub(1, Ordering::AcqRel)
+        let before = self.watchers.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "a watcher ends once");
+        before
     }
 
     /// Takes the first mark at or after `from`, among the hashes `first` to `last`.
@@ -51,6 +53,7 @@ impl DirtyMap {
         let chunk = self.marked(self.chunks(from.max(first), last)).next()?;
         self.take(chunk, (first, last));
         let (low, high) = self.bounds(chunk);
+        debug_assert!(low <= last && first.max(from) <= high, "a chunk has some of the hashes");
         Some((low.max(first), high.min(last)))
     }
 

@@ -91,6 +91,7 @@ impl LocalEpoch {
             if self.held_oldest.get() == 0 {
                 store_fenced(self.slot(), epoch);
             }
+            debug_assert!(self.held_oldest.get() <= epoch, "a held pin is not younger than a new one");
         }
         self.depth.set(depth + 1);
         EpochPin { local: self }
@@ -98,6 +99,7 @@ impl LocalEpoch {
 
     #[inline]
     fn unpin(&self) {
+        debug_assert!(self.depth.get() > 0, "a pin ends once");
         let depth = self.depth.get() - 1;
         self.depth.set(depth);
         if depth == 0 {
@@ -108,6 +110,11 @@ impl LocalEpoch {
     fn hold(&self) -> HeldPin {
         let epoch = self.epoch.get();
         let mut held = self.held.borrow_mut();
+        debug_assert!(self.depth.get() > 0, "only a pin is held");
+        debug_assert!(
+            held.back().is_none_or(|&(last, _)| last <= epoch),
+            "held epochs are in ascending order"
+        );
         match held.back_mut() {
             Some((last, count)) if *last == epoch => *count += 1,
             _ => held.push_back((epoch, 1)),
@@ -135,6 +142,7 @@ impl LocalEpoch {
             (oldest, 0) => oldest,
             (oldest, _) => oldest.min(self.epoch.get()),
         };
+        debug_assert!(slot != 0 || held.is_empty(), "what is held stays protected");
         self.slot().store(slot, Ordering::Release);
     }
 

@@ -76,6 +76,10 @@ impl<'m, 'p> LockSet<'m, 'p> {
                 None => return Ok(false),
             }
         }
+        debug_assert!(
+            self.locks.is_sorted_by(|before, next| before.address() < next.address()),
+            "buckets are locked once each, in the order of their addresses"
+        );
         Ok(true)
     }
 

@@ -23,14 +23,14 @@ use crate::epoch::EpochPin;
 use crate::index::Location;
 use crate::limits::{
     HEAD_SHARE_DIVISOR, LENGTHS_BYTES_MAX, RESERVE_DIVISOR, RESERVE_WINDOWS, RUN_OBJECTS, SEGLET_BYTES_MIN,
-    SEGLETS_PER_WINDOW_MAX,
+    SEGLETS_PER_WINDOW_MAX, VERSION_MAX,
 };
 use crate::memory::{CACHE_LINE_BYTES, Mapping, prefetch};
 use crate::object::{
     EXPIRES, EXPIRY_BYTES, Header, Kind, NEVER_MS, OBJECT_HEADER_BYTES, Object, content_checksum,
     object_bytes,
 };
-use crate::segment::{Claim, SegmentId, Segments};
+use crate::segment::{Claim, SegmentId, Segments, State};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// Bytes of a segment's header.
@@ -220,10 +220,16 @@ impl Log {
         bytes: usize,
         claim: impl FnOnce() -> Claim,
     ) -> Result<(), NoSegment> {
+        debug_assert!(
+            bytes.is_multiple_of(8) && bytes <= self.object_bytes_max(),
+            "{bytes} bytes of an object"
+        );
         if head.segment.is_some() && head.offset + bytes <= head.end {
             return Ok(());
         }
-        self.open(head, claim())
+        self.open(head, claim())?;
+        debug_assert!(head.offset + bytes <= head.end, "the claim was for the whole object");
+        Ok(())
     }
 
     /// Opens a new segment for a head. The old one is closed only if there is a new one: a small object may still fit.
@@ -243,6 +249,11 @@ impl Log {
     /// Closes the head's segment; the next append takes another. Seglets that it did not reach are free at once.
     pub(crate) fn close(&self, head: &mut Head) {
         let Some(segment) = head.segment.take() else { return };
+        debug_assert_eq!(self.segments.state(segment), State::Head, "a head owns an open segment");
+        debug_assert!(
+            self.start_of(segment.0) < head.offset && head.offset <= head.end,
+            "a head stays in its segment"
+        );
         let used = head.offset - self.start_of(segment.0) - SEGMENT_HEADER_BYTES;
         if head.generation == 0 {
             self.clock.fetch_add(u64::from(self.seglets_for(used)), Relaxed);
@@ -306,6 +317,7 @@ impl Log {
     /// Writes version and checksum of a staged object, which can then be published.
     #[inline]
     pub(crate) fn seal(&self, staged: &Staged, version: u64) {
+        debug_assert!((1..=VERSION_MAX).contains(&version), "{version} is no version of an object");
         let header = Header { version, ..staged.header }.sealed(staged.content_checksum);
         let at = self.pointer(staged.location.offset());
         // SAFETY: the staged object's own bytes, 8-byte aligned; only the cleaner can read them meanwhile, and it
@@ -321,7 +333,11 @@ impl Log {
         let offset = staged.location.offset();
         let bytes = staged.bytes() as usize;
         // An object that ends at the head lies in the head's segment, because each segment begins with a header.
-        if head.segment.is_some() && offset + bytes == head.offset {
+        if let Some(segment) = head.segment.filter(|_| offset + bytes == head.offset) {
+            debug_assert!(
+                offset >= self.start_of(segment.0) + SEGMENT_HEADER_BYTES,
+                "a head does not go back behind the header of its segment"
+            );
             head.offset = offset;
             head.appended = head.appended.saturating_sub(bytes as u64);
         } else {
@@ -414,6 +430,11 @@ impl Log {
 
     /// Returns the pages of an empty segment to the system.
     pub(crate) fn give_back(&self, segment: SegmentId) {
+        debug_assert_eq!(
+            self.segments.state(segment),
+            State::Retired,
+            "only an empty segment loses its pages"
+        );
         let run = self.segments.run(segment);
         self.mapping.give_back(self.start_of(run.start)..self.start_of(run.end));
     }

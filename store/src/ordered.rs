@@ -266,6 +266,7 @@ impl<'p> Edit<'p> {
     /// Puts the new leaf into the slot, unless the slot is frozen or already has a different leaf.
     fn make(self) -> Result<Edited<'p>, Edit<'p>> {
         let Edit { slot, leaf, new } = self;
+        debug_assert_eq!(new.keys.len().abs_diff(leaf.keys.len()), 1, "an edit adds a key or takes one away");
         let is_too_small = new.keys.len() < ORDERED_KEYS_FEW.min(leaf.keys.len());
         let (leaf_bytes, is_unbalanced) = (new.bytes(), is_too_full(&new.keys) || is_too_small);
         match slot.replace(leaf, new) {

@@ -52,8 +52,9 @@ impl Count {
         at_least_0(self.0.load(Relaxed))
     }
 
-    fn add(&self, more: u64) {
-        self.0.fetch_add(more, Relaxed);
+    /// Adds items; returns the count after that.
+    fn add(&self, more: u64) -> u64 {
+        at_least_0(self.0.fetch_add(more, Relaxed).wrapping_add(more))
     }
 
     fn subtract(&self, less: u64) {
@@ -96,6 +97,19 @@ impl FreeSeglets {
         self.count.get()
     }
 
+    /// Counts seglets as free. Each was subtracted before, so there are never more than all.
+    fn count_free(&self, seglets: u64) {
+        let free = self.count.add(seglets);
+        let all = self.windows.len() as u64 * u64::from(self.window_seglets);
+        debug_assert!(free <= all, "{free} of {all} seglets are free");
+    }
+
+    /// Counts a window as entirely free.
+    fn count_whole(&self) {
+        let whole = self.whole_count.add(1);
+        debug_assert!(whole <= self.windows.len() as u64, "{whole} windows are free");
+    }
+
     fn bits(&self, window: usize) -> u32 {
         self.windows[window].load(Relaxed)
     }
@@ -121,7 +135,11 @@ impl FreeSeglets {
         assert!(least >= 1 && least <= most);
         let reserved = self.count.reserve(least.into(), most.into(), keep)?;
         let run = self.take_run(least, reserved as u32, windows_kept);
-        self.count.add(reserved - run.as_ref().map_or(0, |run| u64::from(run.end - run.start)));
+        self.count_free(reserved - run.as_ref().map_or(0, |run| u64::from(run.end - run.start)));
+        debug_assert!(
+            run.as_ref().is_none_or(|run| (least..=most).contains(&(run.end - run.start))),
+            "a run is as long as was asked"
+        );
         run
     }
 
@@ -181,12 +199,13 @@ impl FreeSeglets {
             }
         }
         // The window was withdrawn.
-        self.whole_count.add(1);
+        self.count_whole();
         None
     }
 
     /// Takes seglets of a window if its bits are still `bits`.
     fn exchange(&self, window: usize, bits: u32, taken: &Range<u32>) -> bool {
+        debug_assert!(!taken.is_empty() && taken.end <= self.window_seglets, "a run lies in its window");
         let taken = bits_of(taken);
         bits & taken == taken
             && self.windows[window].compare_exchange(bits, bits & !taken, AcqRel, Relaxed).is_ok()
@@ -215,13 +234,14 @@ impl FreeSeglets {
 
     /// Frees seglets of a window, given as bits.
     pub(crate) fn restore(&self, window: u32, bits: u32) {
+        debug_assert_eq!(bits & !self.whole, 0, "the bits are seglets of the window");
         let before = self.windows[window as usize].fetch_or(bits, AcqRel);
         assert_eq!(before & bits, 0, "what is freed was taken");
         if before | bits == self.whole && bits != 0 {
-            self.whole_count.add(1);
+            self.count_whole();
             self.whole_from.fetch_min(window as usize, Relaxed);
         }
-        self.count.add(u64::from(bits.count_ones()));
+        self.count_free(u64::from(bits.count_ones()));
     }
 }
 

@@ -40,6 +40,20 @@ pub(crate) enum State {
     Damaged = 5,
 }
 
+impl State {
+    /// Returns whether a segment in this state may come into that one.
+    fn may_become(self, next: State) -> bool {
+        matches!(
+            (self, next),
+            (State::Free, State::Head)
+                | (State::Head, State::Closed)
+                | (State::Closed, State::Cleaning | State::Retired)
+                | (State::Cleaning, State::Closed | State::Retired | State::Damaged)
+                | (State::Retired, State::Free)
+        )
+    }
+}
+
 /// The seglets that an operation needs and must leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
@@ -134,7 +148,9 @@ impl Segments {
         }
     }
 
+    /// Sets the state; called by the owner of the head, or by the thread that has the cleaner's state.
     pub(crate) fn set_state(&self, id: SegmentId, state: State) {
+        debug_assert!(self.state(id).may_become(state), "{id:?} goes from {:?} to {state:?}", self.state(id));
         self.descriptor(id).state.store(state as u32, Ordering::Release);
     }
 
@@ -143,6 +159,12 @@ impl Segments {
         let Claim { least, most, keep, windows_kept } = claim;
         let run = self.free.take(least, most, keep, windows_kept)?;
         let id = SegmentId(run.start);
+        debug_assert!(run.end <= self.seglets(), "a segment lies in the region");
+        debug_assert_eq!(
+            run.start / self.window_seglets,
+            (run.end - 1) / self.window_seglets,
+            "a segment lies in one window"
+        );
         // Objects are buried here only after they were found here, which happens after this.
         self.dead_of(run.clone()).for_each(|dead| dead.store(0, Ordering::Relaxed));
         let descriptor = self.descriptor(id);
@@ -161,6 +183,7 @@ impl Segments {
     pub(crate) fn close(&self, id: SegmentId, used: u32, seglets: u32, now: u64, generation: u32) {
         let descriptor = self.descriptor(id);
         let run = self.run(id);
+        debug_assert!(0 < seglets && seglets <= run.end - run.start, "a segment keeps a part of its run");
         descriptor.seglets.store(seglets, Ordering::Relaxed);
         descriptor.closed.store(now, Ordering::Relaxed);
         descriptor.generation.store(generation, Ordering::Relaxed);
@@ -196,6 +219,9 @@ impl Segments {
     /// Counts `bytes` of an object that begins in `seglet` as unreachable; called by that core.
     #[inline]
     pub(crate) fn bury(&self, core: usize, seglet: u32, bytes: u32) {
+        // The counts of the cores lie side by side, so a seglet too high would be another core's.
+        debug_assert!(seglet < self.seglets(), "what is buried lies in the region");
+        debug_assert!(bytes > 0, "an object has bytes");
         // Only the core itself adds to the count, so a plain load and store suffice.
         let dead = self.dead_by(core, seglet);
         dead.store(dead.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
@@ -232,6 +258,11 @@ impl Segments {
     /// Ends a segment; returns its seglets, as bits, which stay withdrawn until the window is restored.
     pub(crate) fn end_withdrawn(&self, id: SegmentId) -> u32 {
         let run = self.run(id);
+        debug_assert_eq!(
+            run.start / self.window_seglets,
+            (run.end - 1) / self.window_seglets,
+            "its bits are those of one window"
+        );
         self.set_state(id, State::Free);
         (u32::MAX >> (u32::BITS - (run.end - run.start))) << (run.start % self.window_seglets)
     }
@@ -287,6 +318,7 @@ mod tests {
         segments.bury(1, id.0, 60);
         assert_eq!((segments.used(id), segments.dead(id)), (100, 100));
         assert_eq!((segments.closed_at(id), segments.generation(id)), (7, 1));
+        segments.set_state(id, State::Retired);
         segments.free(id);
         assert_eq!(segments.take(claim(0)), Some(id));
         assert_eq!((segments.used(id), segments.dead(id), segments.state(id)), (0, 0, State::Head));

@@ -308,6 +308,10 @@ impl Pinned<'_> {
         if version > VERSION_MAX {
             return Err(WriteError::Overflow);
         }
+        debug_assert!(
+            found.as_ref().is_none_or(|(_, (_, object))| object.version() < version),
+            "versions of a key only grow"
+        );
         let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
         log.seal(staged, version);
         table.count_version(self.core.index, version);

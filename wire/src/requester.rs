@@ -125,7 +125,19 @@ impl Requester {
         slot.set_journey(journey);
         request.encode(slot.body_mut(body_bytes));
         self.give_up_at_us = self.give_up_at_us.min(journey.deadline_us);
+        self.check();
         Ok(sequence)
+    }
+
+    /// Asserts that the window is in order and within the credits.
+    #[inline]
+    fn check(&self) {
+        debug_assert!(
+            self.first <= self.unsent && self.unsent <= self.next,
+            "a sequence is sent once it is given"
+        );
+        debug_assert!(self.next - self.first <= self.credits, "the window is within the credits");
+        debug_assert!(self.ring.used() as u64 <= self.next - self.first, "a slot is that of a sequence");
     }
 
     /// Returns whether [`Requester::submit`] and [`Requester::reserve_sequence`] have a free sequence. One old
@@ -283,6 +295,8 @@ impl Requester {
         self.unsent = self.unsent.max(self.first);
         if self.first == self.next {
             (self.resend_at_us, self.give_up_at_us) = (NEVER_US, NEVER_US);
+            debug_assert_eq!(self.ring.used(), 0, "an empty window has no slot");
         }
+        self.check();
     }
 }

@@ -142,7 +142,14 @@ impl TableMap {
         }
         let server = self.tablets[at].server;
         self.tablets.insert(at, Tablet { last, server });
+        debug_assert!(self.is_whole(), "a cut leaves every hash with one server");
         true
+    }
+
+    /// Returns whether every hash has exactly one tablet.
+    fn is_whole(&self) -> bool {
+        self.tablets.is_sorted_by(|low, high| low.last < high.last)
+            && self.tablets.last().is_some_and(|tablet| tablet.last == u64::MAX)
     }
 
     /// Replaces the map, unless the present one is newer.
@@ -165,6 +172,7 @@ impl TableMap {
                 _ => self.tablets.push(tablet),
             }
         }
+        debug_assert!(self.is_whole(), "a map gives every hash to one server");
     }
 }
 

@@ -137,6 +137,7 @@ impl MigrationRow {
         transaction: &mut MetadataTransaction<'_>,
         to: MigrationPhase,
     ) -> Result<(), MetadataError> {
+        assert!(may_follow(self.phase, to), "a migration never comes from {:?} to {to:?}", self.phase);
         let before = self.owner().server;
         self.phase = to;
         let after = self.owner().server;

@@ -99,7 +99,17 @@ impl TabletsRow {
         let high = HashRange::new(at, hashes.last()).ok_or(TabletError::Uneven(at))?;
         self.tablets[index].hashes = low;
         self.tablets.insert(index + 1, Tablet { hashes: high, ..tablet });
+        debug_assert!(self.is_whole(), "a split leaves every hash with one owner");
         Ok(())
+    }
+
+    /// Returns whether every hash has exactly one tablet.
+    fn is_whole(&self) -> bool {
+        let ends = self.tablets.first().zip(self.tablets.last());
+        ends.is_some_and(|(first, last)| first.hashes.first() == 0 && last.hashes.last() == u64::MAX)
+            && self
+                .tablets
+                .is_sorted_by(|low, high| low.hashes.last().checked_add(1) == Some(high.hashes.first()))
     }
 
     /// Merges the tablets on both sides of a boundary.
@@ -114,12 +124,17 @@ impl TabletsRow {
         let emptied_ms = low.emptied_ms.max(high.emptied_ms);
         self.tablets[index - 1] = Tablet { hashes: joined, emptied_ms, ..low };
         self.tablets.remove(index);
+        debug_assert!(self.is_whole(), "a merge leaves every hash with one owner");
         Ok(())
     }
 
     /// Gives all these hashes, which begin and end with tablets, to a server.
     pub(super) fn give(&mut self, hashes: HashRange, server: u32) {
         for tablet in self.tablets.iter_mut().filter(|tablet| overlap(tablet.hashes, hashes)) {
+            debug_assert!(
+                hashes.contains(tablet.hashes.first()) && hashes.contains(tablet.hashes.last()),
+                "only whole tablets change their owner"
+            );
             tablet.server = server;
         }
     }

@@ -95,6 +95,7 @@ impl VersionState {
     /// Adds a version newer than all others; returns the versions that are no longer kept.
     #[must_use]
     pub fn install(&mut self, version: u32, placement: Placement) -> Vec<u32> {
+        debug_assert!(self.kept.last().is_none_or(|last| *last < version), "versions only grow");
         self.kept.push(version);
         match placement {
             Placement::Current if self.pinned => {}
@@ -112,7 +113,15 @@ impl VersionState {
             surplus -= usize::from(goes);
             goes
         };
-        self.kept.extract_if(.., goes).collect()
+        let gone = self.kept.extract_if(.., goes).collect();
+        debug_assert!(self.keeps_what_is_invoked(), "an installation removes what is invoked");
+        gone
+    }
+
+    /// Returns whether the versions that invocations get without naming them are kept.
+    fn keeps_what_is_invoked(&self) -> bool {
+        let mut invoked = self.canary.iter().map(|canary| canary.0).chain([self.current]);
+        invoked.all(|version| self.kept.contains(&version))
     }
 
     /// Makes a version current; 0 ends the canary or, without one, selects the version before the current one.
@@ -162,6 +171,7 @@ impl VersionState {
             return Err(VersionStateError::InUse(version));
         }
         self.kept.retain(|kept| *kept != version);
+        debug_assert!(self.keeps_what_is_invoked(), "a removal removes what is invoked");
         Ok(())
     }
 

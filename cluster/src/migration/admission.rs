@@ -39,14 +39,18 @@ impl SlotAdmission {
         }
         let slot = self.free.pop()?;
         let migration = self.waiting.pop_first()?;
-        self.held.insert(migration, slot);
+        debug_assert!(self.held.values().all(|held| *held != slot), "a slot has one holder");
+        let before = self.held.insert(migration, slot);
+        debug_assert_eq!(before, None, "a migration that has a slot does not wait");
         Some((migration, slot))
     }
 
     /// Releases a migration's slot, or ends its wait for one.
     pub fn leave(&mut self, migration: u32) {
         self.waiting.remove(&migration);
-        self.free.extend(self.held.remove(&migration));
+        let left = self.held.remove(&migration);
+        debug_assert!(left.is_none_or(|slot| !self.free.contains(&slot)), "a slot is given back once");
+        self.free.extend(left);
     }
 
     /// Returns how many are admitted before this one; `None` when it does not wait.

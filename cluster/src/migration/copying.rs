@@ -119,6 +119,7 @@ impl CopyState {
 
     /// Takes a gathered piece; returns the message to send.
     pub(super) fn gathered(&mut self, gathered: Gathered) -> (Option<Message>, Option<CopyStep>) {
+        debug_assert!(self.is_gathering, "a piece was asked for");
         self.is_gathering = false;
         if self.phase != CopyPhase::On {
             return (None, None);
@@ -140,6 +141,14 @@ impl CopyState {
         let is_news = is_whole || self.is_little != was_little;
         self.is_resting = spans.is_empty() && !is_news;
         let message = (!self.is_resting).then(|| {
+            debug_assert!(
+                self.sent.len() < COPIED_PIECES_MAX,
+                "a piece is gathered only if there is room for it"
+            );
+            debug_assert!(
+                self.sent.back().is_none_or(|(_, last)| last.number + 1 == self.number),
+                "pieces are numbered without a gap"
+            );
             let piece = Copied { number: self.number, left, is_again, spans, objects };
             self.number += 1;
             self.sent.push_back((0, piece.clone()));
@@ -194,6 +203,7 @@ impl CopyState {
             self.is_between = false;
             self.is_last = self.is_cut;
         }
+        debug_assert!(!self.is_last || self.is_cut, "the last round begins after the cut");
         self.is_gathering = true;
         Some(CopyStep::Gather(self.round))
     }
@@ -229,6 +239,7 @@ impl Copies {
             self.storing.push_back(piece.left);
             due.push(piece);
         }
+        self.check();
         due
     }
 
@@ -238,6 +249,21 @@ impl Copies {
             self.stored += 1;
             self.left = left;
         }
+        self.check();
+    }
+
+    /// Asserts that pieces are stored once each and in order.
+    fn check(&self) {
+        debug_assert_eq!(
+            self.stored as usize + self.storing.len(),
+            self.next as usize,
+            "every due piece is stored, or being stored"
+        );
+        debug_assert!(
+            self.early.first_key_value().is_none_or(|(number, _)| *number > self.next),
+            "what is due does not wait"
+        );
+        debug_assert!(self.early.len() < COPIED_PIECES_MAX, "early pieces are bounded");
     }
 
     /// Returns the acknowledgement for the source.

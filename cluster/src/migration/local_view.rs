@@ -47,6 +47,7 @@ impl LocalView {
     pub(super) fn committed(&mut self, phase: MigrationPhase) {
         // A refusal although the records hold the expected phase means that the other side is registered. If they hold
         // another phase, that was the reason, whatever was heard meanwhile, and tells nothing about the other side.
+        debug_assert!(self.committing.is_some(), "a change ends that was requested");
         let is_back = self.committing.take() == Some((phase, true));
         self.is_peer_gone &= !is_back;
     }

@@ -34,6 +34,7 @@ impl Priority {
         }
         self.known.insert(hash);
         self.waiting.push_back(hash);
+        self.check();
         true
     }
 
@@ -57,7 +58,9 @@ impl Priority {
         asked.is_here = true;
         let rest = asked.hashes.split_off(count.min(asked.hashes.len()));
         rest.into_iter().rev().for_each(|hash| self.waiting.push_front(hash));
-        Some(asked.hashes.clone())
+        let answered = asked.hashes.clone();
+        self.check();
+        Some(answered)
     }
 
     /// Returns how many more hashes may wait.
@@ -70,6 +73,7 @@ impl Priority {
         let hashes = self.asked.take().map(|asked| asked.hashes).unwrap_or_default();
         self.number = self.number.wrapping_add(1);
         self.forget(&hashes);
+        self.check();
         hashes
     }
 
@@ -80,7 +84,15 @@ impl Priority {
         self.waiting = waiting;
         let taken = Vec::from(taken);
         self.forget(&taken);
+        self.check();
         taken
+    }
+
+    /// Asserts that each hash waits or is asked for, once.
+    fn check(&self) {
+        let asked = self.asked.as_ref().map_or(0, |asked| asked.hashes.len());
+        debug_assert_eq!(self.known.len(), self.waiting.len() + asked, "each hash is known once");
+        debug_assert!(self.known.len() <= PRIORITY_HASHES_MAX, "the hashes are bounded");
     }
 
     fn forget(&mut self, hashes: &[u64]) {

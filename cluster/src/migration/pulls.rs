@@ -102,6 +102,7 @@ impl Pulls {
         if part.asked_due_us.is_none() || part.number != number || !part.can_end(held.next) {
             return None;
         }
+        debug_assert!(part.held.is_none() && !part.is_gathered, "only one pull is ahead of the replay");
         self.allowance_bytes -= held.objects.len() as i64 - PULL_BYTES as i64;
         part.asked_due_us = None;
         part.number = part.number.wrapping_add(1);
@@ -119,8 +120,10 @@ impl Pulls {
     pub(super) fn replayed(&mut self, partition: u8) -> Option<PulledObjects> {
         let part = self.parts.get_mut(usize::from(partition))?;
         let done = part.replaying.take()?;
+        let before = part.arrived;
         part.arrived =
             done.map_or(part.arrived, |done| if done.second == u64::MAX { done.hash + 1 } else { done.hash });
+        debug_assert!(before <= part.arrived, "what has arrived stays");
         let held = part.held.take()?;
         part.replaying = Some(held.next);
         Some(held)
@@ -134,6 +137,10 @@ impl Pulls {
 
     /// Returns whether everything has arrived.
     pub(super) fn are_done(&self) -> bool {
+        debug_assert!(
+            self.parts.iter().all(|part| part.held.is_none() || part.replaying.is_some()),
+            "objects wait only for those before them"
+        );
         self.parts.iter().all(Part::is_done)
     }
 }

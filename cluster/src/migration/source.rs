@@ -102,9 +102,33 @@ impl Source {
             SourceInput::Registered(is_registered) => self.local_view.lease.turn(is_registered),
         }
         self.follow(out);
+        self.check();
         if self.local_view.wants_look() {
             out.push(SourceOutput::Do(SourceAction::LookUp));
         }
+    }
+
+    /// Asserts that it serves no hash that another server may own.
+    fn check(&self) {
+        let (phase, is_serving) = (self.local_view.phase, self.phase == SourcePhase::Serving);
+        debug_assert!(
+            !is_serving || !matches!(phase, MigrationPhase::Moving | MigrationPhase::Finished),
+            "it serves what the target owns"
+        );
+        debug_assert!(
+            !is_serving || phase == MigrationPhase::Ended || self.local_view.lease == LeaseView::Held,
+            "it serves without a lease"
+        );
+        debug_assert!(
+            self.taking.is_none() || !matches!(self.phase, SourcePhase::Serving | SourcePhase::Reopening),
+            "it serves before everything is back"
+        );
+        debug_assert!(
+            !matches!(self.phase, SourcePhase::Discarding | SourcePhase::Gone)
+                || self.slot == SourceSlot::Held,
+            "it removes its objects without a slot"
+        );
+        debug_assert!(self.gathers <= MIGRATION_PARTITIONS + 1, "it gathers more than a target may ask for");
     }
 
     /// Returns whether it sends copies on its own, within its allowance.
@@ -301,6 +325,7 @@ impl Source {
                 copy(step, out);
             }
             (SourceEnd::Gathered(message), _) => {
+                debug_assert!(self.gathers > 0, "a pull ends that was begun");
                 self.gathers = self.gathers.saturating_sub(1);
                 out.push(SourceOutput::Send(message));
             }
@@ -309,6 +334,7 @@ impl Source {
                 out.push(SourceOutput::Send(Message::Discarded));
             }
             (SourceEnd::TakenBack, SourcePhase::Frozen { ceiling }) => {
+                debug_assert!(self.taking.is_some(), "a piece ends that was begun");
                 let number = self.expected;
                 self.expected += 1;
                 if self.taking.take() != Some(true) {

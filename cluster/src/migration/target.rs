@@ -108,11 +108,31 @@ impl Target {
             TargetInput::Registered(is_registered) => self.local_view.lease.turn(is_registered),
         }
         self.open_or_close(out);
+        self.check();
         self.decide(out);
         if self.phase != before {
             self.due_us = now_us;
         }
         self.talk(now_us, out);
+    }
+
+    /// Asserts that it takes over, and serves, only what the records give it.
+    fn check(&self) {
+        let is_moving = self.local_view.phase == MigrationPhase::Moving;
+        let takes_over = matches!(
+            self.phase,
+            TargetPhase::HandingOver | TargetPhase::Closing | TargetPhase::Opening | TargetPhase::Moving
+        );
+        let serves = matches!(self.phase, TargetPhase::Opening | TargetPhase::Moving);
+        debug_assert!(is_moving || !takes_over, "it takes over what the source owns");
+        debug_assert!(
+            !serves || self.is_closed || self.local_view.lease == LeaseView::Held,
+            "it serves without a lease"
+        );
+        debug_assert!(
+            !serves || self.copies.is_none() || self.is_given_up || !self.lacks(),
+            "it serves before the copy is whole"
+        );
     }
 
     /// Returns the last known phase in the records; after its end, the outcome.
@@ -241,6 +261,7 @@ impl Target {
                 act(out, TargetAction::GatherBack);
             }
             (TargetEnd::GatheredBack { is_last, objects, removed }, TargetPhase::Giving) => {
+                debug_assert!(self.giving.is_none(), "one piece goes back at a time");
                 let (number, ceiling) = (self.given, self.ceiling);
                 self.giving = Some(Message::GiveBack { number, is_last, ceiling, objects, removed });
                 self.due_us = 0;
@@ -313,7 +334,13 @@ impl Target {
             _ => return,
         };
         if self.phase != TargetPhase::Over && self.local_view.may_commit(is_peer_gone) {
-            act(out, TargetAction::Commit { from: self.local_view.phase, to, is_peer_gone });
+            let from = self.local_view.phase;
+            debug_assert!((from as u8) < to as u8, "phases only go on");
+            debug_assert!(
+                to != MigrationPhase::Finished || self.local_view.is_peer_gone || !self.lacks(),
+                "it ends before everything has arrived"
+            );
+            act(out, TargetAction::Commit { from, to, is_peer_gone });
         }
     }
 

@@ -160,6 +160,7 @@ impl PendingRequests {
             // The objects have arrived since the request was found to lack them.
             self.make_due(ticket);
         }
+        self.check();
         Ok(())
     }
 
@@ -175,11 +176,13 @@ impl PendingRequests {
                 all.into_iter().for_each(|lacked| self.arrived(lacked));
             }
         }
+        self.check();
     }
 
     fn arrived(&mut self, lacked: MissingHashes) {
         for ticket in self.by_lacked.remove(&lacked).unwrap_or_default() {
             let Some(waiting) = self.waiting.get_mut(&ticket) else { continue };
+            debug_assert!(waiting.left > 0, "a request that lacks nothing does not wait");
             waiting.left -= 1;
             if waiting.left == 0 {
                 self.make_due(ticket);
@@ -207,6 +210,7 @@ impl PendingRequests {
     pub fn take_due(&mut self) -> Option<PendingRequest> {
         let parked = self.due.pop_front()?;
         self.forget(parked.session.tenant, bytes_of(&parked, 0));
+        self.check();
         Some(parked)
     }
 
@@ -241,7 +245,21 @@ impl PendingRequests {
         while self.order.front().is_some_and(|(ticket, _)| !self.waiting.contains_key(ticket)) {
             self.order.pop_front();
         }
+        self.check();
         Some(parked)
+    }
+
+    /// Asserts that every request counts once, and that those that wait can be found.
+    #[inline]
+    fn check(&self) {
+        debug_assert_eq!(self.all.requests, self.waiting.len() + self.due.len(), "each request counts once");
+        debug_assert_eq!(self.by_request.len(), self.waiting.len(), "a request waits once");
+        debug_assert!(self.order.len() >= self.waiting.len(), "each has its turn to be overdue");
+        debug_assert!(self.all.requests > 0 || self.all.bytes == 0, "nothing counts for no request");
+        debug_assert!(
+            self.tenants.len() <= self.all.requests,
+            "a tenant that waits for nothing is forgotten"
+        );
     }
 
     fn count(&mut self, tenant: TenantId, bytes: usize) {
@@ -253,6 +271,7 @@ impl PendingRequests {
     }
 
     fn forget(&mut self, tenant: TenantId, bytes: usize) {
+        debug_assert!(self.tenants.contains_key(&tenant), "only a counted request is forgotten");
         let Some(of_tenant) = self.tenants.get_mut(&tenant) else { return };
         for share in [&mut self.all, of_tenant] {
             share.requests -= 1;

@@ -207,6 +207,11 @@ impl Ring {
         } else if phase == PHASE_EXECUTING {
             return (Claim::Busy, state);
         }
+        // The window was checked before the record was read, and only moves on.
+        debug_assert!(
+            state == 0 || held == sequence || (held < acknowledged && (held ^ sequence) & MASK == 0),
+            "a record is reused only after its request is acknowledged"
+        );
         (Claim::Execute, state)
     }
 
@@ -265,12 +270,17 @@ impl Ring {
         }
         let words = (u128::from(first) | u128::from(second) << 64).to_le_bytes();
         let bytes = (head >> 8) as u8 as usize;
+        debug_assert!(bytes <= INLINE_BYTES, "what was read belongs to one reply");
         Some(answer(status, &words[..bytes.min(INLINE_BYTES)]))
     }
 
     fn complete_long(&self, sequence: u64, status: Status, body: &[u8]) {
         let record = self.executing(sequence);
         let mut reply = self.long(sequence).take().unwrap_or_default();
+        debug_assert!(
+            reply.sequence == 0 || reply.sequence < sequence,
+            "the buffer beside a record has no later reply"
+        );
         // The reply of the previous request, which was acknowledged.
         self.empty(&mut reply);
         // Counted before it can be found, so that a later taker subtracts it.
@@ -310,6 +320,7 @@ impl Ring {
             }
             let own = reply.sequence;
             if let Some(mut other) = place.put(reply) {
+                debug_assert!(own == 0 || own != other.sequence, "a reply is stored once");
                 if other.sequence > own {
                     reply = other;
                     continue;
@@ -331,7 +342,8 @@ impl Ring {
 
     /// Empties a buffer, whose memory it keeps unless it is large.
     fn empty(&self, reply: &mut LongReply) {
-        self.long_bytes.fetch_sub(reply.bytes.len(), Ordering::Relaxed);
+        let before = self.long_bytes.fetch_sub(reply.bytes.len(), Ordering::Relaxed);
+        debug_assert!(before >= reply.bytes.len(), "a stored reply was counted");
         reply.bytes.clear();
         reply.bytes.shrink_to(STORED_REPLY_BYTES_KEPT);
         reply.sequence = 0;

@@ -221,6 +221,11 @@ fn behind((hash, second): Spot) -> Spot {
     second.checked_add(1).map_or((hash + 1, 0), |second| (hash, second))
 }
 
+/// Returns whether these ranges are in order and disjoint.
+fn are_disjoint(ranges: &[Range]) -> bool {
+    ranges.iter().all(|(first, last)| first <= last) && ranges.is_sorted_by(|before, next| before.1 < next.0)
+}
+
 /// Returns the hashes that are in `from` and not in `what`.
 #[must_use]
 pub fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
@@ -235,6 +240,7 @@ pub fn subtract(from: &[Range], what: &[Range]) -> Vec<Range> {
         left = left.iter().flat_map(cut).flatten().collect();
     }
     left.sort_unstable();
+    debug_assert!(are_disjoint(&left), "a set of hashes has each once: {left:?}");
     left
 }
 
@@ -250,6 +256,7 @@ pub fn unite(one: &[Range], other: &[Range]) -> Vec<Range> {
             _ => united.push((first, last)),
         }
     }
+    debug_assert!(are_disjoint(&united), "a set of hashes has each once: {united:?}");
     united
 }
 

@@ -145,6 +145,10 @@ impl Parts {
                 first = last + 1;
             }
         }
+        debug_assert!(
+            pieces.is_sorted_by(|before, next| before.last() < next.first),
+            "a hash has one part that serves it"
+        );
         let widest = (0..pieces.len()).max_by_key(|&at| pieces[at].span);
         let widest = widest.map_or(NOTHING, |at| pieces.remove(at));
         let options = TableOptions { hashes: HashRange::ALL, ..options };

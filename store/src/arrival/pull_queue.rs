@@ -125,7 +125,8 @@ impl PullQueue {
                     Ok(_) => {
                         let hash = place.hash.load(Ordering::Relaxed);
                         place.turn.store(at + self.places.len() as u64, Ordering::Release);
-                        self.reserved.fetch_sub(1, Ordering::Release);
+                        let reserved = self.reserved.fetch_sub(1, Ordering::Release);
+                        debug_assert!(reserved > 0, "a queued hash has a place");
                         return Some(hash);
                     }
                     Err(now) => at = now,

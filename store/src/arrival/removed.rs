@@ -79,7 +79,8 @@ impl Segment {
         };
         let Some(slot) = self.probe(second).find(claims) else { return false };
         slot.first.store(first, Ordering::Release);
-        self.used.fetch_add(1, Ordering::Relaxed);
+        let used = self.used.fetch_add(1, Ordering::Relaxed);
+        debug_assert!((used as usize) < self.slots.len(), "a slot is claimed once");
         true
     }
 

@@ -170,9 +170,17 @@ impl Store {
     /// free a quarter of a window.
     fn take_up(&self, cleaner: &mut Cleaner, pressed: bool) {
         let segments = &self.log.segments;
+        debug_assert!(
+            cleaner.source.is_none() && cleaner.chosen.is_empty(),
+            "the segments in hand are done with before others are chosen"
+        );
         let (mut used, mut dead) = (0, 0);
         for _ in 0..CLEAN_SOURCES_MAX {
             let Some(id) = cleaner.candidates.take_best() else { break };
+            if segments.state(id) != State::Closed {
+                // A writer buried its last object between two looks, the second of which has retired it.
+                continue;
+            }
             let (bytes, bytes_dead) = (u64::from(segments.used(id)), u64::from(segments.dead(id)));
             (used, dead) = (used + bytes, dead + bytes_dead);
             segments.set_state(id, State::Cleaning);
@@ -183,6 +191,9 @@ impl Store {
             if alone || dead >= self.log.window_bytes() as u64 / CLEAN_GAIN_DIVISOR {
                 break;
             }
+        }
+        if cleaner.chosen.is_empty() {
+            return;
         }
         if cleaner.level == Level::Compaction && cleaner.chosen.len() > 1 {
             cleaner.level = Level::Combined;
@@ -226,6 +237,8 @@ impl Store {
     /// window does not become one run.
     fn evacuate(&self, cleaner: &mut Cleaner, window: u32) {
         let segments = &self.log.segments;
+        debug_assert!(cleaner.window.is_none(), "one window is emptied at a time");
+        debug_assert!(cleaner.source.is_none(), "nothing is copied at another level");
         let seglets = segments.window_seglets();
         cleaner.window = Some((window, segments.withdraw(window)));
         cleaner.level = Level::Evacuation;

@@ -133,6 +133,7 @@ fn loom_two_heads_never_own_one_seglet() {
             let taken = segments.take(claim)?;
             let run = segments.run(taken);
             segments.close(taken, BYTES, 1, 0, 0);
+            segments.set_state(taken, State::Retired);
             segments.free(taken);
             Some(run)
         };

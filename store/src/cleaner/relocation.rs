@@ -93,6 +93,7 @@ impl Store {
         source: &mut Source,
         budget: usize,
     ) -> bool {
+        debug_assert!(source.next <= source.end, "a walk stays in its segment");
         let stop = source.end.min(source.next + budget);
         let mut tables = Tables::of(self, pinned);
         let (mut batch, mut ahead) = (Batch::new(), Batch::new());
@@ -215,6 +216,7 @@ impl Store {
         let mut all = true;
         for entry in entries {
             let (Some(table), Some(copy)) = (entry.table, entry.copy) else { continue };
+            debug_assert_ne!(copy, entry.location, "a copy is elsewhere");
             let is_it = |location| (location == entry.location).then_some(());
             let locked = table.index.lock(&pinned.pin, entry.hash);
             all &= !matches!(locked, Err(NotLocked::Busy));

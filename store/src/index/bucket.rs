@@ -91,6 +91,11 @@ pub(crate) fn with_next_version(control: u64) -> u64 {
 /// Returns the word of an entry.
 #[inline]
 pub(crate) fn entry(hash: u64, location: Location, mark: Mark) -> u64 {
+    debug_assert!(
+        location.0 != 0 && location.0 <= LOCATION_MASK,
+        "a location fits an entry and is not empty"
+    );
+    debug_assert_eq!(mark.0 & !(USES_MASK | SETTLED), 0, "a mark changes no other field");
     hash << 48 | mark.0 | location.0
 }
 
@@ -230,12 +235,15 @@ impl Bucket {
     /// Unlocks the bucket; `control` is the owner's latest control word.
     #[inline]
     pub(crate) fn unlock(&self, control: u64) {
+        debug_assert!(is_locked(control) && is_locked(self.control()), "only the owner unlocks");
         self.set_control(with_next_version(control) & !(LOCKED | COMMITTING));
     }
 
     /// Unlocks an unchanged bucket without a new version.
     #[inline]
     pub(crate) fn unlock_unchanged(&self, control: u64) {
+        debug_assert!(is_locked(control) && is_locked(self.control()), "only the owner unlocks");
+        debug_assert_eq!(control & MOVED, 0, "a bucket that is moved has changed");
         self.set_control(control & !(LOCKED | COMMITTING));
     }
 }

@@ -133,7 +133,9 @@ impl Generation {
     pub(crate) fn overlap(&self, older: &Generation, position: u64) -> Range<u64> {
         let hashes = older.hashes_of(position);
         let within = |hash: u64| hash.clamp(self.hashes.first(), self.hashes.last());
-        self.position(within(*hashes.start()))..self.position(within(*hashes.end())) + 1
+        let (first, last) = (self.position(within(*hashes.start())), self.position(within(*hashes.end())));
+        debug_assert!(first <= last && last < self.buckets, "positions are in the order of the hashes");
+        first..last + 1
     }
 
     /// Returns the range of hashes.
@@ -143,6 +145,7 @@ impl Generation {
 
     /// Returns the hashes of `position`.
     pub(crate) fn hashes_of(&self, position: u64) -> RangeInclusive<u64> {
+        debug_assert!(position < self.buckets, "a position is that of a bucket");
         let last = match position + 1 {
             next if next < self.buckets => self.first_hash(next) - 1,
             _ => self.hashes.last(),
@@ -172,6 +175,7 @@ impl Generation {
 
     /// Sets the cursor; called by the mover.
     pub(crate) fn set_cursor(&self, cursor: u64) {
+        debug_assert!(self.cursor() < cursor && cursor <= self.buckets, "a moved bucket stays moved");
         self.cursor.store(cursor, Ordering::Release);
     }
 
@@ -223,6 +227,7 @@ impl Generation {
                 .map(|used| used + 1)
         })?;
         if let Some(bucket) = self.overflow(number) {
+            debug_assert!(bucket.last_used_slot().is_none(), "a bucket that no chain has is empty");
             bucket.set_control(0);
         }
         Some(number)
@@ -245,6 +250,11 @@ impl Generation {
     /// Frees an empty overflow bucket that is no longer in a chain.
     pub(crate) fn free_overflow(&self, number: u32) {
         let Some(bucket) = self.overflow(number) else { return };
+        debug_assert!(bucket.last_used_slot().is_none(), "only an empty bucket leaves its chain");
+        debug_assert!(
+            number <= self.overflow_used.load(Ordering::Relaxed),
+            "what is given back was taken before"
+        );
         let mut list = self.overflow_free.load(Ordering::Relaxed);
         loop {
             bucket.set_control(with_overflow(0, list as u32));

@@ -169,6 +169,7 @@ impl Index {
 
     /// Makes lookups skip the buckets below `cursor`; called by the mover.
     fn advance_cursor(&self, generation: &Generation, cursor: u64, reclaimer: &Reclaimer) {
+        debug_assert_eq!(cursor, generation.cursor() + 1, "buckets are moved one after the other");
         generation.set_cursor(cursor);
         if cursor.is_multiple_of(BUCKETS_PER_GIVE_BACK)
             && let Some((mapping, range)) = generation.pages(cursor - BUCKETS_PER_GIVE_BACK, cursor)
@@ -179,8 +180,10 @@ impl Index {
 
     /// Retires a generation whose buckets are all moved; called by the mover.
     fn finish_generation(&self, generation: &Generation, reclaimer: &Reclaimer) {
+        debug_assert_eq!(generation.cursor(), generation.buckets(), "nothing is left in it");
         let next = generation.next_pointer();
         let left = self.current.swap(next, Ordering::AcqRel);
+        debug_assert!(std::ptr::eq(left, generation), "the mover alone replaces the current generation");
         // SAFETY: the pointer came from `Box::into_raw`; only the mover, which is this thread, replaces it; the
         // reclaimer drops it when no pin can know it.
         let left = unsafe { Retired::new(left) };
@@ -212,6 +215,7 @@ fn move_bucket(
 ) -> bool {
     let Some(control) = current.bucket(position).try_lock() else { return false };
     let source = LockedBucket::new(current, position, control);
+    debug_assert_eq!(current.hashes(), next.hashes(), "both have the hashes of the table");
     let overlap = next.overlap(current, position);
     assert!(overlap.end - overlap.start <= OVERLAP_MAX as u64);
     let mut targets: [Option<LockedBucket<'_>>; OVERLAP_MAX] = [const { None }; OVERLAP_MAX];

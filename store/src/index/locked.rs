@@ -5,8 +5,8 @@
 
 use crate::index::Location;
 use crate::index::bucket::{
-    Bucket, COMMITTING, MOVED, Mark, SLOTS, entry, location_of, mark_of, overflow_of, with_next_version,
-    with_overflow,
+    Bucket, COMMITTING, MOVED, Mark, SLOTS, entry, is_locked, location_of, mark_of, overflow_of,
+    with_next_version, with_overflow,
 };
 use crate::index::generation::{Generation, Purpose};
 
@@ -38,6 +38,7 @@ pub(crate) struct LockedBucket<'p> {
 impl<'p> LockedBucket<'p> {
     #[inline]
     pub(crate) fn new(generation: &'p Generation, position: u64, control: u64) -> LockedBucket<'p> {
+        debug_assert!(is_locked(control) && control & MOVED == 0, "only a live bucket is locked");
         #[cfg(test)]
         held::change(1);
         LockedBucket { generation, bucket: generation.bucket(position), control, changed: false }
@@ -104,8 +105,14 @@ impl<'p> LockedBucket<'p> {
     /// Points the entry at `place` to another copy of its object. It keeps its mark.
     #[inline]
     pub(crate) fn relocate(&mut self, place: SlotPlace, hash: u64, location: Location) {
+        let before = self.at(place.overflow).slot(place.slot);
+        debug_assert!(
+            location_of(before).is_some_and(|from| from != location),
+            "an entry gets another object"
+        );
+        debug_assert_eq!(before >> 48, hash & 0xffff, "an entry keeps its tag");
         self.changed = true;
-        self.at(place.overflow).set_slot(place.slot, entry(hash, location, self.mark(place)));
+        self.at(place.overflow).set_slot(place.slot, entry(hash, location, mark_of(before)));
     }
 
     /// Returns the mark of the entry at `place`.
@@ -116,6 +123,11 @@ impl<'p> LockedBucket<'p> {
 
     /// Sets the mark of the entry at `place`, which leads to `location`.
     pub(crate) fn set_mark(&mut self, place: SlotPlace, hash: u64, location: Location, mark: Mark) {
+        debug_assert_eq!(
+            location_of(self.at(place.overflow).slot(place.slot)),
+            Some(location),
+            "a mark is set beside the location that it belongs to"
+        );
         self.at(place.overflow).set_slot(place.slot, entry(hash, location, mark));
     }
 
@@ -162,6 +174,10 @@ impl<'p> LockedBucket<'p> {
         mark: Mark,
         purpose: Purpose,
     ) -> Result<(), NoRoom> {
+        debug_assert!(
+            self.find(hash, |other| (other == location).then_some(())).is_none(),
+            "an object has one entry"
+        );
         self.make_room(1, purpose)?;
         let mut overflow = 0;
         loop {
@@ -208,6 +224,10 @@ impl<'p> LockedBucket<'p> {
     /// The chain's last entry takes the place, so that churn leaves no half-empty chains behind. If that empties the
     /// last overflow bucket, it is removed too.
     pub(crate) fn remove(&mut self, place: SlotPlace) -> (Mark, Changed) {
+        debug_assert!(
+            location_of(self.at(place.overflow).slot(place.slot)).is_some(),
+            "an entry is removed once"
+        );
         self.changed = true;
         let mark = self.mark(place);
         let (mut before, mut last) = (0, 0);
@@ -265,6 +285,11 @@ impl<'p> LockedBucket<'p> {
 
     /// Marks the bucket as moved and unlocks it: its hashes belong to the next generation, or to none.
     pub(crate) fn mark_moved(mut self) {
+        debug_assert_eq!(
+            self.control & (MOVED | COMMITTING),
+            0,
+            "a bucket is moved once, and not in a commit"
+        );
         self.control |= MOVED;
         self.changed = true;
     }

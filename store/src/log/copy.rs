@@ -63,6 +63,10 @@ impl Log {
         self.make_room(head, bytes, claim)?;
         let offset = head.offset;
         head.offset += bytes;
+        debug_assert!(
+            source.offset() + bytes <= offset || head.offset <= source.offset(),
+            "a copy lies beside what it is copied from"
+        );
         // SAFETY: the source is an object in a segment that is being cleaned, hence not written; the target lies
         // after a head of the cleaner in another segment.
         unsafe { self.pointer(offset).copy_from_nonoverlapping(self.pointer(source.offset()), bytes) };

@@ -80,6 +80,11 @@ impl Keys {
         if at < self.len() && self.get(at) == key { Ok(at) } else { Err(at) }
     }
 
+    /// Returns whether the keys ascend, and so each is there once.
+    fn ascend(&self) -> bool {
+        (1..self.len()).all(|at| self.get(at - 1) < self.get(at))
+    }
+
     /// Concatenates `pieces`, which are ranges of keys of nodes.
     pub(super) fn collect(pieces: &[(&Keys, std::ops::Range<usize>)]) -> Keys {
         #[cfg(test)]
@@ -133,12 +138,14 @@ pub(super) struct Node {
 impl Node {
     /// Creates a leaf.
     pub(super) fn leaf(keys: Keys) -> Node {
+        debug_assert!(keys.ascend(), "the keys of a leaf are sorted");
         Node { keys, children: Box::default() }
     }
 
     /// Creates a branch over children that the tree owns.
     pub(super) fn branch(keys: Keys, children: &[*mut Node]) -> Node {
         assert!(keys.len() + 1 == children.len(), "a key between two children");
+        debug_assert!(keys.ascend(), "the keys of a branch are sorted");
         let children = children.iter().map(|&child| NodeSlot(AtomicPtr::new(child))).collect();
         Node { keys, children }
     }
@@ -185,6 +192,7 @@ impl NodeSlot {
     /// Replaces `current` by `new`, unless the slot is frozen or has another node by now: then it returns `new`.
     /// Allocates and frees nothing.
     pub(super) fn replace(&self, current: &Node, new: Box<Node>) -> Result<Retired<Node>, Box<Node>> {
+        debug_assert_eq!(current.is_leaf(), new.is_leaf(), "all leaves are equally deep");
         let current = std::ptr::from_ref(current).cast_mut();
         let new = Box::into_raw(new);
         let won = self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed);

@@ -119,6 +119,7 @@ impl OrderedKeys {
             }
         };
         let new = nodes.pop().expect("one node hangs in one slot");
+        debug_assert!(nodes.is_empty(), "no node is lost");
         let replaced = slot.replace(path.branch(level), Box::new(new)).ok();
         garbage.add(replaced.expect("slots of branches change under the lock alone"));
         bytes
@@ -191,6 +192,10 @@ fn leaves_for(old: &[&Node], at_end: bool) -> (Keys, Vec<Node>) {
     // The shortest key above the left keys and not above the right ones.
     let common = left.iter().zip(right).take_while(|(left, right)| left == right).count();
     let separator = Keys::one(&right[..common + 1]);
+    debug_assert!(
+        left < separator.get(0) && separator.get(0) <= right,
+        "the key between two leaves divides them"
+    );
     let leaf = |range: Range<usize>| Node::leaf(Keys::collect(&[(&keys, range)]));
     (separator, vec![leaf(0..middle), leaf(middle..keys.len())])
 }
@@ -262,6 +267,7 @@ impl Children {
 
     /// Replaces some children by `new` ones and returns them. If `new` is empty, a key beside them is removed too.
     fn splice(&mut self, range: Range<usize>, between: Keys, new: Vec<Node>) -> Vec<*mut Node> {
+        debug_assert!(range.start < range.end && range.end <= self.nodes.len(), "some children are replaced");
         let mut gone = range.start..range.end - 1;
         if new.is_empty() {
             if gone.end < self.keys.len() {
@@ -276,7 +282,12 @@ impl Children {
             (&between, 0..new_keys),
             (&self.keys, gone.end..all),
         ]);
-        self.nodes.splice(range, new.into_iter().map(hung)).collect()
+        let old: Vec<*mut Node> = self.nodes.splice(range, new.into_iter().map(hung)).collect();
+        debug_assert!(
+            self.nodes.is_empty() || self.keys.len() + 1 == self.nodes.len(),
+            "a key between two children"
+        );
+        old
     }
 
     fn into_branch(self) -> Node {

@@ -134,6 +134,7 @@ impl Candidates {
 
     /// Inserts a segment by its score, if it is already listed or good enough.
     pub(crate) fn offer(&mut self, score: f64, segment: SegmentId) {
+        debug_assert!(score.is_finite(), "scores have an order");
         let held = &mut self.weighed[..self.count];
         if held.len() == CLEAN_CANDIDATES_MAX && held.last().is_some_and(|&(worst, _)| score <= worst) {
             return;
@@ -148,6 +149,10 @@ impl Candidates {
             self.weighed[place..self.count].rotate_right(1);
             self.weighed[place] = (score, segment);
         }
+        debug_assert!(
+            self.weighed[..self.count].is_sorted_by(|(better, _), (worse, _)| better >= worse),
+            "the best is the first"
+        );
     }
 
     /// Removes and returns the best.

@@ -101,6 +101,10 @@ impl Requester {
         body: &[u8],
         complete: &mut impl FnMut(Completion<'_>),
     ) {
+        debug_assert!(
+            (self.first..self.unsent).contains(&sequence) && self.ring.slot(sequence).awaits_reply(),
+            "only what was sent is answered"
+        );
         let slot = self.ring.slot_mut(sequence);
         // A status of a newer protocol is an answer all the same; the caller sees that it is none of its own.
         let status = Status::from_u8(code).unwrap_or(Status::Internal);

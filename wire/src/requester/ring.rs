@@ -167,6 +167,7 @@ impl Ring {
 
     #[inline]
     pub(super) fn free(&mut self, sequence: u64) {
+        debug_assert!(self.slot(sequence).state != State::Free, "a request completes once");
         self.used -= 1;
         self.slot_mut(sequence).state = State::Free;
     }

@@ -123,7 +123,9 @@ impl<T> Fair<T> {
     #[inline]
     pub(super) fn leave(&mut self, id: PlaceId) -> bool {
         let place = &mut self.places[id];
+        debug_assert!(place.live > 0, "an invocation ends once");
         place.live -= 1;
+        debug_assert!(place.live > 0 || place.held_bytes == 0, "the last one has given back what it held");
         place.ready.is_empty()
     }
 
@@ -155,6 +157,7 @@ impl<T> Fair<T> {
     pub(super) fn next(&mut self, may_unpark: bool) -> Option<Runnable<T>> {
         if let Some(first) = self.first {
             let place = &mut self.places[first];
+            debug_assert_ne!(place.listed, Listed::No, "the first place is in a list");
             if place.deficit > 0
                 && place.parked.is_empty()
                 && let Some(item) = place.ready.pop_front()
@@ -230,6 +233,7 @@ impl<T> Fair<T> {
     /// Charges cycles to a tenant; returns its account.
     #[inline]
     pub(super) fn charge(&mut self, id: PlaceId, cycles: u64) -> &Account {
+        debug_assert!(cycles <= i64::MAX as u64, "no charge is negative");
         let debt_max = (TENANT_DEBT_SLICES_MAX * self.quantum) as i64;
         let place = &mut self.places[id];
         place.deficit = (place.deficit - cycles as i64).max(-debt_max);
@@ -257,6 +261,9 @@ impl<T> Fair<T> {
     fn list_anew(&mut self, id: PlaceId) {
         let rounds = self.rounds;
         let place = &mut self.places[id];
+        debug_assert_eq!(place.listed, Listed::No, "a place is in one list");
+        debug_assert!(!place.ready.is_empty() || !place.parked.is_empty(), "it has something to run");
+        debug_assert!(place.rounds <= rounds, "rounds only grow");
         let quantum = quantum_of(self.quantum, &place.account) as i64;
         place.rests = false;
         let missed = (rounds - place.rounds) / ROUND;
@@ -277,14 +284,18 @@ impl<T> Fair<T> {
     fn unlist(&mut self, id: PlaceId, from_fresh: bool) {
         self.first = None;
         let list = if from_fresh { &mut self.fresh } else { &mut self.round };
-        list.pop_front();
+        let front = list.pop_front();
+        debug_assert_eq!(front, Some(id), "the first of its list leaves it");
         let place = &mut self.places[id];
+        debug_assert_eq!(place.listed == Listed::Fresh, from_fresh, "a place knows its list");
+        debug_assert!(place.ready.is_empty() && place.parked.is_empty(), "nothing waits in no list");
         place.listed = Listed::No;
         place.rounds = place.rounds.max(self.rounds);
     }
 
     /// Gives the first place of the ring its quantum and moves it to the end.
     fn pass_on(&mut self, id: PlaceId, from_fresh: bool) {
+        debug_assert!(self.places[id].deficit <= 0, "a place keeps its turn until its quantum is used up");
         if !from_fresh {
             self.rounds += ROUND / self.round.len().max(1) as u64;
             let place = &mut self.places[id];
@@ -295,12 +306,10 @@ impl<T> Fair<T> {
 
     fn send_back(&mut self, id: PlaceId, from_fresh: bool) {
         self.first = None;
-        if from_fresh {
-            self.fresh.pop_front();
-            self.places[id].listed = Listed::Round;
-        } else {
-            self.round.pop_front();
-        }
+        debug_assert_eq!(self.places[id].listed == Listed::Fresh, from_fresh, "a place knows its list");
+        let front = if from_fresh { self.fresh.pop_front() } else { self.round.pop_front() };
+        debug_assert_eq!(front, Some(id), "the first of its list goes to the end");
+        self.places[id].listed = Listed::Round;
         self.round.push_back(id);
     }
 

@@ -145,6 +145,9 @@ impl<O> InvocationState<O> {
         place: PlaceId,
         budget: Option<&LimitOverrides>,
     ) {
+        debug_assert!(self.origin.is_none(), "the invocation before has its reply");
+        debug_assert!(self.held.is_none() && self.parked.is_none(), "nothing of the one before is left");
+        debug_assert_eq!(self.counted_bytes, 0, "what the one before held is given back");
         let changes = extension.account.changes();
         let is_kept = self.extension.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, extension));
         if !is_kept || self.changes_seen != changes {
@@ -186,6 +189,7 @@ impl<O> InvocationState<O> {
     /// Restores the state before the first poll.
     #[inline]
     fn rewind(&mut self) {
+        debug_assert!(self.parked.is_none(), "no frame of the function is left");
         let Allowance { arena_bytes, reply_bytes, .. } = *self.access.spending().allowance();
         // SAFETY: the extension does not run, and what it had of the two parts is forgotten with this.
         let (arena, writes) = unsafe { (self.room.arena(arena_bytes), self.room.writes()) };
@@ -247,6 +251,7 @@ impl<O> InvocationState<O> {
             this.record_poll(outcome.is_parked(), outcome.cause().is_none() && outcome.value == PENDING);
         }
         if outcome.is_parked() {
+            debug_assert!(this.parked.is_none(), "a stack is parked once");
             this.slices += 1;
             this.parked = Some(ParkedStack::new(stack, outcome));
             return PollOutcome::Parked;
@@ -287,6 +292,7 @@ impl<O> InvocationState<O> {
                 environment.metrics.count(Counter::CommitConflicts);
                 self.touched_before = self.touched();
                 self.tries += 1;
+                debug_assert!(self.tries < COMMIT_TRIES_MAX, "tries are bounded");
                 self.rewind();
                 self.release(environment);
                 PollOutcome::Pending

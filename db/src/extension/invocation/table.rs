@@ -91,6 +91,8 @@ impl<O> InvocationTable<O> {
 
     #[inline]
     fn keep(&mut self, slot: NonNull<InvocationState<O>>) {
+        debug_assert!(self.free.len() < self.made, "only slots in use are given back");
+        debug_assert_ne!(self.free.last(), Some(&slot), "a slot is given back once");
         if self.free.len() < SLOTS_KEPT_PER_WORKER {
             self.free.push(slot);
         } else {

@@ -70,6 +70,7 @@ impl Holding {
 
     /// Returns the bytes that a tenant may hold if it holds `own` now.
     fn share(&self, own: usize) -> usize {
+        debug_assert!(own <= self.held && self.held <= self.most, "{own} of {} of {}", self.held, self.most);
         (self.most - (self.held - own)) / 2
     }
 
@@ -89,6 +90,7 @@ impl Holding {
 
     /// Subtracts released bytes from a tenant that holds `own`.
     fn shrink(&mut self, own: &mut usize, bytes: usize) {
+        debug_assert!(bytes <= *own && *own <= self.held, "only what is held is given back");
         *own -= bytes;
         self.held -= bytes;
     }

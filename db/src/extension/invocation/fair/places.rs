@@ -144,7 +144,8 @@ impl<T> Places<T> {
             self.places.push(fresh);
             (self.places.len() - 1) as u32
         };
-        self.known.insert(account.tenant.0, id);
+        let before = self.known.insert(account.tenant.0, id);
+        debug_assert_eq!(before, None, "a tenant has one place");
         PlaceId(id)
     }
 
@@ -156,6 +157,8 @@ impl<T> Places<T> {
             let place = &places[*id as usize];
             let stays = place.live > 0 || place.listed != Listed::No;
             if !stays {
+                debug_assert!(place.ready.is_empty() && place.parked.is_empty(), "nothing waits in no list");
+                debug_assert_eq!(place.held_bytes, 0, "who has nothing here holds nothing");
                 vacant.push(*id);
             }
             stays

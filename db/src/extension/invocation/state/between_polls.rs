@@ -333,6 +333,8 @@ impl<O> InvocationState<O> {
     /// if two in a row used the same one; among many tenants it is dropped while it is in the cache.
     #[inline]
     pub(in crate::extension::invocation) fn end(&mut self, environment: &WorkerEnvironment<'_>) -> usize {
+        debug_assert!(self.parked.is_none(), "its stack is abandoned before");
+        debug_assert_eq!(self.counted_bytes, 0, "what it held is given back before");
         self.release(environment);
         self.origin = None;
         let touched = self.touched();
