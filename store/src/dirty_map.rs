@@ -77,8 +77,10 @@ impl DirtyMap {
         if self.watchers.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let chunk = (hash - self.first) >> self.shift;
-        let (word, bit) = (&self.marks[(chunk / 64) as usize], 1 << (chunk % 64));
+        // A damaged key may have a hash of another range.
+        let chunk = hash.wrapping_sub(self.first) >> self.shift;
+        let Some(word) = self.marks.get((chunk / 64) as usize) else { return };
+        let bit = 1 << (chunk % 64);
         // Also if the bit is set: the exchange makes this writer's change visible to the thread that takes the mark.
         word.fetch_or(bit, Ordering::AcqRel);
     }

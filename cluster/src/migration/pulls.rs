@@ -121,8 +121,9 @@ impl Pulls {
         let part = self.parts.get_mut(usize::from(partition))?;
         let done = part.replaying.take()?;
         let before = part.arrived;
-        part.arrived =
-            done.map_or(part.arrived, |done| if done.second == u64::MAX { done.hash + 1 } else { done.hash });
+        part.arrived = done.map_or(part.arrived, |done| {
+            if done.second == u64::MAX { done.hash.saturating_add(1) } else { done.hash }
+        });
         debug_assert!(before <= part.arrived, "what has arrived stays");
         let held = part.held.take()?;
         part.replaying = Some(held.next);

@@ -186,7 +186,7 @@ impl Store {
             segments.set_state(id, State::Cleaning);
             cleaner.chosen.push_back(Chosen { segment: id, again: false });
             let run = segments.run(id);
-            let alone = pressed && self.log.seglets_for((bytes - bytes_dead) as usize) < run.end - run.start;
+            let alone = pressed && self.log.seglets_for(bytes.saturating_sub(bytes_dead) as usize) < run.end - run.start;
             cleaner.level = if alone { Level::Compaction } else { Level::Combined };
             if alone || dead >= self.log.window_bytes() as u64 / CLEAN_GAIN_DIVISOR {
                 break;
@@ -309,7 +309,29 @@ impl Store {
 #[cfg(all(test, not(loom_model)))]
 mod tests {
     use crate::segment::State;
-    use crate::tests::{drain, put_patiently, store};
+    use crate::tests::{delete_patiently, drain, put_patiently, store};
+
+    /// A writer may bury the last object of a candidate before the cleaner looks at the segment again.
+    #[test]
+    fn a_candidate_that_a_second_look_retires_is_not_cleaned() {
+        let store = store(1 << 20, 16 << 10, 1);
+        let (core, table) = (store.core(0), store.table(1));
+        for key in 0..500_u64 {
+            put_patiently(&core, &table, &key.to_le_bytes(), &[7; 100]).expect("there is memory");
+        }
+        let segments = &store.log.segments;
+        let (id, _) = segments.iter().find(|(_, state)| *state == State::Closed).expect("a full segment");
+        let mut cleaner = store.cleaner.try_lock().expect("nobody cleans");
+        cleaner.candidates.offer(1.0, id);
+        for key in 0..500_u64 {
+            delete_patiently(&core, &table, &key.to_le_bytes()).expect("it is there");
+        }
+        store.weigh_one(&mut cleaner, id, store.log.clock(), false);
+        assert_eq!(segments.state(id), State::Retired);
+        store.take_up(&mut cleaner, false);
+        assert!(cleaner.chosen.is_empty());
+        assert_eq!(segments.state(id), State::Retired);
+    }
 
     #[test]
     fn a_segment_that_a_writer_has_begun_to_fill_is_not_emptied_with_its_window() {
