@@ -257,18 +257,6 @@ fn compact(etcd: &EtcdProcess, revision: Revision) {
 }
 
 #[test]
-fn an_etcd_that_is_not_there_is_named() {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    let port = listener.local_addr().expect("its address").port();
-    drop(listener);
-    let Err(error) = Etcd::open(&address(format!("127.0.0.1:{port}"))) else {
-        panic!("nobody listens there")
-    };
-    assert!(matches!(error, RecordsError::Unavailable(_)), "{error:?}");
-    assert!(error.to_string().contains(&format!("etcd://127.0.0.1:{port}/test")), "{error}");
-}
-
-#[test]
 fn clusters_that_share_an_etcd_do_not_see_each_other() {
     let etcd = EtcdProcess::start();
     let one = Arc::new(etcd.client());

@@ -21,21 +21,6 @@ fn answer_to_opening(site: &Site, request: &OpenRequest<'_>) -> Refused {
 }
 
 #[test]
-fn wrong_secrets_tenants_and_tokens_open_nothing() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let site = Site::start(directory.path(), 1, 1);
-    let ann = site.create_tenant("ann");
-    let bob = site.create_tenant("bob");
-    let session = |tenant, secret| OpenRequest::Session { tenant, secret };
-    assert_eq!(refused_opening(&site, &session("ann", &bob)), Status::BadSecret);
-    assert_eq!(refused_opening(&site, &session("ann", "")), Status::BadSecret);
-    assert_eq!(refused_opening(&site, &session("carl", &ann)), Status::BadSecret);
-    assert_eq!(refused_opening(&site, &OpenRequest::Attach { token: 7 }), Status::BadToken);
-    assert_eq!(refused_opening(&site, &OpenRequest::Admin { secret: &ann }), Status::BadSecret);
-    assert_eq!(refused_opening(&site, &session("ann", &ann)), Status::Ok);
-}
-
-#[test]
 fn an_opening_does_not_tell_who_is_a_tenant() {
     let directory = tempfile::tempdir().expect("a directory");
     let site = Site::start(directory.path(), 1, 1);
@@ -274,24 +259,6 @@ fn a_dropped_tenant_is_gone_at_once() {
     let mut ann = site.client("ann", &secret);
     assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::UnknownTable);
     assert_ne!(ann.create_table("t"), table);
-}
-
-#[test]
-fn a_dropped_table_is_unknown_and_its_name_is_free() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let site = Site::start(directory.path(), 1, 1);
-    let (mut ann, table) = site.tenant_with_table("ann");
-    let put = Request::Put { table, key: b"k", value: b"v", condition: Condition::Always };
-    assert_eq!(ann.status(&put), Status::Ok);
-    let taken = ann.control.ask(&AdminRequest::TableCreate { name: "t", options: TableOptions::default() });
-    assert_eq!(taken.expect_err("taken").0, Status::AlreadyExists);
-    ann.control.ask(&AdminRequest::TableDrop { name: "t" }).expect("a table");
-    assert_eq!(ann.status(&put), Status::UnknownTable);
-    for request in [AdminRequest::TableDrop { name: "t" }, AdminRequest::TableStat { name: "t" }] {
-        assert_eq!(ann.control.ask(&request).expect_err("dropped").0, Status::UnknownTable);
-    }
-    let fresh = ann.create_table("t");
-    assert_eq!(ann.status(&Request::Get { table: fresh, key: b"k" }), Status::NotFound);
 }
 
 #[test]
