@@ -1,26 +1,23 @@
 //! Servers that are cut off from etcd, from each other, or from both, while clients reach them, and tablets are on the move.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use builder::BuildError;
 use cluster::metadata::Metadata;
 use cluster::migration::MigrationPhase;
 use cluster::moment::Moment;
-use db::config::{Config, EtcdAddress};
+use db::config::Config;
 use db::etcd::Etcd;
 use net::Listener;
 use store::HashRange;
 use wire::{Request, Status};
 
-use super::cluster::comes;
-use super::etcd_process::EtcdProcess;
+use super::cluster::metadata;
+use super::etcd_process::{EtcdProcess, address_of};
 use super::migration::{Pair, Table, key};
+use super::patience::{PATIENCE, comes};
 use super::proxy::Proxy;
-use super::{Site, config};
-
-/// Longer than it takes until a server is taken for gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::{Site, config, no_toolchain};
 
 /// A pair of servers, each of which reaches etcd by a way of its own, and is reached by the other one so.
 struct Ways {
@@ -32,7 +29,7 @@ struct Ways {
 impl Ways {
     fn start() -> Self {
         let etcd = EtcdProcess::start();
-        let direct = Metadata::over(Box::new(etcd.client())).expect("records of this format");
+        let direct = metadata(&etcd);
         let to_etcd = [(); 2].map(|()| Proxy::start(&etcd.address().members[0]));
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
         let begin = |site: usize| {
@@ -40,13 +37,10 @@ impl Ways {
             let peers = Proxy::start(&listener.local().expect("its address").to_string());
             let reached: SocketAddr = peers.member().parse().expect("an address");
             let config = Config { advertise: Some(reached), ..config(directories[site].path(), 1) };
-            let members = vec![to_etcd[site].member()];
-            let address = EtcdAddress { members, cluster: "test".to_owned() };
+            let address = address_of(vec![to_etcd[site].member()]);
             let metadata = Metadata::over(Box::new(Etcd::open(&address).expect("etcd answers")));
             let metadata = metadata.expect("records of this format");
-            let no_toolchain =
-                || Err(BuildError::ToolchainMissing { why: "this test needs none".to_owned() });
-            (Site::start_at(listener, &config, 1, metadata, Box::new(no_toolchain)), peers)
+            (Site::start_at(listener, &config, 1, metadata, no_toolchain()), peers)
         };
         let [(one, to_one), (other, to_other)] = [0, 1].map(begin);
         let pair = Pair { sites: [one, other], _directories: directories, metadata: direct, _etcd: etcd };

@@ -2,25 +2,10 @@
 
 use control::{AdminRequest, TableOptions};
 use wire::limits::{FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use wire::{
-    Body, Condition, FrameReader, FrameWriter, OpenRequest, RecordHeader, Request, Status, VersionRange,
-    opcode,
-};
+use wire::{Body, Condition, FrameReader, OpenRequest, RecordHeader, Request, Status, VersionRange, opcode};
 
 use super::Site;
-use super::client::{Client, ControlStream};
-
-/// A frame of one group with one message.
-fn frame(token: u64, view: u64, code: u8, sequence: u32, body: &[u8]) -> Vec<u8> {
-    let mut buffer = [0; 1472];
-    let mut writer = FrameWriter::new();
-    writer.start(&mut buffer, view);
-    assert!(writer.group(&mut buffer, token, 0, 0));
-    let place = writer.message(&mut buffer, code, 0, sequence, body.len()).expect("room");
-    place.copy_from_slice(body);
-    let bytes = writer.finish(&mut buffer);
-    buffer[..bytes].to_vec()
-}
+use super::client::{Client, ControlStream, frame};
 
 /// Status and sequence of each message of frames.
 fn statuses(frames: &[Vec<u8>]) -> Vec<(Status, u32)> {

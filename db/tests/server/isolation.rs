@@ -1,12 +1,11 @@
 //! Nobody reaches what is not his: wrong secrets, tokens, tenants, tables, roles.
 
-use control::{AdminRequest, LimitChange, SessionEntry, Statistic, TableOptions, TenantCreated};
+use control::{AdminRequest, SessionEntry, Statistic, TableOptions, TenantCreated};
 use wire::{Condition, OpenRequest, Request, Status, opcode};
 
 use super::client::{Client, ControlStream, Refused};
 use super::exposition::patient_tenant;
 use super::extensions::{install, invoke, package};
-use super::stealing::counter;
 use super::{Site, file};
 
 fn refused_opening(site: &Site, request: &OpenRequest<'_>) -> Status {
@@ -179,16 +178,15 @@ fn what_a_session_runs_ends_with_it() {
     let mut first = site.client("ann", &secret);
     let table = first.create_table("t");
     let extension = install(&mut first, "counter", &package(ENDLESS)).expect("a good extension").extension;
-    let most = [("invocation_yields", u64::from(u32::MAX)), ("invocation_cpu_us", 1_000_000)];
-    let changes = most.map(|(limit, value)| LimitChange { limit, value: Some(value) }).to_vec();
-    site.administrator().ask(&AdminRequest::TenantLimitsSet { name: "ann", changes }).expect("a tenant");
+    site.limit("ann", "invocation_yields", Some(u32::MAX.into()));
+    site.limit("ann", "invocation_cpu_us", Some(1_000_000));
     for function in ["yields", "loops"] {
         // They end by themselves after a second: on a machine that was busy for so long, once more.
         loop {
             let mut second = site.client("ann", &secret);
-            let begun = counter(&site, "invocations");
+            let begun = site.counter("invocations");
             assert!(second.submit(0, &invoke(extension, function, table, b"")));
-            while counter(&site, "invocations") == begun {
+            while site.counter("invocations") == begun {
                 second.step(&mut |_, ended| panic!("{function} ended with {ended:?}"));
             }
             let client_id = second.opened.client_id;

@@ -19,6 +19,8 @@ mod isolation;
 mod limits;
 mod logs;
 mod migration;
+#[path = "../support/patience.rs"]
+mod patience;
 mod places;
 #[path = "../support/proxy.rs"]
 mod proxy;
@@ -36,7 +38,7 @@ use std::sync::OnceLock;
 
 use ::cluster::metadata::Metadata;
 use builder::{BuildError, Toolchain};
-use control::{AdminRequest, TenantCreated};
+use control::{AdminRequest, LimitChange, Statistic, TenantCreated};
 use db::config::{Config, StreamLimits};
 use db::extension::registry::Prepare;
 use db::server::administrator;
@@ -106,6 +108,20 @@ impl Site {
     fn create_tenant(&self, name: &str) -> String {
         let answer = self.administrator().ask(&AdminRequest::TenantCreate { name }).expect("a fresh name");
         control::decode::<TenantCreated>(&answer).expect("a secret").secret
+    }
+
+    /// Sets a limit of a tenant; without a value it is the default again.
+    fn limit(&self, tenant: &str, limit: &str, value: Option<u64>) {
+        let changes = vec![LimitChange { limit, value }];
+        let request = AdminRequest::TenantLimitsSet { name: tenant, changes };
+        self.administrator().ask(&request).expect("a tenant");
+    }
+
+    /// A counter of all workers.
+    fn counter(&self, name: &str) -> u64 {
+        let answer = self.administrator().ask(&AdminRequest::Statistics { tenant: None });
+        let statistics = control::decode::<Vec<Statistic>>(&answer.expect("statistics")).expect("statistics");
+        statistics.iter().find(|statistic| statistic.name == name).expect("a counter of this name").value
     }
 
     fn client(&self, tenant: &str, secret: &str) -> Client {

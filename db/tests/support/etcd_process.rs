@@ -52,8 +52,7 @@ impl EtcdProcess {
 
     /// How a server finds it.
     pub fn address(&self) -> EtcdAddress {
-        let members = vec![format!("127.0.0.1:{}", self.member.ports[0])];
-        EtcdAddress { members, cluster: "test".to_owned() }
+        address_of(vec![format!("127.0.0.1:{}", self.member.ports[0])])
     }
 
     pub fn client(&self) -> Etcd {
@@ -122,6 +121,11 @@ impl Drop for EtcdProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How a server finds an etcd at one of these places.
+pub fn address_of(members: Vec<String>) -> EtcdAddress {
+    EtcdAddress { members, cluster: "test".to_owned() }
 }
 
 pub fn free_ports() -> [u16; 2] {
