@@ -1,7 +1,7 @@
 //! Servers that are cut off from etcd, from each other, or from both, while clients reach them, and tablets are on the move.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::thread;
 
 use cluster::metadata::Metadata;
 use cluster::migration::MigrationPhase;
@@ -15,7 +15,7 @@ use wire::{Request, Status};
 use super::cluster::metadata;
 use super::etcd_process::{EtcdProcess, address_of};
 use super::migration::{Pair, Table, key};
-use super::patience::{PATIENCE, comes};
+use super::patience::comes;
 use super::proxy::Proxy;
 use super::{Site, config, no_toolchain};
 
@@ -77,6 +77,29 @@ fn keys() -> [u64; 2] {
     [(0..).find(is_upper).expect("one"), (0..).find(|number| !is_upper(number)).expect("one")]
 }
 
+/// Functions, and what they are called.
+macro_rules! named {
+    ($($function:ident),+ $(,)?) => { [$((stringify!($function), $function as fn())),+] };
+}
+
+/// What they wait for are leases that end, ten seconds and more in which they need no processor: so they wait together.
+/// Who fails is named by its thread.
+#[test]
+fn servers_that_are_cut_off_serve_what_nobody_else_may_and_nothing_more() {
+    let cases = named![
+        a_source_without_etcd_hands_over_what_the_target_owns_by_then,
+        a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_goes_on_with_the_rest,
+        a_source_that_was_cut_off_for_a_while_serves_again_what_is_still_its_own,
+        a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does,
+    ];
+    thread::scope(|scope| {
+        for (name, case) in cases {
+            let thread = thread::Builder::new().name(name.to_owned());
+            thread.spawn_scoped(scope, case).expect("a thread");
+        }
+    });
+}
+
 /// Begins to move half of a table, and takes care that its source knows before the target does.
 fn begin(ways: &Ways, table: &Table) -> u32 {
     ways.etcd[1].cut();
@@ -85,7 +108,6 @@ fn begin(ways: &Ways, table: &Table) -> u32 {
     row.id
 }
 
-#[test]
 fn a_source_without_etcd_hands_over_what_the_target_owns_by_then() {
     let ways = Ways::start();
     let mut table = ways.pair.table();
@@ -102,7 +124,6 @@ fn a_source_without_etcd_hands_over_what_the_target_owns_by_then() {
     table.check(0..500);
 }
 
-#[test]
 fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_goes_on_with_the_rest() {
     let ways = Ways::start();
     let mut table = ways.pair.table();
@@ -117,11 +138,11 @@ fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_
     // On a slow machine its lease may be over by now.
     assert!(serves(&mut table, 0, moves) || !ways.is_registered(0), "while its lease is held it serves");
     ways.etcd[1].heal();
-    let deadline = Instant::now() + PATIENCE;
-    while !serves(&mut table, 1, moves) {
-        assert!(Instant::now() < deadline, "the target takes it over");
+    // Until the target takes it over.
+    comes(|| {
         assert!(serves(&mut table, 0, stays), "nobody else can be given that");
-    }
+        serves(&mut table, 1, moves).then_some(())
+    });
     assert!(!serves(&mut table, 0, moves), "two serve it");
     ways.etcd[0].heal();
     ways.peers[0].heal();
@@ -129,7 +150,6 @@ fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_
     assert!(!serves(&mut table, 0, moves) && serves(&mut table, 0, stays));
 }
 
-#[test]
 fn a_source_that_was_cut_off_for_a_while_serves_again_what_is_still_its_own() {
     let ways = Ways::start();
     let mut table = ways.pair.table();
@@ -147,7 +167,6 @@ fn a_source_that_was_cut_off_for_a_while_serves_again_what_is_still_its_own() {
     table.check(0..500);
 }
 
-#[test]
 fn a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does() {
     let ways = Ways::start();
     let mut table = ways.pair.table();
@@ -162,11 +181,11 @@ fn a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does() {
     ways.peers[0].cut();
     let phase = ways.pair.metadata.migration_find(row.id).expect("etcd answers").map(|row| row.phase);
     assert_eq!(phase, Some(MigrationPhase::Moving), "it is cut off in mid-move");
-    let deadline = Instant::now() + PATIENCE;
-    while !serves(&mut table, 0, moves) {
-        assert!(Instant::now() < deadline, "the source takes it back");
+    // Until the source takes it back.
+    comes(|| {
         assert!(serves(&mut table, 0, stays));
-    }
+        serves(&mut table, 0, moves).then_some(())
+    });
     assert!(!serves(&mut table, 1, moves), "two serve it");
     ways.etcd[1].heal();
     ways.peers[0].heal();
