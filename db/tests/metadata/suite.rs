@@ -134,7 +134,7 @@ fn leased(key: &str, held: cluster::records::HeldLease) -> RecordChange {
 pub fn a_lease_that_is_not_kept_takes_its_records_along(place: &Place) {
     let (one, other) = (place.client(), place.client());
     let (one, other) = (one.as_ref(), other.as_ref());
-    let short = one.lease_grant(Duration::from_secs(8)).expect("a lease");
+    let short = one.lease_grant(place.short_lease()).expect("a lease");
     let long = one.lease_grant(Duration::from_secs(600)).expect("a lease");
     assert!(long.until > short.until && short.until > Moment::now());
     write(one, &[leased("a/short", short), leased("a/long", long), leased("a/freed", short)]);
