@@ -26,6 +26,8 @@ mod places;
 mod proxy;
 mod rates;
 mod restart;
+#[path = "../support/seed.rs"]
+mod seed;
 mod stealing;
 mod streams;
 mod traces;
@@ -47,6 +49,7 @@ use net::{Faults, Listener, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
 use wire::OpenRequest;
 
 use client::{Client, ControlStream};
+use seed::seed;
 
 /// A server over a loopback network, with its data in a directory of the test's.
 struct Site {
@@ -178,14 +181,6 @@ fn toolchain() -> Toolchain {
 /// The metadata in a file of the directory.
 fn file(directory: &Path) -> Metadata {
     Metadata::open(&directory.join("metadata.redb")).expect("metadata")
-}
-
-/// The seed of a random test: `SPLINTER_SEED` or a fresh one, printed.
-fn seed() -> u64 {
-    let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("SPLINTER_SEED={seed}");
-    seed
 }
 
 /// What a bad day on the network does to frames.
