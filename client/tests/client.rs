@@ -7,7 +7,7 @@ mod fake {
 
 use fake::server::{ADMIN_SECRET, FakeServer, SECRET, TENANT};
 use net::{UdpConfig, UdpPort};
-use splinter_client::{Admin, Client, ClientConfig, Condition, Error, Request, SessionGroup, Status};
+use splinter_client::{Admin, Client, ClientConfig, Error, Request, SessionGroup, Status};
 
 fn server() -> FakeServer {
     FakeServer::start(UdpPort::bind(([127, 0, 0, 1], 0).into(), UdpConfig::default()).unwrap())
@@ -19,33 +19,6 @@ fn connect(server: &FakeServer) -> Client {
 
 fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> Status {
     answer.unwrap_err().status().unwrap()
-}
-
-#[test]
-fn objects_are_written_read_counted_and_deleted() {
-    let server = server();
-    let mut client = connect(&server);
-    client.ping().unwrap();
-    let table = client.table_create("t").unwrap();
-    assert_eq!(client.get(table, b"k").unwrap(), None);
-    let first = client.put(table, b"k", b"one").unwrap();
-    let second = client.put(table, b"k", b"two").unwrap();
-    assert!(second > first);
-    let object = client.get(table, b"k").unwrap().unwrap();
-    assert_eq!((object.value.as_slice(), object.version), (&b"two"[..], second));
-    let stale = client.put_if(table, b"k", b"x", Condition::Version(first));
-    assert!(matches!(stale, Err(Error::ConditionFailed { current }) if current == second));
-    assert!(matches!(
-        client.put_if(table, b"k", b"x", Condition::Absent),
-        Err(Error::ConditionFailed { .. })
-    ));
-    client.put_if(table, b"k", b"three", Condition::Version(second)).unwrap();
-    assert_eq!(client.increment(table, b"n", 5).unwrap().0, 5);
-    assert_eq!(client.increment(table, b"n", -7).unwrap().0, -2);
-    assert_eq!(refusal(client.increment(table, b"k", 1)), Status::NotANumber);
-    assert!(client.delete(table, b"k").unwrap().is_some());
-    assert!(client.delete(table, b"k").unwrap().is_none());
-    assert_eq!(client.table_stat("t").unwrap().objects, 1);
 }
 
 #[test]

@@ -1,49 +1,14 @@
 //! The steady path allocates nothing: a counting allocator around whole invocations of a compiled extension.
-//!
-//! Counts are per thread, so that the test's own threads do not disturb each other.
 
+#[path = "support/counting.rs"]
+mod counting;
 #[path = "support/worker.rs"]
 mod worker;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use counting::allocated;
 use db::extension::invocation::LimitOverrides;
 use wire::Status;
 use worker::{Worker, install, registry};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
-}
-
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract.
-        unsafe { System.dealloc(address, layout) }
-    }
-
-    unsafe fn realloc(&self, address: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's contract.
-        unsafe { System.realloc(address, layout, bytes) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 const SOURCE: &str = r#"
 #![no_std]
@@ -118,12 +83,12 @@ fn an_invocation_allocates_nothing_on_the_steady_path() {
         let mut before = 0;
         for round in 0..3_000 {
             if round == 1_000 {
-                before = ALLOCATIONS.get();
+                before = allocated();
             }
             worker
                 .run(extension, function, b"key", &[9; 100], &mut |answered, _| assert_eq!(answered, status));
         }
-        assert_eq!(ALLOCATIONS.get() - before, 0, "{function} allocates");
+        assert_eq!(allocated() - before, 0, "{function} allocates");
     }
 }
 
@@ -137,11 +102,11 @@ fn preempting_and_killing_allocates_nothing() {
     let mut before = 0;
     for round in 0..150 {
         if round == 50 {
-            before = ALLOCATIONS.get();
+            before = allocated();
         }
         worker.run(&installed.extension, "spins", b"key", b"", &mut |answered, _| {
             assert_eq!(answered, Status::ExtensionKilled);
         });
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocated() - before, 0);
 }

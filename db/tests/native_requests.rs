@@ -1,11 +1,13 @@
 //! Native requests through the dispatcher, without a network: they allocate nothing, and what they cost.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "support/counting.rs"]
+mod counting;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use counting::allocated;
 use db::extension::invocation::Invocations;
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
@@ -24,29 +26,6 @@ use db::tenant::account::Account;
 use net::{Batch, Outbox};
 use store::{Config, Core, Store};
 use wire::{Condition, FrameReader, FrameWriter, Request, Status, TenantId};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|allocations| allocations.set(allocations.get() + 1));
-        // SAFETY: the caller's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract.
-        unsafe { System.dealloc(address, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Counts the messages of what is sent and forgets it.
 struct Sink {
@@ -198,10 +177,10 @@ impl Bench {
                     _ => Request::Put { table: TABLE, key, value: &[7; 100], condition: Condition::Always },
                 }
             });
-            let (before, start) = (ALLOCATIONS.with(Cell::get), Instant::now());
+            let (before, start) = (allocated(), Instant::now());
             self.serve();
             spent.push(start.elapsed());
-            allocations += ALLOCATIONS.with(Cell::get) - before;
+            allocations += allocated() - before;
         }
         assert_eq!((self.sink.messages, self.sink.refused), (self.next_sequence - 1, 0));
         spent.sort_unstable();

@@ -1,5 +1,7 @@
 //! Workers wait for nobody: other threads are stopped wherever they are, and workers get on.
 
+#[path = "support/seed.rs"]
+mod seed;
 #[path = "support/stopper.rs"]
 mod stopper;
 
@@ -16,6 +18,7 @@ use store::{
     Replayed, Store, Table, TableKind, TableOptions, Write,
 };
 
+use seed::seed;
 use stopper::{Bump, Stopper, own_thread};
 
 #[global_allocator]
@@ -229,9 +232,7 @@ impl Tables {
 #[test]
 fn a_worker_waits_for_no_migration_that_loses_its_core() {
     let stopper = Stopper::new();
-    let seed = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("SPLINTER_SEED={seed}");
+    let seed = seed();
     let tables = Tables::new();
     let (is_over, migrating) = (AtomicBool::new(false), AtomicI32::new(0));
     let (served, done) = (AtomicU64::new(0), AtomicU64::new(0));

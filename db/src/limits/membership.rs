@@ -26,7 +26,7 @@ pub const FENCE_AFTER_MS: u64 = 2_500;
 pub const CLUSTER_RETRY_MS: u64 = 500;
 
 /// Time that a server waits for a change of the metadata before it checks whether it must stop, in milliseconds.
-pub const FOLLOWING_LOOK_MS: u64 = 200;
+pub const FOLLOWING_LOOK_MS: u64 = 50;
 
 /// Delay before a server retries to build an extension of the cluster that it could not build, in milliseconds.
 pub const FOLLOWING_AGAIN_MS: u64 = 5_000;

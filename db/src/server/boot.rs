@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use cluster::secret::SecretHash;
 use guest::watchdog::Watchdog;
-use net::{Listener, Port, SharedPort, ShmListener, StopHandle};
+use net::{Listener, Port, SharedPort, ShmListener, StopHandle, Waker};
 use store::Store;
 
 use self::identity::Identity;
@@ -72,6 +72,8 @@ pub struct Server {
     tcp: SocketAddr,
     metrics: Option<SocketAddr>,
     stops: Vec<StopHandle>,
+    /// Wakes the thread of remote reads, which does not park.
+    remote: Option<Waker>,
     stopping: Arc<AtomicBool>,
     control_threads: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
@@ -119,8 +121,7 @@ impl Server {
         let (client_ids, parts_made) = devices::reserve(&metadata)?;
         let frame_ports = FramePorts::of(&ports);
         let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
-        let watchdog = start_watchdog(&siblings, clock)?;
-        let wants = remote_wants(run.is_some())?;
+        let (watchdog, wants) = (start_watchdog(&siblings, clock)?, remote_wants(run.is_some())?);
         let started = workers::start(config, &store, ports, (clock, view), &siblings, wants.as_ref())?;
         let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
         let control = Arc::new(Control {
@@ -158,6 +159,7 @@ impl Server {
             tcp,
             metrics,
             stops: Vec::new(),
+            remote: wants.as_ref().map(Wants::waker),
             stopping: Arc::new(AtomicBool::new(false)),
             control_threads: Vec::new(),
             workers: started.threads,
@@ -301,6 +303,7 @@ impl Drop for Server {
         }
         let joining = Joining::within(Duration::from_millis(CONTROL_STOP_MS));
         self.control_threads.iter().for_each(|thread| thread.thread().unpark());
+        self.remote.iter().for_each(Waker::wake);
         for thread in self.control_threads.drain(..) {
             joining.join(thread);
         }

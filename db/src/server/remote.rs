@@ -27,7 +27,7 @@ use cluster::peer::Purpose;
 use cluster::remote::message::{Answers, Question, Questions, Reply};
 use cluster::remote::questions::{End, OpenQuestions, Owner};
 use control::Subject;
-use net::{Duplex, Sleeper, StreamError};
+use net::{Duplex, Sleeper, StreamError, Waker};
 use wire::{Body, TabletMap, TenantId};
 
 use super::change::Change;
@@ -56,6 +56,12 @@ impl Wants {
         let sleeper = Sleeper::alone()?;
         let reads = Arc::new(RemoteReads::new(sleeper.waker()));
         Ok(Self { reads, sleeper })
+    }
+
+    /// Returns a waker for the thread that will take the reads.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.sleeper.waker()
     }
 }
 
@@ -212,7 +218,7 @@ impl Asking {
     /// Opens a stream to a server on a separate thread.
     fn open(&self, server: u32, address: SocketAddr) {
         let (control, post) = (Arc::clone(&self.control), self.opened.0.clone());
-        let waker = self.wants.sleeper.waker();
+        let waker = self.wants.waker();
         let opening = thread::Builder::new().name(format!("opening-{server}"));
         let started = opening.stack_size(CONTROL_STACK_BYTES).spawn(move || {
             // The thread may have ended with the server.

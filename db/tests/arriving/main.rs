@@ -3,6 +3,8 @@
 
 mod client;
 mod driver;
+#[path = "../support/seed.rs"]
+mod seed;
 mod site;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +21,7 @@ use wire::{Condition, KeyRange, Keys, Request, Status, reply};
 
 use client::Client;
 use driver::Driver;
+use seed::seed;
 use site::{PARTITIONS, Site, Source, TABLE, VIEW};
 
 /// Loss, copies, and disorder.
@@ -29,14 +32,6 @@ const BAD_NETWORK: Faults = Faults {
     delay_us_min: 0,
     delay_us_max: 3_000,
 };
-
-/// The seed of a random test: `SPLINTER_SEED` or a fresh one, printed.
-fn seed() -> u64 {
-    let seed = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("SPLINTER_SEED={seed}");
-    seed
-}
 
 fn key(number: u32) -> Vec<u8> {
     format!("key {number}").into_bytes()

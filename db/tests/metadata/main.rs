@@ -9,6 +9,8 @@ mod etcd_process;
 mod memory_records;
 mod moving;
 mod outage;
+#[path = "../support/patience.rs"]
+mod patience;
 mod place;
 #[path = "../support/proxy.rs"]
 mod proxy;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cluster::metadata::{Metadata, MetadataError};
 use cluster::records::{
@@ -13,32 +13,14 @@ use control::Actor;
 use db::config::EtcdAddress;
 use db::etcd::Etcd;
 
-use super::etcd_process::{EtcdProcess, Member, free_ports};
+use super::etcd_process::{EtcdProcess, Member, address_of, free_ports};
+use super::patience::{PATIENCE, comes};
 use super::place::write;
 use super::proxy::Proxy;
-
-/// Longer than anything takes on a machine that others use.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-fn address(member: String) -> EtcdAddress {
-    EtcdAddress { members: vec![member], cluster: "test".to_owned() }
-}
 
 fn read(records: &dyn Records, key: &str) -> Result<Option<Vec<u8>>, RecordsError> {
     let found = records.read(&[Query::all(KeySpan::one(key))], None)?.found;
     Ok(found[0].first().map(|record| record.value.clone()))
-}
-
-/// Tries until it works.
-fn comes_back<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(done) = attempt() {
-            return done;
-        }
-        assert!(Instant::now() < deadline, "it does not come back");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// What became of an act of a writer: its text, and whether it was promised, refused or neither.
@@ -69,13 +51,13 @@ fn what_was_promised_is_there_once_when_etcd_is_killed_in_the_middle() {
             (0..4).map(|writer| scope.spawn(move || append(&servers[writer % 2], writer, stop))).collect();
         for _ in 0..3 {
             let before = last_act(&servers[0]);
-            comes_back(|| (last_act(&servers[0])? > before? + 5).then_some(()));
+            comes(|| (last_act(&servers[0])? > before? + 5).then_some(()));
             etcd.kill();
             etcd.restart();
-            comes_back(|| last_act(&servers[0]));
+            comes(|| last_act(&servers[0]));
         }
         let before = last_act(&servers[1]);
-        comes_back(|| (last_act(&servers[1])? > before? + 5).then_some(()));
+        comes(|| (last_act(&servers[1])? > before? + 5).then_some(()));
         stop.store(true, Ordering::Relaxed);
         writers.into_iter().flat_map(|writer| writer.join().expect("no panic")).collect()
     });
@@ -115,7 +97,7 @@ fn an_etcd_that_stands_still_is_told_from_one_that_answers_and_nobody_queues_beh
         assert!(matches!(records.lease_keep(held.lease), Err(RecordsError::Unavailable(_))));
     }
     etcd.resume();
-    assert_eq!(comes_back(|| read(&records, "a/1").ok()), Some(b"x".to_vec()));
+    assert_eq!(comes(|| read(&records, "a/1").ok()), Some(b"x".to_vec()));
     let conditions = [Condition::Is("a/1".to_owned(), first)];
     assert!(matches!(records.commit(&conditions, &[RecordChange::put("a/1", "y")]), Ok(Committed::At(_))));
     assert!(records.lease_keep(held.lease).expect("it is held").until > held.until);
@@ -130,7 +112,7 @@ fn a_commit_into_an_etcd_that_stands_still_happens_as_it_was_said() {
     let committed = records.commit(&[], &[RecordChange::put("a/1", "y")]);
     assert!(matches!(committed, Err(RecordsError::Uncertain(_))), "{committed:?}");
     etcd.resume();
-    let value = comes_back(|| read(&records, "a/1").ok()).expect("a record");
+    let value = comes(|| read(&records, "a/1").ok()).expect("a record");
     assert!(value == b"x" || value == b"y");
 }
 
@@ -161,7 +143,8 @@ fn number(records: &dyn Records) -> u64 {
 fn a_commit_whose_answer_is_lost_is_found_to_have_happened() {
     let etcd = EtcdProcess::start();
     let proxy = Proxy::start(&etcd.address().members[0]);
-    let (direct, records) = (etcd.client(), Etcd::open(&address(proxy.member())).expect("etcd answers"));
+    let address = address_of(vec![proxy.member()]);
+    let (direct, records) = (etcd.client(), Etcd::open(&address).expect("etcd answers"));
     increment(&records).expect("nothing is lost yet");
     for round in 2..=4 {
         proxy.lose_answers();
@@ -176,8 +159,10 @@ fn a_commit_whose_answer_is_lost_is_found_to_have_happened() {
             (committing.join().expect("no panic"), event.revision)
         });
         assert_eq!(committed.0, Ok(Committed::At(committed.1)), "as the first and only one");
-        assert_eq!(watch.next(Duration::from_millis(200)), Err(WatchEnd::Quiet), "not twice");
         assert_eq!(number(&direct), round);
+        // It is answered, so nobody sends it again: what comes next is what is written next.
+        let next = write(&direct, &[RecordChange::put("a/next", round.to_string())]);
+        assert_eq!(watch.next(PATIENCE).map(|event| event.revision), Ok(next), "not twice");
     }
 }
 
@@ -185,7 +170,8 @@ fn a_commit_whose_answer_is_lost_is_found_to_have_happened() {
 fn a_commit_that_does_not_get_there_is_made_once() {
     let etcd = EtcdProcess::start();
     let proxy = Proxy::start(&etcd.address().members[0]);
-    let (direct, records) = (etcd.client(), Etcd::open(&address(proxy.member())).expect("etcd answers"));
+    let address = address_of(vec![proxy.member()]);
+    let (direct, records) = (etcd.client(), Etcd::open(&address).expect("etcd answers"));
     increment(&records).expect("nothing is lost yet");
     for round in 2..=4 {
         proxy.lose_requests();
@@ -223,7 +209,7 @@ fn a_watch_goes_on_without_a_gap_when_etcd_comes_back() {
         }
         assert!(before > at);
         at = after;
-        comes_back(|| read(&watching, "a/0").ok());
+        comes(|| read(&watching, "a/0").ok());
     }
 }
 
@@ -254,18 +240,6 @@ fn compact(etcd: &EtcdProcess, revision: Revision) {
             etcd_client::Client::connect(etcd.address().members, None).await.expect("etcd answers");
         client.compact(revision.0 as i64, None).await.expect("it has more");
     });
-}
-
-#[test]
-fn an_etcd_that_is_not_there_is_named() {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    let port = listener.local_addr().expect("its address").port();
-    drop(listener);
-    let Err(error) = Etcd::open(&address(format!("127.0.0.1:{port}"))) else {
-        panic!("nobody listens there")
-    };
-    assert!(matches!(error, RecordsError::Unavailable(_)), "{error:?}");
-    assert!(error.to_string().contains(&format!("etcd://127.0.0.1:{port}/test")), "{error}");
 }
 
 #[test]
@@ -300,7 +274,7 @@ fn trio() -> ([EtcdProcess; 3], EtcdAddress) {
             }
         }
         let addresses = members.iter().flat_map(|member| member.address().members).collect();
-        return (members, EtcdAddress { members: addresses, cluster: "test".to_owned() });
+        return (members, address_of(addresses));
     }
 }
 
@@ -314,7 +288,7 @@ fn an_etcd_of_three_goes_on_without_any_one_of_them() {
     let mut give = || {
         for _ in 0..3 {
             // Members may need a while to agree who leads them.
-            let id = comes_back(|| match metadata.server_number() {
+            let id = comes(|| match metadata.server_number() {
                 Err(MetadataError::Records(RecordsError::Uncertain(_))) => {
                     uncertain += 1;
                     None

@@ -1,6 +1,7 @@
 //! Where records are kept in a test, and what opens them: several at once, as several servers do, where that is allowed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::metadata::Metadata;
 use cluster::moment::Moment;
@@ -44,6 +45,12 @@ impl Place {
             Self::Etcd(etcd) => Arc::new(etcd.client()),
             Self::Memory(records) => Arc::clone(records) as Arc<dyn Records>,
         }
+    }
+
+    /// A lease that a test waits for the end of. Before that it is kept once, which takes long enough over an etcd on a
+    /// machine that others use.
+    pub fn short_lease(&self) -> Duration {
+        Duration::from_secs(if matches!(self, Self::Etcd(_)) { 8 } else { 3 })
     }
 
     pub fn metadata(&self) -> Metadata {

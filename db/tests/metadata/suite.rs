@@ -1,17 +1,15 @@
 //! What holds of records, wherever they are kept.
 
 use std::slice;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cluster::moment::Moment;
 use cluster::records::{
     Committed, Condition, Event, KeySpan, Query, RecordChange, Records, RecordsError, Revision, WatchEnd,
 };
 
+use super::patience::{PATIENCE, comes};
 use super::place::{Place, pairs, write};
-
-/// Longer than anything takes on a machine that others use.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn put(key: &str, value: &str) -> RecordChange {
     RecordChange::put(key, value)
@@ -129,15 +127,6 @@ pub fn a_watch_shows_the_commits_behind_its_beginning_in_order(place: &Place) {
     assert_eq!(watch.next(Duration::ZERO), Err(WatchEnd::Quiet));
 }
 
-/// Reads until a record is gone.
-fn goes(records: &dyn Records, key: &str) {
-    let deadline = Instant::now() + PATIENCE;
-    while value(records, key).is_some() {
-        assert!(Instant::now() < deadline, "{key} stays");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn leased(key: &str, held: cluster::records::HeldLease) -> RecordChange {
     RecordChange::Put { key: key.to_owned(), value: b"x".to_vec(), lease: Some(held.lease) }
 }
@@ -145,14 +134,14 @@ fn leased(key: &str, held: cluster::records::HeldLease) -> RecordChange {
 pub fn a_lease_that_is_not_kept_takes_its_records_along(place: &Place) {
     let (one, other) = (place.client(), place.client());
     let (one, other) = (one.as_ref(), other.as_ref());
-    let short = one.lease_grant(Duration::from_secs(8)).expect("a lease");
+    let short = one.lease_grant(place.short_lease()).expect("a lease");
     let long = one.lease_grant(Duration::from_secs(600)).expect("a lease");
     assert!(long.until > short.until && short.until > Moment::now());
     write(one, &[leased("a/short", short), leased("a/long", long), leased("a/freed", short)]);
     let kept = one.lease_keep(short.lease).expect("it is held");
     assert!(kept.until > short.until);
     write(one, &[put("a/freed", "stays")]);
-    goes(other, "a/short");
+    comes(|| value(other, "a/short").is_none().then_some(()));
     assert!(Moment::now() > kept.until, "gone before who holds it has stopped");
     assert_eq!(value(other, "a/freed").as_deref(), Some("stays"));
     assert_eq!(value(other, "a/long").as_deref(), Some("x"));

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use control::{AdminRequest, TableId, TableOptions};
 use net::{Batch, LoopbackPort, Outbox, Port, Stream};
 use wire::{
-    Body, CompletionError, OpenRequest, Opened, RecordHeader, Request, Requester, RequesterConfig, Status,
-    VersionRange, opcode,
+    Body, CompletionError, FrameWriter, OpenRequest, Opened, RecordHeader, Request, Requester,
+    RequesterConfig, Status, VersionRange, opcode,
 };
 
 use super::Site;
@@ -81,6 +81,18 @@ impl ControlStream {
         let (header, body) = RecordHeader::split(&record).expect("a record");
         Some((header, body.to_vec()))
     }
+}
+
+/// A frame of one group with one message.
+pub fn frame(token: u64, view: u64, code: u8, sequence: u32, body: &[u8]) -> Vec<u8> {
+    let (mut buffer, mut writer) = (vec![0; 1472], FrameWriter::new());
+    writer.start(&mut buffer, view);
+    assert!(writer.group(&mut buffer, token, 1, 0));
+    let place = writer.message(&mut buffer, code, 0, sequence, body.len()).expect("room");
+    place.copy_from_slice(body);
+    let bytes = writer.finish(&mut buffer);
+    buffer.truncate(bytes);
+    buffer
 }
 
 /// How a request ended: status or why there is none, and the body.

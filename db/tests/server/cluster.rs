@@ -1,13 +1,9 @@
 //! Two servers of one cluster over a real etcd: what one changes the other one serves, and data goes on without etcd.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
 use cluster::metadata::Metadata;
 use cluster::peer::{ClusterSecret, Purpose};
 use control::{
-    AdminRequest, ExtensionResolved, LimitChange, Right, ServerEntry, Subject, TableEntry, TableId,
-    TenantLimitEntry,
+    AdminRequest, ExtensionResolved, Right, ServerEntry, Subject, TableEntry, TableId, TenantLimitEntry,
 };
 use db::config::{Config, parse_metadata_place};
 use db::peer::{self, PeerError};
@@ -19,33 +15,18 @@ use super::client::{Client, ControlStream};
 use super::etcd_process::EtcdProcess;
 use super::exposition::scrape;
 use super::extensions::{COUNTER, install, invoke, package};
+use super::patience::comes;
 use super::{Site, config, no_toolchain};
 
-/// Longer than anything takes on a machine that others use.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Tries until it is so.
-#[track_caller]
-pub(super) fn comes<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(done) = attempt() {
-            return done;
-        }
-        assert!(Instant::now() < deadline, "it does not come");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-struct Cluster {
+pub(super) struct Cluster {
     /// Stop before their etcd does.
-    sites: [Site; 2],
-    directories: [TempDir; 2],
-    etcd: EtcdProcess,
+    pub(super) sites: [Site; 2],
+    pub(super) directories: [TempDir; 2],
+    pub(super) etcd: EtcdProcess,
 }
 
 impl Cluster {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let etcd = EtcdProcess::start();
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
         let sites = [&directories[0], &directories[1]]
@@ -60,7 +41,7 @@ impl Cluster {
     }
 }
 
-fn metadata(etcd: &EtcdProcess) -> Metadata {
+pub(super) fn metadata(etcd: &EtcdProcess) -> Metadata {
     Metadata::over(Box::new(etcd.client())).expect("records of this format")
 }
 
@@ -109,9 +90,7 @@ fn what_one_server_changes_the_other_one_serves() {
     assert_eq!(put(&mut other, number), Status::UnknownTable);
     assert_eq!(one.status(&Request::Get { table: again, key: b"k" }), Status::NotFound);
 
-    let changes = vec![LimitChange { limit: "weight", value: Some(300) }];
-    let set = AdminRequest::TenantLimitsSet { name: "ann", changes };
-    cluster.sites[1].administrator().ask(&set).expect("a limit");
+    cluster.sites[1].limit("ann", "weight", Some(300));
     let weight = |client: &mut Client| {
         let answer = client.control.ask(&AdminRequest::TenantLimits { name: None }).expect("limits");
         let limits = control::decode::<Vec<TenantLimitEntry>>(&answer).expect("limits");
@@ -335,6 +314,8 @@ fn what_a_server_had_that_is_gone_others_get_when_they_are_told_to() {
     let again = Site::start_compiling(directories[0].path(), 1, super::cluster::metadata(&etcd));
     let mut one = again.client("ann", &secret);
     assert_eq!(put(&mut one, number), Status::NotOwned, "it comes back to what others own by now");
+    // Before its etcd is killed, which it would ask for seconds to end its registration.
+    drop(second);
 }
 
 #[test]

@@ -1,26 +1,23 @@
 //! Servers that are cut off from etcd, from each other, or from both, while clients reach them, and tablets are on the move.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::thread;
 
-use builder::BuildError;
 use cluster::metadata::Metadata;
 use cluster::migration::MigrationPhase;
 use cluster::moment::Moment;
-use db::config::{Config, EtcdAddress};
+use db::config::Config;
 use db::etcd::Etcd;
 use net::Listener;
 use store::HashRange;
 use wire::{Request, Status};
 
-use super::cluster::comes;
-use super::etcd_process::EtcdProcess;
+use super::cluster::metadata;
+use super::etcd_process::{EtcdProcess, address_of};
 use super::migration::{Pair, Table, key};
+use super::patience::comes;
 use super::proxy::Proxy;
-use super::{Site, config};
-
-/// Longer than it takes until a server is taken for gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::{Site, config, no_toolchain};
 
 /// A pair of servers, each of which reaches etcd by a way of its own, and is reached by the other one so.
 struct Ways {
@@ -32,7 +29,7 @@ struct Ways {
 impl Ways {
     fn start() -> Self {
         let etcd = EtcdProcess::start();
-        let direct = Metadata::over(Box::new(etcd.client())).expect("records of this format");
+        let direct = metadata(&etcd);
         let to_etcd = [(); 2].map(|()| Proxy::start(&etcd.address().members[0]));
         let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
         let begin = |site: usize| {
@@ -40,13 +37,10 @@ impl Ways {
             let peers = Proxy::start(&listener.local().expect("its address").to_string());
             let reached: SocketAddr = peers.member().parse().expect("an address");
             let config = Config { advertise: Some(reached), ..config(directories[site].path(), 1) };
-            let members = vec![to_etcd[site].member()];
-            let address = EtcdAddress { members, cluster: "test".to_owned() };
+            let address = address_of(vec![to_etcd[site].member()]);
             let metadata = Metadata::over(Box::new(Etcd::open(&address).expect("etcd answers")));
             let metadata = metadata.expect("records of this format");
-            let no_toolchain =
-                || Err(BuildError::ToolchainMissing { why: "this test needs none".to_owned() });
-            (Site::start_at(listener, &config, 1, metadata, Box::new(no_toolchain)), peers)
+            (Site::start_at(listener, &config, 1, metadata, no_toolchain()), peers)
         };
         let [(one, to_one), (other, to_other)] = [0, 1].map(begin);
         let pair = Pair { sites: [one, other], _directories: directories, metadata: direct, _etcd: etcd };
@@ -83,6 +77,29 @@ fn keys() -> [u64; 2] {
     [(0..).find(is_upper).expect("one"), (0..).find(|number| !is_upper(number)).expect("one")]
 }
 
+/// Functions, and what they are called.
+macro_rules! named {
+    ($($function:ident),+ $(,)?) => { [$((stringify!($function), $function as fn())),+] };
+}
+
+/// What they wait for are leases that end, ten seconds and more in which they need no processor: so they wait together.
+/// Who fails is named by its thread.
+#[test]
+fn servers_that_are_cut_off_serve_what_nobody_else_may_and_nothing_more() {
+    let cases = named![
+        a_source_without_etcd_hands_over_what_the_target_owns_by_then,
+        a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_goes_on_with_the_rest,
+        a_source_that_was_cut_off_for_a_while_serves_again_what_is_still_its_own,
+        a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does,
+    ];
+    thread::scope(|scope| {
+        for (name, case) in cases {
+            let thread = thread::Builder::new().name(name.to_owned());
+            thread.spawn_scoped(scope, case).expect("a thread");
+        }
+    });
+}
+
 /// Begins to move half of a table, and takes care that its source knows before the target does.
 fn begin(ways: &Ways, table: &Table) -> u32 {
     ways.etcd[1].cut();
@@ -91,7 +108,6 @@ fn begin(ways: &Ways, table: &Table) -> u32 {
     row.id
 }
 
-#[test]
 fn a_source_without_etcd_hands_over_what_the_target_owns_by_then() {
     let ways = Ways::start();
     let mut table = ways.pair.table();
@@ -108,7 +124,6 @@ fn a_source_without_etcd_hands_over_what_the_target_owns_by_then() {
     table.check(0..500);
 }
 
-#[test]
 fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_goes_on_with_the_rest() {
     let ways = Ways::start();
     let mut table = ways.pair.table();
@@ -123,11 +138,11 @@ fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_
     // On a slow machine its lease may be over by now.
     assert!(serves(&mut table, 0, moves) || !ways.is_registered(0), "while its lease is held it serves");
     ways.etcd[1].heal();
-    let deadline = Instant::now() + PATIENCE;
-    while !serves(&mut table, 1, moves) {
-        assert!(Instant::now() < deadline, "the target takes it over");
+    // Until the target takes it over.
+    comes(|| {
         assert!(serves(&mut table, 0, stays), "nobody else can be given that");
-    }
+        serves(&mut table, 1, moves).then_some(())
+    });
     assert!(!serves(&mut table, 0, moves), "two serve it");
     ways.etcd[0].heal();
     ways.peers[0].heal();
@@ -135,7 +150,6 @@ fn a_source_that_is_cut_off_stops_serving_what_moves_before_the_target_does_and_
     assert!(!serves(&mut table, 0, moves) && serves(&mut table, 0, stays));
 }
 
-#[test]
 fn a_source_that_was_cut_off_for_a_while_serves_again_what_is_still_its_own() {
     let ways = Ways::start();
     let mut table = ways.pair.table();
@@ -153,7 +167,6 @@ fn a_source_that_was_cut_off_for_a_while_serves_again_what_is_still_its_own() {
     table.check(0..500);
 }
 
-#[test]
 fn a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does() {
     let ways = Ways::start();
     let mut table = ways.pair.table();
@@ -168,11 +181,11 @@ fn a_target_that_is_cut_off_in_mid_move_serves_nobody_before_the_source_does() {
     ways.peers[0].cut();
     let phase = ways.pair.metadata.migration_find(row.id).expect("etcd answers").map(|row| row.phase);
     assert_eq!(phase, Some(MigrationPhase::Moving), "it is cut off in mid-move");
-    let deadline = Instant::now() + PATIENCE;
-    while !serves(&mut table, 0, moves) {
-        assert!(Instant::now() < deadline, "the source takes it back");
+    // Until the source takes it back.
+    comes(|| {
         assert!(serves(&mut table, 0, stays));
-    }
+        serves(&mut table, 0, moves).then_some(())
+    });
     assert!(!serves(&mut table, 1, moves), "two serve it");
     ways.etcd[1].heal();
     ways.peers[0].heal();

@@ -8,9 +8,7 @@ use std::iter;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use db::config::Config;
 use db::limits::{INVOCATIONS_PER_TIMING, METRICS_CONNECTIONS_MAX};
-use db::server::boot::Server;
 use wire::{Condition, Request, Status};
 
 use super::client::Client;
@@ -212,21 +210,4 @@ fn who_asks_too_often_is_told_so() {
     assert!(refused.is_some(), "a limit there is");
     // The bucket fills again.
     while status(&health()) != "200" {}
-}
-
-#[test]
-fn a_port_that_is_taken_is_said_to_be() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let site = Site::start(directory.path(), 1, 1);
-    let second = tempfile::tempdir().expect("a directory");
-    let taken = metrics_port(&site);
-    let config = Config {
-        metrics: Some(taken),
-        memory_bytes: 64 << 20,
-        huge_pages: false,
-        ..Config::new(second.path().to_owned())
-    };
-    let error = Server::start(&config).err().expect("the port is taken").to_string();
-    assert!(error.contains(&format!("cannot serve metrics on TCP {taken}")), "{error}");
-    assert!(error.contains("in use"), "{error}");
 }

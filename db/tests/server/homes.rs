@@ -8,7 +8,7 @@ use wire::{Request, Status, function_hash};
 
 use super::client::{Client, Ended};
 use super::extensions::{install, is_outlived, package};
-use super::stealing::{SLOW, compiling, counter};
+use super::stealing::{SLOW, compiling};
 use super::{Site, seed};
 
 /// Far longer than anything here takes; the test ends when it has seen what it waits for.
@@ -116,7 +116,7 @@ fn a_home_moves_under_load_and_every_request_runs_once() {
     let deadline = Instant::now() + PATIENCE;
     while loads.iter().all(|load| load.home() == 0) {
         loads.iter_mut().for_each(|load| load.step(&site, &mut random, true));
-        let busy_us = || (counter(&site, "busy_us"), counter(&site, "uptime_ms") * 1000);
+        let busy_us = || (site.counter("busy_us"), site.counter("uptime_ms") * 1000);
         assert!(Instant::now() < deadline, "no home moved; busy and time: {:?}", busy_us());
     }
     // Some time with clients at both homes, then to the end.
@@ -128,7 +128,7 @@ fn a_home_moves_under_load_and_every_request_runs_once() {
         assert!(Instant::now() < deadline, "requests without an answer");
     }
     // Both sessions of the tenant that moved, and the list of sessions, agree.
-    assert!(counter(&site, "homes_moved") >= 1);
+    assert!(site.counter("homes_moved") >= 1);
     let list = site.administrator().ask(&AdminRequest::SessionList).expect("sessions");
     let entries = control::decode::<Vec<SessionEntry>>(&list).expect("a list");
     for load in &mut loads {

@@ -1,17 +1,12 @@
 //! What a tenant's limits say about installations: bytes of code, time of the compiler.
 
-use control::{AdminRequest, ExtensionDescription, LimitChange};
+use control::{AdminRequest, ExtensionDescription};
 use wire::Status;
 use wire::reply::Throttled;
 
 use super::client::{Client, Refused};
 use super::extensions::{COUNTER, install, invoke, package};
 use super::{Site, file};
-
-fn limit(site: &Site, name: &str, limit: &str, value: u64) {
-    let changes = vec![LimitChange { limit, value: Some(value) }];
-    site.administrator().ask(&AdminRequest::TenantLimitsSet { name, changes }).expect("a tenant");
-}
 
 /// Bytes of the artefacts of an extension's versions.
 fn code_bytes(client: &mut Client, name: &str) -> u64 {
@@ -38,7 +33,7 @@ fn versions_that_are_kept_count_as_code_until_they_are_removed() {
     let (mut bob, _) = site.tenant_with_table("bob");
     let extension = install(&mut ann, "counter", &package(COUNTER)).expect("a good extension").extension;
     let bytes = code_bytes(&mut ann, "counter");
-    limit(&site, "ann", "code_bytes", 2 * bytes);
+    site.limit("ann", "code_bytes", Some(2 * bytes));
     install(&mut ann, "counter", &package(COUNTER)).expect("a second version fits");
     for name in ["counter", "other"] {
         let (status, text) = refused(install(&mut ann, name, &package(COUNTER)));
@@ -49,7 +44,7 @@ fn versions_that_are_kept_count_as_code_until_they_are_removed() {
     let remove = AdminRequest::ExtensionRemove { name: "counter", version: 1 };
     ann.control.ask(&remove).expect("it is not current");
     install(&mut ann, "other", &package(COUNTER)).expect("there is room again");
-    limit(&site, "ann", "code_bytes", 0);
+    site.limit("ann", "code_bytes", Some(0));
     assert_eq!(refused(install(&mut ann, "counter", &package(COUNTER))).0, Status::OverQuota);
     let one = 1_i64.to_le_bytes();
     assert_eq!(ann.status(&invoke(extension, "add", table, &one)), Status::Ok, "what is there goes on");
@@ -61,7 +56,7 @@ fn who_used_up_the_time_of_the_compiler_is_told_when_to_come_back_and_others_ins
     let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
     let (mut ann, _) = site.tenant_with_table("ann");
     let (mut bob, _) = site.tenant_with_table("bob");
-    limit(&site, "ann", "compile_ms_per_minute", 1);
+    site.limit("ann", "compile_ms_per_minute", Some(1));
     let nonsense = install(&mut ann, "nonsense", &package("#![no_std]\nfn f() -> u8 { 1.5 }\n"));
     assert!(matches!(refused(nonsense).0, Status::SourceRefused | Status::CompileFailed));
     let (status, body) = install(&mut ann, "counter", &fresh(1)).expect_err("what fails costs time as well");
@@ -70,10 +65,10 @@ fn who_used_up_the_time_of_the_compiler_is_told_when_to_come_back_and_others_ins
     assert_eq!(throttled.limit, b"compile_ms_per_minute");
     assert!(throttled.after_us > 60_000_000, "a millisecond a minute: {throttled:?}");
     install(&mut bob, "counter", &fresh(2)).expect("bob's limit is bob's");
-    limit(&site, "ann", "compile_ms_per_minute", 0);
+    site.limit("ann", "compile_ms_per_minute", Some(0));
     let (status, text) = refused(install(&mut ann, "counter", &fresh(1)));
     assert!(status == Status::OverQuota && text.contains("compile_ms_per_minute"), "{text}");
-    limit(&site, "ann", "compile_ms_per_minute", u64::MAX);
+    site.limit("ann", "compile_ms_per_minute", Some(u64::MAX));
     install(&mut ann, "counter", &fresh(1)).expect("the change holds at once");
 }
 
@@ -85,8 +80,8 @@ fn what_is_installed_comes_back_whatever_the_limits_say_by_then() {
     let mut ann = site.client("ann", &secret);
     let table = ann.create_table("t");
     let extension = install(&mut ann, "counter", &package(COUNTER)).expect("a good extension").extension;
-    limit(&site, "ann", "compile_ms_per_minute", 0);
-    limit(&site, "ann", "code_bytes", 0);
+    site.limit("ann", "compile_ms_per_minute", Some(0));
+    site.limit("ann", "code_bytes", Some(0));
     site.server.stop();
 
     let site = Site::start_compiling(directory.path(), 1, file(directory.path()));

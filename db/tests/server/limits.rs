@@ -146,7 +146,7 @@ fn bytes(client: &mut Client) -> u64 {
 }
 
 fn limit_memory(site: &Site, name: &str, bytes: u64) {
-    change(&mut site.administrator(), name, &[("memory_bytes", Some(bytes))]).expect("a tenant");
+    site.limit(name, "memory_bytes", Some(bytes));
 }
 
 #[test]

@@ -19,11 +19,15 @@ mod isolation;
 mod limits;
 mod logs;
 mod migration;
+#[path = "../support/patience.rs"]
+mod patience;
 mod places;
 #[path = "../support/proxy.rs"]
 mod proxy;
 mod rates;
 mod restart;
+#[path = "../support/seed.rs"]
+mod seed;
 #[path = "../../../cluster/src/metadata/tests/small_disk.rs"]
 mod small_disk;
 mod stealing;
@@ -38,7 +42,7 @@ use std::sync::OnceLock;
 
 use ::cluster::metadata::Metadata;
 use builder::{BuildError, Toolchain};
-use control::{AdminRequest, TenantCreated};
+use control::{AdminRequest, LimitChange, Statistic, TenantCreated};
 use db::config::{Config, StreamLimits};
 use db::extension::registry::Prepare;
 use db::server::administrator;
@@ -47,6 +51,7 @@ use net::{Faults, Listener, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
 use wire::OpenRequest;
 
 use client::{Client, ControlStream};
+use seed::seed;
 
 /// A server over a loopback network, with its data in a directory of the test's.
 struct Site {
@@ -110,6 +115,20 @@ impl Site {
         control::decode::<TenantCreated>(&answer).expect("a secret").secret
     }
 
+    /// Sets a limit of a tenant; without a value it is the default again.
+    fn limit(&self, tenant: &str, limit: &str, value: Option<u64>) {
+        let changes = vec![LimitChange { limit, value }];
+        let request = AdminRequest::TenantLimitsSet { name: tenant, changes };
+        self.administrator().ask(&request).expect("a tenant");
+    }
+
+    /// A counter of all workers.
+    fn counter(&self, name: &str) -> u64 {
+        let answer = self.administrator().ask(&AdminRequest::Statistics { tenant: None });
+        let statistics = control::decode::<Vec<Statistic>>(&answer.expect("statistics")).expect("statistics");
+        statistics.iter().find(|statistic| statistic.name == name).expect("a counter of this name").value
+    }
+
     fn client(&self, tenant: &str, secret: &str) -> Client {
         Client::open(self, tenant, secret).expect("the right secret")
     }
@@ -164,14 +183,6 @@ fn toolchain() -> Toolchain {
 /// The metadata in a file of the directory.
 fn file(directory: &Path) -> Metadata {
     Metadata::open(&directory.join("metadata.redb")).expect("metadata")
-}
-
-/// The seed of a random test: `SPLINTER_SEED` or a fresh one, printed.
-fn seed() -> u64 {
-    let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| fastrand::u64(..));
-    eprintln!("SPLINTER_SEED={seed}");
-    seed
 }
 
 /// What a bad day on the network does to frames.

@@ -4,7 +4,7 @@ mod at_once;
 mod both;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use cluster::metadata::{Metadata, MigrationRow, Side};
 use cluster::migration::{MigrationMode, MigrationPhase};
@@ -17,10 +17,9 @@ use wire::{Condition, Request, Status, TenantId, reply};
 
 use super::Site;
 use super::client::{Client, Ended};
-use super::cluster::comes;
+use super::cluster::{Cluster, metadata};
 use super::etcd_process::EtcdProcess;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::patience::{PATIENCE, comes};
 
 pub(super) struct Pair {
     /// Stop before their etcd does.
@@ -43,12 +42,8 @@ pub(super) struct Table {
 
 impl Pair {
     fn start() -> Self {
-        let etcd = EtcdProcess::start();
-        let metadata = || Metadata::over(Box::new(etcd.client())).expect("records of this format");
-        let directories = [(); 2].map(|()| tempfile::tempdir().expect("a directory"));
-        let sites = [&directories[0], &directories[1]]
-            .map(|directory| Site::start_compiling(directory.path(), 1, metadata()));
-        Self { sites, _directories: directories, metadata: metadata(), _etcd: etcd }
+        let Cluster { sites, directories, etcd } = Cluster::start();
+        Self { sites, _directories: directories, metadata: metadata(&etcd), _etcd: etcd }
     }
 
     pub(super) fn numbers(&self) -> [u32; 2] {

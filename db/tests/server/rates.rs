@@ -1,7 +1,6 @@
 //! Operations a second through the whole server: what is beyond a tenant's own limit is answered so, comes again,
 //! runs once, and is nobody else's business.
 
-use control::{AdminRequest, LimitChange, Statistic};
 use wire::{CompletionError, Condition, Request, Requester, RequesterConfig, Status, reply};
 
 use super::Site;
@@ -9,15 +8,7 @@ use super::client::Client;
 use super::exposition::patient_tenant;
 
 fn limit(site: &Site, tenant: &str, per_second: Option<u64>) {
-    let changes = vec![LimitChange { limit: "operations_per_second", value: per_second }];
-    let request = AdminRequest::TenantLimitsSet { name: tenant, changes };
-    site.administrator().ask(&request).expect("a tenant");
-}
-
-fn throttled(site: &Site) -> u64 {
-    let answer = site.administrator().ask(&AdminRequest::Statistics { tenant: None }).expect("statistics");
-    let statistics = control::decode::<Vec<Statistic>>(&answer).expect("statistics");
-    statistics.iter().find(|statistic| statistic.name == "throttled").expect("a counter").value
+    site.limit(tenant, "operations_per_second", per_second);
 }
 
 /// Gets of a key, all outstanding at once; how each ended.
@@ -39,16 +30,16 @@ fn a_tenant_beyond_its_rate_waits_and_others_are_not_held_off() {
     // They send nothing twice, so that what was counted is not counted again later.
     let [(mut ann, of_ann), (mut bob, of_bob)] = ["ann", "bob"].map(|name| patient_tenant(&site, name));
     assert_eq!(gets(&mut ann, of_ann, 200), vec![Ok(Status::NotFound); 200]);
-    assert_eq!(throttled(&site), 0, "nobody has a limit");
+    assert_eq!(site.counter("throttled"), 0, "nobody has a limit");
     limit(&site, "ann", Some(100));
     assert_eq!(gets(&mut ann, of_ann, 60), vec![Ok(Status::NotFound); 60], "all are served in the end");
-    let held_off = throttled(&site);
+    let held_off = site.counter("throttled");
     assert!(held_off > 0);
     assert_eq!(gets(&mut bob, of_bob, 250), vec![Ok(Status::NotFound); 250]);
-    assert_eq!(throttled(&site), held_off, "bob has no limit");
+    assert_eq!(site.counter("throttled"), held_off, "bob has no limit");
     limit(&site, "ann", None);
     assert_eq!(gets(&mut ann, of_ann, 250), vec![Ok(Status::NotFound); 250]);
-    assert_eq!(throttled(&site), held_off, "the limit has ended");
+    assert_eq!(site.counter("throttled"), held_off, "the limit has ended");
 }
 
 #[test]
@@ -94,7 +85,7 @@ fn what_is_held_off_executes_once_and_a_copy_of_what_ran_gets_its_answer() {
     let get = ann.control.request(ann.requester.first_unacknowledged(), &Request::Get { table, key: b"sum" });
     let sum = 40_i64.to_le_bytes();
     assert_eq!(reply::Object::decode(&get.expect("an object")).expect("an object").value, &sum[..]);
-    assert!(throttled(&site) > 0);
+    assert!(site.counter("throttled") > 0);
     limit(&site, "ann", Some(1));
     // Uses up what there is, so that the copy is beyond the rate.
     while ann.control.request(ann.requester.first_unacknowledged(), &Request::Ping).is_ok() {}

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use control::{AdminRequest, TableStatistics};
 use db::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX, RECORD_TIMEOUT_MS, RECORDS_BYTES_MAX};
 use wire::limits::{INSTALL_BODY_BYTES_MAX, VALUE_BYTES_MAX};
 use wire::{Body, Condition, Keys, OpenRequest, Opened, RecordHeader, Request, Status, opcode, reply};
@@ -106,34 +105,6 @@ fn a_multi_get_beyond_the_reply_limit_is_refused() {
     let keys: [&[u8]; 2] = [b"a", b"b"];
     let request = Request::MultiGet { table, keys: Keys::from_slices(&keys) };
     assert_eq!(client.status(&request), Status::ReplyTooLarge);
-}
-
-#[test]
-fn a_full_store_refuses_writes_and_serves_reads_and_deletes() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let site = Site::start(directory.path(), 1, 1);
-    let (mut client, mut other, table) = site.two_clients("ann");
-    let value = vec![1; 1_000_000];
-    let mut stored = 0_u64;
-    let refused = loop {
-        let key = stored.to_le_bytes();
-        let put = Request::Put { table, key: &key, value: &value, condition: Condition::Always };
-        match other.control.request(stored + 1, &put) {
-            Ok(_) => stored += 1,
-            Err((Status::Retry, _)) => std::thread::sleep(Duration::from_millis(1)),
-            Err((status, _)) => break status,
-        }
-        assert!(stored < 70, "64 MiB hold no 70 MB");
-    };
-    assert_eq!(refused, Status::OutOfMemory);
-    let first = 0_u64.to_le_bytes();
-    assert_eq!(client.status(&Request::Get { table, key: &first }), Status::UseStream);
-    assert_eq!(
-        client.status(&Request::Delete { table, key: &first, condition: Condition::Present }),
-        Status::Ok
-    );
-    let answer = client.control.ask(&AdminRequest::TableStat { name: "t" }).expect("a table");
-    assert_eq!(control::decode::<TableStatistics>(&answer).expect("counts").objects, stored - 1);
 }
 
 #[test]

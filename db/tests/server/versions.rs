@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use control::{
-    Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, LimitChange, Placement,
-    VersionState,
+    Actor, AdminRequest, AuditEntry, ExtensionDescription, ExtensionEntry, Placement, VersionState,
 };
 use wire::{Request, Status};
 
@@ -159,8 +158,7 @@ fn a_description_counts_calls_and_errors_of_each_version() {
         described.limits.iter().find(|limit| limit.name == name).expect("a limit of this name").value
     };
     assert_eq!((limit(&described, "stack_bytes"), limit(&described, "invocation_cpu_us")), (65_536, 100_000));
-    let changes = vec![LimitChange { limit: "invocation_cpu_us", value: Some(7_000) }];
-    site.administrator().ask(&AdminRequest::TenantLimitsSet { name: "ann", changes }).expect("a tenant");
+    site.limit("ann", "invocation_cpu_us", Some(7_000));
     assert_eq!(limit(&describe(&mut client, "counter"), "invocation_cpu_us"), 7_000, "what is in force");
     let ends = |index: usize| -> Vec<(&str, u64)> {
         let ends = &described.versions[index].measured.ends;

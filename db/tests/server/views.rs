@@ -11,9 +11,9 @@ use db::server::ownership::Ownership;
 use db::tablet::Parts;
 use net::Faults;
 use store::{HashRange, TableOptions};
-use wire::{FrameReader, FrameWriter, Request, Status, reply};
+use wire::{FrameReader, Request, Status, reply};
 
-use super::client::{Client, Ended};
+use super::client::{Client, Ended, frame};
 use super::{BAD_NETWORK, Site, seed};
 
 /// Ranges that move, each an eighth of all hashes.
@@ -37,26 +37,16 @@ fn own(control: &Control, table: u32, slices: &[usize]) -> u64 {
     control.cut(&[Ownership { table, parts, map: None }]).expect("workers that pass")
 }
 
-/// A frame of one increment.
-fn frame(client: &Client, view: u64, sequence: u64, table: u32, key: &[u8]) -> Vec<u8> {
-    let (mut buffer, mut writer) = (vec![0; 1_472], FrameWriter::new());
-    writer.start(&mut buffer, view);
-    assert!(writer.group(&mut buffer, client.opened.token, 1, 0));
-    let request = Request::Increment { table, key, delta: 1 };
-    let body = writer.message(&mut buffer, request.opcode(), 0, sequence as u32, request.body_bytes());
-    request.encode(body.expect("room"));
-    let bytes = writer.finish(&mut buffer);
-    buffer.truncate(bytes);
-    buffer
-}
-
 /// The one answer to a frame of one increment, and the view that it names.
 fn ask(
     client: &mut Client,
     (view, sequence): (u64, u64),
     (table, key): (u32, &[u8]),
 ) -> (u64, Status, Vec<u8>) {
-    let frame = frame(client, view, sequence, table, key);
+    let request = Request::Increment { table, key, delta: 1 };
+    let mut body = vec![0; request.body_bytes()];
+    request.encode(&mut body);
+    let frame = frame(client.opened.token, view, request.opcode(), sequence as u32, &body);
     let answers = client.exchange_frame(&frame);
     let [answer] = &answers[..] else { panic!("{} answers", answers.len()) };
     let reader = FrameReader::new(answer).expect("a good frame");

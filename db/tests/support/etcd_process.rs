@@ -3,7 +3,8 @@
 #[path = "stopping.rs"]
 mod stopping;
 
-use std::net::TcpListener;
+use std::fs::{self, DirEntry};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -54,8 +55,7 @@ impl EtcdProcess {
 
     /// How a server finds it.
     pub fn address(&self) -> EtcdAddress {
-        let members = vec![format!("127.0.0.1:{}", self.member.ports[0])];
-        EtcdAddress { members, cluster: "test".to_owned() }
+        address_of(vec![format!("127.0.0.1:{}", self.member.ports[0])])
     }
 
     pub fn client(&self) -> Etcd {
@@ -91,14 +91,20 @@ impl EtcdProcess {
     /// Whether it answers; false when it has ended, for example because a port was taken meanwhile.
     pub fn comes_up(&mut self) -> bool {
         loop {
-            if Etcd::open(&self.address()).is_ok() {
+            // A client that finds nobody listening comes again after a while; one that finds somebody is answered at once
+            // when etcd is ready.
+            if self.listens() && Etcd::open(&self.address()).is_ok() {
                 return true;
             }
             if self.child.try_wait().expect("ours to wait for").is_some() {
                 return false;
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    fn listens(&self) -> bool {
+        TcpStream::connect(("127.0.0.1", self.member.ports[0])).is_ok()
     }
 }
 
@@ -107,6 +113,11 @@ impl Drop for EtcdProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How a server finds an etcd at one of these places.
+pub fn address_of(members: Vec<String>) -> EtcdAddress {
+    EtcdAddress { members, cluster: "test".to_owned() }
 }
 
 pub fn free_ports() -> [u16; 2] {
@@ -121,7 +132,9 @@ fn spawn(directory: &TempDir, Member { name, ports: [clients, peers], all }: &Me
     command.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
     command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
     command.args(["--name", name, "--initial-cluster", all, "--log-level", "error"]);
-    command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]);
+    // One that is alone elects itself as soon as this is over; several need the time on a machine that others use.
+    let [heartbeat, election] = if all.contains(',') { ["50", "500"] } else { ["10", "100"] };
+    command.args(["--heartbeat-interval", heartbeat, "--election-timeout", election]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: between fork and exec only a system call is made. Whatever ends the thread of the test ends etcd too.
     unsafe {

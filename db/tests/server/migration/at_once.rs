@@ -8,7 +8,7 @@ use store::HashRange;
 use wire::{Condition, Request, Status, reply};
 
 use super::super::client::Client;
-use super::super::cluster::comes;
+use super::super::patience::comes;
 use super::Pair;
 
 #[test]
