@@ -186,20 +186,19 @@ fn measure(
     resident: Option<u64>,
 ) -> Result<DensityRow, String> {
     crowd.wake()?;
-    let seed = settings.operator.seed + number as u64;
-    let mut load = crowd.load(case.outstanding, settings.frame_requests, case.theta, seed)?;
-    load.until(settings.operator.warmup)?;
-    load.clear();
-    let seen = load.until(settings.operator.seconds)?;
-    load.drain()?;
-    case.latency_ns.add(load.measure.latency_ns()).map_err(|error| format!("latencies: {error:?}"))?;
-    let figures = seen.figures;
+    let OperatorSettings { seed, warmup, seconds, .. } = settings.operator;
+    let seen = crowd.load(
+        (case.outstanding, settings.frame_requests),
+        (case.theta, seed + number as u64),
+        (warmup, seconds),
+        &mut case.latency_ns,
+    )?;
     Ok(DensityRow {
         case: case.name,
         outstanding: case.outstanding,
         tenants: crowd.tenants(),
         sessions: crowd.sessions(),
-        figures,
+        figures: seen.figures,
         requests_per_frame: seen.requests_per_frame,
         replies_per_frame: seen.replies_per_frame,
         load_busy_percent: seen.busy_percent,

@@ -72,6 +72,31 @@ impl Default for Patience {
     }
 }
 
+/// Nanoseconds since `start`.
+pub fn ns_since(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}
+
+/// Takes turns until `end_ns` after `start`; how long there was something to do, in nanoseconds.
+///
+/// `turn` gets the time and says how much there was: so one thread drives several loads, and looks at what it likes.
+pub fn take_turns(
+    start: Instant,
+    end_ns: u64,
+    mut turn: impl FnMut(u64) -> Result<usize, String>,
+) -> Result<u64, String> {
+    let (mut now_ns, mut busy_ns, mut patience) = (ns_since(start), 0, Patience::new());
+    while now_ns < end_ns {
+        let done = turn(now_ns)?;
+        patience.saw(done);
+        let before_ns = std::mem::replace(&mut now_ns, ns_since(start));
+        if done > 0 {
+            busy_ns += now_ns - before_ns;
+        }
+    }
+    Ok(busy_ns)
+}
+
 /// How long requests that were due before the end may still be answered, in an open loop.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -136,6 +161,8 @@ pub struct Drive<'a, S: Source> {
     free: Vec<u32>,
     /// A session for each place that waits for a request.
     idle: Vec<u32>,
+    /// Requests that are sent together, where the loop waits for places for all of them.
+    together: Option<usize>,
 }
 
 /// Runs a workload to its end.
@@ -173,8 +200,19 @@ impl<'a, S: Source> Drive<'a, S> {
             pending: vec![Pending { due_ns: 0, expected: Expected::Anything }; places],
             free: (0..places as u32).rev().collect(),
             idle,
+            together: None,
             fleet,
         }
+    }
+
+    /// A closed loop of `outstanding` requests of which `together` are sent at a time; the source says whose each is.
+    pub fn in_frames(
+        fleet: &'a mut Fleet,
+        source: S,
+        (outstanding, together): (usize, usize),
+        start: Instant,
+    ) -> Self {
+        Self { together: Some(together), ..Self::over(fleet, source, vec![0; outstanding], start) }
     }
 
     /// A closed loop of one request, in the first session.
@@ -203,7 +241,7 @@ impl<'a, S: Source> Drive<'a, S> {
     }
 
     fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+        ns_since(self.start)
     }
 
     /// Sends and receives until `end_ns`.
@@ -226,8 +264,14 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Sends what is due at `now_ns`, takes what has arrived; returns the number of answers.
     pub fn turn(&mut self, now_ns: u64) -> Result<usize, String> {
-        if self.arrivals.is_none() {
-            while !self.idle.is_empty() && self.send(now_ns)? {}
+        match self.together {
+            _ if self.arrivals.is_some() => {}
+            None => while !self.idle.is_empty() && self.send(now_ns)? {},
+            // A popular session takes no more: another one is drawn.
+            Some(count) if self.idle.len() >= count => {
+                (0..count).try_for_each(|_| self.send(now_ns).map(drop))?;
+            }
+            Some(_) => {}
         }
         while let Some(due_ns) = self.due(now_ns) {
             if self.idle.is_empty() || !self.send(due_ns)? {
@@ -267,10 +311,11 @@ impl<'a, S: Source> Drive<'a, S> {
         let Self { fleet, source, pending, arrivals, start, .. } = self;
         // What it takes to draw a request is the load's own; among many outstanding it is hidden behind the others.
         let is_alone = pending.len() == 1 && arrivals.is_none();
+        let chosen = source.session(session as usize);
         let sent = source.next(|request, expected| {
-            let due_ns = if is_alone { start.elapsed().as_nanos() as u64 } else { due_ns };
+            let due_ns = if is_alone { ns_since(*start) } else { due_ns };
             pending[tag as usize] = Pending { due_ns, expected };
-            fleet.submit(session as usize, request, u64::from(tag))
+            fleet.submit(chosen, request, u64::from(tag))
         })?;
         if !sent {
             self.idle.push(session);
@@ -292,7 +337,7 @@ impl<'a, S: Source> Drive<'a, S> {
         let mut now_ns = 0;
         fleet.poll(&mut |session, completion| {
             if now_ns == 0 {
-                now_ns = start.elapsed().as_nanos() as u64;
+                now_ns = ns_since(*start);
                 *seen_ns = now_ns;
             }
             let request = pending[completion.tag as usize];
@@ -312,7 +357,7 @@ impl<'a, S: Source> Drive<'a, S> {
 }
 
 /// What is wrong with an answer, if anything is.
-pub fn verdict(completion: &Completion<'_>, expected: Expected) -> Option<&'static str> {
+fn verdict(completion: &Completion<'_>, expected: Expected) -> Option<&'static str> {
     let body = completion.body;
     match completion.status {
         Ok(Status::Ok) => {}

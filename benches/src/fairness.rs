@@ -12,7 +12,7 @@ use clap::Args;
 use client::Client;
 use serde::Serialize;
 
-use crate::drive::{Drive, Patience};
+use crate::drive::{Drive, ns_since, take_turns};
 use crate::fleet::Fleet;
 use crate::machine;
 use crate::measure::Figures;
@@ -185,10 +185,15 @@ fn measure(
             Drive::new(fleet, Call::spin(party.extension, party.table, rounds), outstanding, start)
         })
         .collect();
-    saturate(&mut drives, start, settings.operator.warmup)?;
+    let until = |seconds: f64, drives: &mut [Drive<'_, Call>]| {
+        take_turns(start, (seconds * 1e9) as u64, |_| {
+            drives.iter_mut().map(|drive| drive.turn(ns_since(start))).sum()
+        })
+    };
+    until(settings.operator.warmup, &mut drives)?;
     drives.iter_mut().for_each(|drive| drive.measure.clear());
     let (from, before) = (start.elapsed().as_secs_f64(), counted(parties)?);
-    let busy = saturate(&mut drives, start, from + settings.operator.seconds)?;
+    let busy = until(from + settings.operator.seconds, &mut drives)? as f64 / 1e9;
     let (seconds, after) = (start.elapsed().as_secs_f64() - from, counted(parties)?);
     let figures: Vec<Figures> = drives.iter().map(|drive| drive.measure.figures(seconds)).collect();
     for drive in &mut drives {
@@ -217,24 +222,6 @@ fn measure(
         work_percent: work.iter().sum::<f64>() / seconds / 1e4,
         load_busy_percent: 100.0 * busy / seconds,
     })
-}
-
-/// Drives all in turn until `end`, in seconds since `start`; how long there was something to do, in seconds.
-fn saturate(drives: &mut [Drive<'_, Call>], start: Instant, end: f64) -> Result<f64, String> {
-    let (mut busy, mut patience) = (0.0, Patience::new());
-    let mut now = start.elapsed();
-    while now.as_secs_f64() < end {
-        let mut answers = 0;
-        for drive in drives.iter_mut() {
-            answers += drive.turn(start.elapsed().as_nanos() as u64)?;
-        }
-        let before = std::mem::replace(&mut now, start.elapsed());
-        patience.saw(answers);
-        if answers > 0 {
-            busy += (now - before).as_secs_f64();
-        }
-    }
-    Ok(busy)
 }
 
 fn summaries(rows: &[FairnessRow]) -> Vec<FairnessSummary> {

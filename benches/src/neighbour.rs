@@ -131,8 +131,7 @@ fn set_up(operator: &mut Operator, settings: &NeighbourSettings) -> Result<Neigh
 }
 
 fn data(settings: &NeighbourSettings) -> DataSettings {
-    let (key_bytes, value_bytes) = OBJECT_BYTES;
-    DataSettings { keys: settings.keys, key_bytes, value_bytes, edge_bytes: 8, records: 1 }
+    DataSettings::plain(settings.keys, OBJECT_BYTES.0, OBJECT_BYTES.1)
 }
 
 /// The figures of a case; the last are those of the gets that were not disturbed.

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use builder::Package;
 use clap::Args;
-use client::{Admin, Client, ClientConfig, Error, LimitChange, PackageFile, Status};
+use client::{Admin, Client, Error, LimitChange, PackageFile, Status};
 use serde::Serialize;
 
-use crate::options::{Access, check_runs, secret};
+use crate::options::{Access, admin, check_runs};
 
 /// Extensions among the sources of this program.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ext");
@@ -83,9 +83,7 @@ pub struct Tenant {
 impl Operator {
     /// Connects as the administrator.
     pub fn connect(settings: &OperatorSettings) -> Result<Self, String> {
-        let secret = secret(&settings.admin_secret)?;
-        let admin = Admin::connect(&settings.address.to_string(), &secret, ClientConfig::default());
-        let admin = admin.map_err(|error| format!("the administrator is not let in: {error}"))?;
+        let admin = admin(settings.address, &settings.admin_secret)?;
         Ok(Self { admin, address: settings.address, made: Vec::new() })
     }
 
@@ -105,8 +103,7 @@ impl Operator {
     /// Makes a tenant and connects as it.
     pub fn tenant(&mut self, name: &str) -> Result<Tenant, String> {
         let access = self.create(name)?;
-        let client = Client::connect(&self.address.to_string(), name, &access.secret)
-            .map_err(|error| format!("cannot open a session of {name}: {error}"))?;
+        let client = access.connect()?;
         Ok(Tenant { access, client })
     }
 

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use client::{Admin, ClientConfig};
+use client::Admin;
 
-use crate::options::{Access, secret};
+use crate::options::{Access, admin};
 use crate::process::{Folder, Process, address_in, beside_this, last_words};
 
 /// How a server is started.
@@ -130,12 +130,12 @@ impl OurServer {
         format!("@{}", self.data.join("admin.secret").display())
     }
 
-    /// The administrator's secret.
+    /// A connection of the administrator.
     ///
     /// # Errors
-    /// When it cannot be read.
-    pub fn admin_secret(&self) -> Result<String, String> {
-        secret(&self.admin_secret_file())
+    /// When the secret cannot be read, or the server does not let in.
+    pub fn admin(&self) -> Result<Admin, String> {
+        admin(self.address, &self.admin_secret_file())
     }
 
     /// Makes a tenant; returns how to open its sessions, with a table of this name.
@@ -143,10 +143,7 @@ impl OurServer {
     /// # Errors
     /// When the administrator is not let in, or the server refuses.
     pub fn tenant(&self, tenant: &str, table: &str) -> Result<Access, String> {
-        let (address, secret) = (self.address.to_string(), self.admin_secret()?);
-        let created = Admin::connect(&address, &secret, ClientConfig::default())
-            .and_then(|mut admin| admin.tenant_create(tenant));
-        let secret = created.map_err(|error| format!("no tenant: {error}"))?;
+        let secret = self.admin()?.tenant_create(tenant).map_err(|error| format!("no tenant: {error}"))?;
         Ok(Access::new(self.address, tenant, secret, table))
     }
 

@@ -88,6 +88,11 @@ pub trait Source {
 
     /// Objects that one request touches.
     fn objects(&self) -> u64;
+
+    /// Chooses the session of the next request: `free`, which has room, unless the source knows whose it is.
+    fn session(&mut self, free: usize) -> usize {
+        free
+    }
 }
 
 /// Draws the requests of one workload.

@@ -12,8 +12,7 @@ use client::{Request, Status};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{NeighbourSettings, NeighbourStage, us_since};
-use crate::dataset::Dataset;
+use super::{NeighbourSettings, NeighbourStage, data, us_since};
 use crate::drive::Patience;
 use crate::fleet::Fleet;
 use crate::measure::{latencies, quantile_us};
@@ -58,8 +57,7 @@ pub(super) fn run(
 ) -> Result<(), String> {
     let mut attackers = Fleet::open(&stage.attacker, 1, false)?;
     let mut victims = Fleet::open(&stage.victim, 1, false)?;
-    let (key_bytes, value_bytes) = super::OBJECT_BYTES;
-    let mut data = Dataset::new(settings.keys, key_bytes, value_bytes)?;
+    let mut data = data(settings).dataset()?;
     let call = Call::endless(stage.extension, stage.attackers_table);
     let mut seen = LoopsSeen { error_ns: latencies(), others_ns: latencies(), otherwise: 0 };
     for number in 0..settings.loops {
@@ -140,11 +138,8 @@ fn ask(fleet: &mut Fleet, request: &Request<'_>) -> Result<(), String> {
 
 /// Objects that a loop has left behind: there must be none.
 fn traces(stage: &NeighbourStage) -> Result<u64, String> {
-    let (access, failed) =
-        (&stage.attacker, |error: client::Error| format!("no trace can be looked for: {error}"));
-    let mut client = client::Client::connect(&access.address.to_string(), &access.tenant, &access.secret)
-        .map_err(failed)?;
-    client.table_stat(&access.table).map(|found| found.objects).map_err(failed)
+    let found = stage.attacker.connect()?.table_stat(&stage.attacker.table);
+    found.map(|found| found.objects).map_err(|error| format!("no trace can be looked for: {error}"))
 }
 
 fn show(figures: &LoopFigures, budget_us: u64) {

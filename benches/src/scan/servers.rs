@@ -3,7 +3,6 @@
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
-use client::Client;
 use tao::bulk::Put;
 
 use super::{ScanSettings, shuffled};
@@ -43,9 +42,8 @@ impl Ours {
     /// Makes a tenant with an ordered table and loads the data; how to open sessions, and the table.
     pub(super) fn load(&self, mut data: Dataset) -> Result<(Access, u32), String> {
         let access = self.server.tenant("bench", "records")?;
-        let table = Client::connect(&access.address.to_string(), &access.tenant, &access.secret)
-            .and_then(|mut client| client.table_create_ordered(&access.table))
-            .map_err(|error| format!("no ordered table: {error}"))?;
+        let made = access.connect()?.table_create_ordered(&access.table);
+        let table = made.map_err(|error| format!("no ordered table: {error}"))?;
         let (mut fleet, keys) = (Fleet::open(&access, 1, false)?, data.keys());
         put_all(&mut fleet, table, "loading records", keys, |turn| {
             let (key, value) = data.object(shuffled(turn, keys));

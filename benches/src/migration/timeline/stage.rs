@@ -7,12 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use client::{Admin, ClientConfig, MigrationMode, MigrationPhase, Status};
+use client::{Admin, MigrationMode, MigrationPhase, Status};
 use serde::Serialize;
 
 use super::TimelineRun;
 use crate::fleet;
-use crate::options::Access;
+use crate::options::{Access, admin};
 use crate::process::{Folder, Process, free_address};
 use crate::server::{Launch, OurServer};
 
@@ -73,8 +73,6 @@ pub(super) enum Move {
 /// A server.
 struct StageServer {
     server: OurServer,
-    address: SocketAddr,
-    secret: String,
     /// In the cluster.
     number: u32,
 }
@@ -115,9 +113,10 @@ impl Stage {
             Move::Back => source.number,
         };
         let (told, over) = channel();
-        let server = (source.address.to_string(), source.secret.clone());
+        let (address, secret) = (source.server.address(), source.server.admin_secret_file());
+        let watched = move || watch(admin(address, &secret)?, way, target);
         // Who does not wait for it any more does not hear of it.
-        thread::spawn(move || drop(told.send(watch(server, way, target))));
+        thread::spawn(move || drop(told.send(watched())));
         Moving { over }
     }
 
@@ -125,10 +124,8 @@ impl Stage {
     pub(super) fn second_read_bytes(&self) -> Result<u64, String> {
         let mut bytes = 0;
         for server in &self.servers {
-            let (address, config) = (server.address.to_string(), ClientConfig::default());
-            let statistics = Admin::connect(&address, &server.secret, config)
-                .and_then(|mut admin| admin.statistics())
-                .map_err(|error| format!("no statistics: {error}"))?;
+            let statistics = server.server.admin()?.statistics();
+            let statistics = statistics.map_err(|error| format!("no statistics: {error}"))?;
             let names = ["migration_second_read_bytes", "migration_progress_bytes"];
             bytes +=
                 statistics.iter().filter(|it| names.contains(&&*it.name)).map(|it| it.value).sum::<u64>();
@@ -177,14 +174,12 @@ fn start_server(
         ..Launch::new(name, settings.timeline.server.as_deref(), memory_mib)
     };
     let mut server = OurServer::start(folder, &launch)?;
-    let (address, secret) = (server.address(), server.admin_secret()?);
-    let mut admin = Admin::connect(&address.to_string(), &secret, ClientConfig::default())
-        .map_err(|error| format!("the administrator is not let in: {error}"))?;
+    let mut admin = server.admin()?;
     let number = server.process().wait_for(|| {
         let servers = admin.server_list().ok()?;
         servers.iter().find(|server| server.is_asked).map(|server| server.id)
     })?;
-    Ok(StageServer { server, address, secret, number })
+    Ok(StageServer { server, number })
 }
 
 /// A migration under way.
@@ -209,9 +204,8 @@ impl Moving {
 }
 
 /// Moves the upper half of the table and looks until it is over. A thread of its own asks, so that the load goes on.
-fn watch((address, secret): (String, String), way: MoveWay, target: u32) -> Result<(), String> {
+fn watch(mut admin: Admin, way: MoveWay, target: u32) -> Result<(), String> {
     let failed = |error: client::Error| format!("the migration failed: {error}");
-    let mut admin = Admin::connect(&address, &secret, ClientConfig::default()).map_err(failed)?;
     let table = format!("{TENANT}/{TABLE}");
     let half = 1 << 63..=u64::MAX;
     let begun = loop {
