@@ -1,4 +1,4 @@
-//! Counts and times the answers of a run, and prints them as one line of JSON.
+//! Counts and times the answers of a run.
 //!
 //! Latencies go to a histogram of nanoseconds with three significant digits. Answers of the warm-up and
 //! those after the end are not counted. Errors are counted by status and never timed as if they were
@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-
-use crate::machine::Machine;
 
 /// The longest latency that is told apart: a minute.
 pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
@@ -48,19 +46,6 @@ pub struct Figures {
     /// Memory of the server for each object that was loaded, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_object: Option<f64>,
-}
-
-/// One line of output.
-#[derive(Debug, Serialize)]
-pub struct MeasureLine<'a, W: Serialize, S: Serialize> {
-    /// The workload.
-    pub workload: &'a W,
-    /// Machine and commit.
-    pub machine: &'a Machine,
-    /// The settings of the run.
-    pub settings: &'a S,
-    /// What came out.
-    pub figures: &'a Figures,
 }
 
 /// An empty histogram of latencies in nanoseconds.
@@ -134,8 +119,7 @@ impl Default for Measure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Measure, MeasureLine};
-    use crate::machine::Machine;
+    use super::Measure;
 
     #[test]
     fn figures_count_answers_objects_and_errors_apart() {
@@ -154,22 +138,5 @@ mod tests {
         assert!((figures.latency_us_p50 - 500.0).abs() < 2.0);
         assert!((figures.latency_us_p99 - 990.0).abs() < 2.0);
         assert_eq!(figures.errors.into_iter().collect::<Vec<_>>(), [("OutOfMemory".to_string(), 2)]);
-    }
-
-    #[test]
-    fn a_line_is_one_line_of_json_with_machine_settings_and_figures() {
-        let (machine, figures) = (Machine::read(), Measure::new().figures(1.0));
-        let line = MeasureLine {
-            workload: &"get",
-            machine: &machine,
-            settings: &("sessions", 4),
-            figures: &figures,
-        };
-        let text = serde_json::to_string(&line).unwrap();
-        assert!(!text.contains('\n'));
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["workload"], "get");
-        assert_eq!(value["settings"][1], 4);
-        assert_eq!(value["figures"]["requests"], 0);
     }
 }

@@ -44,6 +44,17 @@ pub enum TransportOption {
     Shm,
 }
 
+impl TransportOption {
+    /// Returns the settings of a client that uses this transport.
+    pub fn config(self) -> ClientConfig {
+        let transport = match self {
+            Self::Udp => Transport::Udp,
+            Self::Shm => Transport::Shm,
+        };
+        ClientConfig { transport, ..ClientConfig::default() }
+    }
+}
+
 impl Access {
     /// Returns access over UDP, from any core.
     pub fn new(address: SocketAddr, tenant: &str, secret: String, table: &str) -> Self {
@@ -70,11 +81,7 @@ impl Access {
 
     /// Returns the settings of a client that uses this transport.
     pub fn config(&self) -> ClientConfig {
-        let transport = match self.transport {
-            TransportOption::Udp => Transport::Udp,
-            TransportOption::Shm => Transport::Shm,
-        };
-        ClientConfig { transport, ..ClientConfig::default() }
+        self.transport.config()
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use client::{Client, ClientConfig, Request, Transport};
+use client::{Client, Request};
 use fastrand::Rng;
 use hdrhistogram::Histogram;
 use wire::function_hash;
@@ -22,7 +22,7 @@ use crate::fleet::Fleet;
 use crate::loading::Progress;
 use crate::measure::Figures;
 use crate::operator::{Operator, Tenant};
-use crate::options::Access;
+use crate::options::{Access, TransportOption};
 use crate::popularity::Popularity;
 use crate::spin;
 use crate::workload::{Expected, Source};
@@ -85,8 +85,7 @@ fn dataset(settings: &DensitySettings) -> Result<Dataset, String> {
 impl Crowd {
     /// Nobody yet; `tenants` is for the table.
     fn new(tenants: usize) -> Result<Self, String> {
-        let config = ClientConfig { transport: Transport::Udp, ..ClientConfig::default() };
-        Ok(Self { fleet: Fleet::nobody(config)?, places: Vec::new(), tenants })
+        Ok(Self { fleet: Fleet::nobody(TransportOption::Udp.config())?, places: Vec::new(), tenants })
     }
 
     /// Opens a session.
