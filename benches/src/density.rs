@@ -18,7 +18,9 @@ use serde::Serialize;
 use crate::machine;
 use crate::measure::{Figures, latencies};
 use crate::operator::{Operator, OperatorSettings};
-use crate::plot::{self, Bar, Curve};
+use crate::plot::rows::{self, Column, PlotRow};
+use crate::plot::series::Scale;
+use crate::plot::{self, Curve};
 use crate::report::{self, Figure, Report, Spreads, heads, median, range, yes_or_no};
 use crowd::Crowd;
 
@@ -236,16 +238,19 @@ fn show(
     empty: Option<u64>,
     report: &mut Report,
 ) -> Result<(), String> {
-    let (mut lines, mut bars): (Vec<Vec<String>>, Vec<Bar>) = (Vec::new(), Vec::new());
-    let mut limited = false;
+    let (mut lines, mut bars, mut limited) = (Vec::new(), Vec::new(), false);
     for (case, baseline) in loads.iter().flat_map(|cases| cases.iter().map(move |case| (case, &cases[0]))) {
         let summary = summary(case, baseline);
         report.line(None, settings, &summary)?;
         limited |= summary.load_is_the_limit;
         if case.is_busy {
-            let target = bars.first().map(|one| one.height.median * THROUGHPUT_RATIO_MIN);
-            let height = summary.figures.get("requests_per_second");
-            bars.push(Bar { name: case.name.to_string(), height, target });
+            let beside = Spreads::of(FIGURES, &baseline.rows).median("requests_per_second");
+            bars.push(PlotRow {
+                name: case.name.to_string(),
+                group: bars.len(),
+                figures: Ok(vec![summary.figures.get("requests_per_second")]),
+                target: (!case.is_baseline).then_some(beside * THROUGHPUT_RATIO_MIN),
+            });
         }
         let errors: u64 = case.rows.iter().flat_map(|row| row.figures.errors.values()).sum();
         let mut cells = vec![
@@ -261,11 +266,13 @@ fn show(
     }
     print(settings, empty, &lines, limited);
     let (Some(path), Some(light)) = (report.plot("density.svg"), loads.last()) else { return Ok(()) };
+    let title = format!("{} tenants beside one; the line is the target", settings.tenants);
+    rows::rows(&path, &title, &[Column { name: "invocations a second", scale: Scale::Linear }], &bars)?;
+    let Some(path) = report.plot("density-latency.svg") else { return Ok(()) };
     let curves: Vec<Curve<'_>> =
         light.iter().map(|case| Curve { name: case.name, latency_ns: &case.latency_ns }).collect();
-    let title = format!("{} tenants beside one; the line is the target", settings.tenants);
-    let latency = format!("Latency with {} outstanding", light[0].outstanding);
-    plot::bars_and_percentiles(&path, (&title, "invocations a second", &bars), (&latency, &curves))
+    let title = format!("Latency with {} outstanding", light[0].outstanding);
+    plot::percentiles(&path, &title, &curves, &[])
 }
 
 fn print(settings: &DensitySettings, empty: Option<u64>, lines: &[Vec<String>], limited: bool) {

@@ -18,7 +18,8 @@ use crate::machine;
 use crate::measure::Figures;
 use crate::operator::{Operator, OperatorSettings};
 use crate::options::Access;
-use crate::plot::{self, Bar};
+use crate::plot::rows::{self, Column, PlotRow};
+use crate::plot::series::Scale;
 use crate::report::{self, Figure, Report, Spread, Spreads, heads, median, range, yes_or_no};
 use crate::spin::{self, Call};
 
@@ -251,9 +252,10 @@ fn show(rows: &[Vec<FairnessRow>], settings: &FairnessSettings, report: &mut Rep
             rows.iter().flat_map(|row| &row.shares).flat_map(|share| share.figures.errors.values()).sum();
         for summary in summaries(rows) {
             report.line(None, settings, &summary)?;
-            bars.push(Bar {
+            bars.push(PlotRow {
                 name: format!("weight {}, {} us each", summary.weight, summary.cost_us),
-                height: summary.figures.get("percent"),
+                group: summary.tenant,
+                figures: Ok(vec![summary.figures.get("percent")]),
                 target: Some(summary.target_percent),
             });
             let mut cells = vec![
@@ -274,13 +276,7 @@ fn show(rows: &[Vec<FairnessRow>], settings: &FairnessSettings, report: &mut Rep
         heads(FIGURES)
     );
     report::print("Shares of a core between tenants that want all of it", &heads, &lines);
-    if let Some(path) = report.plot("fairness.svg") {
-        plot::bars(
-            &path,
-            "Share of the core; the line is what the weight asks for",
-            "percent of the time of all tenants",
-            &bars,
-        )?;
-    }
-    Ok(())
+    let Some(path) = report.plot("fairness.svg") else { return Ok(()) };
+    let columns = [Column { name: "percent of the time of all tenants", scale: Scale::Linear }];
+    rows::rows(&path, "Share of the core; the line is what the weight asks for", &columns, &bars)
 }

@@ -152,7 +152,7 @@ impl Played {
             // What to do about it is in the table.
             None => Err(format!("not measured: {}", shortened(self.reason()))),
         };
-        PlotRow { name: self.way.to_string(), group, figures }
+        PlotRow { name: self.way.to_string(), group, figures, target: None }
     }
 }
 
