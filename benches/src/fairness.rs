@@ -20,7 +20,7 @@ use crate::operator::{Operator, OperatorSettings};
 use crate::options::Access;
 use crate::plot::rows::{self, Column, PlotRow};
 use crate::plot::series::Scale;
-use crate::report::{self, Figure, Report, Spread, Spreads, heads, median, range, yes_or_no};
+use crate::report::{self, Figure, Report, Rows, Spread, Spreads, heads, median, range, yes_or_no};
 use crate::spin::{self, Call};
 
 /// How far from its weight a share may be.
@@ -130,14 +130,9 @@ pub fn run(settings: &FairnessSettings) -> Result<(), String> {
     let first = &parties[0];
     let rounds_per_us = spin::rounds_per_us(&first.access, first.extension, first.table)?;
     eprintln!("the server does {rounds_per_us:.0} rounds in a microsecond");
-    let mut rows: [Vec<FairnessRow>; 2] = [Vec::new(), Vec::new()];
-    for number in 0..settings.operator.runs {
-        for (case, rows) in rows.iter_mut().enumerate() {
-            let row = measure(&mut parties, settings, case, rounds_per_us)?;
-            report.line(Some(number), settings, &row)?;
-            rows.push(row);
-        }
-    }
+    let rows = report.rounds(settings.operator.runs, settings, 0..CASES.len(), |case, _| {
+        measure(&mut parties, settings, *case, rounds_per_us)
+    })?;
     show(&rows, settings, &mut report)?;
     operator.clean_up()
 }
@@ -242,9 +237,13 @@ fn summaries(rows: &[FairnessRow]) -> Vec<FairnessSummary> {
     first.shares.iter().enumerate().map(of).collect()
 }
 
-fn show(rows: &[Vec<FairnessRow>], settings: &FairnessSettings, report: &mut Report) -> Result<(), String> {
+fn show(
+    all: &[Rows<usize, FairnessRow>],
+    settings: &FairnessSettings,
+    report: &mut Report,
+) -> Result<(), String> {
     let (mut lines, mut bars) = (Vec::new(), Vec::new());
-    for rows in rows {
+    for Rows { rows, .. } in all {
         let median = |figure: fn(&FairnessRow) -> f64| Spread::of(rows.iter().map(figure)).median;
         let (used, work) = (median(|row| row.used_percent), median(|row| row.work_percent));
         let busy = median(|row| row.load_busy_percent);

@@ -23,7 +23,7 @@ use crate::fleet::Fleet;
 use crate::machine::{self, ServerThreads};
 use crate::measure::{Figures, Measure};
 use crate::options::{PairSettings, check_runs};
-use crate::report::{self, Figure, Report, Spreads, heads, median, range};
+use crate::report::{self, Figure, Report, Rows, Spreads, heads, median, range};
 use crate::workload::{Expected, Source};
 use peer::Peer;
 use servers::{Ours, Theirs};
@@ -81,16 +81,9 @@ const LOADS: &[ScanLoad] = &[
 
 /// What one side did under one load in one run.
 #[derive(Debug, Serialize)]
-struct ScanRow<'a> {
-    load: &'a str,
+struct ScanRow {
+    load: &'static str,
     side: &'static str,
-    #[serde(flatten)]
-    measured: &'a Measured,
-}
-
-/// What one side did under one load.
-#[derive(Clone, Debug, Serialize)]
-struct Measured {
     #[serde(flatten)]
     figures: Figures,
     /// Time that the server's threads ran for each scan; a worker of ours that looks for work counts as running.
@@ -98,12 +91,18 @@ struct Measured {
 }
 
 /// The figures of a side.
-const FIGURES: &[Figure<Measured>] = &[
-    range("per_second", "scans/s", 0, |measured| measured.figures.requests_per_second),
-    median("us_p50", "p50 us", 1, |measured| measured.figures.latency_us_p50),
-    median("us_p99", "p99 us", 1, |measured| measured.figures.latency_us_p99),
-    median("cpu_us", "cpu us", 1, |measured| measured.server_cpu_us.unwrap_or(0.0)),
+const FIGURES: &[Figure<ScanRow>] = &[
+    range("per_second", "scans/s", 0, |row| row.figures.requests_per_second),
+    median("us_p50", "p50 us", 1, |row| row.figures.latency_us_p50),
+    median("us_p99", "p99 us", 1, |row| row.figures.latency_us_p99),
+    median("cpu_us", "cpu us", 1, |row| row.server_cpu_us.unwrap_or(0.0)),
 ];
+
+/// A load of one side, with its rows.
+type ScanRows = Rows<(ScanLoad, &'static str), ScanRow>;
+
+/// The sides: ours, and Redis where there is one.
+const SIDES: [&str; 2] = ["splinter", "redis"];
 
 /// The medians of a load.
 #[derive(Serialize)]
@@ -128,24 +127,24 @@ pub fn run(settings: &ScanSettings) -> Result<(), String> {
     if let Some(theirs) = &theirs {
         peer::load(theirs.address(), &mut data()?)?;
     }
-    let mut rows: Vec<Vec<(Measured, Option<Measured>)>> = LOADS.iter().map(|_| Vec::new()).collect();
-    for run in 0..settings.pair.runs {
-        for (load, rows) in LOADS.iter().zip(&mut rows) {
-            let mut fleet = Fleet::open(&access, load.clients, load.clients > 1)?;
-            let scans = Scans::new(table, settings, data()?, run);
-            let mine = measure_ours(&ours, &mut fleet, scans, load.outstanding, settings)?;
-            let row = |side, measured| ScanRow { load: load.name, side, measured };
-            report.line(Some(run), settings, &row("splinter", &mine))?;
-            let beside = theirs.as_ref().map(|theirs| measure_theirs(theirs, load, settings, data()?, run));
-            let beside = beside.transpose()?;
-            if let Some(measured) = &beside {
-                report.line(Some(run), settings, &row("redis", measured))?;
+    let sides = &SIDES[..1 + usize::from(theirs.is_some())];
+    let cases = LOADS.iter().flat_map(|&load| sides.iter().map(move |&side| (load, side)));
+    let rows = report.rounds(settings.pair.runs, settings, cases, |&mut (load, side), run| {
+        let scans = Scans::new(table, settings, data()?, run);
+        let (figures, server_cpu_us) = match &theirs {
+            Some(theirs) if side != SIDES[0] => measure_theirs(theirs, load, scans, settings)?,
+            _ => {
+                let mut fleet = Fleet::open(&access, load.clients, load.clients > 1)?;
+                measure_ours(&ours, &mut fleet, scans, load.outstanding, settings)?
             }
-            rows.push((mine, beside));
-        }
-    }
-    show(&rows, settings, theirs.is_some(), &mut report)
+        };
+        Ok(ScanRow { load: load.name, side, figures, server_cpu_us })
+    })?;
+    show(&rows.chunks(sides.len()).collect::<Vec<_>>(), settings, theirs.is_some(), &mut report)
 }
+
+/// What was measured, and the time that the server's threads ran for each scan, in microseconds.
+type Measured = (Figures, Option<f64>);
 
 fn measure_ours(
     ours: &Ours,
@@ -160,18 +159,16 @@ fn measure_ours(
     let seconds = drive.warm_up_and_measure(0.0, settings.pair.seconds)?;
     let measured = running.end(drive.measure.figures(seconds));
     drive.drain()?;
-    let wrong = &measured.figures.errors;
+    let wrong = &measured.0.errors;
     if wrong.is_empty() { Ok(measured) } else { Err(format!("scans of ours went wrong: {wrong:?}")) }
 }
 
 fn measure_theirs(
     theirs: &Theirs,
-    load: &ScanLoad,
+    load: ScanLoad,
+    scans: Scans,
     settings: &ScanSettings,
-    data: Dataset,
-    run: usize,
 ) -> Result<Measured, String> {
-    let scans = Scans::new(0, settings, data, run);
     let mut peer = Peer::connect(theirs.address(), load.clients, load.outstanding, scans)?;
     let mut measure = Measure::new();
     peer.until(settings.warmup(), &mut measure)?;
@@ -201,21 +198,21 @@ impl Running {
         let after_ns = self.threads.as_ref().map(Self::ran_ns);
         let ran_ns = self.before_ns.zip(after_ns).map(|(before, after)| after.saturating_sub(before));
         let scans = figures.requests.max(1) as f64;
-        Measured { server_cpu_us: ran_ns.map(|ns| ns as f64 / 1000.0 / scans), figures }
+        (figures, ran_ns.map(|ns| ns as f64 / 1000.0 / scans))
     }
 }
 
 fn show(
-    rows: &[Vec<(Measured, Option<Measured>)>],
+    loads: &[&[ScanRows]],
     settings: &ScanSettings,
     beside: bool,
     report: &mut Report,
 ) -> Result<(), String> {
     let mut lines = Vec::new();
-    for (load, rows) in LOADS.iter().zip(rows) {
-        let summary = ScanSummary::of(load.name, rows);
+    for &sides in loads {
+        let summary = ScanSummary::of(sides);
         report.line(None, settings, &summary)?;
-        let mut cells = vec![load.name.to_string()];
+        let mut cells = vec![summary.load.to_string()];
         cells.extend(summary.splinter.cells());
         if let Some(redis) = &summary.redis {
             cells.extend(redis.cells());
@@ -243,10 +240,9 @@ fn show(
 }
 
 impl ScanSummary {
-    fn of(load: &'static str, rows: &[(Measured, Option<Measured>)]) -> Self {
-        let splinter = Spreads::of(FIGURES, rows.iter().map(|(ours, _)| ours));
-        let theirs: Vec<&Measured> = rows.iter().filter_map(|(_, theirs)| theirs.as_ref()).collect();
-        let redis = (!theirs.is_empty()).then(|| Spreads::of(FIGURES, theirs));
+    fn of(sides: &[ScanRows]) -> Self {
+        let (load, spreads) = (sides[0].case.0.name, |side: &ScanRows| Spreads::of(FIGURES, &side.rows));
+        let (splinter, redis) = (spreads(&sides[0]), sides.get(1).map(spreads));
         let times = redis.as_ref().map(|redis| splinter.median("per_second") / redis.median("per_second"));
         Self { load, splinter, redis, times, meets_target: times.map(|times| times >= TARGET_TIMES) }
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use client::{Client, Request};
 use fastrand::Rng;
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use wire::function_hash;
 
 use super::{BASELINE_SESSIONS_MAX, DensitySettings};
@@ -70,11 +71,12 @@ struct Touches<'a> {
 }
 
 /// What a load showed.
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct CrowdSeen {
     pub(super) figures: Figures,
     pub(super) requests_per_frame: f64,
     pub(super) replies_per_frame: f64,
-    pub(super) busy_percent: f64,
+    pub(super) load_busy_percent: f64,
 }
 
 /// The objects of all tenants together.
@@ -161,7 +163,7 @@ impl Crowd {
             requests_per_frame: per(after.requests - before.requests, after.frames_sent - before.frames_sent),
             replies_per_frame: per(figures.requests, after.frames_received - before.frames_received),
             figures,
-            busy_percent: 100.0 * busy_ns as f64 / passed_ns,
+            load_busy_percent: 100.0 * busy_ns as f64 / passed_ns,
         })
     }
 }

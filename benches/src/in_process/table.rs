@@ -14,7 +14,7 @@ use crate::in_process::open;
 use crate::in_process::settings::{Part, StoreSettings, answer, call};
 use crate::in_process::side::{BATCH_MAX, Kind, SPLINTER, Side, Worker};
 use crate::machine;
-use crate::report::{self, Figure, Report, Spreads, heads, median, range};
+use crate::report::{self, Figure, Report, Rows, Spreads, heads, median, range};
 
 /// Batches between two looks at the clock: some 0.1 ms.
 const BATCHES_PER_LOOK: u32 = 32;
@@ -76,23 +76,17 @@ impl Part {
 
 /// Measures one table: every run, every side in turn; prints it.
 pub fn run(settings: &StoreSettings, part: Part, numbers: u64, report: &mut Report) -> Result<(), String> {
-    let mut rows: Vec<Vec<SideRow>> = vec![Vec::new(); settings.sides.len()];
-    for run in 0..settings.runs {
-        for (side, rows) in settings.sides.iter().zip(&mut rows) {
-            let huge_heap = side != SPLINTER && !settings.maps_small_pages;
-            let row: SideRow = call(settings, &format!("{part:?}:{side}:{numbers}"), huge_heap)?;
-            eprintln!("{side}: reads {:.2} M/s, writes {:.2} M/s", row.reads[0] / 1e6, row.writes[0] / 1e6);
-            report.line(Some(run), settings, &row)?;
-            rows.push(row);
-        }
-    }
-    let summary = |(side, rows): (&String, &Vec<SideRow>)| SideSummary {
-        part,
-        side: side.clone(),
-        numbers,
-        figures: Spreads::of(FIGURES, rows),
+    let rows = report.rounds(settings.runs, settings, settings.sides.clone(), |side, _| {
+        let huge_heap = side != SPLINTER && !settings.maps_small_pages;
+        let row: SideRow = call(settings, &format!("{part:?}:{side}:{numbers}"), huge_heap)?;
+        eprintln!("{side}: reads {:.2} M/s, writes {:.2} M/s", row.reads[0] / 1e6, row.writes[0] / 1e6);
+        Ok(row)
+    })?;
+    let summary = |Rows { case: side, rows }| {
+        let figures = Spreads::of(FIGURES, &rows);
+        SideSummary { part, side, numbers, figures }
     };
-    let summaries: Vec<SideSummary> = settings.sides.iter().zip(&rows).map(summary).collect();
+    let summaries: Vec<SideSummary> = rows.into_iter().map(summary).collect();
     for summary in &summaries {
         report.line(None, settings, summary)?;
     }

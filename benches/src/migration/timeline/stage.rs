@@ -90,13 +90,13 @@ impl Stage {
     /// Starts etcd and both servers, and makes the tenant.
     pub(super) fn start(settings: &TimelineRun) -> Result<Self, String> {
         let folder = Folder::make("migration")?;
-        let (etcd, client_address) = start_etcd(&settings.timeline.etcd, &folder)?;
+        let (etcd, client_address) = start_etcd(&settings.own.etcd, &folder)?;
         let metadata = format!("etcd://{client_address}/bench");
-        let source = start_server(settings, &folder, &metadata, ("source", settings.timeline.source_cpu))?;
+        let source = start_server(settings, &folder, &metadata, ("source", settings.own.source_cpu))?;
         // The first server alone is there when the table is made, so it gets it whole.
         let access = source.server.tenant(TENANT, TABLE)?;
         let table = fleet::table(&access)?;
-        let target = start_server(settings, &folder, &metadata, ("target", settings.timeline.target_cpu))?;
+        let target = start_server(settings, &folder, &metadata, ("target", settings.own.target_cpu))?;
         Ok(Self { servers: [source, target], _etcd: etcd, _folder: folder, access, table })
     }
 
@@ -165,13 +165,13 @@ fn start_server(
     metadata: &str,
     (name, cpu): (&'static str, Option<usize>),
 ) -> Result<StageServer, String> {
-    let object_bytes = (settings.key_bytes + settings.timeline.value_bytes) as u64 + OBJECT_OVERHEAD_BYTES;
+    let object_bytes = (settings.key_bytes + settings.own.value_bytes) as u64 + OBJECT_OVERHEAD_BYTES;
     let memory_mib = ((settings.objects() * object_bytes) >> 20).max(256);
     let launch = Launch {
         // The whole server, so that its migration's thread shares the core too.
         cpu,
         arguments: ["--metadata", metadata].map(String::from).to_vec(),
-        ..Launch::new(name, settings.timeline.server.as_deref(), memory_mib)
+        ..Launch::new(name, settings.own.server.as_deref(), memory_mib)
     };
     let mut server = OurServer::start(folder, &launch)?;
     let mut admin = server.admin()?;
