@@ -77,9 +77,10 @@ pub fn ns_since(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-/// Takes turns until `end_ns` after `start`; how long there was something to do, in nanoseconds.
+/// Takes turns until `end_ns`; returns for how long there was work.
 ///
-/// `turn` gets the time and says how much there was: so one thread drives several loads, and looks at what it likes.
+/// All times are nanoseconds since `start`. `turn` gets the time and says how much there was to do: so one thread drives
+/// several loads, and looks at what it likes.
 pub fn take_turns(
     start: Instant,
     end_ns: u64,
@@ -161,7 +162,7 @@ pub struct Drive<'a, S: Source> {
     free: Vec<u32>,
     /// A session for each place that waits for a request.
     idle: Vec<u32>,
-    /// Requests that are sent together, where the loop waits for places for all of them.
+    /// How many requests are sent together, in a loop of frames.
     together: Option<usize>,
 }
 
@@ -205,7 +206,7 @@ impl<'a, S: Source> Drive<'a, S> {
         }
     }
 
-    /// A closed loop of `outstanding` requests of which `together` are sent at a time; the source says whose each is.
+    /// A closed loop that sends `together` requests at a time; the source says whose each is.
     pub fn in_frames(
         fleet: &'a mut Fleet,
         source: S,

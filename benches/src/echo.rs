@@ -81,9 +81,6 @@ trait Asking {
 }
 
 /// Runs the echo to its end.
-///
-/// # Errors
-/// When frames of these sizes do not travel that way, or nothing answers.
 pub fn run(settings: &EchoSettings) -> Result<Figures, String> {
     let largest = settings.request_bytes.max(settings.reply_bytes);
     match settings.transport {

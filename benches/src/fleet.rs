@@ -95,7 +95,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Lets the streams of some sessions on one socket rest, since a server has fewer streams than sessions.
+    /// Lets streams rest, of which a server has fewer than sessions.
     pub fn rest_streams(&self, members: Range<usize>) {
         if let Sessions::Together(group) = &self.sessions {
             members.for_each(|member| group.rest_stream(member));

@@ -78,7 +78,7 @@ struct NeighbourStage {
     rounds_per_us: f64,
 }
 
-/// The rows of one case, beside which its latencies of all runs stand.
+/// A case with the latencies of all runs, and its rows.
 type NeighbourRows = Rows<(AttackCase, Histogram<u64>), NeighbourRow>;
 
 /// Measures, and prints the tables.

@@ -151,9 +151,6 @@ impl Tenant {
 }
 
 /// Installs the extension of that name and returns its id.
-///
-/// # Errors
-/// When its source is not there, or the server does not take it.
 pub fn install(client: &mut Client, name: &str) -> Result<u32, String> {
     let package = pack(name)?;
     let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();

@@ -189,7 +189,12 @@ fn secret(given: &str) -> Result<String, String> {
     Ok(text.lines().next().unwrap_or_default().trim().to_string())
 }
 
-/// Connects as the administrator, whose secret is given as such or as @FILE.
+/// Returns what a value is called on the command line.
+pub fn name_of(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// Connects as the administrator, with the secret or its @FILE.
 pub fn admin(address: SocketAddr, given: &str) -> Result<Admin, String> {
     let admin = Admin::connect(&address.to_string(), &secret(given)?, ClientConfig::default());
     admin.map_err(|error| format!("the administrator is not let in: {error}"))

@@ -185,7 +185,7 @@ impl Report {
         Ok(Self { folder: folder.map(Path::to_path_buf), lines, machine: Machine::read(), name })
     }
 
-    /// Measures every case once a run, in turn, and writes each row as soon as it is there.
+    /// Measures every case once a run, in turn; writes each row.
     pub fn rounds<C, R: Serialize>(
         &mut self,
         runs: usize,

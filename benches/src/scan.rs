@@ -143,7 +143,7 @@ pub fn run(settings: &ScanSettings) -> Result<(), String> {
     show(&rows.chunks(sides.len()).collect::<Vec<_>>(), settings, theirs.is_some(), &mut report)
 }
 
-/// What was measured, and the time that the server's threads ran for each scan, in microseconds.
+/// The figures, and the server's microseconds of processor for each scan.
 type Measured = (Figures, Option<f64>);
 
 fn measure_ours(

@@ -12,7 +12,7 @@ use crate::drive::{Drive, Patience, ns_since};
 use crate::fleet::Fleet;
 use crate::options::Access;
 use crate::report::Spread;
-use crate::workload::{Expected, Source};
+use crate::workload::{Expected, Source, invocation};
 
 /// The source of the extension.
 const SOURCE: &str = include_str!("../../ext/spin/src/lib.rs");
@@ -63,14 +63,7 @@ impl Call {
 
     /// The request.
     pub fn request(&self) -> Request<'_> {
-        Request::Invoke {
-            extension: self.extension,
-            version: 0,
-            function: self.function,
-            table: self.table,
-            key: Self::KEY,
-            arguments: &self.arguments,
-        }
+        invocation((self.extension, self.table), self.function, Self::KEY, &self.arguments)
     }
 }
 

@@ -79,9 +79,6 @@ pub(crate) struct Played {
 }
 
 /// Measures, prints the table, draws the plot.
-///
-/// # Errors
-/// When the settings make no sense, or nothing at all could be measured.
 pub fn run(settings: &TransportsSettings) -> Result<(), String> {
     settings.check()?;
     let mut report = Report::open("transports", settings.pair.out.as_deref())?;

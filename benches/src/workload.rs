@@ -89,7 +89,7 @@ pub trait Source {
     /// Objects that one request touches.
     fn objects(&self) -> u64;
 
-    /// Chooses the session of the next request: `free`, which has room, unless the source knows whose it is.
+    /// Chooses the session of the next request; else it is `free`.
     fn session(&mut self, free: usize) -> usize {
         free
     }
@@ -225,12 +225,15 @@ impl Source for Generator {
 }
 
 fn invoke<'a>(generator: &Generator, function: &str, key: &'a [u8], arguments: &'a [u8]) -> Request<'a> {
-    Request::Invoke {
-        extension: generator.extension,
-        version: 0,
-        function: function_hash(function),
-        table: generator.table,
-        key,
-        arguments,
-    }
+    invocation((generator.extension, generator.table), function_hash(function), key, arguments)
+}
+
+/// An invocation of the latest version of an extension, with a table.
+pub fn invocation<'a>(
+    (extension, table): (u32, u32),
+    function: u32,
+    key: &'a [u8],
+    arguments: &'a [u8],
+) -> Request<'a> {
+    Request::Invoke { extension, version: 0, function, table, key, arguments }
 }

@@ -26,7 +26,7 @@ use crate::operator::{Operator, Tenant};
 use crate::options::{Access, TransportOption};
 use crate::popularity::Popularity;
 use crate::spin;
-use crate::workload::{Expected, Source};
+use crate::workload::{Expected, Source, invocation};
 
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;
@@ -60,7 +60,7 @@ pub(super) struct Crowd {
     tenants: usize,
 }
 
-/// Draws a session, and an object of its tenant for the extension to touch.
+/// Draws a session, and one of its tenant's objects to touch.
 struct Touches<'a> {
     places: &'a [Place],
     popularity: Popularity,
@@ -123,7 +123,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Loads the server with frames of `together` requests, drawn among the sessions; adds the latencies to `latency_ns`.
+    /// Measures a load of full frames, drawn among the sessions.
     pub(super) fn load(
         &mut self,
         (outstanding, together): (usize, usize),
@@ -172,15 +172,8 @@ impl Source for Touches<'_> {
     fn next<R>(&mut self, send: impl FnOnce(&Request<'_>, Expected) -> R) -> R {
         let place = self.places[self.member];
         let number = place.first + self.random.u64(0..place.objects);
-        let request = Request::Invoke {
-            extension: place.extension,
-            version: 0,
-            function: function_hash("touch"),
-            table: place.table,
-            key: self.data.key(number),
-            arguments: &[],
-        };
-        send(&request, Expected::Value(number + place.salt))
+        let (of, key) = ((place.extension, place.table), self.data.key(number));
+        send(&invocation(of, function_hash("touch"), key, &[]), Expected::Value(number + place.salt))
     }
 
     fn objects(&self) -> u64 {

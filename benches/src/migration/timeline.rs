@@ -17,6 +17,7 @@ pub use self::stage::MoveWay;
 use self::stage::Stage;
 use super::{MigrationRun, TimelineSettings};
 use crate::machine;
+use crate::options::name_of;
 use crate::plot::series::{Axes, Panel, Scale, Series, panels};
 use crate::report::{Figure, Report, Rows, Spreads, heads, median, print};
 
@@ -56,7 +57,7 @@ pub fn run(settings: &TimelineRun, report: &mut Report) -> Result<(), String> {
     let mut scene = Scene::open(settings, &stage)?;
     let played = report.rounds(settings.runs, settings, settings.own.ways.clone(), |&mut way, run| {
         let row = scene.play(&stage, way, run as u64)?;
-        eprintln!("{}: {}", way.name(), row.line());
+        eprintln!("{}: {}", name_of(&way), row.line());
         Ok(row)
     })?;
     show(settings, scene.rate(), &played);
@@ -72,7 +73,7 @@ fn show(settings: &TimelineRun, rate: f64, played: &[MoveRows]) {
         settings.runs
     );
     let cells = |Rows { case: way, rows }: &MoveRows| {
-        [vec![way.name().to_string()], Spreads::of(FIGURES, rows).cells()].concat()
+        [vec![name_of(way)], Spreads::of(FIGURES, rows).cells()].concat()
     };
     let rows: Vec<Vec<String>> = played.iter().map(cells).collect();
     print(&title, &format!("way|{}", heads(FIGURES)), &rows);
@@ -83,7 +84,7 @@ fn draw(path: &std::path::Path, settings: &TimelineRun, played: &[MoveRows]) -> 
     let title = format!("Half of {:.1} GB moves, YCSB-B", settings.megabytes as f64 / 1000.0);
     let series = |scale: Scale, figure: &dyn Fn(&BinSeen) -> f64| -> Vec<Series> {
         let line = |Rows { case: way, rows }: &MoveRows| Series {
-            name: way.name().to_string(),
+            name: name_of(way),
             // Of the latest run.
             points: rows
                 .last()

@@ -52,9 +52,6 @@ pub struct PlotRow {
 }
 
 /// Draws rows of bars.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn rows(path: &Path, title: &str, columns: &[Column<'_>], rows: &[PlotRow]) -> Result<(), String> {
     let height = HEAD + ROW * rows.len() as i32 + FOOT;
     let area = SVGBackend::new(path, (SIZE.0, height as u32)).into_drawing_area();

@@ -1,6 +1,6 @@
 //! The servers of a run: ours in a folder of its own, Redis if there is one. Both end with the run.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use tao::bulk::Put;
@@ -70,12 +70,11 @@ impl Theirs {
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
         command.arg(address.port().to_string());
         command.stderr(Stdio::null());
-        let Some(mut process) = Process::start("redis", command)? else {
+        let process = Process::listening("redis", command, address)?;
+        if process.is_none() {
             eprintln!("there is no {redis} on this machine: ours is measured alone");
-            return Ok(None);
-        };
-        process.wait_for(|| TcpStream::connect(address).ok())?;
-        Ok(Some(Self { process: Some(process), address }))
+        }
+        Ok(process.map(|process| Self { process: Some(process), address }))
     }
 
     /// Its threads, of one that was started here.

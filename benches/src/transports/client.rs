@@ -79,9 +79,6 @@ pub struct ClientSettings {
 }
 
 /// Measures, and prints what was seen.
-///
-/// # Errors
-/// Whatever keeps it from being measured; wrong answers too.
 pub fn run(settings: &ClientSettings) -> Result<(), String> {
     machine::pin(settings.cpu)?;
     let (access, target) = set_up(settings)?;
@@ -168,7 +165,7 @@ fn load(settings: &ClientSettings, access: &Access, target: Target) -> Result<Bo
     owner.take_back().ok_or_else(|| "the device is still in use".into())
 }
 
-/// Measures so many outstanding requests of each session, or a single one of all.
+/// Measures `each` session's outstanding requests, or a single request alone.
 fn measure(
     fleet: &mut Fleet,
     generator: Generator,
@@ -247,9 +244,6 @@ pub(super) fn environment(device: &str, prefix: &str, cpu: usize) -> String {
 }
 
 /// The port of a client.
-///
-/// # Errors
-/// What DPDK says.
 #[cfg(feature = "dpdk")]
 fn open_device(environment: &str) -> Result<Box<dyn Port>, String> {
     use std::net::SocketAddrV4;

@@ -13,7 +13,8 @@ use super::TransportsSettings;
 use super::client::{BUILD, IS_COMPILED, SERVER, environment};
 use super::seen::ClientSeen;
 use super::way::{Medium, TransportWay};
-use crate::process::{Folder, Keeper, free_address, output_of};
+use crate::options::name_of;
+use crate::process::{Folder, Keeper, command_within, free_address, output_of, this_program};
 use crate::server::{Launch, OurServer};
 
 /// How long a client may take beyond its measurements: to load, and to have an extension compiled.
@@ -35,9 +36,6 @@ pub fn obstacle(medium: Medium) -> Option<String> {
 }
 
 /// Measures a way once.
-///
-/// # Errors
-/// What kept it from being measured, in one line.
 pub fn play(way: TransportWay, settings: &TransportsSettings, run: usize) -> Result<ClientSeen, String> {
     let folder = Folder::make("transports")?;
     let veth = match way.medium.needs_namespaces() {
@@ -66,7 +64,8 @@ pub fn play(way: TransportWay, settings: &TransportsSettings, run: usize) -> Res
             true if why.contains("built without") => format!("{why}: {BUILD}"),
             _ => why,
         })?;
-    let mut command = command(settings, within(VethEnd::Ask))?;
+    let program = settings.client.clone().map_or_else(this_program, Ok)?;
+    let mut command = command_within(&within(VethEnd::Ask), &program);
     tell(&mut command, way, settings, &server, run);
     command.envs(runtime(&folder));
     if let Some(device) = device_of(way.medium, VethEnd::Ask, &folder) {
@@ -126,21 +125,6 @@ fn runtime(folder: &Folder) -> Vec<(String, String)> {
     ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].map(|name| (name.to_owned(), path.clone())).to_vec()
 }
 
-fn command(settings: &TransportsSettings, within: Vec<String>) -> Result<Command, String> {
-    let program = match &settings.client {
-        Some(program) => program.clone(),
-        None => std::env::current_exe().map_err(|error| format!("which program is this? {error}"))?,
-    };
-    Ok(match within.split_first() {
-        None => Command::new(program),
-        Some((first, others)) => {
-            let mut command = Command::new(first);
-            command.args(others).arg(program);
-            command
-        }
-    })
-}
-
 /// What the client has to know.
 fn tell(
     command: &mut Command,
@@ -149,10 +133,7 @@ fn tell(
     server: &OurServer,
     run: usize,
 ) {
-    use clap::ValueEnum;
-
-    let workload = settings.workload.to_possible_value().map(|value| value.get_name().to_owned());
-    command.arg("transports-client").args(workload);
+    command.arg("transports-client").arg(name_of(&settings.workload));
     command.arg("--admin-secret").arg(server.admin_secret_file());
     let outstanding: Vec<String> = settings.outstanding.iter().map(ToString::to_string).collect();
     let transport = if way.medium == Medium::Shm { "shm" } else { "udp" };
@@ -192,9 +173,6 @@ struct Veth {
 
 impl Veth {
     /// Makes them: with the server's address at the kernel's end of the pair, or left to DPDK.
-    ///
-    /// # Errors
-    /// What the system says; only root may.
     fn up(folder: &Folder, for_kernel: bool) -> Result<Self, String> {
         let prefix = format!("splinter-bench-{}", std::process::id());
         let script = folder.join("dpdk_veth");

@@ -29,7 +29,7 @@ const INTERVAL_NS: u64 = 100_000_000;
 /// What one migration showed.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct MoveRow {
-    way: &'static str,
+    way: MoveWay,
     /// Under load, of keys and values.
     pub(super) megabytes_per_second: f64,
     /// Without load.
@@ -167,7 +167,7 @@ impl<'a> Scene<'a> {
         };
         let at = |at_ns: u64| (at_ns as f64 - began_ns as f64) / 1e9;
         Ok(MoveRow {
-            way: way.name(),
+            way,
             megabytes_per_second: half_megabytes / seconds,
             idle_megabytes_per_second: half_megabytes / back.elapsed().as_secs_f64(),
             second_read_percent: second_bytes as f64 / (half_megabytes * 1e4),

@@ -41,16 +41,6 @@ pub enum MoveWay {
 }
 
 impl MoveWay {
-    /// As it is called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rocksteady => "rocksteady",
-            Self::Cooperative => "cooperative",
-            Self::PreCopy => "pre-copy",
-            Self::StopAndCopy => "stop-and-copy",
-        }
-    }
-
     fn mode(self) -> MigrationMode {
         match self {
             Self::Rocksteady => MigrationMode::Rocksteady,
@@ -152,11 +142,9 @@ fn start_etcd(program: &str, folder: &Folder) -> Result<(Process, SocketAddr), S
         command.arg(option).arg(format!("http://{address}"));
     }
     command.arg("--initial-cluster").arg(format!("bench=http://{peers}")).stderr(Stdio::null());
-    let process = Process::start("etcd", command)?;
-    let mut process =
-        process.ok_or_else(|| format!("there is no {program}: scripts/setup installs etcd-server"))?;
-    process.wait_for(|| std::net::TcpStream::connect(clients).ok())?;
-    Ok((process, clients))
+    let process = Process::listening("etcd", command, clients)?;
+    let missing = || format!("there is no {program}: scripts/setup installs etcd-server");
+    Ok((process.ok_or_else(missing)?, clients))
 }
 
 fn start_server(
