@@ -10,8 +10,6 @@ mod absences;
 mod loops;
 mod scene;
 
-use std::time::Instant;
-
 use clap::Args;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -195,9 +193,4 @@ fn show(all: &[NeighbourRows], settings: &NeighbourSettings, report: &mut Report
         )?;
     }
     Ok(())
-}
-
-/// Microseconds since `start`.
-fn us_since(start: Instant) -> f64 {
-    start.elapsed().as_nanos() as f64 / 1000.0
 }

@@ -18,7 +18,7 @@ use crate::in_process::side::touch_all;
 use crate::machine;
 use crate::migration::{IsolatedSettings, MigrationRun};
 use crate::plot::series::{self, Axes, Group};
-use crate::report::{self, Report, Spread};
+use crate::report::{self, Figure, Report, Spreads, median};
 
 /// What 128 bytes in all should come to, in MB/s: source, target.
 const TARGETS_MB: (f64, f64) = (800.0, 400.0);
@@ -201,28 +201,27 @@ fn rate(bytes: usize, objects: u64, ns: u64) -> SideRate {
     SideRate { mb_per_second: bytes as f64 / 1e6 / seconds, objects_per_second: objects as f64 / seconds }
 }
 
-fn median(runs: &[IsolatedRow], figure: impl Fn(&IsolatedRow) -> f64) -> f64 {
-    Spread::of(runs.iter().map(figure)).median
-}
+/// The figures of a size.
+const FIGURES: &[Figure<IsolatedRow>] = &[
+    median("source_mb", "source MB/s", 0, |row| row.source.mb_per_second),
+    median("source_objects", "M/s", 2, |row| row.source.objects_per_second / 1e6),
+    median("target_mb", "target MB/s", 0, |row| row.target.mb_per_second),
+    median("target_objects", "M/s", 2, |row| row.target.objects_per_second / 1e6),
+];
 
 fn show(settings: &IsolatedRun, rows: &[Vec<IsolatedRow>]) {
     let line = |runs: &Vec<IsolatedRow>| {
-        let row = &runs[0];
+        let (row, figures) = (&runs[0], Spreads::of(FIGURES, runs));
         let is_asked = settings.key_bytes == 30 && row.object_bytes == 128;
-        let times =
-            |mb: f64, target: f64| if is_asked { format!("{:.2} x", mb / target) } else { String::new() };
-        let source_mb = median(runs, |row| row.source.mb_per_second);
-        let target_mb = median(runs, |row| row.target.mb_per_second);
-        vec![
-            format!("{} B", row.value_bytes),
-            format!("{} B", row.object_bytes),
-            format!("{source_mb:.0}"),
-            format!("{:.2}", median(runs, |row| row.source.objects_per_second) / 1e6),
-            times(source_mb, TARGETS_MB.0),
-            format!("{target_mb:.0}"),
-            format!("{:.2}", median(runs, |row| row.target.objects_per_second) / 1e6),
-            times(target_mb, TARGETS_MB.1),
-        ]
+        let times = |name: &str, target: f64| match is_asked {
+            true => format!("{:.2} x", figures.median(name) / target),
+            false => String::new(),
+        };
+        let mut cells = vec![format!("{} B", row.value_bytes), format!("{} B", row.object_bytes)];
+        cells.extend(figures.cells());
+        cells.insert(4, times("source_mb", TARGETS_MB.0));
+        cells.push(times("target_mb", TARGETS_MB.1));
+        cells
     };
     let rows: Vec<Vec<String>> = rows.iter().map(line).collect();
     let title =
@@ -237,10 +236,7 @@ fn draw(rows: &[Vec<IsolatedRow>], report: &Report) -> Result<(), String> {
         .iter()
         .map(|runs| Group {
             name: format!("{} B", runs[0].object_bytes),
-            heights: vec![
-                median(runs, |row| row.source.mb_per_second),
-                median(runs, |row| row.target.mb_per_second),
-            ],
+            heights: ["source_mb", "target_mb"].map(|name| Spreads::of(FIGURES, runs).median(name)).to_vec(),
         })
         .collect();
     let axes = Axes {

@@ -12,8 +12,8 @@ use client::{Request, Status};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{NeighbourSettings, NeighbourStage, data, us_since};
-use crate::drive::Patience;
+use super::{NeighbourSettings, NeighbourStage, data};
+use crate::drive::{Patience, ns_since};
 use crate::fleet::Fleet;
 use crate::measure::{latencies, quantile_us};
 use crate::plot::{self, Curve};
@@ -106,13 +106,13 @@ fn one(
     let mut patience = Patience::new();
     while (ended.is_none() || answered.is_none()) && start.elapsed() < PATIENCE {
         patience.saw(0);
-        victims.poll(&mut |_, completion| answered = Some((us_since(start), completion.status)))?;
-        attackers.poll(&mut |_, completion| ended = Some((us_since(start), completion.status)))?;
+        victims.poll(&mut |_, completion| answered = Some((ns_since(start), completion.status)))?;
+        attackers.poll(&mut |_, completion| ended = Some((ns_since(start), completion.status)))?;
     }
     match (ended, answered) {
-        (Some((ended_us, Ok(Status::ExtensionKilled))), Some((answered_us, Ok(Status::Ok)))) => {
-            seen.error_ns.saturating_record((ended_us * 1000.0) as u64);
-            seen.others_ns.saturating_record((answered_us * 1000.0) as u64);
+        (Some((ended_ns, Ok(Status::ExtensionKilled))), Some((answered_ns, Ok(Status::Ok)))) => {
+            seen.error_ns.saturating_record(ended_ns);
+            seen.others_ns.saturating_record(answered_ns);
         }
         (ended, answered) => {
             eprintln!("a loop was answered otherwise: {ended:?}, and those beside it: {answered:?}");

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::absences::{Absences, Undisturbed};
-use super::{NeighbourSettings, NeighbourStage, data, us_since};
+use super::{NeighbourSettings, NeighbourStage, data};
 use crate::drive::{Drive, ns_since, take_turns};
 use crate::fleet::Fleet;
 use crate::machine::ServerThreads;
@@ -141,9 +141,9 @@ pub(super) fn play(
     attacker.iter_mut().for_each(|attacker| attacker.measure.clear());
     let threads = process.and_then(ServerThreads::of);
     let delay = || threads.as_ref().map(|threads| threads.workers().delayed_ns);
-    let (from_us, delay_before) = (us_since(start), delay());
-    until(from_us / 1e6 + settings.operator.seconds, &mut victim, &mut attacker)?;
-    let seconds = (us_since(start) - from_us) / 1e6;
+    let (from_ns, delay_before) = (ns_since(start), delay());
+    until(from_ns as f64 / 1e9 + settings.operator.seconds, &mut victim, &mut attacker)?;
+    let seconds = (ns_since(start) - from_ns) as f64 / 1e9;
     let delayed = delay_before.zip(delay()).map(|(before, after)| after.saturating_sub(before));
     let attackers_figures = attacker.as_ref().map(|attacker| attacker.measure.figures(seconds));
     finish(&mut victim, &mut attacker)?;
