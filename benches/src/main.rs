@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         Command::Scan(settings) => scan::run(&settings),
         Command::Migration(settings) => migration::run(&settings),
         Command::Transports(settings) => transports::run(&settings),
-        Command::TransportsClient(settings) => transports::client::run(&settings),
+        Command::TransportsClient { settings } => transports::client::run(&settings),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use client::{Admin, Client, ClientConfig, Error, Transport};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::dataset::Dataset;
 
@@ -35,7 +35,7 @@ pub struct Access {
 }
 
 /// The transport of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransportOption {
     /// Kernel UDP.
@@ -86,7 +86,7 @@ impl Access {
 }
 
 /// The generated data.
-#[derive(Args, Clone, Debug, Serialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct DataSettings {
     /// Number of objects of the data set or graph.
     #[arg(long, default_value_t = 1_000_000)]

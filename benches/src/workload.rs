@@ -7,7 +7,7 @@
 
 use clap::ValueEnum;
 use fastrand::Rng;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tao::message::Call;
 use tao::mix::{self, Mix, Random};
 use wire::{Condition, Keys, Request, function_hash};
@@ -19,7 +19,7 @@ use crate::popularity::Popularity;
 pub const RECORDS_MAX: usize = 64;
 
 /// The workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// An empty request.

@@ -8,11 +8,12 @@
 //! files lie in a folder of the run.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 use std::time::Instant;
 
-use clap::Args;
 use client::{Client, ClientConfig, SessionStatistics, Statistic};
 use net::{HostPort, Port};
+use serde::{Deserialize, Serialize};
 
 use super::narrow::{Lent, Narrow, frame_bytes_of_one};
 use super::seen::{ClientSeen, ClosedLoop, Moved};
@@ -38,44 +39,39 @@ pub(super) const IS_COMPILED: bool = cfg!(feature = "dpdk");
 /// The address of a server's device.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
-/// The options of the client process.
-#[derive(Args, Clone, Debug)]
+/// What the client process is told, as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClientSettings {
     /// Workload to run.
     pub workload: Workload,
     /// Stream address of the server.
-    #[arg(long)]
     pub address: SocketAddr,
     /// The administrator's secret, or @FILE to read it from.
-    #[arg(long)]
     pub admin_secret: String,
     /// Transport of requests, unless DPDK is used.
-    #[arg(long, value_enum, default_value = "udp")]
     pub transport: TransportOption,
-    /// Arguments of DPDK's environment.
-    #[arg(long, allow_hyphen_values = true, requires = "dpdk_server")]
-    pub dpdk: Option<String>,
-    /// Address of the server's device.
-    #[arg(long)]
-    pub dpdk_server: Option<Ipv4Addr>,
-    /// Send each request in a separate frame.
-    #[arg(long)]
+    /// Arguments of DPDK's environment, and the address of the server's device.
+    pub dpdk: Option<(String, Ipv4Addr)>,
+    /// Each request goes in a separate frame.
     pub single: bool,
     /// The data.
-    #[command(flatten)]
     pub data: DataSettings,
     /// Seconds of each measurement.
-    #[arg(long)]
     pub seconds: f64,
     /// Outstanding requests of the measurements after the first.
-    #[arg(long, value_delimiter = ',')]
     pub outstanding: Vec<usize>,
     /// Seed of all random choices.
-    #[arg(long)]
     pub seed: u64,
     /// Core of this process.
-    #[arg(long)]
     pub cpu: usize,
+}
+
+impl FromStr for ClientSettings {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
 }
 
 /// Measures, and prints what was seen.
@@ -156,7 +152,7 @@ fn set_up(settings: &ClientSettings) -> Result<(Access, Target), String> {
 /// so that no link is left from before.
 fn load(settings: &ClientSettings, access: &Access, target: Target) -> Result<Box<dyn Port>, String> {
     let load = |fleet: &mut Fleet| loading::load(fleet, target.table, settings.workload, &settings.data);
-    let Some(environment) = &settings.dpdk else {
+    let Some((environment, _)) = &settings.dpdk else {
         load(&mut Fleet::open(access, 1, false)?)?;
         return settings.socket();
     };
@@ -212,8 +208,8 @@ impl ClientSettings {
 
     fn config(&self) -> ClientConfig {
         // A device has another address than the stream.
-        let device = self.dpdk_server.map(|server| SocketAddr::from((server, self.address.port())));
-        ClientConfig { core_addresses: device.into_iter().collect(), ..self.transport.config() }
+        let device = self.dpdk.iter().map(|(_, server)| SocketAddr::from((*server, self.address.port())));
+        ClientConfig { core_addresses: device.collect(), ..self.transport.config() }
     }
 
     fn statistics(&self) -> Result<Vec<Statistic>, String> {

@@ -4,16 +4,16 @@
 //! goes, however it ends. `scripts/dpdk_veth` makes them, which this program carries along; a keeper takes them away.
 
 use std::fs;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::TransportsSettings;
-use super::client::{BUILD, IS_COMPILED, SERVER, environment};
+use super::client::{BUILD, ClientSettings, IS_COMPILED, SERVER, environment};
 use super::seen::ClientSeen;
 use super::way::{Medium, TransportWay};
-use crate::options::name_of;
+use crate::options::{DataSettings, TransportOption};
 use crate::process::{Folder, Keeper, command_within, free_address, output_of, this_program};
 use crate::server::{Launch, OurServer};
 
@@ -66,12 +66,11 @@ pub fn play(way: TransportWay, settings: &TransportsSettings, run: usize) -> Res
         })?;
     let program = settings.client.clone().map_or_else(this_program, Ok)?;
     let mut command = command_within(&within(VethEnd::Ask), &program);
-    tell(&mut command, way, settings, &server, run);
+    let device = device_of(way.medium, VethEnd::Ask, &folder);
+    let dpdk = device.map(|device| (environment(&device, &prefix("ask"), settings.pair.cpu), SERVER));
+    let told = serde_json::to_string(&client_settings(way, settings, &server, run, dpdk));
+    command.arg("transports-client").arg(told.map_err(|error| error.to_string())?);
     command.envs(runtime(&folder));
-    if let Some(device) = device_of(way.medium, VethEnd::Ask, &folder) {
-        command.arg("--dpdk").arg(environment(&device, &prefix("ask"), settings.pair.cpu));
-        command.arg("--dpdk-server").arg(SERVER.to_string());
-    }
     let patience = PATIENCE + Duration::from_secs_f64(4.0 * settings.pair.seconds);
     let seen = output_of("client", command, &folder, patience);
     // What happened to the server says more than that its client waited.
@@ -126,33 +125,26 @@ fn runtime(folder: &Folder) -> Vec<(String, String)> {
 }
 
 /// What the client has to know.
-fn tell(
-    command: &mut Command,
+fn client_settings(
     way: TransportWay,
     settings: &TransportsSettings,
     server: &OurServer,
     run: usize,
-) {
-    command.arg("transports-client").arg(name_of(&settings.workload));
-    command.arg("--admin-secret").arg(server.admin_secret_file());
-    let outstanding: Vec<String> = settings.outstanding.iter().map(ToString::to_string).collect();
-    let transport = if way.medium == Medium::Shm { "shm" } else { "udp" };
-    for (name, value) in [
-        ("--address", server.address().to_string()),
-        ("--transport", transport.to_owned()),
-        ("--keys", settings.keys.to_string()),
-        ("--key-bytes", settings.key_bytes.to_string()),
-        ("--value-bytes", settings.value_bytes.to_string()),
-        ("--records", settings.records.to_string()),
-        ("--seconds", settings.pair.seconds.to_string()),
-        ("--outstanding", outstanding.join(",")),
-        ("--seed", (settings.pair.seed + run as u64).to_string()),
-        ("--cpu", settings.pair.cpu.to_string()),
-    ] {
-        command.arg(name).arg(value);
-    }
-    if !way.is_packed {
-        command.arg("--single");
+    dpdk: Option<(String, Ipv4Addr)>,
+) -> ClientSettings {
+    let &TransportsSettings { workload, keys, key_bytes, value_bytes, records, .. } = settings;
+    ClientSettings {
+        workload,
+        address: server.address(),
+        admin_secret: server.admin_secret_file(),
+        transport: if way.medium == Medium::Shm { TransportOption::Shm } else { TransportOption::Udp },
+        dpdk,
+        single: !way.is_packed,
+        data: DataSettings { records, ..DataSettings::plain(keys, key_bytes, value_bytes) },
+        seconds: settings.pair.seconds,
+        outstanding: settings.outstanding.clone(),
+        seed: settings.pair.seed + run as u64,
+        cpu: settings.pair.cpu,
     }
 }
 
