@@ -28,6 +28,7 @@ const TURNS_PER_CLOCK: u32 = 16;
 
 /// Offers the core to others when nothing has come for a while; else a load that shares its core with the server
 /// would wait for itself.
+#[derive(Default)]
 pub struct Patience {
     /// Since when nothing has come, looked at some time after that.
     silent_since: Option<Instant>,
@@ -36,11 +37,6 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Something has come just now.
-    pub fn new() -> Self {
-        Self { silent_since: None, looks: 0 }
-    }
-
     /// So many answers came with the latest look.
     #[inline]
     pub fn saw(&mut self, answers: usize) {
@@ -66,12 +62,6 @@ impl Patience {
     }
 }
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Nanoseconds since `start`.
 pub fn ns_since(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
@@ -86,7 +76,7 @@ pub fn take_turns(
     end_ns: u64,
     mut turn: impl FnMut(u64) -> Result<usize, String>,
 ) -> Result<u64, String> {
-    let (mut now_ns, mut busy_ns, mut patience) = (ns_since(start), 0, Patience::new());
+    let (mut now_ns, mut busy_ns, mut patience) = (ns_since(start), 0, Patience::default());
     while now_ns < end_ns {
         let done = turn(now_ns)?;
         patience.saw(done);
@@ -183,7 +173,7 @@ pub fn run(fleet: &mut Fleet, generator: Generator, settings: &RunSettings) -> R
 impl<'a, S: Source> Drive<'a, S> {
     /// A closed loop of `outstanding` requests in each session, whose times count from `start`.
     pub fn new(fleet: &'a mut Fleet, source: S, outstanding: usize, start: Instant) -> Self {
-        let sessions = 0..fleet.len() as u32;
+        let sessions = 0..fleet.sessions() as u32;
         let idle = (0..outstanding).flat_map(|_| sessions.clone()).collect();
         Self::over(fleet, source, idle, start)
     }
@@ -193,7 +183,7 @@ impl<'a, S: Source> Drive<'a, S> {
         let places = idle.len();
         Self {
             source,
-            measure: Measure::new(),
+            measure: Measure::default(),
             times: None,
             start,
             seen_ns: 0,
@@ -247,7 +237,7 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Sends and receives until `end_ns`.
     fn until(&mut self, end_ns: u64) -> Result<(), String> {
-        let (mut patience, mut turns) = (Patience::new(), 0_u32);
+        let (mut patience, mut turns) = (Patience::default(), 0_u32);
         self.seen_ns = self.now_ns();
         loop {
             // What answers set free is sent at the time that they were taken at.
@@ -293,7 +283,7 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Waits for what is under way; what is not answered in time counts as `NoAnswer`.
     pub fn drain(&mut self) -> Result<(), String> {
-        let (deadline, mut patience) = (Instant::now() + DRAIN, Patience::new());
+        let (deadline, mut patience) = (Instant::now() + DRAIN, Patience::default());
         while self.under_way() > 0 {
             if Instant::now() > deadline {
                 for _ in 0..self.under_way() {

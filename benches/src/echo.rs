@@ -119,7 +119,7 @@ fn between(
 }
 
 fn ask(mut asking: impl Asking, settings: &EchoSettings) -> Result<Figures, String> {
-    let mut measure = Measure::new();
+    let mut measure = Measure::default();
     let request = vec![2; settings.request_bytes];
     for seconds in [settings.warmup, settings.seconds] {
         measure.clear();

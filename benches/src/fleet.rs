@@ -111,16 +111,11 @@ impl Fleet {
     }
 
     /// Number of sessions.
-    pub fn len(&self) -> usize {
+    pub fn sessions(&self) -> usize {
         match &self.sessions {
             Sessions::Together(group) => group.len(),
             Sessions::Apart(apart) => apart.sessions.len(),
         }
-    }
-
-    /// Whether there is no session.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Queues a request of a session; false when its window is full.

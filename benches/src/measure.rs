@@ -59,11 +59,6 @@ pub fn quantile_us(latency_ns: &Histogram<u64>, quantile: f64) -> f64 {
 }
 
 impl Measure {
-    /// An empty measurement.
-    pub fn new() -> Self {
-        Self { latency_ns: latencies(), objects: 0, errors: BTreeMap::new() }
-    }
-
     /// Counts a request that succeeded, and the objects it touched.
     pub fn answered(&mut self, latency_ns: u64, objects: u64) {
         self.latency_ns.saturating_record(latency_ns.max(1));
@@ -113,7 +108,7 @@ impl Measure {
 
 impl Default for Measure {
     fn default() -> Self {
-        Self::new()
+        Self { latency_ns: latencies(), objects: 0, errors: BTreeMap::new() }
     }
 }
 
@@ -123,7 +118,7 @@ mod tests {
 
     #[test]
     fn figures_count_answers_objects_and_errors_apart() {
-        let mut measure = Measure::new();
+        let mut measure = Measure::default();
         measure.failed("Malformed");
         measure.answered(5, 1);
         measure.clear();

@@ -87,8 +87,8 @@ impl Operator {
         Ok(Self { admin, address: settings.address, made: Vec::new() })
     }
 
-    /// Makes a tenant, anew if there is one of that name, and says how to open its sessions.
-    pub fn create(&mut self, name: &str) -> Result<Access, String> {
+    /// Makes a tenant, anew if there is one, and connects as it.
+    pub fn tenant(&mut self, name: &str) -> Result<Tenant, String> {
         let created = match self.admin.tenant_create(name) {
             Err(Error::Refused { status: Status::AlreadyExists, .. }) => {
                 self.admin.tenant_drop(name).and_then(|()| self.admin.tenant_create(name))
@@ -97,12 +97,7 @@ impl Operator {
         };
         let secret = created.map_err(|error| format!("no tenant {name}: {error}"))?;
         self.made.push(name.to_string());
-        Ok(Access::new(self.address, name, secret, "data"))
-    }
-
-    /// Makes a tenant and connects as it.
-    pub fn tenant(&mut self, name: &str) -> Result<Tenant, String> {
-        let access = self.create(name)?;
+        let access = Access::new(self.address, name, secret, "data");
         let client = access.connect()?;
         Ok(Tenant { access, client })
     }
@@ -144,9 +139,7 @@ impl Tenant {
             PackageFile { path: "Cargo.toml", bytes: manifest.as_bytes() },
             PackageFile { path: "src/lib.rs", bytes: source.as_bytes() },
         ];
-        let failed = |error: Error| format!("cannot install {name}: {error}");
-        self.client.extension_install(name, files).map_err(failed)?;
-        self.client.extension_describe(name).map(|found| found.extension).map_err(failed)
+        install_files(&mut self.client, name, files)
     }
 }
 
@@ -154,6 +147,10 @@ impl Tenant {
 pub fn install(client: &mut Client, name: &str) -> Result<u32, String> {
     let package = pack(name)?;
     let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
+    install_files(client, name, files)
+}
+
+fn install_files(client: &mut Client, name: &str, files: Vec<PackageFile<'_>>) -> Result<u32, String> {
     let installed = client.extension_install(name, files);
     installed.map(|installed| installed.extension).map_err(|error| format!("cannot install {name}: {error}"))
 }

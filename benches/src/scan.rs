@@ -170,7 +170,7 @@ fn measure_theirs(
     settings: &ScanSettings,
 ) -> Result<Measured, String> {
     let mut peer = Peer::connect(theirs.address(), load.clients, load.outstanding, scans)?;
-    let mut measure = Measure::new();
+    let mut measure = Measure::default();
     peer.until(settings.warmup(), &mut measure)?;
     measure.clear();
     let running = Running::begin(theirs.threads());

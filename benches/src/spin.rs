@@ -93,7 +93,7 @@ pub fn rounds_per_us(access: &Access, extension: u32, table: u32) -> Result<f64,
 fn least_ns(fleet: &mut Fleet, call: Call) -> Result<u64, String> {
     let start = Instant::now();
     let mut drive = Drive::new(fleet, call, 1, start);
-    let (mut answers, mut patience) = (0, Patience::new());
+    let (mut answers, mut patience) = (0, Patience::default());
     while answers < CALLS {
         let found = drive.turn(ns_since(start))?;
         patience.saw(found);

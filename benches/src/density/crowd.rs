@@ -93,7 +93,7 @@ impl Crowd {
     /// Opens a session.
     fn open(&mut self, access: &Access, place: Place) -> Result<(), String> {
         self.fleet.join(access, 1)?;
-        self.fleet.rest_streams(self.places.len()..self.fleet.len());
+        self.fleet.rest_streams(self.places.len()..self.fleet.sessions());
         self.places.push(place);
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Crowd {
 
     /// Asks every session for an answer: those that were silent for too long are opened anew.
     pub(super) fn wake(&mut self) -> Result<(), String> {
-        let (mut asked, mut answered, mut patience) = (0, 0, Patience::new());
+        let (mut asked, mut answered, mut patience) = (0, 0, Patience::default());
         while answered < self.places.len() {
             while asked < self.places.len().min(answered + WOKEN_AT_ONCE)
                 && self.fleet.submit(asked, &Request::Ping, 0)?
@@ -119,7 +119,7 @@ impl Crowd {
             answered += found;
             patience.saw(found);
         }
-        self.fleet.rest_streams(0..self.fleet.len());
+        self.fleet.rest_streams(0..self.fleet.sessions());
         Ok(())
     }
 

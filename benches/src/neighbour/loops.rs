@@ -103,7 +103,7 @@ fn one(
     }
     victims.submit(0, question, 0)?;
     let (mut ended, mut answered) = (None, None);
-    let mut patience = Patience::new();
+    let mut patience = Patience::default();
     while (ended.is_none() || answered.is_none()) && start.elapsed() < PATIENCE {
         patience.saw(0);
         victims.poll(&mut |_, completion| answered = Some((ns_since(start), completion.status)))?;
@@ -124,7 +124,7 @@ fn one(
 
 /// Waits for the answer to a request.
 fn ask(fleet: &mut Fleet, request: &Request<'_>) -> Result<(), String> {
-    let (start, mut patience) = (Instant::now(), Patience::new());
+    let (start, mut patience) = (Instant::now(), Patience::default());
     fleet.submit(0, request, 0)?;
     while start.elapsed() < PATIENCE {
         let answers = fleet.poll(&mut |_, _| {})?;

@@ -132,7 +132,7 @@ impl<'a> Scene<'a> {
         let mut drive = Drive::new(&mut self.fleet, generator, settings.own.outstanding, start);
         drive.open_loop(rate, seed)?;
         drive.times = Some(Vec::new());
-        let (mut bins, mut patience) = (Bins::default(), Patience::new());
+        let (mut bins, mut patience) = (Bins::default(), Patience::default());
         let mut turn = |drive: &mut Drive<'_, Generator>| -> Result<u64, String> {
             let now_ns = ns_since(start);
             patience.saw(drive.turn(now_ns)?);
