@@ -14,7 +14,7 @@ use net::Port;
 
 use crate::options::Access;
 
-/// Open sessions of one tenant.
+/// Open sessions, on one socket or on several.
 pub struct Fleet {
     sessions: Sessions,
 }

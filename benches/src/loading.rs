@@ -31,10 +31,7 @@ pub fn load(
     let mut data = settings.dataset()?;
     let mut objects = 0;
     if workload.uses_dataset() {
-        objects += put_all(fleet, table, "loading objects", settings.keys, |index| {
-            let (key, value) = data.object(index);
-            vec![Put { key: key.to_vec(), value: value.to_vec() }]
-        })?;
+        objects += put_all(fleet, table, "loading objects", settings.keys, |index| vec![data.record(index)])?;
     }
     if workload == Workload::Aggregate {
         objects += put_all(fleet, table, "loading lists", LISTS, |list| {

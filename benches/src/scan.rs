@@ -23,10 +23,12 @@ use crate::fleet::Fleet;
 use crate::machine::{self, ServerThreads};
 use crate::measure::{Figures, Measure};
 use crate::options::{PairSettings, check_runs};
+use crate::process::Folder;
 use crate::report::{self, Figure, Report, Rows, Spreads, heads, median, range};
+use crate::server::OurServer;
 use crate::workload::{Expected, Source};
 use peer::Peer;
-use servers::{Ours, Theirs};
+use servers::Theirs;
 
 /// How many times as fast as Redis a scan is to be.
 const TARGET_TIMES: f64 = 3.0;
@@ -120,10 +122,11 @@ pub fn run(settings: &ScanSettings) -> Result<(), String> {
     let data = || Dataset::new(settings.keys, settings.key_bytes, settings.value_bytes);
     let mut report = Report::open("scan", settings.pair.out.as_deref())?;
     machine::pin(settings.pair.server_cpu)?;
-    let ours = Ours::start(settings, data()?)?;
+    let folder = Folder::make("scan")?;
+    let ours = servers::start(&folder, settings, &data()?)?;
     let theirs = Theirs::start(&settings.redis)?;
     machine::pin(settings.pair.cpu)?;
-    let (access, table) = ours.load(data()?)?;
+    let (access, table) = servers::load(&ours, data()?)?;
     if let Some(theirs) = &theirs {
         peer::load(theirs.address(), &mut data()?)?;
     }
@@ -147,7 +150,7 @@ pub fn run(settings: &ScanSettings) -> Result<(), String> {
 type Measured = (Figures, Option<f64>);
 
 fn measure_ours(
-    ours: &Ours,
+    ours: &OurServer,
     fleet: &mut Fleet,
     scans: Scans,
     outstanding: usize,
@@ -155,9 +158,10 @@ fn measure_ours(
 ) -> Result<Measured, String> {
     let mut drive = Drive::new(fleet, scans, outstanding, Instant::now());
     drive.warm_up_and_measure(0.0, settings.warmup())?;
-    let running = Running::begin(ours.threads());
+    let threads = ServerThreads::of(ours.id());
+    let before_ns = threads.as_ref().map(ran_ns);
     let seconds = drive.warm_up_and_measure(0.0, settings.pair.seconds)?;
-    let measured = running.end(drive.measure.figures(seconds));
+    let measured = measured(drive.measure.figures(seconds), threads.as_ref(), before_ns);
     drive.drain()?;
     let wrong = &measured.0.errors;
     if wrong.is_empty() { Ok(measured) } else { Err(format!("scans of ours went wrong: {wrong:?}")) }
@@ -173,33 +177,22 @@ fn measure_theirs(
     let mut measure = Measure::default();
     peer.until(settings.warmup(), &mut measure)?;
     measure.clear();
-    let running = Running::begin(theirs.threads());
+    let threads = theirs.threads();
+    let before_ns = threads.as_ref().map(ran_ns);
     let seconds = peer.until(settings.pair.seconds, &mut measure)?;
-    Ok(running.end(measure.figures(seconds)))
+    Ok(measured(measure.figures(seconds), threads.as_ref(), before_ns))
 }
 
-/// A server's threads since a measurement began.
-struct Running {
-    threads: Option<ServerThreads>,
-    before_ns: Option<u64>,
+/// How long a server's threads have run, in nanoseconds.
+fn ran_ns(threads: &ServerThreads) -> u64 {
+    threads.workers().ran_ns + threads.others().ran_ns
 }
 
-impl Running {
-    fn begin(threads: Option<ServerThreads>) -> Self {
-        let before_ns = threads.as_ref().map(Self::ran_ns);
-        Self { threads, before_ns }
-    }
-
-    fn ran_ns(threads: &ServerThreads) -> u64 {
-        threads.workers().ran_ns + threads.others().ran_ns
-    }
-
-    fn end(self, figures: Figures) -> Measured {
-        let after_ns = self.threads.as_ref().map(Self::ran_ns);
-        let ran_ns = self.before_ns.zip(after_ns).map(|(before, after)| after.saturating_sub(before));
-        let scans = figures.requests.max(1) as f64;
-        (figures, ran_ns.map(|ns| ns as f64 / 1000.0 / scans))
-    }
+/// Figures with the time that threads ran since `before_ns`.
+fn measured(figures: Figures, threads: Option<&ServerThreads>, before_ns: Option<u64>) -> Measured {
+    let ran_ns = threads.zip(before_ns).map(|(threads, before)| ran_ns(threads).saturating_sub(before));
+    let scans = figures.requests.max(1) as f64;
+    (figures, ran_ns.map(|ns| ns as f64 / 1000.0 / scans))
 }
 
 fn show(

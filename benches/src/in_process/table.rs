@@ -154,7 +154,7 @@ enum Work {
     Write,
 }
 
-/// Operations a second of all threads together, one on each core, with numbers below `numbers`.
+/// Returns operations a second of all threads, one on each core.
 fn rate(
     settings: &StoreSettings,
     cores: &[usize],
