@@ -9,36 +9,32 @@ use criterion::{Criterion, Throughput};
 use wire::limits::FRAME_BYTES_MAX;
 use wire::{FrameReader, FrameWriter, Request, Status, reply};
 
-/// Packs gets until the frame is full; returns its length and the number of messages.
-fn pack_gets(buffer: &mut [u8]) -> (usize, u64) {
+/// Packs messages into a frame; returns its length and their number.
+fn pack(
+    buffer: &mut [u8],
+    code: u8,
+    body_bytes: impl Fn() -> usize,
+    encode: impl Fn(&mut [u8]),
+) -> (usize, u64) {
     let mut writer = FrameWriter::new();
     writer.start(buffer, 1);
     assert!(writer.group(buffer, 7, 1, 0));
-    let request = Request::Get { table: 1, key: b"user00000000000000000000000007" };
     let mut messages = 0;
-    while let Some(body) =
-        writer.message(buffer, request.opcode(), 0, messages as u32, black_box(&request).body_bytes())
-    {
-        request.encode(body);
+    while let Some(body) = writer.message(buffer, code, 0, messages as u32, body_bytes()) {
+        encode(body);
         messages += 1;
     }
     (writer.finish(buffer), messages)
 }
 
-/// Packs replies of gets until the frame is full.
+fn pack_gets(buffer: &mut [u8]) -> (usize, u64) {
+    let get = Request::Get { table: 1, key: b"user00000000000000000000000007" };
+    pack(buffer, get.opcode(), || black_box(&get).body_bytes(), |body| get.encode(body))
+}
+
 fn pack_replies(buffer: &mut [u8]) -> (usize, u64) {
-    let mut writer = FrameWriter::new();
-    writer.start(buffer, 1);
-    assert!(writer.group(buffer, 7, 0, 3));
     let object = reply::Object { version: 9, ttl_ms: None, value: &[b'a'; 100] };
-    let mut messages = 0;
-    while let Some(body) =
-        writer.message(buffer, Status::Ok as u8, 0, messages as u32, black_box(&object).body_bytes())
-    {
-        object.encode(body);
-        messages += 1;
-    }
-    (writer.finish(buffer), messages)
+    pack(buffer, Status::Ok as u8, || black_box(&object).body_bytes(), |body| object.encode(body))
 }
 
 fn frames(criterion: &mut Criterion) {

@@ -73,7 +73,10 @@ pub enum Command {
     Transports(TransportsSettings),
     /// The client of one transport, in a separate process.
     #[command(hide = true)]
-    TransportsClient(ClientSettings),
+    TransportsClient {
+        /// What it is told.
+        settings: ClientSettings,
+    },
 }
 
 #[cfg(test)]

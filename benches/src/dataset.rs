@@ -95,6 +95,12 @@ impl Dataset {
         &self.key
     }
 
+    /// The record of `index`.
+    pub fn record(&mut self, index: u64) -> Put {
+        let (key, value) = self.object(index);
+        Put { key: key.to_vec(), value: value.to_vec() }
+    }
+
     /// Key and value of `index`, in buffers that the next call overwrites.
     pub fn object(&mut self, index: u64) -> (&[u8], &[u8]) {
         write_digits(&mut self.key[PREFIX.len()..], index);

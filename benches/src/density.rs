@@ -16,11 +16,13 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::machine;
-use crate::measure::{Figures, latencies};
+use crate::measure::latencies;
 use crate::operator::{Operator, OperatorSettings};
-use crate::plot::{self, Bar, Curve};
-use crate::report::{self, Figure, Report, Spreads, heads, median, range, yes_or_no};
-use crowd::Crowd;
+use crate::plot::rows::{self, Column, PlotRow};
+use crate::plot::series::Scale;
+use crate::plot::{self, Curve};
+use crate::report::{self, Figure, Report, Rows, Spreads, heads, median, range, yes_or_no};
+use crowd::{Crowd, CrowdSeen};
 
 /// Frames outstanding where latencies are compared.
 const LIGHT_FRAMES: usize = 2;
@@ -77,14 +79,12 @@ struct DensityRow {
     outstanding: usize,
     tenants: usize,
     sessions: usize,
-    figures: Figures,
-    requests_per_frame: f64,
-    replies_per_frame: f64,
-    load_busy_percent: f64,
+    #[serde(flatten)]
+    seen: CrowdSeen,
     server_resident_bytes: Option<u64>,
 }
 
-/// The rows of a case.
+/// A load of one tenant, or of all.
 struct DensityCase {
     name: &'static str,
     /// Beside it stand the others of the same loop.
@@ -93,18 +93,20 @@ struct DensityCase {
     is_busy: bool,
     theta: f64,
     outstanding: usize,
-    rows: Vec<DensityRow>,
     latency_ns: Histogram<u64>,
 }
 
+/// A load with its rows.
+type DensityRows = Rows<DensityCase, DensityRow>;
+
 /// The figures of a case.
 const FIGURES: &[Figure<DensityRow>] = &[
-    range("requests_per_second", "requests/s", 0, |row| row.figures.requests_per_second),
-    median("latency_us_p50", "p50 us", 0, |row| row.figures.latency_us_p50),
-    median("latency_us_p99", "p99 us", 0, |row| row.figures.latency_us_p99),
-    median("requests_per_frame", "sent/frame", 1, |row| row.requests_per_frame),
-    median("replies_per_frame", "answers/frame", 1, |row| row.replies_per_frame),
-    median("load_busy_percent", "load busy %", 0, |row| row.load_busy_percent),
+    range("requests_per_second", "requests/s", 0, |row| row.seen.figures.requests_per_second),
+    median("latency_us_p50", "p50 us", 0, |row| row.seen.figures.latency_us_p50),
+    median("latency_us_p99", "p99 us", 0, |row| row.seen.figures.latency_us_p99),
+    median("requests_per_frame", "sent/frame", 1, |row| row.seen.requests_per_frame),
+    median("replies_per_frame", "answers/frame", 1, |row| row.seen.replies_per_frame),
+    median("load_busy_percent", "load busy %", 0, |row| row.seen.load_busy_percent),
 ];
 
 /// What the runs of a case come to.
@@ -137,16 +139,11 @@ pub fn run(settings: &DensitySettings) -> Result<(), String> {
     settings.operator.cpu.map_or(Ok(()), machine::pin)?;
     let mut all = Vec::new();
     for outstanding in [settings.outstanding, LIGHT_FRAMES * settings.frame_requests] {
-        let mut cases = DensityCase::all(settings, outstanding);
-        for number in 0..settings.operator.runs {
-            for case in &mut cases {
-                let crowd = if case.is_baseline { &mut one } else { &mut many };
-                let row = measure(crowd, case, settings, number, resident())?;
-                report.line(Some(number), settings, &row)?;
-                case.rows.push(row);
-            }
-        }
-        all.push(cases);
+        let cases = DensityCase::all(settings, outstanding);
+        all.push(report.rounds(settings.operator.runs, settings, cases, |case, number| {
+            let crowd = if case.is_baseline { &mut one } else { &mut many };
+            measure(crowd, case, settings, number, resident())
+        })?);
     }
     show(&all, settings, empty, &mut report)?;
     drop((one, many));
@@ -161,7 +158,6 @@ impl DensityCase {
             is_busy: outstanding == settings.outstanding,
             theta,
             outstanding,
-            rows: Vec::new(),
             latency_ns: latencies(),
         })
     }
@@ -186,29 +182,25 @@ fn measure(
     resident: Option<u64>,
 ) -> Result<DensityRow, String> {
     crowd.wake()?;
-    let seed = settings.operator.seed + number as u64;
-    let mut load = crowd.load(case.outstanding, settings.frame_requests, case.theta, seed)?;
-    load.until(settings.operator.warmup)?;
-    load.clear();
-    let seen = load.until(settings.operator.seconds)?;
-    load.drain()?;
-    case.latency_ns.add(load.measure.latency_ns()).map_err(|error| format!("latencies: {error:?}"))?;
-    let figures = seen.figures;
+    let OperatorSettings { seed, warmup, seconds, .. } = settings.operator;
+    let seen = crowd.load(
+        (case.outstanding, settings.frame_requests),
+        (case.theta, seed + number as u64),
+        (warmup, seconds),
+        &mut case.latency_ns,
+    )?;
     Ok(DensityRow {
         case: case.name,
         outstanding: case.outstanding,
         tenants: crowd.tenants(),
         sessions: crowd.sessions(),
-        figures,
-        requests_per_frame: seen.requests_per_frame,
-        replies_per_frame: seen.replies_per_frame,
-        load_busy_percent: seen.busy_percent,
+        seen,
         server_resident_bytes: resident,
     })
 }
 
-fn summary(case: &DensityCase, baseline: &DensityCase) -> DensitySummary {
-    let (figures, beside) = (Spreads::of(FIGURES, &case.rows), Spreads::of(FIGURES, &baseline.rows));
+fn summary(Rows { case, rows }: &DensityRows, baseline: &DensityRows) -> DensitySummary {
+    let (figures, beside) = (Spreads::of(FIGURES, rows), Spreads::of(FIGURES, &baseline.rows));
     let ratio = |name: &str, least: f64| figures.median(name) / beside.median(name).max(least);
     let throughput_ratio = ratio("requests_per_second", 1.0);
     let p99_ratio = ratio("latency_us_p99", 0.001);
@@ -218,7 +210,7 @@ fn summary(case: &DensityCase, baseline: &DensityCase) -> DensitySummary {
         throughput_ratio,
         p99_ratio,
         load_is_the_limit: figures.median("load_busy_percent") >= LOAD_BUSY_PERCENT,
-        server_resident_bytes: case.rows.last().and_then(|row| row.server_resident_bytes),
+        server_resident_bytes: rows.last().and_then(|row| row.server_resident_bytes),
         within_targets: match case.is_busy {
             true => throughput_ratio >= THROUGHPUT_RATIO_MIN,
             false => p99_ratio < P99_RATIO_MAX,
@@ -232,27 +224,30 @@ fn mebibytes(bytes: Option<u64>) -> String {
 }
 
 fn show(
-    loads: &[[DensityCase; 3]],
+    loads: &[Vec<DensityRows>],
     settings: &DensitySettings,
     empty: Option<u64>,
     report: &mut Report,
 ) -> Result<(), String> {
-    let (mut lines, mut bars): (Vec<Vec<String>>, Vec<Bar>) = (Vec::new(), Vec::new());
-    let mut limited = false;
-    for (case, baseline) in loads.iter().flat_map(|cases| cases.iter().map(move |case| (case, &cases[0]))) {
-        let summary = summary(case, baseline);
+    let (mut lines, mut bars, mut limited) = (Vec::new(), Vec::new(), false);
+    for (all, baseline) in loads.iter().flat_map(|cases| cases.iter().map(move |case| (case, &cases[0]))) {
+        let (summary, Rows { case, rows }) = (summary(all, baseline), all);
         report.line(None, settings, &summary)?;
         limited |= summary.load_is_the_limit;
         if case.is_busy {
-            let target = bars.first().map(|one| one.height.median * THROUGHPUT_RATIO_MIN);
-            let height = summary.figures.get("requests_per_second");
-            bars.push(Bar { name: case.name.to_string(), height, target });
+            let beside = Spreads::of(FIGURES, &baseline.rows).median("requests_per_second");
+            bars.push(PlotRow {
+                name: case.name.to_string(),
+                group: bars.len(),
+                figures: Ok(vec![summary.figures.get("requests_per_second")]),
+                target: (!case.is_baseline).then_some(beside * THROUGHPUT_RATIO_MIN),
+            });
         }
-        let errors: u64 = case.rows.iter().flat_map(|row| row.figures.errors.values()).sum();
+        let errors: u64 = rows.iter().flat_map(|row| row.seen.figures.errors.values()).sum();
         let mut cells = vec![
             format!("{}{}", case.name, if summary.load_is_the_limit { " *" } else { "" }),
             case.outstanding.to_string(),
-            case.rows.last().map_or(0, |row| row.tenants).to_string(),
+            rows.last().map_or(0, |row| row.tenants).to_string(),
         ];
         cells.extend(summary.figures.cells());
         cells.extend([summary.throughput_ratio, summary.p99_ratio].map(|ratio| format!("{ratio:.2}")));
@@ -262,11 +257,14 @@ fn show(
     }
     print(settings, empty, &lines, limited);
     let (Some(path), Some(light)) = (report.plot("density.svg"), loads.last()) else { return Ok(()) };
-    let curves: Vec<Curve<'_>> =
-        light.iter().map(|case| Curve { name: case.name, latency_ns: &case.latency_ns }).collect();
     let title = format!("{} tenants beside one; the line is the target", settings.tenants);
-    let latency = format!("Latency with {} outstanding", light[0].outstanding);
-    plot::bars_and_percentiles(&path, (&title, "invocations a second", &bars), (&latency, &curves))
+    rows::rows(&path, &title, &[Column { name: "invocations a second", scale: Scale::Linear }], &bars)?;
+    let Some(path) = report.plot("density-latency.svg") else { return Ok(()) };
+    let cases = light.iter().map(|all| &all.case);
+    let curves: Vec<Curve<'_>> =
+        cases.map(|case| Curve { name: case.name, latency_ns: &case.latency_ns }).collect();
+    let title = format!("Latency with {} outstanding", light[0].case.outstanding);
+    plot::percentiles(&path, &title, &curves, &[])
 }
 
 fn print(settings: &DensitySettings, empty: Option<u64>, lines: &[Vec<String>], limited: bool) {

@@ -28,6 +28,7 @@ const TURNS_PER_CLOCK: u32 = 16;
 
 /// Offers the core to others when nothing has come for a while; else a load that shares its core with the server
 /// would wait for itself.
+#[derive(Default)]
 pub struct Patience {
     /// Since when nothing has come, looked at some time after that.
     silent_since: Option<Instant>,
@@ -36,11 +37,6 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Something has come just now.
-    pub fn new() -> Self {
-        Self { silent_since: None, looks: 0 }
-    }
-
     /// So many answers came with the latest look.
     #[inline]
     pub fn saw(&mut self, answers: usize) {
@@ -66,10 +62,30 @@ impl Patience {
     }
 }
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self::new()
+/// Nanoseconds since `start`.
+pub fn ns_since(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}
+
+/// Takes turns until `end_ns`; returns for how long there was work.
+///
+/// All times are nanoseconds since `start`. `turn` gets the time and says how much there was to do: so one thread drives
+/// several loads, and looks at what it likes.
+pub fn take_turns(
+    start: Instant,
+    end_ns: u64,
+    mut turn: impl FnMut(u64) -> Result<usize, String>,
+) -> Result<u64, String> {
+    let (mut now_ns, mut busy_ns, mut patience) = (ns_since(start), 0, Patience::default());
+    while now_ns < end_ns {
+        let done = turn(now_ns)?;
+        patience.saw(done);
+        let before_ns = std::mem::replace(&mut now_ns, ns_since(start));
+        if done > 0 {
+            busy_ns += now_ns - before_ns;
+        }
     }
+    Ok(busy_ns)
 }
 
 /// How long requests that were due before the end may still be answered, in an open loop.
@@ -136,6 +152,8 @@ pub struct Drive<'a, S: Source> {
     free: Vec<u32>,
     /// A session for each place that waits for a request.
     idle: Vec<u32>,
+    /// How many requests are sent together, in a loop of frames.
+    together: Option<usize>,
 }
 
 /// Runs a workload to its end.
@@ -155,7 +173,7 @@ pub fn run(fleet: &mut Fleet, generator: Generator, settings: &RunSettings) -> R
 impl<'a, S: Source> Drive<'a, S> {
     /// A closed loop of `outstanding` requests in each session, whose times count from `start`.
     pub fn new(fleet: &'a mut Fleet, source: S, outstanding: usize, start: Instant) -> Self {
-        let sessions = 0..fleet.len() as u32;
+        let sessions = 0..fleet.sessions() as u32;
         let idle = (0..outstanding).flat_map(|_| sessions.clone()).collect();
         Self::over(fleet, source, idle, start)
     }
@@ -165,7 +183,7 @@ impl<'a, S: Source> Drive<'a, S> {
         let places = idle.len();
         Self {
             source,
-            measure: Measure::new(),
+            measure: Measure::default(),
             times: None,
             start,
             seen_ns: 0,
@@ -173,8 +191,19 @@ impl<'a, S: Source> Drive<'a, S> {
             pending: vec![Pending { due_ns: 0, expected: Expected::Anything }; places],
             free: (0..places as u32).rev().collect(),
             idle,
+            together: None,
             fleet,
         }
+    }
+
+    /// A closed loop that sends `together` requests at a time; the source says whose each is.
+    pub fn in_frames(
+        fleet: &'a mut Fleet,
+        source: S,
+        (outstanding, together): (usize, usize),
+        start: Instant,
+    ) -> Self {
+        Self { together: Some(together), ..Self::over(fleet, source, vec![0; outstanding], start) }
     }
 
     /// A closed loop of one request, in the first session.
@@ -203,12 +232,12 @@ impl<'a, S: Source> Drive<'a, S> {
     }
 
     fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+        ns_since(self.start)
     }
 
     /// Sends and receives until `end_ns`.
     fn until(&mut self, end_ns: u64) -> Result<(), String> {
-        let (mut patience, mut turns) = (Patience::new(), 0_u32);
+        let (mut patience, mut turns) = (Patience::default(), 0_u32);
         self.seen_ns = self.now_ns();
         loop {
             // What answers set free is sent at the time that they were taken at.
@@ -226,8 +255,14 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Sends what is due at `now_ns`, takes what has arrived; returns the number of answers.
     pub fn turn(&mut self, now_ns: u64) -> Result<usize, String> {
-        if self.arrivals.is_none() {
-            while !self.idle.is_empty() && self.send(now_ns)? {}
+        match self.together {
+            _ if self.arrivals.is_some() => {}
+            None => while !self.idle.is_empty() && self.send(now_ns)? {},
+            // A popular session takes no more: another one is drawn.
+            Some(count) if self.idle.len() >= count => {
+                (0..count).try_for_each(|_| self.send(now_ns).map(drop))?;
+            }
+            Some(_) => {}
         }
         while let Some(due_ns) = self.due(now_ns) {
             if self.idle.is_empty() || !self.send(due_ns)? {
@@ -248,7 +283,7 @@ impl<'a, S: Source> Drive<'a, S> {
 
     /// Waits for what is under way; what is not answered in time counts as `NoAnswer`.
     pub fn drain(&mut self) -> Result<(), String> {
-        let (deadline, mut patience) = (Instant::now() + DRAIN, Patience::new());
+        let (deadline, mut patience) = (Instant::now() + DRAIN, Patience::default());
         while self.under_way() > 0 {
             if Instant::now() > deadline {
                 for _ in 0..self.under_way() {
@@ -267,10 +302,11 @@ impl<'a, S: Source> Drive<'a, S> {
         let Self { fleet, source, pending, arrivals, start, .. } = self;
         // What it takes to draw a request is the load's own; among many outstanding it is hidden behind the others.
         let is_alone = pending.len() == 1 && arrivals.is_none();
+        let chosen = source.session(session as usize);
         let sent = source.next(|request, expected| {
-            let due_ns = if is_alone { start.elapsed().as_nanos() as u64 } else { due_ns };
+            let due_ns = if is_alone { ns_since(*start) } else { due_ns };
             pending[tag as usize] = Pending { due_ns, expected };
-            fleet.submit(session as usize, request, u64::from(tag))
+            fleet.submit(chosen, request, u64::from(tag))
         })?;
         if !sent {
             self.idle.push(session);
@@ -292,7 +328,7 @@ impl<'a, S: Source> Drive<'a, S> {
         let mut now_ns = 0;
         fleet.poll(&mut |session, completion| {
             if now_ns == 0 {
-                now_ns = start.elapsed().as_nanos() as u64;
+                now_ns = ns_since(*start);
                 *seen_ns = now_ns;
             }
             let request = pending[completion.tag as usize];
@@ -312,7 +348,7 @@ impl<'a, S: Source> Drive<'a, S> {
 }
 
 /// What is wrong with an answer, if anything is.
-pub fn verdict(completion: &Completion<'_>, expected: Expected) -> Option<&'static str> {
+fn verdict(completion: &Completion<'_>, expected: Expected) -> Option<&'static str> {
     let body = completion.body;
     match completion.status {
         Ok(Status::Ok) => {}

@@ -81,9 +81,6 @@ trait Asking {
 }
 
 /// Runs the echo to its end.
-///
-/// # Errors
-/// When frames of these sizes do not travel that way, or nothing answers.
 pub fn run(settings: &EchoSettings) -> Result<Figures, String> {
     let largest = settings.request_bytes.max(settings.reply_bytes);
     match settings.transport {
@@ -122,7 +119,7 @@ fn between(
 }
 
 fn ask(mut asking: impl Asking, settings: &EchoSettings) -> Result<Figures, String> {
-    let mut measure = Measure::new();
+    let mut measure = Measure::default();
     let request = vec![2; settings.request_bytes];
     for seconds in [settings.warmup, settings.seconds] {
         measure.clear();

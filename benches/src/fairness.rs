@@ -12,14 +12,15 @@ use clap::Args;
 use client::Client;
 use serde::Serialize;
 
-use crate::drive::{Drive, Patience};
+use crate::drive::{Drive, ns_since, take_turns};
 use crate::fleet::Fleet;
 use crate::machine;
 use crate::measure::Figures;
 use crate::operator::{Operator, OperatorSettings};
 use crate::options::Access;
-use crate::plot::{self, Bar};
-use crate::report::{self, Figure, Report, Spread, Spreads, heads, median, range, yes_or_no};
+use crate::plot::rows::{self, Column, PlotRow};
+use crate::plot::series::Scale;
+use crate::report::{self, Figure, Report, Rows, Spread, Spreads, heads, median, range, yes_or_no};
 use crate::spin::{self, Call};
 
 /// How far from its weight a share may be.
@@ -129,14 +130,9 @@ pub fn run(settings: &FairnessSettings) -> Result<(), String> {
     let first = &parties[0];
     let rounds_per_us = spin::rounds_per_us(&first.access, first.extension, first.table)?;
     eprintln!("the server does {rounds_per_us:.0} rounds in a microsecond");
-    let mut rows: [Vec<FairnessRow>; 2] = [Vec::new(), Vec::new()];
-    for number in 0..settings.operator.runs {
-        for (case, rows) in rows.iter_mut().enumerate() {
-            let row = measure(&mut parties, settings, case, rounds_per_us)?;
-            report.line(Some(number), settings, &row)?;
-            rows.push(row);
-        }
-    }
+    let rows = report.rounds(settings.operator.runs, settings, 0..CASES.len(), |case, _| {
+        measure(&mut parties, settings, *case, rounds_per_us)
+    })?;
     show(&rows, settings, &mut report)?;
     operator.clean_up()
 }
@@ -185,10 +181,15 @@ fn measure(
             Drive::new(fleet, Call::spin(party.extension, party.table, rounds), outstanding, start)
         })
         .collect();
-    saturate(&mut drives, start, settings.operator.warmup)?;
+    let until = |seconds: f64, drives: &mut [Drive<'_, Call>]| {
+        take_turns(start, (seconds * 1e9) as u64, |_| {
+            drives.iter_mut().map(|drive| drive.turn(ns_since(start))).sum()
+        })
+    };
+    until(settings.operator.warmup, &mut drives)?;
     drives.iter_mut().for_each(|drive| drive.measure.clear());
     let (from, before) = (start.elapsed().as_secs_f64(), counted(parties)?);
-    let busy = saturate(&mut drives, start, from + settings.operator.seconds)?;
+    let busy = until(from + settings.operator.seconds, &mut drives)? as f64 / 1e9;
     let (seconds, after) = (start.elapsed().as_secs_f64() - from, counted(parties)?);
     let figures: Vec<Figures> = drives.iter().map(|drive| drive.measure.figures(seconds)).collect();
     for drive in &mut drives {
@@ -219,24 +220,6 @@ fn measure(
     })
 }
 
-/// Drives all in turn until `end`, in seconds since `start`; how long there was something to do, in seconds.
-fn saturate(drives: &mut [Drive<'_, Call>], start: Instant, end: f64) -> Result<f64, String> {
-    let (mut busy, mut patience) = (0.0, Patience::new());
-    let mut now = start.elapsed();
-    while now.as_secs_f64() < end {
-        let mut answers = 0;
-        for drive in drives.iter_mut() {
-            answers += drive.turn(start.elapsed().as_nanos() as u64)?;
-        }
-        let before = std::mem::replace(&mut now, start.elapsed());
-        patience.saw(answers);
-        if answers > 0 {
-            busy += (now - before).as_secs_f64();
-        }
-    }
-    Ok(busy)
-}
-
 fn summaries(rows: &[FairnessRow]) -> Vec<FairnessSummary> {
     let Some(first) = rows.first() else { return Vec::new() };
     let of = |(tenant, share): (usize, &Share)| {
@@ -254,9 +237,13 @@ fn summaries(rows: &[FairnessRow]) -> Vec<FairnessSummary> {
     first.shares.iter().enumerate().map(of).collect()
 }
 
-fn show(rows: &[Vec<FairnessRow>], settings: &FairnessSettings, report: &mut Report) -> Result<(), String> {
+fn show(
+    all: &[Rows<usize, FairnessRow>],
+    settings: &FairnessSettings,
+    report: &mut Report,
+) -> Result<(), String> {
     let (mut lines, mut bars) = (Vec::new(), Vec::new());
-    for rows in rows {
+    for Rows { rows, .. } in all {
         let median = |figure: fn(&FairnessRow) -> f64| Spread::of(rows.iter().map(figure)).median;
         let (used, work) = (median(|row| row.used_percent), median(|row| row.work_percent));
         let busy = median(|row| row.load_busy_percent);
@@ -264,9 +251,10 @@ fn show(rows: &[Vec<FairnessRow>], settings: &FairnessSettings, report: &mut Rep
             rows.iter().flat_map(|row| &row.shares).flat_map(|share| share.figures.errors.values()).sum();
         for summary in summaries(rows) {
             report.line(None, settings, &summary)?;
-            bars.push(Bar {
+            bars.push(PlotRow {
                 name: format!("weight {}, {} us each", summary.weight, summary.cost_us),
-                height: summary.figures.get("percent"),
+                group: summary.tenant,
+                figures: Ok(vec![summary.figures.get("percent")]),
                 target: Some(summary.target_percent),
             });
             let mut cells = vec![
@@ -287,13 +275,7 @@ fn show(rows: &[Vec<FairnessRow>], settings: &FairnessSettings, report: &mut Rep
         heads(FIGURES)
     );
     report::print("Shares of a core between tenants that want all of it", &heads, &lines);
-    if let Some(path) = report.plot("fairness.svg") {
-        plot::bars(
-            &path,
-            "Share of the core; the line is what the weight asks for",
-            "percent of the time of all tenants",
-            &bars,
-        )?;
-    }
-    Ok(())
+    let Some(path) = report.plot("fairness.svg") else { return Ok(()) };
+    let columns = [Column { name: "percent of the time of all tenants", scale: Scale::Linear }];
+    rows::rows(&path, "Share of the core; the line is what the weight asks for", &columns, &bars)
 }

@@ -6,14 +6,15 @@
 //! [`crate::loading`] and [`crate::drive`].
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use client::{Client, ClientConfig, Completion, Error, Request, Session, SessionGroup, SessionStatistics};
+use client::{ClientConfig, Completion, Error, Request, Session, SessionGroup, SessionStatistics};
 use net::Port;
 
 use crate::options::Access;
 
-/// Open sessions of one tenant.
+/// Open sessions, on one socket or on several.
 pub struct Fleet {
     sessions: Sessions,
 }
@@ -42,20 +43,14 @@ const SCAN_EVERY: Duration = Duration::from_millis(1);
 impl Fleet {
     /// Opens `count` sessions, `apart` on sockets of their own.
     pub fn open(access: &Access, count: usize, apart: bool) -> Result<Self, String> {
-        let secret = access.secret()?;
-        let address = access.address.to_string();
-        let failed = |error: Error| format!("cannot open a session: {error}");
-        let sessions = if apart {
-            let open = |_| Session::open(&address, &access.tenant, &secret, access.config());
-            Sessions::Apart(Apart::new((0..count).map(open).collect::<Result<_, _>>().map_err(failed)?))
-        } else {
-            let mut group = SessionGroup::new(access.config()).map_err(failed)?;
-            for _ in 0..count {
-                group.open(&address, &access.tenant, &secret).map_err(failed)?;
-            }
-            Sessions::Together(Box::new(group))
-        };
-        Ok(Self { sessions })
+        if !apart {
+            let mut fleet = Self::nobody(access.config())?;
+            return fleet.join(access, count).map(|()| fleet);
+        }
+        let (address, secret) = (access.address.to_string(), access.secret()?);
+        let open = |_| Session::open(&address, &access.tenant, &secret, access.config());
+        let opened = (0..count).map(open).collect::<Result<Vec<_>, _>>();
+        Ok(Self::apart(opened.map_err(|error| access.not_opened(&error))?))
     }
 
     /// Opens `count` sessions over `port`: a single one has it to itself, several share it.
@@ -65,18 +60,46 @@ impl Fleet {
         config: ClientConfig,
         count: usize,
     ) -> Result<Self, String> {
-        let secret = access.secret()?;
-        let address = access.address.to_string();
-        let failed = |error: Error| format!("cannot open a session: {error}");
-        if count == 1 {
-            let session = Session::open_over(port, &address, &access.tenant, &secret, config);
-            return Ok(Self { sessions: Sessions::Apart(Apart::new(vec![session.map_err(failed)?])) });
+        if count != 1 {
+            let mut fleet = Self::together(SessionGroup::over(port, config));
+            return fleet.join(access, count).map(|()| fleet);
         }
-        let mut group = SessionGroup::over(port, config);
-        for _ in 0..count {
-            group.open(&address, &access.tenant, &secret).map_err(failed)?;
+        let (address, secret) = (access.address.to_string(), access.secret()?);
+        let opened = Session::open_over(port, &address, &access.tenant, &secret, config);
+        Ok(Self::apart(vec![opened.map_err(|error| access.not_opened(&error))?]))
+    }
+
+    /// One socket, over which sessions of any tenants may be opened.
+    pub fn nobody(config: ClientConfig) -> Result<Self, String> {
+        let group = SessionGroup::new(config).map_err(|error| format!("no socket: {error}"))?;
+        Ok(Self::together(group))
+    }
+
+    fn together(group: SessionGroup) -> Self {
+        Self { sessions: Sessions::Together(Box::new(group)) }
+    }
+
+    fn apart(sessions: Vec<Session>) -> Self {
+        Self { sessions: Sessions::Apart(Apart::new(sessions)) }
+    }
+
+    /// Opens `count` sessions more over the socket that all share.
+    pub fn join(&mut self, access: &Access, count: usize) -> Result<(), String> {
+        let (address, secret) = (access.address.to_string(), access.secret()?);
+        if let Sessions::Together(group) = &mut self.sessions {
+            for _ in 0..count {
+                let opened = group.open(&address, &access.tenant, &secret);
+                opened.map_err(|error| access.not_opened(&error))?;
+            }
         }
-        Ok(Self { sessions: Sessions::Together(Box::new(group)) })
+        Ok(())
+    }
+
+    /// Lets streams rest, of which a server has fewer than sessions.
+    pub fn rest_streams(&self, members: Range<usize>) {
+        if let Sessions::Together(group) = &self.sessions {
+            members.for_each(|member| group.rest_stream(member));
+        }
     }
 
     /// What the sessions have moved; those that share a port together, else the first.
@@ -88,16 +111,11 @@ impl Fleet {
     }
 
     /// Number of sessions.
-    pub fn len(&self) -> usize {
+    pub fn sessions(&self) -> usize {
         match &self.sessions {
             Sessions::Together(group) => group.len(),
             Sessions::Apart(apart) => apart.sessions.len(),
         }
-    }
-
-    /// Whether there is no session.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Queues a request of a session; false when its window is full.
@@ -175,20 +193,15 @@ impl Apart {
 
 /// The id of the table, which is made if it is missing.
 pub fn table(access: &Access) -> Result<u32, String> {
-    let opened = connect(access)?.table_open_or_create(&access.table);
+    let opened = access.connect()?.table_open_or_create(&access.table);
     opened.map_err(|error| format!("no table {}: {error}", access.table))
 }
 
 /// The id of an installed extension.
 pub fn extension(access: &Access, name: &str) -> Result<u32, String> {
-    let found = connect(access)?.extension_describe(name);
+    let found = access.connect()?.extension_describe(name);
     let found = found.map_err(|error| {
         format!("no extension {name}: {error}; install it with `splinter ext install ext/{name}`")
     })?;
     Ok(found.extension)
-}
-
-fn connect(access: &Access) -> Result<Client, String> {
-    Client::connect_with(&access.address.to_string(), &access.tenant, &access.secret()?, access.config())
-        .map_err(|error| format!("cannot open a session: {error}"))
 }

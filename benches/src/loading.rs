@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use client::{CompletionError, Condition, Request, Status};
 use tao::bulk::Put;
 
-use crate::dataset::{Dataset, LISTS, graph_records, list_key, list_value};
+use crate::dataset::{LISTS, graph_records, list_key, list_value};
 use crate::fleet::Fleet;
 use crate::options::DataSettings;
 use crate::workload::Workload;
@@ -28,13 +28,10 @@ pub fn load(
     workload: Workload,
     settings: &DataSettings,
 ) -> Result<u64, String> {
-    let mut data = Dataset::new(settings.keys, settings.key_bytes, settings.value_bytes)?;
+    let mut data = settings.dataset()?;
     let mut objects = 0;
     if workload.uses_dataset() {
-        objects += put_all(fleet, table, "loading objects", settings.keys, |index| {
-            let (key, value) = data.object(index);
-            vec![Put { key: key.to_vec(), value: value.to_vec() }]
-        })?;
+        objects += put_all(fleet, table, "loading objects", settings.keys, |index| vec![data.record(index)])?;
     }
     if workload == Workload::Aggregate {
         objects += put_all(fleet, table, "loading lists", LISTS, |list| {

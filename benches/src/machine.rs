@@ -53,9 +53,13 @@ fn processor(cpuinfo: &str) -> String {
 
 /// Resident memory of a process, in bytes.
 pub fn resident_bytes(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+    bytes_in(&fs::read_to_string(format!("/proc/{process}/status")).ok()?, "VmRSS:")
+}
+
+/// The bytes of the line that begins with `name`, where kilobytes stand.
+fn bytes_in(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
 /// What this process has in memory.
@@ -73,11 +77,7 @@ pub fn resident() -> Resident {
 }
 
 fn resident_of(rollup: &str) -> Resident {
-    let bytes = |name: &str| {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        kilobytes.unwrap_or(0) * 1024
-    };
+    let bytes = |name| bytes_in(rollup, name).unwrap_or(0);
     Resident { bytes: bytes("Rss:"), huge_bytes: bytes("AnonHugePages:") }
 }
 

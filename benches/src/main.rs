@@ -6,7 +6,6 @@
 use std::process::ExitCode;
 
 use benches::command::{Command, Options};
-use benches::dataset::Dataset;
 use benches::density;
 use benches::drive;
 use benches::echo::{self, EchoSettings};
@@ -15,7 +14,7 @@ use benches::fleet::{self, Fleet};
 use benches::in_process;
 use benches::loading;
 use benches::machine::{self, Machine};
-use benches::measure::{Figures, MeasureLine};
+use benches::measure::Figures;
 use benches::migration;
 use benches::neighbour;
 use benches::options::{Access, DataSettings, RunSettings};
@@ -24,6 +23,7 @@ use benches::transports;
 use benches::workload::{Generator, Target, Workload};
 use clap::Parser;
 use serde::Serialize;
+use serde_json::json;
 
 /// The settings of a run as they are printed.
 #[derive(Serialize)]
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         Command::Scan(settings) => scan::run(&settings),
         Command::Migration(settings) => migration::run(&settings),
         Command::Transports(settings) => transports::run(&settings),
-        Command::TransportsClient(settings) => transports::client::run(&settings),
+        Command::TransportsClient { settings } => transports::client::run(&settings),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -80,8 +80,7 @@ fn measure(
     let after = resident();
 
     let target = Target { table, extension, records: data.records, seed: run.seed };
-    let dataset = Dataset::new(data.keys, data.key_bytes, data.value_bytes)?;
-    let generator = Generator::new(workload, target, dataset, run.zipf)?;
+    let generator = Generator::new(workload, target, data.dataset()?, run.zipf)?;
     let mut figures = drive::run(&mut fleet, generator, run)?;
     if let (Some(before), Some(after), 1..) = (before, after, loaded) {
         figures.bytes_per_object = Some(after.saturating_sub(before) as f64 / loaded as f64);
@@ -94,8 +93,9 @@ fn bare_echo(settings: &EchoSettings) -> Result<(), String> {
 }
 
 fn print(workload: &impl Serialize, settings: &impl Serialize, figures: &Figures) -> Result<(), String> {
-    let line = MeasureLine { workload, machine: &Machine::read(), settings, figures };
-    println!("{}", serde_json::to_string(&line).map_err(|error| error.to_string())?);
+    let machine = Machine::read();
+    let line = json!({ "workload": workload, "machine": machine, "settings": settings, "figures": figures });
+    println!("{line}");
     eprintln!(
         "{:.0} requests/s, p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us{}",
         figures.requests_per_second,

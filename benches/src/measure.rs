@@ -1,4 +1,4 @@
-//! Counts and times the answers of a run, and prints them as one line of JSON.
+//! Counts and times the answers of a run.
 //!
 //! Latencies go to a histogram of nanoseconds with three significant digits. Answers of the warm-up and
 //! those after the end are not counted. Errors are counted by status and never timed as if they were
@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-
-use crate::machine::Machine;
 
 /// The longest latency that is told apart: a minute.
 pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
@@ -50,19 +48,6 @@ pub struct Figures {
     pub bytes_per_object: Option<f64>,
 }
 
-/// One line of output.
-#[derive(Debug, Serialize)]
-pub struct MeasureLine<'a, W: Serialize, S: Serialize> {
-    /// The workload.
-    pub workload: &'a W,
-    /// Machine and commit.
-    pub machine: &'a Machine,
-    /// The settings of the run.
-    pub settings: &'a S,
-    /// What came out.
-    pub figures: &'a Figures,
-}
-
 /// An empty histogram of latencies in nanoseconds.
 pub fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("the bounds are valid")
@@ -74,11 +59,6 @@ pub fn quantile_us(latency_ns: &Histogram<u64>, quantile: f64) -> f64 {
 }
 
 impl Measure {
-    /// An empty measurement.
-    pub fn new() -> Self {
-        Self { latency_ns: latencies(), objects: 0, errors: BTreeMap::new() }
-    }
-
     /// Counts a request that succeeded, and the objects it touched.
     pub fn answered(&mut self, latency_ns: u64, objects: u64) {
         self.latency_ns.saturating_record(latency_ns.max(1));
@@ -128,18 +108,17 @@ impl Measure {
 
 impl Default for Measure {
     fn default() -> Self {
-        Self::new()
+        Self { latency_ns: latencies(), objects: 0, errors: BTreeMap::new() }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Measure, MeasureLine};
-    use crate::machine::Machine;
+    use super::Measure;
 
     #[test]
     fn figures_count_answers_objects_and_errors_apart() {
-        let mut measure = Measure::new();
+        let mut measure = Measure::default();
         measure.failed("Malformed");
         measure.answered(5, 1);
         measure.clear();
@@ -154,22 +133,5 @@ mod tests {
         assert!((figures.latency_us_p50 - 500.0).abs() < 2.0);
         assert!((figures.latency_us_p99 - 990.0).abs() < 2.0);
         assert_eq!(figures.errors.into_iter().collect::<Vec<_>>(), [("OutOfMemory".to_string(), 2)]);
-    }
-
-    #[test]
-    fn a_line_is_one_line_of_json_with_machine_settings_and_figures() {
-        let (machine, figures) = (Machine::read(), Measure::new().figures(1.0));
-        let line = MeasureLine {
-            workload: &"get",
-            machine: &machine,
-            settings: &("sessions", 4),
-            figures: &figures,
-        };
-        let text = serde_json::to_string(&line).unwrap();
-        assert!(!text.contains('\n'));
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["workload"], "get");
-        assert_eq!(value["settings"][1], 4);
-        assert_eq!(value["figures"]["requests"], 0);
     }
 }

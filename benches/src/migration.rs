@@ -121,6 +121,22 @@ pub struct IsolatedSettings {
     pub partitions: usize,
 }
 
+/// A measurement, with all that the options leave open decided.
+#[derive(Clone, Debug, Serialize)]
+pub struct MigrationRun<S> {
+    /// Bytes of keys.
+    pub key_bytes: usize,
+    /// Megabytes of keys and values; without servers, of each size.
+    pub megabytes: usize,
+    /// Runs.
+    pub runs: usize,
+    /// Core of the load, or of the measured thread.
+    pub cpu: Option<usize>,
+    /// Its own options.
+    #[serde(flatten)]
+    pub own: S,
+}
+
 fn refuse(text: &str) -> Result<(), String> {
     Err(text.to_string())
 }
@@ -154,10 +170,10 @@ pub fn run(settings: &MigrationSettings) -> Result<(), String> {
     let CommonSettings { key_bytes, megabytes, runs, cpu, out } = common;
     if isolated {
         let (megabytes, runs) = (megabytes.unwrap_or(512), runs.unwrap_or(3));
-        let settings = isolated::IsolatedRun { key_bytes, megabytes, runs, cpu: cpu.unwrap_or(0), apart };
+        let settings = MigrationRun { key_bytes, megabytes, runs, cpu: cpu.or(Some(0)), own: apart };
         return isolated::run(&settings, &mut Report::open("migration-isolated", out.as_deref())?);
     }
     let (megabytes, runs) = (megabytes.unwrap_or(5_120), runs.unwrap_or(1));
-    let settings = timeline::TimelineRun { key_bytes, megabytes, runs, cpu, timeline };
+    let settings = MigrationRun { key_bytes, megabytes, runs, cpu, own: timeline };
     timeline::run(&settings, &mut Report::open("migration", out.as_deref())?)
 }

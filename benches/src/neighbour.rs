@@ -10,8 +10,6 @@ mod absences;
 mod loops;
 mod scene;
 
-use std::time::Instant;
-
 use clap::Args;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -23,7 +21,7 @@ use crate::measure::latencies;
 use crate::operator::{Operator, OperatorSettings};
 use crate::options::{Access, DataSettings};
 use crate::plot::{self, Curve};
-use crate::report::{self, Figure, Report, Spreads, heads, hidden, median, range, yes_or_no};
+use crate::report::{self, Figure, Report, Rows, Spreads, heads, hidden, median, range, yes_or_no};
 use crate::spin;
 use crate::workload::Workload;
 use scene::{AttackCase, NeighbourRow};
@@ -78,12 +76,8 @@ struct NeighbourStage {
     rounds_per_us: f64,
 }
 
-/// The rows of one case.
-struct Rows {
-    case: AttackCase,
-    rows: Vec<NeighbourRow>,
-    latency_ns: Histogram<u64>,
-}
+/// A case with the latencies of all runs, and its rows.
+type NeighbourRows = Rows<(AttackCase, Histogram<u64>), NeighbourRow>;
 
 /// Measures, and prints the tables.
 pub fn run(settings: &NeighbourSettings) -> Result<(), String> {
@@ -93,16 +87,11 @@ pub fn run(settings: &NeighbourSettings) -> Result<(), String> {
     let mut operator = Operator::connect(&settings.operator)?;
     let stage = set_up(&mut operator, settings)?;
     eprintln!("the server does {:.0} rounds in a microsecond", stage.rounds_per_us);
-    let fresh = |&case: &AttackCase| Rows { case, rows: Vec::new(), latency_ns: latencies() };
-    let mut all: Vec<Rows> = AttackCase::ALL.iter().map(fresh).collect();
-    for number in 0..settings.operator.runs {
-        for rows in &mut all {
-            operator.limit(&stage.attacker.tenant, BUDGET, rows.case.budget_us())?;
-            let row = scene::play(&stage, settings, rows.case, number, &mut rows.latency_ns)?;
-            report.line(Some(number), settings, &row)?;
-            rows.rows.push(row);
-        }
-    }
+    let cases = AttackCase::ALL.iter().map(|&case| (case, latencies()));
+    let all = report.rounds(settings.operator.runs, settings, cases, |(case, latency_ns), number| {
+        operator.limit(&stage.attacker.tenant, BUDGET, case.budget_us())?;
+        scene::play(&stage, settings, *case, number, latency_ns)
+    })?;
     show(&all, settings, &mut report)?;
     if settings.loops > 0 {
         operator.limit(&stage.attacker.tenant, BUDGET, settings.budget_us)?;
@@ -131,8 +120,7 @@ fn set_up(operator: &mut Operator, settings: &NeighbourSettings) -> Result<Neigh
 }
 
 fn data(settings: &NeighbourSettings) -> DataSettings {
-    let (key_bytes, value_bytes) = OBJECT_BYTES;
-    DataSettings { keys: settings.keys, key_bytes, value_bytes, edge_bytes: 8, records: 1 }
+    DataSettings::plain(settings.keys, OBJECT_BYTES.0, OBJECT_BYTES.1)
 }
 
 /// The figures of a case; the last are those of the gets that were not disturbed.
@@ -161,13 +149,13 @@ struct NeighbourSummary {
 }
 
 impl NeighbourSummary {
-    fn of(rows: &Rows) -> Self {
-        let figures = Spreads::of(FIGURES, &rows.rows);
+    fn of(Rows { case: (case, _), rows }: &NeighbourRows) -> Self {
+        let figures = Spreads::of(FIGURES, rows);
         let is_within = |p99: &str, p999: &str| {
             figures.median(p99) <= TARGETS_US.0 && figures.median(p999) <= TARGETS_US.1
         };
         Self {
-            case: rows.case.name(),
+            case: case.name(),
             within_targets: is_within("latency_us_p99", "latency_us_p999"),
             undisturbed_within_targets: is_within("undisturbed_us_p99", "undisturbed_us_p999"),
             figures,
@@ -175,14 +163,14 @@ impl NeighbourSummary {
     }
 }
 
-fn show(all: &[Rows], settings: &NeighbourSettings, report: &mut Report) -> Result<(), String> {
+fn show(all: &[NeighbourRows], settings: &NeighbourSettings, report: &mut Report) -> Result<(), String> {
     let mut lines = Vec::new();
     for rows in all {
         let summary = NeighbourSummary::of(rows);
         report.line(None, settings, &summary)?;
         let mut cells = vec![summary.case.to_string()];
         cells.extend(summary.figures.cells());
-        cells.push(scene::ends(rows.case, &rows.rows));
+        cells.push(scene::ends(rows.case.0, &rows.rows));
         cells.extend([summary.within_targets, summary.undisturbed_within_targets].map(yes_or_no));
         lines.push(cells);
     }
@@ -194,8 +182,9 @@ fn show(all: &[Rows], settings: &NeighbourSettings, report: &mut Report) -> Resu
     report::print(&title, &heads, &lines);
     println!("\n{NOTE}");
     if let Some(path) = report.plot("neighbour.svg") {
+        let cases = all.iter().map(|rows| &rows.case);
         let curves: Vec<Curve<'_>> =
-            all.iter().map(|rows| Curve { name: rows.case.name(), latency_ns: &rows.latency_ns }).collect();
+            cases.map(|(case, latency_ns)| Curve { name: case.name(), latency_ns }).collect();
         plot::percentiles(
             &path,
             "Latency of a victim's gets beside an attacker's functions",
@@ -204,9 +193,4 @@ fn show(all: &[Rows], settings: &NeighbourSettings, report: &mut Report) -> Resu
         )?;
     }
     Ok(())
-}
-
-/// Microseconds since `start`.
-fn us_since(start: Instant) -> f64 {
-    start.elapsed().as_nanos() as f64 / 1000.0
 }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use builder::Package;
 use clap::Args;
-use client::{Admin, Client, ClientConfig, Error, LimitChange, PackageFile, Status};
+use client::{Admin, Client, Error, LimitChange, PackageFile, Status};
 use serde::Serialize;
 
-use crate::options::{Access, check_runs, secret};
+use crate::options::{Access, admin, check_runs};
 
 /// Extensions among the sources of this program.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ext");
@@ -83,14 +83,12 @@ pub struct Tenant {
 impl Operator {
     /// Connects as the administrator.
     pub fn connect(settings: &OperatorSettings) -> Result<Self, String> {
-        let secret = secret(&settings.admin_secret)?;
-        let admin = Admin::connect(&settings.address.to_string(), &secret, ClientConfig::default());
-        let admin = admin.map_err(|error| format!("the administrator is not let in: {error}"))?;
+        let admin = admin(settings.address, &settings.admin_secret)?;
         Ok(Self { admin, address: settings.address, made: Vec::new() })
     }
 
-    /// Makes a tenant, anew if there is one of that name, and says how to open its sessions.
-    pub fn create(&mut self, name: &str) -> Result<Access, String> {
+    /// Makes a tenant, anew if there is one, and connects as it.
+    pub fn tenant(&mut self, name: &str) -> Result<Tenant, String> {
         let created = match self.admin.tenant_create(name) {
             Err(Error::Refused { status: Status::AlreadyExists, .. }) => {
                 self.admin.tenant_drop(name).and_then(|()| self.admin.tenant_create(name))
@@ -99,14 +97,8 @@ impl Operator {
         };
         let secret = created.map_err(|error| format!("no tenant {name}: {error}"))?;
         self.made.push(name.to_string());
-        Ok(Access::new(self.address, name, secret, "data"))
-    }
-
-    /// Makes a tenant and connects as it.
-    pub fn tenant(&mut self, name: &str) -> Result<Tenant, String> {
-        let access = self.create(name)?;
-        let client = Client::connect(&self.address.to_string(), name, &access.secret)
-            .map_err(|error| format!("cannot open a session of {name}: {error}"))?;
+        let access = Access::new(self.address, name, secret, "data");
+        let client = access.connect()?;
         Ok(Tenant { access, client })
     }
 
@@ -147,19 +139,18 @@ impl Tenant {
             PackageFile { path: "Cargo.toml", bytes: manifest.as_bytes() },
             PackageFile { path: "src/lib.rs", bytes: source.as_bytes() },
         ];
-        let failed = |error: Error| format!("cannot install {name}: {error}");
-        self.client.extension_install(name, files).map_err(failed)?;
-        self.client.extension_describe(name).map(|found| found.extension).map_err(failed)
+        install_files(&mut self.client, name, files)
     }
 }
 
 /// Installs the extension of that name and returns its id.
-///
-/// # Errors
-/// When its source is not there, or the server does not take it.
 pub fn install(client: &mut Client, name: &str) -> Result<u32, String> {
     let package = pack(name)?;
     let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
+    install_files(client, name, files)
+}
+
+fn install_files(client: &mut Client, name: &str, files: Vec<PackageFile<'_>>) -> Result<u32, String> {
     let installed = client.extension_install(name, files);
     installed.map(|installed| installed.extension).map_err(|error| format!("cannot install {name}: {error}"))
 }

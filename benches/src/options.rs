@@ -6,8 +6,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use client::{ClientConfig, Transport};
-use serde::Serialize;
+use client::{Admin, Client, ClientConfig, Error, Transport};
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::Dataset;
 
 /// Address and credentials.
 #[derive(Args, Clone, Debug)]
@@ -33,13 +35,24 @@ pub struct Access {
 }
 
 /// The transport of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransportOption {
     /// Kernel UDP.
     Udp,
     /// Memory shared with a server on the same host.
     Shm,
+}
+
+impl TransportOption {
+    /// Returns the settings of a client that uses this transport.
+    pub fn config(self) -> ClientConfig {
+        let transport = match self {
+            Self::Udp => Transport::Udp,
+            Self::Shm => Transport::Shm,
+        };
+        ClientConfig { transport, ..ClientConfig::default() }
+    }
 }
 
 impl Access {
@@ -54,18 +67,26 @@ impl Access {
         secret(&self.secret)
     }
 
+    /// Opens a session for single requests.
+    pub fn connect(&self) -> Result<Client, String> {
+        let (address, secret) = (self.address.to_string(), self.secret()?);
+        let opened = Client::connect_with(&address, &self.tenant, &secret, self.config());
+        opened.map_err(|error| self.not_opened(&error))
+    }
+
+    /// Says why a session of this tenant does not open.
+    pub fn not_opened(&self, error: &Error) -> String {
+        format!("cannot open a session of {}: {error}", self.tenant)
+    }
+
     /// Returns the settings of a client that uses this transport.
     pub fn config(&self) -> ClientConfig {
-        let transport = match self.transport {
-            TransportOption::Udp => Transport::Udp,
-            TransportOption::Shm => Transport::Shm,
-        };
-        ClientConfig { transport, ..ClientConfig::default() }
+        self.transport.config()
     }
 }
 
 /// The generated data.
-#[derive(Args, Clone, Debug, Serialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct DataSettings {
     /// Number of objects of the data set or graph.
     #[arg(long, default_value_t = 1_000_000)]
@@ -82,6 +103,18 @@ pub struct DataSettings {
     /// Number of objects of one multiget or aggregate.
     #[arg(long, default_value_t = 64)]
     pub records: usize,
+}
+
+impl DataSettings {
+    /// Returns plain objects, without lists and without a graph.
+    pub fn plain(keys: u64, key_bytes: usize, value_bytes: usize) -> Self {
+        Self { keys, key_bytes, value_bytes, edge_bytes: 8, records: 1 }
+    }
+
+    /// Returns the objects.
+    pub fn dataset(&self) -> Result<Dataset, String> {
+        Dataset::new(self.keys, self.key_bytes, self.value_bytes)
+    }
 }
 
 /// The options of the load.
@@ -150,10 +183,21 @@ pub struct PairSettings {
 }
 
 /// Returns a secret as given, or the first line of the file after `@`.
-pub fn secret(given: &str) -> Result<String, String> {
+fn secret(given: &str) -> Result<String, String> {
     let Some(path) = given.strip_prefix('@') else { return Ok(given.to_string()) };
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
     Ok(text.lines().next().unwrap_or_default().trim().to_string())
+}
+
+/// Returns what a value is called on the command line.
+pub fn name_of(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// Connects as the administrator, with the secret or its @FILE.
+pub fn admin(address: SocketAddr, given: &str) -> Result<Admin, String> {
+    let admin = Admin::connect(&address.to_string(), &secret(given)?, ClientConfig::default());
+    admin.map_err(|error| format!("the administrator is not let in: {error}"))
 }
 
 /// Refuses a number of runs, or of seconds of each figure, that makes no sense.

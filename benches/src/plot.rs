@@ -1,5 +1,4 @@
-//! Plots as SVG: latency by percentile, and bars with their targets; lines and groups of bars in [`series`],
-//! bars that lie in [`rows`].
+//! Plots as SVG: latency by percentile; lines and groups of bars in [`series`], bars with targets in [`rows`].
 //!
 //! Plain files without scripts, for a report or a browser. Latencies stand on a logarithmic axis, percentiles on
 //! one where each mark leaves a tenth of the requests of the mark before, so that the tail has its room.
@@ -14,14 +13,11 @@ use std::path::Path;
 use hdrhistogram::Histogram;
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
-use plotters::element::{Cross, PathElement, Rectangle, Text};
+use plotters::element::{Cross, PathElement};
 use plotters::prelude::{Cartesian2d, IntoLogRange, SVGBackend, SeriesLabelPosition};
 use plotters::series::LineSeries;
-use plotters::style::{BLACK, Color, IntoFont, RGBColor, ShapeStyle, WHITE};
-
-use crate::report::Spread;
+use plotters::style::{BLACK, Color, RGBColor, WHITE};
 
 /// Size of a plot, in pixels.
 const SIZE: (u32, u32) = (960, 540);
@@ -52,17 +48,6 @@ pub struct Curve<'a> {
     pub latency_ns: &'a Histogram<u64>,
 }
 
-/// A bar with what it should reach, or stay below.
-#[derive(Clone, Debug)]
-pub struct Bar {
-    /// What stands below it.
-    pub name: String,
-    /// Its height, with the least and the most of the runs.
-    pub height: Spread,
-    /// Where the target is, if there is one.
-    pub target: Option<f64>,
-}
-
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws latencies by percentile, with targets as (quantile, microseconds).
@@ -74,26 +59,6 @@ pub fn percentiles(
 ) -> Result<(), String> {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     draw_percentiles(&area, title, curves, targets).and_then(|()| area.present()).map_err(failed(path))
-}
-
-/// Draws bars.
-pub fn bars(path: &Path, title: &str, unit: &str, bars: &[Bar]) -> Result<(), String> {
-    let area = SVGBackend::new(path, SIZE).into_drawing_area();
-    draw_bars(&area, title, unit, bars).and_then(|()| area.present()).map_err(failed(path))
-}
-
-/// Draws bars on the left and latencies by percentile on the right.
-pub fn bars_and_percentiles(
-    path: &Path,
-    (title, unit, heights): (&str, &str, &[Bar]),
-    (latency_title, curves): (&str, &[Curve<'_>]),
-) -> Result<(), String> {
-    let area = SVGBackend::new(path, (SIZE.0 * 3 / 2, SIZE.1)).into_drawing_area();
-    let (left, right) = area.split_horizontally(SIZE.0 * 13 / 20);
-    draw_bars(&left, title, unit, heights)
-        .and_then(|()| draw_percentiles(&right, latency_title, curves, &[]))
-        .and_then(|()| area.present())
-        .map_err(failed(path))
 }
 
 fn failed<E: Display>(path: &Path) -> impl Fn(E) -> String + '_ {
@@ -210,83 +175,6 @@ fn duration(us: f64) -> String {
     }
 }
 
-fn draw_bars<'a>(area: &Area<'a>, title: &str, unit: &str, bars: &[Bar]) -> Drawn<'a> {
-    area.fill(&WHITE)?;
-    let tallest = bars.iter().flat_map(|bar| [bar.height.most, bar.target.unwrap_or(0.0)]);
-    let most = tallest.fold(f64::MIN_POSITIVE, f64::max) * 1.15;
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, (FONT, 20))
-        .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(84)
-        .build_cartesian_2d(0.0..bars.len() as f64, 0.0..most)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(0)
-        .y_desc(unit)
-        .y_label_formatter(&|value| quantity(*value))
-        .label_style((FONT, 14))
-        .axis_desc_style((FONT, 15))
-        .light_line_style(WHITE)
-        .bold_line_style(BLACK.mix(0.12))
-        .draw()?;
-    for (index, (bar, colour)) in bars.iter().zip(COLOURS.iter().cycle()).enumerate() {
-        let (left, middle, right) = (index as f64 + 0.2, index as f64 + 0.5, index as f64 + 0.8);
-        let (fill, thin): (ShapeStyle, ShapeStyle) = (colour.mix(0.6).filled(), BLACK.stroke_width(1));
-        chart.draw_series([Rectangle::new([(left, 0.0), (right, bar.height.median)], fill)])?;
-        let between = [(middle, bar.height.least), (middle, bar.height.most)];
-        chart.draw_series([PathElement::new(between, thin)])?;
-        if let Some(target) = bar.target {
-            let line = PathElement::new([(left - 0.1, target), (right + 0.1, target)], BLACK.stroke_width(2));
-            chart.draw_series([line])?;
-        }
-    }
-    names(area, &chart, bars)
-}
-
-/// The names below the bars, and the values on them.
-fn names<'a, X, Y>(
-    area: &Area<'a>,
-    chart: &ChartContext<'_, SVGBackend<'a>, Cartesian2d<X, Y>>,
-    bars: &[Bar],
-) -> Drawn<'a>
-where
-    X: AsRangedCoord + plotters::coord::ranged1d::Ranged<ValueType = f64> + ValueFormatter<f64>,
-    Y: AsRangedCoord + plotters::coord::ranged1d::Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
-    use plotters::style::text_anchor::{HPos, Pos, VPos};
-    let font = (FONT, 14).into_font().color(&BLACK);
-    let origin = area.get_base_pixel();
-    for (index, bar) in bars.iter().enumerate() {
-        let place = |height: f64| {
-            let (x, y) = chart.backend_coord(&(index as f64 + 0.5, height));
-            (x - origin.0, y - origin.1)
-        };
-        let (x, y) = place(0.0);
-        area.draw(&Text::new(
-            bar.name.clone(),
-            (x, y + 10),
-            font.clone().pos(Pos::new(HPos::Center, VPos::Top)),
-        ))?;
-        let (x, y) = place(bar.height.most.max(bar.target.unwrap_or(0.0)));
-        let above = font.clone().pos(Pos::new(HPos::Center, VPos::Bottom));
-        area.draw(&Text::new(quantity(bar.height.median), (x, y - 4), above))?;
-    }
-    Ok(())
-}
-
-fn quantity(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".into(),
-        1e6.. => format!("{:.2} M", value / 1e6),
-        1e4.. => format!("{:.0} k", value / 1e3),
-        1e3.. => format!("{:.1} k", value / 1e3),
-        10.0.. => format!("{value:.0}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
 /// Without what arithmetic leaves behind.
 fn tidy(value: f64) -> f64 {
     format!("{value:.9}").parse().unwrap_or(value)
@@ -294,17 +182,12 @@ fn tidy(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bar, Curve, bars_and_percentiles, percentile, percentiles, quantity};
-    use crate::report::Spread;
+    use super::{Curve, percentile, percentiles};
     use hdrhistogram::Histogram;
 
     #[test]
-    fn percentiles_and_quantities_are_named_as_people_name_them() {
+    fn percentiles_are_named_as_people_name_them() {
         assert_eq!([0.0, 1.0, 2.0, 3.0].map(percentile), ["fastest", "p90", "p99", "p99.9"]);
-        assert_eq!(
-            [0.5, 42.0, 1500.0, 15_000.0, 1_500_000.0].map(quantity),
-            ["0.50", "42", "1.5 k", "15 k", "1.50 M"]
-        );
     }
 
     #[test]
@@ -320,10 +203,6 @@ mod tests {
         percentiles(&path, "Title", &curves, &[(0.99, 200.0)]).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("<svg") && text.contains("&lt;three&gt;") && text.contains("p90"), "{text}");
-        let height = Spread { median: 3.0, least: 2.0, most: 4.0 };
-        let bar = Bar { name: "one".into(), height, target: Some(5.0) };
-        bars_and_percentiles(&folder.join("both.svg"), ("Bars", "unit", &[bar]), ("Curves", &curves))
-            .unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

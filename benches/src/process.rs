@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,15 +30,23 @@ pub struct Process {
 
 impl Process {
     /// Starts it without standard output; `None` where there is no such program.
-    ///
-    /// # Errors
-    /// When it is there and cannot be started.
     pub fn start(name: &'static str, mut command: Command) -> Result<Option<Self>, String> {
         match command.stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
             Ok(child) => Ok(Some(Self { child, name })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot start {name}: {error}")),
         }
+    }
+
+    /// Starts it and waits until it listens; `None` without such program.
+    pub fn listening(
+        name: &'static str,
+        command: Command,
+        address: SocketAddr,
+    ) -> Result<Option<Self>, String> {
+        let Some(mut process) = Self::start(name, command)? else { return Ok(None) };
+        process.wait_for(|| TcpStream::connect(address).ok())?;
+        Ok(Some(process))
     }
 
     /// Its number.
@@ -129,9 +137,6 @@ pub struct Keeper(Child);
 
 impl Keeper {
     /// Starts its shell. At the end, whichever it is, it runs `clear`, where `$1` and so on are `words`.
-    ///
-    /// # Errors
-    /// When there is no shell.
     pub fn start(clear: &str, words: &[&str]) -> Result<Self, String> {
         let shell = Command::new("sh")
             .args(["-c", &format!("{SCRIPT}{clear}"), "keeper"])
@@ -145,9 +150,6 @@ impl Keeper {
     }
 
     /// Has it kill a process as well, if the bench does not.
-    ///
-    /// # Errors
-    /// When it is gone.
     pub fn watch(&self, process: u32) -> Result<(), String> {
         self.say(&format!("{process}\n"))
     }
@@ -175,9 +177,6 @@ pub struct Folder {
 
 impl Folder {
     /// Makes one that names the bench and this process.
-    ///
-    /// # Errors
-    /// When it cannot be made.
     pub fn make(bench: &str) -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("splinter-bench-{bench}-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(|error| format!("no folder {}: {error}", path.display()))?;
@@ -186,9 +185,6 @@ impl Folder {
     }
 
     /// Has a process that uses it end when the bench is killed.
-    ///
-    /// # Errors
-    /// When there is nobody any more to do that.
     pub fn outlives(&self, process: &Process) -> Result<(), String> {
         self.keeper.watch(process.id())
     }
@@ -199,13 +195,22 @@ impl Folder {
     }
 }
 
+/// Returns a command that runs `program` behind these words.
+pub fn command_within(words: &[String], program: &Path) -> Command {
+    let Some((first, others)) = words.split_first() else { return Command::new(program) };
+    let mut command = Command::new(first);
+    command.args(others).arg(program);
+    command
+}
+
+/// The program that runs.
+pub fn this_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("which program is this? {error}"))
+}
+
 /// The program of this name in the folder of the one that runs.
-///
-/// # Errors
-/// When there is none.
 pub fn beside_this(name: &str) -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|error| format!("which program is this? {error}"))?;
-    let program = own.with_file_name(name);
+    let program = this_program()?.with_file_name(name);
     if program.is_file() {
         return Ok(program);
     }
@@ -222,9 +227,6 @@ pub fn address_in(ready: &Path) -> Option<SocketAddr> {
 }
 
 /// An address on loopback that nobody listens at, for a program that cannot choose one itself.
-///
-/// # Errors
-/// When there is none.
 pub fn free_address() -> Result<SocketAddr, String> {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     free.map_err(|error| format!("no free port: {error}"))

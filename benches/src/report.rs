@@ -146,6 +146,14 @@ pub fn yes_or_no(met: bool) -> String {
     if met { "yes" } else { "NO" }.to_owned()
 }
 
+/// What one case of a bench came to.
+pub struct Rows<C, R> {
+    /// What was measured.
+    pub case: C,
+    /// What each run showed.
+    pub rows: Vec<R>,
+}
+
 /// The output of one bench.
 pub struct Report {
     folder: Option<PathBuf>,
@@ -175,6 +183,26 @@ impl Report {
         });
         let lines = lines.transpose()?;
         Ok(Self { folder: folder.map(Path::to_path_buf), lines, machine: Machine::read(), name })
+    }
+
+    /// Measures every case once a run, in turn; writes each row.
+    pub fn rounds<C, R: Serialize>(
+        &mut self,
+        runs: usize,
+        settings: &impl Serialize,
+        cases: impl IntoIterator<Item = C>,
+        mut measure: impl FnMut(&mut C, usize) -> Result<R, String>,
+    ) -> Result<Vec<Rows<C, R>>, String> {
+        let fresh = |case| Rows { case, rows: Vec::with_capacity(runs) };
+        let mut all: Vec<Rows<C, R>> = cases.into_iter().map(fresh).collect();
+        for run in 0..runs {
+            for Rows { case, rows } in &mut all {
+                let row = measure(case, run)?;
+                self.line(Some(run), settings, &row)?;
+                rows.push(row);
+            }
+        }
+        Ok(all)
     }
 
     /// Writes the figures of a row: of a run, or the medians.

@@ -23,10 +23,12 @@ use crate::fleet::Fleet;
 use crate::machine::{self, ServerThreads};
 use crate::measure::{Figures, Measure};
 use crate::options::{PairSettings, check_runs};
-use crate::report::{self, Figure, Report, Spreads, heads, median, range};
+use crate::process::Folder;
+use crate::report::{self, Figure, Report, Rows, Spreads, heads, median, range};
+use crate::server::OurServer;
 use crate::workload::{Expected, Source};
 use peer::Peer;
-use servers::{Ours, Theirs};
+use servers::Theirs;
 
 /// How many times as fast as Redis a scan is to be.
 const TARGET_TIMES: f64 = 3.0;
@@ -81,16 +83,9 @@ const LOADS: &[ScanLoad] = &[
 
 /// What one side did under one load in one run.
 #[derive(Debug, Serialize)]
-struct ScanRow<'a> {
-    load: &'a str,
+struct ScanRow {
+    load: &'static str,
     side: &'static str,
-    #[serde(flatten)]
-    measured: &'a Measured,
-}
-
-/// What one side did under one load.
-#[derive(Clone, Debug, Serialize)]
-struct Measured {
     #[serde(flatten)]
     figures: Figures,
     /// Time that the server's threads ran for each scan; a worker of ours that looks for work counts as running.
@@ -98,12 +93,18 @@ struct Measured {
 }
 
 /// The figures of a side.
-const FIGURES: &[Figure<Measured>] = &[
-    range("per_second", "scans/s", 0, |measured| measured.figures.requests_per_second),
-    median("us_p50", "p50 us", 1, |measured| measured.figures.latency_us_p50),
-    median("us_p99", "p99 us", 1, |measured| measured.figures.latency_us_p99),
-    median("cpu_us", "cpu us", 1, |measured| measured.server_cpu_us.unwrap_or(0.0)),
+const FIGURES: &[Figure<ScanRow>] = &[
+    range("per_second", "scans/s", 0, |row| row.figures.requests_per_second),
+    median("us_p50", "p50 us", 1, |row| row.figures.latency_us_p50),
+    median("us_p99", "p99 us", 1, |row| row.figures.latency_us_p99),
+    median("cpu_us", "cpu us", 1, |row| row.server_cpu_us.unwrap_or(0.0)),
 ];
+
+/// A load of one side, with its rows.
+type ScanRows = Rows<(ScanLoad, &'static str), ScanRow>;
+
+/// The sides: ours, and Redis where there is one.
+const SIDES: [&str; 2] = ["splinter", "redis"];
 
 /// The medians of a load.
 #[derive(Serialize)]
@@ -121,34 +122,35 @@ pub fn run(settings: &ScanSettings) -> Result<(), String> {
     let data = || Dataset::new(settings.keys, settings.key_bytes, settings.value_bytes);
     let mut report = Report::open("scan", settings.pair.out.as_deref())?;
     machine::pin(settings.pair.server_cpu)?;
-    let ours = Ours::start(settings, data()?)?;
+    let folder = Folder::make("scan")?;
+    let ours = servers::start(&folder, settings, &data()?)?;
     let theirs = Theirs::start(&settings.redis)?;
     machine::pin(settings.pair.cpu)?;
-    let (access, table) = ours.load(data()?)?;
+    let (access, table) = servers::load(&ours, data()?)?;
     if let Some(theirs) = &theirs {
         peer::load(theirs.address(), &mut data()?)?;
     }
-    let mut rows: Vec<Vec<(Measured, Option<Measured>)>> = LOADS.iter().map(|_| Vec::new()).collect();
-    for run in 0..settings.pair.runs {
-        for (load, rows) in LOADS.iter().zip(&mut rows) {
-            let mut fleet = Fleet::open(&access, load.clients, load.clients > 1)?;
-            let scans = Scans::new(table, settings, data()?, run);
-            let mine = measure_ours(&ours, &mut fleet, scans, load.outstanding, settings)?;
-            let row = |side, measured| ScanRow { load: load.name, side, measured };
-            report.line(Some(run), settings, &row("splinter", &mine))?;
-            let beside = theirs.as_ref().map(|theirs| measure_theirs(theirs, load, settings, data()?, run));
-            let beside = beside.transpose()?;
-            if let Some(measured) = &beside {
-                report.line(Some(run), settings, &row("redis", measured))?;
+    let sides = &SIDES[..1 + usize::from(theirs.is_some())];
+    let cases = LOADS.iter().flat_map(|&load| sides.iter().map(move |&side| (load, side)));
+    let rows = report.rounds(settings.pair.runs, settings, cases, |&mut (load, side), run| {
+        let scans = Scans::new(table, settings, data()?, run);
+        let (figures, server_cpu_us) = match &theirs {
+            Some(theirs) if side != SIDES[0] => measure_theirs(theirs, load, scans, settings)?,
+            _ => {
+                let mut fleet = Fleet::open(&access, load.clients, load.clients > 1)?;
+                measure_ours(&ours, &mut fleet, scans, load.outstanding, settings)?
             }
-            rows.push((mine, beside));
-        }
-    }
-    show(&rows, settings, theirs.is_some(), &mut report)
+        };
+        Ok(ScanRow { load: load.name, side, figures, server_cpu_us })
+    })?;
+    show(&rows.chunks(sides.len()).collect::<Vec<_>>(), settings, theirs.is_some(), &mut report)
 }
 
+/// The figures, and the server's microseconds of processor for each scan.
+type Measured = (Figures, Option<f64>);
+
 fn measure_ours(
-    ours: &Ours,
+    ours: &OurServer,
     fleet: &mut Fleet,
     scans: Scans,
     outstanding: usize,
@@ -156,66 +158,54 @@ fn measure_ours(
 ) -> Result<Measured, String> {
     let mut drive = Drive::new(fleet, scans, outstanding, Instant::now());
     drive.warm_up_and_measure(0.0, settings.warmup())?;
-    let running = Running::begin(ours.threads());
+    let threads = ServerThreads::of(ours.id());
+    let before_ns = threads.as_ref().map(ran_ns);
     let seconds = drive.warm_up_and_measure(0.0, settings.pair.seconds)?;
-    let measured = running.end(drive.measure.figures(seconds));
+    let measured = measured(drive.measure.figures(seconds), threads.as_ref(), before_ns);
     drive.drain()?;
-    let wrong = &measured.figures.errors;
+    let wrong = &measured.0.errors;
     if wrong.is_empty() { Ok(measured) } else { Err(format!("scans of ours went wrong: {wrong:?}")) }
 }
 
 fn measure_theirs(
     theirs: &Theirs,
-    load: &ScanLoad,
+    load: ScanLoad,
+    scans: Scans,
     settings: &ScanSettings,
-    data: Dataset,
-    run: usize,
 ) -> Result<Measured, String> {
-    let scans = Scans::new(0, settings, data, run);
     let mut peer = Peer::connect(theirs.address(), load.clients, load.outstanding, scans)?;
-    let mut measure = Measure::new();
+    let mut measure = Measure::default();
     peer.until(settings.warmup(), &mut measure)?;
     measure.clear();
-    let running = Running::begin(theirs.threads());
+    let threads = theirs.threads();
+    let before_ns = threads.as_ref().map(ran_ns);
     let seconds = peer.until(settings.pair.seconds, &mut measure)?;
-    Ok(running.end(measure.figures(seconds)))
+    Ok(measured(measure.figures(seconds), threads.as_ref(), before_ns))
 }
 
-/// A server's threads since a measurement began.
-struct Running {
-    threads: Option<ServerThreads>,
-    before_ns: Option<u64>,
+/// How long a server's threads have run, in nanoseconds.
+fn ran_ns(threads: &ServerThreads) -> u64 {
+    threads.workers().ran_ns + threads.others().ran_ns
 }
 
-impl Running {
-    fn begin(threads: Option<ServerThreads>) -> Self {
-        let before_ns = threads.as_ref().map(Self::ran_ns);
-        Self { threads, before_ns }
-    }
-
-    fn ran_ns(threads: &ServerThreads) -> u64 {
-        threads.workers().ran_ns + threads.others().ran_ns
-    }
-
-    fn end(self, figures: Figures) -> Measured {
-        let after_ns = self.threads.as_ref().map(Self::ran_ns);
-        let ran_ns = self.before_ns.zip(after_ns).map(|(before, after)| after.saturating_sub(before));
-        let scans = figures.requests.max(1) as f64;
-        Measured { server_cpu_us: ran_ns.map(|ns| ns as f64 / 1000.0 / scans), figures }
-    }
+/// Figures with the time that threads ran since `before_ns`.
+fn measured(figures: Figures, threads: Option<&ServerThreads>, before_ns: Option<u64>) -> Measured {
+    let ran_ns = threads.zip(before_ns).map(|(threads, before)| ran_ns(threads).saturating_sub(before));
+    let scans = figures.requests.max(1) as f64;
+    (figures, ran_ns.map(|ns| ns as f64 / 1000.0 / scans))
 }
 
 fn show(
-    rows: &[Vec<(Measured, Option<Measured>)>],
+    loads: &[&[ScanRows]],
     settings: &ScanSettings,
     beside: bool,
     report: &mut Report,
 ) -> Result<(), String> {
     let mut lines = Vec::new();
-    for (load, rows) in LOADS.iter().zip(rows) {
-        let summary = ScanSummary::of(load.name, rows);
+    for &sides in loads {
+        let summary = ScanSummary::of(sides);
         report.line(None, settings, &summary)?;
-        let mut cells = vec![load.name.to_string()];
+        let mut cells = vec![summary.load.to_string()];
         cells.extend(summary.splinter.cells());
         if let Some(redis) = &summary.redis {
             cells.extend(redis.cells());
@@ -243,10 +233,9 @@ fn show(
 }
 
 impl ScanSummary {
-    fn of(load: &'static str, rows: &[(Measured, Option<Measured>)]) -> Self {
-        let splinter = Spreads::of(FIGURES, rows.iter().map(|(ours, _)| ours));
-        let theirs: Vec<&Measured> = rows.iter().filter_map(|(_, theirs)| theirs.as_ref()).collect();
-        let redis = (!theirs.is_empty()).then(|| Spreads::of(FIGURES, theirs));
+    fn of(sides: &[ScanRows]) -> Self {
+        let (load, spreads) = (sides[0].case.0.name, |side: &ScanRows| Spreads::of(FIGURES, &side.rows));
+        let (splinter, redis) = (spreads(&sides[0]), sides.get(1).map(spreads));
         let times = redis.as_ref().map(|redis| splinter.median("per_second") / redis.median("per_second"));
         Self { load, splinter, redis, times, meets_target: times.map(|times| times >= TARGET_TIMES) }
     }

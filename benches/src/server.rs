@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use client::{Admin, ClientConfig};
+use client::Admin;
 
-use crate::options::{Access, secret};
-use crate::process::{Folder, Process, address_in, beside_this, last_words};
+use crate::options::{Access, admin};
+use crate::process::{Folder, Process, address_in, beside_this, command_within, last_words};
 
 /// How a server is started.
 #[derive(Clone, Debug)]
@@ -62,14 +62,7 @@ impl<'a> Launch<'a> {
             // All of its threads, so that they do not get in the way of the load.
             words.extend(["taskset", "-c", &cpu.to_string()].map(String::from));
         }
-        let mut command = match words.split_first() {
-            None => Command::new(&program),
-            Some((first, others)) => {
-                let mut command = Command::new(first);
-                command.args(others).arg(&program);
-                command
-            }
-        };
+        let mut command = command_within(&words, &program);
         command.args(["--listen", self.listen, "--cores", "1", "--log", "warn"]);
         command.arg("--memory").arg(format!("{}MiB", self.memory_mib)).args(&self.arguments);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -130,23 +123,14 @@ impl OurServer {
         format!("@{}", self.data.join("admin.secret").display())
     }
 
-    /// The administrator's secret.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn admin_secret(&self) -> Result<String, String> {
-        secret(&self.admin_secret_file())
+    /// A connection of the administrator.
+    pub fn admin(&self) -> Result<Admin, String> {
+        admin(self.address, &self.admin_secret_file())
     }
 
     /// Makes a tenant; returns how to open its sessions, with a table of this name.
-    ///
-    /// # Errors
-    /// When the administrator is not let in, or the server refuses.
     pub fn tenant(&self, tenant: &str, table: &str) -> Result<Access, String> {
-        let (address, secret) = (self.address.to_string(), self.admin_secret()?);
-        let created = Admin::connect(&address, &secret, ClientConfig::default())
-            .and_then(|mut admin| admin.tenant_create(tenant));
-        let secret = created.map_err(|error| format!("no tenant: {error}"))?;
+        let secret = self.admin()?.tenant_create(tenant).map_err(|error| format!("no tenant: {error}"))?;
         Ok(Access::new(self.address, tenant, secret, table))
     }
 

@@ -8,10 +8,11 @@ use std::time::Instant;
 use client::Request;
 use wire::function_hash;
 
-use crate::drive::{Drive, Patience};
+use crate::drive::{Drive, Patience, ns_since};
 use crate::fleet::Fleet;
 use crate::options::Access;
-use crate::workload::{Expected, Source};
+use crate::report::Spread;
+use crate::workload::{Expected, Source, invocation};
 
 /// The source of the extension.
 const SOURCE: &str = include_str!("../../ext/spin/src/lib.rs");
@@ -62,14 +63,7 @@ impl Call {
 
     /// The request.
     pub fn request(&self) -> Request<'_> {
-        Request::Invoke {
-            extension: self.extension,
-            version: 0,
-            function: self.function,
-            table: self.table,
-            key: Self::KEY,
-            arguments: &self.arguments,
-        }
+        invocation((self.extension, self.table), self.function, Self::KEY, &self.arguments)
     }
 }
 
@@ -93,16 +87,15 @@ pub fn rounds_per_us(access: &Access, extension: u32, table: u32) -> Result<f64,
         let long_ns = least_ns(&mut fleet, Call::spin(extension, table, ROUNDS))?;
         found.push(ROUNDS as f64 * 1000.0 / long_ns.saturating_sub(short_ns).max(1) as f64);
     }
-    found.sort_by(f64::total_cmp);
-    Ok(found[found.len() / 2])
+    Ok(Spread::of(found).median)
 }
 
 fn least_ns(fleet: &mut Fleet, call: Call) -> Result<u64, String> {
     let start = Instant::now();
     let mut drive = Drive::new(fleet, call, 1, start);
-    let (mut answers, mut patience) = (0, Patience::new());
+    let (mut answers, mut patience) = (0, Patience::default());
     while answers < CALLS {
-        let found = drive.turn(start.elapsed().as_nanos() as u64)?;
+        let found = drive.turn(ns_since(start))?;
         patience.saw(found);
         answers += found;
     }

@@ -21,7 +21,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::options::{PairSettings, check_runs};
-use crate::report::Report;
+use crate::report::{Report, Rows};
 use crate::workload::{RECORDS_MAX, Workload};
 use seen::ClientSeen;
 pub use way::{Medium, TransportWay};
@@ -63,10 +63,10 @@ pub struct TransportsSettings {
 
 /// A way in a run, as it is written.
 #[derive(Serialize)]
-struct TransportRow<'a> {
+struct TransportRow {
     way: TransportWay,
-    seen: Option<&'a ClientSeen>,
-    failure: Option<&'a str>,
+    seen: Option<ClientSeen>,
+    failure: Option<String>,
 }
 
 /// What came of a way.
@@ -79,42 +79,36 @@ pub(crate) struct Played {
 }
 
 /// Measures, prints the table, draws the plot.
-///
-/// # Errors
-/// When the settings make no sense, or nothing at all could be measured.
 pub fn run(settings: &TransportsSettings) -> Result<(), String> {
     settings.check()?;
     let mut report = Report::open("transports", settings.pair.out.as_deref())?;
     let ways = if settings.ways.is_empty() { TransportWay::all() } else { settings.ways.clone() };
-    let fresh = |way| Played { way, seen: Vec::new(), failures: Vec::new() };
-    let mut played: Vec<Played> = ways.into_iter().map(fresh).collect();
-    for run in 0..settings.pair.runs {
-        for played in &mut played {
-            // What cannot be is not tried again.
-            if let Some(why) = stage::obstacle(played.way.medium) {
-                played.failures.push(why);
-                continue;
+    let rows = report.rounds(settings.pair.runs, settings, ways, |&mut way, run| {
+        let outcome = stage::obstacle(way.medium).map_or_else(|| stage::play(way, settings, run), Err);
+        match &outcome {
+            Ok(seen) => {
+                eprintln!("{way}: p50 {:.2} us, {:.0} requests/s", seen.latency_us_p50, seen.most());
             }
-            let outcome = stage::play(played.way, settings, run);
-            let (seen, failure) = (outcome.as_ref().ok(), outcome.as_ref().err().map(String::as_str));
-            report.line(Some(run), settings, &TransportRow { way: played.way, seen, failure })?;
-            match outcome {
-                Ok(seen) => {
-                    let (way, most) = (played.way, seen.most());
-                    eprintln!("{way}: p50 {:.2} us, {most:.0} requests/s", seen.latency_us_p50);
-                    played.seen.push(seen);
-                }
-                Err(why) => {
-                    eprintln!("{}: {why}", played.way);
-                    played.failures.push(why);
-                }
-            }
+            Err(why) => eprintln!("{way}: {why}"),
         }
-    }
+        Ok(TransportRow { way, seen: outcome.as_ref().ok().cloned(), failure: outcome.err() })
+    })?;
+    let played: Vec<Played> = rows.into_iter().map(Played::of).collect();
     table::show(settings, &played, &mut report)?;
     match played.iter().any(|played| !played.seen.is_empty()) {
         true => Ok(()),
         false => Err("no way could be measured".into()),
+    }
+}
+
+impl Played {
+    fn of(Rows { case: way, rows }: Rows<TransportWay, TransportRow>) -> Self {
+        let (mut seen, mut failures) = (Vec::new(), Vec::new());
+        for row in rows {
+            seen.extend(row.seen);
+            failures.extend(row.failure);
+        }
+        Self { way, seen, failures }
     }
 }
 

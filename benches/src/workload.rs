@@ -7,7 +7,7 @@
 
 use clap::ValueEnum;
 use fastrand::Rng;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tao::message::Call;
 use tao::mix::{self, Mix, Random};
 use wire::{Condition, Keys, Request, function_hash};
@@ -19,7 +19,7 @@ use crate::popularity::Popularity;
 pub const RECORDS_MAX: usize = 64;
 
 /// The workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// An empty request.
@@ -88,6 +88,11 @@ pub trait Source {
 
     /// Objects that one request touches.
     fn objects(&self) -> u64;
+
+    /// Chooses the session of the next request; else it is `free`.
+    fn session(&mut self, free: usize) -> usize {
+        free
+    }
 }
 
 /// Draws the requests of one workload.
@@ -220,12 +225,15 @@ impl Source for Generator {
 }
 
 fn invoke<'a>(generator: &Generator, function: &str, key: &'a [u8], arguments: &'a [u8]) -> Request<'a> {
-    Request::Invoke {
-        extension: generator.extension,
-        version: 0,
-        function: function_hash(function),
-        table: generator.table,
-        key,
-        arguments,
-    }
+    invocation((generator.extension, generator.table), function_hash(function), key, arguments)
+}
+
+/// An invocation of the latest version of an extension, with a table.
+pub fn invocation<'a>(
+    (extension, table): (u32, u32),
+    function: u32,
+    key: &'a [u8],
+    arguments: &'a [u8],
+) -> Request<'a> {
+    Request::Invoke { extension, version: 0, function, table, key, arguments }
 }

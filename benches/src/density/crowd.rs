@@ -1,7 +1,7 @@
 //! The sessions of many tenants on one socket, how the tenants are made, and a load among them.
 //!
 //! A request is of the tenant that was drawn, so sessions are not taken in turn. One frame is filled at a time,
-//! with as many requests as the settings say, and sent; the next follows when as many places are free.
+//! with as many requests as the settings say, and sent; the next follows when as many places are free: [`Drive`] does it.
 //!
 //! Compiling is what takes the time of a set-up, so several threads make tenants at once; the server compiles an identical
 //! source once. Sessions that were only there for the set-up are ended, since a server has a limit of them.
@@ -10,26 +10,26 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use client::{Client, ClientConfig, Completion, Error, Request, SessionGroup, Transport};
+use client::{Client, Request};
 use fastrand::Rng;
+use hdrhistogram::Histogram;
+use serde::Serialize;
 use wire::function_hash;
 
 use super::{BASELINE_SESSIONS_MAX, DensitySettings};
 use crate::dataset::{Dataset, KEY_BYTES_MIN};
-use crate::drive::{Patience, verdict};
+use crate::drive::{Drive, Patience, ns_since, take_turns};
+use crate::fleet::Fleet;
 use crate::loading::Progress;
-use crate::measure::{Figures, Measure};
+use crate::measure::Figures;
 use crate::operator::{Operator, Tenant};
-use crate::options::Access;
+use crate::options::{Access, TransportOption};
 use crate::popularity::Popularity;
 use crate::spin;
-use crate::workload::Expected;
+use crate::workload::{Expected, Source, invocation};
 
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;
-
-/// How long the last answers are waited for, in seconds.
-const DRAIN_SECONDS: f64 = 5.0;
 
 /// How many sessions are asked at once whether they are still there.
 const WOKEN_AT_ONCE: usize = 64;
@@ -55,37 +55,28 @@ struct Place {
 
 /// Sessions on one socket.
 pub(super) struct Crowd {
-    group: SessionGroup,
+    fleet: Fleet,
     places: Vec<Place>,
     tenants: usize,
 }
 
-/// A request under way.
-#[derive(Clone, Copy)]
-struct PendingInvocation {
-    sent_ns: u64,
-    number: u64,
-}
-
-/// A load of a crowd.
-pub(super) struct CrowdLoad<'a> {
-    crowd: &'a mut Crowd,
-    pub(super) measure: Measure,
+/// Draws a session, and one of its tenant's objects to touch.
+struct Touches<'a> {
+    places: &'a [Place],
     popularity: Popularity,
     random: Rng,
     data: Dataset,
-    frame_requests: usize,
-    pending: Vec<PendingInvocation>,
-    free: Vec<u32>,
-    start: Instant,
+    /// Whose the next request is.
+    member: usize,
 }
 
 /// What a load showed.
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct CrowdSeen {
     pub(super) figures: Figures,
     pub(super) requests_per_frame: f64,
     pub(super) replies_per_frame: f64,
-    pub(super) busy_percent: f64,
+    pub(super) load_busy_percent: f64,
 }
 
 /// The objects of all tenants together.
@@ -96,19 +87,13 @@ fn dataset(settings: &DensitySettings) -> Result<Dataset, String> {
 impl Crowd {
     /// Nobody yet; `tenants` is for the table.
     fn new(tenants: usize) -> Result<Self, String> {
-        let group = SessionGroup::new(ClientConfig { transport: Transport::Udp, ..ClientConfig::default() })
-            .map_err(|error| error.to_string())?;
-        Ok(Self { group, places: Vec::new(), tenants })
+        Ok(Self { fleet: Fleet::nobody(TransportOption::Udp.config())?, places: Vec::new(), tenants })
     }
 
-    /// Opens a session. Its stream rests, since a server has fewer streams than sessions.
+    /// Opens a session.
     fn open(&mut self, access: &Access, place: Place) -> Result<(), String> {
-        let address = access.address.to_string();
-        let member = self
-            .group
-            .open(&address, &access.tenant, &access.secret)
-            .map_err(|error| format!("cannot open a session of {}: {error}", access.tenant))?;
-        self.group.rest_stream(member);
+        self.fleet.join(access, 1)?;
+        self.fleet.rest_streams(self.places.len()..self.fleet.sessions());
         self.places.push(place);
         Ok(())
     }
@@ -123,41 +108,81 @@ impl Crowd {
 
     /// Asks every session for an answer: those that were silent for too long are opened anew.
     pub(super) fn wake(&mut self) -> Result<(), String> {
-        let lost = |error: Error| format!("the server is lost: {error}");
-        let (mut asked, mut answered, mut patience) = (0, 0, Patience::new());
+        let (mut asked, mut answered, mut patience) = (0, 0, Patience::default());
         while answered < self.places.len() {
-            while asked < self.places.len() && asked < answered + WOKEN_AT_ONCE {
-                self.group.submit(asked, &Request::Ping, 0).map_err(lost)?;
+            while asked < self.places.len().min(answered + WOKEN_AT_ONCE)
+                && self.fleet.submit(asked, &Request::Ping, 0)?
+            {
                 asked += 1;
             }
-            let found = self.group.poll(&mut |_, _| {}).map_err(lost)?;
+            let found = self.fleet.poll(&mut |_, _| {})?;
             answered += found;
             patience.saw(found);
         }
-        (0..self.places.len()).for_each(|member| self.group.rest_stream(member));
+        self.fleet.rest_streams(0..self.fleet.sessions());
         Ok(())
     }
 
-    /// A load of `outstanding` requests, drawn among the sessions.
+    /// Measures a load of full frames, drawn among the sessions.
     pub(super) fn load(
         &mut self,
-        outstanding: usize,
-        frame_requests: usize,
-        theta: f64,
-        seed: u64,
-    ) -> Result<CrowdLoad<'_>, String> {
-        let keys = self.places.iter().map(|place| place.first + place.objects).max().unwrap_or(1);
-        Ok(CrowdLoad {
-            popularity: Popularity::new(self.places.len() as u64, theta)?,
-            measure: Measure::new(),
+        (outstanding, together): (usize, usize),
+        (theta, seed): (f64, u64),
+        (warmup, seconds): (f64, f64),
+        latency_ns: &mut Histogram<u64>,
+    ) -> Result<CrowdSeen, String> {
+        let Self { fleet, places, .. } = self;
+        let keys = places.iter().map(|place| place.first + place.objects).max().unwrap_or(1);
+        let touches = Touches {
+            popularity: Popularity::new(places.len() as u64, theta)?,
             random: Rng::with_seed(seed),
             data: Dataset::new(keys, KEY_BYTES_MIN, VALUE_BYTES)?,
-            frame_requests,
-            pending: vec![PendingInvocation { sent_ns: 0, number: 0 }; outstanding],
-            free: (0..outstanding as u32).rev().collect(),
-            start: Instant::now(),
-            crowd: self,
+            member: 0,
+            places,
+        };
+        let start = Instant::now();
+        let mut drive = Drive::in_frames(fleet, touches, (outstanding, together), start);
+        let turn = |drive: &mut Drive<'_, Touches<'_>>, now_ns| {
+            let sends = outstanding - drive.under_way() >= together;
+            drive.turn(now_ns).map(|answers| answers.max(usize::from(sends)))
+        };
+        take_turns(start, (warmup * 1e9) as u64, |now_ns| turn(&mut drive, now_ns))?;
+        drive.measure.clear();
+        let (from_ns, before) = (ns_since(start), drive.statistics());
+        let end_ns = from_ns + (seconds * 1e9) as u64;
+        let busy_ns = take_turns(start, end_ns, |now_ns| turn(&mut drive, now_ns))?;
+        let (passed_ns, after) = ((ns_since(start) - from_ns) as f64, drive.statistics());
+        let figures = drive.measure.figures(passed_ns / 1e9);
+        drive.drain()?;
+        if drive.under_way() > 0 {
+            return Err("requests of the load got no answer".into());
+        }
+        latency_ns.add(drive.measure.latency_ns()).map_err(|error| format!("latencies: {error:?}"))?;
+        let per = |count: u64, frames: u64| count as f64 / frames.max(1) as f64;
+        Ok(CrowdSeen {
+            requests_per_frame: per(after.requests - before.requests, after.frames_sent - before.frames_sent),
+            replies_per_frame: per(figures.requests, after.frames_received - before.frames_received),
+            figures,
+            load_busy_percent: 100.0 * busy_ns as f64 / passed_ns,
         })
+    }
+}
+
+impl Source for Touches<'_> {
+    fn next<R>(&mut self, send: impl FnOnce(&Request<'_>, Expected) -> R) -> R {
+        let place = self.places[self.member];
+        let number = place.first + self.random.u64(0..place.objects);
+        let (of, key) = ((place.extension, place.table), self.data.key(number));
+        send(&invocation(of, function_hash("touch"), key, &[]), Expected::Value(number + place.salt))
+    }
+
+    fn objects(&self) -> u64 {
+        1
+    }
+
+    fn session(&mut self, _: usize) -> usize {
+        self.member = self.popularity.pick(&mut self.random) as usize;
+        self.member
     }
 }
 
@@ -238,98 +263,4 @@ fn leave(client: &mut Client) {
     let own = client.session().client_id();
     // A session that ends while it is told so may get no answer.
     let _ = client.session_revoke(own);
-}
-
-impl CrowdLoad<'_> {
-    /// Sends and receives for so many seconds from now on; what was seen meanwhile.
-    pub(super) fn until(&mut self, seconds: f64) -> Result<CrowdSeen, String> {
-        let (from, before) = (self.now_ns(), self.crowd.group.statistics());
-        let end = from + (seconds * 1e9) as u64;
-        let (mut now, mut busy, mut patience) = (from, 0, Patience::new());
-        while now < end {
-            let sent = self.free.len() >= self.frame_requests;
-            if sent {
-                self.fill(now)?;
-            }
-            let answers = self.poll()?;
-            patience.saw(answers);
-            let began = std::mem::replace(&mut now, self.now_ns());
-            if sent || answers > 0 {
-                busy += now - began;
-            }
-        }
-        let (passed, after) = ((now - from) as f64, self.crowd.group.statistics());
-        let per = |count: u64, frames: u64| count as f64 / frames.max(1) as f64;
-        let figures = self.measure.figures(passed / 1e9);
-        Ok(CrowdSeen {
-            requests_per_frame: per(after.requests - before.requests, after.frames_sent - before.frames_sent),
-            replies_per_frame: per(figures.requests, after.frames_received - before.frames_received),
-            figures,
-            busy_percent: 100.0 * busy as f64 / passed,
-        })
-    }
-
-    /// Forgets what was seen.
-    pub(super) fn clear(&mut self) {
-        self.measure.clear();
-    }
-
-    /// Waits for what is under way.
-    pub(super) fn drain(&mut self) -> Result<(), String> {
-        let (began, mut patience) = (Instant::now(), Patience::new());
-        while self.free.len() < self.pending.len() {
-            if began.elapsed().as_secs_f64() > DRAIN_SECONDS {
-                return Err("requests of the load got no answer".into());
-            }
-            patience.saw(self.poll()?);
-        }
-        Ok(())
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
-    }
-
-    /// Queues the requests of one frame.
-    fn fill(&mut self, now_ns: u64) -> Result<(), String> {
-        for _ in 0..self.frame_requests {
-            let member = self.popularity.pick(&mut self.random) as usize;
-            let place = self.crowd.places[member];
-            let number = place.first + self.random.u64(0..place.objects);
-            let Some(tag) = self.free.pop() else { return Ok(()) };
-            let request = Request::Invoke {
-                extension: place.extension,
-                version: 0,
-                function: function_hash("touch"),
-                table: place.table,
-                key: self.data.key(number),
-                arguments: &[],
-            };
-            self.pending[tag as usize] = PendingInvocation { sent_ns: now_ns, number: number + place.salt };
-            match self.crowd.group.submit(member, &request, u64::from(tag)) {
-                Ok(()) => {}
-                // A popular tenant's window is full: another is drawn.
-                Err(Error::Full) => self.free.push(tag),
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        Ok(())
-    }
-
-    fn poll(&mut self) -> Result<usize, String> {
-        let Self { crowd, measure, pending, free, start, .. } = self;
-        let mut now_ns = 0;
-        let polled = crowd.group.poll(&mut |_, completion: Completion<'_>| {
-            if now_ns == 0 {
-                now_ns = start.elapsed().as_nanos() as u64;
-            }
-            let request = pending[completion.tag as usize];
-            free.push(completion.tag as u32);
-            match verdict(&completion, Expected::Value(request.number)) {
-                None => measure.answered(now_ns.saturating_sub(request.sent_ns), 1),
-                Some(failure) => measure.failed(failure),
-            }
-        });
-        polled.map_err(|error| format!("the server is lost: {error}"))
-    }
 }

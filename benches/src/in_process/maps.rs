@@ -63,72 +63,54 @@ type PapayaCounters = papaya::HashMap<u64, AtomicU64, SameHash>;
 type SccObjects = scc::HashMap<Bytes, Bytes, SameHash>;
 type SccCounters = scc::HashMap<u64, u64, SameHash>;
 
-/// A map that all threads share.
-trait SharedMap {
-    /// As [`Worker::read`].
-    fn read(&self, numbers: &[u64]) -> usize;
-    /// As [`Worker::write`].
-    fn write(&self, numbers: &[u64]);
-}
-
-/// A map as a side.
+/// A map as a side; each thread works with a reference to it.
 struct MapSide<M>(M);
 
-/// A map as a worker.
-struct MapWorker<'a, M>(&'a M);
-
-impl<M: SharedMap + Sync> Side for MapSide<M> {
+impl<M: Sync> Side for MapSide<M>
+where
+    for<'a> &'a M: Worker,
+{
     fn worker(&self, _core: usize) -> Box<dyn Worker + '_> {
-        Box::new(MapWorker(&self.0))
+        Box::new(&self.0)
     }
 }
 
-impl<M: SharedMap> Worker for MapWorker<'_, M> {
+impl Worker for &DashObjects {
     fn read(&mut self, numbers: &[u64]) -> usize {
-        self.0.read(numbers)
-    }
-
-    fn write(&mut self, numbers: &[u64]) {
-        self.0.write(numbers);
-    }
-}
-
-impl SharedMap for DashObjects {
-    fn read(&self, numbers: &[u64]) -> usize {
         let found = |&&number: &&u64| {
             self.get(key_of(number).as_slice()).is_some_and(|value| copy_out(&value, number))
         };
         numbers.iter().filter(found).count()
     }
 
-    fn write(&self, numbers: &[u64]) {
+    fn write(&mut self, numbers: &[u64]) {
         for &number in numbers {
             self.insert(key_of(number).into(), value_of(number).into());
         }
     }
 }
 
-impl SharedMap for DashCounters {
-    fn read(&self, numbers: &[u64]) -> usize {
+impl Worker for &DashCounters {
+    fn read(&mut self, numbers: &[u64]) -> usize {
         numbers.iter().filter(|number| self.get(number).is_some_and(|value| *value > 0)).count()
     }
 
-    fn write(&self, numbers: &[u64]) {
+    fn write(&mut self, numbers: &[u64]) {
         for &number in numbers {
             *self.entry(number).or_insert(0) += 1;
         }
     }
 }
 
-impl SharedMap for PapayaObjects {
-    fn read(&self, numbers: &[u64]) -> usize {
+impl Worker for &PapayaObjects {
+    fn read(&mut self, numbers: &[u64]) -> usize {
         let map = self.pin();
         let found =
             |&&number: &&u64| map.get(key_of(number).as_slice()).is_some_and(|value| copy_out(value, number));
         numbers.iter().filter(found).count()
     }
 
-    fn write(&self, numbers: &[u64]) {
+    fn write(&mut self, numbers: &[u64]) {
         let map = self.pin();
         for &number in numbers {
             map.insert(key_of(number).into(), value_of(number).into());
@@ -136,14 +118,14 @@ impl SharedMap for PapayaObjects {
     }
 }
 
-impl SharedMap for PapayaCounters {
-    fn read(&self, numbers: &[u64]) -> usize {
+impl Worker for &PapayaCounters {
+    fn read(&mut self, numbers: &[u64]) -> usize {
         let map = self.pin();
         let found = |number: &&u64| map.get(*number).is_some_and(|value| value.load(Ordering::Relaxed) > 0);
         numbers.iter().filter(found).count()
     }
 
-    fn write(&self, numbers: &[u64]) {
+    fn write(&mut self, numbers: &[u64]) {
         let map = self.pin();
         for &number in numbers {
             map.get_or_insert_with(number, AtomicU64::default).fetch_add(1, Ordering::Relaxed);
@@ -151,8 +133,8 @@ impl SharedMap for PapayaCounters {
     }
 }
 
-impl SharedMap for SccObjects {
-    fn read(&self, numbers: &[u64]) -> usize {
+impl Worker for &SccObjects {
+    fn read(&mut self, numbers: &[u64]) -> usize {
         let found = |&&number: &&u64| {
             let read = self.read_sync(key_of(number).as_slice(), |_, value| copy_out(value, number));
             read.unwrap_or(false)
@@ -160,19 +142,19 @@ impl SharedMap for SccObjects {
         numbers.iter().filter(found).count()
     }
 
-    fn write(&self, numbers: &[u64]) {
+    fn write(&mut self, numbers: &[u64]) {
         for &number in numbers {
             self.upsert_sync(key_of(number).into(), value_of(number).into());
         }
     }
 }
 
-impl SharedMap for SccCounters {
-    fn read(&self, numbers: &[u64]) -> usize {
+impl Worker for &SccCounters {
+    fn read(&mut self, numbers: &[u64]) -> usize {
         numbers.iter().filter(|number| self.read_sync(*number, |_, value| *value > 0) == Some(true)).count()
     }
 
-    fn write(&self, numbers: &[u64]) {
+    fn write(&mut self, numbers: &[u64]) {
         for &number in numbers {
             *self.entry_sync(number).or_insert(0) += 1;
         }

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::in_process::side::{BATCH_MAX, SIDES};
 use crate::options::check_runs;
+use crate::process::this_program;
 
 /// The options of `splinter-bench store`.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -109,9 +110,8 @@ impl StoreSettings {
 
 /// Measures `row` in a process of its own. `huge_heap`: whether the C library shall ask for huge pages for its heap.
 pub fn call<T: DeserializeOwned>(settings: &StoreSettings, row: &str, huge_heap: bool) -> Result<T, String> {
-    let own = std::env::current_exe().map_err(|error| format!("which program is this? {error}"))?;
     let joined = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-    let mut command = Command::new(own);
+    let mut command = Command::new(this_program()?);
     command.args(["store", "--row", row]);
     command.args(["--cores", &joined(&settings.cores), "--batch", &settings.batch.to_string()]);
     command.args(["--utilization", &settings.utilization.to_string(), "--seed", &settings.seed.to_string()]);

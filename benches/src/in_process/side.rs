@@ -103,10 +103,12 @@ impl Splinter {
         let log_bytes = (numbers as f64 * object_bytes as f64 / utilization) as usize;
         let index_bytes = numbers as usize * INDEX_BYTES_PER_OBJECT;
         let memory_bytes = log_bytes + index_bytes + (8 + 2 * cores) * store::SEGMENT_BYTES_DEFAULT;
-        let config = Config { memory_bytes, cores, ..Config::default() };
+        Self::over(kind, Config { memory_bytes, cores, ..Config::default() })
+    }
+
+    fn over(kind: Kind, config: Config) -> Result<Self, String> {
         let store = Store::new(config).map_err(|error| error.to_string())?;
-        let table = store.table(1);
-        Ok(Self { kind, store, table })
+        Ok(Self { kind, table: store.table(1), store })
     }
 
     /// A store of objects whose log is live by so many percent when all are written: so much memory and no more, in small
@@ -115,9 +117,7 @@ impl Splinter {
         let log_bytes = objects as usize * OBJECT_LOG_BYTES * 100 / live_percent as usize;
         let memory_bytes = log_bytes + objects as usize * INDEX_BYTES_SETTLED;
         let config = Config { memory_bytes, segment_bytes: FULL_SEGMENT_BYTES, ..Config::default() };
-        let store = Store::new(config).map_err(|error| error.to_string())?;
-        let table = store.table(1);
-        Ok(Self { kind: Kind::Objects, store, table })
+        Self::over(Kind::Objects, config)
     }
 
     /// The store itself.
@@ -269,11 +269,6 @@ pub fn put(core: &Core, table: &Table, number: u64) -> Result<(), WriteError> {
     until_there_is_memory(core, || core.pin().put(table, hash, &key, &value, Condition::Always)).map(drop)
 }
 
-/// See [`until_there_is_memory`], where there is memory for all.
-fn late<T>(core: &Core, write: impl FnMut() -> Result<T, WriteError>) {
-    until_there_is_memory(core, write).expect("there is memory for all");
-}
-
 /// The same for counters.
 struct CounterWorker<'a> {
     core: Core,
@@ -320,7 +315,8 @@ impl Worker for CounterWorker<'_> {
         drop(pinned);
         core.step();
         for (number, hash) in refused {
-            late(core, || core.pin().increment(table, hash, &number.to_le_bytes(), 1));
+            until_there_is_memory(core, || core.pin().increment(table, hash, &number.to_le_bytes(), 1))
+                .expect("there is memory for every counter");
         }
     }
 

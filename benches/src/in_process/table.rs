@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::in_process::open;
 use crate::in_process::settings::{Part, StoreSettings, answer, call};
-use crate::in_process::side::{BATCH_MAX, Kind, SPLINTER, Side, Worker};
+use crate::in_process::side::{Kind, SPLINTER, Side, Worker};
 use crate::machine;
-use crate::report::{self, Figure, Report, Spreads, heads, median, range};
+use crate::report::{self, Figure, Report, Rows, Spreads, heads, median, range};
 
 /// Batches between two looks at the clock: some 0.1 ms.
 const BATCHES_PER_LOOK: u32 = 32;
@@ -76,23 +76,17 @@ impl Part {
 
 /// Measures one table: every run, every side in turn; prints it.
 pub fn run(settings: &StoreSettings, part: Part, numbers: u64, report: &mut Report) -> Result<(), String> {
-    let mut rows: Vec<Vec<SideRow>> = vec![Vec::new(); settings.sides.len()];
-    for run in 0..settings.runs {
-        for (side, rows) in settings.sides.iter().zip(&mut rows) {
-            let huge_heap = side != SPLINTER && !settings.maps_small_pages;
-            let row: SideRow = call(settings, &format!("{part:?}:{side}:{numbers}"), huge_heap)?;
-            eprintln!("{side}: reads {:.2} M/s, writes {:.2} M/s", row.reads[0] / 1e6, row.writes[0] / 1e6);
-            report.line(Some(run), settings, &row)?;
-            rows.push(row);
-        }
-    }
-    let summary = |(side, rows): (&String, &Vec<SideRow>)| SideSummary {
-        part,
-        side: side.clone(),
-        numbers,
-        figures: Spreads::of(FIGURES, rows),
+    let rows = report.rounds(settings.runs, settings, settings.sides.clone(), |side, _| {
+        let huge_heap = side != SPLINTER && !settings.maps_small_pages;
+        let row: SideRow = call(settings, &format!("{part:?}:{side}:{numbers}"), huge_heap)?;
+        eprintln!("{side}: reads {:.2} M/s, writes {:.2} M/s", row.reads[0] / 1e6, row.writes[0] / 1e6);
+        Ok(row)
+    })?;
+    let summary = |Rows { case: side, rows }| {
+        let figures = Spreads::of(FIGURES, &rows);
+        SideSummary { part, side, numbers, figures }
     };
-    let summaries: Vec<SideSummary> = settings.sides.iter().zip(&rows).map(summary).collect();
+    let summaries: Vec<SideSummary> = rows.into_iter().map(summary).collect();
     for summary in &summaries {
         report.line(None, settings, summary)?;
     }
@@ -108,16 +102,9 @@ pub fn row(settings: &StoreSettings, part: Part, side_name: &str, numbers: u64) 
     let side = open(side_name, part.kind(), numbers, cores, settings.utilization)?;
     let load = load(&*side, numbers, settings.batch);
     let resident = machine::resident();
-    let rate = |cores| StoreRate {
-        numbers,
-        batch: settings.batch,
-        seconds: settings.seconds,
-        cores,
-        seed: settings.seed,
-    };
     let both = |work| {
-        let one = rate(&settings.cores[..1]).measure(&*side, work)?;
-        Ok::<_, String>([one, rate(&settings.cores).measure(&*side, work)?])
+        let one = rate(settings, &settings.cores[..1], numbers, (&*side, work))?;
+        Ok::<_, String>([one, rate(settings, &settings.cores, numbers, (&*side, work))?])
     };
     side.touch_all()?;
     // Writes first: the log is then as it is after a while, not in the order of the numbers.
@@ -167,66 +154,58 @@ enum Work {
     Write,
 }
 
-/// One measurement.
-#[derive(Clone, Copy, Debug)]
-struct StoreRate<'a> {
-    /// Numbers are drawn from below this.
+/// Returns operations a second of all threads, one on each core.
+fn rate(
+    settings: &StoreSettings,
+    cores: &[usize],
     numbers: u64,
-    /// How many are handed over together.
-    batch: usize,
-    /// How long.
-    seconds: f64,
-    /// Where each thread runs; as many threads as cores.
-    cores: &'a [usize],
-    /// Seed of the choices.
-    seed: u64,
+    (side, work): (&dyn Side, Work),
+) -> Result<f64, String> {
+    let barrier = Barrier::new(cores.len());
+    std::thread::scope(|scope| {
+        let start = |(index, &core): (usize, &usize)| {
+            let barrier = &barrier;
+            let body = move || {
+                let pinned = machine::pin(core);
+                let mut worker = side.worker(index);
+                barrier.wait();
+                pinned?;
+                drive(settings, &mut *worker, work, numbers, settings.seed + index as u64)
+            };
+            scope.spawn(body)
+        };
+        let threads: Vec<_> = cores.iter().enumerate().map(start).collect();
+        let joined = threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?);
+        joined.sum::<Result<f64, String>>()
+    })
 }
 
-impl StoreRate<'_> {
-    /// Operations a second of all threads together.
-    fn measure(&self, side: &dyn Side, work: Work) -> Result<f64, String> {
-        assert!((1..=BATCH_MAX).contains(&self.batch), "a batch has a length");
-        let barrier = Barrier::new(self.cores.len());
-        std::thread::scope(|scope| {
-            let start = |(index, &core): (usize, &usize)| {
-                let barrier = &barrier;
-                let body = move || {
-                    let pinned = machine::pin(core);
-                    let mut worker = side.worker(index);
-                    barrier.wait();
-                    pinned?;
-                    self.drive(&mut *worker, work, self.seed + index as u64)
-                };
-                scope.spawn(body)
-            };
-            let threads: Vec<_> = self.cores.iter().enumerate().map(start).collect();
-            let joined = threads.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked")?);
-            joined.sum::<Result<f64, String>>()
-        })
-    }
-
-    fn drive(&self, worker: &mut dyn Worker, work: Work, seed: u64) -> Result<f64, String> {
-        let mut random = Rng::with_seed(seed);
-        let mut numbers = [0; BATCH_MAX];
-        let numbers = &mut numbers[..self.batch];
-        let (start_ns, length_ns) = (machine::own_cpu_ns(), (self.seconds * 1e9) as u64);
-        let (mut done, mut missing) = (0_u64, 0_u64);
-        loop {
-            for _ in 0..BATCHES_PER_LOOK {
-                numbers.iter_mut().for_each(|number| *number = random.u64(0..self.numbers));
-                match work {
-                    Work::Read => missing += (self.batch - worker.read(numbers)) as u64,
-                    Work::Write => worker.write(numbers),
-                }
-                done += self.batch as u64;
+fn drive(
+    settings: &StoreSettings,
+    worker: &mut dyn Worker,
+    work: Work,
+    numbers: u64,
+    seed: u64,
+) -> Result<f64, String> {
+    let mut random = Rng::with_seed(seed);
+    let mut batch = vec![0; settings.batch];
+    let (start_ns, length_ns) = (machine::own_cpu_ns(), (settings.seconds * 1e9) as u64);
+    let (mut done, mut missing) = (0_u64, 0_u64);
+    loop {
+        for _ in 0..BATCHES_PER_LOOK {
+            batch.iter_mut().for_each(|number| *number = random.u64(0..numbers));
+            match work {
+                Work::Read => missing += (batch.len() - worker.read(&batch)) as u64,
+                Work::Write => worker.write(&batch),
             }
-            let elapsed_ns = machine::own_cpu_ns() - start_ns;
-            if missing > 0 {
-                return Err(format!("{missing} of {done} reads found nothing, or the wrong value"));
-            }
-            if elapsed_ns >= length_ns {
-                return Ok(done as f64 * 1e9 / elapsed_ns as f64);
-            }
+            done += batch.len() as u64;
+        }
+        let elapsed_ns = machine::own_cpu_ns() - start_ns;
+        if missing > 0 {
+            return Err(format!("{missing} of {done} reads found nothing, or the wrong value"));
+        }
+        if elapsed_ns >= length_ns {
+            return Ok(done as f64 * 1e9 / elapsed_ns as f64);
         }
     }
 }

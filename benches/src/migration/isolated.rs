@@ -16,9 +16,9 @@ use store::{
 use crate::dataset::Dataset;
 use crate::in_process::side::touch_all;
 use crate::machine;
-use crate::migration::IsolatedSettings;
+use crate::migration::{IsolatedSettings, MigrationRun};
 use crate::plot::series::{self, Axes, Group};
-use crate::report::{self, Report, Spread};
+use crate::report::{self, Figure, Report, Spreads, median};
 
 /// What 128 bytes in all should come to, in MB/s: source, target.
 const TARGETS_MB: (f64, f64) = (800.0, 400.0);
@@ -28,20 +28,7 @@ const HEADER_BYTES: usize = store::OBJECT_HEADER_BYTES;
 const ROOM_BYTES: usize = 256 << 20;
 
 /// How it is measured.
-#[derive(Clone, Debug, Serialize)]
-pub struct IsolatedRun {
-    /// Bytes of keys.
-    pub key_bytes: usize,
-    /// Megabytes of objects, of each size.
-    pub megabytes: usize,
-    /// Runs.
-    pub runs: usize,
-    /// The core.
-    pub cpu: usize,
-    /// Sizes and pulls.
-    #[serde(flatten)]
-    pub apart: IsolatedSettings,
-}
+pub type IsolatedRun = MigrationRun<IsolatedSettings>;
 
 /// What a side did.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -69,22 +56,20 @@ struct Loaded {
 
 /// Measures all sizes, prints the table, draws the plot.
 pub fn run(settings: &IsolatedRun, report: &mut Report) -> Result<(), String> {
-    machine::pin(settings.cpu)?;
-    let mut rows: Vec<Vec<IsolatedRow>> = Vec::new();
-    for &value_bytes in &settings.apart.sizes {
+    settings.cpu.map_or(Ok(()), machine::pin)?;
+    let mut rows = Vec::new();
+    for &value_bytes in &settings.own.sizes {
         let loaded = load(settings, value_bytes)?;
-        let mut runs = Vec::new();
-        for run in 0..settings.runs {
+        rows.extend(report.rounds(settings.runs, settings, [value_bytes], |_, _| {
             let row = measure(settings, value_bytes, &loaded)?;
             eprintln!(
                 "{value_bytes} B: source {:.0} MB/s, target {:.0} MB/s",
                 row.source.mb_per_second, row.target.mb_per_second
             );
-            report.line(Some(run), settings, &row)?;
-            runs.push(row);
-        }
-        rows.push(runs);
+            Ok(row)
+        })?);
     }
+    let rows: Vec<Vec<IsolatedRow>> = rows.into_iter().map(|size| size.rows).collect();
     show(settings, &rows);
     draw(&rows, report)
 }
@@ -132,7 +117,7 @@ impl<'a> Pulls<'a> {
     fn new(settings: &IsolatedRun, loaded: &'a Loaded, partitions: &[HashRange]) -> Self {
         let part = |&hashes: &HashRange| (hashes, Some(Cursor::before(hashes.first())));
         let parts = partitions.iter().map(part).collect();
-        Pulls { loaded, bytes_max: settings.apart.pull_bytes, parts, turn: 0 }
+        Pulls { loaded, bytes_max: settings.own.pull_bytes, parts, turn: 0 }
     }
 
     /// Gathers the next one; `None` where all is gathered.
@@ -156,7 +141,7 @@ fn measure(settings: &IsolatedRun, value_bytes: usize, loaded: &Loaded) -> Resul
     let store = store(memory_bytes(settings))?;
     let options = TableOptions { objects_expected: objects, ..TableOptions::default() };
     let table = store.table_with(2, options, &Arc::new(Quota::new(1, u64::MAX)));
-    table.expect_arrivals(settings.apart.partitions, loaded.table.version_ceiling());
+    table.expect_arrivals(settings.own.partitions, loaded.table.version_ceiling());
     let partitions = table.partitions();
     let source = gather_all(settings, loaded, &partitions)?;
     let (core, mut pulls) = (store.core(0), Pulls::new(settings, loaded, &partitions));
@@ -188,7 +173,7 @@ fn measure(settings: &IsolatedRun, value_bytes: usize, loaded: &Loaded) -> Resul
 
 fn gather_all(settings: &IsolatedRun, loaded: &Loaded, partitions: &[HashRange]) -> Result<SideRate, String> {
     let mut pulls = Pulls::new(settings, loaded, partitions);
-    let (mut pull, mut bytes) = (Vec::with_capacity(2 * settings.apart.pull_bytes), 0);
+    let (mut pull, mut bytes) = (Vec::with_capacity(2 * settings.own.pull_bytes), 0);
     let start_ns = machine::own_cpu_ns();
     while pulls.next(&mut pull)?.is_some() {
         bytes += pull.len();
@@ -216,28 +201,27 @@ fn rate(bytes: usize, objects: u64, ns: u64) -> SideRate {
     SideRate { mb_per_second: bytes as f64 / 1e6 / seconds, objects_per_second: objects as f64 / seconds }
 }
 
-fn median(runs: &[IsolatedRow], figure: impl Fn(&IsolatedRow) -> f64) -> f64 {
-    Spread::of(runs.iter().map(figure)).median
-}
+/// The figures of a size.
+const FIGURES: &[Figure<IsolatedRow>] = &[
+    median("source_mb", "source MB/s", 0, |row| row.source.mb_per_second),
+    median("source_objects", "M/s", 2, |row| row.source.objects_per_second / 1e6),
+    median("target_mb", "target MB/s", 0, |row| row.target.mb_per_second),
+    median("target_objects", "M/s", 2, |row| row.target.objects_per_second / 1e6),
+];
 
 fn show(settings: &IsolatedRun, rows: &[Vec<IsolatedRow>]) {
     let line = |runs: &Vec<IsolatedRow>| {
-        let row = &runs[0];
+        let (row, figures) = (&runs[0], Spreads::of(FIGURES, runs));
         let is_asked = settings.key_bytes == 30 && row.object_bytes == 128;
-        let times =
-            |mb: f64, target: f64| if is_asked { format!("{:.2} x", mb / target) } else { String::new() };
-        let source_mb = median(runs, |row| row.source.mb_per_second);
-        let target_mb = median(runs, |row| row.target.mb_per_second);
-        vec![
-            format!("{} B", row.value_bytes),
-            format!("{} B", row.object_bytes),
-            format!("{source_mb:.0}"),
-            format!("{:.2}", median(runs, |row| row.source.objects_per_second) / 1e6),
-            times(source_mb, TARGETS_MB.0),
-            format!("{target_mb:.0}"),
-            format!("{:.2}", median(runs, |row| row.target.objects_per_second) / 1e6),
-            times(target_mb, TARGETS_MB.1),
-        ]
+        let times = |name: &str, target: f64| match is_asked {
+            true => format!("{:.2} x", figures.median(name) / target),
+            false => String::new(),
+        };
+        let mut cells = vec![format!("{} B", row.value_bytes), format!("{} B", row.object_bytes)];
+        cells.extend(figures.cells());
+        cells.insert(4, times("source_mb", TARGETS_MB.0));
+        cells.push(times("target_mb", TARGETS_MB.1));
+        cells
     };
     let rows: Vec<Vec<String>> = rows.iter().map(line).collect();
     let title =
@@ -252,10 +236,7 @@ fn draw(rows: &[Vec<IsolatedRow>], report: &Report) -> Result<(), String> {
         .iter()
         .map(|runs| Group {
             name: format!("{} B", runs[0].object_bytes),
-            heights: vec![
-                median(runs, |row| row.source.mb_per_second),
-                median(runs, |row| row.target.mb_per_second),
-            ],
+            heights: ["source_mb", "target_mb"].map(|name| Spreads::of(FIGURES, runs).median(name)).to_vec(),
         })
         .collect();
     let axes = Axes {

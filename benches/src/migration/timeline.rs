@@ -12,60 +12,23 @@
 mod play;
 mod stage;
 
-use serde::Serialize;
-
-use self::play::{BinSeen, Bins, MoveRow, Scene};
+use self::play::{BinSeen, MoveRow, Scene};
 pub use self::stage::MoveWay;
 use self::stage::Stage;
-use super::TimelineSettings;
+use super::{MigrationRun, TimelineSettings};
 use crate::machine;
+use crate::options::name_of;
 use crate::plot::series::{Axes, Panel, Scale, Series, panels};
-use crate::report::{Figure, Report, Spreads, heads, median, print};
+use crate::report::{Figure, Report, Rows, Spreads, heads, median, print};
 
 /// How it is made.
-#[derive(Clone, Debug, Serialize)]
-pub struct TimelineRun {
-    /// Bytes of keys.
-    pub key_bytes: usize,
-    /// Megabytes of keys and values.
-    pub megabytes: usize,
-    /// Runs.
-    pub runs: usize,
-    /// Core of the load.
-    pub cpu: Option<usize>,
-    /// Servers and load.
-    #[serde(flatten)]
-    pub timeline: TimelineSettings,
-}
+pub type TimelineRun = MigrationRun<TimelineSettings>;
 
 impl TimelineRun {
     /// Objects of the table.
     fn objects(&self) -> u64 {
-        (self.megabytes as u64 * 1_000_000) / (self.key_bytes + self.timeline.value_bytes) as u64
+        (self.megabytes as u64 * 1_000_000) / (self.key_bytes + self.own.value_bytes) as u64
     }
-}
-
-/// A row with its way's name and what clients saw over time, as it is written.
-#[derive(Serialize)]
-struct Named<'a> {
-    way: &'static str,
-    #[serde(flatten)]
-    row: &'a MoveRow,
-    timeline: Vec<Moment>,
-}
-
-/// An interval of the timeline, as it is written.
-#[derive(Serialize)]
-struct Moment {
-    /// Seconds since the beginning of the migration.
-    at: f64,
-    #[serde(flatten)]
-    seen: BinSeen,
-}
-
-fn moments(timeline: &Bins, began_ns: u64) -> Vec<Moment> {
-    let moment = |(at_ns, seen): (u64, BinSeen)| Moment { at: (at_ns as f64 - began_ns as f64) / 1e9, seen };
-    timeline.each().map(moment).collect()
 }
 
 /// The figures of a way.
@@ -84,62 +47,49 @@ const FIGURES: &[Figure<MoveRow>] = &[
     median("failed", "failed", 0, |row| row.errors.values().sum::<u64>() as f64),
 ];
 
-/// The rows of a way, and the timeline of its latest run.
-struct PlayedMove {
-    way: MoveWay,
-    rows: Vec<MoveRow>,
-    timeline: Bins,
-    began_ns: u64,
-}
+/// The rows of a way.
+type MoveRows = Rows<MoveWay, MoveRow>;
 
 /// Plays all ways, prints the table, draws the picture.
 pub fn run(settings: &TimelineRun, report: &mut Report) -> Result<(), String> {
     settings.cpu.map_or(Ok(()), machine::pin)?;
     let stage = Stage::start(settings)?;
     let mut scene = Scene::open(settings, &stage)?;
-    let mut played: Vec<PlayedMove> = Vec::new();
-    for run in 0..settings.runs {
-        for &way in &settings.timeline.ways {
-            let (row, timeline, began_ns) = scene.play(&stage, way, run as u64)?;
-            eprintln!("{}: {}", way.name(), row.line());
-            let named = Named { way: way.name(), row: &row, timeline: moments(&timeline, began_ns) };
-            report.line(Some(run), settings, &named)?;
-            match played.iter_mut().find(|played| played.way == way) {
-                Some(found) => {
-                    found.rows.push(row);
-                    (found.timeline, found.began_ns) = (timeline, began_ns);
-                }
-                None => played.push(PlayedMove { way, rows: vec![row], timeline, began_ns }),
-            }
-        }
-    }
+    let played = report.rounds(settings.runs, settings, settings.own.ways.clone(), |&mut way, run| {
+        let row = scene.play(&stage, way, run as u64)?;
+        eprintln!("{}: {}", name_of(&way), row.line());
+        Ok(row)
+    })?;
     show(settings, scene.rate(), &played);
     let Some(path) = report.plot("migration.svg") else { return Ok(()) };
     draw(&path, settings, &played)
 }
 
-fn show(settings: &TimelineRun, rate: f64, played: &[PlayedMove]) {
+fn show(settings: &TimelineRun, rate: f64, played: &[MoveRows]) {
     let title = format!(
         "Half of {:.1} GB moves under {rate:.0} requests/s (YCSB-B, Zipf {}); medians of {} runs",
         settings.megabytes as f64 / 1000.0,
-        settings.timeline.zipf,
+        settings.own.zipf,
         settings.runs
     );
-    let cells = |PlayedMove { way, rows, .. }: &PlayedMove| {
-        [vec![way.name().to_string()], Spreads::of(FIGURES, rows).cells()].concat()
+    let cells = |Rows { case: way, rows }: &MoveRows| {
+        [vec![name_of(way)], Spreads::of(FIGURES, rows).cells()].concat()
     };
     let rows: Vec<Vec<String>> = played.iter().map(cells).collect();
     print(&title, &format!("way|{}", heads(FIGURES)), &rows);
 }
 
 /// Throughput, p50 and p99.9 over time, one above the other, a line for each way.
-fn draw(path: &std::path::Path, settings: &TimelineRun, played: &[PlayedMove]) -> Result<(), String> {
+fn draw(path: &std::path::Path, settings: &TimelineRun, played: &[MoveRows]) -> Result<(), String> {
     let title = format!("Half of {:.1} GB moves, YCSB-B", settings.megabytes as f64 / 1000.0);
     let series = |scale: Scale, figure: &dyn Fn(&BinSeen) -> f64| -> Vec<Series> {
-        let line = |played: &PlayedMove| Series {
-            name: played.way.name().to_string(),
-            points: moments(&played.timeline, played.began_ns)
-                .iter()
+        let line = |Rows { case: way, rows }: &MoveRows| Series {
+            name: name_of(way),
+            // Of the latest run.
+            points: rows
+                .last()
+                .into_iter()
+                .flat_map(|row| &row.timeline)
                 .map(|moment| (moment.at, figure(&moment.seen)))
                 // An interval without requests has no latency; one without answers has a throughput, which is none.
                 .filter(|point| point.1 > 0.0 || scale == Scale::Linear)

@@ -12,9 +12,8 @@ use client::{Request, Status};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{NeighbourSettings, NeighbourStage, us_since};
-use crate::dataset::Dataset;
-use crate::drive::Patience;
+use super::{NeighbourSettings, NeighbourStage, data};
+use crate::drive::{Patience, ns_since};
 use crate::fleet::Fleet;
 use crate::measure::{latencies, quantile_us};
 use crate::plot::{self, Curve};
@@ -58,8 +57,7 @@ pub(super) fn run(
 ) -> Result<(), String> {
     let mut attackers = Fleet::open(&stage.attacker, 1, false)?;
     let mut victims = Fleet::open(&stage.victim, 1, false)?;
-    let (key_bytes, value_bytes) = super::OBJECT_BYTES;
-    let mut data = Dataset::new(settings.keys, key_bytes, value_bytes)?;
+    let mut data = data(settings).dataset()?;
     let call = Call::endless(stage.extension, stage.attackers_table);
     let mut seen = LoopsSeen { error_ns: latencies(), others_ns: latencies(), otherwise: 0 };
     for number in 0..settings.loops {
@@ -105,16 +103,16 @@ fn one(
     }
     victims.submit(0, question, 0)?;
     let (mut ended, mut answered) = (None, None);
-    let mut patience = Patience::new();
+    let mut patience = Patience::default();
     while (ended.is_none() || answered.is_none()) && start.elapsed() < PATIENCE {
         patience.saw(0);
-        victims.poll(&mut |_, completion| answered = Some((us_since(start), completion.status)))?;
-        attackers.poll(&mut |_, completion| ended = Some((us_since(start), completion.status)))?;
+        victims.poll(&mut |_, completion| answered = Some((ns_since(start), completion.status)))?;
+        attackers.poll(&mut |_, completion| ended = Some((ns_since(start), completion.status)))?;
     }
     match (ended, answered) {
-        (Some((ended_us, Ok(Status::ExtensionKilled))), Some((answered_us, Ok(Status::Ok)))) => {
-            seen.error_ns.saturating_record((ended_us * 1000.0) as u64);
-            seen.others_ns.saturating_record((answered_us * 1000.0) as u64);
+        (Some((ended_ns, Ok(Status::ExtensionKilled))), Some((answered_ns, Ok(Status::Ok)))) => {
+            seen.error_ns.saturating_record(ended_ns);
+            seen.others_ns.saturating_record(answered_ns);
         }
         (ended, answered) => {
             eprintln!("a loop was answered otherwise: {ended:?}, and those beside it: {answered:?}");
@@ -126,7 +124,7 @@ fn one(
 
 /// Waits for the answer to a request.
 fn ask(fleet: &mut Fleet, request: &Request<'_>) -> Result<(), String> {
-    let (start, mut patience) = (Instant::now(), Patience::new());
+    let (start, mut patience) = (Instant::now(), Patience::default());
     fleet.submit(0, request, 0)?;
     while start.elapsed() < PATIENCE {
         let answers = fleet.poll(&mut |_, _| {})?;
@@ -140,11 +138,8 @@ fn ask(fleet: &mut Fleet, request: &Request<'_>) -> Result<(), String> {
 
 /// Objects that a loop has left behind: there must be none.
 fn traces(stage: &NeighbourStage) -> Result<u64, String> {
-    let (access, failed) =
-        (&stage.attacker, |error: client::Error| format!("no trace can be looked for: {error}"));
-    let mut client = client::Client::connect(&access.address.to_string(), &access.tenant, &access.secret)
-        .map_err(failed)?;
-    client.table_stat(&access.table).map(|found| found.objects).map_err(failed)
+    let found = stage.attacker.connect()?.table_stat(&stage.attacker.table);
+    found.map(|found| found.objects).map_err(|error| format!("no trace can be looked for: {error}"))
 }
 
 fn show(figures: &LoopFigures, budget_us: u64) {

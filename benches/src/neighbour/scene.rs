@@ -7,9 +7,8 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::absences::{Absences, Undisturbed};
-use super::{NeighbourSettings, NeighbourStage, data, us_since};
-use crate::dataset::Dataset;
-use crate::drive::{Drive, Patience};
+use super::{NeighbourSettings, NeighbourStage, data};
+use crate::drive::{Drive, ns_since, take_turns};
 use crate::fleet::Fleet;
 use crate::machine::ServerThreads;
 use crate::measure::Figures;
@@ -111,35 +110,30 @@ pub(super) fn play(
     let mut victims = Fleet::open(&stage.victim, settings.sessions, settings.sockets)?;
     let (sessions, outstanding) = case.load();
     let mut attackers = Fleet::open(&stage.attacker, sessions, false)?;
-    let sizes = data(settings);
-    let dataset = Dataset::new(sizes.keys, sizes.key_bytes, sizes.value_bytes)?;
     let seed = settings.operator.seed + number as u64;
     let target = Target { table: stage.table, extension: 0, records: 1, seed };
     let start = Instant::now();
-    let generator = Generator::new(Workload::Get, target, dataset, 0.0)?;
+    let generator = Generator::new(Workload::Get, target, data(settings).dataset()?, 0.0)?;
     let mut victim = Drive::new(&mut victims, generator, 64, start);
     victim.open_loop(settings.rate, seed)?;
     let mut attacker = case.call(stage).map(|call| Drive::new(&mut attackers, call, outstanding, start));
-    let mut away_us_max = 0.0f64;
+    let mut away_ns_max = 0_u64;
     let process = settings.operator.server_process;
-    let mut absences = Absences::new(process, start.elapsed().as_nanos() as u64);
+    let mut absences = Absences::new(process, ns_since(start));
     let mut until =
         |seconds: f64, victim: &mut Drive<'_, Generator>, attacker: &mut Option<Drive<'_, Call>>| {
-            let mut seen_us = us_since(start);
-            away_us_max = 0.0;
-            let mut patience = Patience::new();
-            while seen_us < seconds * 1e6 {
-                let mut answers = victim.turn(start.elapsed().as_nanos() as u64)?;
+            let mut seen_ns = ns_since(start);
+            away_ns_max = 0;
+            take_turns(start, (seconds * 1e9) as u64, |now_ns| {
+                away_ns_max = away_ns_max.max(now_ns - seen_ns);
+                seen_ns = now_ns;
+                let mut answers = victim.turn(now_ns)?;
                 if let Some(attacker) = attacker {
-                    answers += attacker.turn(start.elapsed().as_nanos() as u64)?;
+                    answers += attacker.turn(ns_since(start))?;
                 }
-                patience.saw(answers);
-                absences.look(start.elapsed().as_nanos() as u64);
-                let now_us = us_since(start);
-                away_us_max = away_us_max.max(now_us - seen_us);
-                seen_us = now_us;
-            }
-            Ok::<(), String>(())
+                absences.look(ns_since(start));
+                Ok(answers)
+            })
         };
     until(settings.operator.warmup, &mut victim, &mut attacker)?;
     victim.measure.clear();
@@ -147,9 +141,9 @@ pub(super) fn play(
     attacker.iter_mut().for_each(|attacker| attacker.measure.clear());
     let threads = process.and_then(ServerThreads::of);
     let delay = || threads.as_ref().map(|threads| threads.workers().delayed_ns);
-    let (from_us, delay_before) = (us_since(start), delay());
-    until(from_us / 1e6 + settings.operator.seconds, &mut victim, &mut attacker)?;
-    let seconds = (us_since(start) - from_us) / 1e6;
+    let (from_ns, delay_before) = (ns_since(start), delay());
+    until(from_ns as f64 / 1e9 + settings.operator.seconds, &mut victim, &mut attacker)?;
+    let seconds = (ns_since(start) - from_ns) as f64 / 1e9;
     let delayed = delay_before.zip(delay()).map(|(before, after)| after.saturating_sub(before));
     let attackers_figures = attacker.as_ref().map(|attacker| attacker.measure.figures(seconds));
     finish(&mut victim, &mut attacker)?;
@@ -158,7 +152,7 @@ pub(super) fn play(
         case: case.name(),
         victim: victim.measure.figures(seconds),
         attacker: attackers_figures,
-        load_away_us_max: away_us_max,
+        load_away_us_max: away_ns_max as f64 / 1000.0,
         worker_delayed_percent: delayed.map(|ns| ns as f64 / seconds / 1e7),
         undisturbed: absences.without(victim.times.as_deref().unwrap_or_default()),
     })

@@ -5,7 +5,8 @@
 //!   udp         |█████████ 12.1            |███ 0.09
 //!   shm         |█ 0.91                    |█████████ 4.1
 //! ```
-//! A bar ends at the median; a thin line goes from the least to the most of the runs. A row without figures says why.
+//! A bar ends at the median; a thin line goes from the least to the most of the runs, a thick one across the target. A row
+//! without figures says why.
 
 use std::path::Path;
 
@@ -46,12 +47,11 @@ pub struct PlotRow {
     pub group: usize,
     /// A figure for each column, or why there are none.
     pub figures: Result<Vec<Spread>, String>,
+    /// Where the target of the first column is, if there is one.
+    pub target: Option<f64>,
 }
 
 /// Draws rows of bars.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn rows(path: &Path, title: &str, columns: &[Column<'_>], rows: &[PlotRow]) -> Result<(), String> {
     let height = HEAD + ROW * rows.len() as i32 + FOOT;
     let area = SVGBackend::new(path, (SIZE.0, height as u32)).into_drawing_area();
@@ -89,6 +89,10 @@ fn draw_column<'a>(area: &Area<'a>, axis: &Axis, rows: &[PlotRow], index: usize)
         area.draw(&bar)?;
         let thin = [(axis.at(spread.least), middle), (axis.at(spread.most), middle)];
         area.draw(&PathElement::new(thin, BLACK.stroke_width(1)))?;
+        if let Some(at) = rows[row].target.filter(|_| index == 0).map(|target| axis.at(target)) {
+            let across = [(at, middle - 11), (at, middle + 11)];
+            area.draw(&PathElement::new(across, BLACK.stroke_width(2)))?;
+        }
         let beside = end.max(axis.at(spread.most)) + 5;
         write(area, &figure(spread.median), (beside, middle), HPos::Left, 13)?;
     }
@@ -127,7 +131,8 @@ struct Axis {
 impl Axis {
     fn new(scale: Scale, rows: &[PlotRow], index: usize, (left, width): (i32, i32)) -> Self {
         let spreads = || rows.iter().filter_map(|row| row.figures.as_ref().ok()?.get(index));
-        let most = spreads().map(|spread| spread.most).fold(f64::MIN_POSITIVE, f64::max);
+        let targets = rows.iter().filter_map(|row| row.target.filter(|_| index == 0));
+        let most = spreads().map(|spread| spread.most).chain(targets).fold(f64::MIN_POSITIVE, f64::max);
         let (least, most) = match scale {
             Scale::Linear => (0.0, most),
             Scale::Logarithmic => {
@@ -208,7 +213,8 @@ mod tests {
 
     fn row(name: &str, values: &[f64]) -> PlotRow {
         let spread = |value: &f64| Spread { median: *value, least: value * 0.9, most: value * 1.2 };
-        PlotRow { name: name.into(), group: 0, figures: Ok(values.iter().map(spread).collect()) }
+        let figures = Ok(values.iter().map(spread).collect());
+        PlotRow { name: name.into(), group: 0, figures, target: None }
     }
 
     #[test]
@@ -231,8 +237,9 @@ mod tests {
             Column { name: "p50, us", scale: Scale::Logarithmic },
             Column { name: "M requests/s", scale: Scale::Linear },
         ];
-        let without = PlotRow { name: "memif".into(), group: 1, figures: Err("not here".into()) };
-        rows(&path, "Title", &columns, &[row("udp", &[12.0, 0.4]), without]).expect("it is drawn");
+        let without = PlotRow { figures: Err("not here".into()), ..row("memif", &[]) };
+        let with = PlotRow { target: Some(20.0), ..row("udp", &[12.0, 0.4]) };
+        rows(&path, "Title", &columns, &[with, without]).expect("it is drawn");
         let text = std::fs::read_to_string(&path).expect("there is a plot");
         for word in ["Title", "udp", "memif", "not here", "p50, us", "12.0", "0.40"] {
             assert!(text.contains(word), "{word}: {text}");

@@ -6,13 +6,13 @@ use std::path::Path;
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
-use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::drawing::IntoDrawingArea;
 use plotters::element::{Circle, PathElement, Rectangle};
 use plotters::prelude::{Cartesian2d, IntoLogRange, SVGBackend, SeriesLabelPosition};
 use plotters::series::LineSeries;
 use plotters::style::{BLACK, Color, RGBColor, WHITE};
 
-use crate::plot::{COLOURS, Drawn, FONT, SIZE, failed, legend, tidy};
+use crate::plot::{Area, COLOURS, Drawn, FONT, SIZE, failed, legend, tidy};
 
 /// What stands around a figure.
 #[derive(Clone, Copy)]
@@ -60,8 +60,6 @@ pub struct Group {
     pub heights: Vec<f64>,
 }
 
-type SeriesArea<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-
 /// Draws lines, with a mark at each of their points.
 pub fn lines(path: &Path, panel: &Panel<'_>) -> Result<(), String> {
     draw_panels(path, SIZE.1, std::slice::from_ref(panel), true)
@@ -103,7 +101,7 @@ fn highest(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn draw_panel<'a>(
-    area: &SeriesArea<'a>,
+    area: &Area<'a>,
     panel: &Panel<'_>,
     across: Range<f64>,
     (names, marks): (bool, bool),
@@ -160,7 +158,7 @@ where
     if names { legend(&mut chart, SeriesLabelPosition::LowerLeft) } else { Ok(()) }
 }
 
-fn draw_groups<'a>(area: &SeriesArea<'a>, axes: &Axes<'_>, names: &[&str], groups: &[Group]) -> Drawn<'a> {
+fn draw_groups<'a>(area: &Area<'a>, axes: &Axes<'_>, names: &[&str], groups: &[Group]) -> Drawn<'a> {
     area.fill(&WHITE)?;
     let top = highest(groups.iter().flat_map(|group| group.heights.iter().copied()));
     let mut chart = ChartBuilder::on(area)

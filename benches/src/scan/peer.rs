@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::{Scans, shuffled};
 use crate::dataset::Dataset;
-use crate::drive::Patience;
+use crate::drive::{ns_since, take_turns};
 use crate::measure::Measure;
 
 /// The sorted set.
@@ -61,15 +61,15 @@ impl Peer {
 
     /// Scans for so many seconds; how many they were.
     pub(super) fn until(&mut self, seconds: f64, measure: &mut Measure) -> Result<f64, String> {
-        let (began, mut patience) = (Instant::now(), Patience::new());
-        while began.elapsed().as_secs_f64() < seconds {
+        let began = Instant::now();
+        take_turns(began, (seconds * 1e9) as u64, |_| {
             let mut answers = 0;
             for number in 0..self.connections.len() {
                 self.ask(number).map_err(lost)?;
                 answers += self.take(number, measure)?;
             }
-            patience.saw(answers);
-        }
+            Ok(answers)
+        })?;
         Ok(began.elapsed().as_secs_f64())
     }
 
@@ -80,7 +80,7 @@ impl Peer {
         if connection.pending.len() == self.outstanding && connection.unsent.is_empty() {
             return Ok(());
         }
-        let sent_ns = start.elapsed().as_nanos() as u64;
+        let sent_ns = ns_since(*start);
         let records = scans.records().to_string();
         while connection.pending.len() < self.outstanding {
             let (_, key) = scans.draw();
@@ -105,7 +105,7 @@ impl Peer {
         if connection.receive().map_err(lost)? == 0 {
             return Ok(0);
         }
-        let now_ns = self.start.elapsed().as_nanos() as u64;
+        let now_ns = ns_since(self.start);
         let (mut at, mut answers) = (0, 0);
         while let Some(answer) = answer_in(&connection.received[at..connection.filled])? {
             at += answer.bytes;

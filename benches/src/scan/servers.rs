@@ -1,10 +1,7 @@
 //! The servers of a run: ours in a folder of its own, Redis if there is one. Both end with the run.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-
-use client::Client;
-use tao::bulk::Put;
 
 use super::{ScanSettings, shuffled};
 use crate::dataset::Dataset;
@@ -18,41 +15,21 @@ use crate::server::{Launch, OurServer};
 /// Memory of our server for each record beyond key and value: object, index, tree, and the room of a log at 50 %.
 const RECORD_OVERHEAD_BYTES: u64 = 150;
 
-/// Our server.
-pub(super) struct Ours {
-    server: OurServer,
-    _folder: Folder,
+/// Starts our server on free ports, with memory for the data.
+pub(super) fn start(folder: &Folder, settings: &ScanSettings, data: &Dataset) -> Result<OurServer, String> {
+    let object_bytes = (data.key_bytes() + data.value_bytes()) as u64 + RECORD_OVERHEAD_BYTES;
+    let memory_mib = ((2 * data.keys() * object_bytes) >> 20).max(256);
+    OurServer::start(folder, &Launch::new("server", settings.pair.server.as_deref(), memory_mib))
 }
 
-impl Ours {
-    /// Starts it on free ports, with memory for the data.
-    pub(super) fn start(settings: &ScanSettings, data: Dataset) -> Result<Self, String> {
-        let object_bytes = (data.key_bytes() + data.value_bytes()) as u64 + RECORD_OVERHEAD_BYTES;
-        let memory_mib = ((2 * data.keys() * object_bytes) >> 20).max(256);
-        let folder = Folder::make("scan")?;
-        let server =
-            OurServer::start(&folder, &Launch::new("server", settings.pair.server.as_deref(), memory_mib))?;
-        Ok(Self { server, _folder: folder })
-    }
-
-    /// Its threads, to see how long they run.
-    pub(super) fn threads(&self) -> Option<ServerThreads> {
-        ServerThreads::of(self.server.id())
-    }
-
-    /// Makes a tenant with an ordered table and loads the data; how to open sessions, and the table.
-    pub(super) fn load(&self, mut data: Dataset) -> Result<(Access, u32), String> {
-        let access = self.server.tenant("bench", "records")?;
-        let table = Client::connect(&access.address.to_string(), &access.tenant, &access.secret)
-            .and_then(|mut client| client.table_create_ordered(&access.table))
-            .map_err(|error| format!("no ordered table: {error}"))?;
-        let (mut fleet, keys) = (Fleet::open(&access, 1, false)?, data.keys());
-        put_all(&mut fleet, table, "loading records", keys, |turn| {
-            let (key, value) = data.object(shuffled(turn, keys));
-            vec![Put { key: key.to_vec(), value: value.to_vec() }]
-        })?;
-        Ok((access, table))
-    }
+/// Makes a tenant with an ordered table, and loads the data.
+pub(super) fn load(server: &OurServer, mut data: Dataset) -> Result<(Access, u32), String> {
+    let access = server.tenant("bench", "records")?;
+    let made = access.connect()?.table_create_ordered(&access.table);
+    let table = made.map_err(|error| format!("no ordered table: {error}"))?;
+    let (mut fleet, keys) = (Fleet::open(&access, 1, false)?, data.keys());
+    put_all(&mut fleet, table, "loading records", keys, |turn| vec![data.record(shuffled(turn, keys))])?;
+    Ok((access, table))
 }
 
 /// A Redis of this run, or one that was there.
@@ -72,12 +49,11 @@ impl Theirs {
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
         command.arg(address.port().to_string());
         command.stderr(Stdio::null());
-        let Some(mut process) = Process::start("redis", command)? else {
+        let process = Process::listening("redis", command, address)?;
+        if process.is_none() {
             eprintln!("there is no {redis} on this machine: ours is measured alone");
-            return Ok(None);
-        };
-        process.wait_for(|| TcpStream::connect(address).ok())?;
-        Ok(Some(Self { process: Some(process), address }))
+        }
+        Ok(process.map(|process| Self { process: Some(process), address }))
     }
 
     /// Its threads, of one that was started here.

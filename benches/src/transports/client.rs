@@ -8,22 +8,22 @@
 //! files lie in a folder of the run.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 use std::time::Instant;
 
-use clap::Args;
-use client::{Admin, Client, ClientConfig, SessionStatistics, Statistic, Transport};
+use client::{Client, ClientConfig, SessionStatistics, Statistic};
 use net::{HostPort, Port};
+use serde::{Deserialize, Serialize};
 
 use super::narrow::{Lent, Narrow, frame_bytes_of_one};
 use super::seen::{ClientSeen, ClosedLoop, Moved};
-use crate::dataset::Dataset;
 use crate::drive::Drive;
 use crate::fleet::Fleet;
 use crate::loading;
 use crate::machine;
 use crate::measure::Figures;
 use crate::operator::install;
-use crate::options::{Access, DataSettings, TransportOption, secret};
+use crate::options::{Access, DataSettings, TransportOption, admin};
 use crate::workload::{Generator, Target, Workload};
 
 /// Requests that a session may have outstanding at a server of ours.
@@ -39,55 +39,47 @@ pub(super) const IS_COMPILED: bool = cfg!(feature = "dpdk");
 /// The address of a server's device.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
-/// The options of the client process.
-#[derive(Args, Clone, Debug)]
+/// What the client process is told, as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClientSettings {
     /// Workload to run.
     pub workload: Workload,
     /// Stream address of the server.
-    #[arg(long)]
     pub address: SocketAddr,
     /// The administrator's secret, or @FILE to read it from.
-    #[arg(long)]
     pub admin_secret: String,
     /// Transport of requests, unless DPDK is used.
-    #[arg(long, value_enum, default_value = "udp")]
     pub transport: TransportOption,
-    /// Arguments of DPDK's environment.
-    #[arg(long, allow_hyphen_values = true, requires = "dpdk_server")]
-    pub dpdk: Option<String>,
-    /// Address of the server's device.
-    #[arg(long)]
-    pub dpdk_server: Option<Ipv4Addr>,
-    /// Send each request in a separate frame.
-    #[arg(long)]
+    /// Arguments of DPDK's environment, and the address of the server's device.
+    pub dpdk: Option<(String, Ipv4Addr)>,
+    /// Each request goes in a separate frame.
     pub single: bool,
     /// The data.
-    #[command(flatten)]
     pub data: DataSettings,
     /// Seconds of each measurement.
-    #[arg(long)]
     pub seconds: f64,
     /// Outstanding requests of the measurements after the first.
-    #[arg(long, value_delimiter = ',')]
     pub outstanding: Vec<usize>,
     /// Seed of all random choices.
-    #[arg(long)]
     pub seed: u64,
     /// Core of this process.
-    #[arg(long)]
     pub cpu: usize,
 }
 
+impl FromStr for ClientSettings {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| error.to_string())
+    }
+}
+
 /// Measures, and prints what was seen.
-///
-/// # Errors
-/// Whatever keeps it from being measured; wrong answers too.
 pub fn run(settings: &ClientSettings) -> Result<(), String> {
     machine::pin(settings.cpu)?;
     let (access, target) = set_up(settings)?;
     let port = load(settings, &access, target)?;
-    let data = Dataset::new(settings.data.keys, settings.data.key_bytes, settings.data.value_bytes)?;
+    let data = settings.data.dataset()?;
     let generator = || Generator::new(settings.workload, target, data.clone(), 0.0);
     let of_one = frame_bytes_of_one(&mut generator()?);
     let narrowed = |port: Box<dyn Port>| -> Box<dyn Port> {
@@ -95,7 +87,7 @@ pub fn run(settings: &ClientSettings) -> Result<(), String> {
     };
     let most = settings.outstanding.iter().max().copied().unwrap_or(1);
     let sessions = most.div_ceil(SESSION_OUTSTANDING);
-    let alone = |fleet: &mut Fleet| measure(fleet, generator()?, Outstanding::One, settings.seconds);
+    let alone = |fleet: &mut Fleet| measure(fleet, generator()?, None, settings.seconds);
     // One request is one session's, which has a port to itself where there can be a second.
     let apart = match &settings.dpdk {
         Some(_) => None,
@@ -113,12 +105,12 @@ pub fn run(settings: &ClientSettings) -> Result<(), String> {
     };
     let mut loads = Vec::new();
     for &outstanding in &settings.outstanding {
-        let each = Outstanding::Each(outstanding.div_ceil(sessions));
+        let each = outstanding.div_ceil(sessions);
         let (busy_us, began) = (settings.busy_us()?, Instant::now());
-        let (figures, moved) = measure(&mut fleet, generator()?, each, settings.seconds)?;
+        let (figures, moved) = measure(&mut fleet, generator()?, Some(each), settings.seconds)?;
         let busy_us = settings.busy_us()?.saturating_sub(busy_us);
         loads.push(ClosedLoop {
-            outstanding: each.of(sessions),
+            outstanding: each * sessions,
             requests_per_second: figures.requests_per_second,
             server_busy: busy_us as f64 / began.elapsed().as_micros().max(1) as f64,
             moved,
@@ -138,15 +130,14 @@ pub fn run(settings: &ClientSettings) -> Result<(), String> {
 
 /// Makes the tenant, its table, and the extension that the workload invokes.
 fn set_up(settings: &ClientSettings) -> Result<(Access, Target), String> {
-    let failed = |what: &str, error: client::Error| format!("{what}: {error}");
-    let secret =
-        settings.admin()?.tenant_create(TENANT).map_err(|error| failed("no tenant is made", error))?;
+    let secret = admin(settings.address, &settings.admin_secret)?.tenant_create(TENANT);
+    let secret = secret.map_err(|error| format!("no tenant is made: {error}"))?;
     // What is administered goes over the stream.
     let address = settings.address.to_string();
     let mut client = Client::connect_with(&address, TENANT, &secret, settings.config())
-        .map_err(|error| failed("no session", error))?;
+        .map_err(|error| format!("no session: {error}"))?;
     let table = "bench";
-    let number = client.table_create(table).map_err(|error| failed("no table is made", error))?;
+    let number = client.table_create(table).map_err(|error| format!("no table is made: {error}"))?;
     let extension = match settings.workload.extension() {
         Some(name) => install(&mut client, name)?,
         None => 0,
@@ -161,7 +152,7 @@ fn set_up(settings: &ClientSettings) -> Result<(Access, Target), String> {
 /// so that no link is left from before.
 fn load(settings: &ClientSettings, access: &Access, target: Target) -> Result<Box<dyn Port>, String> {
     let load = |fleet: &mut Fleet| loading::load(fleet, target.table, settings.workload, &settings.data);
-    let Some(environment) = &settings.dpdk else {
+    let Some((environment, _)) = &settings.dpdk else {
         load(&mut Fleet::open(access, 1, false)?)?;
         return settings.socket();
     };
@@ -170,34 +161,16 @@ fn load(settings: &ClientSettings, access: &Access, target: Target) -> Result<Bo
     owner.take_back().ok_or_else(|| "the device is still in use".into())
 }
 
-/// How many requests are outstanding.
-#[derive(Clone, Copy)]
-enum Outstanding {
-    /// One, whatever the number of sessions.
-    One,
-    /// So many of each session.
-    Each(usize),
-}
-
-impl Outstanding {
-    /// Of so many sessions together.
-    fn of(self, sessions: usize) -> usize {
-        match self {
-            Self::One => 1,
-            Self::Each(count) => count * sessions,
-        }
-    }
-}
-
+/// Measures `each` session's outstanding requests, or a single request alone.
 fn measure(
     fleet: &mut Fleet,
     generator: Generator,
-    outstanding: Outstanding,
+    each: Option<usize>,
     seconds: f64,
 ) -> Result<(Figures, Moved), String> {
-    let mut drive = match outstanding {
-        Outstanding::One => Drive::alone(fleet, generator, Instant::now()),
-        Outstanding::Each(count) => Drive::new(fleet, generator, count, Instant::now()),
+    let mut drive = match each {
+        None => Drive::alone(fleet, generator, Instant::now()),
+        Some(count) => Drive::new(fleet, generator, count, Instant::now()),
     };
     drive.warm_up_and_measure(0.0, WARMUP * seconds)?;
     let before = drive.statistics();
@@ -234,23 +207,14 @@ impl ClientSettings {
     }
 
     fn config(&self) -> ClientConfig {
-        let transport = match self.transport {
-            TransportOption::Udp => Transport::Udp,
-            TransportOption::Shm => Transport::Shm,
-        };
         // A device has another address than the stream.
-        let device = self.dpdk_server.map(|server| SocketAddr::from((server, self.address.port())));
-        ClientConfig { transport, core_addresses: device.into_iter().collect(), ..ClientConfig::default() }
-    }
-
-    fn admin(&self) -> Result<Admin, String> {
-        let secret = secret(&self.admin_secret)?;
-        Admin::connect(&self.address.to_string(), &secret, ClientConfig::default())
-            .map_err(|error| format!("the administrator is not let in: {error}"))
+        let device = self.dpdk.iter().map(|(_, server)| SocketAddr::from((*server, self.address.port())));
+        ClientConfig { core_addresses: device.collect(), ..self.transport.config() }
     }
 
     fn statistics(&self) -> Result<Vec<Statistic>, String> {
-        self.admin()?.statistics().map_err(|error| format!("no statistics: {error}"))
+        let statistics = admin(self.address, &self.admin_secret)?.statistics();
+        statistics.map_err(|error| format!("no statistics: {error}"))
     }
 
     /// Time in which the server's workers served something.
@@ -276,9 +240,6 @@ pub(super) fn environment(device: &str, prefix: &str, cpu: usize) -> String {
 }
 
 /// The port of a client.
-///
-/// # Errors
-/// What DPDK says.
 #[cfg(feature = "dpdk")]
 fn open_device(environment: &str) -> Result<Box<dyn Port>, String> {
     use std::net::SocketAddrV4;

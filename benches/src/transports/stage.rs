@@ -4,16 +4,17 @@
 //! goes, however it ends. `scripts/dpdk_veth` makes them, which this program carries along; a keeper takes them away.
 
 use std::fs;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::TransportsSettings;
-use super::client::{BUILD, IS_COMPILED, SERVER, environment};
+use super::client::{BUILD, ClientSettings, IS_COMPILED, SERVER, environment};
 use super::seen::ClientSeen;
 use super::way::{Medium, TransportWay};
-use crate::process::{Folder, Keeper, free_address, output_of};
+use crate::options::{DataSettings, TransportOption};
+use crate::process::{Folder, Keeper, command_within, free_address, output_of, this_program};
 use crate::server::{Launch, OurServer};
 
 /// How long a client may take beyond its measurements: to load, and to have an extension compiled.
@@ -35,9 +36,6 @@ pub fn obstacle(medium: Medium) -> Option<String> {
 }
 
 /// Measures a way once.
-///
-/// # Errors
-/// What kept it from being measured, in one line.
 pub fn play(way: TransportWay, settings: &TransportsSettings, run: usize) -> Result<ClientSeen, String> {
     let folder = Folder::make("transports")?;
     let veth = match way.medium.needs_namespaces() {
@@ -66,13 +64,13 @@ pub fn play(way: TransportWay, settings: &TransportsSettings, run: usize) -> Res
             true if why.contains("built without") => format!("{why}: {BUILD}"),
             _ => why,
         })?;
-    let mut command = command(settings, within(VethEnd::Ask))?;
-    tell(&mut command, way, settings, &server, run);
+    let program = settings.client.clone().map_or_else(this_program, Ok)?;
+    let mut command = command_within(&within(VethEnd::Ask), &program);
+    let device = device_of(way.medium, VethEnd::Ask, &folder);
+    let dpdk = device.map(|device| (environment(&device, &prefix("ask"), settings.pair.cpu), SERVER));
+    let told = serde_json::to_string(&client_settings(way, settings, &server, run, dpdk));
+    command.arg("transports-client").arg(told.map_err(|error| error.to_string())?);
     command.envs(runtime(&folder));
-    if let Some(device) = device_of(way.medium, VethEnd::Ask, &folder) {
-        command.arg("--dpdk").arg(environment(&device, &prefix("ask"), settings.pair.cpu));
-        command.arg("--dpdk-server").arg(SERVER.to_string());
-    }
     let patience = PATIENCE + Duration::from_secs_f64(4.0 * settings.pair.seconds);
     let seen = output_of("client", command, &folder, patience);
     // What happened to the server says more than that its client waited.
@@ -126,52 +124,27 @@ fn runtime(folder: &Folder) -> Vec<(String, String)> {
     ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].map(|name| (name.to_owned(), path.clone())).to_vec()
 }
 
-fn command(settings: &TransportsSettings, within: Vec<String>) -> Result<Command, String> {
-    let program = match &settings.client {
-        Some(program) => program.clone(),
-        None => std::env::current_exe().map_err(|error| format!("which program is this? {error}"))?,
-    };
-    Ok(match within.split_first() {
-        None => Command::new(program),
-        Some((first, others)) => {
-            let mut command = Command::new(first);
-            command.args(others).arg(program);
-            command
-        }
-    })
-}
-
 /// What the client has to know.
-fn tell(
-    command: &mut Command,
+fn client_settings(
     way: TransportWay,
     settings: &TransportsSettings,
     server: &OurServer,
     run: usize,
-) {
-    use clap::ValueEnum;
-
-    let workload = settings.workload.to_possible_value().map(|value| value.get_name().to_owned());
-    command.arg("transports-client").args(workload);
-    command.arg("--admin-secret").arg(server.admin_secret_file());
-    let outstanding: Vec<String> = settings.outstanding.iter().map(ToString::to_string).collect();
-    let transport = if way.medium == Medium::Shm { "shm" } else { "udp" };
-    for (name, value) in [
-        ("--address", server.address().to_string()),
-        ("--transport", transport.to_owned()),
-        ("--keys", settings.keys.to_string()),
-        ("--key-bytes", settings.key_bytes.to_string()),
-        ("--value-bytes", settings.value_bytes.to_string()),
-        ("--records", settings.records.to_string()),
-        ("--seconds", settings.pair.seconds.to_string()),
-        ("--outstanding", outstanding.join(",")),
-        ("--seed", (settings.pair.seed + run as u64).to_string()),
-        ("--cpu", settings.pair.cpu.to_string()),
-    ] {
-        command.arg(name).arg(value);
-    }
-    if !way.is_packed {
-        command.arg("--single");
+    dpdk: Option<(String, Ipv4Addr)>,
+) -> ClientSettings {
+    let &TransportsSettings { workload, keys, key_bytes, value_bytes, records, .. } = settings;
+    ClientSettings {
+        workload,
+        address: server.address(),
+        admin_secret: server.admin_secret_file(),
+        transport: if way.medium == Medium::Shm { TransportOption::Shm } else { TransportOption::Udp },
+        dpdk,
+        single: !way.is_packed,
+        data: DataSettings { records, ..DataSettings::plain(keys, key_bytes, value_bytes) },
+        seconds: settings.pair.seconds,
+        outstanding: settings.outstanding.clone(),
+        seed: settings.pair.seed + run as u64,
+        cpu: settings.pair.cpu,
     }
 }
 
@@ -192,9 +165,6 @@ struct Veth {
 
 impl Veth {
     /// Makes them: with the server's address at the kernel's end of the pair, or left to DPDK.
-    ///
-    /// # Errors
-    /// What the system says; only root may.
     fn up(folder: &Folder, for_kernel: bool) -> Result<Self, String> {
         let prefix = format!("splinter-bench-{}", std::process::id());
         let script = folder.join("dpdk_veth");

@@ -3,11 +3,11 @@
 use super::seen::{ClientSummary, FIGURES};
 use super::way::{Medium, TransportWay};
 use super::{Played, TransportsSettings};
+use crate::options::name_of;
 use crate::plot::rows::{self, Column, PlotRow};
 use crate::plot::series::Scale;
 use crate::report::{self, Report};
 use crate::workload::Workload;
-use clap::ValueEnum;
 use serde::Serialize;
 
 /// What stands under the table.
@@ -75,10 +75,9 @@ pub fn show(settings: &TransportsSettings, played: &[Played], report: &mut Repor
 }
 
 fn title(settings: &TransportsSettings) -> String {
-    let name = settings.workload.to_possible_value().map(|value| value.get_name().to_owned());
     format!(
         "{} ({} B key, {} B value, {} keys) by way, {} runs in turn",
-        name.unwrap_or_default(),
+        name_of(&settings.workload),
         settings.key_bytes,
         settings.value_bytes,
         settings.keys,
@@ -144,7 +143,7 @@ impl Played {
     }
 
     fn row(&self) -> PlotRow {
-        let group = Medium::ALL.iter().position(|medium| *medium == self.way.medium).unwrap_or(0);
+        let group = self.way.medium as usize;
         let figures = match self.summary() {
             Some(ClientSummary { figures, .. }) => {
                 Ok(["latency_us_p50", "million_requests_per_second"].map(|name| figures.get(name)).to_vec())
@@ -152,7 +151,7 @@ impl Played {
             // What to do about it is in the table.
             None => Err(format!("not measured: {}", shortened(self.reason()))),
         };
-        PlotRow { name: self.way.to_string(), group, figures }
+        PlotRow { name: self.way.to_string(), group, figures, target: None }
     }
 }
 

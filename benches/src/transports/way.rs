@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use serde::{Serialize, Serializer};
 
-/// What frames travel over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use crate::options::name_of;
+
+/// What frames travel over, in the order of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Medium {
     /// Kernel UDP over loopback.
     Udp,
@@ -25,23 +28,6 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// All, in the order of the table.
-    pub const ALL: [Self; 7] =
-        [Self::Udp, Self::Shm, Self::Memif, Self::VirtioUser, Self::VethUdp, Self::AfPacket, Self::AfXdp];
-
-    /// As it is called on the command line and in the table.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Shm => "shm",
-            Self::Memif => "memif",
-            Self::VirtioUser => "virtio-user",
-            Self::VethUdp => "veth-udp",
-            Self::AfPacket => "af-packet",
-            Self::AfXdp => "af-xdp",
-        }
-    }
-
     /// Whether the server's frames go over DPDK.
     pub const fn server_needs_dpdk(self) -> bool {
         matches!(self, Self::Memif | Self::VirtioUser | Self::AfPacket | Self::AfXdp)
@@ -87,14 +73,14 @@ impl TransportWay {
     /// All, in the order of the table.
     pub fn all() -> Vec<Self> {
         let both = |medium| [false, true].map(|is_packed| Self { medium, is_packed });
-        Medium::ALL.into_iter().flat_map(both).collect()
+        Medium::value_variants().iter().copied().flat_map(both).collect()
     }
 }
 
 impl fmt::Display for TransportWay {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ending = if self.is_packed { PACKED } else { "" };
-        formatter.pad(&format!("{}{ending}", self.medium.name()))
+        formatter.pad(&format!("{}{ending}", name_of(&self.medium)))
     }
 }
 
@@ -103,9 +89,9 @@ impl FromStr for TransportWay {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let (medium, is_packed) = name.strip_suffix(PACKED).map_or((name, false), |medium| (medium, true));
-        let found = Medium::ALL.into_iter().find(|it| it.name() == medium);
-        found.map(|medium| Self { medium, is_packed }).ok_or_else(|| {
-            let names: Vec<&str> = Medium::ALL.map(Medium::name).to_vec();
+        let found = <Medium as ValueEnum>::from_str(medium, false);
+        found.map(|medium| Self { medium, is_packed }).map_err(|_| {
+            let names: Vec<String> = Medium::value_variants().iter().map(name_of).collect();
             format!("ways are {}, each also with {PACKED}", names.join(", "))
         })
     }
@@ -119,12 +105,14 @@ impl Serialize for TransportWay {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::{Medium, TransportWay};
 
     #[test]
     fn every_way_is_read_back_from_its_name() {
         let all = TransportWay::all();
-        assert_eq!(all.len(), 2 * Medium::ALL.len());
+        assert_eq!(all.len(), 2 * Medium::value_variants().len());
         for way in all {
             assert_eq!(way.to_string().parse(), Ok(way));
         }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::TimelineRun;
 use super::stage::{Move, MoveWay, Stage};
 use crate::dataset::Dataset;
-use crate::drive::{Drive, Patience, Times};
+use crate::drive::{Drive, Patience, Times, ns_since};
 use crate::fleet::Fleet;
 use crate::loading;
 use crate::measure::LATENCY_NS_MAX;
@@ -29,6 +29,7 @@ const INTERVAL_NS: u64 = 100_000_000;
 /// What one migration showed.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct MoveRow {
+    way: MoveWay,
     /// Under load, of keys and values.
     pub(super) megabytes_per_second: f64,
     /// Without load.
@@ -45,6 +46,17 @@ pub(super) struct MoveRow {
     pub(super) after: BinSeen,
     /// Requests that failed or were answered wrongly, by status.
     pub(super) errors: BTreeMap<String, u64>,
+    /// What clients saw over time.
+    pub(super) timeline: Vec<Moment>,
+}
+
+/// An interval of the timeline.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Moment {
+    /// Seconds since the beginning of the migration.
+    pub(super) at: f64,
+    #[serde(flatten)]
+    pub(super) seen: BinSeen,
 }
 
 impl MoveRow {
@@ -78,20 +90,14 @@ impl<'a> Scene<'a> {
     /// Loads the table and measures what the source can do.
     pub(super) fn open(settings: &'a TimelineRun, stage: &Stage) -> Result<Self, String> {
         let objects = settings.objects();
-        let data = DataSettings {
-            keys: objects,
-            key_bytes: settings.key_bytes,
-            value_bytes: settings.timeline.value_bytes,
-            edge_bytes: 8,
-            records: 1,
-        };
+        let data = DataSettings::plain(objects, settings.key_bytes, settings.own.value_bytes);
         let table = stage.table();
-        let mut fleet = Fleet::open(stage.access(), settings.timeline.sessions, settings.timeline.sockets)?;
+        let mut fleet = Fleet::open(stage.access(), settings.own.sessions, settings.own.sockets)?;
         loading::load(&mut fleet, table, Workload::YcsbB, &data)?;
         let mut scene = Self { settings, fleet, table, objects, rate: 0.0 };
-        scene.rate = match settings.timeline.rate {
+        scene.rate = match settings.own.rate {
             Some(rate) => rate,
-            None => scene.capacity()? * settings.timeline.load,
+            None => scene.capacity()? * settings.own.load,
         };
         eprintln!("the load is {:.0} requests/s", scene.rate);
         Ok(scene)
@@ -104,51 +110,44 @@ impl<'a> Scene<'a> {
 
     fn generator(&self, seed: u64) -> Result<Generator, String> {
         let settings = self.settings;
-        let dataset = Dataset::new(self.objects, settings.key_bytes, settings.timeline.value_bytes)?;
+        let dataset = Dataset::new(self.objects, settings.key_bytes, settings.own.value_bytes)?;
         let target = Target { table: self.table, extension: 0, records: 1, seed };
-        Generator::new(Workload::YcsbB, target, dataset, settings.timeline.zipf)
+        Generator::new(Workload::YcsbB, target, dataset, settings.own.zipf)
     }
 
     /// Requests a second that a closed loop gets.
     fn capacity(&mut self) -> Result<f64, String> {
-        let generator = self.generator(self.settings.timeline.seed)?;
-        let mut drive =
-            Drive::new(&mut self.fleet, generator, self.settings.timeline.outstanding, Instant::now());
+        let generator = self.generator(self.settings.own.seed)?;
+        let mut drive = Drive::new(&mut self.fleet, generator, self.settings.own.outstanding, Instant::now());
         let seconds = drive.warm_up_and_measure(0.5, CAPACITY_SECONDS)?;
         drive.drain()?;
         Ok(drive.measure.figures(seconds).requests_per_second)
     }
 
-    /// Moves half of the table under load, and back without. Returns the figures, what clients saw over time, and when in it
-    /// the migration began.
-    pub(super) fn play(
-        &mut self,
-        stage: &Stage,
-        way: MoveWay,
-        run: u64,
-    ) -> Result<(MoveRow, Bins, u64), String> {
-        let (settings, start, seed) = (self.settings, Instant::now(), self.settings.timeline.seed + run);
+    /// Moves half of the table under load, and back without.
+    pub(super) fn play(&mut self, stage: &Stage, way: MoveWay, run: u64) -> Result<MoveRow, String> {
+        let (settings, start, seed) = (self.settings, Instant::now(), self.settings.own.seed + run);
         let generator = self.generator(seed)?;
         let rate = self.rate;
-        let mut drive = Drive::new(&mut self.fleet, generator, settings.timeline.outstanding, start);
+        let mut drive = Drive::new(&mut self.fleet, generator, settings.own.outstanding, start);
         drive.open_loop(rate, seed)?;
         drive.times = Some(Vec::new());
-        let (mut bins, mut patience) = (Bins::default(), Patience::new());
+        let (mut bins, mut patience) = (Bins::default(), Patience::default());
         let mut turn = |drive: &mut Drive<'_, Generator>| -> Result<u64, String> {
-            let now_ns = start.elapsed().as_nanos() as u64;
+            let now_ns = ns_since(start);
             patience.saw(drive.turn(now_ns)?);
             drive.times.iter_mut().flat_map(|times| times.drain(..)).for_each(|times| bins.add(times));
             Ok(now_ns)
         };
-        let margin_ns = (settings.timeline.margin_seconds * 1e9) as u64;
+        let margin_ns = (settings.own.margin_seconds * 1e9) as u64;
         while turn(&mut drive)? < margin_ns {}
         let second_before = stage.second_read_bytes()?;
-        let began_ns = start.elapsed().as_nanos() as u64;
+        let began_ns = ns_since(start);
         let moving = stage.begin(way, Move::There);
         while !moving.is_over()? {
             turn(&mut drive)?;
         }
-        let ended_ns = start.elapsed().as_nanos() as u64;
+        let ended_ns = ns_since(start);
         while turn(&mut drive)? < ended_ns + margin_ns {}
         drive.drain()?;
         drive.times.iter_mut().flat_map(|times| times.drain(..)).for_each(|times| bins.add(times));
@@ -157,7 +156,7 @@ impl<'a> Scene<'a> {
         let back = Instant::now();
         stage.begin(way, Move::Back).wait()?;
         let half_megabytes =
-            self.objects as f64 / 2e6 * (settings.key_bytes + settings.timeline.value_bytes) as f64;
+            self.objects as f64 / 2e6 * (settings.key_bytes + settings.own.value_bytes) as f64;
         let seconds = (ended_ns - began_ns) as f64 / 1e9;
         let edge_ns = HAND_OVER_NS.min(ended_ns - began_ns);
         let edge = match way {
@@ -166,7 +165,9 @@ impl<'a> Scene<'a> {
                 (began_ns, began_ns + edge_ns)
             }
         };
-        let row = MoveRow {
+        let at = |at_ns: u64| (at_ns as f64 - began_ns as f64) / 1e9;
+        Ok(MoveRow {
+            way,
             megabytes_per_second: half_megabytes / seconds,
             idle_megabytes_per_second: half_megabytes / back.elapsed().as_secs_f64(),
             second_read_percent: second_bytes as f64 / (half_megabytes * 1e4),
@@ -176,14 +177,14 @@ impl<'a> Scene<'a> {
             hand_over: bins.seen(edge.0 - INTERVAL_NS, edge.1),
             after: bins.seen(ended_ns, ended_ns + margin_ns),
             errors,
-        };
-        Ok((row, bins, began_ns))
+            timeline: bins.each().map(|(at_ns, seen)| Moment { at: at(at_ns), seen }).collect(),
+        })
     }
 }
 
 /// Latencies and answers by interval.
 #[derive(Default)]
-pub(super) struct Bins {
+struct Bins {
     latency_ns: Vec<Histogram<u32>>,
     answers: Vec<u64>,
 }
@@ -203,7 +204,7 @@ pub(super) struct BinSeen {
 
 impl Bins {
     /// Adds a request.
-    pub(super) fn add(&mut self, times: Times) {
+    fn add(&mut self, times: Times) {
         let (due, answered) =
             ((times.due_ns / INTERVAL_NS) as usize, (times.answered_ns / INTERVAL_NS) as usize);
         while self.latency_ns.len() <= answered {
@@ -217,7 +218,7 @@ impl Bins {
     }
 
     /// What was seen in the intervals that begin at `from_ns` or later and before `to_ns`.
-    pub(super) fn seen(&self, from_ns: u64, to_ns: u64) -> BinSeen {
+    fn seen(&self, from_ns: u64, to_ns: u64) -> BinSeen {
         let last = self.answers.len();
         let from = (from_ns.div_ceil(INTERVAL_NS) as usize).min(last);
         let to = (to_ns.div_ceil(INTERVAL_NS) as usize).clamp(from, last);
@@ -234,7 +235,7 @@ impl Bins {
     }
 
     /// Each interval but the last, which is not over: when it begins, and what was seen in it.
-    pub(super) fn each(&self) -> impl Iterator<Item = (u64, BinSeen)> {
+    fn each(&self) -> impl Iterator<Item = (u64, BinSeen)> {
         let begin = |at: usize| at as u64 * INTERVAL_NS;
         (0..self.answers.len().saturating_sub(1))
             .map(move |at| (begin(at), self.seen(begin(at), begin(at + 1))))

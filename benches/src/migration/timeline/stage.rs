@@ -7,12 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use client::{Admin, ClientConfig, MigrationMode, MigrationPhase, Status};
+use client::{Admin, MigrationMode, MigrationPhase, Status};
 use serde::Serialize;
 
 use super::TimelineRun;
 use crate::fleet;
-use crate::options::Access;
+use crate::options::{Access, admin};
 use crate::process::{Folder, Process, free_address};
 use crate::server::{Launch, OurServer};
 
@@ -41,16 +41,6 @@ pub enum MoveWay {
 }
 
 impl MoveWay {
-    /// As it is called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rocksteady => "rocksteady",
-            Self::Cooperative => "cooperative",
-            Self::PreCopy => "pre-copy",
-            Self::StopAndCopy => "stop-and-copy",
-        }
-    }
-
     fn mode(self) -> MigrationMode {
         match self {
             Self::Rocksteady => MigrationMode::Rocksteady,
@@ -73,8 +63,6 @@ pub(super) enum Move {
 /// A server.
 struct StageServer {
     server: OurServer,
-    address: SocketAddr,
-    secret: String,
     /// In the cluster.
     number: u32,
 }
@@ -92,13 +80,13 @@ impl Stage {
     /// Starts etcd and both servers, and makes the tenant.
     pub(super) fn start(settings: &TimelineRun) -> Result<Self, String> {
         let folder = Folder::make("migration")?;
-        let (etcd, client_address) = start_etcd(&settings.timeline.etcd, &folder)?;
+        let (etcd, client_address) = start_etcd(&settings.own.etcd, &folder)?;
         let metadata = format!("etcd://{client_address}/bench");
-        let source = start_server(settings, &folder, &metadata, ("source", settings.timeline.source_cpu))?;
+        let source = start_server(settings, &folder, &metadata, ("source", settings.own.source_cpu))?;
         // The first server alone is there when the table is made, so it gets it whole.
         let access = source.server.tenant(TENANT, TABLE)?;
         let table = fleet::table(&access)?;
-        let target = start_server(settings, &folder, &metadata, ("target", settings.timeline.target_cpu))?;
+        let target = start_server(settings, &folder, &metadata, ("target", settings.own.target_cpu))?;
         Ok(Self { servers: [source, target], _etcd: etcd, _folder: folder, access, table })
     }
 
@@ -115,9 +103,10 @@ impl Stage {
             Move::Back => source.number,
         };
         let (told, over) = channel();
-        let server = (source.address.to_string(), source.secret.clone());
+        let (address, secret) = (source.server.address(), source.server.admin_secret_file());
+        let watched = move || watch(admin(address, &secret)?, way, target);
         // Who does not wait for it any more does not hear of it.
-        thread::spawn(move || drop(told.send(watch(server, way, target))));
+        thread::spawn(move || drop(told.send(watched())));
         Moving { over }
     }
 
@@ -125,10 +114,8 @@ impl Stage {
     pub(super) fn second_read_bytes(&self) -> Result<u64, String> {
         let mut bytes = 0;
         for server in &self.servers {
-            let (address, config) = (server.address.to_string(), ClientConfig::default());
-            let statistics = Admin::connect(&address, &server.secret, config)
-                .and_then(|mut admin| admin.statistics())
-                .map_err(|error| format!("no statistics: {error}"))?;
+            let statistics = server.server.admin()?.statistics();
+            let statistics = statistics.map_err(|error| format!("no statistics: {error}"))?;
             let names = ["migration_second_read_bytes", "migration_progress_bytes"];
             bytes +=
                 statistics.iter().filter(|it| names.contains(&&*it.name)).map(|it| it.value).sum::<u64>();
@@ -155,11 +142,9 @@ fn start_etcd(program: &str, folder: &Folder) -> Result<(Process, SocketAddr), S
         command.arg(option).arg(format!("http://{address}"));
     }
     command.arg("--initial-cluster").arg(format!("bench=http://{peers}")).stderr(Stdio::null());
-    let process = Process::start("etcd", command)?;
-    let mut process =
-        process.ok_or_else(|| format!("there is no {program}: scripts/setup installs etcd-server"))?;
-    process.wait_for(|| std::net::TcpStream::connect(clients).ok())?;
-    Ok((process, clients))
+    let process = Process::listening("etcd", command, clients)?;
+    let missing = || format!("there is no {program}: scripts/setup installs etcd-server");
+    Ok((process.ok_or_else(missing)?, clients))
 }
 
 fn start_server(
@@ -168,23 +153,21 @@ fn start_server(
     metadata: &str,
     (name, cpu): (&'static str, Option<usize>),
 ) -> Result<StageServer, String> {
-    let object_bytes = (settings.key_bytes + settings.timeline.value_bytes) as u64 + OBJECT_OVERHEAD_BYTES;
+    let object_bytes = (settings.key_bytes + settings.own.value_bytes) as u64 + OBJECT_OVERHEAD_BYTES;
     let memory_mib = ((settings.objects() * object_bytes) >> 20).max(256);
     let launch = Launch {
         // The whole server, so that its migration's thread shares the core too.
         cpu,
         arguments: ["--metadata", metadata].map(String::from).to_vec(),
-        ..Launch::new(name, settings.timeline.server.as_deref(), memory_mib)
+        ..Launch::new(name, settings.own.server.as_deref(), memory_mib)
     };
     let mut server = OurServer::start(folder, &launch)?;
-    let (address, secret) = (server.address(), server.admin_secret()?);
-    let mut admin = Admin::connect(&address.to_string(), &secret, ClientConfig::default())
-        .map_err(|error| format!("the administrator is not let in: {error}"))?;
+    let mut admin = server.admin()?;
     let number = server.process().wait_for(|| {
         let servers = admin.server_list().ok()?;
         servers.iter().find(|server| server.is_asked).map(|server| server.id)
     })?;
-    Ok(StageServer { server, address, secret, number })
+    Ok(StageServer { server, number })
 }
 
 /// A migration under way.
@@ -209,9 +192,8 @@ impl Moving {
 }
 
 /// Moves the upper half of the table and looks until it is over. A thread of its own asks, so that the load goes on.
-fn watch((address, secret): (String, String), way: MoveWay, target: u32) -> Result<(), String> {
+fn watch(mut admin: Admin, way: MoveWay, target: u32) -> Result<(), String> {
     let failed = |error: client::Error| format!("the migration failed: {error}");
-    let mut admin = Admin::connect(&address, &secret, ClientConfig::default()).map_err(failed)?;
     let table = format!("{TENANT}/{TABLE}");
     let half = 1 << 63..=u64::MAX;
     let begun = loop {
