@@ -3,7 +3,6 @@
 #[path = "stopping.rs"]
 mod stopping;
 
-use std::fs::{self, DirEntry};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};

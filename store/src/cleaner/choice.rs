@@ -186,7 +186,8 @@ impl Store {
             segments.set_state(id, State::Cleaning);
             cleaner.chosen.push_back(Chosen { segment: id, again: false });
             let run = segments.run(id);
-            let alone = pressed && self.log.seglets_for(bytes.saturating_sub(bytes_dead) as usize) < run.end - run.start;
+            let alone = pressed
+                && self.log.seglets_for(bytes.saturating_sub(bytes_dead) as usize) < run.end - run.start;
             cleaner.level = if alone { Level::Compaction } else { Level::Combined };
             if alone || dead >= self.log.window_bytes() as u64 / CLEAN_GAIN_DIVISOR {
                 break;

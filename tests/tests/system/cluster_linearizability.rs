@@ -12,7 +12,7 @@ mod town;
 
 use tests::effort::{rng, rounds};
 use tests::history::{Operation, Outcome, Verdict, check, porcupine, to_text};
-use town::{Tally, FaultyCluster, Troubles};
+use town::{FaultyCluster, Tally, Troubles};
 
 /// Both checkers say the same of it: whether it is linearizable.
 fn judge(history: &[Operation]) -> bool {
