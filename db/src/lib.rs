@@ -1,31 +1,45 @@
 //! The Splinter server: tenants, sessions, native operations, extensions, and the threads that run them.
 //!
 //! ```text
-//!   server       boot, worker, dispatch, outgoing frames, control streams, administration
-//!   extension    registry, native, invocation
-//!   ops          read, write, transaction: everything that touches the store
-//!   session      tokens, the exactly-once ring
-//!   tablet       tables by number
-//!   sched        load, offers       tenant       peer       etcd
-//!   metrics      config
-//!   limits       clock       sync
+//!   boot            starts and stops the parts
+//!   front           streams, channels of local clients, metrics over HTTP
+//!   administration  requests of operators and tenants; changes of other servers
+//!   moving, remote  migrations of tablets; objects of other servers
+//!   control_plane   shared state of the control threads, and the changes that they make
+//!   worker          the threads that serve: dispatch, native requests, invocations, outgoing frames
+//!   view            what workers know: changes, catalog, the server's view and its fence
+//!   extension       registry, native, invocation
+//!   ops             read, write, transaction: everything that touches the store
+//!   session         tokens, the exactly-once ring
+//!   tablet          tables by number
+//!   sched           load, offers       tenant       peer       etcd
+//!   metrics         config      process
+//!   limits          clock       sync
 //! ```
 //!
-//! Imports go down only. A request's way: [`server::worker`] receives a batch of frames,
-//! [`server::dispatch`] decodes all of it, prefetches, executes through [`ops`] and writes the replies
-//! into the outgoing frames. Control threads own everything slow and tell the workers by messages.
+//! Imports go down only. A request's way: [`worker`] receives a batch of frames, [`worker::dispatch`] decodes all of it,
+//! prefetches, executes through [`ops`] and writes the replies into the outgoing frames. Control threads own everything
+//! slow and tell the workers by messages ([`view::change`]).
 
+pub mod administration;
+pub mod boot;
 pub mod clock;
 pub mod config;
+pub mod control_plane;
 pub mod etcd;
 pub mod extension;
+pub mod front;
 pub mod limits;
 pub mod metrics;
+pub mod moving;
 pub mod ops;
 pub mod peer;
+pub mod process;
+pub mod remote;
 pub mod sched;
-pub mod server;
 pub mod session;
 pub mod sync;
 pub mod tablet;
 pub mod tenant;
+pub mod view;
+pub mod worker;

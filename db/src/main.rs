@@ -14,13 +14,13 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
+use db::boot::Server;
+use db::boot::administrator;
 use db::config::{
     Config, ConfigError, DpdkSettings, MetadataPlace, SharedMemory, StreamLimits, parse_bytes, parse_cpus,
     parse_environment, parse_metadata_place,
 };
-use db::server::administrator;
-use db::server::boot::Server;
-use db::server::process::{self, EndSignals};
+use db::process::{self, EndSignals};
 use net::IdleStrategy;
 use sd_notify::NotifyState;
 use tracing_subscriber::filter::LevelFilter;

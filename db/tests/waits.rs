@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread;
 
-use db::server::change::{Change, change_queue};
 use db::sync::oneshot::oneshot;
+use db::view::change::{Change, change_queue};
 use net::{Faults, LoopbackClock, LoopbackNetwork, Port};
 use store::{
     AtomicBox, Condition, Config, Core, Cursor, Eviction, HashRange, KeyRange, NEVER_MS, PageLimits, Quota,

@@ -27,9 +27,9 @@ use std::time::{Duration, Instant};
 
 use client::{ClientConfig, Session};
 use db::extension::ActiveVersions;
-use db::server::change::Change;
-use db::server::ports::Exits;
 use db::tablet::Parts;
+use db::view::change::Change;
+use db::worker::ports::Exits;
 use extensions::Extensions;
 use net::{Batch, Listener, LoopbackClock, LoopbackNetwork, Outbox, Port, Waker};
 use store::{Config, HashRange, Quota, Store, TableOptions};

@@ -22,9 +22,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use db::extension::ActiveVersions;
-use db::server::change::Change;
-use db::server::ports::Exits;
 use db::tablet::Parts;
+use db::view::change::Change;
+use db::worker::ports::Exits;
 use extensions::Extensions;
 use fastrand::Rng;
 use net::{Batch, Outbox};

@@ -1,5 +1,5 @@
 //! Reads in flight to other servers: the server of each, and whether it waits for a stream, for an answer, or for a
-//! pause to end. No I/O, no clock; `db/src/server/remote.rs` drives it.
+//! pause to end. No I/O, no clock; `db/src/remote.rs` drives it.
 //!
 //! ```text
 //!              ┌──────────── the map names another server, or the same one later ───────────┐

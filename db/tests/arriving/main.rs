@@ -12,9 +12,9 @@ use std::thread;
 
 use db::limits::TENANT_PENDING_REQUESTS_MAX;
 use db::metrics::Counter;
-use db::server::change::Change;
 use db::session::Claim;
 use db::sync::oneshot::NoValue;
+use db::view::change::Change;
 use net::Faults;
 use store::{HashRange, TableOptions};
 use wire::{Condition, KeyRange, Keys, Request, Status, reply};

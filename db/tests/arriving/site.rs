@@ -6,15 +6,15 @@ use std::thread::{self, JoinHandle};
 
 use db::clock::Clock;
 use db::metrics::{Counter, WorkerMetrics, total};
-use db::server::change::{Change, ChangeSender, StreamRequest, Wake, broadcast, change_queue};
-use db::server::ports::Ports;
-use db::server::siblings::SiblingWorkers;
-use db::server::view::{Cut, Views};
-use db::server::worker::{Worker, WorkerParts};
 use db::session::{Session, StreamAnswer};
 use db::sync::oneshot::{Receiver, oneshot};
 use db::tablet::{Parts, TableEntry};
 use db::tenant::account::{Account, Accounts};
+use db::view::change::{Change, ChangeSender, StreamRequest, Wake, broadcast, change_queue};
+use db::view::{Cut, Views};
+use db::worker::ports::Ports;
+use db::worker::siblings::SiblingWorkers;
+use db::worker::{Worker, WorkerParts};
 use net::{Faults, IdleStrategy, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
 use store::{Config, HashRange, Store, Table, TableOptions};
 use wire::{Request, TenantId};
@@ -135,7 +135,7 @@ impl Site {
         broadcast(&self.senders, change).expect("workers that run");
     }
 
-    /// As [`db::server::control::Control::wake`].
+    /// As [`db::control_plane::Control::wake`].
     pub fn wake(&self, hashes: Option<&[u64]>) {
         self.part.not_pulled(hashes.unwrap_or_default());
         let wake = Arc::new(Wake { part: PART, hashes: hashes.map(Into::into) });

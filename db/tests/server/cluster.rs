@@ -5,9 +5,9 @@ use cluster::peer::{ClusterSecret, Purpose};
 use control::{
     AdminRequest, ExtensionResolved, Right, ServerEntry, Subject, TableEntry, TableId, TenantLimitEntry,
 };
+use db::boot::Server;
 use db::config::{Config, parse_metadata_place};
 use db::peer::{self, PeerError};
-use db::server::boot::Server;
 use tempfile::TempDir;
 use wire::{Body, Condition, OpenRequest, Request, Status, TabletMap, opcode};
 

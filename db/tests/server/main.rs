@@ -43,10 +43,10 @@ use std::sync::OnceLock;
 use ::cluster::metadata::Metadata;
 use builder::{BuildError, Toolchain};
 use control::{AdminRequest, LimitChange, Statistic, TenantCreated};
+use db::boot::administrator;
+use db::boot::{Devices, Server};
 use db::config::{Config, StreamLimits};
 use db::extension::registry::Prepare;
-use db::server::administrator;
-use db::server::boot::{Devices, Server};
 use net::{Faults, Listener, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
 use wire::OpenRequest;
 

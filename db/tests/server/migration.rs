@@ -9,7 +9,7 @@ use std::time::Instant;
 use cluster::metadata::{Metadata, MigrationRow, Side};
 use cluster::migration::{MigrationMode, MigrationPhase};
 use control::{AdminRequest, TableId};
-use db::server::migrations::Figure;
+use db::control_plane::migrations::Figure;
 use fastrand::Rng;
 use store::HashRange;
 use tempfile::TempDir;

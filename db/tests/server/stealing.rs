@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use db::clock::Clock;
 use db::metrics::{Counter, WorkerMetrics};
-use db::server::change::{Change, change_queue};
-use db::server::ports::Ports;
-use db::server::siblings::SiblingWorkers;
-use db::server::view::Views;
-use db::server::worker::{Worker, WorkerParts};
 use db::session::Session;
 use db::tenant::account::Account;
+use db::view::Views;
+use db::view::change::{Change, change_queue};
+use db::worker::ports::Ports;
+use db::worker::siblings::SiblingWorkers;
+use db::worker::{Worker, WorkerParts};
 use net::{Batch, Faults, IdleStrategy, LoopbackClock, LoopbackNetwork, Outbox, Port, SharedPort};
 use store::{Config, Store};
 use wire::{FrameReader, Request, Status, TenantId, function_hash, opcode, reply};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use cluster::records::LeaseId;
-use db::server::control::Control;
-use db::server::ownership::Ownership;
+use db::control_plane::Control;
+use db::control_plane::ownership::Ownership;
 use db::tablet::Parts;
 use net::Faults;
 use store::{HashRange, TableOptions};

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
-use db::server::native;
-use db::server::prefetch::locate;
-use db::server::replies::{Caller, ReplyPlace, RequestOutcome};
 use db::session::{Route, Session};
 use db::tablet::{Parts, TableEntry, Tables};
 use db::tenant::account::Account;
+use db::worker::native;
+use db::worker::prefetch::locate;
+use db::worker::replies::{Caller, ReplyPlace, RequestOutcome};
 use store::{Config, Core, Store};
 use wire::{Request, Status, TenantId};
 

@@ -1,23 +1,23 @@
-//! A worker's parts, moved by hand: one round of the loop of `db::server::worker` without a port.
+//! A worker's parts, moved by hand: one round of the loop of `db::worker` without a port.
 
 use std::sync::Arc;
 
 use db::extension::invocation::Invocations;
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
-use db::server::batch_admission::BatchAdmission;
-use db::server::catalog::WorkerCatalog;
-use db::server::change::Change;
-use db::server::dispatch::Dispatch;
-use db::server::invocation;
-use db::server::outgoing::Outgoing;
-use db::server::pending_requests::PendingRequests;
-use db::server::ports::Exits;
-use db::server::response_limiter::{ResponseLimiter, ResponseRate};
-use db::server::view::RoundView;
 use db::session::{Origin, Session};
 use db::tablet::{Parts, TableEntry};
 use db::tenant::account::Account;
+use db::view::RoundView;
+use db::view::catalog::WorkerCatalog;
+use db::view::change::Change;
+use db::worker::batch_admission::BatchAdmission;
+use db::worker::dispatch::Dispatch;
+use db::worker::invocation;
+use db::worker::outgoing::Outgoing;
+use db::worker::pending_requests::PendingRequests;
+use db::worker::ports::Exits;
+use db::worker::response_limiter::{ResponseLimiter, ResponseRate};
 use net::Batch;
 use store::{Core, Pinned, Store};
 use wire::TenantId;

@@ -7,7 +7,7 @@ use cluster::migration::{SlotAdmission, Source, SourceInput, Target, TargetInput
 use cluster::records::{KeySpan, Query, Revision};
 use cluster::secret::SecretHash;
 use control::MigrationMode;
-use db::server::ownership::map_of;
+use db::control_plane::ownership::map_of;
 use store::HashRange;
 use wire::TabletMap;
 

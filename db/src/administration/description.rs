@@ -1,0 +1,101 @@
+//! Describes an extension: functions, limits in force, versions and figures of their invocations. A tenant with a
+//! grant sees its functions and the limits of the tenant's own invocations; only the owner sees its costs.
+
+use control::{ExtensionDescription, Measured, Statistic, Subject, VersionDescription, VersionState};
+use guest::limits::EXTENSION_STACK_BYTES;
+use wire::TenantId;
+
+use super::extensions::{functions, milliseconds};
+use super::grants;
+use super::missing::unknown_extension;
+use crate::control_plane::{Control, Refusal};
+use crate::extension::allowance::Limit;
+use crate::extension::registry::Installed;
+use crate::extension::version_metrics::{ENDS, MeasuredSummary};
+use crate::limits::{COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, TRANSACTION_READS_MAX};
+use crate::sync::lock;
+use crate::tenant::account::Account;
+use crate::tenant::limit::TenantLimit;
+
+pub(super) fn describe(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
+    // Waits for a switch under way, so that the answer shows the versions in force.
+    let _changing = lock(&control.changing);
+    let limits = limits(&control.accounts.of(tenant));
+    let description = match grants::find(control, tenant, Subject::Extension, name) {
+        Some(grant) => {
+            let mut description = described(control, grant.row.owner, &grant.row.name, limits)?;
+            (description.extension, description.name) = (grant.row.id, name.to_owned());
+            description.versions.clear();
+            description
+        }
+        None => described(control, tenant, name, limits)?,
+    };
+    Ok(control::encode(&description))
+}
+
+fn described(
+    control: &Control,
+    owner: TenantId,
+    name: &str,
+    limits: Vec<Statistic>,
+) -> Result<ExtensionDescription, Refusal> {
+    let row = control.metadata.extension_find(owner, name)?;
+    let row = row.ok_or_else(|| unknown_extension(name))?;
+    let history = control.registry.history(owner, name).ok_or_else(|| unknown_extension(name))?;
+    Ok(ExtensionDescription {
+        extension: row.id,
+        name: row.name,
+        state: VersionState::from(&row.state),
+        functions: history.current().map_or_else(Vec::new, |installed| functions(installed)),
+        limits,
+        versions: history.versions.values().map(|installed| version(installed)).collect(),
+    })
+}
+
+fn version(installed: &Installed) -> VersionDescription {
+    VersionDescription {
+        version: installed.extension.version,
+        content_hash: installed.content_hash.clone(),
+        artefact_bytes: installed.artefact_bytes,
+        source_bytes: installed.source_bytes,
+        installed_ms: installed.installed_ms,
+        compile_ms: milliseconds(installed.compile_ms),
+        measured: measured(&installed.extension.metrics.tally()),
+    }
+}
+
+fn measured(tally: &MeasuredSummary) -> Measured {
+    let ends = ENDS.iter().zip(tally.ends).filter(|(_, count)| *count > 0);
+    Measured {
+        ends: ends.map(|(name, value)| Statistic { name: (*name).to_owned(), value }).collect(),
+        cpu_ns: tally.cpu_ns(),
+        timed: tally.timed,
+        ns_p50: tally.quantile_ns(500),
+        ns_p99: tally.quantile_ns(990),
+        ns_p999: tally.quantile_ns(999),
+    }
+}
+
+/// Returns the limits of a tenant's invocation, by the names under which they are changed, and the fixed limits.
+fn limits(account: &Account) -> Vec<Statistic> {
+    let own = [
+        TenantLimit::InvocationCpuUs,
+        TenantLimit::InvocationWallUs,
+        TenantLimit::InvocationYields,
+        TenantLimit::InvocationArenaBytes,
+        TenantLimit::InvocationReads,
+        TenantLimit::InvocationReadBytes,
+        TenantLimit::InvocationWrites,
+        TenantLimit::InvocationWriteBytes,
+        TenantLimit::InvocationReplyBytes,
+    ];
+    let fixed = [
+        ("stack_bytes", EXTENSION_STACK_BYTES as u64),
+        (Limit::NotedReads.name(), TRANSACTION_READS_MAX as u64),
+        ("commit_tries", u64::from(COMMIT_TRIES_MAX)),
+        ("log_lines", u64::from(EXTENSION_LOG_LINES_MAX)),
+    ];
+    let own = own.map(|limit| (limit.name(), account.limit(limit)));
+    let statistic = |(name, value): (&str, u64)| Statistic { name: name.to_owned(), value };
+    own.into_iter().chain(fixed).map(statistic).collect()
+}

@@ -1,0 +1,126 @@
+//! Limits of tenants: reading and changing them.
+//!
+//! The administrator reads and changes the limits of any tenant; a tenant reads its own. A change is durable first and
+//! then copied to the tenant's account, which workers read at the next request. A refused change leaves the account's
+//! limits as they were.
+
+use std::collections::BTreeMap;
+
+use cluster::metadata::LimitRow;
+use control::{LimitChange, TenantLimitEntry};
+use wire::{Status, TenantId};
+
+use super::Role;
+use crate::control_plane::{Control, Refusal};
+use crate::sync::lock;
+use crate::tenant::account::Account;
+use crate::tenant::limit::{TenantLimit, UNLIMITED};
+
+pub(super) fn read(control: &Control, role: &Role, name: Option<&str>) -> Result<Vec<u8>, Refusal> {
+    match (role, name) {
+        (Role::Tenant(session), None) => Ok(control::encode(&entries(&session.account))),
+        (Role::Administrator, Some(name)) => {
+            let _changing = lock(&control.changing);
+            let tenant = control.tenant_number(name)?;
+            Ok(control::encode(&entries(&control.accounts.of(tenant))))
+        }
+        (Role::Tenant(_), Some(_)) => {
+            let text = "a tenant can read only its own limits: name no tenant";
+            Err(Refusal::new(Status::NotPermitted, text))
+        }
+        (Role::Administrator, None) => {
+            Err(Refusal::new(Status::NotPermitted, "the administrator has no limits: name a tenant"))
+        }
+    }
+}
+
+pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>]) -> Result<Vec<u8>, Refusal> {
+    let changes = changes.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+    let _changing = lock(&control.changing);
+    let tenant = control.tenant_number(name)?;
+    let stored: Vec<_> = changes.iter().map(|(limit, value)| (limit.name(), *value)).collect();
+    control.metadata.limits_change(tenant, &stored)?;
+    let account = control.accounts.of(tenant);
+    for (limit, value) in changes {
+        account.set_limit(limit, value.unwrap_or(limit.default_value()));
+    }
+    Ok(control::encode(&entries(&account)))
+}
+
+/// Applies the stored limits: called once, before anything else of a tenant is restored.
+pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
+    follow(control, &control.metadata.limits()?, |_| true);
+    Ok(())
+}
+
+/// Applies the stored limits, and the defaults of the others, to the tenants that `is_meant` selects.
+pub(super) fn follow(control: &Control, rows: &[LimitRow], is_meant: impl Fn(TenantId) -> bool) {
+    let mut wanted: BTreeMap<TenantId, Vec<(TenantLimit, u64)>> = BTreeMap::new();
+    for account in control.accounts.all().iter().filter(|account| is_meant(account.tenant)) {
+        wanted.entry(account.tenant).or_default();
+    }
+    for row in rows {
+        let tenant = row.tenant.0;
+        let Some(limit) = TenantLimit::named(&row.name) else {
+            tracing::warn!(tenant, limit = row.name, "ignored a stored limit unknown to this version");
+            continue;
+        };
+        let (least, most) = limit.bounds();
+        let value = row.value.clamp(least, most);
+        if value != row.value {
+            let (limit, stored) = (&row.name, row.value);
+            tracing::warn!(tenant, limit, stored, value, "a stored limit is out of range");
+        }
+        wanted.entry(row.tenant).or_default().push((limit, value));
+    }
+    for (tenant, values) in wanted {
+        let account = control.accounts.of(tenant);
+        for &limit in TenantLimit::ALL {
+            let stored = values.iter().find(|(known, _)| *known == limit).map(|(_, value)| *value);
+            let value = stored.unwrap_or(limit.default_value());
+            if account.limit(limit) != value {
+                account.set_limit(limit, value);
+            }
+        }
+    }
+}
+
+fn checked(change: &LimitChange<'_>) -> Result<(TenantLimit, Option<u64>), Refusal> {
+    let Some(limit) = TenantLimit::named(change.limit) else {
+        let names: Vec<&str> = TenantLimit::ALL.iter().map(|limit| limit.name()).collect();
+        let text = format!("`{}` is not a limit; use {}", change.limit, names.join(", "));
+        return Err(Refusal::new(Status::UnknownLimit, text));
+    };
+    if let Some(value) = change.value
+        && !limit.allows(value)
+    {
+        let text = format!("{} must be {}, not {}", limit.name(), range_of(limit), amount(value));
+        return Err(Refusal::new(Status::OutOfRange, text));
+    }
+    Ok((limit, change.value))
+}
+
+fn entries(account: &Account) -> Vec<TenantLimitEntry> {
+    let entry = |limit: &TenantLimit| {
+        let (least, most) = limit.bounds();
+        TenantLimitEntry {
+            name: limit.name().to_owned(),
+            value: account.limit(*limit),
+            default: limit.default_value(),
+            least,
+            most,
+        }
+    };
+    TenantLimit::ALL.iter().map(entry).collect()
+}
+
+fn range_of(limit: TenantLimit) -> String {
+    match limit.bounds() {
+        (least, UNLIMITED) => format!("at least {least}, or unlimited"),
+        (least, most) => format!("{least} to {most}"),
+    }
+}
+
+fn amount(value: u64) -> String {
+    if value == UNLIMITED { "unlimited".to_owned() } else { value.to_string() }
+}

@@ -1,0 +1,396 @@
+//! Starts a server part by part in a fixed order, and stops it.
+//!
+//! ```text
+//!   data directory -> metadata, identity, administrator's secret -> store -> ports -> workers
+//!                  -> registry of extensions -> control -> tables and extensions of the metadata
+//!                  -> listener -> membership of the cluster
+//! ```
+//! A failure at the start is a [`BootError`] and leaves no thread behind. At the stop, streams and migrations end
+//! first, then workers, which answer their pending requests, and last the registration, so that the server stays
+//! registered while it serves. Each wait is bounded ([`Joining`]).
+
+pub mod administrator;
+mod devices;
+mod identity;
+mod memory;
+mod workers;
+
+pub use devices::Devices;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use cluster::secret::SecretHash;
+use guest::watchdog::Watchdog;
+use net::{Listener, Port, SharedPort, ShmListener, StopHandle, Waker};
+use store::Store;
+
+use self::identity::Identity;
+use self::memory::{Damage, populate};
+use crate::administration;
+use crate::administration::membership;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::control_plane::Control;
+use crate::control_plane::acts::Acts;
+use crate::control_plane::home_balancer::HomeBalancer;
+use crate::control_plane::lease_cache::LeaseCache;
+use crate::control_plane::streams::Streams;
+use crate::extension::registry::{Prepare, Registry};
+use crate::front::connection;
+use crate::front::listening::{self, Reception};
+use crate::front::metrics_http;
+use crate::front::shm_listener::{self, ShmEntrance};
+use crate::limits::{
+    ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, CONTROL_STOP_MS, HOUSEKEEPING_MS, VERSIONS_LOOK_MS, WORKERS_STOP_MS,
+};
+use crate::moving::coordination;
+use crate::process::Joining;
+use crate::remote::{self, Wants};
+use crate::tenant::account::Accounts;
+use crate::view::change::Change;
+use crate::worker::ports::FramePorts;
+use crate::worker::response_limiter::{ResponseLimiter, ResponseRate};
+use crate::worker::siblings::SiblingWorkers;
+
+/// Rate of wrong secrets and tokens that a source may send.
+const ATTEMPTS: ResponseRate = ResponseRate { burst: ATTEMPTS_BURST, per_second: ATTEMPTS_PER_SECOND };
+
+/// First view of a server outside a cluster: no session is older.
+const VIEW: u64 = 1;
+/// Bits of a view that count the changes since a start. The bits above count the starts of a server in a cluster, so
+/// that its views only grow.
+const VIEW_BITS: u32 = 32;
+
+/// A running server, which ends with [`Server::stop`] or on drop.
+pub struct Server {
+    control: Arc<Control>,
+    tcp: SocketAddr,
+    metrics: Option<SocketAddr>,
+    stops: Vec<StopHandle>,
+    /// Wakes the thread of remote reads, which does not park.
+    remote: Option<Waker>,
+    stopping: Arc<AtomicBool>,
+    control_threads: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+    /// Set when nothing is served any more.
+    ended: Arc<AtomicBool>,
+    registration: Option<JoinHandle<()>>,
+    /// Ends after the workers.
+    _watchdog: Watchdog,
+    /// The server's identity in a cluster.
+    _identity: Option<Identity>,
+}
+
+impl Server {
+    /// Starts a server over kernel UDP, with shared memory for clients of its own host, or over DPDK.
+    ///
+    /// # Errors
+    /// Names the part that failed, and the reason.
+    pub fn start(config: &Config) -> Result<Self, BootError> {
+        config.check().map_err(|error| BootError::new("configuration", error))?;
+        match &config.dpdk {
+            Some(settings) => devices::start_over_dpdk(config, settings),
+            None => Self::start_over(config, Devices::over_kernel(config)?),
+        }
+    }
+
+    /// Starts a server over the given devices. The data directory exists.
+    ///
+    /// # Errors
+    /// Names the part that failed, and the reason.
+    pub fn start_over<P: SharedPort + 'static>(
+        config: &Config,
+        devices: Devices<P>,
+    ) -> Result<Self, BootError> {
+        let Devices { listener, ports, metadata, prepare, shm_entrance } = devices;
+        let (clock, streams) = (Clock::new(), Streams::new(devices::stream_limits(config)?));
+        let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
+        let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
+        let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
+        let reached = identity::reached_at(config.advertise, tcp);
+        let run = identity.as_ref().map(|own| own.begin(&metadata, reached, clock.wall_ms())).transpose()?;
+        let view = run.map_or(VIEW, |run| u64::from(run.start) << VIEW_BITS);
+        let (administrator, nobody) = secrets(config)?;
+        let (store, accounts) = (make_store(config, run.is_some())?, Accounts::over(config.cores));
+        let registry = open_registry(prepare, &accounts)?;
+        let (client_ids, parts_made) = devices::reserve(&metadata)?;
+        let frame_ports = FramePorts::of(&ports);
+        let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
+        let (watchdog, wants) = (start_watchdog(&siblings, clock)?, remote_wants(run.is_some())?);
+        let started = workers::start(config, &store, ports, (clock, view), &siblings, wants.as_ref())?;
+        let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
+        let control = Arc::new(Control {
+            clock,
+            lease_cache: LeaseCache::of(run),
+            migrations: devices::migrations(run, &metadata, &siblings, config.cores)?,
+            metadata,
+            registry,
+            accounts,
+            store,
+            parts_made,
+            emptied: Mutex::default(),
+            workers: started.senders,
+            metrics: started.metrics,
+            ports: frame_ports,
+            views: started.views,
+            acts: Acts::default(),
+            fence: started.fence,
+            shm_listener: status,
+            administrator,
+            nobody,
+            streams,
+            attempts: Mutex::new(ResponseLimiter::new(ATTEMPTS)),
+            sessions: Mutex::default(),
+            ended: Mutex::default(),
+            tables: Mutex::default(),
+            grants: Mutex::default(),
+            traced: Mutex::default(),
+            client_ids: Mutex::new(client_ids),
+            changing: Mutex::new(()),
+            owning: Mutex::new(()),
+        });
+        let mut server = Self {
+            control,
+            tcp,
+            metrics,
+            stops: Vec::new(),
+            remote: wants.as_ref().map(Wants::waker),
+            stopping: Arc::new(AtomicBool::new(false)),
+            control_threads: Vec::new(),
+            workers: started.threads,
+            ended: Arc::new(AtomicBool::new(false)),
+            registration: None,
+            _watchdog: watchdog,
+            _identity: identity,
+        };
+        server.start_control(config.populate)?;
+        server.open_listeners(listener, readers, shm_listener)?;
+        server.join_cluster(reached, wants)?;
+        Ok(server)
+    }
+
+    fn populate(&mut self, is_wanted: bool) -> Result<(), BootError> {
+        if !is_wanted {
+            return Ok(());
+        }
+        let (store, stopping) = (Arc::clone(&self.control.store), Arc::clone(&self.stopping));
+        self.control_threads.push(populate(store, stopping).map_err(no_thread)?);
+        Ok(())
+    }
+
+    /// Registers the server in its cluster, if it has one.
+    fn join_cluster(&mut self, reached: SocketAddr, wants: Option<Wants>) -> Result<(), BootError> {
+        if let Some(wants) = wants {
+            let asking = remote::start(&self.control, &self.stopping, wants);
+            self.control_threads.push(asking.map_err(no_thread)?);
+        }
+        if let Some(run) = self.control.lease_cache.run() {
+            let registered = membership::register(&self.control, &self.ended, reached, run);
+            self.registration = Some(registered.map_err(no_thread)?);
+            let following = membership::follow(&self.control, &self.stopping);
+            self.control_threads.push(following.map_err(no_thread)?);
+            let coordinating = coordination::start(&self.control, &self.stopping, run);
+            self.control_threads.push(coordinating.map_err(no_thread)?);
+        }
+        Ok(())
+    }
+
+    /// Restores tables and extensions from the metadata, and starts housekeeping.
+    fn start_control(&mut self, populates: bool) -> Result<(), BootError> {
+        administration::restore(&self.control)
+            .map_err(|refusal| BootError::new("cannot restore the server's state", refusal.text))?;
+        self.populate(populates)?;
+        let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
+        let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
+            let (mut homes, mut damage) = (HomeBalancer::default(), Damage::default());
+            let mut looks = (0..VERSIONS_LOOK_MS / HOUSEKEEPING_MS).cycle();
+            while !stopping.load(Ordering::Relaxed) {
+                thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
+                control.balance(&mut homes);
+                control.tidy();
+                administration::watch_canaries(&control);
+                damage.look(&control.store);
+                if looks.next() == Some(0) {
+                    control.keep_versions();
+                }
+            }
+            control.acts.catch_up(&control.metadata);
+        });
+        self.control_threads.push(sweeping.map_err(no_thread)?);
+        Ok(())
+    }
+
+    /// Starts the listeners of local clients, streams and metrics.
+    fn open_listeners(
+        &mut self,
+        clients: Listener,
+        readers: Option<Listener>,
+        shm_listener: Option<ShmListener>,
+    ) -> Result<(), BootError> {
+        if let Some(shm_listener) = shm_listener {
+            let (stop, thread) = shm_listener::start(&self.control, shm_listener).map_err(no_thread)?;
+            self.stops.push(stop);
+            self.control_threads.push(thread);
+        }
+        self.receive("listener", clients, connection::reception(&self.control, &self.stopping))?;
+        match readers {
+            Some(readers) => self.receive("metrics", readers, metrics_http::reception(&self.control)),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts the thread `name`, which receives streams.
+    fn receive(&mut self, name: &str, listener: Listener, reception: Reception) -> Result<(), BootError> {
+        self.stops.push(listener.stop_handle());
+        let stopping = Arc::clone(&self.stopping);
+        let accepting = thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || listening::accept_all(reception, &listener, &stopping));
+        self.control_threads.push(accepting.map_err(no_thread)?);
+        Ok(())
+    }
+
+    /// Returns the address of the listener.
+    #[must_use]
+    pub fn tcp(&self) -> SocketAddr {
+        self.tcp
+    }
+
+    /// Returns the address of the metrics port, if there is one.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Returns the control plane.
+    #[must_use]
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+
+    /// Returns the UDP port of each core.
+    #[must_use]
+    pub fn frame_ports(&self) -> &[u16] {
+        &self.control.ports.numbers
+    }
+
+    /// Returns true if a worker has ended because its port broke; the server is then useless.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.workers.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends streams, then workers, and waits for all of them.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        for stop in &self.stops {
+            stop.stop();
+        }
+        // Stream threads wait for migrations.
+        if let Some(migrations) = &self.control.migrations {
+            migrations.stop();
+        }
+        let joining = Joining::within(Duration::from_millis(CONTROL_STOP_MS));
+        self.control_threads.iter().for_each(|thread| thread.thread().unpark());
+        self.remote.iter().for_each(Waker::wake);
+        for thread in self.control_threads.drain(..) {
+            joining.join(thread);
+        }
+        if let Some(migrations) = &self.control.migrations {
+            migrations.join(joining);
+        }
+        for worker in &self.control.workers {
+            worker.send(Change::Stop);
+        }
+        let joining = Joining::within(Duration::from_millis(WORKERS_STOP_MS));
+        for worker in self.workers.drain(..) {
+            joining.join(worker);
+        }
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(registration) = self.registration.take() {
+            registration.thread().unpark();
+            Joining::within(Duration::from_millis(WORKERS_STOP_MS)).join(registration);
+        }
+        self.control.acts.give_up();
+    }
+}
+
+fn no_thread(error: io::Error) -> BootError {
+    BootError::new("cannot start a thread", error)
+}
+
+/// Makes the queue of invocations' remote reads, if the server is in a cluster.
+fn remote_wants(is_wanted: bool) -> Result<Option<Wants>, BootError> {
+    let wants = is_wanted.then(Wants::new).transpose();
+    wants.map_err(|error| BootError::new("cannot create the queue of remote reads", error))
+}
+
+/// Returns the hash of the administrator's secret, and of one that nobody has.
+fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
+    let administrator = administrator::open(&config.data_directory)
+        .map_err(|error| BootError::new("cannot open the administrator's secret", error))?;
+    let nobody = SecretHash::dummy().map_err(|error| BootError::new("cannot create a secret", error))?;
+    Ok((administrator, nobody))
+}
+
+/// Opens the listener of the metrics port; returns it with its address.
+fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), BootError> {
+    Listener::bind(address)
+        .and_then(|listener| listener.local().map(|local| (listener, local)))
+        .map_err(|error| BootError::new(&format!("cannot serve metrics on TCP {address}"), error))
+}
+
+fn start_watchdog(siblings: &Arc<SiblingWorkers>, clock: Clock) -> Result<Watchdog, BootError> {
+    let siblings = Arc::clone(siblings);
+    Watchdog::start(move || siblings.help_the_absent(clock.now_us()))
+        .map_err(|error| BootError::new("cannot start the watchdog", error))
+}
+
+fn open_registry(prepare: Prepare, accounts: &Accounts) -> Result<Registry, BootError> {
+    Registry::open_with(prepare, accounts.clone())
+        .map_err(|error| BootError::new("cannot open the extension registry", error))
+}
+
+fn make_store(config: &Config, moves_tablets: bool) -> Result<Arc<Store>, BootError> {
+    Store::new(config.store(moves_tablets)).map_err(|error| BootError::new("cannot create the store", error))
+}
+
+/// An error that prevented a server's start: the part that failed, and advice for the operator.
+#[derive(Debug)]
+pub struct BootError(String);
+
+impl BootError {
+    fn new(what: &str, error: impl fmt::Display) -> Self {
+        Self(format!("{what}: {error}"))
+    }
+
+    fn listening(place: &str, error: &io::Error) -> Self {
+        let next = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "; another server may run there: choose a port with --listen, 0 for a free one"
+            }
+            _ => "",
+        };
+        Self(format!("cannot listen on {place}: {error}{next}"))
+    }
+}
+
+impl fmt::Display for BootError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BootError {}

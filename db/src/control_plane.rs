@@ -1,0 +1,456 @@
+//! State of the control plane: shared data of control threads, and the changes that they make.
+//!
+//! Every change takes the same steps: it is written to the metadata (durable or refused), sent to all workers, then
+//! reported to the client. One lock serializes the changes, so that the workers' catalogs match the metadata; only
+//! metadata operations are slow under it. A second lock protects the ownership of tables, which migrations change
+//! under time pressure. Workers never use this state.
+
+pub mod acts;
+pub mod grant;
+pub mod home_balancer;
+pub mod lease_cache;
+pub mod listener_status;
+pub mod migrations;
+pub mod ownership;
+pub mod streams;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cluster::limits::VERSIONS_RESERVED;
+use cluster::metadata::{Metadata, MetadataError, TenantRow, VersionStateError};
+use cluster::moment::Moment;
+use cluster::records::{HeldLease, RecordsError};
+use cluster::secret::{SecretHash, random_token};
+use store::Store;
+use wire::reply::Throttled;
+use wire::{Status, TenantId};
+
+use self::acts::Acts;
+use self::grant::Grant;
+use self::home_balancer::{HomeBalancer, Look, Move};
+use self::lease_cache::LeaseCache;
+use self::listener_status::ListenerStatus;
+use self::migrations::Migrations;
+use self::streams::{Counts, Streams};
+use crate::clock::Clock;
+use crate::extension::log::ExtensionLog;
+use crate::extension::registry::Registry;
+use crate::limits::{ETCD_OPENING_MS, SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
+use crate::metrics::{Counter, WorkerMetrics};
+use crate::session::Session;
+use crate::sync::lock;
+use crate::tablet::{PartsMade, TableEntry};
+use crate::tenant::account::Accounts;
+use crate::tenant::limit::TenantLimit;
+use crate::view::catalog::Ended;
+use crate::view::change::{Change, ChangeSender, broadcast};
+use crate::view::{Fence, Views};
+use crate::worker::ports::FramePorts;
+use crate::worker::response_limiter::ResponseLimiter;
+
+/// A refusal by the control plane: a status for programs and text for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status, for programs.
+    pub status: Status,
+    /// The text, for people; for `Throttled` the name of the limit.
+    pub text: String,
+    /// Delay before the next attempt in microseconds, for `Throttled`.
+    after_us: u32,
+}
+
+impl Refusal {
+    /// Creates a refusal with its own text.
+    #[must_use]
+    pub fn new(status: Status, text: impl Into<String>) -> Self {
+        Self { status, text: text.into(), after_us: 0 }
+    }
+
+    /// Creates a refusal because a limit of the tenant delays the request for this long.
+    #[must_use]
+    pub fn throttled(after_us: u64, limit: TenantLimit) -> Self {
+        let after_us = u32::try_from(after_us).unwrap_or(u32::MAX);
+        Self { status: Status::Throttled, text: limit.name().to_owned(), after_us }
+    }
+
+    /// Encodes the body of the answer.
+    #[must_use]
+    pub fn body(&self) -> Vec<u8> {
+        if self.status != Status::Throttled {
+            return self.text.clone().into_bytes();
+        }
+        let throttled = Throttled { after_us: self.after_us, limit: self.text.as_bytes() };
+        let mut body = vec![0; throttled.body_bytes()];
+        throttled.encode(&mut body);
+        body
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self::new(status, status.text())
+    }
+}
+
+impl From<MetadataError> for Refusal {
+    fn from(error: MetadataError) -> Self {
+        let status = match &error {
+            MetadataError::AlreadyExists => Status::AlreadyExists,
+            MetadataError::NotFound => Status::NotFound,
+            MetadataError::LimitExceeded => Status::LimitExceeded,
+            MetadataError::VersionState(VersionStateError::InUse(_)) => Status::NotPermitted,
+            MetadataError::VersionState(VersionStateError::NoSuchVersion(_)) => Status::UnknownExtension,
+            MetadataError::VersionState(_) => Status::NotFound,
+            MetadataError::Conflict => Status::Conflict,
+            MetadataError::Tablets(_) => Status::WrongTablets,
+            MetadataError::Records(RecordsError::StorageFull) => Status::StorageFull,
+            MetadataError::Records(RecordsError::TooLarge(_)) => Status::LimitExceeded,
+            MetadataError::Records(RecordsError::Unavailable(_) | RecordsError::Uncertain(_)) => {
+                tracing::warn!(%error, "metadata unavailable");
+                Status::Unavailable
+            }
+            MetadataError::Records(_) => {
+                tracing::error!(%error, "metadata failed");
+                Status::Internal
+            }
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+/// An open session with the details shown in lists.
+#[derive(Clone, Debug)]
+pub struct OpenSession {
+    /// The session.
+    pub session: Arc<Session>,
+    /// Name of the tenant.
+    pub tenant: String,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// Time of opening, in milliseconds since the Unix epoch.
+    pub opened_ms: u64,
+}
+
+/// Tables by owner and name.
+pub type TableNames = BTreeMap<(TenantId, String), Arc<TableEntry>>;
+
+/// State shared by control threads.
+pub struct Control {
+    /// The server's clock.
+    pub clock: Clock,
+    /// Records that survive a restart.
+    pub metadata: Metadata,
+    /// Substitute for the metadata while a cluster's metadata does not answer.
+    pub lease_cache: LeaseCache,
+    /// Migrations of tablets; `None` outside a cluster.
+    pub migrations: Option<Migrations>,
+    /// The loaded extensions.
+    pub registry: Registry,
+    /// Limits and counters of tenants.
+    pub accounts: Accounts,
+    /// The store, in which the parts of tables are made.
+    pub store: Arc<Store>,
+    /// The parts that were made.
+    pub parts_made: PartsMade,
+    /// Time at which each table last lost objects because a server ended, in milliseconds since the Unix epoch, by
+    /// table number.
+    pub emptied: Mutex<BTreeMap<u32, u64>>,
+    /// The workers' queues.
+    pub workers: Vec<ChangeSender>,
+    /// The workers' counters.
+    pub metrics: Vec<Arc<WorkerMetrics>>,
+    /// The workers' frame ports.
+    pub ports: FramePorts,
+    /// Shared-memory listener for local clients; `None` if there is none.
+    pub shm_listener: Option<ListenerStatus>,
+    /// The server's views.
+    pub views: Arc<Views>,
+    /// Administrative acts not yet in the audit log.
+    pub acts: Acts,
+    /// The time until which workers may serve tablets that others may come to own.
+    pub fence: Arc<Fence>,
+    /// Hash of the administrator's secret.
+    pub administrator: SecretHash,
+    /// Hash of a secret that nobody has, compared when the tenant does not exist.
+    pub nobody: SecretHash,
+    /// Connection permits of clients' streams.
+    pub streams: Arc<Streams>,
+    /// Rate limit for wrong secrets and tokens, per source.
+    pub attempts: Mutex<ResponseLimiter>,
+    /// Open sessions by token.
+    pub sessions: Mutex<HashMap<u64, OpenSession>>,
+    /// Sessions that have ended.
+    pub ended: Mutex<Ended>,
+    /// Tables of all tenants.
+    pub tables: Mutex<TableNames>,
+    /// Grants between tenants.
+    pub grants: Mutex<Vec<Grant>>,
+    /// Tenants with tracing switched on, each with its log.
+    pub traced: Mutex<Vec<(TenantId, Arc<ExtensionLog>)>>,
+    /// Reserved client numbers.
+    pub client_ids: Mutex<Range<u64>>,
+    /// Lock for changes of the catalog.
+    pub changing: Mutex<()>,
+    /// Lock for changes of a table's ownership and of the workers' copy of it. A thread that holds both locks took
+    /// `changing` first. No thread queries the metadata under this lock, so that a cut waits for no disk and no other
+    /// server.
+    pub owning: Mutex<()>,
+}
+
+/// Returns the refusal for a tenant name that does not exist.
+pub(super) fn unknown_tenant(name: &str) -> Refusal {
+    Refusal::new(Status::UnknownTenant, format!("there is no tenant `{name}`"))
+}
+
+/// The result of a tenant lookup: in the metadata, or as last seen if a cluster's metadata does not answer.
+#[derive(Debug)]
+pub struct KnownTenant {
+    /// The tenant, if it exists.
+    pub row: Option<TenantRow>,
+    /// The reason why the result is only the last known state; a tenant missing from it may exist by now.
+    pub doubt: Option<MetadataError>,
+}
+
+impl Control {
+    /// Returns the number of the tenant with this name.
+    pub(super) fn tenant_number(&self, name: &str) -> Result<TenantId, Refusal> {
+        let row = self.metadata.tenant_find(name)?;
+        row.map(|row| row.id).ok_or_else(|| unknown_tenant(name))
+    }
+
+    /// Returns the refusal for a wrong secret or token, or `Retry` if the source exceeds its rate.
+    pub(super) fn wrong(&self, peer: SocketAddr, refusal: Refusal) -> Refusal {
+        let now_us = self.clock.now_us();
+        if lock(&self.attempts).take_for(peer, now_us) { refusal } else { Status::Retry.into() }
+    }
+
+    /// Sets the lease that is held, or none.
+    pub fn hold(&self, held: Option<HeldLease>) {
+        if let Some(HeldLease { lease, until }) = held {
+            self.fence.hold(lease, self.clock.us_at(until));
+        }
+        self.lease_cache.hold(held);
+    }
+
+    /// Sends a change to all workers and waits until they applied it.
+    ///
+    /// # Errors
+    /// `Unavailable` if a worker does not acknowledge it.
+    pub fn tell(&self, change: &Change) -> Result<(), Refusal> {
+        broadcast(&self.workers, change)
+            .map_err(|_| Refusal::new(Status::Unavailable, "a worker of the server does not answer"))
+    }
+
+    /// Opens a session for a tenant whose secret was checked.
+    ///
+    /// # Errors
+    /// `LimitExceeded`; `BadSecret` if the tenant was dropped or its secret changed meanwhile; or a failure of
+    /// numbers, workers or the metadata.
+    pub fn open_session(&self, checked: TenantRow, peer: SocketAddr) -> Result<Arc<Session>, Refusal> {
+        let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
+        let client_id = self.next_client_id()?;
+        let account = self.accounts.of(checked.id);
+        let session = Session::new(token, client_id, account, self.clock.now_us());
+        let session = Arc::new(session.opened_from(peer.ip()));
+        let (tenant, opened_ms) = (checked.name.clone(), self.clock.wall_ms());
+        // Registered before the tenant is checked again: a drop from then on ends this session too.
+        self.admit(OpenSession { session: Arc::clone(&session), tenant, peer, opened_ms })?;
+        let confirmed = self.confirm(&checked, &session);
+        if confirmed.is_err() {
+            lock(&self.sessions).remove(&token);
+        }
+        confirmed.map(|()| session)
+    }
+
+    /// Announces a session to the workers if its tenant is unchanged.
+    fn confirm(&self, checked: &TenantRow, session: &Arc<Session>) -> Result<(), Refusal> {
+        let gone =
+            || Refusal::new(Status::BadSecret, "the tenant was just dropped, or its secret was changed");
+        let KnownTenant { row, doubt } = self.tenant_named(&checked.name, |row| row == Some(checked))?;
+        if row.as_ref() != Some(checked) {
+            if let Some(doubt) = doubt {
+                return Err(doubt.into());
+            }
+            if row.is_none_or(|row| row.id != checked.id) {
+                self.accounts.forget(checked.id);
+            }
+            return Err(gone());
+        }
+        self.tell(&Change::SessionOpened(Arc::clone(session)))?;
+        if session.is_closed() {
+            self.tell(&Change::SessionClosed(session.token))?;
+            return Err(gone());
+        }
+        Ok(())
+    }
+
+    /// Adds a session to the control plane, within the limits.
+    fn admit(&self, open: OpenSession) -> Result<(), Refusal> {
+        let tenant = open.session.tenant;
+        let mut sessions = lock(&self.sessions);
+        if sessions.len() >= SESSIONS_MAX {
+            return Err(Refusal::new(Status::LimitExceeded, "the server has reached its session limit"));
+        }
+        let own = sessions.values().filter(|open| open.session.tenant == tenant).count();
+        if own >= SESSIONS_PER_TENANT_MAX {
+            return Err(Refusal::new(Status::LimitExceeded, "the tenant has reached its session limit"));
+        }
+        sessions.insert(open.session.token, open);
+        Ok(())
+    }
+
+    fn next_client_id(&self) -> Result<u64, Refusal> {
+        let mut reserved = lock(&self.client_ids);
+        if let Some(id) = reserved.next() {
+            return Ok(id);
+        }
+        *reserved = self.metadata.reserve_client_ids()?;
+        reserved.next().ok_or_else(|| Status::Internal.into())
+    }
+
+    /// Ends a session and everything that it runs on every worker. Does nothing if it has ended; if another thread is
+    /// ending it, waits for the workers too.
+    ///
+    /// # Errors
+    /// If workers fail.
+    pub fn close_session(&self, token: u64) -> Result<(), Refusal> {
+        let Some(open) = lock(&self.sessions).get(&token).cloned() else { return Ok(()) };
+        open.session.close();
+        self.tell(&Change::SessionClosed(token))?;
+        lock(&self.ended).note(token);
+        lock(&self.sessions).remove(&token);
+        Ok(())
+    }
+
+    /// Returns the number of ended workers: a worker holds its counters while it runs.
+    #[must_use]
+    pub fn workers_ended(&self) -> usize {
+        self.metrics.iter().filter(|metrics| Arc::strong_count(metrics) == 1).count()
+    }
+
+    /// Does periodic work: ends idle sessions, unloads unused extensions, records acts that could not be recorded
+    /// before, logs streams that were closed or refused.
+    pub fn tidy(&self) {
+        self.acts.catch_up(&self.metadata);
+        self.close_idle_sessions();
+        self.registry.collect();
+        if let Some(counts) = self.streams.news() {
+            let Counts { evicted, turned_away, refused, ceded } = counts;
+            let text = "streams were closed or refused because a stream limit was reached";
+            tracing::warn!(closed = evicted, turned_away, refused, ceded, text);
+        }
+    }
+
+    /// Reserves more versions before the server's reservation is used up.
+    pub fn keep_versions(&self) {
+        let tables: Vec<_> = lock(&self.tables).values().cloned().collect();
+        let parts = tables.iter().flat_map(|entry| entry.parts.held());
+        let newest = parts.map(|part| part.newest_version()).max().unwrap_or_default();
+        let soon = newest.saturating_add(VERSIONS_RESERVED / 2);
+        if soon > self.parts_made.versions_above() + VERSIONS_RESERVED
+            && let Err(error) = self.metadata.reserve_versions_to(soon)
+        {
+            tracing::warn!(%error, "cannot reserve more versions; retrying");
+        }
+    }
+
+    /// Moves one tenant's home core if the load requires it.
+    pub fn balance(&self, homes: &mut HomeBalancer) {
+        let accounts = self.accounts.all();
+        let look = Look::of(self.clock.now_us(), &self.metrics, &accounts);
+        let Some(Move { tenant, from, to }) = homes.look(look) else { return };
+        if let Some(account) = accounts.iter().find(|account| account.tenant == tenant) {
+            account.move_home(to);
+            // The only counter that no worker counts.
+            self.metrics[usize::from(from)].count(Counter::HomesMoved);
+            tracing::debug!(tenant = tenant.0, from, to, "a tenant's home moved");
+        }
+    }
+
+    /// Ends sessions that were idle for [`SESSION_IDLE_MS`].
+    fn close_idle_sessions(&self) {
+        let now_us = self.clock.now_us();
+        let idle: Vec<u64> = lock(&self.sessions)
+            .values()
+            .filter(|open| open.session.idle_ms(now_us) >= SESSION_IDLE_MS)
+            .map(|open| open.session.token)
+            .collect();
+        for token in idle {
+            // Fails only if a worker has ended, which serves no session any more.
+            let _ = self.close_session(token);
+        }
+    }
+
+    /// Returns a tenant's table by its name.
+    #[must_use]
+    pub fn table(&self, tenant: TenantId, name: &str) -> Option<Arc<TableEntry>> {
+        lock(&self.tables).get(&(tenant, name.to_owned())).cloned()
+    }
+
+    /// Returns the tables of a tenant.
+    #[must_use]
+    pub fn tables_of(&self, tenant: TenantId) -> Vec<Arc<TableEntry>> {
+        let tables = lock(&self.tables);
+        let own = (tenant, String::new())..(TenantId(tenant.0 + 1), String::new());
+        tables.range(own).map(|(_, entry)| Arc::clone(entry)).collect()
+    }
+
+    /// Returns the tenant of a name, to open a session. If the metadata does not answer, or does not answer soon and
+    /// the last known state `fits`, returns that state. A state that does not fit may have changed since; and the time
+    /// that this takes does not reveal whether the tenant exists.
+    ///
+    /// # Errors
+    /// If the metadata cannot be read and no last known state may replace it.
+    pub fn tenant_named(
+        &self,
+        name: &str,
+        fits: impl FnOnce(Option<&TenantRow>) -> bool,
+    ) -> Result<KnownTenant, MetadataError> {
+        let patience = Duration::from_millis(ETCD_OPENING_MS);
+        match self.known(name, self.metadata.tenant_find_within(name, patience)) {
+            Ok(known) if known.doubt.is_none() || fits(known.row.as_ref()) => Ok(known),
+            _ => self.known(name, self.metadata.tenant_find(name)),
+        }
+    }
+
+    /// Returns the metadata's answer, or the last known state if it is unavailable.
+    fn known(
+        &self,
+        name: &str,
+        found: Result<Option<TenantRow>, MetadataError>,
+    ) -> Result<KnownTenant, MetadataError> {
+        match found {
+            Ok(row) => Ok(KnownTenant { row, doubt: None }),
+            Err(error @ MetadataError::Records(RecordsError::Unavailable(_))) => {
+                match self.lease_cache.tenant(name, Moment::now()) {
+                    Some(row) => Ok(KnownTenant { row, doubt: Some(error) }),
+                    None => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the names of all tenants; in a cluster as this server last saw them, so that they can be shown without
+    /// the metadata.
+    ///
+    /// # Errors
+    /// If the metadata of a server outside a cluster cannot be read.
+    pub fn tenant_names(&self) -> Result<BTreeMap<TenantId, String>, MetadataError> {
+        if self.metadata.records().is_shared() {
+            return Ok(self.lease_cache.names());
+        }
+        Ok(self.metadata.tenants()?.into_iter().map(|row| (row.id, row.name)).collect())
+    }
+}

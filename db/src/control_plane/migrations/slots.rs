@@ -1,0 +1,139 @@
+//! The bounds of this server's migrations: slots, each with a core of the store, and the pace of their pulls.
+//!
+//! [`SlotAdmission`] decides the order of admission. A slot is free again when its [`SlotClaim`] is dropped, which the
+//! migration's thread does last: by then nobody uses the core.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use cluster::metadata::Side;
+use cluster::migration::SlotAdmission;
+
+use super::inbox::{InboxSender, Notice};
+use crate::limits::{MIGRATIONS_AT_ONCE, PULL_LOOK_US, PULL_RATE_MAX, PULL_RATE_MIN, PULL_RATE_STEP};
+use crate::sync::lock;
+
+/// The slots of both sides.
+pub(crate) struct MigrationSlots([Mutex<SideQueue>; 2]);
+
+struct SideQueue {
+    admission: SlotAdmission,
+    /// Inboxes of the migrations that wait.
+    posts: BTreeMap<u32, InboxSender>,
+}
+
+impl MigrationSlots {
+    /// Creates the slots with the cores of the store after those of `workers` workers.
+    pub(crate) fn behind(workers: usize) -> Self {
+        Self([0, MIGRATIONS_AT_ONCE].map(|first| {
+            let cores = (workers + first..).take(MIGRATIONS_AT_ONCE);
+            Mutex::new(SideQueue { admission: SlotAdmission::new(cores), posts: BTreeMap::new() })
+        }))
+    }
+
+    /// Returns the number of migrations of that side that get a slot before this one; `None` if it does not wait for
+    /// one.
+    pub(crate) fn ahead_of(&self, side: Side, migration: u32) -> Option<usize> {
+        lock(&self.0[side as usize]).admission.ahead_of(migration)
+    }
+}
+
+impl SideQueue {
+    fn admit(&mut self) {
+        while let Some((migration, core)) = self.admission.admit() {
+            if let Some(post) = self.posts.remove(&migration) {
+                post.send(Notice::Admitted(core));
+            }
+        }
+    }
+}
+
+/// A migration's claim to a slot of a side.
+pub(crate) struct SlotClaim {
+    slots: Arc<MigrationSlots>,
+    side: Side,
+    migration: u32,
+}
+
+impl SlotClaim {
+    /// Creates a claim that has no slot and does not wait for one.
+    pub(crate) fn new(slots: Arc<MigrationSlots>, side: Side, migration: u32) -> Self {
+        Self { slots, side, migration }
+    }
+
+    /// Queues for a slot; a message announces it.
+    pub(crate) fn take(&self, post: &InboxSender) {
+        let mut queue = lock(&self.slots.0[self.side as usize]);
+        queue.posts.insert(self.migration, post.clone());
+        queue.admission.ask(self.migration);
+        queue.admit();
+        if let Some(ahead) = queue.admission.ahead_of(self.migration) {
+            let (migration, side) = (self.migration, self.side);
+            tracing::info!(migration, ?side, ahead, "a migration waits for a slot");
+        }
+    }
+}
+
+impl Drop for SlotClaim {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.slots.0[self.side as usize]);
+        queue.posts.remove(&self.migration);
+        queue.admission.leave(self.migration);
+        queue.admit();
+    }
+}
+
+/// The rate of a migration's pulls: lower while workers are loaded, higher while they are not.
+///
+/// The rate falls by a tenth at each look that finds a worker loaded, and grows by a step at each other look, so that
+/// it stays where workers are seldom loaded. A minimum lets every migration finish.
+#[derive(Debug)]
+pub(crate) struct PullPace {
+    rate: u64,
+    looked_us: u64,
+    allowed_us: u64,
+}
+
+impl PullPace {
+    /// Creates a pace at the minimum rate.
+    pub(crate) fn from(now_us: u64) -> Self {
+        Self { rate: PULL_RATE_MIN, looked_us: now_us, allowed_us: now_us }
+    }
+
+    /// Returns the bytes that may be pulled for the elapsed time. Looks at the workers periodically.
+    pub(crate) fn allowance(&mut self, now_us: u64, is_loaded: impl FnOnce() -> bool) -> u64 {
+        if now_us.saturating_sub(self.looked_us) >= PULL_LOOK_US {
+            self.looked_us = now_us;
+            self.rate = match is_loaded() {
+                true => (self.rate - self.rate / 10).max(PULL_RATE_MIN),
+                false => (self.rate + PULL_RATE_STEP).min(PULL_RATE_MAX),
+            };
+        }
+        let passed_us = now_us.saturating_sub(self.allowed_us);
+        self.allowed_us = now_us;
+        // A thread that slept long may catch up only for a limited time.
+        self.rate * passed_us.min(10 * PULL_LOOK_US) / 1_000_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PullPace;
+    use crate::limits::{PULL_LOOK_US, PULL_RATE_MAX, PULL_RATE_MIN};
+
+    #[test]
+    fn it_goes_faster_as_long_as_no_worker_is_loaded_and_never_stands_still() {
+        let mut pace = PullPace::from(0);
+        let mut now_us = 0;
+        let mut look = |is_loaded| {
+            now_us += PULL_LOOK_US;
+            pace.allowance(now_us, || is_loaded) * 1_000_000 / PULL_LOOK_US
+        };
+        let first = look(false);
+        assert!(first > PULL_RATE_MIN);
+        let fastest = (0..1_000).map(|_| look(false)).last();
+        assert!(fastest.is_some_and(|rate| rate.abs_diff(PULL_RATE_MAX) < 1 << 20), "{fastest:?}");
+        let slowest = (0..1_000).map(|_| look(true)).last();
+        assert!(slowest.is_some_and(|rate| rate.abs_diff(PULL_RATE_MIN) < 1 << 20), "{slowest:?}");
+    }
+}

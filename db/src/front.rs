@@ -1,0 +1,11 @@
+//! The entrances of the server beside the frames of its workers: streams, channels of local clients, metrics over HTTP.
+//!
+//! [`listening`] accepts streams within the limits of [`crate::control_plane::streams`]; [`opening`] authenticates the
+//! peer of each, and [`connection`] serves it: it executes administrative requests and queues data requests for workers.
+//! [`shm_listener`] attaches local clients over shared memory; [`metrics_http`] serves metrics.
+
+pub mod connection;
+pub mod listening;
+pub mod metrics_http;
+pub mod opening;
+pub mod shm_listener;

@@ -1,0 +1,148 @@
+//! The metrics port: the server's counters over HTTP in the format of Prometheus.
+//!
+//! ```text
+//!   GET /metrics  ─▶ snapshot: names, counters, handles     locks of the control plane, each for a copy of a list
+//!                 ─▶ families, one after the other          no lock; sent as they come, 64 KiB at a time
+//!   GET /health   ─▶ 200 while all workers run, else 503
+//! ```
+//! Only control threads serve metrics, a few at a time, one answer each, with limits on the bytes read, on the time
+//! and on each source's rate. Workers write their counters as always and are not involved. Counters only grow while
+//! the server runs. Anyone who can reach the port can read the names of all tenants: see docs/security.md.
+
+mod extensions;
+mod http;
+mod server;
+mod tenants;
+mod text;
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use super::listening::Reception;
+use crate::config::StreamLimits;
+use crate::control_plane::streams::{ConnectionPermit, Holder, Streams};
+use crate::control_plane::{Control, Refusal};
+use crate::limits::{METRICS_CONNECTIONS_MAX, METRICS_REQUESTS_BURST, METRICS_REQUESTS_PER_SECOND};
+use crate::sync::lock;
+use crate::worker::response_limiter::{ResponseLimiter, ResponseRate};
+use extensions::Versions;
+use http::{Fault, HttpResponse, Request};
+use tenants::{ShownTables, ShownTenants};
+use text::{Kind, MetricsText};
+
+/// Content type that names the format to Prometheus.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Returns the reception of readers of metrics.
+#[must_use]
+pub fn reception(control: &Arc<Control>) -> Reception {
+    let control = Arc::clone(control);
+    let rate = ResponseRate { burst: METRICS_REQUESTS_BURST, per_second: METRICS_REQUESTS_PER_SECOND };
+    let requests = Mutex::new(ResponseLimiter::new(rate));
+    // Readers of metrics are not tenants.
+    let places = METRICS_CONNECTIONS_MAX;
+    let streams = Streams::new(StreamLimits { places, of_tenant: 0, reserve: places });
+    Reception {
+        name: "metrics",
+        streams,
+        serve: Box::new(move |stream, peer, place| {
+            // A reader that leaves early gets no answer.
+            let _ = serve(&control, &requests, stream.into_socket(), (peer, place));
+        }),
+        turn_away: |stream| http::turn_away(stream.into_socket()),
+    }
+}
+
+/// Answers one request.
+fn serve(
+    control: &Control,
+    requests: &Mutex<ResponseLimiter>,
+    mut socket: TcpStream,
+    (peer, place): (SocketAddr, &ConnectionPermit),
+) -> io::Result<()> {
+    let request = match Request::read(&mut socket) {
+        Ok(request) => request,
+        Err(Fault::Gone) => return Ok(()),
+        Err(Fault::Refused(status)) => return HttpResponse::refuse(socket, status),
+    };
+    if !lock(requests).take_for(peer, control.clock.now_us()) {
+        return HttpResponse::refuse(socket, "429 Too Many Requests");
+    }
+    if place.take(Holder::Operator).is_err() {
+        // The stream was closed for another one before the request was complete.
+        return Ok(());
+    }
+    let answer = match request.path.as_str() {
+        "/metrics" => metrics(control, &request, socket),
+        "/health" => health(control, &request, socket),
+        _ => HttpResponse::refusal(socket, "404 Not Found"),
+    }?;
+    // The answer is sent; a reader that is slow to leave must not keep others out.
+    place.give_up();
+    answer.close()
+}
+
+fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
+    let (status, body) = match control.workers_ended() {
+        0 => ("200 OK", "ok\n".to_owned()),
+        ended => ("503 Service Unavailable", format!("{ended} workers have ended\n")),
+    };
+    let mut answer = HttpResponse::begin(socket, request, status, "text/plain; charset=utf-8")?;
+    answer.write(body.as_bytes())?;
+    answer.end()
+}
+
+fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
+    let snapshot = match MetricsSnapshot::of(control) {
+        Ok(snapshot) => snapshot,
+        Err(refusal) => {
+            tracing::warn!(%refusal, "cannot collect metrics");
+            return HttpResponse::refusal(socket, "500 Internal Server Error");
+        }
+    };
+    let mut answer = HttpResponse::begin(socket, request, "200 OK", CONTENT_TYPE)?;
+    let mut text = MetricsText::new(|chunk: &[u8]| answer.write(chunk));
+    snapshot.write(control, &mut text)?;
+    text.end()?;
+    answer.end()
+}
+
+/// Data that is copied under locks before anything is written.
+struct MetricsSnapshot {
+    tenants: ShownTenants,
+    tables: ShownTables,
+    versions: Versions,
+}
+
+impl MetricsSnapshot {
+    fn of(control: &Control) -> Result<Self, Refusal> {
+        let tenants = ShownTenants::of(control)?;
+        let tables = ShownTables::of(control, &tenants);
+        let versions = Versions::of(control, &tenants);
+        Ok(Self { tenants, tables, versions })
+    }
+
+    fn write<W: FnMut(&[u8]) -> io::Result<()>>(
+        &self,
+        control: &Control,
+        text: &mut MetricsText<W>,
+    ) -> io::Result<()> {
+        text.family("splinter_build_info", Kind::Gauge, "Version of the server, as a label.")?;
+        text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1)?;
+        text.family("splinter_uptime_seconds", Kind::Gauge, "Time since the server started.")?;
+        text.seconds(&[], "", control.clock.now_us() * 1000)?;
+        text.family(
+            "splinter_metrics_left_out",
+            Kind::Gauge,
+            "Tenants, tables and versions not shown because there are too many.",
+        )?;
+        text.sample(&[("of", "tenants")], self.tenants.left_out)?;
+        text.sample(&[("of", "tables")], self.tables.left_out)?;
+        text.sample(&[("of", "versions")], self.versions.left_out)?;
+        server::write(control, text)?;
+        self.tenants.write(text)?;
+        self.tables.write(text)?;
+        self.versions.write(text)
+    }
+}

@@ -1,0 +1,222 @@
+//! The first record of a stream: authenticates the peer and determines its role.
+//!
+//! A tenant authenticates itself by its secret, a further stream by its session's token, the administrator by the
+//! secret in the data directory, another server by a second record. A peer that fails gets one typed
+//! refusal and is disconnected. A source prefix with too many failures gets `Retry` until its bucket refills; the
+//! token of an ended session does not count as a failure. A correct secret is never refused because of other
+//! clients' wrong ones. An authenticated peer takes the stream's permit before anything is allocated for it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::metadata::TenantRow;
+use cluster::peer::{Challenge, Purpose};
+use net::{Stream, StreamError};
+use wire::limits::RECORD_HEADER_BYTES;
+use wire::{Body, OpenRequest, Opened, RecordHeader, SessionLimits, Status, VersionRange};
+
+use crate::administration::Role;
+use crate::control_plane::streams::{ConnectionPermit, Holder, NoPlace};
+use crate::control_plane::{Control, KnownTenant, Refusal};
+use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, SESSION_CREDITS};
+use crate::moving;
+use crate::remote;
+use crate::session::Session;
+use crate::sync::lock;
+
+/// The peer that sent the first record.
+#[derive(Debug)]
+pub enum Entrant {
+    /// An authenticated peer.
+    Known(Role),
+    /// Another server of the cluster that has not authenticated itself yet.
+    Peer(Challenge),
+}
+
+/// The refusal of a wrong tenant name or secret.
+const WRONG: &str = "wrong tenant name or secret";
+
+/// Checks the first record of a stream; returns the peer, and the body of the answer.
+///
+/// # Errors
+/// The refusal to answer before the stream is closed.
+pub fn open(
+    control: &Control,
+    place: &ConnectionPermit,
+    (opcode, body): (u8, &[u8]),
+    peer: SocketAddr,
+) -> Result<(Entrant, Vec<u8>), Refusal> {
+    let (version, request) = OpenRequest::decode(opcode, body)?;
+    match request {
+        OpenRequest::Session { tenant, secret } => {
+            let session = open_session(control, place, (tenant, secret), peer)?;
+            let answer = opened(control, &session, version, 1).encode();
+            Ok((Entrant::Known(Role::Tenant(session)), answer))
+        }
+        OpenRequest::Attach { token } => {
+            let open = lock(&control.sessions).get(&token).cloned().filter(|open| !open.session.is_closed());
+            let Some(open) = open else {
+                // A late client has not guessed.
+                let is_late = lock(&control.ended).has(token);
+                let refusal = Status::BadToken.into();
+                return Err(if is_late { refusal } else { control.wrong(peer, refusal) });
+            };
+            place.take(Holder::Tenant(open.session.tenant))?;
+            let answer = opened(control, &open.session, version, open.session.ring.next_sequence()).encode();
+            Ok((Entrant::Known(Role::Tenant(open.session)), answer))
+        }
+        OpenRequest::Admin { secret } => {
+            if !control.administrator.matches(secret.as_bytes()) {
+                return Err(control.wrong(peer, Status::BadSecret.into()));
+            }
+            place.take(Holder::Operator)?;
+            Ok((Entrant::Known(Role::Administrator), Vec::new()))
+        }
+        OpenRequest::Peer { server, nonce } => {
+            let (challenge, answer) = challenge(control, server, nonce)?;
+            Ok((Entrant::Peer(challenge), answer))
+        }
+    }
+}
+
+/// Returns the body of the answer to a refused opening.
+#[must_use]
+pub fn refusal_body(refusal: &Refusal) -> Vec<u8> {
+    match refusal.status {
+        Status::UnsupportedVersion => VersionRange::OURS.encode(),
+        Status::Retry => wire::reply::encode_retry(1_000_000).to_vec(),
+        _ => refusal.text.clone().into_bytes(),
+    }
+}
+
+fn open_session(
+    control: &Control,
+    place: &ConnectionPermit,
+    (tenant, secret): (&str, &str),
+    peer: SocketAddr,
+) -> Result<Arc<Session>, Refusal> {
+    // Always compared, so that neither the answer nor its latency reveals whether the tenant exists.
+    let matches =
+        |row: Option<&TenantRow>| row.map_or(&control.nobody, |row| &row.secret).matches(secret.as_bytes());
+    let KnownTenant { row, doubt } = control.tenant_named(tenant, matches)?;
+    let is_right = matches(row.as_ref());
+    match row {
+        Some(row) if is_right => {
+            place.take(Holder::Tenant(row.id))?;
+            control.open_session(row, peer)
+        }
+        // Wrong name or wrong secret; if the metadata cannot be read, the opening may succeed at another server.
+        _ => {
+            let refusal = doubt.map_or_else(|| Refusal::new(Status::BadSecret, WRONG), Refusal::from);
+            Err(control.wrong(peer, refusal))
+        }
+    }
+}
+
+impl From<NoPlace> for Refusal {
+    fn from(refused: NoPlace) -> Self {
+        match refused {
+            NoPlace::OfTenant => Self::new(Status::LimitExceeded, "the tenant has reached its stream limit"),
+            NoPlace::OfTenants => {
+                Self::new(Status::LimitExceeded, "the server has reached its stream limit for tenants")
+            }
+            // The stream is closed, so the peer does not read it.
+            NoPlace::Closed => Status::Unavailable.into(),
+        }
+    }
+}
+
+fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64) -> Opened {
+    Opened {
+        version,
+        token: session.token,
+        client_id: session.client_id,
+        home_core: session.home_core(),
+        core_ports: control.ports.numbers.clone(),
+        limits: SessionLimits {
+            key_bytes_max: wire::limits::KEY_BYTES_MAX as u32,
+            value_bytes_max: wire::limits::VALUE_BYTES_MAX as u32,
+            reply_bytes_max: wire::limits::REPLY_BYTES_MAX as u32,
+            arguments_bytes_max: wire::limits::ARGUMENTS_BYTES_MAX as u32,
+        },
+        credits: SESSION_CREDITS,
+        view: control.views.settled(),
+        next_sequence,
+        shm: control.shm_listener.as_ref().map(|status| status.told.clone()),
+    }
+}
+
+/// Answers another server's opening: returns the challenge, and the body of the answer.
+///
+/// # Errors
+/// `UnknownOpcode` outside a cluster.
+fn challenge(
+    control: &Control,
+    opener: u32,
+    nonce: [u8; wire::limits::NONCE_BYTES],
+) -> Result<(Challenge, Vec<u8>), Refusal> {
+    let Some(migrations) = &control.migrations else { return Err(Status::UnknownOpcode.into()) };
+    let challenge = Challenge::new(migrations.own(), opener, nonce)
+        .map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
+    let body = challenge.body(migrations.secret());
+    Ok((challenge, body))
+}
+
+/// Checks the proof of another server of the cluster, hands its stream to the code for its purpose, and returns when the
+/// stream ends. Meanwhile its thread holds the permit.
+pub(super) fn serve_peer(
+    control: &Control,
+    mut stream: Stream,
+    (peer, place): (SocketAddr, &ConnectionPermit),
+    challenge: &Challenge,
+) {
+    let mut record = Vec::new();
+    let limit = RECORD_HEADER_BYTES + OPENING_BYTES_MAX;
+    match stream.read_record(&mut record, Duration::from_millis(OPENING_TIMEOUT_MS), limit) {
+        Ok(()) => {}
+        Err(StreamError::TooLarge { .. }) => return answer(&mut stream, Status::Malformed),
+        Err(_) => return,
+    }
+    match proven(control, place, challenge, (&record, peer)) {
+        Ok(Purpose::Migration(number)) => {
+            let Some(migrations) = &control.migrations else { return };
+            let Some(post) = migrations.source_of(number, challenge.opener()) else {
+                return answer(&mut stream, Status::Unavailable);
+            };
+            answer(&mut stream, Status::Ok);
+            moving::attach(post, stream);
+        }
+        Ok(Purpose::Reads) => {
+            answer(&mut stream, Status::Ok);
+            remote::serve(control, stream);
+        }
+        Err(refusal) => {
+            tracing::warn!(%peer, server = challenge.opener(), %refusal, "refused another server's stream");
+            answer(&mut stream, refusal.status);
+        }
+    }
+}
+
+fn proven(
+    control: &Control,
+    place: &ConnectionPermit,
+    challenge: &Challenge,
+    (record, peer): (&[u8], SocketAddr),
+) -> Result<Purpose, Refusal> {
+    let Some(migrations) = &control.migrations else { return Err(Status::UnknownOpcode.into()) };
+    let (header, body) = RecordHeader::split(record)?;
+    let purpose =
+        challenge.proven(migrations.secret(), header.code, body).map_err(|status| match status {
+            Status::BadSecret => control.wrong(peer, status.into()),
+            status => status.into(),
+        })?;
+    place.take(Holder::Operator)?;
+    Ok(purpose)
+}
+
+/// Answers with a status; a server that does not receive it retries.
+fn answer(stream: &mut Stream, status: Status) {
+    let header = RecordHeader { code: status as u8, ..RecordHeader::default() };
+    let _ = stream.write_record(&header.encode_record(&[]), &[]);
+}

@@ -1,0 +1,64 @@
+//! Answers reads of other servers' invocations: a worker executes them as it would for a client of the tenant.
+//!
+//! ```text
+//!   stream of the other server ── record ──► a worker, by its queue ── get, under its view ──► one record of answers
+//! ```
+//! The stream's thread waits, the worker does not, and the next record is read after one is answered: this bounds the
+//! pending reads of a server. A tenant's invocation reads what that tenant may read, its own tables and those granted
+//! to it. A key that is not owned under the worker's view gets `NotOwned`; one that has not arrived yet is requested,
+//! and the answer is `Later`.
+
+use cluster::remote::message::{Answers, Question, Questions, Reply};
+use wire::TenantId;
+
+use crate::limits::REMOTE_ANSWER_BYTES;
+use crate::metrics::Counter;
+use crate::ops::{WorkerEnvironment, read};
+use crate::view::change::PeerReads;
+
+/// Answers one record of questions.
+pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
+    let Ok(questions) = Questions::decode(&reads.record) else {
+        reads.answer.send(Vec::new());
+        return;
+    };
+    let (mut answers, mut bytes, mut served) = (Answers::new(), 0, 0);
+    for question in &questions {
+        let reply = find(environment, question, REMOTE_ANSWER_BYTES.saturating_sub(bytes));
+        if let Reply::Found { value, .. } = reply {
+            bytes += value.len();
+        }
+        served += u64::from(matches!(reply, Reply::Found { .. } | Reply::Absent));
+        answers.push(question.number, reply);
+    }
+    environment.metrics.add(Counter::RemoteReadsServed, served);
+    environment.metrics.add(Counter::RemoteReadBytesServed, bytes as u64);
+    // The stream may be gone; then nobody waits.
+    reads.answer.send(answers.into_bytes());
+}
+
+/// Reads one object; returns `Later` if there is no room for more values.
+fn find<'p>(environment: &WorkerEnvironment<'p>, question: &Question<'_>, room: usize) -> Reply<'p> {
+    let Question { tenant, table, key, .. } = *question;
+    let Some(entry) = environment.tables.get(TenantId(tenant), table) else { return Reply::NotOwned };
+    let hash = store::hash(key);
+    let Some(part) = entry.parts.find(hash) else { return Reply::NotOwned };
+    if room == 0 {
+        return Reply::Later;
+    }
+    let found = match read::get(environment.pin, part, hash, key) {
+        None if part.is_arrival() => match read::get_arriving(environment.pin, part, hash, key) {
+            Some(found) => found,
+            None => {
+                // If too many hashes are requested, the next question requests it again.
+                part.want(hash);
+                return Reply::Later;
+            }
+        },
+        found => found,
+    };
+    found.map_or(Reply::Absent, |object| Reply::Found { version: object.version(), value: object.value() })
+}
+
+#[cfg(test)]
+mod tests;

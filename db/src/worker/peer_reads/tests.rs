@@ -1,0 +1,139 @@
+//! Tests that a worker answers other servers with objects that the named tenant may read here, and nothing else.
+
+use std::sync::Arc;
+
+use cluster::remote::message::{Answers, Question, Questions, Reply};
+use store::{Condition, Config, Core, HashRange, Quota, Store, Table, TableOptions};
+use wire::TenantId;
+
+use super::answer;
+use crate::limits::REMOTE_ANSWER_BYTES;
+use crate::metrics::{Counter, WorkerMetrics};
+use crate::ops::WorkerEnvironment;
+use crate::sync::oneshot::oneshot;
+use crate::tablet::{Parts, TableEntry, Tables};
+use crate::tenant::account::Account;
+use crate::view::change::PeerReads;
+
+/// The owner's table, and the number by which it is granted to another tenant.
+const TABLE: u32 = 1;
+const GRANTED: u32 = 2;
+const OWNER: u32 = 1;
+const OTHER: u32 = 2;
+
+struct Here {
+    core: Core,
+    tables: Tables,
+    metrics: WorkerMetrics,
+    part: Arc<Table>,
+}
+
+impl Here {
+    /// A table of which the lower half of all hashes is here.
+    fn new() -> Self {
+        let config = Config { memory_bytes: 16 << 20, segment_bytes: 2 << 20, cores: 1, huge_pages: false };
+        let store = Store::new(config).expect("a small store");
+        let hashes = HashRange::new(0, (1 << 63) - 1).expect("a half");
+        let quota = Arc::new(Quota::new(1, u64::MAX));
+        let part = store.table_with(7, TableOptions { hashes, ..TableOptions::default() }, &quota);
+        let parts = Parts::new(TableOptions::default(), vec![Arc::clone(&part)], &[hashes]).expect("a half");
+        let mut tables = Tables::default();
+        for (id, tenant, name) in [(TABLE, OWNER, "data"), (GRANTED, OTHER, "owner/data")] {
+            let owner = Arc::new(Account::new(TenantId(OWNER)));
+            let (tenant, name, parts) = (TenantId(tenant), name.into(), parts.clone());
+            tables.insert(Arc::new(TableEntry {
+                id,
+                tenant,
+                name,
+                writable: false,
+                owner,
+                parts,
+                map: None,
+            }));
+        }
+        Self { core: store.core(0), tables, metrics: WorkerMetrics::new(), part }
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> u64 {
+        let pin = self.core.pin();
+        pin.put(&self.part, store::hash(key), key, value, Condition::Always).expect("a put")
+    }
+
+    /// The body of the answer to a record.
+    fn answer(&self, record: &[u8]) -> Vec<u8> {
+        let pin = self.core.pin();
+        let environment = WorkerEnvironment {
+            core: &self.core,
+            pin: &pin,
+            tables: &self.tables,
+            metrics: &self.metrics,
+            remote: None,
+            now_us: 1,
+            wall_ms: 1,
+        };
+        let (sender, receiver) = oneshot();
+        answer(&environment, &PeerReads { record: record.to_vec(), answer: sender });
+        receiver.try_receive().expect("an answer")
+    }
+
+    /// Returns the answers for these keys to a tenant.
+    fn ask(&self, tenant: u32, table: u32, keys: &[&[u8]]) -> Vec<u8> {
+        let mut questions = Questions::new();
+        for (number, key) in (0..).zip(keys) {
+            questions.push(&Question { number, tenant, table, key });
+        }
+        self.answer(questions.bytes())
+    }
+}
+
+/// The first keys of a half of all hashes.
+fn keys(is_upper: bool, count: usize) -> Vec<Vec<u8>> {
+    let all = (0..u32::MAX).map(|number| number.to_le_bytes().to_vec());
+    all.filter(|key| (store::hash(key) >> 63 == 1) == is_upper).take(count).collect()
+}
+
+#[test]
+fn a_tenant_reads_its_own_tables_and_those_granted_to_it_whoever_asks() {
+    let here = Here::new();
+    let (low, high) = (keys(false, 2), keys(true, 1));
+    let version = here.put(&low[0], b"value");
+    let asked = [&low[0][..], &low[1], &high[0]];
+    for (tenant, table) in [(OWNER, TABLE), (OTHER, GRANTED)] {
+        let expected = [
+            (0, Reply::Found { version, value: b"value" }),
+            (1, Reply::Absent),
+            // Another server's.
+            (2, Reply::NotOwned),
+        ];
+        assert_eq!(Answers::decode(&here.ask(tenant, table, &asked)), Ok(expected.to_vec()));
+    }
+    for (tenant, table) in [(OTHER, TABLE), (OWNER, GRANTED), (3, TABLE), (OWNER, 99)] {
+        let refused = (0..3).map(|number| (number, Reply::NotOwned)).collect();
+        assert_eq!(Answers::decode(&here.ask(tenant, table, &asked)), Ok(refused), "{tenant} {table}");
+    }
+    assert_eq!(here.metrics.value(Counter::RemoteReadsServed), 4);
+    assert_eq!(here.metrics.value(Counter::RemoteReadBytesServed), 10);
+}
+
+#[test]
+fn a_record_of_answers_has_so_many_bytes_of_values_and_the_rest_comes_later() {
+    let here = Here::new();
+    let low = keys(false, 4);
+    let value = vec![1; REMOTE_ANSWER_BYTES / 2];
+    for key in &low {
+        here.put(key, &value);
+    }
+    let asked: Vec<&[u8]> = low.iter().map(|key| &key[..]).collect();
+    let body = here.ask(OWNER, TABLE, &asked);
+    let answers = Answers::decode(&body).expect("answers");
+    let is_later: Vec<bool> = answers.iter().map(|(_, reply)| *reply == Reply::Later).collect();
+    assert_eq!(is_later, [false, false, true, true]);
+}
+
+#[test]
+fn what_is_none_of_the_protocol_ends_the_stream() {
+    let here = Here::new();
+    for record in [&[][..], &[2], &[1, 0], &[9; 40]] {
+        assert_eq!(here.answer(record), b"");
+    }
+}
