@@ -23,7 +23,7 @@ use crate::limits::{
 use crate::object::{NEVER_MS, Object};
 use crate::ordered::Leaving;
 use crate::store::core::{Core, Pinned};
-use crate::store::{ExpiryWalk, Store};
+use crate::store::{Backlog, ExpiryWalk, Store};
 use crate::sync::Ordering;
 use crate::table::Table;
 
@@ -39,6 +39,10 @@ impl Core {
     pub fn step(&self) -> bool {
         let store = &self.store;
         self.owed.set(self.owed.get().saturating_add(store.log.take_appended(&mut self.head.borrow_mut())));
+        if store.is_quiet() {
+            self.owed.set(0);
+            return false;
+        }
         let mut worked = false;
         for _ in 0..KINDS {
             let turn = self.turn.get();
@@ -61,6 +65,15 @@ impl Core {
 }
 
 impl Store {
+    /// Returns true if no kind of work would do anything now. Cost: ten loads.
+    fn is_quiet(&self) -> bool {
+        let Backlog { growing, expiring, evicting, leaving, .. } = &self.backlog;
+        self.reclaimer.is_empty()
+            && (growing.is_empty() && expiring.is_empty() && evicting.is_empty() && leaving.is_empty())
+            && self.retired_count.load(Ordering::Acquire) == 0
+            && self.cleaner_rests()
+    }
+
     fn growth_step(&self, pinned: &Pinned<'_>) -> bool {
         let Some(id) = self.backlog.growing.try_with(VecDeque::pop_front).flatten() else { return false };
         let Some(table) = self.directory.listing(&pinned.pin).get(id) else { return true };

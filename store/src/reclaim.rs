@@ -65,9 +65,14 @@ impl Reclaimer {
         self.waiting.add((self.epochs.retire(), garbage));
     }
 
+    /// Returns true if no item waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Frees one due item. Returns whether it did.
     pub(crate) fn step(&self) -> bool {
-        if self.waiting.is_empty() {
+        if self.is_empty() {
             return false;
         }
         // Items with smaller tags may follow one that a slow thread added late; they wait with it.

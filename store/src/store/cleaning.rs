@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use crate::limits::{CLEAN_CANDIDATES_MAX, CLEAN_SOURCES_MAX, SURVIVOR_CLASSES};
 use crate::log::Head;
 use crate::segment::SegmentId;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// The cleaner's method for the chosen segments.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -102,6 +102,12 @@ impl Cleaner {
         }
     }
 
+    /// Returns true if something begun is left for a later step.
+    pub(crate) fn has_in_hand(&self) -> bool {
+        let is_choosing = self.source.is_none() && self.chosen.is_empty() && self.unsettled.is_empty();
+        !is_choosing || !self.pending_reclamation.is_empty() || self.window.is_some()
+    }
+
     /// Returns the head for survivors of the source.
     pub(crate) fn head(&mut self, class: usize) -> &mut Head {
         match self.level {
@@ -173,6 +179,8 @@ impl Candidates {
 /// The cleaner's counters.
 #[derive(Default)]
 pub(crate) struct Cleaning {
+    /// Whether the last step left something begun: [`Cleaner::has_in_hand`].
+    pub(crate) in_hand: AtomicBool,
     pub(crate) examined_bytes: AtomicU64,
     pub(crate) copied_bytes: AtomicU64,
     pub(crate) emptied_bytes: AtomicU64,
