@@ -208,11 +208,11 @@ impl Server {
         self.populate(populates)?;
         let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
-            let (mut homes, mut damage) = (HomeBalancer::default(), Damage::default());
+            let (mut home_balancer, mut damage) = (HomeBalancer::default(), Damage::default());
             let mut looks = (0..VERSIONS_LOOK_MS / HOUSEKEEPING_MS).cycle();
             while !stopping.load(Ordering::Relaxed) {
                 thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
-                control.balance(&mut homes);
+                control.balance(&mut home_balancer);
                 control.tidy();
                 administration::watch_canaries(&control);
                 damage.look(&control.store);

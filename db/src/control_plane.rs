@@ -366,10 +366,10 @@ impl Control {
     }
 
     /// Moves one tenant's home core if the load requires it.
-    pub fn balance(&self, homes: &mut HomeBalancer) {
+    pub fn balance(&self, balancer: &mut HomeBalancer) {
         let accounts = self.accounts.all();
         let look = Look::of(self.clock.now_us(), &self.metrics, &accounts);
-        let Some(Move { tenant, from, to }) = homes.look(look) else { return };
+        let Some(Move { tenant, from, to }) = balancer.look(look) else { return };
         if let Some(account) = accounts.iter().find(|account| account.tenant == tenant) {
             account.move_home(to);
             // The only counter that no worker counts.

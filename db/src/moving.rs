@@ -7,7 +7,8 @@
 //! ```
 //! A thread runs at full priority until the ownership of the hashes has changed, since no server serves them before,
 //! and at lower priority from then on. The store has [`crate::limits::MIGRATIONS_AT_ONCE`] cores for sources and as
-//! many for targets ([`slots`]). A thread that waits for a slot reads its inbox and its stream, so it can end.
+//! many for targets ([`crate::control_plane::migrations::slots`]). A thread that waits for a slot reads its inbox and
+//! its stream, so it can end.
 
 mod background;
 mod context;
@@ -63,20 +64,20 @@ pub fn follow(
         match rows.iter().find(|row| row.id == one.row.id) {
             Some(row) => {
                 if row.phase != one.row.phase {
-                    one.post.send(Notice::Phase(row.phase));
+                    one.notices.send(Notice::Phase(row.phase));
                 }
                 if row.is_aborted && !one.row.is_aborted {
-                    one.post.send(Notice::Abort);
+                    one.notices.send(Notice::Abort);
                 }
                 if row.is_source_done {
-                    one.post.send(Notice::SourceDone);
+                    one.notices.send(Notice::SourceDone);
                 }
                 one.row = row.clone();
             }
             None => {
                 let tablets = tablets.iter().find(|row| row.table == one.row.table);
                 let end = tablets.and_then(|row| one.side.end_by(row, one.row.hashes, own.server));
-                one.post.send(end.map_or(Notice::Gone, Notice::Forgotten));
+                one.notices.send(end.map_or(Notice::Gone, Notice::Forgotten));
             }
         }
     }
@@ -95,13 +96,13 @@ pub fn follow(
 }
 
 /// Hands a target's stream to the source's migration, and blocks until the stream is dropped.
-pub fn attach(post: InboxSender, stream: Stream) {
+pub fn attach(notices: InboxSender, stream: Stream) {
     let patience = Duration::from_millis(RECORD_TIMEOUT_MS);
     let Ok(stream) = Duplex::over(stream, patience, MIGRATION_MESSAGE_BYTES_MAX) else { return };
     let (place, left) = channel();
     let stream = stream.held_back_above(PEER_UNTAKEN_BYTES_MAX);
-    post.send(Notice::Stream(AttachedStream { stream, _place: Some(place) }));
-    drop(post);
+    notices.send(Notice::Stream(AttachedStream { stream, _place: Some(place) }));
+    drop(notices);
     // Nothing is ever sent: the receive fails when the stream is dropped.
     let _ = left.recv();
 }
@@ -120,42 +121,42 @@ fn begin(
     (side, claim): (Side, SlotClaim),
     progress: Progress,
 ) -> std::io::Result<RunningMigration> {
-    let (mailbox, post) = Inbox::new()?;
+    let (inbox, notices) = Inbox::new()?;
     let (over, progress) = (Arc::new(AtomicBool::new(false)), Arc::new(progress));
     let tasks = BackgroundTasks {
         control: Arc::clone(control),
         row: row.clone(),
-        post: post.clone(),
+        notices: notices.clone(),
         over: Arc::clone(&over),
     };
     if side == Side::Target {
-        claim.take(&post);
+        claim.take(&notices);
     }
     let of_thread = Arc::clone(&progress);
     let thread = thread::Builder::new()
         .name(format!("migration-{}", row.id))
-        .spawn(move || move_tablet((side, claim), mailbox, &tasks, of_thread))?;
-    Ok(RunningMigration { row: row.clone(), side, post, over, progress, thread })
+        .spawn(move || move_tablet((side, claim), inbox, &tasks, of_thread))?;
+    Ok(RunningMigration { row: row.clone(), side, notices, over, progress, thread })
 }
 
 /// Runs a migration on its thread.
 fn move_tablet(
     (side, claim): (Side, SlotClaim),
-    mailbox: Inbox,
+    inbox: Inbox,
     tasks: &BackgroundTasks,
     progress: Arc<Progress>,
 ) -> ExitReason {
-    let ground = MigrationContext::new((side, claim), mailbox, tasks.clone(), Arc::clone(&progress));
-    let way = match side {
-        Side::Source => SourceSide::new(ground).run(),
-        Side::Target => TargetSide::new(ground).run(),
+    let context = MigrationContext::new((side, claim), inbox, tasks.clone(), Arc::clone(&progress));
+    let reason = match side {
+        Side::Source => SourceSide::new(context).run(),
+        Side::Target => TargetSide::new(context).run(),
     };
     tasks.over.store(true, Ordering::Relaxed);
     let (objects, bytes) = (progress.get(Figure::Objects), progress.get(Figure::Bytes));
     let bytes_per_second = progress.bytes_per_second(tasks.control.clock.now_us());
-    tracing::info!(migration = tasks.row.id, ?way, objects, bytes, bytes_per_second, "a migration has ended");
+    tracing::info!(migration = tasks.row.id, ?reason, objects, bytes, bytes_per_second, "a migration has ended");
     if matches!(way, ExitReason::Over(_)) {
         tasks.leave(side);
     }
-    way
+    reason
 }

@@ -51,14 +51,14 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Wakes the sleeper each time that `bell` is raised, and when its other end goes.
-    pub(crate) fn watch(&self, bell: BorrowedFd<'_>) -> io::Result<()> {
-        sys::epoll_add(self.epoll.as_fd(), bell, libc::EPOLLET)
+    /// Wakes the sleeper each time that `doorbell` is raised, and when its other end goes.
+    pub(crate) fn watch(&self, doorbell: BorrowedFd<'_>) -> io::Result<()> {
+        sys::epoll_add(self.epoll.as_fd(), doorbell, libc::EPOLLET)
     }
 
-    /// Stops watching `bell`. Closing it suffices only if no other process has the bell.
-    pub(crate) fn forget(&self, bell: BorrowedFd<'_>) {
-        sys::epoll_remove(self.epoll.as_fd(), bell);
+    /// Stops watching `doorbell`. Closing it suffices only if no other process has the doorbell.
+    pub(crate) fn forget(&self, doorbell: BorrowedFd<'_>) {
+        sys::epoll_remove(self.epoll.as_fd(), doorbell);
     }
 }
 

@@ -60,19 +60,19 @@ fn version(installed: &Installed) -> VersionDescription {
         source_bytes: installed.source_bytes,
         installed_ms: installed.installed_ms,
         compile_ms: milliseconds(installed.compile_ms),
-        measured: measured(&installed.extension.metrics.tally()),
+        measured: measured(&installed.extension.metrics.summary()),
     }
 }
 
-fn measured(tally: &MeasuredSummary) -> Measured {
-    let ends = ENDS.iter().zip(tally.ends).filter(|(_, count)| *count > 0);
+fn measured(summary: &MeasuredSummary) -> Measured {
+    let ends = ENDS.iter().zip(summary.ends).filter(|(_, count)| *count > 0);
     Measured {
         ends: ends.map(|(name, value)| Statistic { name: (*name).to_owned(), value }).collect(),
-        cpu_ns: tally.cpu_ns(),
-        timed: tally.timed,
-        ns_p50: tally.quantile_ns(500),
-        ns_p99: tally.quantile_ns(990),
-        ns_p999: tally.quantile_ns(999),
+        cpu_ns: summary.cpu_ns(),
+        timed: summary.timed,
+        ns_p50: summary.quantile_ns(500),
+        ns_p99: summary.quantile_ns(990),
+        ns_p999: summary.quantile_ns(999),
     }
 }
 

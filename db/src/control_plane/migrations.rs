@@ -37,7 +37,7 @@ pub(crate) enum ExitReason {
 pub(crate) struct RunningMigration {
     pub(crate) row: MigrationRow,
     pub(crate) side: Side,
-    pub(crate) post: InboxSender,
+    pub(crate) notices: InboxSender,
     pub(crate) over: Arc<AtomicBool>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) thread: JoinHandle<ExitReason>,
@@ -161,7 +161,7 @@ impl Migrations {
         let running = lock(&self.running);
         let one = u32::try_from(number).ok().and_then(|number| running.get(&number));
         one.filter(|one| one.side == Side::Source && one.row.target.server == opener)
-            .map(|one| one.post.clone())
+            .map(|one| one.notices.clone())
     }
 
     /// Stops all threads. Their work continues when servers have agreed that this one is gone.
@@ -171,7 +171,7 @@ impl Migrations {
         self.is_stopping.store(true, Ordering::Relaxed);
         for one in running.values() {
             one.over.store(true, Ordering::Relaxed);
-            one.post.send(Notice::Stop);
+            one.notices.send(Notice::Stop);
         }
     }
 

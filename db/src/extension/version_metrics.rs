@@ -125,21 +125,21 @@ impl VersionMetrics {
 
     /// Returns the sum over all workers.
     #[must_use]
-    pub fn tally(&self) -> MeasuredSummary {
-        let mut tally = MeasuredSummary::default();
+    pub fn summary(&self) -> MeasuredSummary {
+        let mut summary = MeasuredSummary::default();
         for cells in self.workers.iter().filter_map(OnceLock::get) {
-            for (sum, count) in tally.ends.iter_mut().zip(&cells.ends) {
+            for (sum, count) in summary.ends.iter_mut().zip(&cells.ends) {
                 *sum += count.load(Ordering::Relaxed);
             }
-            tally.spent.include(&cells.spent);
-            tally.cycles_estimated += cells.cycles_estimated.load(Ordering::Relaxed);
-            tally.timed += cells.timed.load(Ordering::Relaxed);
-            tally.timed_cycles += cells.timed_cycles.load(Ordering::Relaxed);
-            for (sum, count) in tally.times.iter_mut().zip(&cells.times) {
+            summary.spent.include(&cells.spent);
+            summary.cycles_estimated += cells.cycles_estimated.load(Ordering::Relaxed);
+            summary.timed += cells.timed.load(Ordering::Relaxed);
+            summary.timed_cycles += cells.timed_cycles.load(Ordering::Relaxed);
+            for (sum, count) in summary.times.iter_mut().zip(&cells.times) {
                 *sum += u64::from(count.load(Ordering::Relaxed));
             }
         }
-        tally
+        summary
     }
 }
 
@@ -383,18 +383,18 @@ mod tests {
         metrics.ended(0, Status::ExtensionPanicked, None, &spent);
         metrics.ended(0, Status::Retry, None, &spent);
         metrics.ended(999, Status::Ok, None, &spent);
-        let tally = metrics.tally();
-        assert_eq!((tally.calls(), tally.errors(), tally.timed), (5, 1, 4));
-        assert_eq!(tally.ends[ENDS.iter().position(|end| *end == "panicked").expect("an end")], 1);
-        assert_eq!(tally.spent, spent);
-        assert_eq!(tally.cycles_estimated, 103_000, "the last of worker 0 was not timed");
+        let summary = metrics.summary();
+        assert_eq!((summary.calls(), summary.errors(), summary.timed), (5, 1, 4));
+        assert_eq!(summary.ends[ENDS.iter().position(|end| *end == "panicked").expect("an end")], 1);
+        assert_eq!(summary.spent, spent);
+        assert_eq!(summary.cycles_estimated, 103_000, "the last of worker 0 was not timed");
         metrics.ended(0, Status::Ok, Some(500), &Spent::default());
-        assert_eq!(metrics.tally().cycles_estimated, 104_000, "two calls of 500");
-        assert_eq!(tally.cpu_ns(), cycles::to_ns(103_000 * 5 / 4));
+        assert_eq!(metrics.summary().cycles_estimated, 104_000, "two calls of 500");
+        assert_eq!(summary.cpu_ns(), cycles::to_ns(103_000 * 5 / 4));
         let near =
             |found: u64, cycles: u64| found.abs_diff(cycles::to_ns(cycles)) * 10 <= cycles::to_ns(cycles);
-        assert!(near(tally.quantile_ns(500), 1_000) && near(tally.quantile_ns(990), 100_000));
-        assert_eq!(VersionMetrics::new().tally().quantile_ns(500), 0);
+        assert!(near(summary.quantile_ns(500), 1_000) && near(summary.quantile_ns(990), 100_000));
+        assert_eq!(VersionMetrics::new().summary().quantile_ns(500), 0);
     }
 
     #[test]

@@ -181,11 +181,11 @@ pub(super) fn serve_peer(
     match proven(control, place, challenge, (&record, peer)) {
         Ok(Purpose::Migration(number)) => {
             let Some(migrations) = &control.migrations else { return };
-            let Some(post) = migrations.source_of(number, challenge.opener()) else {
+            let Some(notices) = migrations.source_of(number, challenge.opener()) else {
                 return answer(&mut stream, Status::Unavailable);
             };
             answer(&mut stream, Status::Ok);
-            moving::attach(post, stream);
+            moving::attach(notices, stream);
         }
         Ok(Purpose::Reads) => {
             answer(&mut stream, Status::Ok);

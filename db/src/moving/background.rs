@@ -25,7 +25,7 @@ use crate::limits::{CLUSTER_RETRY_MS, CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS};
 pub(super) struct BackgroundTasks {
     pub(super) control: Arc<Control>,
     pub(super) row: MigrationRow,
-    pub(super) post: InboxSender,
+    pub(super) notices: InboxSender,
     /// Set when the migration is over: nothing is retried.
     pub(super) over: Arc<AtomicBool>,
 }
@@ -79,19 +79,19 @@ impl BackgroundTasks {
                 Some(Ok(row)) => {
                     // The thread that follows the metadata delivers it otherwise, a little later.
                     if let Ok(Some(view)) = metadata.migration_view(id) {
-                        own.post.send(Notice::Map(map_in(&view)));
+                        own.notices.send(Notice::Map(map_in(&view)));
                     }
-                    own.post.send(Notice::Committed(row.phase));
+                    own.notices.send(Notice::Committed(row.phase));
                 }
                 Some(Err(_)) => {
                     own.wait_for_follower();
-                    own.post.send(Notice::Committed(from));
+                    own.notices.send(Notice::Committed(from));
                 }
                 None => {}
             }
         });
         if !is_sent {
-            self.post.send(Notice::Committed(from));
+            self.notices.send(Notice::Committed(from));
         }
     }
 
@@ -106,18 +106,18 @@ impl BackgroundTasks {
             match found {
                 Some(Ok((Some(view), before))) => {
                     let is_registered = before.is_some() && lease() == before;
-                    own.post.send(Notice::Map(map_in(&view)));
-                    own.post.send(Notice::LookedUp(view.row.phase, is_registered));
+                    own.notices.send(Notice::Map(map_in(&view)));
+                    own.notices.send(Notice::LookedUp(view.row.phase, is_registered));
                 }
                 Some(_) => {
                     own.wait_for_follower();
-                    own.post.send(Notice::LookedUp(own.row.phase, false));
+                    own.notices.send(Notice::LookedUp(own.row.phase, false));
                 }
                 None => {}
             }
         });
         if !is_sent {
-            self.post.send(Notice::LookedUp(self.row.phase, false));
+            self.notices.send(Notice::LookedUp(self.row.phase, false));
         }
     }
 
@@ -138,10 +138,10 @@ impl BackgroundTasks {
     pub(super) fn connect(&self) {
         let is_sent = self.go(move |own| {
             let opened = own.open();
-            own.post.send(opened.map_or(Notice::NoStream, Notice::Stream));
+            own.notices.send(opened.map_or(Notice::NoStream, Notice::Stream));
         });
         if !is_sent {
-            self.post.send(Notice::NoStream);
+            self.notices.send(Notice::NoStream);
         }
     }
 
@@ -163,7 +163,7 @@ impl BackgroundTasks {
     /// Checks whether the other server is gone or was restarted: see [`cluster::presence`].
     pub(super) fn look_after_peer(&self, side: Side) {
         let is_gone = self.control.lease_cache.is_gone(self.row.run_on(side.opposite()));
-        self.post.send(if is_gone { Notice::PeerGone } else { Notice::PeerThere });
+        self.notices.send(if is_gone { Notice::PeerGone } else { Notice::PeerThere });
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct MigrationContext {
     core: Option<Core>,
     /// Dropped after the core.
     claim: SlotClaim,
-    pub(super) mailbox: Inbox,
+    pub(super) inbox: Inbox,
     pub(super) tasks: BackgroundTasks,
     pub(super) link: Link,
     pub(super) progress: Arc<Progress>,
@@ -53,7 +53,7 @@ pub(super) struct MigrationContext {
 impl MigrationContext {
     pub(super) fn new(
         (side, claim): (Side, SlotClaim),
-        mailbox: Inbox,
+        inbox: Inbox,
         tasks: BackgroundTasks,
         progress: Arc<Progress>,
     ) -> Self {
@@ -66,7 +66,7 @@ impl MigrationContext {
             side,
             core: None,
             claim,
-            mailbox,
+            inbox,
             tasks,
             link,
             progress,
@@ -81,7 +81,7 @@ impl MigrationContext {
 
     /// Requests a slot.
     pub(super) fn take_slot(&self) {
-        self.claim.take(&self.tasks.post);
+        self.claim.take(&self.tasks.notices);
     }
 
     /// Admits the side to a slot with this core of the store.
@@ -220,7 +220,7 @@ impl MigrationContext {
             Some(_) => at_most.min(Duration::from_millis(MIGRATION_LOOK_MS)),
             None => Duration::from_millis(MIGRATION_QUEUED_LOOK_MS),
         };
-        self.link.sleep(&self.mailbox.sleeper, timeout);
+        self.link.sleep(&self.inbox.sleeper, timeout);
     }
 
     /// Runs at most `steps` of the store's background work that writing has caused.

@@ -28,7 +28,7 @@ const TIDY_STEPS_WITHOUT_ROOM: usize = 16;
 
 /// The source side of one migration.
 pub(super) struct SourceSide {
-    ground: MigrationContext,
+    context: MigrationContext,
     machine: Source,
     todo: Todo<SourceAction>,
     out: Vec<SourceOutput>,
@@ -43,10 +43,10 @@ pub(super) struct SourceSide {
 }
 
 impl SourceSide {
-    pub(super) fn new(ground: MigrationContext) -> Self {
-        let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
+    pub(super) fn new(context: MigrationContext) -> Self {
+        let partitions = context.row.hashes.split(MIGRATION_PARTITIONS);
         Self {
-            ground,
+            context,
             announced: Instant::now(),
             machine: Source::default(),
             todo: Todo::new(),
@@ -60,14 +60,14 @@ impl SourceSide {
 
     /// Runs until the migration is over.
     pub(super) fn run(mut self) -> ExitReason {
-        self.step(SourceInput::Phase(self.ground.row.phase));
+        self.step(SourceInput::Phase(self.context.row.phase));
         loop {
-            while let Some(mail) = self.ground.mailbox.take() {
-                if let Some(way) = self.read(mail) {
-                    return way;
+            while let Some(notice) = self.context.inbox.take() {
+                if let Some(reason) = self.read(notice) {
+                    return reason;
                 }
             }
-            if let Some(is_registered) = self.ground.turned() {
+            if let Some(is_registered) = self.context.turned() {
                 self.step(SourceInput::Registered(is_registered));
             }
             let mut is_idle = self.listen();
@@ -77,7 +77,7 @@ impl SourceSide {
                 match self.act(action) {
                     Ok(Some(end)) => self.step(SourceInput::End(end)),
                     Ok(None) => {}
-                    Err(way) => return way,
+                    Err(reason) => return reason,
                 }
                 if Instant::now() >= until {
                     break;
@@ -86,23 +86,23 @@ impl SourceSide {
             if self.machine.is_over() && self.todo.is_empty() {
                 return ExitReason::Over(self.machine.phase());
             }
-            self.ground.progress.await_for(self.machine.awaited());
-            self.ground.release_guard(self.machine.phase());
-            self.ground.look_after_peer();
-            let now_us = self.ground.now_us();
-            let allowance_bytes = self.copying.allowance(&self.ground, self.machine.is_in_a_hurry());
+            self.context.progress.await_for(self.machine.awaited());
+            self.context.release_guard(self.machine.phase());
+            self.context.look_after_peer();
+            let now_us = self.context.now_us();
+            let allowance_bytes = self.copying.allowance(&self.context, self.machine.is_in_a_hurry());
             self.step(SourceInput::Tick { now_us, allowance_bytes });
             if is_idle && self.todo.is_empty() {
                 let look = Duration::from_micros(PULL_LOOK_US);
-                self.ground.rest(if self.machine.is_copying() { look } else { Duration::MAX });
+                self.context.rest(if self.machine.is_copying() { look } else { Duration::MAX });
             }
         }
     }
 
-    fn read(&mut self, mail: Notice) -> Option<ExitReason> {
-        match mail {
+    fn read(&mut self, notice: Notice) -> Option<ExitReason> {
+        match notice {
             Notice::Admitted(core) => {
-                self.ground.admit(core);
+                self.context.admit(core);
                 self.step(SourceInput::Admitted);
             }
             Notice::Phase(phase) => self.step(SourceInput::Phase(phase)),
@@ -111,13 +111,13 @@ impl SourceSide {
             Notice::LookedUp(phase, is_registered) => {
                 self.step(SourceInput::End(SourceEnd::LookedUp(phase, is_registered)));
             }
-            Notice::Stream(opened) => self.ground.link.attach(opened),
-            Notice::Map(map) => self.ground.map = map,
+            Notice::Stream(opened) => self.context.link.attach(opened),
+            Notice::Map(map) => self.context.map = map,
             Notice::PeerGone => {
-                self.ground.looked_after_peer();
+                self.context.looked_after_peer();
                 self.step(SourceInput::TargetGone);
             }
-            Notice::PeerThere | Notice::NoStream => self.ground.looked_after_peer(),
+            Notice::PeerThere | Notice::NoStream => self.context.looked_after_peer(),
             // The target returns the objects.
             Notice::Abort | Notice::SourceDone => {}
             Notice::Gone => return Some(ExitReason::Gone),
@@ -128,9 +128,9 @@ impl SourceSide {
 
     /// Handles received messages; returns true if there were none.
     fn listen(&mut self) -> bool {
-        self.ground.link.flush();
+        self.context.link.flush();
         for heard in 0..MIGRATION_MESSAGES_AT_ONCE {
-            let Some(message) = self.ground.link.receive() else { return heard == 0 };
+            let Some(message) = self.context.link.receive() else { return heard == 0 };
             self.step(SourceInput::Message(message));
         }
         false
@@ -142,19 +142,19 @@ impl SourceSide {
         for output in out.drain(..) {
             match output {
                 SourceOutput::Send(message) => {
-                    self.ground.link.send(&message);
+                    self.context.link.send(&message);
                     let is_whole = |piece: &Copied| piece.left == Left::Nothing;
                     match &message {
-                        Message::HandedOver { .. } => self.ground.begin(),
-                        Message::Pulled { .. } => self.ground.lower_priority(),
-                        Message::Copied(piece) if is_whole(piece) => self.ground.lower_priority(),
+                        Message::HandedOver { .. } => self.context.begin(),
+                        Message::Pulled { .. } => self.context.lower_priority(),
+                        Message::Copied(piece) if is_whole(piece) => self.context.lower_priority(),
                         _ => {}
                     }
                 }
-                SourceOutput::Do(SourceAction::TakeSlot) => self.ground.take_slot(),
-                SourceOutput::Do(SourceAction::LookUp) => self.ground.tasks.look_up(),
+                SourceOutput::Do(SourceAction::TakeSlot) => self.context.take_slot(),
+                SourceOutput::Do(SourceAction::LookUp) => self.context.tasks.look_up(),
                 SourceOutput::Do(SourceAction::Commit { from, to, is_peer_gone }) => {
-                    self.ground.commit(from, to, is_peer_gone);
+                    self.context.commit(from, to, is_peer_gone);
                 }
                 // Requested hashes go before bulk pulls.
                 SourceOutput::Do(action @ SourceAction::GatherHashes { .. }) => self.todo.push_front(action),
@@ -168,7 +168,7 @@ impl SourceSide {
         Ok(match action {
             SourceAction::Count => self.count()?,
             SourceAction::Cut => {
-                self.ground.restore_priority();
+                self.context.restore_priority();
                 Some(SourceEnd::Cut(self.cut()?))
             }
             SourceAction::Gather { partition, number, from } => {
@@ -178,12 +178,12 @@ impl SourceSide {
                 Some(SourceEnd::Gathered(self.gather_hashes(number, &hashes)))
             }
             SourceAction::Watch => {
-                self.ground.lower_priority();
-                self.copying.begin(&self.ground)?;
+                self.context.lower_priority();
+                self.copying.begin(&self.context)?;
                 Some(SourceEnd::Watched)
             }
             SourceAction::GatherCopy { round } => {
-                Some(SourceEnd::GatheredCopy(self.copying.gather(&self.ground, round)))
+                Some(SourceEnd::GatheredCopy(self.copying.gather(&self.context, round)))
             }
             SourceAction::Discard => self.discard(),
             SourceAction::TakeBack { objects, removed } => self.take_back(objects, removed),
@@ -197,8 +197,8 @@ impl SourceSide {
     }
 
     fn owned(&self) -> Result<Pieces, ExitReason> {
-        let entry = self.ground.control.table_of(self.ground.row.table).ok_or(ExitReason::Gone)?;
-        Ok(Pieces::owned(&entry.parts, self.ground.row.hashes))
+        let entry = self.context.control.table_of(self.context.row.table).ok_or(ExitReason::Gone)?;
+        Ok(Pieces::owned(&entry.parts, self.context.row.hashes))
     }
 
     /// Counts the objects, once clients had time to open sessions with the target.
@@ -206,7 +206,7 @@ impl SourceSide {
         let pause = Duration::from_millis(MIGRATION_ANNOUNCED_MS);
         if self.announced.elapsed() < pause {
             self.todo.push_back(SourceAction::Count);
-            self.ground.rest(pause.saturating_sub(self.announced.elapsed()));
+            self.context.rest(pause.saturating_sub(self.announced.elapsed()));
             return Ok(None);
         }
         Ok(Some(SourceEnd::Counted(self.owned()?.objects())))
@@ -214,13 +214,13 @@ impl SourceSide {
 
     fn cut(&mut self) -> Result<u64, ExitReason> {
         let pieces = self.owned()?;
-        self.ground.progress.set(Figure::ObjectsExpected, pieces.objects());
-        if self.ground.row.mode == MigrationMode::Cooperative && self.moving.is_none() {
+        self.context.progress.set(Figure::ObjectsExpected, pieces.objects());
+        if self.context.row.mode == MigrationMode::Cooperative && self.moving.is_none() {
             let budget_bytes = pieces.bytes() / SECOND_READS_DIVISOR;
-            self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces.parts(), budget_bytes)));
+            self.moving = Some(Arc::new(Moving::new(self.context.row.id, pieces.parts(), budget_bytes)));
         }
-        let (leave, moving) = (vec![self.ground.bounds()], self.moving.iter().cloned().collect());
-        self.ground
+        let (leave, moving) = (vec![self.context.bounds()], self.moving.iter().cloned().collect());
+        self.context
             .alter(&PartsChange { leave, moving, ..PartsChange::default() })
             .ok_or(ExitReason::Gone)?;
         let ceiling = pieces.version_ceiling();
@@ -232,7 +232,7 @@ impl SourceSide {
     fn close(&mut self) {
         if let Some(moving) = &self.moving {
             moving.close();
-            self.ground.progress.take_spent(moving);
+            self.context.progress.take_spent(moving);
         }
     }
 
@@ -240,11 +240,11 @@ impl SourceSide {
         let mut objects = Vec::with_capacity(PULL_BYTES + PULL_BYTES / 4);
         let hashes = self.partitions.get(usize::from(partition));
         let next = self.pieces.as_ref().zip(hashes).and_then(|(pieces, hashes)| {
-            pieces.gather(self.ground.core(), *hashes, from, (PULL_BYTES, &mut objects))
+            pieces.gather(self.context.core(), *hashes, from, (PULL_BYTES, &mut objects))
         });
-        self.moving.iter().for_each(|moving| self.ground.progress.take_spent(moving));
-        self.ground.progress.add(Figure::Pulls, 1);
-        self.ground.progress.add(Figure::Bytes, objects.len() as u64);
+        self.moving.iter().for_each(|moving| self.context.progress.take_spent(moving));
+        self.context.progress.add(Figure::Pulls, 1);
+        self.context.progress.add(Figure::Bytes, objects.len() as u64);
         Message::Pulled { partition, number, next, objects }
     }
 
@@ -255,44 +255,44 @@ impl SourceSide {
                 break;
             }
             if let Some(pieces) = &self.pieces {
-                pieces.gather_hash(self.ground.core(), hash, &mut objects);
+                pieces.gather_hash(self.context.core(), hash, &mut objects);
             }
             count += 1;
         }
-        self.ground.progress.add(Figure::PriorityPulls, 1);
-        self.ground.progress.add(Figure::Bytes, objects.len() as u64);
+        self.context.progress.add(Figure::PriorityPulls, 1);
+        self.context.progress.add(Figure::Bytes, objects.len() as u64);
         Message::PriorityPulled { number, count, objects }
     }
 
     /// Runs a few steps of the removal; queues the rest.
     fn discard(&mut self) -> Option<SourceEnd> {
         self.close();
-        let core = self.ground.core();
+        let core = self.context.core();
         let pieces = self.pieces.as_mut();
         let is_left = pieces.is_some_and(|pieces| (0..DISCARD_STEPS_AT_ONCE).all(|_| pieces.discard(core)));
-        self.ground.tidy(1);
+        self.context.tidy(1);
         if is_left {
             self.todo.push_back(SourceAction::Discard);
             return None;
         }
-        self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
+        self.context.progress.set(Figure::EndedUs, self.context.now_us());
         Some(SourceEnd::Discarded)
     }
 
     /// Stores returned objects; if there is no room now, the rest a little later.
     fn take_back(&mut self, objects: Vec<u8>, removed: Vec<PullCursor>) -> Option<SourceEnd> {
         self.close();
-        let core = self.ground.core();
+        let core = self.context.core();
         if let Some(pieces) = &self.pieces {
             let objects = pieces.take_back(core, &objects);
             if !objects.is_empty() {
-                self.ground.tidy(TIDY_STEPS_WITHOUT_ROOM);
+                self.context.tidy(TIDY_STEPS_WITHOUT_ROOM);
                 self.todo.push_front(SourceAction::TakeBack { objects, removed });
                 return None;
             }
             removed.iter().for_each(|place| pieces.remove(core, *place));
         }
-        self.ground.tidy(1);
+        self.context.tidy(1);
         Some(SourceEnd::TakenBack)
     }
 
@@ -301,8 +301,8 @@ impl SourceSide {
         self.close();
         self.moving = None;
         self.pieces.iter().for_each(|pieces| pieces.begin_above(ceiling));
-        let change = PartsChange { take: vec![self.ground.bounds()], ..PartsChange::default() };
-        self.ground.alter(&change).ok_or(ExitReason::Gone)
+        let change = PartsChange { take: vec![self.context.bounds()], ..PartsChange::default() };
+        self.context.alter(&change).ok_or(ExitReason::Gone)
     }
 }
 
@@ -314,37 +314,37 @@ struct CopyDriver {
 
 impl CopyDriver {
     /// Starts the copy. When it returns, every writer marks the places to which it writes.
-    fn begin(&mut self, ground: &MigrationContext) -> Result<(), ExitReason> {
-        let control = &ground.control;
-        let entry = control.table_of(ground.row.table).ok_or(ExitReason::Gone)?;
-        let hashes = ground.bounds();
+    fn begin(&mut self, context: &MigrationContext) -> Result<(), ExitReason> {
+        let control = &context.control;
+        let entry = control.table_of(context.row.table).ok_or(ExitReason::Gone)?;
+        let hashes = context.bounds();
         let within = |((first, last), part)| {
             let bounds: (u64, u64) = (hashes.0.max(first), hashes.1.min(last));
             (bounds.0 <= bounds.1).then_some((bounds, part))
         };
         let pieces: Vec<_> = entry.parts.pieces().into_iter().filter_map(within).collect();
         let objects = pieces.iter().map(|(_, part)| part.objects()).sum();
-        ground.progress.set(Figure::ObjectsExpected, objects);
-        ground.progress.set(Figure::BeganUs, ground.now_us());
-        self.copier = Some((Copier::new(pieces), PullPace::from(ground.now_us())));
+        context.progress.set(Figure::ObjectsExpected, objects);
+        context.progress.set(Figure::BeganUs, context.now_us());
+        self.copier = Some((Copier::new(pieces), PullPace::from(context.now_us())));
         // A change without effect, which every worker acknowledges.
         let passed = control.tell(&Change::TableCreated(entry));
         passed.map_err(|refusal| {
-            tracing::warn!(migration = ground.row.id, %refusal, "workers did not acknowledge a copy");
+            tracing::warn!(migration = context.row.id, %refusal, "workers did not acknowledge a copy");
             ExitReason::Gone
         })
     }
 
     /// Returns the next piece of a round.
-    fn gather(&mut self, ground: &MigrationContext, round: u32) -> Gathered {
+    fn gather(&mut self, context: &MigrationContext, round: u32) -> Gathered {
         let Some((copier, _)) = &mut self.copier else {
             return Gathered { spans: Vec::new(), objects: Vec::new(), left_bytes: Some(0) };
         };
-        let copy = copier.next(ground.core(), round, (PULL_BYTES, COPIED_SPANS_MAX));
+        let copy = copier.next(context.core(), round, (PULL_BYTES, COPIED_SPANS_MAX));
         let place = |(hash, second): Spot| PullCursor { hash, second };
         let span = |&(first, last): &(Spot, Spot)| PullSpan { first: place(first), last: place(last) };
-        ground.progress.add(Figure::Pulls, 1);
-        ground.progress.add(Figure::Bytes, copy.objects.len() as u64);
+        context.progress.add(Figure::Pulls, 1);
+        context.progress.add(Figure::Bytes, copy.objects.len() as u64);
         Gathered {
             spans: copy.spans.iter().map(span).collect(),
             objects: copy.objects,
@@ -353,10 +353,10 @@ impl CopyDriver {
     }
 
     /// Returns the bytes that may be copied for the elapsed time: the maximum during the cut, when everybody waits.
-    fn allowance(&mut self, ground: &MigrationContext, is_cut: bool) -> u64 {
-        let now_us = ground.now_us();
+    fn allowance(&mut self, context: &MigrationContext, is_cut: bool) -> u64 {
+        let now_us = context.now_us();
         match &mut self.copier {
-            Some((_, pace)) if !is_cut => pace.allowance(now_us, || ground.is_loaded(now_us)),
+            Some((_, pace)) if !is_cut => pace.allowance(now_us, || context.is_loaded(now_us)),
             _ => PULL_RATE_MAX,
         }
     }

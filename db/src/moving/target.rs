@@ -31,7 +31,7 @@ use crate::tablet::{Moving, PartsChange};
 
 /// The target side of one migration.
 pub(super) struct TargetSide {
-    ground: MigrationContext,
+    context: MigrationContext,
     machine: Target,
     todo: Todo<TargetAction>,
     out: Vec<TargetOutput>,
@@ -62,12 +62,12 @@ pub(super) struct TargetSide {
 }
 
 impl TargetSide {
-    pub(super) fn new(ground: MigrationContext) -> Self {
-        let partitions = ground.row.hashes.split(MIGRATION_PARTITIONS);
-        let pace = PullPace::from(ground.now_us());
-        let machine = Target::new(ground.row.mode);
+    pub(super) fn new(context: MigrationContext) -> Self {
+        let partitions = context.row.hashes.split(MIGRATION_PARTITIONS);
+        let pace = PullPace::from(context.now_us());
+        let machine = Target::new(context.row.mode);
         Self {
-            ground,
+            context,
             machine,
             todo: Todo::new(),
             out: Vec::new(),
@@ -90,25 +90,25 @@ impl TargetSide {
 
     /// Runs until the migration is over.
     pub(super) fn run(mut self) -> ExitReason {
-        let way = self.go_on();
-        if way == ExitReason::Gone {
+        let reason = self.go_on();
+        if reason == ExitReason::Gone {
             self.drop_part();
         }
-        way
+        reason
     }
 
     fn go_on(&mut self) -> ExitReason {
-        self.step(TargetInput::Phase(self.ground.row.phase));
-        if self.ground.row.is_aborted {
+        self.step(TargetInput::Phase(self.context.row.phase));
+        if self.context.row.is_aborted {
             self.abort();
         }
         loop {
-            while let Some(mail) = self.ground.mailbox.take() {
-                if let Some(way) = self.read(mail) {
-                    return way;
+            while let Some(notice) = self.context.inbox.take() {
+                if let Some(reason) = self.read(notice) {
+                    return reason;
                 }
             }
-            if let Some(is_registered) = self.ground.turned() {
+            if let Some(is_registered) = self.context.turned() {
                 self.step(TargetInput::Registered(is_registered));
             }
             self.connect();
@@ -119,7 +119,7 @@ impl TargetSide {
                 match self.act(action) {
                     Ok(Some(end)) => self.step(TargetInput::End(end)),
                     Ok(None) => {}
-                    Err(way) => return way,
+                    Err(reason) => return reason,
                 }
                 if Instant::now() >= until || self.storing.is_held_up() {
                     break;
@@ -127,30 +127,30 @@ impl TargetSide {
             }
             self.tick();
             if self.is_finished
-                && let Err(way) = self.open()
+                && let Err(reason) = self.open()
             {
-                return way;
+                return reason;
             }
             // The state machine's last actions are executed first.
             if self.machine.is_over() && self.todo.is_empty() {
-                self.ground.progress.set(Figure::EndedUs, self.ground.now_us());
+                self.context.progress.set(Figure::EndedUs, self.context.now_us());
                 self.part.iter().for_each(|part| part.end_notes());
                 self.close();
                 return ExitReason::Over(self.machine.phase());
             }
-            self.ground.progress.await_for(self.machine.awaited());
-            self.ground.release_guard(self.machine.phase());
-            self.ground.look_after_peer();
+            self.context.progress.await_for(self.machine.awaited());
+            self.context.release_guard(self.machine.phase());
+            self.context.look_after_peer();
             if (is_idle && self.todo.is_empty()) || self.storing.is_held_up() {
-                self.ground.rest(Duration::from_micros(PULL_LOOK_US));
+                self.context.rest(Duration::from_micros(PULL_LOOK_US));
             }
         }
     }
 
-    fn read(&mut self, mail: Notice) -> Option<ExitReason> {
-        match mail {
+    fn read(&mut self, notice: Notice) -> Option<ExitReason> {
+        match notice {
             Notice::Admitted(core) => {
-                self.ground.admit(core);
+                self.context.admit(core);
                 self.step(TargetInput::Admitted);
             }
             Notice::Phase(phase) => {
@@ -174,15 +174,15 @@ impl TargetSide {
             Notice::SourceDone => self.step(TargetInput::Message(Message::Discarded)),
             Notice::Stream(opened) => {
                 self.connecting.0 = false;
-                self.ground.link.attach(opened);
+                self.context.link.attach(opened);
             }
             Notice::NoStream => self.connecting.0 = false,
-            Notice::Map(map) => self.ground.map = map,
+            Notice::Map(map) => self.context.map = map,
             Notice::PeerGone => {
-                self.ground.looked_after_peer();
+                self.context.looked_after_peer();
                 self.step(TargetInput::SourceGone);
             }
-            Notice::PeerThere => self.ground.looked_after_peer(),
+            Notice::PeerThere => self.context.looked_after_peer(),
             Notice::Gone => return Some(ExitReason::Gone),
             Notice::Stop => return Some(ExitReason::Stopped),
         }
@@ -194,7 +194,7 @@ impl TargetSide {
         if self.part.as_ref().is_none_or(|part| !self.expects || part.can_return()) {
             self.step(TargetInput::Abort);
         } else {
-            tracing::warn!(migration = self.ground.row.id, "cannot abort: too many keys were removed here");
+            tracing::warn!(migration = self.context.row.id, "cannot abort: too many keys were removed here");
         }
     }
 
@@ -205,17 +205,17 @@ impl TargetSide {
         }
         let (is_under_way, begun) = self.connecting;
         let pause = Duration::from_millis(crate::limits::PEER_RETRY_MS);
-        if !self.ground.link.is_up() && !is_under_way && begun.is_none_or(|begun| begun.elapsed() >= pause) {
+        if !self.context.link.is_up() && !is_under_way && begun.is_none_or(|begun| begun.elapsed() >= pause) {
             self.connecting = (true, Some(Instant::now()));
-            self.ground.tasks.connect();
+            self.context.tasks.connect();
         }
     }
 
     /// Handles received messages; returns true if there were none.
     fn listen(&mut self) -> bool {
-        self.ground.link.flush();
+        self.context.link.flush();
         for heard in 0..MIGRATION_MESSAGES_AT_ONCE {
-            let Some(message) = self.ground.link.receive() else { return heard == 0 };
+            let Some(message) = self.context.link.receive() else { return heard == 0 };
             self.step(TargetInput::Message(message));
         }
         false
@@ -233,14 +233,14 @@ impl TargetSide {
     }
 
     fn tick(&mut self) {
-        let now_us = self.ground.now_us();
-        let allowed_bytes = self.pace.allowance(now_us, || self.ground.is_loaded(now_us));
+        let now_us = self.context.now_us();
+        let allowed_bytes = self.pace.allowance(now_us, || self.context.is_loaded(now_us));
         let allowance_bytes = match self.opened_us {
             // Nobody is served until it is done.
             _ if self.stands_still() => PULL_RATE_MAX,
             Some(opened_us) if now_us < opened_us + WANTED_ALONE_US => 0,
             Some(_) => {
-                self.ground.lower_priority();
+                self.context.lower_priority();
                 allowed_bytes
             }
             None => allowed_bytes,
@@ -250,14 +250,14 @@ impl TargetSide {
 
     fn step(&mut self, input: TargetInput) {
         let mut out = std::mem::take(&mut self.out);
-        self.machine.step(self.ground.now_us(), input, &mut out);
+        self.machine.step(self.context.now_us(), input, &mut out);
         for output in out.drain(..) {
             match output {
                 TargetOutput::Send(message) => self.say(&message),
                 TargetOutput::Do(TargetAction::Commit { from, to, is_peer_gone }) => {
-                    self.ground.commit(from, to, is_peer_gone);
+                    self.context.commit(from, to, is_peer_gone);
                 }
-                TargetOutput::Do(TargetAction::LookUp) => self.ground.tasks.look_up(),
+                TargetOutput::Do(TargetAction::LookUp) => self.context.tasks.look_up(),
                 // Requested hashes go before bulk pulls.
                 TargetOutput::Do(
                     action @ (TargetAction::ReplayPriority { .. } | TargetAction::Wake { .. }),
@@ -273,21 +273,21 @@ impl TargetSide {
             Message::Pull { .. } => Some(Figure::Pulls),
             Message::PriorityPull { .. } => Some(Figure::PriorityPulls),
             Message::HandOver => {
-                self.pause_us.get_or_insert(self.ground.now_us());
-                self.ground.restore_priority();
+                self.pause_us.get_or_insert(self.context.now_us());
+                self.context.restore_priority();
                 None
             }
             // The source continues to serve meanwhile.
             Message::Copy => {
-                self.ground.lower_priority();
+                self.context.lower_priority();
                 None
             }
             _ => None,
         };
         if let Some(figure) = figure {
-            self.ground.progress.add(figure, 1);
+            self.context.progress.add(figure, 1);
         }
-        self.ground.link.send(message);
+        self.context.link.send(message);
     }
 
     fn act(&mut self, action: TargetAction) -> Result<Option<TargetEnd>, ExitReason> {
@@ -307,13 +307,13 @@ impl TargetSide {
             TargetAction::Wake { hashes } => {
                 if let Some(part) = &self.part {
                     part.not_pulled(&hashes);
-                    self.ground.control.wake(part, Some(&hashes));
+                    self.context.control.wake(part, Some(&hashes));
                 }
                 None
             }
             TargetAction::GiveUpRest => {
                 self.is_given_up = true;
-                if self.ground.row.mode == MigrationMode::PreCopy && !self.expects {
+                if self.context.row.mode == MigrationMode::PreCopy && !self.expects {
                     // Objects not copied again are outdated: the latest writes at the source are lost.
                     self.drop_part();
                 }
@@ -333,7 +333,7 @@ impl TargetSide {
 
     fn store(&mut self, action: TargetAction) -> Option<TargetEnd> {
         let part = self.part.clone()?;
-        match self.storing.go_on(&self.ground, &part, &self.partitions, action) {
+        match self.storing.go_on(&self.context, &part, &self.partitions, action) {
             storing::StoreOutcome::There(end) => Some(end),
             storing::StoreOutcome::Later(action) => {
                 self.todo.push_front(action);
@@ -352,7 +352,7 @@ impl TargetSide {
             let (objects, removed) = (Vec::new(), Vec::new());
             return Some(TargetEnd::GatheredBack { is_last: true, objects, removed });
         };
-        let end = self.giving.next(self.ground.core(), &part, self.ceiling);
+        let end = self.giving.next(self.context.core(), &part, self.ceiling);
         if end.is_none() {
             self.todo.push_back(TargetAction::GatherBack);
         }
@@ -360,10 +360,10 @@ impl TargetSide {
     }
 
     fn make_part(&mut self, objects: u64) -> Result<(), ExitReason> {
-        let control = &self.ground.control;
-        let entry = control.table_of(self.ground.row.table).ok_or(ExitReason::Gone)?;
-        self.ground.progress.set(Figure::ObjectsExpected, objects);
-        self.part = Some(control.make_part(&entry, self.ground.row.hashes, objects));
+        let control = &self.context.control;
+        let entry = control.table_of(self.context.row.table).ok_or(ExitReason::Gone)?;
+        self.context.progress.set(Figure::ObjectsExpected, objects);
+        self.part = Some(control.make_part(&entry, self.context.row.hashes, objects));
         Ok(())
     }
 
@@ -379,8 +379,8 @@ impl TargetSide {
             part.expect_arrivals(MIGRATION_PARTITIONS, ceiling);
             self.ceiling = ceiling;
             // In this mode all objects arrive before anybody is served.
-            self.is_given_up |= self.ground.row.mode == MigrationMode::PreCopy;
-            let waker = self.ground.tasks.post.waker();
+            self.is_given_up |= self.context.row.mode == MigrationMode::PreCopy;
+            let waker = self.context.tasks.notices.waker();
             part.on_want(Box::new(move || waker.wake()));
             if self.is_given_up {
                 self.give_up_rest();
@@ -390,13 +390,13 @@ impl TargetSide {
             return Ok(());
         }
         self.open()?;
-        self.ground.begin();
+        self.context.begin();
         Ok(())
     }
 
     /// Returns true if nobody may be served before all objects have arrived.
     fn stands_still(&self) -> bool {
-        self.ground.row.mode == MigrationMode::StopAndCopy && !self.is_finished
+        self.context.row.mode == MigrationMode::StopAndCopy && !self.is_finished
     }
 
     /// Gives the hashes to the workers; a second call changes nothing.
@@ -404,18 +404,18 @@ impl TargetSide {
         let Some(part) = self.part.clone().filter(|_| self.expects && self.opened_us.is_none()) else {
             return Ok(());
         };
-        self.opened_us = Some(self.ground.now_us());
-        let hashes = self.ground.bounds();
+        self.opened_us = Some(self.context.now_us());
+        let hashes = self.context.bounds();
         let take = vec![hashes];
-        if self.ground.row.mode == MigrationMode::Cooperative {
+        if self.context.row.mode == MigrationMode::Cooperative {
             let pieces = vec![(hashes, Arc::clone(&part))];
-            self.moving = Some(Arc::new(Moving::new(self.ground.row.id, pieces, 0)));
+            self.moving = Some(Arc::new(Moving::new(self.context.row.id, pieces, 0)));
         }
         let moving = self.moving.iter().cloned().collect();
         let change = PartsChange { take, come: vec![part], moving, ..PartsChange::default() };
-        self.ground.alter(&change).ok_or(ExitReason::Gone)?;
+        self.context.alter(&change).ok_or(ExitReason::Gone)?;
         if let Some(from_us) = self.pause_us {
-            self.ground.progress.set(Figure::PauseUs, self.ground.now_us().saturating_sub(from_us));
+            self.context.progress.set(Figure::PauseUs, self.context.now_us().saturating_sub(from_us));
         }
         Ok(())
     }
@@ -425,25 +425,25 @@ impl TargetSide {
         for (partition, hashes) in self.partitions.iter().enumerate() {
             part.arrived(partition, hashes.last());
         }
-        self.ground.control.wake(part, None);
+        self.context.control.wake(part, None);
     }
 
     /// Stops telling clients to ask the source.
     fn close(&mut self) {
         if let Some(moving) = self.moving.take() {
             moving.close();
-            self.ground.progress.take_spent(&moving);
+            self.context.progress.take_spent(&moving);
         }
     }
 
     fn cut(&mut self) -> Result<u64, ExitReason> {
         self.close();
-        let change = PartsChange { leave: vec![self.ground.bounds()], ..PartsChange::default() };
-        self.ground.alter(&change).ok_or(ExitReason::Gone)?;
+        let change = PartsChange { leave: vec![self.context.bounds()], ..PartsChange::default() };
+        self.context.alter(&change).ok_or(ExitReason::Gone)?;
         self.opened_us = None;
         let Some(part) = &self.part else { return Ok(0) };
         // Pending requests find that another server owns their hashes.
-        self.ground.control.wake(part, None);
+        self.context.control.wake(part, None);
         Ok(part.version_ceiling())
     }
 
@@ -452,8 +452,8 @@ impl TargetSide {
         let Some(part) = self.part.take() else { return };
         let change = PartsChange { go: vec![Arc::clone(&part)], ..PartsChange::default() };
         // If the table is gone, so are its parts.
-        let _ = self.ground.alter(&change);
-        self.ground.control.wake(&part, None);
+        let _ = self.context.alter(&change);
+        self.context.control.wake(&part, None);
         part.retire();
     }
 }

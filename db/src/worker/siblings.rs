@@ -49,9 +49,9 @@ impl SiblingWorkers {
     /// Creates the table of workers with these wakers; none has work.
     #[must_use]
     pub fn new(wakers: impl IntoIterator<Item = Waker>) -> Self {
-        let neighbour =
+        let sibling =
             |waker| SiblingWorker { load: Load::default(), waker, offers: Offers::new(OFFERS_PER_WORKER) };
-        Self { all: wakers.into_iter().map(neighbour).collect(), company: AtomicUsize::new(0) }
+        Self { all: wakers.into_iter().map(sibling).collect(), company: AtomicUsize::new(0) }
     }
 
     /// Returns the published load of a worker.
@@ -101,7 +101,7 @@ impl SiblingWorkers {
     /// Returns true if any worker is loaded.
     #[must_use]
     pub fn is_any_loaded(&self, now_us: u64) -> bool {
-        self.all.iter().any(|neighbour| neighbour.load.is_loaded(now_us))
+        self.all.iter().any(|sibling| sibling.load.is_loaded(now_us))
     }
 
     /// Wakes the nearest sleeping worker after `own`.
@@ -114,8 +114,8 @@ impl SiblingWorkers {
     /// Wakes a worker for each one that does not return to its port. Called periodically by a thread that is not a
     /// worker.
     pub fn help_the_absent(&self, now_us: u64) {
-        for (own, neighbour) in self.all.iter().enumerate() {
-            if neighbour.load.is_absent(now_us) {
+        for (own, sibling) in self.all.iter().enumerate() {
+            if sibling.load.is_absent(now_us) {
                 self.wake_one(own);
             }
         }

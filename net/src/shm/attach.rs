@@ -128,13 +128,13 @@ pub(crate) fn enter(
 /// Returns the channel that a reply contains.
 fn link(socket: OwnedFd, answer: &[u8], passed: [Option<OwnedFd>; PASSED]) -> Result<Channel, AttachError> {
     match (answer, passed) {
-        ([ADMITTED], [Some(memory), Some(bell)]) if descriptor::is_memory(memory.as_fd()) => {
+        ([ADMITTED], [Some(memory), Some(doorbell)]) if descriptor::is_memory(memory.as_fd()) => {
             let region = Region::map(memory.as_fd())?;
             if !region.is_signed() {
                 return Err(AttachError::Unintelligible);
             }
             let serial = SERIALS.fetch_add(1, Ordering::Relaxed);
-            Ok(Channel::of_client(region, socket, bell, serial))
+            Ok(Channel::of_client(region, socket, doorbell, serial))
         }
         ([], _) => Err(AttachError::Unreachable(io::ErrorKind::UnexpectedEof.into())),
         ([ADMITTED, ..], _) => Err(AttachError::Unintelligible),

@@ -1,8 +1,8 @@
 //! A shared-memory channel: the memory of two rings, at either end, and the bells that wake a sleeping end.
 //!
-//! The server's bell is an eventfd that it watches for edges and never reads; the client's is the Unix socket. So the
-//! server makes no call that a client can delay: neither on a descriptor whose flags a client could change, nor one
-//! that reads data from a client.
+//! The server's doorbell is an eventfd that it watches for edges and never reads; the client's is the Unix socket. So
+//! the server makes no call that a client can delay: neither on a descriptor whose flags a client could change, nor
+//! one that reads data from a client.
 //!
 //! The owner of a port, neighbours that answer from there, and the thread of the [`super::ShmListener`] share a
 //! channel. The listener releases it last, so that no worker unmaps memory. The thread that finds the channel

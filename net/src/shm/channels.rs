@@ -115,7 +115,7 @@ impl ChannelPoint {
         Ok(())
     }
 
-    /// Stops the wake-ups of a released channel, though its client keeps the bell.
+    /// Stops the wake-ups of a released channel, though its client keeps the doorbell.
     pub(super) fn forget(&self, link: &Channel) {
         self.links.watcher.forget(link.own_bell());
     }
@@ -299,7 +299,7 @@ impl Channels {
 
     /// Withdraws the announcement of a sleep.
     pub(crate) fn wake_up(&mut self) {
-        // If another thread holds the lock, it receives here; then each channel may ring its bell once in vain.
+        // If another thread holds the lock, it receives here; then each channel may ring its doorbell once in vain.
         let Some(receiving) = attempt(&self.shared.receiving) else { return };
         for Receiving { link, consumer } in receiving.in_use() {
             consumer.wake_up(&link.arriving());

@@ -12,7 +12,7 @@ use super::layout::REGION_BYTES;
 /// process, and against further seals.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// Descriptors passed together: the memory, and the server's bell.
+/// Descriptors passed together: the memory, and the server's doorbell.
 pub(super) const PASSED: usize = 2;
 const PASSED_BYTES: u32 = (PASSED * size_of::<libc::c_int>()) as u32;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   client: connects, sends its words          server: checks its user (SO_PEERCRED), Admission, a free place
-//!           gets: memory and bell, or the reason       creates the memory, adds the channel to its port
+//!           gets: memory and doorbell, or the reason       creates the memory, adds the channel to its port
 //!           closes, dies                               ends the channel
 //! ```
 //! One thread does all of it, [`ShmListener::run`], and waits for no client: a silent connection is dropped after a
@@ -241,14 +241,14 @@ impl ShmListener {
         core: usize,
         place: usize,
     ) -> io::Result<(Arc<Channel>, usize, usize)> {
-        let (memory, bell) = (descriptor::memory()?, sys::eventfd()?);
+        let (memory, doorbell) = (descriptor::memory()?, sys::eventfd()?);
         let region = Region::map(memory.as_fd())?;
         region.sign();
         self.serial += 1;
         let own = OwnedFd::from(socket.try_clone()?);
-        let link = Arc::new(Channel::of_server(region, own, bell.try_clone()?, self.serial));
+        let link = Arc::new(Channel::of_server(region, own, doorbell.try_clone()?, self.serial));
         self.points[core].join(place, Arc::clone(&link))?;
-        if descriptor::send(socket.as_fd(), &[ADMITTED], &[memory.as_fd(), bell.as_fd()]).is_err() {
+        if descriptor::send(socket.as_fd(), &[ADMITTED], &[memory.as_fd(), doorbell.as_fd()]).is_err() {
             // The channel has joined, so it ends as if the client had left: the port frees its place when it lets go.
             link.end(End::Left);
             self.points[core].tell();

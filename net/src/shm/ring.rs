@@ -137,8 +137,8 @@ impl Producer {
         if self.position.wrapping_sub(taken) > memory.slots() { Err(Lie::Taken) } else { Ok(taken) }
     }
 
-    /// Returns whether the caller must ring the consumer's bell: it sleeps and no bell was rung yet. A result of true
-    /// counts as rung. Called after the frame was pushed.
+    /// Returns whether the caller must ring the doorbell of the consumer, which sleeps and was not woken yet. A result
+    /// of true counts as rung. Called after the frame was pushed.
     #[inline]
     pub(super) fn has_to_ring(&self, memory: &impl RingMemory) -> bool {
         memory.fence();

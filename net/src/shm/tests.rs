@@ -80,7 +80,7 @@ impl House {
         attach(client, &self.address, &[core, 7]).expect("there is room")
     }
 
-    /// Attaches a hostile client; returns the memory, the socket and the server's bell.
+    /// Attaches a hostile client; returns the memory, the socket and the server's doorbell.
     fn intrude(&self) -> (Region, UnixStream, OwnedFd) {
         let socket = UnixStream::from(descriptor::connect(&self.address.path).expect("a listener"));
         descriptor::send(socket.as_fd(), &[0, 9], &[]).expect("a listener that listens");
@@ -91,8 +91,8 @@ impl House {
             }
         };
         socket.set_nonblocking(false).expect("a socket that works");
-        let [Some(memory), Some(bell)] = passed else { panic!("no memory in an answer of {bytes} bytes") };
-        (Region::map(memory.as_fd()).expect("memory"), socket, bell)
+        let [Some(memory), Some(doorbell)] = passed else { panic!("no memory in an answer of {bytes} bytes") };
+        (Region::map(memory.as_fd()).expect("memory"), socket, doorbell)
     }
 
     /// Echoes at core 0 until `is_done`.
@@ -196,7 +196,7 @@ fn who_sleeps_is_woken_by_a_frame_at_either_end() {
         while served < 50 {
             worker.receive(&mut batch).expect("a port that works");
             if batch.is_empty() {
-                // Lasts an hour if no bell rings.
+                // Lasts an hour if no doorbell rings.
                 worker.wait(Duration::from_secs(3_600)).expect("a port that works");
             }
             served += batch.len();
@@ -338,9 +338,9 @@ fn a_client_that_sleeps_hears_of_a_server_that_died_without_a_word() {
     let mut client = port();
     let (mine, theirs) = UnixStream::pair().expect("two sockets");
     let region = Region::map(descriptor::memory().expect("memory").as_fd()).expect("memory");
-    let bell = crate::sys::eventfd().expect("a descriptor");
+    let doorbell = crate::sys::eventfd().expect("a descriptor");
     mine.set_nonblocking(true).expect("a socket that works");
-    let link = super::channel::Channel::of_client(region, mine.into(), bell, 1);
+    let link = super::channel::Channel::of_client(region, mine.into(), doorbell, 1);
     let server = client.add_link(link).expect("a place");
     client.set_peer(server).expect("it is attached");
     drop(theirs);
@@ -403,7 +403,7 @@ fn a_client_that_never_takes_its_answers_loses_them_and_no_one_else_does() {
     let mut sent = 0u64;
     house.serve_until(|| {
         if sent < u64::from(requests.taken()) + u64::from(SLOTS) {
-            // The client always announces its sleep and never reads a bell.
+            // The client always announces its sleep and never reads a doorbell.
             memory.ring(Direction::Replies).set_asleep(true);
             requests.write(sent as u32, &[3; FRAME_BYTES]);
             requests.publish(sent as u32, (sent + 1) << 32 | FRAME_BYTES as u64);
@@ -451,7 +451,7 @@ fn whatever_is_written_into_the_memory_others_are_served() {
 #[test]
 fn a_bell_that_is_kept_rings_nobody_when_its_link_is_over() {
     let mut house = House::new("kept", 1);
-    let (_, _, bell) = house.intrude();
+    let (_, _, doorbell) = house.intrude();
     // The next client gets a place when the first one's is released.
     let (mut client, mut attached, address) = (port(), None, house.address.clone());
     house.serve_until(|| {
@@ -464,7 +464,7 @@ fn a_bell_that_is_kept_rings_nobody_when_its_link_is_over() {
     for _ in 0..4 {
         server.wait(Duration::from_millis(1)).expect("a port that works");
     }
-    crate::sys::eventfd_raise(bell.as_fd());
+    crate::sys::eventfd_raise(doorbell.as_fd());
     let began = Instant::now();
     server.wait(Duration::from_millis(20)).expect("a port that works");
     assert!(began.elapsed() >= Duration::from_millis(19));

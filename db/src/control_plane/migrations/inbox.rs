@@ -56,8 +56,8 @@ pub struct InboxSender {
 
 impl InboxSender {
     /// Sends a message and wakes the reader; ignores a reader that has ended.
-    pub(crate) fn send(&self, mail: Notice) {
-        let _ = self.sender.send(mail);
+    pub(crate) fn send(&self, notice: Notice) {
+        let _ = self.sender.send(notice);
         self.waker.wake();
     }
 
@@ -81,8 +81,8 @@ impl Inbox {
     pub(crate) fn new() -> io::Result<(Self, InboxSender)> {
         let sleeper = Sleeper::alone()?;
         let (sender, receiver) = channel();
-        let post = InboxSender { sender, waker: sleeper.waker() };
-        Ok((Self { receiver, sleeper }, post))
+        let notices = InboxSender { sender, waker: sleeper.waker() };
+        Ok((Self { receiver, sleeper }, notices))
     }
 
     /// Takes the next message, if there is one.

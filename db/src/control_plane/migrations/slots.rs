@@ -19,7 +19,7 @@ pub(crate) struct MigrationSlots([Mutex<SideQueue>; 2]);
 struct SideQueue {
     admission: SlotAdmission,
     /// Inboxes of the migrations that wait.
-    posts: BTreeMap<u32, InboxSender>,
+    notices: BTreeMap<u32, InboxSender>,
 }
 
 impl MigrationSlots {
@@ -27,7 +27,7 @@ impl MigrationSlots {
     pub(crate) fn behind(workers: usize) -> Self {
         Self([0, MIGRATIONS_AT_ONCE].map(|first| {
             let cores = (workers + first..).take(MIGRATIONS_AT_ONCE);
-            Mutex::new(SideQueue { admission: SlotAdmission::new(cores), posts: BTreeMap::new() })
+            Mutex::new(SideQueue { admission: SlotAdmission::new(cores), notices: BTreeMap::new() })
         }))
     }
 
@@ -41,8 +41,8 @@ impl MigrationSlots {
 impl SideQueue {
     fn admit(&mut self) {
         while let Some((migration, core)) = self.admission.admit() {
-            if let Some(post) = self.posts.remove(&migration) {
-                post.send(Notice::Admitted(core));
+            if let Some(notices) = self.notices.remove(&migration) {
+                notices.send(Notice::Admitted(core));
             }
         }
     }
@@ -62,9 +62,9 @@ impl SlotClaim {
     }
 
     /// Queues for a slot; a message announces it.
-    pub(crate) fn take(&self, post: &InboxSender) {
+    pub(crate) fn take(&self, notices: &InboxSender) {
         let mut queue = lock(&self.slots.0[self.side as usize]);
-        queue.posts.insert(self.migration, post.clone());
+        queue.notices.insert(self.migration, notices.clone());
         queue.admission.ask(self.migration);
         queue.admit();
         if let Some(ahead) = queue.admission.ahead_of(self.migration) {
@@ -77,7 +77,7 @@ impl SlotClaim {
 impl Drop for SlotClaim {
     fn drop(&mut self) {
         let mut queue = lock(&self.slots.0[self.side as usize]);
-        queue.posts.remove(&self.migration);
+        queue.notices.remove(&self.migration);
         queue.admission.leave(self.migration);
         queue.admit();
     }

@@ -135,8 +135,8 @@ pub struct Failing {
 
 impl Errors {
     fn of(metrics: &VersionMetrics) -> Self {
-        let tally = metrics.tally();
-        Self { calls: tally.calls(), errors: tally.errors() }
+        let summary = metrics.summary();
+        Self { calls: summary.calls(), errors: summary.errors() }
     }
 
     fn since(self, before: Self) -> Self {

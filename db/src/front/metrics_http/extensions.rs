@@ -41,13 +41,13 @@ impl Versions {
     pub(super) fn of(control: &Control, tenants: &ShownTenants) -> Self {
         let mut versions = Self { rows: Vec::new(), left_out: 0 };
         for (tenant, name, version, metrics) in control.registry.metrics() {
-            let tally = metrics.tally();
-            if tally.calls() == 0 {
+            let summary = metrics.summary();
+            if summary.calls() == 0 {
                 continue;
             }
             match tenants.name(tenant) {
                 Some(tenant) if versions.rows.len() < METRICS_ROWS_MAX => {
-                    versions.rows.push(ShownVersion::new(tenant, name, version, &tally));
+                    versions.rows.push(ShownVersion::new(tenant, name, version, &summary));
                 }
                 _ => versions.left_out += 1,
             }
@@ -116,17 +116,17 @@ impl Versions {
 }
 
 impl ShownVersion {
-    fn new(tenant: &str, extension: String, version: u32, tally: &MeasuredSummary) -> Self {
+    fn new(tenant: &str, extension: String, version: u32, summary: &MeasuredSummary) -> Self {
         Self {
             tenant: tenant.to_owned(),
             extension,
             version: version.to_string(),
-            ends: tally.ends,
-            spent: tally.spent,
-            cpu_ns: cycles::to_ns(tally.cycles_estimated),
-            timed: tally.timed,
-            timed_ns: tally.timed_ns(),
-            quantiles_ns: QUANTILES.map(|(_, permille)| tally.quantile_ns(permille)),
+            ends: summary.ends,
+            spent: summary.spent,
+            cpu_ns: cycles::to_ns(summary.cycles_estimated),
+            timed: summary.timed,
+            timed_ns: summary.timed_ns(),
+            quantiles_ns: QUANTILES.map(|(_, permille)| summary.quantile_ns(permille)),
         }
     }
 

@@ -49,7 +49,7 @@ impl Storing {
     /// Stores objects of a pull, a priority pull or a copy.
     pub(super) fn go_on(
         &mut self,
-        ground: &MigrationContext,
+        context: &MigrationContext,
         part: &Table,
         partitions: &[HashRange],
         action: TargetAction,
@@ -58,8 +58,8 @@ impl Storing {
             TargetAction::Replay { partition, objects, .. } => {
                 (partitions.get(usize::from(*partition)).copied(), objects)
             }
-            TargetAction::ReplayPriority { objects, .. } => (Some(ground.row.hashes), objects),
-            TargetAction::StoreCopy(piece) => (Some(ground.row.hashes), &piece.objects),
+            TargetAction::ReplayPriority { objects, .. } => (Some(context.row.hashes), objects),
+            TargetAction::StoreCopy(piece) => (Some(context.row.hashes), &piece.objects),
             _ => (None, &Vec::new()),
         };
         let Some(hashes) = hashes else { return StoreOutcome::Never };
@@ -68,20 +68,20 @@ impl Storing {
         let stored = match &action {
             TargetAction::StoreCopy(piece) => {
                 if piece.is_again && self.done_bytes == 0 {
-                    remove_absent(ground, part, piece);
+                    remove_absent(context, part, piece);
                 }
-                ground.core().pin().copy(part, hashes, &mut rest, &mut replayed)
+                context.core().pin().copy(part, hashes, &mut rest, &mut replayed)
             }
-            _ => ground.core().pin().replay(part, hashes, &mut rest, &mut replayed),
+            _ => context.core().pin().replay(part, hashes, &mut rest, &mut replayed),
         };
         let done_bytes = objects.len() - rest.len();
-        let progress = &ground.progress;
+        let progress = &context.progress;
         progress.add(Figure::Bytes, (done_bytes - self.done_bytes) as u64);
         progress.add(Figure::Objects, replayed.stored);
         progress.add(Figure::Late, replayed.late);
         if replayed.corrupted > 0 {
             progress.add(Figure::Damaged, replayed.corrupted);
-            let (migration, objects) = (ground.row.id, replayed.corrupted);
+            let (migration, objects) = (context.row.id, replayed.corrupted);
             tracing::error!(
                 migration,
                 objects,
@@ -92,15 +92,15 @@ impl Storing {
         match stored {
             Ok(()) => {
                 *self = Self::default();
-                ground.tidy(STEPS_PER_PULL);
+                context.tidy(STEPS_PER_PULL);
                 StoreOutcome::There(finish(part, partitions, action))
             }
             Err(ReplayError::Refused(WriteError::Retry { .. } | WriteError::OutOfMemory)) => {
-                ground.tidy(STEPS_WITHOUT_ROOM);
+                context.tidy(STEPS_WITHOUT_ROOM);
                 let since = *self.refused.get_or_insert_with(Instant::now);
                 if since.elapsed() >= Duration::from_millis(REPLAY_PATIENCE_MS) {
                     tracing::error!(
-                        migration = ground.row.id,
+                        migration = context.row.id,
                         "no room for arriving objects: the hashes return to the source"
                     );
                     *self = Self::default();
@@ -110,7 +110,7 @@ impl Storing {
             }
             Err(error) => {
                 tracing::error!(
-                    migration = ground.row.id,
+                    migration = context.row.id,
                     %error,
                     "cannot store arriving objects: the hashes return to the source"
                 );
@@ -122,12 +122,12 @@ impl Storing {
 }
 
 /// Removes keys that the source no longer has.
-fn remove_absent(ground: &MigrationContext, part: &Table, piece: &Copied) {
+fn remove_absent(context: &MigrationContext, part: &Table, piece: &Copied) {
     let place = |place: PullCursor| (place.hash, place.second);
     for span in &piece.spans {
         let span = (place(span.first), place(span.last));
         // A part that is gone has no objects: its table was dropped.
-        let _ = ground.core().pin().remove_absent(part, span, &piece.objects);
+        let _ = context.core().pin().remove_absent(part, span, &piece.objects);
     }
 }
 
