@@ -380,3 +380,31 @@ fn session_follows_its_tenants_home_and_each_request_runs_once() {
         (requests, requests as u64)
     );
 }
+
+#[test]
+fn a_session_that_is_reopened_with_another_home_sends_there() {
+    let port = || UdpPort::bind(([127, 0, 0, 1], 0).into(), UdpConfig::default()).unwrap();
+    let server = FakeServer::start_cores(vec![port(), port()]);
+    let mut session = Session::open(&server.address, TENANT, SECRET, ClientConfig::default()).unwrap();
+    let get = Request::Get { table: 1, key: b"absent" };
+    let mut body = Vec::new();
+    for (home, restarts) in [(1, 1), (0, 2), (1, 3)] {
+        server.world().home = home;
+        server.restart();
+        assert_eq!(session.call(&get, &mut body).unwrap(), Status::NotFound);
+        assert_eq!(session.statistics().reopened, restarts);
+        // What was sent to the old home before the session was reopened may come late.
+        let elsewhere = || server.world().frames.get(&(1 - home)).copied();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let before = elsewhere();
+            for _ in 0..10 {
+                assert_eq!(session.call(&get, &mut body).unwrap(), Status::NotFound);
+            }
+            if elsewhere() == before {
+                break;
+            }
+            assert!(Instant::now() < deadline, "frames go to the old home");
+        }
+    }
+}
