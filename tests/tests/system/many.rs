@@ -19,18 +19,20 @@ fn run(server: &Server, tenant: &Tenant, line: &str, input: &str) -> Output {
     child.wait_with_output().expect("the command ends")
 }
 
+/// Runs the command, which succeeds, and returns what it prints.
+fn printed_by(server: &Server, tenant: &Tenant, line: &str, input: &str) -> String {
+    let output = run(server, tenant, line, input);
+    assert!(output.status.success(), "{line}: {}", said(&output.stderr));
+    said(&output.stdout)
+}
+
 #[test]
 fn what_a_command_prints_another_one_writes() {
     let server = Server::start();
     let (mut client, table) = server.tenant_with_table("other");
     client.put(table, b"kept", b"apart").unwrap();
     let acme = server.tenant("acme");
-    let splinter = |line: &str, input: &str| run(&server, &acme, line, input);
-    let done = |line: &str, input: &str| {
-        let output = splinter(line, input);
-        assert!(output.status.success(), "{line}: {}", said(&output.stderr));
-        said(&output.stdout)
-    };
+    let done = |line: &str, input: &str| printed_by(&server, &acme, line, input);
     done("table create from --ordered", "");
     done("table create to", "");
     let lines: String = (0..3_000).map(|number| format!("key{number:04}\tvalue {number}\n")).collect();
@@ -57,11 +59,7 @@ fn what_a_command_prints_another_one_writes() {
 fn what_scans_and_enumerations_print_is_loaded_with_its_times_to_live() {
     let server = Server::start();
     let acme = server.tenant("acme");
-    let done = |line: &str, input: &str| {
-        let output = run(&server, &acme, line, input);
-        assert!(output.status.success(), "{line}: {}", said(&output.stderr));
-        said(&output.stdout)
-    };
+    let done = |line: &str, input: &str| printed_by(&server, &acme, line, input);
     done("table create from --ordered", "");
     let lines: String = (0..1_500).map(|number| format!("stays{number:04}\t{number}\n")).collect();
     done("put from --from -", &lines);
@@ -102,11 +100,7 @@ fn what_scans_and_enumerations_print_is_loaded_with_its_times_to_live() {
 fn scans_and_enumerations_go_on_with_the_cursor_that_they_printed() {
     let server = Server::start();
     let acme = server.tenant("acme");
-    let done = |line: &str, input: &str| {
-        let output = run(&server, &acme, line, input);
-        assert!(output.status.success(), "{line}: {}", said(&output.stderr));
-        said(&output.stdout)
-    };
+    let done = |line: &str, input: &str| printed_by(&server, &acme, line, input);
     done("table create data --ordered", "");
     let lines: String = (0..2_000).map(|number| format!("key{number:04}\t{number}\n")).collect();
     done("put data --from -", &lines);
