@@ -76,7 +76,7 @@ pub struct Operator {
 pub struct Tenant {
     /// Where it opens sessions, and as whom.
     pub access: Access,
-    /// Its own connection, for what it administers.
+    /// Its own connection, for what it administers, over the transport that clients choose by themselves.
     pub client: Client,
 }
 
@@ -98,7 +98,8 @@ impl Operator {
         let secret = created.map_err(|error| format!("no tenant {name}: {error}"))?;
         self.made.push(name.to_string());
         let access = Access::new(self.address, name, secret, "data");
-        let client = access.connect()?;
+        let client = Client::connect(&self.address.to_string(), name, &access.secret)
+            .map_err(|error| access.not_opened(&error))?;
         Ok(Tenant { access, client })
     }
 
