@@ -305,6 +305,8 @@ const _: () = assert!(OUTGOING_FRAMES.is_power_of_two() && OUTGOING_FRAMES >= ne
 const _: () = assert!(WINDOW_RECORDS.is_power_of_two());
 const _: () = assert!(WORKER_FULL_PERCENT <= 100 && HOME_STAYS_US > HOUSEKEEPING_MS * 1000);
 const _: () = assert!(OFFERS_PER_WORKER.is_power_of_two() && OFFERS_PER_WORKER >= STEAL_INVOCATIONS);
+// What moves to another worker is not among the bytes that this one counts.
+const _: () = assert!(OFFER_INPUT_BYTES <= UNCOUNTED_INPUT_BYTES);
 const _: () = assert!(STEAL_LOOK_US < STEAL_AFTER_US && STEAL_AFTER_US < ABSENT_AFTER_US);
 const _: () = assert!(SLEEP_BESIDE_LOADED_US < SLEEP_MS_MAX * 1000);
 const _: () = assert!(ETCD_CALL_MS + ETCD_RESOLVE_MS < STREAMS_STOP_MS && STREAMS_STOP_MS < CONTROL_STOP_MS);
