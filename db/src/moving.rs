@@ -154,8 +154,15 @@ fn move_tablet(
     tasks.over.store(true, Ordering::Relaxed);
     let (objects, bytes) = (progress.get(Figure::Objects), progress.get(Figure::Bytes));
     let bytes_per_second = progress.bytes_per_second(tasks.control.clock.now_us());
-    tracing::info!(migration = tasks.row.id, ?reason, objects, bytes, bytes_per_second, "a migration has ended");
-    if matches!(way, ExitReason::Over(_)) {
+    tracing::info!(
+        migration = tasks.row.id,
+        ?reason,
+        objects,
+        bytes,
+        bytes_per_second,
+        "a migration has ended"
+    );
+    if matches!(reason, ExitReason::Over(_)) {
         tasks.leave(side);
     }
     reason

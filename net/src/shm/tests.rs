@@ -91,7 +91,9 @@ impl House {
             }
         };
         socket.set_nonblocking(false).expect("a socket that works");
-        let [Some(memory), Some(doorbell)] = passed else { panic!("no memory in an answer of {bytes} bytes") };
+        let [Some(memory), Some(doorbell)] = passed else {
+            panic!("no memory in an answer of {bytes} bytes")
+        };
         (Region::map(memory.as_fd()).expect("memory"), socket, doorbell)
     }
 
