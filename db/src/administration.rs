@@ -1,4 +1,5 @@
-//! Administrative requests over streams: the rights of each role, and the answers.
+//! Administrative requests over streams: the rights of each role, and the answers. In a cluster also what other servers
+//! changed: [`membership`] watches for it, [`following`] applies it.
 //!
 //! The administrator creates and drops tenants and sees everything; a tenant administers its own objects and sees
 //! nothing of others. Names are relative to the stream's tenant, so a tenant cannot even name another tenant's tables

@@ -4,6 +4,9 @@
 //! reported to the client. One lock serializes the changes, so that the workers' catalogs match the metadata; only
 //! metadata operations are slow under it. A second lock protects the ownership of tables, which migrations change
 //! under time pressure. Workers never use this state.
+//!
+//! Its parts: [`acts`] for the audit log, [`grant`]s to other tenants, the [`home_balancer`], the [`lease_cache`] that
+//! replaces the metadata while it does not answer, running [`migrations`], [`ownership`] of tables, [`streams`]' permits.
 
 pub mod acts;
 pub mod grant;

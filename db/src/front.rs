@@ -1,7 +1,8 @@
-//! The entrances of the server beside the frames of its workers: streams, channels of local clients, metrics over HTTP.
+//! Entrances of the server beside the workers' frames: streams, channels of local clients, metrics over HTTP.
 //!
 //! [`listening`] accepts streams within the limits of [`crate::control_plane::streams`]; [`opening`] authenticates the
-//! peer of each, and [`connection`] serves it: it executes administrative requests and queues data requests for workers.
+//! peer of each and hands other servers' streams to [`crate::moving`] or [`crate::remote`]; [`connection`] serves the
+//! others: it executes administrative requests and queues data requests for workers.
 //! [`shm_listener`] attaches local clients over shared memory; [`metrics_http`] serves metrics.
 
 pub mod connection;

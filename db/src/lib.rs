@@ -17,9 +17,9 @@
 //!   limits          clock       sync
 //! ```
 //!
-//! Imports go down only. A request's way: [`worker`] receives a batch of frames, [`worker::dispatch`] decodes all of it,
-//! prefetches, executes through [`ops`] and writes the replies into the outgoing frames. Control threads own everything
-//! slow and tell the workers by messages ([`view::change`]).
+//! Imports go down only. The path of a request: [`worker`] receives a batch of frames, [`worker::dispatch`] decodes all
+//! of it, prefetches, executes through [`ops`] and writes the replies into the outgoing frames. Control threads own
+//! everything slow and tell the workers by messages ([`view::change`]).
 
 pub mod administration;
 pub mod boot;

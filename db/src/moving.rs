@@ -1,4 +1,5 @@
-//! Migrations with this server as source or target, by number, each with its own thread.
+//! Migrations with this server as source or target, by number, each with its own thread; [`coordination`] executes
+//! plans on one server of a cluster.
 //!
 //! ```text
 //!   records ── follow ──► a thread for each migration in which this server takes part  ([`source`], [`target`])

@@ -1,5 +1,5 @@
 //! The thread that reads objects of other servers for invocations on this server. [`serve`] hands the questions of
-//! other servers to workers ([`crate::worker::peer_reads`]).
+//! other servers to workers (`worker/peer_reads.rs`).
 //!
 //! ```text
 //!   workers ── wants, in a bounded queue ──► this thread ── records of many reads ──► a stream to each other server

@@ -1,4 +1,6 @@
-//! The server's view and its fence: both keep a worker from executing requests that another server may own.
+//! What workers know: the [`change`]s that the control plane sends them, their [`catalog`] of sessions, tables and
+//! extensions, and the server's view and its fence, which keep a worker from executing requests that another server may
+//! own.
 //!
 //! A view counts the changes of the server's ownership:
 //!

@@ -13,6 +13,10 @@
 //! A worker with work publishes its load and wakes a sibling if it needs help. A worker without work looks at a loaded
 //! sibling, at most as often as its outlook allows; its own frames, changes or a sibling that needs help wake it.
 //!
+//! [`dispatch`] decodes batches, [`prefetch`] requests memory early, [`native`] executes native requests,
+//! [`invocation`] starts invocations, [`outgoing`] collects replies in frames. Workers see each other's load in [`siblings`], share
+//! invocations there, and take frames from each other's [`ports`].
+//!
 //! A worker blocks only in that sleep and takes no lock that another thread could hold meanwhile. It receives
 //! everything that it needs at its start, and ends with [`Change::Stop`] or when its port breaks.
 
@@ -22,7 +26,7 @@ pub mod invocation;
 mod listing;
 pub mod native;
 pub mod outgoing;
-pub mod peer_reads;
+mod peer_reads;
 pub mod pending_requests;
 pub mod ports;
 pub mod prefetch;

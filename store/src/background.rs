@@ -65,8 +65,8 @@ impl Core {
 }
 
 impl Store {
-    /// Returns true if no kind of work would do anything now. Cost: ten loads.
-    fn is_quiet(&self) -> bool {
+    /// Returns true if no kind of work would do anything now. Cost: fifteen loads.
+    pub(crate) fn is_quiet(&self) -> bool {
         let Backlog { growing, expiring, evicting, leaving, retiring: _ } = &self.backlog;
         self.reclaimer.is_empty()
             && (growing.is_empty() && expiring.is_empty() && evicting.is_empty() && leaving.is_empty())

@@ -41,7 +41,7 @@ impl Store {
     /// Does a bounded step of cleaning; returns whether it did something.
     ///
     /// The step pays for the bytes that the core has written since its last one; they stay owed if another core is
-    /// cleaning.
+    /// cleaning, unless enough is free.
     pub(crate) fn clean_step(&self, pinned: &Pinned<'_>) -> bool {
         let Some(mut cleaner) = self.cleaner.try_lock() else { return false };
         let worked = self.work_off(&mut cleaner, pinned);
@@ -49,8 +49,8 @@ impl Store {
         worked
     }
 
-    /// Returns true if a step would find nothing to do, and so end all debts: nothing is in hand, enough is free, and no
-    /// writer lacks a run. Cost: four loads, without the cleaner's lock.
+    /// Returns true if a step would find nothing to do, and so end all debts: nothing is in hand, enough is free, and
+    /// no writer lacks a run. Cost: four loads, without the cleaner's lock.
     pub(crate) fn cleaner_rests(&self) -> bool {
         !self.cleaning.in_hand.load(Ordering::Relaxed)
             && self.log.wanted() == 0

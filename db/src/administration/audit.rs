@@ -2,8 +2,8 @@
 //!
 //! Every request that changes something is an act, whether it was allowed or refused; reading is not. An act is
 //! recorded after it ended and before the client gets its answer; later if the metadata does not answer. Records
-//! contain names and statuses, never a secret, a token or a source. See [`crate::control_plane::acts`] for acts that cannot
-//! be recorded.
+//! contain names and statuses, never a secret, a token or a source. See [`crate::control_plane::acts`] for acts that
+//! cannot be recorded.
 
 use control::{Actor, ExtensionInstalled};
 use wire::{Status, TenantId};

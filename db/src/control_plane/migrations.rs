@@ -1,9 +1,10 @@
 //! The migrations in which this server takes part: those that run, each with its thread, and those that ended last.
 
-pub mod inbox;
+pub(crate) mod inbox;
 mod progress;
-pub mod slots;
+pub(crate) mod slots;
 
+pub use inbox::InboxSender;
 pub use progress::{Figure, Progress, Totals};
 
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +16,7 @@ use cluster::metadata::{MigrationRow, Side};
 use cluster::migration::MigrationPhase;
 use cluster::peer::ClusterSecret;
 
-use self::inbox::{InboxSender, Notice};
+use self::inbox::Notice;
 use self::slots::MigrationSlots;
 use crate::limits::MIGRATIONS_REMEMBERED;
 use crate::process::Joining;

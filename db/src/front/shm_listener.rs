@@ -1,4 +1,4 @@
-//! Shared-memory channels of local clients: which clients may attach, and the counters.
+//! Shared-memory channels of local clients: which clients may attach.
 //!
 //! ```text
 //!   opening over the stream ── path ──▶ client ── attach: token, core ──▶ thread `shm-listener` ── channel ──▶ worker

@@ -1,8 +1,8 @@
 //! The server's side: a Unix socket at which clients of the same host attach to a core.
 //!
 //! ```text
-//!   client: connects, sends its words          server: checks its user (SO_PEERCRED), Admission, a free place
-//!           gets: memory and doorbell, or the reason       creates the memory, adds the channel to its port
+//!   client: connects, sends its words              server: checks its user (SO_PEERCRED), Admission, a free place
+//!           gets: memory and doorbell, or the reason   creates the memory, adds the channel to its port
 //!           closes, dies                               ends the channel
 //! ```
 //! One thread does all of it, [`ShmListener::run`], and waits for no client: a silent connection is dropped after a

@@ -104,8 +104,8 @@ impl Cleaner {
 
     /// Returns true if something begun is left for a later step.
     pub(crate) fn has_in_hand(&self) -> bool {
-        let is_choosing = self.source.is_none() && self.chosen.is_empty() && self.unsettled.is_empty();
-        !is_choosing || !self.pending_reclamation.is_empty() || self.window.is_some()
+        let has_sources = self.source.is_some() || !self.chosen.is_empty() || !self.unsettled.is_empty();
+        has_sources || !self.pending_reclamation.is_empty() || self.window.is_some()
     }
 
     /// Returns the head for survivors of the source.
@@ -176,7 +176,7 @@ impl Candidates {
     }
 }
 
-/// The cleaner's counters.
+/// The cleaner's counters, and whether it has something in hand.
 #[derive(Default)]
 pub(crate) struct Cleaning {
     /// Whether the last step left something begun: [`Cleaner::has_in_hand`].

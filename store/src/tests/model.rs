@@ -248,7 +248,14 @@ fn run(seed: u64, keys: u32, steps: usize, memory_bytes: usize) {
             5..8 => run.delete(&key),
             8..10 => run.increment(&key),
             10 => run.commit(keys),
-            11 => drop(run.core.step()),
+            11 => {
+                let store = run.core.store();
+                if store.is_quiet() {
+                    assert!(!store.clean_step(&run.core.pin()), "what is quiet has nothing to clean");
+                    assert!(!store.cleaner.lock().has_in_hand(), "what is quiet has nothing in hand");
+                }
+                let _ = run.core.step();
+            }
             12 => run.pass_time(1),
             _ => assert_eq!(run.get(&key).as_ref(), run.model.get(&key)),
         }
