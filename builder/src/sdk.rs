@@ -3,7 +3,7 @@
 //! Server, unit tests and artefacts all use this text; its hash is part of every artefact's name.
 
 /// The files of the crate `sandstorm`, by path within its `src` folder.
-pub(crate) const FILES: [(&str, &str); 15] = [
+pub(crate) const FILES: [(&str, &str); 16] = [
     ("abi.rs", include_str!("../../sandstorm/src/abi.rs")),
     ("access.rs", include_str!("../../sandstorm/src/access.rs")),
     ("args.rs", include_str!("../../sandstorm/src/args.rs")),
@@ -13,6 +13,7 @@ pub(crate) const FILES: [(&str, &str); 15] = [
     ("error.rs", include_str!("../../sandstorm/src/error.rs")),
     ("lib.rs", include_str!("../../sandstorm/src/lib.rs")),
     ("operation.rs", include_str!("../../sandstorm/src/operation.rs")),
+    ("page.rs", include_str!("../../sandstorm/src/page.rs")),
     ("record.rs", include_str!("../../sandstorm/src/record.rs")),
     ("reply.rs", include_str!("../../sandstorm/src/reply.rs")),
     ("scan.rs", include_str!("../../sandstorm/src/scan.rs")),

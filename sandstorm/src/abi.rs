@@ -6,12 +6,14 @@
 //! [`crate::Db`], [`crate::Args`] and [`crate::Reply`] wrap them.
 //!
 //! Pointers from the extension to the host are valid only during the call; the host copies what it keeps. Pointers from
-//! the host (records, arguments, the reply buffer) stay valid and unchanged until the invocation ends.
+//! the host (records, arguments, the reply buffer) stay valid and unchanged until the invocation ends, except those to
+//! the keys and values of a page of a scan or an enumeration, which end with the next page ([`RawScanned::page`],
+//! [`RawListed::page`]).
 
 use core::ffi::c_void;
 
 /// Version of this ABI; raised whenever a type here changes.
-pub const ABI_VERSION: u32 = 5;
+pub const ABI_VERSION: u32 = 6;
 
 /// A byte slice whose memory has another owner.
 #[repr(C)]
@@ -30,7 +32,7 @@ pub const VERSION_UNAPPLIED: u64 = u64::MAX;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawRecord {
-    /// The value, lent until the invocation ends.
+    /// The value, lent until the invocation ends; in a [`RawEntry`], until the next page.
     pub value: RawSlice,
     /// Version of the object, 0 when absent, [`VERSION_UNAPPLIED`] when this invocation wrote it.
     pub version: u64,
@@ -61,34 +63,41 @@ pub const RANGE_HAS_AFTER: u32 = 2;
 /// The scan goes from the largest key to the smallest.
 pub const RANGE_REVERSE: u32 = 4;
 
-/// An object that a scan found; always present.
+/// An object that a scan or an enumeration found; always present.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawEntry {
-    /// The key, lent until the invocation ends.
+    /// The key, lent until the next page.
     pub key: RawSlice,
     /// The object.
     pub record: RawRecord,
 }
 
-/// The result of a scan call.
+/// The result of a scan call. Every field is one word or two, so no layout has padding: on 32 bits `count` is at 0,
+/// `last` at 4, `ended` at 12, `page` at 16.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawScanned {
     /// Number of objects found; may be less than the capacity before the end too.
     pub count: usize,
-    /// The last key examined, if the scan has not ended; lent until the invocation ends.
+    /// The last key examined, if the scan has not ended; lent until a later call with this page has succeeded, so that
+    /// the next call can name it as [`RawRange::after`].
     pub last: RawSlice,
     /// 1 if there are no more objects, else 0.
-    pub ended: u32,
-    /// Zero.
-    pub reserved: u32,
+    pub ended: usize,
+    /// Set by both sides: empty at the first call of a scan, then what the host stored here at its previous call. A
+    /// host that copies what it lends remembers its memory for the scan here, and overwrites it with the next page, but
+    /// only during a call. A host that lends its own memory leaves this empty.
+    pub page: RawSlice,
 }
+
+const _: () = assert!(size_of::<RawScanned>() == 6 * size_of::<usize>());
 
 /// Maximum size of the cursor of an enumeration, in bytes.
 pub const CURSOR_BYTES_MAX: usize = 64;
 
-/// The result of an enumeration call.
+/// The result of an enumeration call. No layout has padding: on 32 bits `count` is at 0, `cursor_bytes` at 4, `cursor`
+/// at 8, `page` at 72.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawListed {
@@ -98,7 +107,11 @@ pub struct RawListed {
     pub cursor_bytes: usize,
     /// Start of the next page.
     pub cursor: [u8; CURSOR_BYTES_MAX],
+    /// As [`RawScanned::page`], for calls that fill the same array of entries.
+    pub page: RawSlice,
 }
+
+const _: () = assert!(size_of::<RawListed>() == 4 * size_of::<usize>() + CURSOR_BYTES_MAX);
 
 /// The condition of a write.
 #[repr(C)]

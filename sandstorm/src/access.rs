@@ -8,7 +8,7 @@ use crate::Condition;
 use crate::Cursor;
 use crate::Db;
 use crate::Delete;
-use crate::Entry;
+use crate::EntryPage;
 use crate::Enumerate;
 use crate::FindTable;
 use crate::Get;
@@ -68,7 +68,7 @@ impl<'a> Db<'a> {
 
     /// Reads the objects of a range of an ordered table, in key order; [`crate::Error::NotOrdered`] for other tables. A
     /// function that writes can rely on it: its writes are applied only if the range still holds exactly the same
-    /// objects.
+    /// objects. Each object is lent until the next one is read; copy what should live longer.
     ///
     /// ```
     /// # use sandstorm::{Args, Db, Error, KeyRange, Reply};
@@ -86,25 +86,27 @@ impl<'a> Db<'a> {
         Scan::new(self, table, range)
     }
 
-    /// Reads objects of a whole table from a cursor, at most 32 and as many as `entries` has room for. Returns each
-    /// object that is present from the first page to the last exactly once, however long the cursor rests in between;
-    /// an object created or deleted meanwhile may or may not be returned. Fails with
-    /// [`crate::Error::NotSerializable`] in a function that writes, because the commit could not verify the objects
-    /// read.
+    /// Reads objects of a whole table from a cursor into `page`, at most 32 and at most the page's limit; if it fails,
+    /// the page is empty. Returns the cursor of the next page, `None` at the end. Each object that is present from the
+    /// first page to the last is read exactly once, however long the cursor rests in between; an object created or
+    /// deleted meanwhile may or may not be read. Fails with [`crate::Error::NotSerializable`] in a function that
+    /// writes, because the commit could not verify the objects read, and with [`crate::Error::BadArguments`] if the
+    /// page's limit is 0.
     ///
     /// ```
-    /// # use sandstorm::{Args, Cursor, Db, Error, Reply};
+    /// # use sandstorm::{Args, Cursor, Db, EntryPage, Error, Reply};
     /// # #[allow(dead_code)]
-    /// async fn count(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    ///     let (mut objects, mut next) = ([None; 32], Some(Cursor::start()));
-    ///     let mut count = 0;
+    /// async fn value_bytes(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    ///     let (mut page, mut next) = (EntryPage::new(), Some(Cursor::start()));
+    ///     let mut bytes = 0;
     ///     while let Some(cursor) = next {
-    ///         let page = db.enumerate(args.table(), cursor, &mut objects).await?;
-    ///         count += objects.iter().flatten().count() as u64;
-    ///         next = page.next;
+    ///         next = db.enumerate(args.table(), cursor, &mut page).await?;
+    ///         for entry in &page {
+    ///             bytes += entry.value.len() as u64;
+    ///         }
     ///         db.yield_now().await;
     ///     }
-    ///     reply.u64(count)
+    ///     reply.u64(bytes)
     /// }
     /// ```
     #[inline]
@@ -112,9 +114,9 @@ impl<'a> Db<'a> {
         &'f self,
         table: Table,
         cursor: Cursor,
-        entries: &'f mut [Option<Entry<'a>>],
+        page: &'f mut EntryPage<'a>,
     ) -> Enumerate<'f, 'a> {
-        Enumerate { db: self, table, cursor, entries, ticket: 0 }
+        Enumerate { db: self, table, cursor, page, ticket: 0 }
     }
 
     /// Writes an object unconditionally. Copies key and value. The object stays until it is deleted, or for a time:

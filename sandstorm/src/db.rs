@@ -11,7 +11,7 @@ use crate::abi::RawSlice;
 /// Maximum length of a log line, which is cut beyond it; longer lines would only cost stack.
 const LOG_LINE_BYTES_MAX: usize = 256;
 
-/// The store, within one invocation. Memory that it lends lives for `'a`, the invocation.
+/// The store, within one invocation. Memory that it lends lives for `'a`, the invocation; that of a page ends earlier.
 pub struct Db<'a> {
     host: &'a Host,
     context: *mut c_void,
@@ -35,7 +35,7 @@ impl<'a> Db<'a> {
     ///
     /// # Safety
     /// The calls of `host` may be made with `context` on this thread for `'a`; slices that they lend stay readable and
-    /// unchanged for `'a`.
+    /// unchanged for `'a`, those of a page until the next call with its memory.
     #[doc(hidden)]
     #[inline]
     pub unsafe fn from_raw(host: &'a Host, context: *mut c_void) -> Db<'a> {

@@ -2,23 +2,18 @@
 
 use core::fmt;
 use core::future::Future;
-use core::mem::MaybeUninit;
 use core::pin::Pin;
 use core::task::Context;
 use core::task::Poll;
 
 use crate::Db;
-use crate::Entry;
+use crate::EntryPage;
 use crate::Error;
 use crate::Table;
 use crate::abi::CURSOR_BYTES_MAX;
-use crate::abi::RawEntry;
 use crate::abi::RawListed;
 use crate::abi::RawSlice;
 use crate::operation::poll_of;
-
-/// Objects of one page: enough to overlap memory accesses, with little space on the stack.
-const PAGE_ENTRIES: usize = 32;
 
 /// The position of an enumeration. The store defines its bytes, which are valid only for their table; they may be
 /// stored in an object or returned to the caller.
@@ -57,15 +52,6 @@ impl fmt::Debug for Cursor {
     }
 }
 
-/// The result of reading a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// Number of objects found; may be 0 before the end too.
-    pub count: usize,
-    /// Start of the next page; `None` at the end.
-    pub next: Option<Cursor>,
-}
-
 /// Future of [`Db::enumerate`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless you `.await` them"]
@@ -73,44 +59,41 @@ pub struct Enumerate<'f, 'a> {
     pub(crate) db: &'f Db<'a>,
     pub(crate) table: Table,
     pub(crate) cursor: Cursor,
-    pub(crate) entries: &'f mut [Option<Entry<'a>>],
+    pub(crate) page: &'f mut EntryPage<'a>,
     pub(crate) ticket: u64,
 }
 
 impl Future for Enumerate<'_, '_> {
-    type Output = Result<Page, Error>;
+    type Output = Result<Option<Cursor>, Error>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let capacity = this.entries.len().min(PAGE_ENTRIES);
+        let (entries, capacity) = this.page.clear();
         if capacity == 0 {
             return Poll::Ready(Err(Error::BadArguments));
         }
-        let mut raw = [const { MaybeUninit::<RawEntry>::uninit() }; PAGE_ENTRIES];
-        let mut listed = RawListed { count: 0, cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX] };
-        // SAFETY: the Db's creator allows the call; cursor and buffers live during it. MaybeUninit<T> has the layout of
-        // T.
+        let mut listed =
+            RawListed { count: 0, cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX], page: this.page.memory };
+        // SAFETY: the Db's creator allows the call; cursor and buffers live during it.
         let code = unsafe {
             (this.db.host().enumerate)(
                 this.db.context(),
                 &mut this.ticket,
                 this.table.id(),
                 RawSlice::of(this.cursor.as_bytes()),
-                raw.as_mut_ptr().cast(),
+                entries,
                 capacity,
                 &mut listed,
             )
         };
+        this.page.memory = listed.page;
         poll_of(code, &mut this.ticket).map_ok(|()| {
-            let count = listed.count.min(capacity);
-            this.entries.fill(None);
-            for (entry, raw) in this.entries.iter_mut().zip(&raw[..count]) {
-                // SAFETY: a host that returns OK has filled this many entries with memory lent for 'a.
-                *entry = Some(unsafe { Entry::from_raw(raw.assume_init()) });
-            }
+            // SAFETY: a host that returns OK has filled this many entries with memory lent for 'a, or until its next
+            // call with the page's memory.
+            unsafe { this.page.set_filled(listed.count) };
             let used = listed.cursor_bytes.min(CURSOR_BYTES_MAX);
-            Page { count, next: (used > 0).then_some(Cursor { bytes: listed.cursor, used }) }
+            (used > 0).then_some(Cursor { bytes: listed.cursor, used })
         })
     }
 }

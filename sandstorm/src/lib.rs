@@ -21,7 +21,8 @@
 //! tests, and plain `rustc` when a server builds an extension.
 //!
 //! Safe code can neither create a [`Db`], an [`Args`] or a [`Reply`], nor keep one, or memory that it lent, beyond the
-//! invocation. Memory that the store lends is read-only and does not move until the invocation ends.
+//! invocation. Memory that the store lends is read-only and does not move until the invocation ends; that of a page of
+//! a scan or an enumeration ends with the next page.
 #![no_std]
 
 #[cfg(feature = "testing")]
@@ -36,6 +37,7 @@ pub mod entry;
 mod enumerate;
 mod error;
 mod operation;
+mod page;
 mod record;
 mod reply;
 mod scan;
@@ -48,7 +50,6 @@ pub use db::Db;
 pub use db::Level;
 pub use enumerate::Cursor;
 pub use enumerate::Enumerate;
-pub use enumerate::Page;
 pub use error::Error;
 pub use operation::Delete;
 pub use operation::FindTable;
@@ -59,11 +60,13 @@ pub use operation::Increment;
 pub use operation::IncrementFloat;
 pub use operation::Put;
 pub use operation::YieldNow;
+pub use page::Entries;
+pub use page::Entry;
+pub use page::EntryPage;
 pub use record::Condition;
 pub use record::Record;
 pub use record::Table;
 pub use reply::Reply;
-pub use scan::Entry;
 pub use scan::KeyRange;
 pub use scan::NextEntry;
 pub use scan::Scan;

@@ -1,5 +1,7 @@
 //! Tables, records and conditions.
 
+use core::ptr::NonNull;
+
 use crate::abi::RawCondition;
 use crate::abi::RawRecord;
 use crate::abi::RawSlice;
@@ -85,6 +87,9 @@ impl Condition {
 }
 
 impl RawSlice {
+    /// No bytes.
+    pub const EMPTY: RawSlice = RawSlice { address: NonNull::dangling().as_ptr(), bytes: 0 };
+
     /// Returns the ABI form of a slice.
     #[inline]
     pub fn of(bytes: &[u8]) -> RawSlice {

@@ -1,25 +1,26 @@
 //! Scans of ordered tables: key ranges, and their objects in key order.
+//!
+//! A scan reads a page of objects per host call and lends them one by one. An object borrows the scan, because the next
+//! page may take the place of its own.
 
+use core::fmt;
 use core::future::Future;
-use core::mem::MaybeUninit;
 use core::pin::Pin;
 use core::task::Context;
 use core::task::Poll;
 
 use crate::Db;
+use crate::Entry;
+use crate::EntryPage;
 use crate::Error;
 use crate::Table;
 use crate::abi::RANGE_HAS_AFTER;
 use crate::abi::RANGE_HAS_TO;
 use crate::abi::RANGE_REVERSE;
-use crate::abi::RawEntry;
 use crate::abi::RawRange;
 use crate::abi::RawScanned;
 use crate::abi::RawSlice;
 use crate::operation::poll_of;
-
-/// Objects per host call: enough to overlap memory accesses, with little space in the future.
-const CHUNK_ENTRIES: usize = 32;
 
 /// A range of keys of an ordered table, with a direction and a limit.
 ///
@@ -76,14 +77,14 @@ impl<'r> KeyRange<'r> {
     }
 
     /// Returns the ABI form, starting after `after` if that is given.
-    fn raw(&self, after: Option<&[u8]>) -> RawRange {
-        let after = after.or(self.after);
+    fn raw(&self, after: Option<RawSlice>) -> RawRange {
+        let after = after.or(self.after.map(RawSlice::of));
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         RawRange {
             from: RawSlice::of(self.from),
             to: RawSlice::of(self.to.unwrap_or_default()),
             prefix: RawSlice::of(self.prefix),
-            after: RawSlice::of(after.unwrap_or_default()),
+            after: after.unwrap_or(RawSlice::EMPTY),
             flags: flag(self.to.is_some(), RANGE_HAS_TO)
                 | flag(after.is_some(), RANGE_HAS_AFTER)
                 | flag(self.reverse, RANGE_REVERSE),
@@ -92,28 +93,16 @@ impl<'r> KeyRange<'r> {
     }
 }
 
-/// An object that a scan or an enumeration found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
-    /// Key of the object, lent until the invocation ends.
-    pub key: &'a [u8],
-    /// Value of the object, lent until the invocation ends.
-    pub value: &'a [u8],
-    /// Version of the object, as in [`crate::Record`].
-    pub version: u64,
-}
-
 /// A running scan. Returned by [`Db::scan`].
-#[derive(Debug)]
 #[must_use = "a scan does nothing unless `next` is awaited"]
 pub struct Scan<'f, 'a> {
     db: &'f Db<'a>,
     table: Table,
     range: KeyRange<'f>,
     left: usize,
-    last: Option<&'a [u8]>,
-    entries: [Option<Entry<'a>>; CHUNK_ENTRIES],
-    filled: usize,
+    /// The last key examined, lent until a later call has succeeded.
+    last: Option<RawSlice>,
+    page: EntryPage<'a>,
     taken: usize,
     ended: bool,
 }
@@ -122,91 +111,102 @@ impl<'f, 'a> Scan<'f, 'a> {
     /// Returns a scan that has not read anything yet.
     pub(crate) fn new(db: &'f Db<'a>, table: Table, range: KeyRange<'f>) -> Scan<'f, 'a> {
         let left = range.limit.unwrap_or(usize::MAX);
-        let entries = [None; CHUNK_ENTRIES];
-        Scan { db, table, range, left, last: None, entries, filled: 0, taken: 0, ended: left == 0 }
+        Scan { db, table, range, left, last: None, page: EntryPage::new(), taken: 0, ended: left == 0 }
     }
 
-    /// Reads the next object; `None` after the last.
+    /// Reads the next object; `None` after the last. The object is lent until the next one is read:
+    ///
+    /// ```compile_fail,E0499
+    /// # use sandstorm::{Args, Db, Error, KeyRange};
+    /// # async fn kept(db: &Db<'_>, args: Args<'_>) -> Result<(), Error> {
+    /// let mut scan = db.scan(args.table(), KeyRange::all());
+    /// let first = scan.next().await?;
+    /// let second = scan.next().await?;
+    /// assert!(first != second);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it is awaited, as an iterator's cannot be")]
     pub fn next(&mut self) -> NextEntry<'_, 'f, 'a> {
-        NextEntry { scan: self, ticket: 0 }
+        NextEntry { scan: Some(self), ticket: 0 }
     }
 
-    /// Reads the next objects from the host.
-    fn poll_chunk(&mut self, ticket: &mut u64) -> Poll<Result<(), Error>> {
+    /// Reads the next page from the host.
+    fn poll_page(&mut self, ticket: &mut u64) -> Poll<Result<(), Error>> {
+        self.taken = 0;
+        let (entries, capacity) = self.page.clear();
+        let capacity = capacity.min(self.left);
         let range = self.range.raw(self.last);
-        let capacity = self.left.min(CHUNK_ENTRIES);
-        let mut entries = [const { MaybeUninit::<RawEntry>::uninit() }; CHUNK_ENTRIES];
-        let mut scanned = RawScanned { count: 0, last: RawSlice::of(&[]), ended: 0, reserved: 0 };
-        // SAFETY: the Db's creator allows the call; range and buffers live during it. MaybeUninit<T> has the layout of
-        // T.
+        let mut scanned = RawScanned { count: 0, last: RawSlice::EMPTY, ended: 0, page: self.page.memory };
+        // SAFETY: the Db's creator allows the call; range and buffers live during it.
         let code = unsafe {
             (self.db.host().scan)(
                 self.db.context(),
                 ticket,
                 self.table.id(),
                 &range,
-                entries.as_mut_ptr().cast(),
+                entries,
                 capacity,
                 &mut scanned,
             )
         };
+        self.page.memory = scanned.page;
         let answer = poll_of(code, ticket);
         if matches!(answer, Poll::Ready(Ok(()))) {
-            (self.filled, self.taken) = (scanned.count.min(capacity), 0);
-            for (entry, raw) in self.entries.iter_mut().zip(&entries[..self.filled]) {
-                // SAFETY: a host that returns OK has filled this many entries with memory lent for 'a.
-                *entry = Some(unsafe { Entry::from_raw(raw.assume_init()) });
-            }
-            self.left -= self.filled;
+            let count = scanned.count.min(capacity);
+            // SAFETY: a host that returns OK has filled this many entries with memory lent for 'a, or until its next
+            // call with the page's memory.
+            unsafe { self.page.set_filled(count) };
+            self.left -= count;
             self.ended = scanned.ended != 0 || self.left == 0;
             if scanned.ended == 0 {
-                // SAFETY: a host that is not at the end has set the last key examined, lent for 'a.
-                self.last = Some(unsafe { scanned.last.as_slice() });
+                self.last = Some(scanned.last);
             }
         }
         answer
     }
 }
 
-impl<'a> Entry<'a> {
-    /// Returns the object that the host described.
-    ///
-    /// # Safety
-    /// Key and value are readable and unchanged for `'a`.
-    pub(crate) unsafe fn from_raw(raw: RawEntry) -> Entry<'a> {
-        // SAFETY: guaranteed by the caller.
-        let (key, value) = unsafe { (raw.key.as_slice(), raw.record.value.as_slice()) };
-        Entry { key, value, version: raw.record.version }
+impl fmt::Debug for Scan<'_, '_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Scan")
+            .field("table", &self.table)
+            .field("range", &self.range)
+            .finish_non_exhaustive()
     }
 }
 
-/// Future of [`Scan::next`].
+/// Future of [`Scan::next`]. Panics if it is polled after it was ready: the object that it returned is then lent.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless you `.await` them"]
 pub struct NextEntry<'s, 'f, 'a> {
-    scan: &'s mut Scan<'f, 'a>,
+    /// None once ready: the object borrows the scan from then on.
+    scan: Option<&'s mut Scan<'f, 'a>>,
     ticket: u64,
 }
 
-impl<'a> Future for NextEntry<'_, '_, 'a> {
-    type Output = Result<Option<Entry<'a>>, Error>;
+impl<'s> Future for NextEntry<'s, '_, '_> {
+    type Output = Result<Option<Entry<'s>>, Error>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        while this.scan.taken == this.scan.filled {
-            if this.scan.ended {
+        let scan = this.scan.take().expect("the future of `Scan::next` is polled after it was ready");
+        while scan.taken == scan.page.len() {
+            if scan.ended {
                 return Poll::Ready(Ok(None));
             }
-            match this.scan.poll_chunk(&mut this.ticket) {
+            match scan.poll_page(&mut this.ticket) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    this.scan = Some(scan);
+                    return Poll::Pending;
+                }
             }
         }
-        this.scan.taken += 1;
-        Poll::Ready(Ok(this.scan.entries[this.scan.taken - 1]))
+        scan.taken += 1;
+        Poll::Ready(Ok(scan.page.get(scan.taken - 1)))
     }
 }

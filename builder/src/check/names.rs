@@ -20,13 +20,15 @@ const CORE: [&str; 40] = [
 const ALLOC: [&str; 10] =
     ["borrow", "boxed", "collections", "fmt", "format", "rc", "slice", "str", "string", "vec"];
 /// The SDK's parts for authors, without its ABI and its testing host.
-const SANDSTORM: [&str; 26] = [
+const SANDSTORM: [&str; 27] = [
     "Args",
     "Condition",
     "Cursor",
     "Db",
     "Delete",
+    "Entries",
     "Entry",
+    "EntryPage",
     "Enumerate",
     "Error",
     "FindTable",
@@ -38,7 +40,6 @@ const SANDSTORM: [&str; 26] = [
     "KeyRange",
     "Level",
     "NextEntry",
-    "Page",
     "Put",
     "Reader",
     "Record",

@@ -225,7 +225,7 @@ unsafe extern "C" fn scan(
     unsafe {
         let (range, key) = (&*range, slice(b"key"));
         entries.write(RawEntry { key, record: record(b"key") });
-        scanned.write(RawScanned { count: 1, last: key, ended: 1, reserved: 0 });
+        scanned.write(RawScanned { count: 1, last: key, ended: 1, page: slice(b"") });
         answer(context, ticket, format!("scan {table} {} {} {capacity}", text(range.prefix), range.flags))
     }
 }
@@ -242,8 +242,8 @@ unsafe extern "C" fn enumerate(
     // SAFETY: the border's promises of a host call.
     unsafe {
         entries.write(RawEntry { key: slice(b"key"), record: record(b"key") });
-        let cursor_bytes = 3 - cursor.bytes.min(3);
-        listed.write(RawListed { count: 1, cursor_bytes, cursor: [b'c'; CURSOR_BYTES_MAX] });
+        let (cursor_bytes, next) = (3 - cursor.bytes.min(3), [b'c'; CURSOR_BYTES_MAX]);
+        listed.write(RawListed { count: 1, cursor_bytes, cursor: next, page: slice(b"") });
         answer(context, ticket, format!("enumerate {table} {:?} {capacity}", text(cursor)))
     }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::future::Future;
 use core::task::{Context, Waker};
-use sandstorm::{Args, Cursor, Db, Error, Level, Reply};
+use sandstorm::{Args, Cursor, Db, EntryPage, Error, Level, Reply};
 
 sandstorm::extension! {
     read copy, read many, read fail, read panic_here, read panic_twice, read out_of_bounds, read use_up_memory,
@@ -97,13 +97,12 @@ async fn sum(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), E
 
 /// Goes through a table.
 async fn pages(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-    let (mut objects, mut next) = ([None; 5], Some(Cursor::from_bytes(args.bytes())?));
+    let (mut page, mut next) = (EntryPage::new().limit(5), Some(Cursor::from_bytes(args.bytes())?));
     while let Some(cursor) = next {
-        let page = db.enumerate(args.table(), cursor, &mut objects).await?;
-        for entry in objects[..page.count].iter().flatten() {
+        next = db.enumerate(args.table(), cursor, &mut page).await?;
+        for entry in &page {
             reply.write(entry.key)?;
         }
-        next = page.next;
     }
     Ok(())
 }

@@ -111,8 +111,8 @@ unsafe extern "C" fn scan(
                 met.iter().enumerate().for_each(|(index, entry)| entries.add(index).write(*entry));
                 // The page continues after its last object: a page without objects is never returned before the end.
                 let last = met.last().map_or(NOTHING, |entry| entry.key);
-                let ended = u32::from(cursor.is_none());
-                scanned.write(RawScanned { count: met.len(), last, ended, reserved: 0 });
+                let ended = usize::from(cursor.is_none());
+                scanned.write(RawScanned { count: met.len(), last, ended, page: NOTHING });
             })
         })
     }
@@ -133,11 +133,10 @@ unsafe extern "C" fn enumerate(
             let of = PageOf::Table { cursor: cursor.as_slice().to_vec() };
             task.read_page(ticket, table, of, capacity, |met, cursor| {
                 met.iter().enumerate().for_each(|(index, entry)| entries.add(index).write(*entry));
-                let mut page = RawListed { count: met.len(), cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX] };
-                let cursor = cursor.filter(|cursor| cursor.len() <= CURSOR_BYTES_MAX).unwrap_or_default();
-                page.cursor[..cursor.len()].copy_from_slice(cursor);
-                page.cursor_bytes = cursor.len();
-                listed.write(page);
+                let next = cursor.filter(|cursor| cursor.len() <= CURSOR_BYTES_MAX).unwrap_or_default();
+                let mut cursor = [0; CURSOR_BYTES_MAX];
+                cursor[..next.len()].copy_from_slice(next);
+                listed.write(RawListed { count: met.len(), cursor_bytes: next.len(), cursor, page: NOTHING });
             })
         })
     }

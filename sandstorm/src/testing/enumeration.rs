@@ -49,7 +49,12 @@ impl State {
                 record: RawRecord { value: RawSlice::of(&object.value), version: object.version },
             })
             .collect();
-        let mut listed = RawListed { count: entries.len(), cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX] };
+        let mut listed = RawListed {
+            count: entries.len(),
+            cursor_bytes: 0,
+            cursor: [0; CURSOR_BYTES_MAX],
+            page: RawSlice::EMPTY,
+        };
         if let Some((place, ..)) = placed.last().filter(|_| !is_end) {
             listed.cursor[..4].copy_from_slice(&table.to_le_bytes());
             listed.cursor[4..CURSOR_BYTES].copy_from_slice(&place.to_le_bytes());

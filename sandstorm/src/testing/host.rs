@@ -286,9 +286,9 @@ unsafe extern "C" fn scan(
             for (index, entry) in met.iter().enumerate() {
                 entries.add(index).write(*entry);
             }
-            let last = met.last().map_or(RawSlice::of(&[]), |entry| entry.key);
-            let ended = u32::from(met.len() < capacity);
-            scanned.write(RawScanned { count: met.len(), last, ended, reserved: 0 });
+            let last = met.last().map_or(RawSlice::EMPTY, |entry| entry.key);
+            let ended = usize::from(met.len() < capacity);
+            scanned.write(RawScanned { count: met.len(), last, ended, page: RawSlice::EMPTY });
             Ok(())
         })
     }

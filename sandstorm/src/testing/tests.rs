@@ -1,28 +1,41 @@
 //! The SDK on its in-memory host: what an author relies on.
 
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use core::future::Future;
 use core::mem::ManuallyDrop;
 use core::pin::Pin;
+use core::slice;
 use core::task::Context;
 use core::task::Poll;
 use core::task::Waker;
 
 use super::MemoryDb;
+use super::drive;
 use super::host::HOST;
 use super::host::Invocation;
 use crate::Args;
 use crate::Condition;
 use crate::Cursor;
 use crate::Db;
+use crate::EntryPage;
 use crate::Error;
+use crate::KeyRange;
 use crate::Level;
 use crate::Reply;
 use crate::Table;
 use crate::abi::Call;
+use crate::abi::Code;
+use crate::abi::Host;
+use crate::abi::OK;
 use crate::abi::PENDING;
+use crate::abi::RawEntry;
+use crate::abi::RawListed;
+use crate::abi::RawRange;
 use crate::abi::RawReply;
+use crate::abi::RawScanned;
 use crate::abi::RawSlice;
 use crate::abi::Services;
 use crate::entry;
@@ -220,13 +233,13 @@ fn a_table_is_met_page_by_page_and_not_by_a_function_that_writes() {
             db.put(table, &number.to_le_bytes(), b"v");
         }
         let run = async |db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>| {
-            let (mut objects, mut next) = ([None; 64], Some(Cursor::start()));
+            let (mut page, mut next) = (EntryPage::new().limit(64), Some(Cursor::start()));
             while let Some(cursor) = next {
-                let page = db.enumerate(args.table(), cursor, &mut objects).await?;
-                objects.iter().flatten().try_for_each(|entry| reply.write(entry.key))?;
-                next = page.next;
-                let strange = db.enumerate(other, Cursor::from_bytes(&[7; 20])?, &mut objects).await;
-                assert_eq!(strange, Err(Error::CursorInvalid));
+                next = db.enumerate(args.table(), cursor, &mut page).await?;
+                assert!((1..=32).contains(&page.len()));
+                page.iter().try_for_each(|entry| reply.write(entry.key))?;
+                let strange = db.enumerate(other, Cursor::from_bytes(&[7; 20])?, &mut page).await;
+                assert_eq!((strange, page.len()), (Err(Error::CursorInvalid), 0));
                 assert!(next.is_none_or(|next| next.as_bytes().len() <= 64));
             }
             Ok(())
@@ -236,6 +249,155 @@ fn a_table_is_met_page_by_page_and_not_by_a_function_that_writes() {
         met.sort_unstable();
         assert_eq!(met, (0..100).collect::<Vec<_>>());
         assert_eq!(db.call(run, table, b"", b""), Err(Error::NotSerializable));
+    }
+}
+
+#[test]
+#[should_panic(expected = "polled after it was ready")]
+fn a_scan_lends_one_object_at_a_time_to_a_caller_who_polls_by_hand() {
+    let db = MemoryDb::new();
+    let table = db.ordered_table("t");
+    db.put(table, b"first", b"");
+    db.put(table, b"second", b"");
+    let run = async |db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>| {
+        let mut scan = db.scan(args.table(), KeyRange::all());
+        let mut next = scan.next();
+        let mut poll = || Pin::new(&mut next).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll().is_ready());
+        assert!(poll().is_pending(), "it panics");
+        Ok(())
+    };
+    db.call_read(run, table, b"", b"").unwrap();
+}
+
+/// Size of the memory for one page of a [`Copying`] host.
+const PAGE_BYTES: usize = 1 << 10;
+
+/// The context of a host that copies what it lends, and uses the memory of a page again for the next one: two halves
+/// for each scan and each page, since the last key of the page before has to stay.
+struct Copying<'s> {
+    invocation: Invocation<'s>,
+    pages: RefCell<Vec<[Vec<u8>; 2]>>,
+}
+
+impl Copying<'_> {
+    /// Copies keys and values into the memory of `page`, but not into the half in which `kept` lies. Overwrites all of
+    /// what was there.
+    unsafe fn copy(&self, entries: &mut [RawEntry], page: &mut RawSlice, kept: RawSlice) {
+        let mut pages = self.pages.borrow_mut();
+        let index = pages.iter().position(|[first, _]| first.as_ptr() == page.address);
+        assert_eq!(index.is_none(), page.bytes == 0, "a page is empty, or as the host stored it");
+        let index = index.unwrap_or_else(|| {
+            pages.push([(); 2].map(|()| alloc::vec![0; PAGE_BYTES]));
+            pages.len() - 1
+        });
+        *page = RawSlice::of(&pages[index][0]);
+        let is_kept = pages[index][0].as_ptr_range().contains(&kept.address);
+        let half = &mut pages[index][usize::from(is_kept)];
+        half.fill(0xdd);
+        let (start, mut used) = (half.as_mut_ptr(), 0);
+        for entry in entries {
+            for slice in [&mut entry.key, &mut entry.record.value] {
+                assert!(used + slice.bytes <= PAGE_BYTES);
+                // SAFETY: there is room in this half, and what MemoryDb lends lies elsewhere.
+                let place = unsafe { start.add(used) };
+                // SAFETY: as above.
+                unsafe { place.copy_from_nonoverlapping(slice.address, slice.bytes) };
+                slice.address = place;
+                used += slice.bytes;
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn scan_by_copy(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    range: *const RawRange,
+    entries: *mut RawEntry,
+    capacity: usize,
+    scanned: *mut RawScanned,
+) -> Code {
+    // SAFETY: called as the ABI specifies, with a `Copying` as context.
+    unsafe {
+        let host = &*context.cast::<Copying<'_>>();
+        let mut page = (*scanned).page;
+        let inner = (&raw const host.invocation).cast_mut().cast();
+        let code = (HOST.scan)(inner, ticket, table, range, entries, capacity, scanned);
+        if code == OK {
+            let entries = slice::from_raw_parts_mut(entries, (*scanned).count);
+            host.copy(entries, &mut page, (*range).after);
+            (*scanned).last = entries.last().map_or(RawSlice::EMPTY, |entry| entry.key);
+        }
+        (*scanned).page = page;
+        code
+    }
+}
+
+unsafe extern "C" fn enumerate_by_copy(
+    context: *mut c_void,
+    ticket: *mut u64,
+    table: u32,
+    cursor: RawSlice,
+    entries: *mut RawEntry,
+    capacity: usize,
+    listed: *mut RawListed,
+) -> Code {
+    // SAFETY: called as the ABI specifies, with a `Copying` as context.
+    unsafe {
+        let host = &*context.cast::<Copying<'_>>();
+        let mut page = (*listed).page;
+        let inner = (&raw const host.invocation).cast_mut().cast();
+        let code = (HOST.enumerate)(inner, ticket, table, cursor, entries, capacity, listed);
+        if code == OK {
+            host.copy(slice::from_raw_parts_mut(entries, (*listed).count), &mut page, RawSlice::EMPTY);
+        }
+        (*listed).page = page;
+        code
+    }
+}
+
+/// Reads a table twice at once, by a forward and a backward scan, and then by an enumeration.
+async fn read_thrice(db: &Db<'_>, table: Table, objects: u32) -> Result<(), Error> {
+    let (mut forward, mut backward) =
+        (db.scan(table, KeyRange::all()), db.scan(table, KeyRange::all().reverse()));
+    for number in 0..objects {
+        let first = forward.next().await?.ok_or(Error::NotFound)?;
+        let last = backward.next().await?.ok_or(Error::NotFound)?;
+        assert_eq!((first.key, first.value), (&number.to_be_bytes()[..], &number.to_le_bytes()[..]));
+        let number = objects - 1 - number;
+        assert_eq!((last.key, last.value), (&number.to_be_bytes()[..], &number.to_le_bytes()[..]));
+    }
+    assert_eq!((forward.next().await, backward.next().await), (Ok(None), Ok(None)));
+    let (mut page, mut next, mut met) = (EntryPage::new(), Some(Cursor::start()), Vec::new());
+    while let Some(cursor) = next {
+        next = db.enumerate(table, cursor, &mut page).await?;
+        for entry in &page {
+            let number = u32::from_be_bytes(entry.key.try_into().expect("four bytes"));
+            assert_eq!(entry.value, number.to_le_bytes());
+            met.push(number);
+        }
+    }
+    met.sort_unstable();
+    assert_eq!(met, (0..objects).collect::<Vec<_>>());
+    Ok(())
+}
+
+#[test]
+fn a_host_may_use_the_memory_of_a_page_again() {
+    let host = Host { scan: scan_by_copy, enumerate: enumerate_by_copy, ..HOST };
+    for stalling in [false, true] {
+        let db = MemoryDb::new();
+        db.set_stalling(stalling);
+        let table = db.ordered_table("t");
+        (0..200_u32).for_each(|number| db.put(table, &number.to_be_bytes(), &number.to_le_bytes()));
+        let state = db.state.borrow();
+        let copying = Copying { invocation: Invocation::new(&state, false), pages: RefCell::default() };
+        // SAFETY: the calls of `host` take a `Copying`, which outlives `drive` with the memory that it lends.
+        let db = unsafe { Db::from_raw(&host, (&raw const copying).cast_mut().cast()) };
+        assert_eq!(drive(read_thrice(&db, table, 200)), Ok(()));
+        assert_eq!(copying.pages.borrow().len(), 3, "two scans and one page have memory");
     }
 }
 

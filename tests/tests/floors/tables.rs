@@ -162,6 +162,7 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "sandstorm/src/record.rs",
     "sandstorm/src/reply.rs",
     "sandstorm/src/enumerate.rs",
+    "sandstorm/src/page.rs",
     "sandstorm/src/scan.rs",
     "sandstorm/src/testing.rs",
     "sandstorm/src/testing/host.rs",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use client::local::LocalFailure;
 use client::{Client, Condition, Cursor, KeyRange, Local, PageSize, Status};
-use sandstorm::{Args, Db, Reply};
+use sandstorm::{Args, Db, EntryPage, Reply};
 use tests::server::{Server, Tenant};
 
 use super::replies::{refusal, said};
@@ -165,14 +165,14 @@ async fn keys_of(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(
 
 /// Replies with the keys of a table, one a line.
 async fn all_keys(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), sandstorm::Error> {
-    let (mut objects, mut next) = ([None; 20], Some(sandstorm::Cursor::from_bytes(args.bytes())?));
+    let (mut page, mut next) =
+        (EntryPage::new().limit(20), Some(sandstorm::Cursor::from_bytes(args.bytes())?));
     while let Some(cursor) = next {
-        let page = db.enumerate(args.table(), cursor, &mut objects).await?;
-        for entry in objects.iter().flatten() {
+        next = db.enumerate(args.table(), cursor, &mut page).await?;
+        for entry in &page {
             reply.write(entry.key)?;
             reply.write(b"\n")?;
         }
-        next = page.next;
     }
     Ok(())
 }

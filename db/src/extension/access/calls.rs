@@ -137,7 +137,8 @@ impl Access {
         match scanned {
             Ok(scanned) => {
                 let last = RawSlice::of(scanned.last.unwrap_or_default());
-                Ok(RawScanned { count: met, last, ended: u32::from(scanned.last.is_none()), reserved: 0 })
+                let ended = usize::from(scanned.last.is_none());
+                Ok(RawScanned { count: met, last, ended, page: RawSlice::EMPTY })
             }
             Err(error) => Err(refused.unwrap_or_else(|| self.refuse(error))),
         }
@@ -187,7 +188,8 @@ impl Access {
             unsafe { entries.add(met).write(entry) };
             met += 1;
         }
-        let mut listed = RawListed { count: met, cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX] };
+        let cursor = [0; CURSOR_BYTES_MAX];
+        let mut listed = RawListed { count: met, cursor_bytes: 0, cursor, page: RawSlice::EMPTY };
         if let Some(next) = page.next {
             listed.cursor[..CURSOR_BYTES].copy_from_slice(&next.encode(table));
             listed.cursor_bytes = CURSOR_BYTES;

@@ -212,8 +212,8 @@ fn commits_of_what_arrives_meanwhile_are_exact() {
 }
 
 function!(goes_through_all, |db, args, reply| {
-    let mut objects = [const { None }; 4];
-    db.enumerate(args.table(), sandstorm::Cursor::start(), &mut objects).await.map(drop)
+    let mut page = sandstorm::EntryPage::new().limit(4);
+    db.enumerate(args.table(), sandstorm::Cursor::start(), &mut page).await.map(drop)
 });
 
 #[test]

@@ -1,21 +1,20 @@
 //! Whole tables in functions, and floating point numbers: what is met, and what is refused.
 
-use sandstorm::{Cursor, Error, Table};
+use sandstorm::{Cursor, EntryPage, Error, Table};
 use wire::Status;
 
 use super::world::{FOREIGN, ORDERED, TABLE, World, function};
 use crate::extension::CallMode;
 
 function!(first_bytes, |db, args, reply| {
-    let (mut objects, mut next) = ([None; 7], Some(Cursor::start()));
+    let (mut page, mut next) = (EntryPage::new().limit(7), Some(Cursor::start()));
     while let Some(cursor) = next {
-        let page = db.enumerate(args.table(), cursor, &mut objects).await?;
-        assert_eq!(page.count, objects.iter().flatten().count());
-        for entry in objects.iter().flatten() {
+        next = db.enumerate(args.table(), cursor, &mut page).await?;
+        assert!(page.len() <= 7 && page.iter().count() == page.len());
+        for entry in &page {
             assert_eq!(entry.key, entry.value);
             reply.write(entry.key)?;
         }
-        next = page.next;
         db.yield_now().await;
     }
     Ok(())
@@ -52,12 +51,12 @@ fn each_object_that_stays_is_met_once_while_others_come_and_go() {
 }
 
 function!(resumed, |db, args, reply| {
-    let mut objects = [None; 3];
-    let page = db.enumerate(args.table(), Cursor::from_bytes(args.bytes())?, &mut objects).await?;
-    let next = page.next.unwrap_or(Cursor::start());
+    let mut page = EntryPage::new().limit(3);
+    let next = db.enumerate(args.table(), Cursor::from_bytes(args.bytes())?, &mut page).await?;
+    let next = next.unwrap_or(Cursor::start());
     reply.u8(next.as_bytes().len() as u8)?;
     reply.write(next.as_bytes())?;
-    objects.iter().flatten().try_for_each(|entry| reply.write(entry.key))
+    page.iter().try_for_each(|entry| reply.write(entry.key))
 });
 
 #[test]
@@ -80,12 +79,10 @@ fn an_enumeration_goes_on_where_another_invocation_has_ended() {
 }
 
 function!(refused, |db, args, reply| {
-    let mut objects = [None; 4];
-    let cursor =
-        db.enumerate(args.table(), Cursor::start(), &mut objects).await?.next.expect("there is more");
-    let mut error = async |table: u32, cursor: Cursor| {
-        db.enumerate(Table::from_id(table), cursor, &mut objects).await.err()
-    };
+    let mut page = EntryPage::new().limit(4);
+    let cursor = db.enumerate(args.table(), Cursor::start(), &mut page).await?.expect("there is more");
+    let mut error =
+        async |table: u32, cursor: Cursor| db.enumerate(Table::from_id(table), cursor, &mut page).await.err();
     assert_eq!(error(ORDERED, Cursor::start()).await, None);
     assert_eq!(error(ORDERED, cursor).await, Some(Error::CursorInvalid));
     for made_up in [&b"x"[..], &[0; 24], &[0xff; 24], &[7; 64]] {
@@ -95,9 +92,9 @@ function!(refused, |db, args, reply| {
     for unknown in [FOREIGN, 99] {
         assert_eq!(error(unknown, Cursor::start()).await, Some(Error::UnknownTable));
     }
-    let none = db.enumerate(args.table(), Cursor::start(), &mut []).await;
+    let none = db.enumerate(args.table(), Cursor::start(), &mut EntryPage::new().limit(0)).await;
     assert_eq!(none.err(), Some(Error::BadArguments));
-    db.enumerate(args.table(), Cursor::from_bytes(b"nobody's")?, &mut objects).await.map(drop)
+    db.enumerate(args.table(), Cursor::from_bytes(b"nobody's")?, &mut page).await.map(drop)
 });
 
 #[test]

@@ -104,8 +104,8 @@ fn what_another_server_owns_is_not_local() {
 }
 
 function!(goes_through_all, |db, args, reply| {
-    let mut objects = [const { None }; 4];
-    db.enumerate(args.table(), sandstorm::Cursor::start(), &mut objects).await.map(drop)
+    let mut page = sandstorm::EntryPage::new().limit(4);
+    db.enumerate(args.table(), sandstorm::Cursor::start(), &mut page).await.map(drop)
 });
 
 #[test]
