@@ -10,6 +10,11 @@
 //!   by zero. Safe Rust never does that, but compilers make mistakes. A write to an address without memory ends the
 //!   process, because code that writes at wrong addresses may have hit others before.
 //!
+//! A module of WebAssembly faults as part of its work: its traps are faults at instructions that Wasmtime knows. Then the
+//! interrupted stack goes on in Wasmtime's trap handler ([`trap`](super::trap)). Only a fault in the module's own code
+//! is the module's; one in Wasmtime's code, in which locks may be held, is the server's. An overflow of the native
+//! stack is ended as above, although Wasmtime checks the stack itself.
+//!
 //! The handler runs on a stack of its own, because the faulting one has no room. It does not jump: it edits the
 //! interrupted context so that returning from the signal continues at the exit of a left stack. So the signal mask and
 //! the alternate stack stay as they were.
@@ -22,10 +27,11 @@ use std::ptr;
 use std::sync::{Once, OnceLock};
 
 use super::region::{PAGE_BYTES, Region};
-use super::running::{self, ThreadState};
+use super::running::{self, ModuleBounds, ThreadState};
 use super::signal;
 use super::stack::Cause;
 use super::stack::{landing, signal_frame_bytes};
+use super::trap::{TRAP_STACK_BYTES, continue_in_trap};
 use crate::limits::{ALTERNATE_STACK_BYTES, STACK_GUARD_BYTES};
 
 /// The `si_code` of signals that the kernel raised without an address.
@@ -112,6 +118,25 @@ fn install() {
     });
 }
 
+/// A fault as the kernel reports it.
+struct Fault {
+    signal: i32,
+    code: i32,
+    address: usize,
+    instruction: usize,
+    stack_pointer: usize,
+    /// The number of the processor's exception, and its error code.
+    exception: (i64, i64),
+}
+
+/// What a handled fault does to the interrupted code.
+enum Verdict {
+    /// Its stack is left for good.
+    Leave(Cause),
+    /// It goes on in Wasmtime's trap handler; with the address of the access, if it was one.
+    Trap(Option<usize>),
+}
+
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     let machine = context.cast::<libc::ucontext_t>();
     // SAFETY: the kernel passes a valid context, whose registers the handler may read and change.
@@ -120,42 +145,89 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_
     let mask = unsafe { &mut (*machine).uc_sigmask };
     // SAFETY: the kernel passes a valid record; faults carry an address.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    let stack_pointer = registers[libc::REG_RSP as usize] as usize;
-    let left = running::with(|running| {
-        let exception = (registers[libc::REG_TRAPNO as usize], registers[libc::REG_ERR as usize]);
-        let is_on_its_stack = is_on_its_stack(running, stack_pointer);
-        let cause = match signal {
-            libc::SIGILL => (is_on_its_stack && is_instruction(code)).then_some(Cause::Abort),
-            libc::SIGFPE => (is_on_its_stack && is_instruction(code)).then_some(Cause::WrongCode),
-            _ if is_overflow(running, code, address, stack_pointer) => Some(Cause::StackOverflow),
-            libc::SIGSEGV => (is_on_its_stack && wrote_nothing(code, exception)).then_some(Cause::WrongCode),
-            _ => None,
+    let fault = Fault {
+        signal,
+        code,
+        address,
+        instruction: registers[libc::REG_RIP as usize] as usize,
+        stack_pointer: registers[libc::REG_RSP as usize] as usize,
+        exception: (registers[libc::REG_TRAPNO as usize], registers[libc::REG_ERR as usize]),
+    };
+    let verdict = running::with(|running| {
+        let verdict = match running.module() {
+            None => judge_native(running, &fault).map(Verdict::Leave),
+            Some(module) => judge_module(running, module, &fault),
         };
-        if let Some(cause) = cause {
+        if let Some(Verdict::Leave(cause)) = verdict {
             registers[libc::REG_RIP as usize] = landing as *const () as i64;
             registers[libc::REG_RSP as usize] = running.worker_stack_pointer() as i64;
             registers[libc::REG_RDX as usize] = cause as i64;
             // The preemption handler itself may have run out of stack, and had its signal blocked.
             signal::remove_from(mask);
         }
-        cause.is_some()
+        verdict
     });
-    if !left {
-        crash(signal, info, context);
+    match verdict {
+        None => crash(signal, info, context),
+        Some(Verdict::Trap(address)) => continue_in_trap(registers, address),
+        Some(Verdict::Leave(_)) => {}
     }
 }
 
-fn is_overflow(running: &ThreadState, code: i32, address: usize, stack_pointer: usize) -> bool {
+/// Returns why native code's stack is to be left; `None` if the fault is the server's own.
+fn judge_native(running: &ThreadState, fault: &Fault) -> Option<Cause> {
+    let is_on_its_stack = is_on_its_stack(running, fault.stack_pointer);
+    match fault.signal {
+        libc::SIGILL => (is_on_its_stack && is_instruction(fault.code)).then_some(Cause::Abort),
+        libc::SIGFPE => (is_on_its_stack && is_instruction(fault.code)).then_some(Cause::WrongCode),
+        _ if is_overflow(running, fault) => Some(Cause::StackOverflow),
+        libc::SIGSEGV => {
+            (is_on_its_stack && wrote_nothing(fault.code, fault.exception)).then_some(Cause::WrongCode)
+        }
+        _ => None,
+    }
+}
+
+/// Returns what to do about a fault while a module runs, or is being instantiated on a thread's own stack; `None` if
+/// the fault is the server's own.
+fn judge_module(running: &ThreadState, module: ModuleBounds, fault: &Fault) -> Option<Verdict> {
+    let is_in_its_code = (module.code.0..module.code.1).contains(&fault.instruction);
+    if !is_in_its_code || running.is_in_host_call() {
+        return None;
+    }
+    if running.is_lent() {
+        let bottom = running.bounds().0;
+        let has_no_room =
+            is_on_its_stack(running, fault.stack_pointer) && fault.stack_pointer < bottom + TRAP_STACK_BYTES;
+        if has_no_room || is_overflow(running, fault) {
+            return Some(Verdict::Leave(Cause::StackOverflow));
+        }
+        if !is_on_its_stack(running, fault.stack_pointer) {
+            return None;
+        }
+    }
+    if !is_instruction(fault.code) {
+        return None;
+    }
+    match fault.signal {
+        libc::SIGILL | libc::SIGFPE => Some(Verdict::Trap(None)),
+        libc::SIGSEGV if is_access(fault.exception) => Some(Verdict::Trap(Some(fault.address))),
+        _ => None,
+    }
+}
+
+fn is_overflow(running: &ThreadState, fault: &Fault) -> bool {
     if !running.may_be_left() {
         return false;
     }
     let (bottom, top) = running.bounds();
     let guard = bottom - STACK_GUARD_BYTES..bottom;
-    if !(guard.start..top).contains(&stack_pointer) {
+    if !(guard.start..top).contains(&fault.stack_pointer) {
         return false;
     }
-    let no_room_for_a_signal = code == FROM_KERNEL && stack_pointer < bottom + signal_frame_bytes();
-    guard.contains(&address) || no_room_for_a_signal
+    let no_room_for_a_signal =
+        fault.code == FROM_KERNEL && fault.stack_pointer < bottom + signal_frame_bytes();
+    guard.contains(&fault.address) || no_room_for_a_signal
 }
 
 fn is_on_its_stack(running: &ThreadState, stack_pointer: usize) -> bool {
@@ -175,6 +247,11 @@ const fn wrote_nothing(code: i32, (number, error): (i64, i64)) -> bool {
         GENERAL_PROTECTION => code == FROM_KERNEL,
         _ => false,
     }
+}
+
+/// Returns whether the instruction was stopped at data that it read or wrote.
+const fn is_access((number, error): (i64, i64)) -> bool {
+    number == PAGE_FAULT && error & FETCHES == 0
 }
 
 /// Passes a fault of the server to the previous handler, or lets the kernel end the process.

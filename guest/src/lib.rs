@@ -15,7 +15,7 @@
 //!
 //! Or the stack is parked: the timer's signal finds the slice over ([`preempt`]) and returns to the worker with
 //! everything left on the stack, which is later resumed on the same thread or discarded. [`watchdog`] checks that
-//! workers return at all. This crate knows no extension and no host; the server's invocations
+//! workers return at all. [`wasm`] runs code on such a stack that was compiled from WebAssembly. This crate knows no extension and no host; the server's invocations
 //! connect them.
 
 pub mod arena;
@@ -30,6 +30,8 @@ pub mod region;
 pub mod running;
 pub mod signal;
 pub mod stack;
+mod trap;
+pub mod wasm;
 pub mod watchdog;
 
 #[cfg(test)]

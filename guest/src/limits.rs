@@ -43,5 +43,22 @@ pub const WATCHDOG_LOOK_MS: u64 = 10;
 /// Looks at a worker in the same poll after which the watchdog reports it.
 pub const WATCHDOG_LOOKS_TO_REPORT: u32 = 10;
 
+/// Bytes of a module's linear memory, which neither grows nor shrinks: its stack and data, the input, the arena, the
+/// reply and what is lent. Backed by pages where it is touched.
+pub const MODULE_MEMORY_BYTES: usize = 16 << 20;
+
+/// Bytes behind the 4 GiB that a 32-bit address reaches: an access adds a constant to the address, and the compiler
+/// checks only constants larger than this. Wasmtime's default.
+pub const MODULE_GUARD_BYTES: usize = 32 << 20;
+
+/// Bytes of the guard below a module's linear memory. No address of a module reaches it; it stops a write of the host
+/// that runs downwards.
+pub const MODULE_GUARD_BELOW_BYTES: usize = 64 << 10;
+
+/// Elements of a module's table of functions: as many as a module of the largest size could name.
+pub const MODULE_TABLE_ELEMENTS: usize = 1 << 16;
+
+const _: () =
+    assert!(MODULE_MEMORY_BYTES.is_multiple_of(64 << 10) && MODULE_GUARD_BYTES.is_multiple_of(4096));
 const _: () = assert!(STACK_GUARD_BYTES.is_multiple_of(4096) && ALTERNATE_STACK_BYTES.is_multiple_of(4096));
 const _: () = assert!(STEADY_POLLS.is_power_of_two() && STEADY_POLLS < STEADY_POLLS_MAX);

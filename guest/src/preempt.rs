@@ -10,8 +10,8 @@
 //!   … resume ──────────────────▶│ handler returns: the kernel restores every register
 //! ```
 //! The handler acts only if an extension has the thread, its slice is over by the cycle counter, the stack pointer lies
-//! on its stack, and no host call is in progress. If only the last two fail, the preemption is *pending*. Between the
-//! polls of a turn the handler only sets its timer again. So a signal that comes late, twice, or from outside has no
+//! on its stack, no host call is in progress, and a module is interrupted in its own code. If only the last three fail,
+//! the preemption is *pending*. Between the polls of a turn the handler only sets its timer again. So a signal that comes late, twice, or from outside has no
 //! wrong effect.
 //!
 //! A firing timer costs up to 20 us on a virtual machine, arming it for a slice up to 9 us. So it is not armed per poll
@@ -256,17 +256,25 @@ extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, context: *mut c_void
     // SAFETY: as above.
     let before = unsafe { *errno };
     // SAFETY: the kernel passes a valid record and a valid context.
-    let (code, stack_pointer) = unsafe {
-        let machine = context.cast::<libc::ucontext_t>();
-        ((*info).si_code, (*machine).uc_mcontext.gregs[libc::REG_RSP as usize] as usize)
+    let (code, place) = unsafe {
+        let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        let [instruction, stack_pointer] =
+            [libc::REG_RIP, libc::REG_RSP].map(|register| registers[register as usize] as usize);
+        ((*info).si_code, Place { instruction, stack_pointer })
     };
-    running::with(|running| ALARM.with(|alarm| look(running, alarm, stack_pointer, code == FROM_TIMER)));
+    running::with(|running| ALARM.with(|alarm| look(running, alarm, place, code == FROM_TIMER)));
     // SAFETY: as above; a parked stack is resumed on its own thread.
     unsafe { *errno = before };
 }
 
+/// Where the signal interrupted the thread.
+struct Place {
+    instruction: usize,
+    stack_pointer: usize,
+}
+
 /// Applies the rules of the file's head.
-fn look(running: &ThreadState, alarm: &Alarm, stack_pointer: usize, fired: bool) {
+fn look(running: &ThreadState, alarm: &Alarm, place: Place, fired: bool) {
     if fired {
         alarm.fires_at.store(0, Relaxed);
     }
@@ -286,7 +294,8 @@ fn look(running: &ThreadState, alarm: &Alarm, stack_pointer: usize, fired: bool)
         return;
     }
     let (bottom, top) = running.bounds();
-    if running.may_be_left() && (bottom..top).contains(&stack_pointer) {
+    let is_on_its_stack = (bottom..top).contains(&place.stack_pointer);
+    if running.may_be_left() && is_on_its_stack && running.may_be_parked_at(place.instruction) {
         alarm.fires_at.store(0, Relaxed);
         // SAFETY: the caller is the handler, and the checks above ensure that the interrupted stack may be parked.
         unsafe { running.park_by_signal() };

@@ -28,10 +28,11 @@ pub enum Cause {
     OutOfMemory = 2,
     /// The stack was used up, or too little was left for a host call.
     StackOverflow = 3,
-    /// Its code reached an instruction that aborts (`ud2`), where a library ends the process, as at 2^64 clones of one
-    /// `Rc`.
+    /// Its code reached an instruction that aborts (`ud2`, in a module `unreachable`), where a library ends the process,
+    /// as at 2^64 clones of one `Rc`.
     Abort = 4,
-    /// Its code read an address without memory, or divided by zero: the compiler made wrong code of safe Rust.
+    /// Its code read an address without memory, or divided by zero: the compiler made wrong code of safe Rust. In a
+    /// module any other trap.
     WrongCode = 5,
 }
 

@@ -61,7 +61,7 @@ pub const CRATES: &[Crate] = &[
             "tracing",
         ],
     },
-    Crate { name: "guest", ours: &[], outside: &["libc", "tracing"] },
+    Crate { name: "guest", ours: &[], outside: &["libc", "tracing", "wasmtime"] },
     Crate {
         name: "db",
         ours: &["control", "wire", "net", "store", "sandstorm", "builder", "cluster", "guest"],
@@ -100,7 +100,7 @@ pub const CRATES: &[Crate] = &[
 ];
 
 /// Packages from outside that tests and benches of any crate may use besides.
-pub const DEVELOPMENT: &[&str] = &["fastrand", "tempfile", "criterion", "loom", "redb", "serde_json"];
+pub const DEVELOPMENT: &[&str] = &["fastrand", "tempfile", "criterion", "loom", "redb", "serde_json", "wat"];
 
 /// What an extension may depend on.
 pub const EXTENSION_MAY_USE: &[&str] = &["sandstorm", "tao"];
