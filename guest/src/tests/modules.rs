@@ -3,18 +3,22 @@
 //! The modules are written by hand (`modules.wat`) and compiled by `splinter-wasmc`, which is run as a program: as a
 //! dependency it would turn on features of Wasmtime that the server must not have.
 
+mod crashes;
+mod refused;
+
 use std::env;
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use super::{LEFT_BY_OVERFLOW, double, endless, run, set_up};
+use super::{LEFT_BY_OVERFLOW, aborts, double, endless, panics_deep_down, reads_a_wild_address, run, set_up};
 use crate::fault::Guarded;
 use crate::running::{self, ParkedStack, ThreadState};
-use crate::stack::{Cause, Stack, StackOutcome, StackPool};
+use crate::stack::{Cause, Stack, StackOutcome, StackPool, signal_frame_bytes};
 use crate::wasm::{self, Code, Import, Instance, LoadError, Memory, SELF_TEST_MODULE, Type, Value};
 
 /// Returns twice the argument.
@@ -245,5 +249,186 @@ fn each_end_is_told_a_thousand_times_on_one_stack_and_store() {
                 assert_eq!(runner.call(&mut instance, "double", round), Ok(u64::from(round) * 2));
             }
         }
+    }
+}
+
+#[test]
+fn ends_after_parking_are_told_too() {
+    let mut runner = Runner::new();
+    for round in 0..200 {
+        for (function, argument, expected) in [
+            ("parks_and_traps", 0, Err(Cause::Abort)),
+            ("parks_and_loads", 16 << 20, Err(Cause::WrongCode)),
+            ("parks_and_loads", u32::MAX, Err(Cause::StackOverflow)),
+            ("parks_and_loads", 70_000, Ok(u64::from_le_bytes(*b"as it wa"))),
+            ("parks_and_ends", Cause::Panic as u32, Err(Cause::Panic)),
+            ("parks_and_recurses", 0, Err(Cause::StackOverflow)),
+            ("depth", 300, Ok(3300)),
+            ("double", round, Ok(u64::from(round) * 2)),
+        ] {
+            let mut instance = runner.instance();
+            assert_eq!(runner.call(&mut instance, function, argument), expected, "{function}");
+        }
+    }
+}
+
+/// Functions that park, and how they end.
+pub(super) const PARKING: [Case; 6] = [
+    ("parks", 40, Ok(0)),
+    ("parks_and_traps", 0, Err(Cause::Abort)),
+    ("parks_and_loads", 1 << 30, Err(Cause::WrongCode)),
+    ("parks_and_ends", Cause::OutOfMemory as u32, Err(Cause::OutOfMemory)),
+    ("parks_and_recurses", 0, Err(Cause::StackOverflow)),
+    ("depth", 300, Ok(3300)),
+];
+
+#[test]
+fn parked_instances_are_resumed_in_any_order_or_abandoned() {
+    let mut runner = Runner::new();
+    let mut instance = runner.instance();
+    let parks = runner.call(&mut instance, "parks", 40);
+    let expected = |case: usize| if case == 0 { parks } else { PARKING[case].2 };
+    let mut random = fastrand::Rng::with_seed(7);
+    let start = |runner: &mut Runner, random: &mut fastrand::Rng| {
+        let case = random.usize(..PARKING.len());
+        (case, runner.parked(PARKING[case].0, PARKING[case].1))
+    };
+    let mut runs: Vec<_> = (0..24).map(|_| start(&mut runner, &mut random)).collect();
+    let (mut ended, mut abandoned) = (0, 0);
+    for _ in 0..10_000 {
+        let (case, run) = runs.swap_remove(random.usize(..runs.len()));
+        if random.u32(..32) == 0 {
+            let ParkedRun { mut instance, parked } = run;
+            runner.pool.give(parked.into_stack());
+            instance.abandon();
+            assert!(instance.is_spent());
+            instance.reset_all().expect("memory");
+            assert_eq!(runner.call(&mut instance, "double", 4), Ok(8));
+            abandoned += 1;
+            runs.push(start(&mut runner, &mut random));
+            continue;
+        }
+        match runner.step(run) {
+            Ok(parked) => runs.push((case, parked)),
+            Err(end) => {
+                assert_eq!(end, expected(case), "{}", PARKING[case].0);
+                ended += 1;
+                runs.push(start(&mut runner, &mut random));
+            }
+        }
+    }
+    assert!(ended > 500 && abandoned > 100, "{ended} ended, {abandoned} abandoned");
+}
+
+#[test]
+fn native_code_runs_and_faults_as_ever_between_parked_modules() {
+    let mut runner = Runner::new();
+    let mut first = Some(runner.parked("parks", 1_000));
+    for round in 0..300 {
+        let second = runner.parked("depth", 50);
+        assert_eq!(run(&mut runner.pool, endless, 0), LEFT_BY_OVERFLOW);
+        assert_eq!(run(&mut runner.pool, aborts, 0).cause(), Some(Cause::Abort));
+        assert_eq!(run(&mut runner.pool, reads_a_wild_address, 64).cause(), Some(Cause::WrongCode));
+        assert_eq!(run(&mut runner.pool, panics_deep_down, round).cause(), Some(Cause::Panic));
+        assert_eq!(run(&mut runner.pool, double, round).value, round as u64 * 2);
+        first = runner.step(first.take().expect("parked")).ok();
+        assert_eq!(runner.step(second).err(), Some(Ok(3050)));
+    }
+    assert!(first.is_some(), "it parks a thousand times");
+}
+
+#[test]
+fn each_thread_traps_and_parks_by_itself() {
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            thread::spawn(|| {
+                let mut runner = Runner::new();
+                let run = runner.parked("parks", 10);
+                for (function, argument, expected) in ENDS.into_iter().cycle().take(2_000) {
+                    let mut instance = runner.instance();
+                    assert_eq!(runner.call(&mut instance, function, argument), expected);
+                }
+                assert!(runner.step(run).is_ok());
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().expect("no thread failed");
+    }
+}
+
+#[test]
+fn a_memory_never_grows() {
+    let mut runner = Runner::new();
+    let mut instance = runner.instance();
+    assert_eq!(runner.call(&mut instance, "grow", 0), Ok(256));
+    for pages in [1, 256, 65_535, 65_536, u32::MAX] {
+        assert_eq!(runner.call(&mut instance, "grow", pages), Ok(u64::MAX), "{pages} pages");
+    }
+    assert_eq!(runner.call(&mut instance, "load", (16 << 20) - 8), Ok(0));
+    assert_eq!(runner.call(&mut instance, "load", (16 << 20) - 7), Err(Cause::WrongCode));
+}
+
+#[test]
+fn instances_share_no_memory_and_no_globals() {
+    let mut runner = Runner::new();
+    let (mut first, mut second) = (runner.instance(), runner.instance());
+    for address in [0, 65_400, 70_000, 1 << 20, (16 << 20) - 8] {
+        assert_eq!(runner.call(&mut first, "store", address), Ok(1));
+        assert_eq!(runner.call(&mut first, "load", address), Ok(u64::MAX));
+        assert_ne!(runner.call(&mut second, "load", address), Ok(u64::MAX));
+    }
+    assert_eq!(runner.call(&mut first, "count", 0), Ok(1));
+    assert_eq!(runner.call(&mut second, "count", 0), Ok(1));
+}
+
+#[test]
+fn resets_restore_what_they_promise() {
+    let mut runner = Runner::new();
+    let (mut used, mut all) = (runner.instance(), runner.instance());
+    let data = Ok(u64::from_le_bytes(*b"as it wa"));
+    for round in 1..=50 {
+        for (instance, counted) in [(&mut used, round), (&mut all, 1)] {
+            assert_eq!(runner.call(instance, "count", 0), Ok(counted));
+            for address in [65_400, 62_000, 70_000, 73_728, 80_000, 8 << 20] {
+                assert_eq!(runner.call(instance, "store", address), Ok(1));
+            }
+        }
+        used.reset_used(&[(73_728, 80_008), (8 << 20, (8 << 20) + 8), (90_000, 80_000), (1 << 31, u32::MAX)]);
+        used.restore_data();
+        all.reset_all().expect("memory");
+        assert!(all.resident_bytes() <= 4 * 4096, "the pages are the kernel's again");
+        for instance in [&mut used, &mut all] {
+            for address in [65_400, 62_000, 73_728, 80_000, 8 << 20] {
+                assert_eq!(runner.call(instance, "load", address), Ok(0), "{address}");
+            }
+            assert_eq!(runner.call(instance, "load", 70_000), data);
+        }
+    }
+}
+
+#[test]
+fn a_spent_instance_is_not_entered() {
+    let mut runner = Runner::new();
+    let mut instance = runner.instance();
+    assert_eq!(runner.call(&mut instance, "unreachable", 0), Err(Cause::Abort));
+    let entered = catch_unwind(AssertUnwindSafe(|| instance.enter(0, 0)));
+    assert!(entered.is_err() && instance.is_spent());
+}
+
+#[test]
+fn a_module_leaves_the_stack_that_host_calls_and_traps_need() {
+    let mut runner = Runner::new();
+    for function in ["recurse", "recurse_host", "unreachable", "ends", "ask"] {
+        let mut instance = runner.instance();
+        let stack = runner.pool.take().expect("a stack");
+        let bottom = stack.bottom() as *mut u8;
+        // SAFETY: nothing runs on the stack.
+        unsafe { bottom.write_bytes(0xa5, stack.bytes()) };
+        runner.pool.give(stack);
+        let _end = runner.call(&mut instance, function, Cause::Panic as u32);
+        // SAFETY: as above.
+        let untouched = (0..).take_while(|at| unsafe { *bottom.add(*at) } == 0xa5).count();
+        assert!(untouched > signal_frame_bytes() + 4096, "{function} left {untouched} bytes of the stack");
     }
 }

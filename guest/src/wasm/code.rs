@@ -11,8 +11,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use wasmtime::{
-    Caller, Engine, ExternType, InstancePre, Linker, Module, ResourceLimiter, Store, TypedFunc, ValRaw,
-    ValType,
+    Caller, Engine, ExternType, InstancePre, Linker, MemoryType, Module, ResourceLimiter, Store, TypedFunc,
+    ValRaw, ValType,
 };
 
 use super::engine::{self, Unavailable};
@@ -263,7 +263,7 @@ fn functions_of(module: &Module) -> Result<Box<[Box<str>]>, LoadError> {
     let (mut has_memory, mut has_heap_base) = (false, false);
     for export in module.exports() {
         match (export.name(), export.ty()) {
-            (MEMORY, ExternType::Memory(_)) => has_memory = true,
+            (MEMORY, ExternType::Memory(memory)) => has_memory = is_fixed(&memory),
             (HEAP_BASE, ExternType::Global(global)) => {
                 has_heap_base =
                     global.content().is_i32() && global.mutability() == wasmtime::Mutability::Const;
@@ -284,10 +284,18 @@ fn functions_of(module: &Module) -> Result<Box<[Box<str>]>, LoadError> {
         }
     }
     if !has_memory || !has_heap_base {
-        return Err(LoadError::Refused(format!("it lacks the export {MEMORY} or {HEAP_BASE}")));
+        let parts =
+            format!("it does not export {MEMORY}, fixed to {MODULE_MEMORY_BYTES} bytes, and {HEAP_BASE}");
+        return Err(LoadError::Refused(parts));
     }
     functions.sort_unstable();
     Ok(functions.into())
+}
+
+/// Returns whether a memory has the one size that memories have.
+fn is_fixed(memory: &MemoryType) -> bool {
+    let pages = MODULE_MEMORY_BYTES as u64 / memory.page_size();
+    memory.minimum() == pages && memory.maximum() == Some(pages) && !memory.is_64() && !memory.is_shared()
 }
 
 /// Connects the module's imports, of which each must be one of `imports` with its type.
