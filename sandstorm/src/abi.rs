@@ -10,6 +10,11 @@
 //! the keys and values of a page of a scan or an enumeration, which end with the next page ([`RawScanned::page`],
 //! [`RawListed::page`]).
 
+pub mod wasm32;
+
+#[path = "abi/wasm32.rs"] // for those who include this file by its path
+pub mod wasm32;
+
 use core::ffi::c_void;
 
 /// Version of this ABI; raised whenever a type here changes.
