@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! CACHE/artefacts/KEY.so     the shared object; KEY = SHA-256 over SDK hash and source
-//! CACHE/artefacts/KEY.json   its own SHA-256, its functions, the warnings, the lints of the build
+//! CACHE/artefacts/KEY.cwasm  the machine code of the module, or no file
+//! CACHE/artefacts/KEY.json   the SHA-256 of each, or why there is no module; functions, warnings, lints of the build
 //! ```
 //!
-//! Both appear by rename, the description last, so a crash leaves a complete artefact or none.
+//! All appear by rename, the description last, so a crash leaves a complete artefact or none. A file that is not the one
+//! that was described makes the artefact as good as none, and it is built again.
 
 use std::fs;
 use std::path::Path;
@@ -25,6 +27,8 @@ use crate::checked::Function;
 pub struct Artefact {
     /// The path of the shared object.
     pub path: PathBuf,
+    /// The path of the module's machine code, or the reason why there is none.
+    pub module: Result<PathBuf, String>,
     /// SHA-256 over SDK hash and source, in hex: the artefact's name.
     pub content_hash: String,
     /// The functions that can be invoked.
@@ -52,6 +56,8 @@ pub(crate) enum Lints {
 /// The result of a build.
 pub(crate) struct Made {
     pub(crate) object: Vec<u8>,
+    /// The machine code of the module, or the reason why there is none.
+    pub(crate) module: Result<Vec<u8>, String>,
     pub(crate) functions: Vec<Function>,
     pub(crate) warnings: String,
     pub(crate) lints: Lints,
@@ -61,6 +67,8 @@ pub(crate) struct Made {
 #[derive(Serialize, Deserialize)]
 struct Description {
     sha256: String,
+    /// That of the module's machine code, or the reason why there is none.
+    module: Result<String, String>,
     functions: Vec<Function>,
     warnings: String,
     lints: Lints,
@@ -70,26 +78,63 @@ struct Description {
 pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints)> {
     let path = folder.join(format!("{key}.so"));
     let description = fs::read(folder.join(format!("{key}.json"))).ok()?;
-    let description: Description = serde_json::from_slice(&description).ok()?;
-    let object = fs::read(&path).ok()?;
-    let Description { sha256, functions, warnings, lints } = description;
+    let Description { sha256, module, functions, warnings, lints } =
+        serde_json::from_slice(&description).ok()?;
+    if sha256_of(&fs::read(&path).ok()?) != sha256 {
+        return None;
+    }
+    let module = match module {
+        Ok(sha256) => {
+            let code = module_path(folder, key);
+            if sha256_of(&fs::read(&code).ok()?) != sha256 {
+                return None;
+            }
+            Ok(code)
+        }
+        Err(why) => Err(why),
+    };
     let (content_hash, compile_ms, cached) = (key.into(), 0, true);
-    let intact = hex(&Sha256::digest(&object)) == sha256;
-    intact.then_some((Artefact { path, content_hash, functions, warnings, compile_ms, cached }, lints))
+    Some((Artefact { path, module, content_hash, functions, warnings, compile_ms, cached }, lints))
 }
 
 /// Stores an artefact under its key.
 pub(crate) fn store(folder: &Path, key: &str, made: Made, compile_ms: u64) -> Result<Artefact, BuildError> {
     let path = folder.join(format!("{key}.so"));
-    let Made { object, functions, warnings, lints } = made;
-    let sha256 = hex(&Sha256::digest(&object));
-    let description = Description { sha256, functions, warnings, lints };
+    let Made { object, module, functions, warnings, lints } = made;
+    let hashes = (sha256_of(&object), module.as_ref().map(|code| sha256_of(code)));
+    let description =
+        Description { sha256: hashes.0, module: hashes.1.map_err(Clone::clone), functions, warnings, lints };
     let text = serde_json::to_vec_pretty(&description)
         .map_err(|error| BuildError::Io { what: format!("describe an artefact: {error}") })?;
     publish(&path, &object)?;
+    let module = match module {
+        Ok(code) => {
+            let path = module_path(folder, key);
+            publish(&path, &code)?;
+            Ok(path)
+        }
+        Err(why) => Err(why),
+    };
     publish(&folder.join(format!("{key}.json")), &text)?;
     let Description { functions, warnings, .. } = description;
-    Ok(Artefact { path, content_hash: key.into(), functions, warnings, compile_ms, cached: false })
+    Ok(Artefact { path, module, content_hash: key.into(), functions, warnings, compile_ms, cached: false })
+}
+
+impl Artefact {
+    /// Returns the bytes of its code on disk, of both kinds.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let paths = [Some(&self.path), self.module.as_ref().ok()];
+        paths.into_iter().flatten().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum()
+    }
+}
+
+fn module_path(folder: &Path, key: &str) -> PathBuf {
+    folder.join(format!("{key}.cwasm"))
+}
+
+fn sha256_of(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
 }
 
 /// Writes a file under a temporary name, makes it durable and renames it.
@@ -131,18 +176,30 @@ mod tests {
     fn a_damaged_artefact_is_as_good_as_none() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(find(folder.path(), "key"), None);
-        let made = Made {
+        let made = |module| Made {
             object: b"object".to_vec(),
+            module,
             functions: vec![],
             warnings: "a word".into(),
             lints: Lints::Warn,
         };
-        let artefact = store(folder.path(), "key", made, 5).unwrap();
+        let artefact = store(folder.path(), "key", made(Ok(b"code".to_vec())), 5).unwrap();
+        assert_eq!(artefact.bytes(), 10);
         let (found, lints) = find(folder.path(), "key").unwrap();
         assert!(found.cached && found.path == artefact.path && lints == Lints::Warn);
         assert_eq!((found.warnings, artefact.warnings.as_str()), ("a word".into(), "a word"));
-        fs::write(&artefact.path, b"objecT").unwrap();
+        let code = artefact.module.unwrap();
+        for (path, right, wrong) in [(&artefact.path, "object", "objecT"), (&code, "code", "c0de")] {
+            fs::write(path, wrong).unwrap();
+            assert_eq!(find(folder.path(), "key"), None);
+            fs::write(path, right).unwrap();
+            assert!(find(folder.path(), "key").is_some());
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no drafts are left");
+        fs::remove_file(&code).unwrap();
         assert_eq!(find(folder.path(), "key"), None);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no drafts are left");
+        let artefact = store(folder.path(), "key", made(Err("no tools".into())), 5).unwrap();
+        assert_eq!((artefact.bytes(), artefact.module), (6, Err("no tools".into())));
+        assert_eq!(find(folder.path(), "key").unwrap().0.module, Err("no tools".into()));
     }
 }

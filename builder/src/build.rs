@@ -1,6 +1,7 @@
 //! The steps from package to artefact.
 
 use std::fs;
+use std::thread;
 use std::time::Instant;
 
 use sha2::Digest;
@@ -16,7 +17,11 @@ use crate::artefact::hex;
 use crate::checked::Checked;
 use crate::glue;
 use crate::imports;
+use crate::limits;
 use crate::mir;
+use crate::sandbox::Job;
+use crate::target::Target;
+use crate::toolchain::BuildFolders;
 use crate::toolchain::Toolchain;
 use crate::toolchain::diagnostics;
 use crate::toolchain::write;
@@ -24,8 +29,9 @@ use crate::toolchain::write;
 impl Toolchain {
     /// Builds a package, or returns the artefact of an earlier build of the same source.
     ///
-    /// Check, compiler and linker run in the sandbox. Takes 0.2 to 1 s; runs on the caller's thread, and several builds
-    /// may run at once.
+    /// Check, compiler and linker run in the sandbox. Takes 0.2 to 1 s; runs on the caller's thread and one more, and
+    /// several builds may run at once. Of the source comes a shared object, and a module if it can be made: if not,
+    /// [`Artefact::module`] tells why.
     ///
     /// # Errors
     /// See [`BuildError`]; nothing is left behind then.
@@ -52,10 +58,15 @@ impl Toolchain {
             return Ok(artefact);
         }
         let checked = self.check(package)?;
-        let (object, warnings) = self.compile(&checked, lints)?;
-        imports::check(&object)?;
+        let (object, module) = thread::scope(|scope| {
+            let module = scope.spawn(|| self.make_module(&checked));
+            let object = self.make_object(&checked, lints);
+            (object, module.join())
+        });
+        let (object, warnings) = object?;
+        let module = module.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let compile_ms = begun.elapsed().as_millis() as u64;
-        let made = Made { object, functions: checked.functions, warnings, lints };
+        let made = Made { object, module, functions: checked.functions, warnings, lints };
         artefact::store(&self.artefacts(), &key, made, compile_ms)
     }
 
@@ -67,38 +78,123 @@ impl Toolchain {
         hex(&hasher.finalize())
     }
 
-    /// Compiles and links checked sources; returns the bytes of the shared object, and the compiler's warnings.
-    fn compile(&self, checked: &Checked, lints: Lints) -> Result<(Vec<u8>, String), BuildError> {
+    /// Compiles and links a shared object; returns its bytes, and the compiler's warnings.
+    fn make_object(&self, checked: &Checked, lints: Lints) -> Result<(Vec<u8>, String), BuildError> {
+        let (object, warnings) = self.compile(Target::Native, checked, lints)?;
+        imports::check(&object)?;
+        Ok((object, warnings))
+    }
+
+    /// Compiles a module to machine code; returns it, or the reason why it cannot be: the other form works without.
+    fn make_module(&self, checked: &Checked) -> Result<Result<Vec<u8>, String>, BuildError> {
+        if let Some(why) = self.module_unavailable() {
+            return Ok(Err(why.into()));
+        }
+        let functions: Vec<_> = checked.functions.iter().map(|function| &*function.name).collect();
+        let linked = self.compile(Target::Module, checked, Lints::Warn);
+        match linked.and_then(|(module, _)| self.compile_module(&module, &functions)) {
+            Ok(code) => Ok(Ok(code)),
+            // The machine's fault, so another attempt may succeed.
+            Err(
+                error @ (BuildError::DiskFull | BuildError::Io { .. } | BuildError::SandboxMissing { .. }),
+            ) => Err(error),
+            Err(error) => Ok(Err(diagnostics(&format!("wasm unavailable: {error}")))),
+        }
+    }
+
+    /// Builds the module of a package as the module compiler gets it, in WebAssembly's own form. Stores nothing.
+    ///
+    /// # Errors
+    /// As for [`Toolchain::build`] and [`Toolchain::compile_module`].
+    pub fn build_module(&self, package: &Package) -> Result<Vec<u8>, BuildError> {
+        let checked = self.check(package)?;
+        let functions: Vec<_> = checked.functions.iter().map(|function| &*function.name).collect();
+        let (module, _) = self.compile(Target::Module, &checked, Lints::Refuse)?;
+        self.finish_module(&module, &functions)
+    }
+
+    /// Checks a module and compiles it to machine code for this machine: `functions` are the names of its functions.
+    ///
+    /// # Errors
+    /// [`BuildError::ImportRefused`] with the reason when it is none that a server runs; [`BuildError::TimedOut`] when
+    /// the compiler exceeds its limit; [`BuildError::ModuleUnavailable`] when this machine has not the tools.
+    pub fn compile_module(&self, module: &[u8], functions: &[&str]) -> Result<Vec<u8>, BuildError> {
+        let compiler = match &self.module_tools {
+            Ok(tools) => tools.compiler.clone(),
+            Err(why) => return Err(BuildError::ModuleUnavailable { why: why.clone() }),
+        };
+        let finished = self.finish_module(module, functions)?;
+        let step = "compiling the module";
+        let outcome = self.sandbox.run(Job {
+            step: step.into(),
+            program: "/box/wasmc".into(),
+            arguments: Vec::new(),
+            shown: vec![(compiler, "/box/wasmc".into())],
+            environment: Vec::new(),
+            folder: "/".into(),
+            output: None,
+            input: finished,
+            cpu_seconds: limits::MODULE_CPU_SECONDS_MAX,
+            memory_bytes: limits::MODULE_COMPILER_BYTES_MAX,
+        })?;
+        match outcome.status.code() {
+            Some(0) if outcome.printed.len() < limits::ARTEFACT_BYTES_MAX => Ok(outcome.printed),
+            Some(0) => Err(BuildError::ImportRefused {
+                what: format!(
+                    "the module's machine code has more than {} bytes: write less",
+                    limits::ARTEFACT_BYTES_MAX
+                ),
+            }),
+            // The compiler's own refusal, or its memory is used up.
+            _ => Err(BuildError::CompilerCrashed { what: format!("{step} ended ({})", outcome.said()) }),
+        }
+    }
+
+    /// Compiles and links checked sources; returns what the linker wrote, and the compiler's warnings.
+    fn compile(
+        &self,
+        target: Target,
+        checked: &Checked,
+        lints: Lints,
+    ) -> Result<(Vec<u8>, String), BuildError> {
         let work = self.work_folder()?;
         let failed = |error| BuildError::io("lay out a build", &error);
         let folder = |name: &str| {
             let path = work.0.join(name);
             fs::create_dir_all(&path).map(|()| path).map_err(failed)
         };
-        let (sources, libraries, output) = (folder("src")?, folder("in")?, folder("out")?);
+        let folders = BuildFolders {
+            sources: folder("src")?,
+            libraries: folder("in")?,
+            glue: folder("glue")?,
+            output: folder("out")?,
+        };
         for source in &checked.sources {
             for (path, text) in &source.files {
-                write(&sources.join(path), text)?;
+                write(&folders.sources.join(path), text)?;
             }
         }
         let mut warnings = String::new();
         for source in &checked.sources {
             let root = format!("{}src/lib.rs", source.folder);
             let name = &source.crate_name;
-            let uses = &source.dependencies;
-            warnings += &self.compile_crate((name, lints), &root, uses, &sources, &libraries, &output)?;
-            mir::check(&fs::read_to_string(output.join("crate.mir")).map_err(failed)?, &source.guards)
-                .map_err(BuildError::Refused)?;
+            warnings += &self.compile_crate(target, (name, lints), &root, &source.dependencies, &folders)?;
+            if target == Target::Native {
+                let mir = fs::read_to_string(folders.output.join("crate.mir")).map_err(failed)?;
+                mir::check(&mir, &source.guards).map_err(BuildError::Refused)?;
+            }
             let library = format!("lib{name}.rlib");
-            fs::rename(output.join(&library), libraries.join(&library)).map_err(failed)?;
+            fs::rename(folders.output.join(&library), folders.libraries.join(&library)).map_err(failed)?;
         }
         let crate_name = checked.sources.last().map_or("", |source| &source.crate_name);
-        let glue_folder = folder("glue")?;
-        let text = glue::source(&self.sdk_hash(), crate_name, &checked.functions);
-        write(&glue_folder.join("glue.rs"), &text)?;
-        self.link(crate_name, &glue_folder, &libraries, &output)?;
-        let object = fs::read(output.join("artefact.so")).map_err(failed)?;
-        Ok((object, diagnostics(&warnings)))
+        let text = match target {
+            Target::Native => glue::source(&self.sdk_hash(), crate_name, &checked.functions),
+            Target::Module => glue::module_source(crate_name, &checked.functions),
+        };
+        write(&folders.glue.join("glue.rs"), &text)?;
+        self.link(target, crate_name, &folders)?;
+        let linked = fs::read(folders.output.join(target.output())).map_err(failed)?;
+        Ok((linked, diagnostics(&warnings)))
     }
 }
 
@@ -113,6 +209,7 @@ mod tests {
     use crate::Toolchain;
     use crate::artefact::Lints;
     use crate::checked::Source;
+    use crate::target::Target;
 
     /// Sources that no check has seen meet a compiler that refuses them too, under whichever lints.
     #[test]
@@ -129,7 +226,11 @@ mod tests {
                 guards: vec![],
             };
             let function = Function { name: "run".into(), mode: Mode::Read, doc: String::new() };
-            toolchain.compile(&Checked { sources: vec![source], functions: vec![function] }, Lints::Warn)
+            toolchain.compile(
+                Target::Native,
+                &Checked { sources: vec![source], functions: vec![function] },
+                Lints::Warn,
+            )
         };
         for (text, expected) in [
             ("pub fn f(x: &u8) -> u8 { unsafe { *core::ptr::from_ref(x) } }", "usage of an `unsafe` block"),

@@ -42,6 +42,11 @@ pub enum BuildError {
         /// The searched places, and the result.
         why: String,
     },
+    /// This machine cannot make modules.
+    ModuleUnavailable {
+        /// The missing tool, beginning with "wasm unavailable".
+        why: String,
+    },
     /// No space is left on the disk.
     DiskFull,
     /// Another operation of the operating system failed.
@@ -78,6 +83,7 @@ impl fmt::Display for BuildError {
             BuildError::ToolchainMissing { why } => {
                 write!(out, "no Rust compiler (install rustup, or set SPLINTER_RUSTC): {why}")
             }
+            BuildError::ModuleUnavailable { why } => out.write_str(why),
             BuildError::DiskFull => out.write_str("no space is left on the disk"),
             BuildError::Io { what } => out.write_str(what),
         }

@@ -1,18 +1,28 @@
 //! The trusted crate around an extension: entry points, allocator, panic handler.
 //!
-//! One source text per extension, made of the template and a line per function. Besides the SDK, it is the only code in
+//! One source text per extension and target, made of the template and a line per function. Besides the SDK, it is the only code in
 //! an artefact that may use `unsafe`. The only text of the tenant in it is function names, which the check has verified
 //! to be plain identifiers.
 
 use crate::checked::Function;
 use crate::checked::Mode;
 
-/// The beginning of every glue's text.
-pub(crate) const TEMPLATE: &str = include_str!("../glue.rs");
+/// The beginning of every glue's text: of a shared object, of a module.
+pub(crate) const TEMPLATES: [&str; 2] = [include_str!("../glue.rs"), include_str!("../glue_wasm.rs")];
 
-/// Returns the glue of an extension.
+/// Returns the glue of an extension as a module: names and modes of the functions stand in the artefact's description.
+pub(crate) fn module_source(crate_name: &str, functions: &[Function]) -> String {
+    let mut text = TEMPLATES[1].to_string();
+    text.push_str(&format!("\nextern crate {crate_name} as tenant;\n\n"));
+    for function in functions {
+        text.push_str(&format!("entry!({}, run_{0});\n", function.name));
+    }
+    text
+}
+
+/// Returns the glue of an extension as a shared object.
 pub(crate) fn source(sdk_hash: &[u8; 32], crate_name: &str, functions: &[Function]) -> String {
-    let mut text = TEMPLATE.to_string();
+    let mut text = TEMPLATES[0].to_string();
     text.push_str(&format!("\nextern crate {crate_name} as tenant;\n\n"));
     text.push_str(&format!("const SDK_HASH: [u8; 32] = {sdk_hash:?};\n"));
     text.push_str(&format!("const FUNCTION_COUNT: usize = {};\n\n", functions.len()));

@@ -1,7 +1,9 @@
-//! Turns the source of an extension into an artefact: a shared object that a server can load.
+//! Turns the source of an extension into an artefact: a shared object that a server can load, and, where the machine has
+//! the tools, machine code of a WebAssembly module of the same source.
 //!
 //! ```text
 //! Package -> check (sandbox) -> rustc (sandbox) -> check of MIR -> glue + link (sandbox) -> import check -> Artefact
+//!                            -> rustc (sandbox) -> glue + link (sandbox) -> module check (sandbox) -> wasmc (sandbox)
 //! ```
 //!
 //! The server links this crate to install extensions, the `splinter` command to check them without a server.
@@ -22,11 +24,13 @@ mod imports;
 pub mod limits;
 mod manifest;
 mod mir;
+mod module;
 mod name;
 pub mod package;
 pub mod refusal;
 mod sandbox;
 mod sdk;
+mod target;
 pub mod template;
 mod toolchain;
 mod usage;

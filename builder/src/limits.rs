@@ -46,5 +46,28 @@ pub const DIAGNOSTICS_BYTES_MAX: usize = 16 << 10;
 /// Characters of a compiler's crash message that a tenant sees; the rest concerns only the compiler.
 pub const CRASH_CHARACTERS_MAX: usize = 200;
 
+/// Bytes of a WebAssembly module: twenty times the largest of the project's own.
+pub const MODULE_BYTES_MAX: usize = 2 << 20;
+/// Functions of a module, imports included; also the calls that replace an instruction of three bytes need it.
+pub const MODULE_FUNCTIONS_MAX: u32 = 10_000;
+/// Globals of a module: the linker makes three.
+pub const MODULE_GLOBALS_MAX: u32 = 1_000;
+/// Elements of a module's table: each function whose address is taken has one.
+pub const MODULE_TABLE_ELEMENTS_MAX: u64 = 10_000;
+/// Bytes of a module's data, zeroes included: they are restored before each invocation.
+pub const MODULE_DATA_BYTES_MAX: usize = 4 << 20;
+/// Bytes of one function of a module: the compiler's time grows with the square of it.
+pub const MODULE_FUNCTION_BYTES_MAX: usize = 64 << 10;
+/// Locals of one function of a module, its parameters included. Many of them times many branches are what makes the
+/// compiler slow: 2,000 locals in a function of 28 KB take 10 s.
+pub const MODULE_LOCALS_MAX: u64 = 1_000;
+/// Targets of all branch tables of one function of a module.
+pub const MODULE_BRANCH_TARGETS_MAX: u64 = 4_096;
+/// Processor seconds of one run of the module compiler, or of the check before it.
+pub const MODULE_CPU_SECONDS_MAX: u64 = 2;
+/// Address space of such a run.
+pub const MODULE_COMPILER_BYTES_MAX: u64 = 512 << 20;
+
+const _: () = assert!(MODULE_FUNCTIONS_MAX < 1 << 14);
 const _: () = assert!(FILE_BYTES_MAX <= PACKAGE_BYTES_MAX);
 const _: () = assert!(DIAGNOSTICS_BYTES_MAX <= PRINTED_BYTES_MAX);

@@ -52,6 +52,8 @@ pub(crate) struct Job {
     pub(crate) input: Vec<u8>,
     /// Its limit of processor time.
     pub(crate) cpu_seconds: u64,
+    /// Its limit of address space.
+    pub(crate) memory_bytes: u64,
 }
 
 /// The outcome of a program.
@@ -59,6 +61,15 @@ pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
     pub(crate) printed: Vec<u8>,
     pub(crate) errors: Vec<u8>,
+}
+
+impl Outcome {
+    /// Returns the beginning of what the program said in the end, or how it ended.
+    pub(crate) fn said(&self) -> String {
+        let text = String::from_utf8_lossy(&self.errors);
+        let text: String = text.trim().chars().take(limits::CRASH_CHARACTERS_MAX).collect();
+        if text.is_empty() { self.status.to_string() } else { text }
+    }
 }
 
 /// A sandbox that was tested to work.
@@ -87,6 +98,7 @@ impl Sandbox {
             output: None,
             input: Vec::new(),
             cpu_seconds: limits::CPU_SECONDS_MAX,
+            memory_bytes: limits::ADDRESS_SPACE_BYTES_MAX,
         })?;
         if outcome.status.success() {
             return Ok(sandbox);
@@ -179,7 +191,7 @@ impl Sandbox {
         }
         command.args(["--", "/box/prlimit", "--core=0"]);
         command.arg(format!("--cpu={}", job.cpu_seconds));
-        command.arg(format!("--as={}", limits::ADDRESS_SPACE_BYTES_MAX));
+        command.arg(format!("--as={}", job.memory_bytes));
         command.arg(format!("--fsize={}", limits::OUTPUT_FILE_BYTES_MAX));
         command.arg(format!("--nproc={}", limits::PROCESSES_MAX));
         command.arg(&job.program).args(&job.arguments);
@@ -222,6 +234,7 @@ mod tests {
     use super::Sandbox;
     use super::find_program;
     use crate::BuildError;
+    use crate::limits;
 
     fn shell(script: &str) -> Result<(bool, String), BuildError> {
         let shell = find_program("sh").expect("a shell");
@@ -235,6 +248,7 @@ mod tests {
             output: None,
             input: b"input\n".to_vec(),
             cpu_seconds: 1,
+            memory_bytes: limits::ADDRESS_SPACE_BYTES_MAX,
         })?;
         Ok((outcome.status.success(), String::from_utf8_lossy(&outcome.printed).into_owned()))
     }
@@ -268,6 +282,7 @@ mod tests {
             output: None,
             input: Vec::new(),
             cpu_seconds,
+            memory_bytes: limits::ADDRESS_SPACE_BYTES_MAX,
         };
         assert!(first.run(job("while :; do :; done", 1)).is_err());
         // If other programs have the processors, the time since the last reading is missed.

@@ -1,15 +1,17 @@
 //! The compiler, its private sysroot and the compiled SDK.
 //!
 //! Every compiler run takes place in the sandbox, with a sysroot that consists only of the toolchain's `core`, `alloc`
-//! and `compiler_builtins`: it has no `std` and no `proc_macro`.
+//! and `compiler_builtins`: it has no `std` and no `proc_macro`. A machine without the tools for modules builds shared
+//! objects alone, and says why.
 //!
 //! ```text
-//! /tc/bin/rustc, /tc/bin/ld.lld, /tc/lib     the compiler and the linker
+//! /tc/bin/rustc, /tc/bin/ld.lld, /tc/lib     the compiler and the linker (of modules: /tc/bin/wasm-ld)
 //! /sr                                        the sysroot
 //! /src, /in, /out                            sources; compiled crates; what the run writes
 //! ```
 
 mod compiler;
+mod module_tools;
 
 use std::ffi::OsString;
 use std::fs;
@@ -29,68 +31,17 @@ use crate::artefact::unique;
 use crate::check::RULES;
 use crate::glue;
 use crate::limits;
+use crate::module;
 use crate::sandbox::Job;
 use crate::sandbox::Outcome;
 use crate::sandbox::Sandbox;
 use crate::sdk;
+use crate::target;
+use crate::target::Target;
+use module_tools::ModuleTools;
 
-/// The flags for everything in an artefact.
-///
-/// MIR is not optimized: its passes cause most miscompilations of safe code (#158206, and see `tests/soundness.tsv`),
-/// and LLVM does the same optimizations. The two `-Z` flags require [`UNSTABLE`]; they permit no feature.
-///
-/// The other flags keep off LLVM passes that let safe code read or write beyond an array, or fault, by mistake:
-/// `tests/good/miscompiled.rs` has a source for each of them. LLVM accepts unknown names of passes silently.
-/// IndVarSimplify and LoopDeletion take facts from loops that have ended for true (rustc #153222, LLVM #197240); IPSCCP
-/// forgets arguments of recursive calls (LLVM #219503); MemCpyOpt lowers an alignment that is relied on (LLVM #208092);
-/// ConstraintElimination takes facts for contradictory (LLVM #218569); CorrelatedValuePropagation keeps the range of a
-/// minimum that it has replaced (LLVM #221274); a vectorized loop may lack the check that an index does not wrap (LLVM
-/// #191382), so no loop is vectorized that needs one. JumpThreading and LoopIdiomRecognize are kept off because of bugs
-/// that are known and that no safe code is known to meet (LLVM #203868, and stale facts about loops as above).
-const FLAGS: [&str; 15] = [
-    "--sysroot=/sr",
-    "--edition=2024",
-    "-Copt-level=3",
-    "-Ccodegen-units=1",
-    "-Cpanic=abort",
-    "-Cdebuginfo=0",
-    "-Cembed-bitcode=no",
-    "--color=never",
-    "-Ldependency=/sdk",
-    "-Zallow-features=",
-    "-Zmir-opt-level=0",
-    "-Cllvm-args=-opt-disable=ipsccp,memcpyopt,indvars,loop-deletion,jump-threading,loop-idiom,correlated-propagation",
-    "-Cllvm-args=-vectorize-scev-check-threshold=0",
-    "-Cllvm-args=-loop-load-elimination-scev-check-threshold=0",
-    "-Cllvm-args=-enable-constraint-elimination=false",
-];
 /// The environment variable by which a stable compiler accepts `-Z` flags.
 pub(crate) const UNSTABLE: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
-/// Additional flags for the SDK, whose warnings a tenant cannot fix.
-const SDK_FLAGS: [&str; 3] = ["--crate-type=rlib", "--crate-name=sandstorm", "-Awarnings"];
-/// Additional flags for the tenant's crates.
-const TENANT_FLAGS: [&str; 6] = [
-    "--crate-type=rlib",
-    "--emit=link,mir=/out/crate.mir",
-    "-Zmir-include-spans=on",
-    "-Funsafe_code",
-    "-Flong_running_const_eval",
-    "-Ldependency=/in",
-];
-/// The lint that refuses an installation and only warns afterwards: a future or a `Result` that is dropped unused
-/// silently loses a write. It is forbidden, not denied, so that no `#![allow(unused)]` disables it.
-const INSTALL_FLAG: &str = "-Funused_must_use";
-/// Additional flags for linking the artefact.
-const GLUE_FLAGS: [&str; 7] = [
-    "--crate-type=cdylib",
-    "-Awarnings",
-    "--crate-name=splinter_artefact",
-    "-Cstrip=symbols",
-    "-Clinker-flavor=ld",
-    "-Clinker=/tc/bin/ld.lld",
-    "-Ldependency=/in",
-];
-
 /// The compiler's output in a crash: a panic of its own, or a signal.
 const CRASHES: [&str; 3] =
     ["internal compiler error", "the compiler unexpectedly panicked", "rustc interrupted by SIG"];
@@ -101,8 +52,22 @@ pub struct Toolchain {
     pub(crate) sandbox: Sandbox,
     pub(crate) sdk_hash: [u8; 32],
     pub(crate) checker: PathBuf,
+    /// The tools for modules, or the reason why there are none.
+    pub(crate) module_tools: Result<ModuleTools, String>,
     cache: PathBuf,
     tools: Vec<(PathBuf, String)>,
+}
+
+/// The folders of one form's build.
+pub(crate) struct BuildFolders {
+    /// The package's files.
+    pub(crate) sources: PathBuf,
+    /// The compiled crates.
+    pub(crate) libraries: PathBuf,
+    /// The glue's text.
+    pub(crate) glue: PathBuf,
+    /// What a run of the compiler writes.
+    pub(crate) output: PathBuf,
 }
 
 /// A folder that is removed on drop.
@@ -158,15 +123,19 @@ impl Toolchain {
         let root = compiler::find()?;
         let tools = compiler::tools(&root)?;
         let version = compiler::version(&root)?;
-        let toolchain =
-            Toolchain { sandbox, sdk_hash: sdk_hash(&version), checker: checker.into(), cache, tools };
+        let module_tools = ModuleTools::find(&root, checker);
+        let sdk_hash = sdk_hash(&version, module_tools.as_ref().map_or("", |tools| &tools.version));
+        let toolchain = Toolchain { sandbox, sdk_hash, checker: checker.into(), module_tools, cache, tools };
         toolchain.remove_old_work();
-        toolchain.compile_sdk()?;
+        toolchain.compile_sdk(Target::Native)?;
+        if toolchain.module_tools.is_ok() {
+            toolchain.compile_sdk(Target::Module)?;
+        }
         Ok(toolchain)
     }
 
-    /// Returns the compiler's warnings when a server of this release installs the package. Takes half a second, and
-    /// stores nothing.
+    /// Returns the compiler's warnings when a server of this release installs the package. Takes a second, and stores
+    /// nothing.
     ///
     /// # Errors
     /// As for [`Toolchain::prepare`] and [`Toolchain::build`].
@@ -188,12 +157,18 @@ impl Toolchain {
         self.sandbox.spent_ms()
     }
 
-    /// Returns SHA-256 over compiler, flags, SDK, glue and the rules of the check, which [`sandstorm`'s
+    /// Returns SHA-256 over compilers, flags, SDK, glue and the rules of the checks, which [`sandstorm`'s
     /// `Artefact::sdk_hash`] must equal.
     ///
     /// [`sandstorm`'s `Artefact::sdk_hash`]: ../sandstorm/abi/struct.Artefact.html
     pub fn sdk_hash(&self) -> [u8; 32] {
         self.sdk_hash
+    }
+
+    /// Returns the reason why this machine builds no modules, if it does not.
+    #[must_use]
+    pub fn module_unavailable(&self) -> Option<&str> {
+        self.module_tools.as_ref().err().map(String::as_str)
     }
 
     /// Returns the folder of the artefacts.
@@ -212,51 +187,49 @@ impl Toolchain {
     /// `libraries` holds the crates that it uses and receives it.
     pub(crate) fn compile_crate(
         &self,
+        target: Target,
         (crate_name, lints): (&str, Lints),
         root: &str,
         uses: &[String],
-        sources: &Path,
-        libraries: &Path,
-        output: &Path,
+        folders: &BuildFolders,
     ) -> Result<String, BuildError> {
-        let mut arguments: Vec<OsString> = TENANT_FLAGS.map(OsString::from).to_vec();
-        if lints == Lints::Refuse {
-            arguments.push(INSTALL_FLAG.into());
-        }
-        arguments.push(format!("--crate-name={crate_name}").into());
-        arguments.push("--extern=sandstorm=/sdk/libsandstorm.rlib".into());
+        let mut arguments =
+            target.tenant_flags(lints == Lints::Refuse).into_iter().map(OsString::from).collect();
+        let add = |arguments: &mut Vec<OsString>, argument: String| arguments.push(argument.into());
+        add(&mut arguments, format!("--crate-name={crate_name}"));
+        add(&mut arguments, "--extern=sandstorm=/sdk/libsandstorm.rlib".into());
         for used in uses {
-            arguments.push(format!("--extern={used}=/in/lib{used}.rlib").into());
+            add(&mut arguments, format!("--extern={used}=/in/lib{used}.rlib"));
         }
-        arguments.push(format!("-o/out/lib{crate_name}.rlib").into());
-        arguments.push(root.into());
-        let shown = vec![(sources.into(), "/src".into()), (libraries.into(), "/in".into())];
-        self.run_rustc(&format!("compiling {crate_name}"), arguments, shown, output)
+        add(&mut arguments, format!("-o/out/lib{crate_name}.rlib"));
+        add(&mut arguments, root.into());
+        let shown = vec![(folders.sources.clone(), "/src".into()), (folders.libraries.clone(), "/in".into())];
+        self.run_rustc(target, &format!("compiling {crate_name}"), arguments, shown, &folders.output)
     }
 
-    /// Compiles the glue and links the artefact `/out/artefact.so`.
+    /// Compiles the glue and links it: writes [`Target::output`].
     pub(crate) fn link(
         &self,
+        target: Target,
         crate_name: &str,
-        sources: &Path,
-        libraries: &Path,
-        output: &Path,
+        folders: &BuildFolders,
     ) -> Result<(), BuildError> {
-        let mut arguments: Vec<OsString> = GLUE_FLAGS.map(OsString::from).to_vec();
+        let mut arguments: Vec<OsString> = target.link_flags().into_iter().map(OsString::from).collect();
         arguments.push("--extern=sandstorm=/sdk/libsandstorm.rlib".into());
         arguments.push(format!("--extern={crate_name}=/in/lib{crate_name}.rlib").into());
-        arguments.extend(["-o/out/artefact.so".into(), "glue.rs".into()]);
-        let shown = vec![(sources.into(), "/src".into()), (libraries.into(), "/in".into())];
-        self.run_rustc("linking the artefact", arguments, shown, output).map(drop)
+        arguments.push(format!("-o/out/{}", target.output()).into());
+        arguments.push("glue.rs".into());
+        let shown = vec![(folders.glue.clone(), "/src".into()), (folders.libraries.clone(), "/in".into())];
+        self.run_rustc(target, "linking the artefact", arguments, shown, &folders.output).map(drop)
     }
 
     /// Returns the folder of the compiled SDK.
-    fn sdk_folder(&self) -> PathBuf {
-        self.cache.join("sdk").join(hex(&self.sdk_hash))
+    fn sdk_folder(&self, target: Target) -> PathBuf {
+        self.cache.join("sdk").join(hex(&self.sdk_hash)).join(target.folder())
     }
 
-    fn compile_sdk(&self) -> Result<(), BuildError> {
-        let folder = self.sdk_folder();
+    fn compile_sdk(&self, target: Target) -> Result<(), BuildError> {
+        let folder = self.sdk_folder(target);
         let library = folder.join("libsandstorm.rlib");
         if library.is_file() {
             return Ok(());
@@ -268,9 +241,10 @@ impl Toolchain {
         for (path, text) in sdk::FILES {
             write(&sources.join(path), text)?;
         }
-        let arguments = SDK_FLAGS.into_iter().chain(["-o/out/libsandstorm.rlib", "lib.rs"]);
+        let mut arguments: Vec<OsString> = target.sdk_flags().into_iter().map(OsString::from).collect();
+        arguments.extend(["-o/out/libsandstorm.rlib".into(), "lib.rs".into()]);
         let shown = vec![(sources, "/src".into())];
-        self.run_rustc("compiling the SDK", arguments.map(OsString::from).collect(), shown, &output)?;
+        self.run_rustc(target, "compiling the SDK", arguments, shown, &output)?;
         fs::create_dir_all(&folder).map_err(failed)?;
         publish(&library, &fs::read(output.join("libsandstorm.rlib")).map_err(failed)?)
     }
@@ -278,27 +252,33 @@ impl Toolchain {
     /// Runs the compiler in the sandbox, in `/src`; returns its other output.
     fn run_rustc(
         &self,
+        target: Target,
         step: &str,
         arguments: Vec<OsString>,
         shown: Vec<(PathBuf, String)>,
         output: &Path,
     ) -> Result<String, BuildError> {
         let mut all = shown;
-        all.extend(self.tools.iter().cloned());
-        let sdk = self.sdk_folder();
+        match (target, &self.module_tools) {
+            (Target::Native, _) => all.extend(self.tools.iter().cloned()),
+            (Target::Module, Ok(tools)) => all.extend(tools.files.iter().cloned()),
+            (Target::Module, Err(why)) => return Err(BuildError::ModuleUnavailable { why: why.clone() }),
+        }
+        let sdk = self.sdk_folder(target);
         if sdk.is_dir() {
             all.push((sdk, "/sdk".into()));
         }
         let outcome = self.sandbox.run(Job {
             step: step.into(),
             program: "/tc/bin/rustc".into(),
-            arguments: FLAGS.map(OsString::from).into_iter().chain(arguments).collect(),
+            arguments: target.flags().into_iter().map(OsString::from).chain(arguments).collect(),
             shown: all,
             environment: vec![UNSTABLE],
             folder: "/src".into(),
             output: Some(output.into()),
             input: Vec::new(),
             cpu_seconds: limits::CPU_SECONDS_MAX,
+            memory_bytes: limits::ADDRESS_SPACE_BYTES_MAX,
         })?;
         if !outcome.status.success() {
             return Err(compile_error(step, &outcome));
@@ -354,17 +334,20 @@ pub(crate) fn diagnostics(text: &str) -> String {
 }
 
 /// Returns the hash of this way of checking and building. Packages built in another way are checked and built again.
-fn sdk_hash(version: &str) -> [u8; 32] {
+/// `version` is the compiler's, `module_version` the module compiler's, empty when there is none.
+fn sdk_hash(version: &str, module_version: &str) -> [u8; 32] {
     let mut hasher = Sha256::new();
     let mut add = |part: &str| {
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     };
     add(version);
-    FLAGS.iter().chain(&SDK_FLAGS).chain(&TENANT_FLAGS).chain(&GLUE_FLAGS).for_each(|flag| add(flag));
+    add(module_version);
+    target::all_flags().for_each(&mut add);
     sdk::FILES.iter().for_each(|file| [file.0, file.1].iter().for_each(|part| add(part)));
-    add(glue::TEMPLATE);
+    glue::TEMPLATES.iter().for_each(|template| add(template));
     RULES.iter().for_each(|rules| add(rules.1));
     [include_str!("mir.rs"), include_str!("imports.rs")].iter().for_each(|rules| add(rules));
+    module::RULES.iter().for_each(|rules| add(rules));
     hasher.finalize().into()
 }

@@ -10,8 +10,6 @@
 //! the keys and values of a page of a scan or an enumeration, which end with the next page ([`RawScanned::page`],
 //! [`RawListed::page`]).
 
-pub mod wasm32;
-
 #[path = "abi/wasm32.rs"] // for those who include this file by its path
 pub mod wasm32;
 

@@ -56,10 +56,19 @@ pub(super) fn version(root: &Path) -> Result<String, BuildError> {
 
 /// Returns the toolchain's visible files: compiler, linker, their libraries, the private sysroot.
 pub(super) fn tools(root: &Path) -> Result<Vec<(PathBuf, String)>, BuildError> {
-    let library = root.join("lib/rustlib").join(TARGET);
+    tools_for(root, TARGET, "/tc/bin/ld.lld")
+}
+
+/// Returns the same for another target: one linker is all linkers, by the name that it is started under.
+pub(super) fn tools_for(
+    root: &Path,
+    target: &str,
+    linker: &str,
+) -> Result<Vec<(PathBuf, String)>, BuildError> {
+    let libraries = root.join("lib/rustlib");
     let mut tools = vec![
         (root.join("bin/rustc"), "/tc/bin/rustc".to_string()),
-        (library.join("bin/rust-lld"), "/tc/bin/ld.lld".to_string()),
+        (libraries.join(TARGET).join("bin/rust-lld"), linker.to_string()),
     ];
     let list = |folder: &Path| -> Result<Vec<(PathBuf, String)>, BuildError> {
         let entries = fs::read_dir(folder).map_err(|error| BuildError::ToolchainMissing {
@@ -73,10 +82,10 @@ pub(super) fn tools(root: &Path) -> Result<Vec<(PathBuf, String)>, BuildError> {
             tools.push((path, format!("/tc/lib/{name}")));
         }
     }
-    for (path, name) in list(&library.join("lib"))? {
+    for (path, name) in list(&libraries.join(target).join("lib"))? {
         let known = SYSROOT_CRATES.iter().any(|prefix| name.starts_with(prefix));
         if known && (name.ends_with(".rlib") || name.ends_with(".rmeta")) {
-            tools.push((path, format!("/sr/lib/rustlib/{TARGET}/lib/{name}")));
+            tools.push((path, format!("/sr/lib/rustlib/{target}/lib/{name}")));
         }
     }
     match tools.iter().find(|tool| !tool.0.is_file()) {

@@ -126,7 +126,7 @@ impl Registry {
             if customer.was_installed() { toolchain.rebuild(&package) } else { toolchain.build(&package) };
         customer.spent(toolchain.spent_ms());
         let artefact = built.map_err(InstallError::Build)?;
-        let artefact_bytes = fs::metadata(&artefact.path).map_or(0, |file| file.len());
+        let artefact_bytes = artefact.bytes();
         let library = self.library(&artefact, &toolchain).map_err(InstallError::Load)?;
         let (id, version) = customer.record(artefact_bytes).map_err(InstallError::Customer)?;
         let log = self.log(tenant);

@@ -85,9 +85,11 @@ impl<E> InstallError<E> {
                 | BuildError::CompilerCrashed { .. }
                 | BuildError::TimedOut { .. },
             ) => Some(Status::CompileFailed),
-            Self::Build(BuildError::SandboxMissing { .. } | BuildError::ToolchainMissing { .. }) => {
-                Some(Status::Unavailable)
-            }
+            Self::Build(
+                BuildError::SandboxMissing { .. }
+                | BuildError::ToolchainMissing { .. }
+                | BuildError::ModuleUnavailable { .. },
+            ) => Some(Status::Unavailable),
             Self::Build(BuildError::DiskFull) => Some(Status::StorageFull),
             Self::Build(BuildError::Io { .. }) | Self::Load(_) => Some(Status::Internal),
             Self::Busy => Some(Status::LimitExceeded),
