@@ -4,6 +4,7 @@ mod build {
     pub mod artefacts;
     pub mod border;
     pub mod host;
+    pub mod modules;
     pub mod refusals;
     pub mod run;
     pub mod warnings;

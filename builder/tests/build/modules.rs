@@ -1,0 +1,280 @@
+//! The other form of an extension: what its module may be, what is refused and why, and what happens without tools.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use std::time::Instant;
+
+use builder::BuildError;
+use builder::Package;
+use wasmparser::Parser;
+use wasmparser::Payload;
+
+use crate::extension;
+use crate::toolchain;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+const IMPORTS: [&str; 12] = [
+    "abandon",
+    "delete",
+    "enumerate",
+    "get",
+    "get_many",
+    "increment",
+    "increment_float",
+    "log",
+    "now_ms",
+    "put",
+    "scan",
+    "table",
+];
+
+/// A module with a function `run_f`, and more.
+fn module(more: &str) -> String {
+    let memory = "(memory (export \"memory\") 256 256)";
+    let heap_base = "(global (export \"__heap_base\") i32 (i32.const 70000))";
+    format!("(module {memory} {heap_base} {} {more})", entry("f"))
+}
+
+fn entry(name: &str) -> String {
+    format!("(func (export \"run_{name}\") (param i32) (result i64) i64.const 0)")
+}
+
+fn compile(text: &str) -> Result<Vec<u8>, BuildError> {
+    toolchain().compile_module(&wat::parse_str(text).expect("a module's text"), &["f"])
+}
+
+fn refusal(text: &str) -> String {
+    match compile(text) {
+        Err(BuildError::ImportRefused { what }) => what,
+        other => panic!("{text}: {:?}", other.map(|code| code.len())),
+    }
+}
+
+#[test]
+fn the_projects_own_extensions_become_modules_with_the_agreed_border() {
+    let mut names: Vec<_> =
+        fs::read_dir(format!("{ROOT}/ext")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    assert!(names.len() >= 11);
+    for folder in names {
+        let package = Package::from_directory(&folder).unwrap();
+        let artefact = toolchain().build(&package).unwrap();
+        let code = artefact.module.clone().unwrap_or_else(|why| panic!("{}: {why}", folder.display()));
+        let bytes = fs::metadata(&code).unwrap().len() + fs::metadata(&artefact.path).unwrap().len();
+        assert!(artefact.bytes() == bytes && bytes < 1 << 20);
+        let module = toolchain().build_module(&package).unwrap();
+        let mut exports = BTreeSet::new();
+        for payload in Parser::new(0).parse_all(&module) {
+            match payload.unwrap() {
+                Payload::ImportSection(section) => {
+                    for import in section.into_imports() {
+                        let import = import.unwrap();
+                        assert!(import.module == "splinter" && IMPORTS.contains(&import.name));
+                    }
+                }
+                Payload::MemorySection(section) => {
+                    let memories: Vec<_> = section.into_iter().map(|memory| memory.unwrap()).collect();
+                    assert_eq!(
+                        (memories.len(), memories[0].initial, memories[0].maximum),
+                        (1, 256, Some(256))
+                    );
+                }
+                Payload::ExportSection(section) => {
+                    exports.extend(section.into_iter().map(|export| export.unwrap().name.to_owned()));
+                }
+                Payload::CustomSection(_) | Payload::DataCountSection { .. } => panic!("of no use"),
+                _ => {}
+            }
+        }
+        let functions = artefact.functions.iter().map(|function| format!("run_{}", function.name));
+        let wanted: BTreeSet<_> = functions.chain(["memory".into(), "__heap_base".into()]).collect();
+        assert_eq!(exports, wanted);
+    }
+}
+
+#[test]
+fn what_no_server_has_or_runs_is_refused_with_its_reason() {
+    let plain = compile(&module("")).unwrap();
+    assert!(plain.len() < 100 << 10);
+    for (more, expected) in [
+        ("(func $s) (start $s)", "has a start function"),
+        ("(memory 1 1)", "2 memories; 1 are the most"),
+        ("(func (export \"f\"))", "exports \"f\", which no server uses"),
+        ("(table (export \"t\") 1 1 funcref)", "exports \"t\""),
+        ("(table 10001 10001 funcref)", "10001 elements in its table; 10000"),
+        ("(table 1 1 funcref) (table 1 1 funcref)", "2 tables"),
+        ("(table 1 1 funcref) (func $g) (elem (i32.const 1) $g)", "elements beyond its table"),
+        ("(data (i32.const 65535) \"a\")", "data outside of 65536"),
+        ("(data (i32.const 69999) \"ab\")", "data outside of 65536"),
+        ("(data (i32.const -1) \"ab\")", "data outside of 65536"),
+        ("(data \"passive\")", "not placed in its memory"),
+        ("(func (param i32 i32 i32) local.get 0 local.get 1 local.get 2 memory.copy)", "bulk memory"),
+        ("(func (param i32 i32 i32) local.get 0 local.get 1 local.get 2 memory.fill)", "bulk memory"),
+        (
+            "(func (drop (memory.grow (i32.const 1))) (drop (v128.const i32x4 0 0 0 0)) return_call 0)",
+            "tail calls",
+        ),
+        ("(func (drop (i32.atomic.load (i32.const 0))))", "threads"),
+        (
+            "(func (drop (f32x4.relaxed_min (v128.const i32x4 0 0 0 0) (v128.const i32x4 0 0 0 0))))",
+            "relaxed SIMD",
+        ),
+        ("(table $t 1 1 funcref) (func (table.set $t (i32.const 0) (ref.null func)))", "reference types"),
+        ("(func (param externref))", "reference types"),
+        ("(func (result i32) i64.const 0)", "type mismatch"),
+        ("(global i32 (i32.add (i32.const 1) (i32.const 2)))", "constant expression"),
+        ("(tag)", "exceptions"),
+        ("(func (export \"run_g\") (param i32) (result i64) i64.const 0)", "functions that are not listed"),
+        ("(func (export \"run_g\") (param i64) (result i64) i64.const 0)", "run_g has another type"),
+    ] {
+        let said = refusal(&module(more));
+        assert!(said.contains(expected), "{more}: {said}");
+    }
+    assert!(compile(&module("(func (drop (memory.grow (i32.const 1))))")).is_ok(), "it answers -1");
+}
+
+#[test]
+fn a_border_that_is_not_the_agreed_one_is_refused_with_its_reason() {
+    let memory = "(memory (export \"memory\") 256 256)";
+    let heap_base = "(global (export \"__heap_base\") i32 (i32.const 65536))";
+    let run = entry("f");
+    let bad_memory = "not one of 32 bits, not shared, with exactly 256 pages";
+    for (parts, expected) in [
+        (format!("{heap_base} {run}"), "no memory of its own"),
+        (format!("(memory 256 256) {heap_base} {run}"), "no memory of its own that it exports"),
+        (format!("(memory (export \"memory\") 256) {heap_base} {run}"), bad_memory),
+        (format!("(memory (export \"memory\") 1 256) {heap_base} {run}"), bad_memory),
+        (format!("(memory (export \"memory\") 257 257) {heap_base} {run}"), bad_memory),
+        (format!("(memory (export \"memory\") i64 256 256) {heap_base} {run}"), bad_memory),
+        (format!("(memory (export \"memory\") 256 256 shared) {heap_base} {run}"), bad_memory),
+        (format!("(import \"splinter\" \"memory\" (memory 256 256)) {heap_base} {run}"), "not a function"),
+        (format!("{memory} {run}"), "does not export \"__heap_base\""),
+        (format!("{memory} (global (export \"__heap_base\") i32 (i32.const 65535)) {run}"), "not from 65536"),
+        (format!("{memory} (global (export \"__heap_base\") i32 (i32.const 16777216)) {run}"), "not from"),
+        (format!("{memory} (global (export \"__heap_base\") i32 (i32.const -4)) {run}"), "not from"),
+        (
+            format!("{memory} (global (export \"__heap_base\") (mut i32) (i32.const 65536)) {run}"),
+            "immutable",
+        ),
+        (format!("{memory} {heap_base}"), "does not export run_f"),
+        (format!("{memory} {heap_base} {}", entry("g")), "does not export run_f"),
+    ] {
+        let said = refusal(&format!("(module {parts})"));
+        assert!(said.contains(expected), "{parts}: {said}");
+    }
+    let now = "(import \"splinter\" \"now_ms\" (func (result i64)))";
+    let rest = format!("{memory} {heap_base} {run}");
+    assert!(compile(&format!("(module {now} {rest})")).is_ok());
+    for (import, expected) in [
+        (format!("{now} {now}"), "twice"),
+        (now.replace("i64", "i32"), "another type than () -> (i64)"),
+        (now.replace("now_ms", "then"), "which no server has"),
+        (now.replace("splinter", "env"), "which no server has"),
+        ("(import \"splinter\" \"g\" (global i32))".into(), "not a function"),
+    ] {
+        let said = refusal(&format!("(module {import} {rest})"));
+        assert!(said.contains(expected), "{import}: {said}");
+    }
+    for bytes in [&b""[..], b"text", b"\0asm\x0d\0\x01\0"] {
+        assert!(matches!(toolchain().compile_module(bytes, &["f"]), Err(BuildError::ImportRefused { .. })));
+    }
+}
+
+/// A function with so many locals and nested branch tables: a compiler's work is their product.
+fn bomb(locals: usize, tables: usize, targets: usize) -> String {
+    let mut body =
+        format!("(func (export \"run_f\") (param i32) (result i64) (local{})", " i64".repeat(locals));
+    body += &"(block ".repeat(tables);
+    for table in 0..tables {
+        let labels = (0..targets).map(|target| format!(" {}", target % (tables - table))).collect::<String>();
+        let local = 1 + table % locals;
+        body += &format!(
+            "(local.set {local} (i64.add (local.get {local}) (local.get {}))) (br_table{labels} (local.get 0)))",
+            1 + (table * 7) % locals
+        );
+    }
+    for local in 1..=locals {
+        body += &format!("(i64.add (local.get {local})");
+    }
+    body += " (i64.const 0)";
+    body += &")".repeat(locals);
+    let memory = "(memory (export \"memory\") 256 256)";
+    format!("(module {memory} (global (export \"__heap_base\") i32 (i32.const 65536)) {body}))")
+}
+
+#[test]
+fn a_module_that_would_keep_the_compiler_busy_is_refused_or_ended() {
+    let long = format!("(func {})", "(drop (i32.const 1000000))".repeat(20_000));
+    let many = "(func)".repeat(10_000);
+    for (text, expected) in [
+        (bomb(2_000, 200, 20), "2000 locals in a function; 1000"),
+        (bomb(100, 300, 30), "targets of branch tables in a function; 4096"),
+        (module(&long), "bytes in a function; 65536"),
+        (module(&many), "functions; 10000"),
+        (module(&format!("(data (i32.const 65536) \"{}\")", "a".repeat(3 << 20))), "more than 2097152 bytes"),
+    ] {
+        let begun = Instant::now();
+        let said = refusal(&text);
+        assert!(said.contains(expected), "{said}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?} for {said}", begun.elapsed());
+    }
+    // The most that the limits allow ends, one way or the other.
+    let begun = Instant::now();
+    match compile(&bomb(999, 200, 20)) {
+        Ok(_) | Err(BuildError::TimedOut { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    eprintln!("the worst module within the limits: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_flipped_byte_of_machine_code_makes_the_artefact_as_good_as_none() {
+    let package = Package::from_directory(Path::new(&format!("{ROOT}/ext/put"))).unwrap();
+    let first = toolchain().build(&package).unwrap();
+    let path = first.module.unwrap();
+    let code = fs::read(&path).unwrap();
+    for place in [0, code.len() / 2, code.len() - 1] {
+        let mut flipped = code.clone();
+        flipped[place] ^= 1;
+        fs::write(&path, &flipped).unwrap();
+        let again = toolchain().build(&package).unwrap();
+        assert!(!again.cached && again.module.as_ref() == Ok(&path));
+        assert!(fs::read(&path).unwrap() == code, "the same source makes the same code");
+    }
+    assert!(toolchain().build(&package).unwrap().cached);
+}
+
+#[test]
+fn a_source_that_32_bits_do_not_hold_is_a_shared_object_alone() {
+    let artefact = toolchain()
+        .build(&extension(
+            "#![no_std]\nuse sandstorm::{Args, Db, Error, Reply};\nsandstorm::extension! { read run }\n\
+             const LARGE: usize = 1 << 40;\n\
+             async fn run(_: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {\n\
+             reply.u64(LARGE as u64) }\n",
+        ))
+        .unwrap();
+    let why = artefact.module.unwrap_err();
+    assert!(why.starts_with("wasm unavailable: ") && why.contains("1 << 40"), "{why}");
+    assert!(artefact.path.is_file());
+}
+
+#[test]
+fn a_machine_without_the_module_compiler_builds_shared_objects_and_says_why() {
+    let cache = tempfile::tempdir().unwrap();
+    let built = Command::new(env!("CARGO_BIN_EXE_splinter-build"))
+        .arg(format!("{ROOT}/ext/noop"))
+        .arg(cache.path())
+        .env("SPLINTER_WASMC", "/nowhere/splinter-wasmc")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(built.stdout).unwrap();
+    assert!(built.status.success() && text.contains(".so\n"), "{text}");
+    assert!(text.contains("\nwasm unavailable: no splinter-wasmc"), "{text}");
+    let kept: Vec<_> = fs::read_dir(cache.path().join("artefacts")).unwrap().collect();
+    assert_eq!(kept.len(), 2, "a shared object and its description");
+}
