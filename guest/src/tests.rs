@@ -1,5 +1,6 @@
 //! Tests of all ways to leave a stack, with plain functions in place of extensions.
 
+mod module_storm;
 mod modules;
 mod preemption;
 mod registers;

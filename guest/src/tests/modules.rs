@@ -55,7 +55,7 @@ unsafe fn six(_: &Memory, values: &mut [Value]) -> Result<(), Cause> {
     Ok(())
 }
 
-pub(super) const IMPORTS: &[Import] = &[
+const IMPORTS: &[Import] = &[
     Import { name: "answer", parameters: &[Type::I32], result: Some(Type::I64), call: answer },
     Import { name: "park", parameters: &[Type::I32], result: Some(Type::I64), call: park },
     Import { name: "end", parameters: &[Type::I32], result: Some(Type::I64), call: end },
@@ -105,17 +105,29 @@ fn started() {
 }
 
 fn load(module: &[u8]) -> Result<Code, LoadError> {
-    started();
-    // SAFETY: our compiler made it of a module of these tests.
-    unsafe { Code::load(&compile(module), IMPORTS) }
+    Bytes(compile(module)).load()
+}
+
+/// A module out of the compiler.
+pub(super) struct Bytes(Vec<u8>);
+
+impl Bytes {
+    pub(super) fn load(&self) -> Result<Code, LoadError> {
+        started();
+        // SAFETY: our compiler made it of a module of these tests.
+        unsafe { Code::load(&self.0, IMPORTS) }
+    }
+}
+
+/// Returns the module of `modules.wat`, to be loaded.
+pub(super) fn compiled() -> Bytes {
+    Bytes(compile(include_bytes!("modules.wat")))
 }
 
 /// Returns the module of `modules.wat`.
 pub(super) fn code() -> Arc<Code> {
     static CODE: OnceLock<Arc<Code>> = OnceLock::new();
-    Arc::clone(
-        CODE.get_or_init(|| Arc::new(load(include_bytes!("modules.wat")).expect("the module of the tests"))),
-    )
+    Arc::clone(CODE.get_or_init(|| Arc::new(compiled().load().expect("the module of the tests"))))
 }
 
 /// A thread that runs modules.
@@ -273,7 +285,7 @@ fn ends_after_parking_are_told_too() {
 }
 
 /// Functions that park, and how they end.
-pub(super) const PARKING: [Case; 6] = [
+const PARKING: [Case; 6] = [
     ("parks", 40, Ok(0)),
     ("parks_and_traps", 0, Err(Cause::Abort)),
     ("parks_and_loads", 1 << 30, Err(Cause::WrongCode)),

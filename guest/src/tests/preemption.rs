@@ -25,7 +25,7 @@ pub(super) struct Bench {
 /// The current thread, set up for preemption.
 pub(super) struct Preempted {
     _guarded: crate::fault::Guarded,
-    pool: StackPool,
+    pub(super) pool: StackPool,
     preemption: Preemption,
 }
 
@@ -36,7 +36,7 @@ impl Preempted {
         Self { _guarded: guarded, pool, preemption }
     }
 
-    fn slice_ends(&self) -> u64 {
+    pub(super) fn slice_ends(&self) -> u64 {
         self.preemption.begin(cycles::now(), false);
         let now = cycles::now();
         self.preemption.watch_closely(now);
@@ -85,7 +85,7 @@ impl Preempted {
     }
 }
 
-unsafe extern "C" fn counts(bench: *mut c_void) -> u64 {
+pub(super) unsafe extern "C" fn counts(bench: *mut c_void) -> u64 {
     // SAFETY: the tests pass a `Bench`.
     let bench = unsafe { &*bench.cast::<Bench>() };
     while !bench.stop.load(Relaxed) {
