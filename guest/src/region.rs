@@ -2,7 +2,7 @@
 //!
 //! Stacks and the memory of invocations are regions. A region never moves and never grows, so addresses in it stay
 //! valid while it is mapped. An optional guard lies below the first byte and faults on access; the fault handler
-//! detects a stack overflow by that. The linear memory of a module also has addresses above its last byte that fault.
+//! detects a stack overflow by that. A [`ReservedRegion`] also has addresses above its last byte that fault.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -16,7 +16,6 @@ pub struct Region {
     mapping: NonNull<u8>,
     guard_bytes: usize,
     bytes: usize,
-    reserved_bytes: usize,
 }
 
 // SAFETY: a region owns its memory, and any thread may unmap it.
@@ -43,7 +42,7 @@ impl Region {
         // cost 2 MiB; a kernel without huge pages refuses, which is harmless.
         unsafe { libc::madvise(address, bytes + guard_bytes, libc::MADV_NOHUGEPAGE) };
         let mapping = NonNull::new(address.cast::<u8>()).expect("the kernel maps nothing at 0 unasked");
-        let region = Self { mapping, guard_bytes, bytes, reserved_bytes: 0 };
+        let region = Self { mapping, guard_bytes, bytes };
         if guard_bytes > 0 {
             // SAFETY: the range is the lower part of the mapping just made, which is not used yet.
             let failed = unsafe { libc::mprotect(address, guard_bytes, libc::PROT_NONE) } != 0;
@@ -51,32 +50,6 @@ impl Region {
                 return Err(io::Error::last_os_error());
             }
         }
-        Ok(region)
-    }
-
-    /// Maps `bytes` of memory above a guard of `guard_bytes`, and below `reserved_bytes` that fault on access too; all
-    /// multiples of [`PAGE_BYTES`]. Three system calls; no page is touched.
-    ///
-    /// # Errors
-    /// The kernel's error: out of address space, or too many mappings.
-    pub fn reserve(bytes: usize, guard_bytes: usize, reserved_bytes: usize) -> io::Result<Self> {
-        assert!([bytes, guard_bytes, reserved_bytes].iter().all(|part| part.is_multiple_of(PAGE_BYTES)));
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let all = guard_bytes + bytes + reserved_bytes;
-        // SAFETY: a fresh anonymous mapping at an address chosen by the kernel touches no existing memory.
-        let address = unsafe { libc::mmap(ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let mapping = NonNull::new(address.cast::<u8>()).expect("the kernel maps nothing at 0 unasked");
-        let region = Self { mapping, guard_bytes, bytes, reserved_bytes };
-        let start = region.start().as_ptr().cast();
-        // SAFETY: the middle of the mapping just made, which is not used yet.
-        if unsafe { libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: as above; for the reason given in `new`.
-        unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
         Ok(region)
     }
 
@@ -92,13 +65,6 @@ impl Region {
     pub fn end(&self) -> *mut u8 {
         // SAFETY: one past the end of the mapping.
         unsafe { self.start().as_ptr().add(self.bytes) }
-    }
-
-    /// Returns the addresses of the whole mapping with its guards: start and end.
-    #[must_use]
-    pub fn mapping(&self) -> (usize, usize) {
-        let start = self.mapping.as_ptr() as usize;
-        (start, start + self.guard_bytes + self.bytes + self.reserved_bytes)
     }
 
     /// Returns the usable bytes.
@@ -142,8 +108,64 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        let bytes = self.guard_bytes + self.bytes + self.reserved_bytes;
         // SAFETY: this value owns the mapping and ends here. Unmapping an existing mapping cannot fail.
-        unsafe { libc::munmap(self.mapping.as_ptr().cast(), bytes) };
+        unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.guard_bytes + self.bytes) };
+    }
+}
+
+/// A region below addresses that fault on access and belong to nothing else: the linear memory of a module.
+#[derive(Debug)]
+pub struct ReservedRegion {
+    region: Region,
+    beyond_bytes: usize,
+}
+
+impl ReservedRegion {
+    /// Maps `bytes` of memory above a guard of `guard_bytes` and below `beyond_bytes` of addresses, all multiples of
+    /// [`PAGE_BYTES`]. Three system calls; no page is touched.
+    ///
+    /// # Errors
+    /// The kernel's error: out of address space, or too many mappings.
+    pub fn new(bytes: usize, guard_bytes: usize, beyond_bytes: usize) -> io::Result<Self> {
+        assert!(
+            bytes > 0
+                && [bytes, guard_bytes, beyond_bytes].iter().all(|part| part.is_multiple_of(PAGE_BYTES))
+        );
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let all = guard_bytes + bytes + beyond_bytes;
+        // SAFETY: a fresh anonymous mapping at an address chosen by the kernel touches no existing memory.
+        let address = unsafe { libc::mmap(ptr::null_mut(), all, libc::PROT_NONE, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapping = NonNull::new(address.cast::<u8>()).expect("the kernel maps nothing at 0 unasked");
+        let reserved = Self { region: Region { mapping, guard_bytes, bytes }, beyond_bytes };
+        let start = reserved.region.start().as_ptr().cast();
+        // SAFETY: the middle of the mapping just made, which is not used yet.
+        if unsafe { libc::mprotect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as above; for the reason given for regions.
+        unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
+        Ok(reserved)
+    }
+
+    /// Returns the usable memory.
+    #[must_use]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Returns one past the last address that belongs to this region and faults.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        self.region.end() as usize + self.beyond_bytes
+    }
+}
+
+impl Drop for ReservedRegion {
+    fn drop(&mut self) {
+        // SAFETY: the upper part of the mapping that `new` made, which this value owns; the region unmaps the rest.
+        unsafe { libc::munmap(self.region.end().cast(), self.beyond_bytes) };
     }
 }

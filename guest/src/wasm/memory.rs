@@ -19,7 +19,7 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
 use super::settings::MEMORY_RESERVATION_BYTES;
 use crate::limits::{MODULE_GUARD_BELOW_BYTES, MODULE_GUARD_BYTES, MODULE_MEMORY_BYTES};
-use crate::region::Region;
+use crate::region::{Region, ReservedRegion};
 
 /// Where the module's own stack begins; it grows down to 0. The call block of the host follows it.
 pub(super) const STACK_TOP: usize = 65_408;
@@ -30,7 +30,7 @@ pub(super) const DATA_START: usize = 65_536;
 /// Bytes of 32-bit addresses.
 pub(super) const ADDRESSABLE_BYTES: usize = MEMORY_RESERVATION_BYTES as usize;
 
-const RESERVED_BYTES: usize = ADDRESSABLE_BYTES - MODULE_MEMORY_BYTES + MODULE_GUARD_BYTES;
+const BEYOND_BYTES: usize = ADDRESSABLE_BYTES - MODULE_MEMORY_BYTES + MODULE_GUARD_BYTES;
 
 /// A view of an instance's linear memory. The module changes it whenever it runs, so it is read and written through the
 /// pointer, and never borrowed while the module may run.
@@ -65,23 +65,27 @@ impl Memory {
 /// The mapping of a linear memory.
 #[derive(Debug)]
 pub(super) struct MemoryMapping {
-    region: Region,
+    reserved: ReservedRegion,
 }
 
 impl MemoryMapping {
     /// Maps a memory of zeros: three system calls.
     pub(super) fn new() -> io::Result<Self> {
-        Region::reserve(MODULE_MEMORY_BYTES, MODULE_GUARD_BELOW_BYTES, RESERVED_BYTES)
-            .map(|region| Self { region })
+        ReservedRegion::new(MODULE_MEMORY_BYTES, MODULE_GUARD_BELOW_BYTES, BEYOND_BYTES)
+            .map(|reserved| Self { reserved })
+    }
+
+    fn region(&self) -> &Region {
+        self.reserved.region()
     }
 
     pub(super) fn memory(&self) -> Memory {
-        Memory { base: self.region.start().as_ptr() }
+        Memory { base: self.region().start().as_ptr() }
     }
 
     /// Returns the addresses that the module can form: start and end.
     pub(super) fn reach(&self) -> (usize, usize) {
-        (self.region.start().as_ptr() as usize, self.region.mapping().1)
+        (self.region().start().as_ptr() as usize, self.reserved.end())
     }
 
     /// Makes the whole memory zeros, and gives its pages back to the kernel. One system call.
@@ -89,7 +93,7 @@ impl MemoryMapping {
     /// # Safety
     /// No store uses the memory, and nothing of it is borrowed.
     pub(super) unsafe fn discard(&self) -> io::Result<()> {
-        let (start, bytes) = (self.region.start().as_ptr().cast(), self.region.bytes());
+        let (start, bytes) = (self.region().start().as_ptr().cast(), self.region().bytes());
         // SAFETY: the usable part of this mapping, of which nothing is borrowed, as the caller promises.
         if unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) } != 0 {
             return Err(io::Error::last_os_error());
@@ -105,7 +109,7 @@ impl MemoryMapping {
         let to = to.min(MODULE_MEMORY_BYTES);
         if from < to {
             // SAFETY: within the memory; the caller promises that nobody else uses it.
-            unsafe { ptr::write_bytes(self.region.start().as_ptr().add(from), 0, to - from) };
+            unsafe { ptr::write_bytes(self.region().start().as_ptr().add(from), 0, to - from) };
         }
     }
 
@@ -117,7 +121,7 @@ impl MemoryMapping {
         assert!(at <= MODULE_MEMORY_BYTES && image.len() <= MODULE_MEMORY_BYTES - at, "within the memory");
         // SAFETY: within the memory, as just checked; the image is memory of the host.
         unsafe {
-            ptr::copy_nonoverlapping(image.as_ptr(), self.region.start().as_ptr().add(at), image.len())
+            ptr::copy_nonoverlapping(image.as_ptr(), self.region().start().as_ptr().add(at), image.len())
         };
     }
 
@@ -128,13 +132,13 @@ impl MemoryMapping {
     pub(super) unsafe fn copy(&self, from: usize, to: usize) -> Box<[u8]> {
         assert!(from <= to && to <= MODULE_MEMORY_BYTES, "within the memory");
         // SAFETY: within the memory, as just checked; nobody writes it meanwhile, as the caller promises.
-        unsafe { slice::from_raw_parts(self.region.start().as_ptr().add(from), to - from) }.into()
+        unsafe { slice::from_raw_parts(self.region().start().as_ptr().add(from), to - from) }.into()
     }
 
     /// Returns the bytes backed by pages now; meant for tests.
     #[cfg(test)]
     pub(crate) fn resident_bytes(&self) -> usize {
-        self.region.resident_bytes()
+        self.region().resident_bytes()
     }
 }
 
