@@ -41,6 +41,8 @@ const IMPORTS: &[Import] = &[
     import("answer", answer),
     import("park", park),
     import("end", end),
+    import("silent", answer),
+    Import { name: "silent_alone", parameters: &[], result: Some(Type::I64), call: end },
     Import {
         name: "six",
         parameters: &[Type::I32, Type::I64, Type::F64, Type::I32, Type::I32, Type::I64],
@@ -163,6 +165,7 @@ impl Bench {
         measure("reset (1): 4 KiB of stack, 128 B, 256 B", 5_000, || {
             instance.reset_used(black_box(&[(65_408, 65_536), (80_000, 80_256)]));
         });
+        measure("  the stack alone", 5_000, || instance.reset_used(black_box(&[])));
         measure("restore of 8 KiB of data", 5_000, || instance.restore_data());
         measure("reset (2): new store, memory discarded, untouched", 200, || {
             instance.reset_all().expect("memory");

@@ -42,6 +42,11 @@ unsafe fn end(_: &Memory, values: &mut [Value]) -> Result<(), Cause> {
     Err(Cause::from_number(u64::from(values[0].as_u32())).expect("a cause"))
 }
 
+/// Writes no result.
+unsafe fn silent(_: &Memory, _: &mut [Value]) -> Result<(), Cause> {
+    Ok(())
+}
+
 /// Adds up its arguments, of all types.
 unsafe fn six(_: &Memory, values: &mut [Value]) -> Result<(), Cause> {
     let signed = |value: &Value| f64::from(value.as_u32().cast_signed());
@@ -59,6 +64,8 @@ const IMPORTS: &[Import] = &[
     Import { name: "answer", parameters: &[Type::I32], result: Some(Type::I64), call: answer },
     Import { name: "park", parameters: &[Type::I32], result: Some(Type::I64), call: park },
     Import { name: "end", parameters: &[Type::I32], result: Some(Type::I64), call: end },
+    Import { name: "silent", parameters: &[Type::I32], result: Some(Type::I64), call: silent },
+    Import { name: "silent_alone", parameters: &[], result: Some(Type::I64), call: silent },
     Import {
         name: "six",
         parameters: &[Type::I32, Type::I64, Type::F64, Type::I32, Type::I32, Type::I64],
@@ -245,6 +252,9 @@ fn calls_return_what_the_module_computes() {
     }
     assert_eq!(runner.call(&mut instance, "passes_six", 10), Ok(10 - 2 + 1 - 1 + 7 + (1 << 32)));
     assert_eq!(runner.call(&mut instance, "indirect", 2), Ok(0));
+    // What an import does not write is its argument or 0, and nothing that was on the stack.
+    assert_eq!(runner.call(&mut instance, "asks_silent", u32::MAX), Ok(u64::from(u32::MAX)));
+    assert_eq!(runner.call(&mut instance, "asks_silent_alone", 1), Ok(0));
     assert!(!instance.is_spent());
 }
 

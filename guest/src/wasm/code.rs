@@ -16,7 +16,7 @@ use wasmtime::{
 };
 
 use super::engine::{self, Unavailable};
-use super::import::{Import, Value};
+use super::import::{Import, Type, Value};
 use super::memory::{DATA_START, Memory, MemoryMapping, supply};
 use crate::limits::{MODULE_MEMORY_BYTES, MODULE_TABLE_ELEMENTS};
 use crate::running::{self, ModuleBounds};
@@ -324,10 +324,18 @@ fn link(
 /// A module calls `import` on its stack: the values hold the arguments, and the memory is that module's.
 #[inline]
 unsafe fn call(import: &Import, memory: &Memory, values: &mut [MaybeUninit<ValRaw>]) -> wasmtime::Result<()> {
-    if import.parameters.is_empty()
-        && let Some(first) = values.first_mut()
-    {
-        first.write(ValRaw::u64(0));
+    // The first value becomes the result. The module wrote as many bytes of it as its type has; the others are whatever
+    // was on the stack, and the module must not read it in the place of a result that the import did not write.
+    if let Some(first) = values.first_mut() {
+        let written = match import.parameters.first() {
+            // SAFETY: the module wrote an argument of 32 bits.
+            Some(Type::I32) => Some(ValRaw::u32(unsafe { first.assume_init_ref() }.get_u32())),
+            Some(Type::I64 | Type::F64) => None,
+            None => Some(ValRaw::u64(0)),
+        };
+        if let Some(written) = written {
+            first.write(written);
+        }
     }
     let values = ptr::from_mut(values) as *mut [Value];
     // SAFETY: a `Value` is a `ValRaw`, and all are written: there are as many as parameters, which the module wrote, or
