@@ -23,3 +23,46 @@ pub(crate) fn finish(module: &[u8], functions: &[String]) -> Result<Vec<u8>, Str
     check::check(&module, functions)?;
     Ok(module)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::finish;
+
+    const MODULE: &str = "(module
+        (import \"splinter\" \"log\" (func (param i32 i32 i32)))
+        (table 2 2 funcref) (elem (i32.const 0) 0 1)
+        (memory (export \"memory\") 256 256)
+        (global (mut i32) (i32.const 65408))
+        (global (export \"__heap_base\") i32 (i32.const 65552))
+        (global (export \"__data_end\") i32 (i32.const 65540))
+        (func (export \"splinter_copy\") (param i32 i32 i32) (local i32)
+            (block (loop (br_table 0 1 0 (local.get 2)))))
+        (func (export \"run_f\") (param i32) (result i64)
+            (memory.copy (i32.const 65408) (local.get 0) (i32.const 8))
+            (call_indirect (param i32 i32 i32) (local.get 0) (i32.const 1) (i32.const 1) (i32.const 0))
+            i64.const 0)
+        (data (i32.const 65536) \"data\")
+        (@custom \"producers\" \"nobody\"))";
+
+    #[test]
+    fn cut_and_mutated_modules_never_panic() {
+        let module = wat::parse_str(MODULE).unwrap();
+        let functions = ["f".to_owned()];
+        let finished = finish(&module, &functions).unwrap();
+        assert_eq!(finish(&finished, &functions).unwrap(), finished, "a finished module stays as it is");
+        for end in 0..module.len() {
+            // Only the custom section at the end is of no use.
+            assert!(finish(&module[..end], &functions).is_err() || end >= finished.len());
+        }
+        let mut state = 1_u64;
+        for _ in 0..20_000 {
+            let mut mutated = module.clone();
+            for _ in 0..3 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let place = (state >> 33) as usize % mutated.len();
+                mutated[place] = (state >> 24) as u8;
+            }
+            let _ = finish(&mutated, &functions);
+        }
+    }
+}
