@@ -41,6 +41,7 @@ const IMPORTS: &[Import] = &[
     import("answer", answer),
     import("park", park),
     import("end", end),
+    import("long", answer),
     import("silent", answer),
     Import { name: "silent_alone", parameters: &[], result: Some(Type::I64), call: end },
     Import {

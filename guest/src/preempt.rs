@@ -11,8 +11,8 @@
 //! ```
 //! The handler acts only if an extension has the thread, its slice is over by the cycle counter, the stack pointer lies
 //! on its stack, no host call is in progress, and a module is interrupted in its own code. If only the last three fail,
-//! the preemption is *pending*. Between the polls of a turn the handler only sets its timer again. So a signal that comes late, twice, or from outside has no
-//! wrong effect.
+//! the preemption is *pending*. Between the polls of a turn the handler only sets its timer again. So a signal that
+//! comes late, twice, or from outside has no wrong effect.
 //!
 //! A firing timer costs up to 20 us on a virtual machine, arming it for a slice up to 9 us. So it is not armed per poll
 //! but kept ahead of the polls: by one to two slices for unknown code and by more for code with short polls, so that it

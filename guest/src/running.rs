@@ -383,7 +383,8 @@ pub unsafe fn host_call<R>(work: impl FnOnce(*mut c_void) -> R) -> R {
 }
 
 /// Runs `work` as a host call of a module; if too little of the stack is left for it, returns that as the cause in
-/// place of leaving the stack. A call that fails does not park: its error ends the run.
+/// place of leaving the stack. A call that fails does not park: its error ends the run. A module that calls the host
+/// while it is instantiated, which the builder refuses, gets an error.
 ///
 /// # Safety
 /// Called on the extension's stack, from a function that Wasmtime called and whose frame owns nothing. `work` neither
@@ -393,6 +394,9 @@ pub unsafe fn host_call_of_module(work: impl FnOnce() -> Result<(), Cause>) -> R
     let running = record();
     if stack_pointer().wrapping_sub(running.bottom.load(Relaxed)) < running.reserve.get() {
         return Err(Cause::StackOverflow);
+    }
+    if !running.is_lent() {
+        return Err(Cause::WrongCode);
     }
     running.in_host_call.store(true, Relaxed);
     compiler_fence(SeqCst);
@@ -406,6 +410,24 @@ pub unsafe fn host_call_of_module(work: impl FnOnce() -> Result<(), Cause>) -> R
     answer
 }
 
+/// Parks the stack in the middle of a module's host call if a preemption is pending, so that a long one holds the core
+/// no longer than its parts.
+///
+/// # Safety
+/// Called by the `work` of a [`host_call_of_module`], on the module's stack. Until this returns, the frames on the stack
+/// own nothing and borrow nothing, because they may be discarded, and the worker goes on meanwhile.
+#[inline]
+pub unsafe fn yield_in_host_call() {
+    let running = record();
+    debug_assert!(running.is_lent() && running.is_in_host_call(), "a part of a host call");
+    if running.pending.load(Relaxed) {
+        running.park_by_call();
+        compiler_fence(SeqCst);
+        running.in_host_call.store(true, Relaxed);
+        compiler_fence(SeqCst);
+    }
+}
+
 /// Returns the head of Wasmtime's list of activations on the stack in use.
 pub(crate) fn activation() -> *mut u8 {
     RUNNING.with(|running| running.module.activation())
@@ -416,9 +438,9 @@ pub(crate) fn set_activation(activation: *mut u8) {
     RUNNING.with(|running| running.module.set_activation(activation));
 }
 
-/// Returns the address that the latest trap hit, and forgets it; 0 if it was no access.
-pub(crate) fn take_trap_address() -> usize {
-    RUNNING.with(|running| running.module.take_trap_address())
+/// Returns the address that the trap of this run hit; 0 if it was no access.
+pub(crate) fn trap_address() -> usize {
+    RUNNING.with(|running| running.module.trap_address())
 }
 
 /// Returns the arena of the invocation on this thread; null if none runs.

@@ -1,8 +1,8 @@
 //! The part of a thread's record that concerns modules: which one runs, and Wasmtime's activations on its stack.
 //!
 //! Wasmtime keeps the head of the list of its activations in a word of the thread. They lie on the stack in use, so the
-//! word changes with the stack: it is null on a fresh one, and goes with a stack that is parked. The handlers of signals
-//! read the bounds, which are atomic for the compiler's sake, like the rest of the record.
+//! word changes with the stack: it is null on a fresh one, and goes with a stack that is parked. So does the address of a
+//! trap. The handlers of signals read the bounds, which are atomic for the compiler's sake, like the rest of the record.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -42,6 +42,7 @@ pub struct ModuleEntry {
 pub(super) struct ParkedModule {
     bounds: ModuleBounds,
     activation: *mut u8,
+    trap_address: usize,
 }
 
 impl ParkedModule {
@@ -50,7 +51,7 @@ impl ParkedModule {
 
     /// A module that is about to be entered.
     pub(super) const fn fresh(bounds: ModuleBounds) -> Self {
-        Self { bounds, activation: ptr::null_mut() }
+        Self { bounds, activation: ptr::null_mut(), trap_address: 0 }
     }
 
     /// Returns whether the stack holds an activation. Bit 0 is Wasmtime's mark of a thread that it knows.
@@ -69,7 +70,8 @@ pub(super) struct ModuleState {
     memory_end: AtomicUsize,
     /// The head of Wasmtime's list of activations on the stack in use; null for an empty list.
     activation: Cell<*mut u8>,
-    /// The address that the module's latest trap hit; 0 if it was no access.
+    /// The address that the trap of this run hit; 0 if it was no access. Wasmtime's handler goes on in the module's code,
+    /// where the stack may be parked before the address is read.
     trap_address: Cell<usize>,
     /// The module of the stack parked last.
     parked: Cell<ParkedModule>,
@@ -103,6 +105,7 @@ impl ModuleState {
     pub(super) fn begin(&self, module: ParkedModule) {
         debug_assert!(self.bounds().is_none(), "a module does not call another one");
         self.activation.set(module.activation);
+        self.trap_address.set(module.trap_address);
         self.memory_start.store(module.bounds.memory.0, Relaxed);
         self.memory_end.store(module.bounds.memory.1, Relaxed);
         self.code_start.store(module.bounds.code.0, Relaxed);
@@ -122,7 +125,8 @@ impl ModuleState {
     /// Notes the module of the stack in use, which is about to be parked.
     pub(super) fn note_parked(&self) {
         let bounds = self.bounds().unwrap_or(ModuleBounds::NONE);
-        self.parked.set(ParkedModule { bounds, activation: self.activation.get() });
+        let (activation, trap_address) = (self.activation.get(), self.trap_address.get());
+        self.parked.set(ParkedModule { bounds, activation, trap_address });
     }
 
     /// Returns what was noted last.
@@ -148,7 +152,7 @@ impl ModuleState {
         self.trap_address.set(address);
     }
 
-    pub(super) fn take_trap_address(&self) -> usize {
-        self.trap_address.replace(0)
+    pub(super) fn trap_address(&self) -> usize {
+        self.trap_address.get()
     }
 }

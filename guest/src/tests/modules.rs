@@ -42,6 +42,23 @@ unsafe fn end(_: &Memory, values: &mut [Value]) -> Result<(), Cause> {
     Err(Cause::from_number(u64::from(values[0].as_u32())).expect("a cause"))
 }
 
+/// Parks three times in the middle and once at the end, and returns the number of times that it went on.
+unsafe fn long(_: &Memory, values: &mut [Value]) -> Result<(), Cause> {
+    let mut times = 0;
+    for _ in 0..3 {
+        // SAFETY: the numbers on the stack own nothing.
+        unsafe { running::yield_in_host_call() };
+        running::with(ThreadState::set_pending);
+        // SAFETY: as above.
+        unsafe { running::yield_in_host_call() };
+        assert!(running::with(ThreadState::is_in_host_call));
+        times += 1;
+    }
+    running::with(ThreadState::set_pending);
+    values[0].set_u64(times);
+    Ok(())
+}
+
 /// Writes no result.
 unsafe fn silent(_: &Memory, _: &mut [Value]) -> Result<(), Cause> {
     Ok(())
@@ -64,6 +81,7 @@ const IMPORTS: &[Import] = &[
     Import { name: "answer", parameters: &[Type::I32], result: Some(Type::I64), call: answer },
     Import { name: "park", parameters: &[Type::I32], result: Some(Type::I64), call: park },
     Import { name: "end", parameters: &[Type::I32], result: Some(Type::I64), call: end },
+    Import { name: "long", parameters: &[Type::I32], result: Some(Type::I64), call: long },
     Import { name: "silent", parameters: &[Type::I32], result: Some(Type::I64), call: silent },
     Import { name: "silent_alone", parameters: &[], result: Some(Type::I64), call: silent },
     Import {
@@ -113,6 +131,13 @@ fn started() {
 
 fn load(module: &[u8]) -> Result<Code, LoadError> {
     Bytes(compile(module)).load()
+}
+
+/// Compiles and loads a module with imports of its own.
+pub(super) fn code_with(module: &str, imports: &'static [Import]) -> Arc<Code> {
+    started();
+    // SAFETY: our compiler made it of a module of these tests.
+    Arc::new(unsafe { Code::load(&compile(module.as_bytes()), imports) }.expect("a module"))
 }
 
 /// A module out of the compiler.
@@ -291,6 +316,23 @@ fn ends_after_parking_are_told_too() {
             let mut instance = runner.instance();
             assert_eq!(runner.call(&mut instance, function, argument), expected, "{function}");
         }
+    }
+}
+
+#[test]
+fn a_long_host_call_parks_between_its_parts() {
+    let mut runner = Runner::new();
+    for _ in 0..100 {
+        let mut run = runner.parked("asks_long", 0);
+        let mut parks = 1;
+        let end = loop {
+            assert_eq!(super::run(&mut runner.pool, double, 3).value, 6);
+            match runner.step(run) {
+                Ok(parked) => (run, parks) = (parked, parks + 1),
+                Err(end) => break end,
+            }
+        };
+        assert_eq!((end, parks), (Ok(3), 4));
     }
 }
 

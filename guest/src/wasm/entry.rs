@@ -30,7 +30,6 @@ pub(super) struct Live {
 pub(super) unsafe extern "C" fn enter(live: *mut c_void) -> u64 {
     // SAFETY: as the caller promises.
     let live = unsafe { &mut *live.cast::<Live>() };
-    running::take_trap_address();
     match live.functions[live.function].call(&mut live.store, live.argument) {
         Ok(code) => code,
         Err(error) => {
@@ -42,7 +41,7 @@ pub(super) unsafe extern "C" fn enter(live: *mut c_void) -> u64 {
 
 /// Returns why Wasmtime ended a call.
 fn cause_of(error: &wasmtime::Error, memory: Memory) -> Cause {
-    let address = running::take_trap_address();
+    let address = running::trap_address();
     if let Some(Ended(cause)) = error.downcast_ref() {
         return *cause;
     }

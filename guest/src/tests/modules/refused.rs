@@ -49,8 +49,16 @@ fn modules_of_another_shape_are_refused() {
             format!(r#"(import "splinter" "memory" (memory 256 256)) {heap} (export "memory" (memory 0))"#),
             "unknown import",
         ),
+        (format!(r#"{memory} {heap} (table 1 funcref) (table 1 funcref)"#), "table"),
         (format!(r#"{memory} {heap} (table 70000 funcref)"#), "table"),
         (format!(r#"{memory} {heap} (data (i32.const 16777210) "over the end")"#), "out of bounds"),
+        (
+            format!(
+                r#"(import "splinter" "answer" (func $ask (param i32) (result i64))) {memory} {heap}
+                (func $f (drop (call $ask (i32.const 1)))) (start $f)"#
+            ),
+            "a host call ended the run: WrongCode",
+        ),
         (format!(r#"{memory} {heap} (func $f unreachable) (start $f)"#), "unreachable"),
     ] {
         let said = refusal(&parts);
