@@ -27,8 +27,8 @@ use crate::checked::Function;
 pub struct Artefact {
     /// The path of the shared object.
     pub path: PathBuf,
-    /// The path of the module's machine code, or the reason why there is none.
-    pub module: Result<PathBuf, String>,
+    /// The module's machine code, or the reason why there is none.
+    pub module: Result<ModuleFile, String>,
     /// SHA-256 over SDK hash and source, in hex: the artefact's name.
     pub content_hash: String,
     /// The functions that can be invoked.
@@ -41,6 +41,29 @@ pub struct Artefact {
     pub compile_ms: u64,
     /// Whether the artefact existed.
     pub cached: bool,
+}
+
+/// The machine code of a module, in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleFile {
+    /// The path of the file.
+    pub path: PathBuf,
+    sha256: String,
+}
+
+impl ModuleFile {
+    /// Returns the contents of the file, read once and compared with the hash that the builder wrote for it.
+    ///
+    /// # Errors
+    /// The reason, when the file cannot be read or is another one.
+    pub fn read(&self) -> Result<Vec<u8>, String> {
+        let bytes = fs::read(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        if sha256_of(&bytes) == self.sha256 {
+            Ok(bytes)
+        } else {
+            Err(format!("{} is not the file that was built", self.path.display()))
+        }
+    }
 }
 
 /// The treatment of sources with warnings for which installations are refused.
@@ -85,11 +108,9 @@ pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints)> {
     }
     let module = match module {
         Ok(sha256) => {
-            let code = module_path(folder, key);
-            if sha256_of(&fs::read(&code).ok()?) != sha256 {
-                return None;
-            }
-            Ok(code)
+            let file = ModuleFile { path: module_path(folder, key), sha256 };
+            file.read().ok()?;
+            Ok(file)
         }
         Err(why) => Err(why),
     };
@@ -101,9 +122,9 @@ pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints)> {
 pub(crate) fn store(folder: &Path, key: &str, made: Made, compile_ms: u64) -> Result<Artefact, BuildError> {
     let path = folder.join(format!("{key}.so"));
     let Made { object, module, functions, warnings, lints } = made;
-    let hashes = (sha256_of(&object), module.as_ref().map(|code| sha256_of(code)));
-    let description =
-        Description { sha256: hashes.0, module: hashes.1.map_err(Clone::clone), functions, warnings, lints };
+    let code_sha256 = module.as_ref().map(|code| sha256_of(code)).map_err(Clone::clone);
+    let sha256 = sha256_of(&object);
+    let description = Description { sha256, module: code_sha256.clone(), functions, warnings, lints };
     let text = serde_json::to_vec_pretty(&description)
         .map_err(|error| BuildError::Io { what: format!("describe an artefact: {error}") })?;
     publish(&path, &object)?;
@@ -111,7 +132,7 @@ pub(crate) fn store(folder: &Path, key: &str, made: Made, compile_ms: u64) -> Re
         Ok(code) => {
             let path = module_path(folder, key);
             publish(&path, &code)?;
-            Ok(path)
+            code_sha256.map(|sha256| ModuleFile { path, sha256 })
         }
         Err(why) => Err(why),
     };
@@ -124,7 +145,7 @@ impl Artefact {
     /// Returns the bytes of its code on disk, of both kinds.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let paths = [Some(&self.path), self.module.as_ref().ok()];
+        let paths = [Some(&self.path), self.module.as_ref().ok().map(|module| &module.path)];
         paths.into_iter().flatten().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum()
     }
 }
@@ -188,7 +209,7 @@ mod tests {
         let (found, lints) = find(folder.path(), "key").unwrap();
         assert!(found.cached && found.path == artefact.path && lints == Lints::Warn);
         assert_eq!((found.warnings, artefact.warnings.as_str()), ("a word".into(), "a word"));
-        let code = artefact.module.unwrap();
+        let code = artefact.module.unwrap().path;
         for (path, right, wrong) in [(&artefact.path, "object", "objecT"), (&code, "code", "c0de")] {
             fs::write(path, wrong).unwrap();
             assert_eq!(find(folder.path(), "key"), None);

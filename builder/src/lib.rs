@@ -36,6 +36,7 @@ mod toolchain;
 mod usage;
 
 pub use artefact::Artefact;
+pub use artefact::ModuleFile;
 pub use check::check;
 pub use checked::Checked;
 pub use checked::Function;

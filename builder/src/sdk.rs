@@ -3,8 +3,9 @@
 //! Server, unit tests and artefacts all use this text; its hash is part of every artefact's name.
 
 /// The files of the crate `sandstorm`, by path within its `src` folder.
-pub(crate) const FILES: [(&str, &str); 16] = [
+pub(crate) const FILES: [(&str, &str); 17] = [
     ("abi.rs", include_str!("../../sandstorm/src/abi.rs")),
+    ("abi/wasm32.rs", include_str!("../../sandstorm/src/abi/wasm32.rs")),
     ("access.rs", include_str!("../../sandstorm/src/access.rs")),
     ("args.rs", include_str!("../../sandstorm/src/args.rs")),
     ("db.rs", include_str!("../../sandstorm/src/db.rs")),

@@ -5,7 +5,9 @@
 //!   invocation          start, poll on a stack of its own, commit or discard, reply            workers
 //!     access            the reach of a running invocation: tables, write set, usage
 //!     allowance         its limits, taken from its tenant's account
-//!     host              the calls from an extension into the server, its allocator, the exit from a panic
+//!     host              the calls from a native extension into the server, its allocator, the exit from a panic
+//!     imports           the same calls from a module, over its linear memory
+//!     module_call       an instance of a module for an invocation; instances: those that a worker keeps
 //!     invocation_memory its memory
 //!   version_metrics     outcomes and run times of a version's invocations                      both
 //!   trace               events of single invocations, recorded while a client reads them       both
@@ -18,9 +20,13 @@
 pub mod access;
 pub mod allowance;
 pub mod host;
+mod imports;
+mod instances;
 pub mod invocation;
 pub mod invocation_memory;
+mod linear;
 pub mod log;
+mod module_call;
 pub mod native;
 pub mod registry;
 pub mod trace;
@@ -60,8 +66,10 @@ pub struct Function {
     pub hash: u32,
     /// The access that it declares.
     pub mode: CallMode,
-    /// The function's entry point in the library.
-    pub(crate) run: native::Run,
+    /// The function's entry point in the library; `None` if there is only a module.
+    pub(crate) run: Option<native::Run>,
+    /// The number of the function's entry point in the module, if there is one.
+    pub(crate) export: usize,
 }
 
 /// One loaded version of an extension. The first cache line holds the fields that every invocation reads.
@@ -134,6 +142,15 @@ impl Extension {
         self.library.arguments(function)
     }
 
+    /// Returns the module.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    #[inline]
+    pub fn module(&self) -> Result<&Arc<guest::wasm::Code>, &str> {
+        self.library.module()
+    }
+
     /// Returns the index of the function with this [`wire::function_hash`].
     #[inline]
     #[must_use]
@@ -161,7 +178,8 @@ impl Extension {
     pub fn prefetch_last(&self, worker: usize, function: u32) {
         self.metrics.prefetch(worker);
         if let Some(index) = self.function(function) {
-            prefetch_lines(self.functions[index].run as *const u8, CODE_LINES_AHEAD);
+            let run = self.functions[index].run.map_or(std::ptr::null(), |run| run as *const u8);
+            prefetch_lines(run, CODE_LINES_AHEAD);
         }
     }
 

@@ -2,11 +2,13 @@
 //! names the limit, writes nothing, and concerns nobody else. What is changed holds for the next invocation.
 
 #[path = "support/worker.rs"]
+#[macro_use]
 mod worker;
 
 use std::sync::Arc;
 
 use db::extension::Extension;
+use db::extension::allowance::Sandbox;
 use db::extension::log::ExtensionLog;
 use db::extension::registry::{Installed, Registry};
 use db::tenant::account::Account;
@@ -24,21 +26,23 @@ struct Setting {
     _registry: Registry,
     installed: Arc<Installed>,
     worker: Worker,
+    sandbox: Sandbox,
 }
 
 impl Setting {
-    fn new() -> Self {
+    fn new(sandbox: Sandbox) -> Self {
         let cache = tempfile::tempdir().expect("a folder");
         let registry = registry(cache.path());
         let installed = install(&registry, "spending", SPENDING, 1, 2).unwrap_or_else(|e| panic!("{e}"));
         let worker = Worker::default();
         worker.put(b"key", &[7; 100]);
-        Self { _cache: cache, _registry: registry, installed, worker }
+        Self { _cache: cache, _registry: registry, installed, worker, sandbox }
     }
 
     /// The extension on an account of its own, as if it were another tenant's.
     fn with_limits(&self, limits: &[(TenantLimit, u64)]) -> Arc<Extension> {
         let account = Account::new(TENANT);
+        account.set_limit(TenantLimit::Sandbox, self.sandbox.value());
         for &(limit, value) in limits {
             assert!(limit.allows(value));
             account.set_limit(limit, value);
@@ -71,9 +75,8 @@ impl Setting {
     }
 }
 
-#[test]
-fn each_limit_ends_an_invocation_with_a_text_that_names_it() {
-    let mut setting = Setting::new();
+fn each_limit_ends_an_invocation_with_a_text_that_names_it(sandbox: Sandbox) {
+    let mut setting = Setting::new(sandbox);
     let refused = Status::LimitExceeded;
     let cases = [
         (TenantLimit::InvocationCpuUs, 500, "spins", 0, 0, Status::ExtensionKilled, ""),
@@ -109,9 +112,8 @@ fn each_limit_ends_an_invocation_with_a_text_that_names_it() {
     }
 }
 
-#[test]
-fn what_a_limit_allows_is_allowed_to_the_last() {
-    let mut setting = Setting::new();
+fn what_a_limit_allows_is_allowed_to_the_last(sandbox: Sandbox) {
+    let mut setting = Setting::new(sandbox);
     let limits = [
         (TenantLimit::InvocationYields, 10, "yields", 10, 0),
         (TenantLimit::InvocationReads, 10, "reads", 10, 0),
@@ -129,9 +131,8 @@ fn what_a_limit_allows_is_allowed_to_the_last() {
     }
 }
 
-#[test]
-fn a_function_that_is_refused_by_a_limit_may_go_on_and_end_well() {
-    let mut setting = Setting::new();
+fn a_function_that_is_refused_by_a_limit_may_go_on_and_end_well(sandbox: Sandbox) {
+    let mut setting = Setting::new(sandbox);
     let extension = setting.with_limits(&[(TenantLimit::InvocationReads, 5)]);
     let (answered, body) = setting.call(&extension, "goes_on_when_refused", 10, 0);
     assert_eq!((answered, body.as_bytes()), (Status::Ok, &5_u64.to_le_bytes()[..]));
@@ -139,9 +140,8 @@ fn a_function_that_is_refused_by_a_limit_may_go_on_and_end_well() {
     assert!(pin.get(&setting.worker.table, store::hash(b"mark"), b"mark").is_some());
 }
 
-#[test]
-fn a_limit_that_is_changed_holds_for_the_next_invocation_and_not_for_one_that_runs() {
-    let mut setting = Setting::new();
+fn a_limit_that_is_changed_holds_for_the_next_invocation_and_not_for_one_that_runs(sandbox: Sandbox) {
+    let mut setting = Setting::new(sandbox);
     let extension = setting.with_limits(&[(TenantLimit::InvocationReplyBytes, 10)]);
     let arguments = [10_u64.to_le_bytes(), 0_u64.to_le_bytes()].concat();
     let index = extension.function(wire::function_hash("replies")).expect("a function");
@@ -163,11 +163,11 @@ fn a_limit_that_is_changed_holds_for_the_next_invocation_and_not_for_one_that_ru
     assert_eq!(setting.call(&extension, "replies", 10, 0).0, Status::Ok);
 }
 
-#[test]
-fn a_tenant_has_no_more_invocations_on_a_worker_than_it_may_and_others_have_theirs() {
-    let mut setting = Setting::new();
+fn a_tenant_has_no_more_invocations_on_a_worker_than_it_may_and_others_have_theirs(sandbox: Sandbox) {
+    let mut setting = Setting::new(sandbox);
     let account = Account::new(TenantId(77));
     account.set_limit(TenantLimit::Invocations, 3);
+    account.set_limit(TenantLimit::Sandbox, sandbox.value());
     let log = Arc::new(ExtensionLog::new());
     let crowding = Arc::new(setting.installed.extension.granted(9, Arc::new(account), "spending", log));
     let other = setting.with_limits(&[]);
@@ -193,4 +193,12 @@ fn a_tenant_has_no_more_invocations_on_a_worker_than_it_may_and_others_have_thei
         }
         assert_eq!(ended, 8);
     }
+}
+
+in_both_forms! {
+    each_limit_ends_an_invocation_with_a_text_that_names_it,
+    what_a_limit_allows_is_allowed_to_the_last,
+    a_function_that_is_refused_by_a_limit_may_go_on_and_end_well,
+    a_limit_that_is_changed_holds_for_the_next_invocation_and_not_for_one_that_runs,
+    a_tenant_has_no_more_invocations_on_a_worker_than_it_may_and_others_have_theirs,
 }

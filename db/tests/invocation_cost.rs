@@ -1,7 +1,8 @@
 //! What an invocation costs beside dispatch. Run alone, in release:
 //! `cargo test -p splinter-server --release --test invocation_cost -- --ignored --nocapture`.
 //!
-//! With `COST_OF=noop` in the environment that function runs alone, long enough for a profiler.
+//! With `COST_OF=noop` in the environment that function runs alone, long enough for a profiler; with `COST_IN=1` as a
+//! module.
 //!
 //! Each figure is the median of rounds of a few hundred steps, with compiled extensions over a store of some
 //! hundred thousand objects. A native lookup is a hash, an index walk and a comparison of keys.
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use db::extension::Extension;
+use db::extension::allowance::Sandbox;
 use db::extension::invocation::LimitOverrides;
 use wire::Status;
 use worker::{TABLE, Worker, install, registry};
@@ -154,6 +156,20 @@ fn native_ns(worker: &Worker, keys: u64, in_order: bool) -> f64 {
     median_ns(round, || {})
 }
 
+/// Prints the cost of one invocation in both forms, measured one after the other.
+fn compare(
+    workers: &mut [Worker; 2],
+    extension: &Arc<Extension>,
+    (what, function): (&str, &str),
+    arguments: impl Fn(u64) -> Vec<u8>,
+    batch: u64,
+) {
+    let [native, module] =
+        workers.each_mut().map(|worker| invocation_ns(worker, extension, function, &arguments, batch));
+    let more = module - native;
+    println!("{what}: native {native:.1} ns, module {module:.1} ns, {more:+.1} ns, x {:.2}", native / module);
+}
+
 #[test]
 #[ignore = "measures; run alone and in release"]
 fn what_an_invocation_costs() {
@@ -161,35 +177,40 @@ fn what_an_invocation_costs() {
     let registry = registry(cache.path());
     let installed = install(&registry, "cost", SOURCE, 1, 1).unwrap_or_else(|error| panic!("{error}"));
     let extension = &installed.extension;
-    let mut worker = Worker::with_budget(LimitOverrides { wall_us: u64::MAX, ..LimitOverrides::default() });
-    for number in 0..OBJECTS {
-        worker.put(&key(number), &[7; 100]);
-        while worker.lent.core.step() {}
+    let mut workers = [Sandbox::Native, Sandbox::Wasm].map(|sandbox| {
+        let sandbox = Some(sandbox);
+        Worker::with_budget(LimitOverrides { wall_us: u64::MAX, sandbox, ..LimitOverrides::default() })
+    });
+    for worker in &workers {
+        for number in 0..OBJECTS {
+            worker.put(&key(number), &[7; 100]);
+            while worker.lent.core.step() {}
+        }
     }
     if let Ok(function) = std::env::var("COST_OF") {
+        let only = std::env::var("COST_IN").ok().and_then(|number| number.parse().ok()).unwrap_or(0);
         for _ in 0..100 {
-            let cost = invocation_ns(&mut worker, extension, &function, |_| Vec::new(), 64);
+            let cost = invocation_ns(&mut workers[only], extension, &function, |_| Vec::new(), 64);
             println!("{function}, 64 to a turn: {cost:.1} ns");
         }
         return;
     }
     for (what, keys) in [("of all keys", OBJECTS), ("of many keys", PER_ROUND * KEYS), ("of one key", 1)] {
-        println!("native lookup {what}: {:.1} ns", native_ns(&worker, keys, false));
-        println!("native lookup {what}, each after the other: {:.1} ns", native_ns(&worker, keys, true));
+        println!("native lookup {what}: {:.1} ns", native_ns(&workers[0], keys, false));
+        println!("native lookup {what}, each after the other: {:.1} ns", native_ns(&workers[0], keys, true));
     }
     for batch in [1, 64, 256] {
         for function in ["noop", "noop_that_may_write", "get"] {
-            let cost = invocation_ns(&mut worker, extension, function, |_| Vec::new(), batch);
-            println!("{function}, {batch} to a turn: {cost:.1} ns");
+            let what = format!("{function}, {batch} to a turn");
+            compare(&mut workers, extension, (&what, function), |_| Vec::new(), batch);
         }
     }
     for (what, stride) in [("of many keys", 1), ("of one key", 0)] {
         let keys = |number| (0..KEYS).flat_map(|at| key((number * KEYS + at) * stride)).collect::<Vec<u8>>();
         for function in ["gets", "get_many"] {
-            let cost = invocation_ns(&mut worker, extension, function, keys, 1);
-            println!("{function} {what}, {KEYS} of them: {cost:.1} ns, {:.1} ns a key", cost / KEYS as f64);
+            let what = format!("{function} {what}, {KEYS} of them");
+            compare(&mut workers, extension, (&what, function), keys, 1);
         }
     }
-    let put = invocation_ns(&mut worker, extension, "put", |_| vec![8; 100], 1);
-    println!("put: {put:.1} ns");
+    compare(&mut workers, extension, ("put", "put"), |_| vec![8; 100], 1);
 }

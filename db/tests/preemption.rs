@@ -2,6 +2,7 @@
 //! text that says why, and the worker serves on.
 
 #[path = "support/worker.rs"]
+#[macro_use]
 mod worker;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use db::extension::Extension;
+use db::extension::allowance::Sandbox;
 use db::extension::invocation::LimitOverrides;
 use db::extension::registry::{Installed, Registry};
 use db::metrics::Counter;
@@ -44,8 +46,8 @@ impl Setting {
     }
 }
 
-fn filled(budget: LimitOverrides) -> Worker {
-    let worker = Worker::with_budget(budget);
+fn filled(sandbox: Sandbox, budget: LimitOverrides) -> Worker {
+    let worker = Worker::with_budget(LimitOverrides { sandbox: Some(sandbox), ..budget });
     worker.put(b"healthy", b"yes");
     for number in 0..10 {
         worker.put(&[b'k', number], &[number; 100]);
@@ -80,9 +82,11 @@ fn assert_healthy(worker: &mut Worker, extension: &Arc<Extension>) {
 }
 
 /// What the computations answer when nothing disturbs them, by function and seed.
-fn undisturbed(extension: &Arc<Extension>) -> Vec<Vec<Vec<u8>>> {
-    let mut worker =
-        filled(LimitOverrides { slice_us: 60_000_000, cpu_us: u64::MAX, ..LimitOverrides::default() });
+fn undisturbed(sandbox: Sandbox, extension: &Arc<Extension>) -> Vec<Vec<Vec<u8>>> {
+    let mut worker = filled(
+        sandbox,
+        LimitOverrides { slice_us: 60_000_000, cpu_us: u64::MAX, ..LimitOverrides::default() },
+    );
     let mut answer = |function, seed: u64| {
         let (status, body) = call(&mut worker, extension, function, &seed.to_le_bytes());
         assert_eq!(status, Status::Ok);
@@ -91,8 +95,7 @@ fn undisturbed(extension: &Arc<Extension>) -> Vec<Vec<Vec<u8>>> {
     COMPUTATIONS.iter().map(|function| (0..SEEDS).map(|seed| answer(function, seed)).collect()).collect()
 }
 
-#[test]
-fn whoever_never_ends_is_killed_with_the_limit_it_hit_and_the_worker_serves_on() {
+fn whoever_never_ends_is_killed_with_the_limit_it_hit_and_the_worker_serves_on(sandbox: Sandbox) {
     let setting = Setting::new();
     let extension = setting.extension();
     let cpu =
@@ -113,7 +116,7 @@ fn whoever_never_ends_is_killed_with_the_limit_it_hit_and_the_worker_serves_on()
         ("yields", yields, "the limit invocation_yields = 500 was reached: 501 used", Counter::KilledYields),
     ];
     for (function, budget, limit, counter) in cases {
-        let mut worker = filled(budget);
+        let mut worker = filled(sandbox, budget);
         for round in 1..=10 {
             let (status, body) = call(&mut worker, extension, function, b"");
             let text = String::from_utf8(body).expect("text");
@@ -129,12 +132,13 @@ fn whoever_never_ends_is_killed_with_the_limit_it_hit_and_the_worker_serves_on()
     }
 }
 
-#[test]
-fn others_are_answered_while_loops_run_and_those_that_overrun_get_their_share() {
+fn others_are_answered_while_loops_run_and_those_that_overrun_get_their_share(sandbox: Sandbox) {
     let setting = Setting::new();
     let extension = setting.extension();
-    let mut worker =
-        filled(LimitOverrides { cpu_us: u64::MAX, wall_us: 60_000_000, ..LimitOverrides::default() });
+    let mut worker = filled(
+        sandbox,
+        LimitOverrides { cpu_us: u64::MAX, wall_us: 60_000_000, ..LimitOverrides::default() },
+    );
     let index = |name| extension.function(wire::function_hash(name)).expect("a function");
     let (spins, healthy, computes) = (index("spins"), index("healthy"), index("computes"));
     let Worker { lent, invocations, .. } = &mut worker;
@@ -169,12 +173,11 @@ fn others_are_answered_while_loops_run_and_those_that_overrun_get_their_share() 
     assert!(ended >= 5 && invocations.live() == 0);
 }
 
-#[test]
-fn the_newest_of_too_many_overrunners_is_killed() {
+fn the_newest_of_too_many_overrunners_is_killed(sandbox: Sandbox) {
     let setting = Setting::new();
     let budget =
         LimitOverrides { parked: 3, cpu_us: u64::MAX, wall_us: 60_000_000, ..LimitOverrides::default() };
-    let mut worker = filled(budget);
+    let mut worker = filled(sandbox, budget);
     let spins = setting.extension().function(wire::function_hash("spins")).expect("a function");
     let Worker { lent, invocations, .. } = &mut worker;
     let pin = lent.core.pin();
@@ -200,11 +203,11 @@ fn the_newest_of_too_many_overrunners_is_killed() {
     invocations.end_all(&environment, &mut |_, _, _: &[u8]| {});
 }
 
-#[test]
-fn stack_and_panic_are_caught_after_preemptions() {
+fn stack_and_panic_are_caught_after_preemptions(sandbox: Sandbox) {
     let setting = Setting::new();
     let extension = setting.extension();
-    let mut worker = filled(LimitOverrides { slice_us: 20, cpu_us: u64::MAX, ..LimitOverrides::default() });
+    let mut worker =
+        filled(sandbox, LimitOverrides { slice_us: 20, cpu_us: u64::MAX, ..LimitOverrides::default() });
     for seed in 0..100_u64 {
         let arguments = seed.to_le_bytes();
         assert_eq!(call(&mut worker, extension, "recurses", &arguments).0, Status::ExtensionStackOverflow);
@@ -232,8 +235,8 @@ const WANTED: u64 = 100;
 
 /// Runs a changing mix until there were so many preemptions, and checks every result. Few may be parked, so
 /// that many are killed at their first preemption.
-fn stress(extension: &Arc<Extension>, seed: u64, preemptions: u64) -> (u64, u64, u64) {
-    let expected = undisturbed(extension);
+fn stress(sandbox: Sandbox, extension: &Arc<Extension>, seed: u64, preemptions: u64) -> (u64, u64, u64) {
+    let expected = undisturbed(sandbox, extension);
     let budget = LimitOverrides {
         slice_us: 20,
         parked: 6,
@@ -241,7 +244,7 @@ fn stress(extension: &Arc<Extension>, seed: u64, preemptions: u64) -> (u64, u64,
         wall_us: 60_000_000,
         ..LimitOverrides::default()
     };
-    let (mut worker, mut random) = (filled(budget), fastrand::Rng::with_seed(seed));
+    let (mut worker, mut random) = (filled(sandbox, budget), fastrand::Rng::with_seed(seed));
     let functions = ["computes", "allocates", "looks_up", "transfers", "recurses", "panics", "spins"]
         .map(|name| extension.function(wire::function_hash(name)).expect("a function"));
     let Worker { lent, invocations, .. } = &mut worker;
@@ -290,8 +293,7 @@ fn stress(extension: &Arc<Extension>, seed: u64, preemptions: u64) -> (u64, u64,
     (worker.lent.metrics.value(Counter::Preemptions), abandoned, right)
 }
 
-#[test]
-fn thousands_of_preemptions_and_abandonments_disturb_no_result() {
+fn thousands_of_preemptions_and_abandonments_disturb_no_result(sandbox: Sandbox) {
     let setting = Setting::new();
     let seed = std::env::var("SPLINTER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_120);
     let full = std::env::var("SPLINTER_FULL").is_ok_and(|value| value == "1");
@@ -308,7 +310,7 @@ fn thousands_of_preemptions_and_abandonments_disturb_no_result() {
                     if stormy {
                         scope.spawn(|| storm(id, stop));
                     }
-                    let result = stress(extension, seed + u64::from(stormy), preemptions);
+                    let result = stress(sandbox, extension, seed + u64::from(stormy), preemptions);
                     if stormy {
                         stop.store(true, Ordering::Relaxed);
                     }
@@ -322,4 +324,12 @@ fn thousands_of_preemptions_and_abandonments_disturb_no_result() {
             assert!(abandoned > WANTED && right > WANTED);
         }
     });
+}
+
+in_both_forms! {
+    whoever_never_ends_is_killed_with_the_limit_it_hit_and_the_worker_serves_on,
+    others_are_answered_while_loops_run_and_those_that_overrun_get_their_share,
+    the_newest_of_too_many_overrunners_is_killed,
+    stack_and_panic_are_caught_after_preemptions,
+    thousands_of_preemptions_and_abandonments_disturb_no_result,
 }

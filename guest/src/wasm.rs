@@ -32,4 +32,4 @@ pub use engine::Unavailable;
 pub use import::{Import, Type, Value};
 pub use instance::Instance;
 pub use memory::Memory;
-pub use self_test::{SELF_TEST_MODULE, start};
+pub use self_test::{SELF_TEST_FUNCTIONS, SELF_TEST_MODULE, start};

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Ok(artefact) => {
             println!("{}", artefact.path.display());
             match artefact.module {
-                Ok(module) => println!("{}", module.display()),
+                Ok(module) => println!("{}", module.path.display()),
                 Err(why) => println!("{why}"),
             }
             for function in artefact.functions {

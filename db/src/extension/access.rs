@@ -13,11 +13,11 @@ use sandstorm::Error;
 use sandstorm::abi::{Code, OK, PENDING, RawSlice};
 use wire::limits::REPLY_BYTES_MAX;
 
-use super::allowance::{Allowance, Spending};
+use super::allowance::{Allowance, Limit, Spending};
 use super::trace::{CallKind, Recorder};
 use super::version_metrics::Spent;
 use super::{CallMode, Extension};
-use crate::limits::{EXTENSION_LOG_LINES_MAX, LAST_WORDS_BYTES_MAX};
+use crate::limits::{EXTENSION_LOG_LINES_MAX, LAST_WORDS_BYTES_MAX, LENT_BYTES};
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::{Transaction, Writing};
 use crate::tablet::TableEntry;
@@ -67,6 +67,63 @@ pub struct Access {
     last_words_bytes: usize,
     /// The recorder of host calls; null unless the invocation is traced.
     recorder: *mut Recorder,
+    /// Whether the last host call has stalled; `None` if they do not.
+    stall: Option<bool>,
+    /// The part of a module's memory that host calls fill; empty for a native extension.
+    lent: LentPart,
+}
+
+/// The part of a module's linear memory in which host calls lend: offsets, filled from the start on.
+///
+/// The host alone moves the cursor, and what was lent stays until the invocation ends; only a page of a scan or an
+/// enumeration uses the memory of the page before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LentPart {
+    start: u32,
+    next: u32,
+    end: u32,
+}
+
+impl LentPart {
+    /// Creates an unused part of [`LENT_BYTES`] from `start`.
+    pub(super) const fn new(start: u32) -> Self {
+        Self { start, next: start, end: start + LENT_BYTES as u32 }
+    }
+
+    /// Returns the offsets that were lent.
+    #[inline]
+    pub(super) const fn used(self) -> (u32, u32) {
+        (self.start, self.next)
+    }
+
+    /// Reserves `bytes` more; `None` when there is no room.
+    #[inline]
+    fn take(&mut self, bytes: usize) -> Option<u32> {
+        if bytes > (self.end - self.next) as usize {
+            return None;
+        }
+        let at = self.next;
+        self.next += bytes as u32;
+        Some(at)
+    }
+
+    /// Reserves `bytes` for a page, in the memory of `before` if that is large enough or the latest. Returns offset and
+    /// bytes of the page.
+    fn take_page(&mut self, before: (u32, u32), bytes: usize) -> Option<(u32, usize)> {
+        let (at, had) = (before.0, before.1 as usize);
+        let is_ours = at >= self.start && at <= self.next && had <= (self.next - at) as usize;
+        if !is_ours || had == 0 {
+            return self.take(bytes).map(|at| (at, bytes));
+        }
+        if bytes <= had {
+            return Some((at, had));
+        }
+        if at as usize + had == self.next as usize {
+            self.take(bytes - had)?;
+            return Some((at, bytes));
+        }
+        self.take(bytes).map(|at| (at, bytes))
+    }
 }
 
 impl Access {
@@ -89,6 +146,8 @@ impl Access {
             last_words: ptr::null_mut(),
             last_words_bytes: 0,
             recorder: ptr::null_mut(),
+            stall: None,
+            lent: LentPart::default(),
         }
     }
 
@@ -97,6 +156,66 @@ impl Access {
     #[inline]
     pub fn record(&mut self, recorder: *mut Recorder) {
         self.recorder = recorder;
+    }
+
+    /// Returns whether host calls are recorded, or stall.
+    #[inline]
+    pub(super) fn is_observed(&self) -> bool {
+        !self.recorder.is_null() | self.stall.is_some()
+    }
+
+    /// Makes each host call return "pending" once before it is done, for tests.
+    pub(super) fn stall(&mut self, stalls: bool) {
+        self.stall = stalls.then_some(false);
+    }
+
+    /// Returns whether this host call is to return "pending"; its repetition is not.
+    pub(super) fn stalls(&mut self) -> bool {
+        let Some(stalled) = &mut self.stall else { return false };
+        *stalled = !*stalled;
+        *stalled
+    }
+
+    /// Sets the part of a module's memory in which host calls lend.
+    #[inline]
+    pub(super) fn lend_in(&mut self, part: LentPart) {
+        self.lent = part;
+    }
+
+    /// Returns the part of a module's memory in which host calls lend.
+    #[inline]
+    pub(super) fn lent(&self) -> LentPart {
+        self.lent
+    }
+
+    /// Reserves `bytes` of that part.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when the invocation has no more left.
+    #[inline]
+    pub(super) fn lend(&mut self, bytes: usize) -> Result<u32, Error> {
+        match self.lent.take(bytes) {
+            Some(at) => Ok(at),
+            None => Err(self.lent_too_much(bytes)),
+        }
+    }
+
+    /// Reserves `bytes` of that part for a page whose predecessor is `before`.
+    ///
+    /// # Errors
+    /// As for [`Access::lend`].
+    pub(super) fn lend_page(&mut self, before: (u32, u32), bytes: usize) -> Result<(u32, usize), Error> {
+        match self.lent.take_page(before, bytes) {
+            Some(page) => Ok(page),
+            None => Err(self.lent_too_much(bytes)),
+        }
+    }
+
+    #[cold]
+    fn lent_too_much(&mut self, bytes: usize) -> Error {
+        let (start, next) = self.lent.used();
+        let used = (next - start) as usize + bytes;
+        self.spending.exceed(Limit::LentBytes, LENT_BYTES as u64, used as u64)
     }
 
     /// Records the duration of a traced invocation's host call.

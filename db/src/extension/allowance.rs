@@ -41,6 +41,34 @@ pub struct Allowance {
     pub write_bytes: usize,
     /// Bytes of the reply.
     pub reply_bytes: usize,
+    /// The form of the extension that runs.
+    pub sandbox: Sandbox,
+}
+
+/// The form in which a tenant's invocations run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sandbox {
+    /// Machine code of the server's own process: the language, checked by the builder, is the only wall.
+    Native,
+    /// A WebAssembly module: it reaches its own linear memory, whatever its code is.
+    Wasm,
+}
+
+impl Sandbox {
+    /// Returns the form for a value of [`TenantLimit::Sandbox`].
+    #[must_use]
+    pub const fn of(value: u64) -> Self {
+        if value == 0 { Self::Native } else { Self::Wasm }
+    }
+
+    /// Returns the value of the limit for this form.
+    #[must_use]
+    pub const fn value(self) -> u64 {
+        match self {
+            Self::Native => 0,
+            Self::Wasm => 1,
+        }
+    }
 }
 
 impl Allowance {
@@ -55,6 +83,7 @@ impl Allowance {
         writes: 0,
         write_bytes: 0,
         reply_bytes: 0,
+        sandbox: Sandbox::Native,
     };
 
     /// Returns the limits of a tenant's account now, capped by the memory reserved for an invocation.
@@ -78,6 +107,7 @@ impl Allowance {
             writes: within(TenantLimit::InvocationWrites, TRANSACTION_WRITES_MAX),
             write_bytes: within(TenantLimit::InvocationWriteBytes, TRANSACTION_BYTES),
             reply_bytes: within(TenantLimit::InvocationReplyBytes, wire::limits::REPLY_BYTES_MAX),
+            sandbox: Sandbox::of(limit(TenantLimit::Sandbox)),
         }
     }
 }
@@ -100,6 +130,10 @@ pub struct LimitOverrides {
     pub held_bytes: usize,
     /// The bytes that free slots may keep for later invocations.
     pub warm_bytes: usize,
+    /// The form in which all tenants' invocations run.
+    pub sandbox: Option<Sandbox>,
+    /// Whether each host call returns "pending" once before it is done.
+    pub stalls: bool,
 }
 
 impl Default for LimitOverrides {
@@ -112,6 +146,8 @@ impl Default for LimitOverrides {
             parked: PARKED_PER_WORKER_MAX,
             held_bytes: HELD_BYTES_PER_WORKER,
             warm_bytes: WARM_BYTES_PER_WORKER,
+            sandbox: None,
+            stalls: false,
         }
     }
 }
@@ -137,6 +173,8 @@ pub enum Limit {
     RemoteReads,
     /// Bytes of the stack. The excess is unknown.
     StackBytes,
+    /// Bytes that host calls copied into a module's memory.
+    LentBytes,
     /// Preempted invocations on one core.
     Parked,
     /// Bytes that a tenant's waiting invocations hold on a core: at most half of the bytes that other tenants leave.
@@ -153,6 +191,7 @@ impl Limit {
             Self::NotedBytes => "bytes_of_a_commit",
             Self::RemoteReads => "remote_reads_of_an_invocation",
             Self::StackBytes => "stack_bytes",
+            Self::LentBytes => "lent_bytes_of_an_invocation",
             Self::Parked => "preempted_invocations_of_a_core",
             Self::HeldBytes => "held_bytes_of_a_core",
         }
@@ -304,8 +343,9 @@ impl Spending {
         self.exceed(limit, value, value.saturating_add(1))
     }
 
+    /// Records a request that reached a limit.
     #[cold]
-    fn exceed(&mut self, limit: Limit, value: u64, used: u64) -> Error {
+    pub(super) fn exceed(&mut self, limit: Limit, value: u64, used: u64) -> Error {
         self.exceeded = Some(Exceeded { limit, value, used });
         Error::LimitExceeded
     }

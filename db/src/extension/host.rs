@@ -19,7 +19,7 @@ use guest::running::{self, host_call};
 use guest::stack::Cause;
 use sandstorm::Error;
 use sandstorm::abi::{
-    Code, Host, OK, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE, RawCondition, RawEntry, RawListed,
+    Code, Host, OK, PENDING, RANGE_HAS_AFTER, RANGE_HAS_TO, RANGE_REVERSE, RawCondition, RawEntry, RawListed,
     RawRange, RawRecord, RawScanned, RawSlice, Services,
 };
 use store::{Condition, KeyRange};
@@ -28,24 +28,31 @@ use super::access::Access;
 use super::trace::CallKind;
 
 /// The host table of ordinary invocations.
-pub static HOST: Host = table_of_calls::<false>();
+pub static HOST: Host = table_of_calls::<ORDINARY>();
 
 /// The host table of traced invocations.
-pub static TRACED_HOST: Host = table_of_calls::<true>();
+pub static TRACED_HOST: Host = table_of_calls::<TRACED>();
 
-const fn table_of_calls<const TRACED: bool>() -> Host {
+/// The host table of invocations whose calls [stall](Access::stalls), for tests.
+pub static STALLING_HOST: Host = table_of_calls::<STALLING>();
+
+const ORDINARY: u8 = 0;
+const TRACED: u8 = 1;
+const STALLING: u8 = 2;
+
+const fn table_of_calls<const MODE: u8>() -> Host {
     Host {
-        get: get::<TRACED>,
-        get_many: get_many::<TRACED>,
-        scan: scan::<TRACED>,
-        enumerate: enumerate::<TRACED>,
-        put: put::<TRACED>,
-        delete: delete::<TRACED>,
-        increment: increment::<TRACED>,
-        increment_float: increment_float::<TRACED>,
-        table: table::<TRACED>,
-        log: log::<TRACED>,
-        now_ms: now_ms::<TRACED>,
+        get: get::<MODE>,
+        get_many: get_many::<MODE>,
+        scan: scan::<MODE>,
+        enumerate: enumerate::<MODE>,
+        put: put::<MODE>,
+        delete: delete::<MODE>,
+        increment: increment::<MODE>,
+        increment_float: increment_float::<MODE>,
+        table: table::<MODE>,
+        log: log::<MODE>,
+        now_ms: now_ms::<MODE>,
     }
 }
 
@@ -54,9 +61,9 @@ const fn table_of_calls<const TRACED: bool>() -> Host {
 /// # Safety
 /// As for [`host_call`].
 #[inline]
-unsafe fn with_access<const TRACED: bool, R>(kind: CallKind, work: impl FnOnce(&mut Access) -> R) -> R {
+unsafe fn with_access<const MODE: u8, R>(kind: CallKind, work: impl FnOnce(&mut Access) -> R) -> R {
     let timed = |access: &mut Access| {
-        if !TRACED {
+        if MODE != TRACED {
             return work(access);
         }
         let began = cycles::now();
@@ -69,7 +76,23 @@ unsafe fn with_access<const TRACED: bool, R>(kind: CallKind, work: impl FnOnce(&
     unsafe { host_call(|context| timed(&mut *context.cast::<Access>())) }
 }
 
-unsafe extern "C" fn get<const TRACED: bool>(
+/// Like [`with_access`] for calls that return a code.
+///
+/// # Safety
+/// As for [`host_call`].
+#[inline]
+unsafe fn with_code<const MODE: u8>(kind: CallKind, work: impl FnOnce(&mut Access) -> Code) -> Code {
+    let stalled = |access: &mut Access| {
+        if MODE == STALLING && access.stalls() {
+            return PENDING;
+        }
+        work(access)
+    };
+    // SAFETY: as the caller promises.
+    unsafe { with_access::<MODE, _>(kind, stalled) }
+}
+
+unsafe extern "C" fn get<const MODE: u8>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -78,14 +101,14 @@ unsafe extern "C" fn get<const TRACED: bool>(
 ) -> Code {
     // SAFETY: the SDK lends the key, and room for a record, for the call; nothing here owns anything.
     unsafe {
-        with_access::<TRACED, _>(CallKind::Get, |access| {
+        with_code::<MODE>(CallKind::Get, |access| {
             let answer = access.get(table, key.as_slice(), &mut *record.cast());
             access.code_of(answer)
         })
     }
 }
 
-unsafe extern "C" fn get_many<const TRACED: bool>(
+unsafe extern "C" fn get_many<const MODE: u8>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -95,7 +118,7 @@ unsafe extern "C" fn get_many<const TRACED: bool>(
 ) -> Code {
     // SAFETY: the SDK lends `count` keys and room for `count` records for the call.
     unsafe {
-        with_access::<TRACED, _>(CallKind::GetMany, |access| {
+        with_code::<MODE>(CallKind::GetMany, |access| {
             let keys = slice::from_raw_parts(keys, count);
             let answer = access.get_many(table, keys, records);
             access.code_of(answer)
@@ -103,7 +126,7 @@ unsafe extern "C" fn get_many<const TRACED: bool>(
     }
 }
 
-unsafe extern "C" fn scan<const TRACED: bool>(
+unsafe extern "C" fn scan<const MODE: u8>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -115,7 +138,7 @@ unsafe extern "C" fn scan<const TRACED: bool>(
     // SAFETY: the SDK lends the range with its bounds, room for `capacity` entries and the place of the answer for
     // the call.
     unsafe {
-        with_access::<TRACED, _>(CallKind::Scan, |access| {
+        with_code::<MODE>(CallKind::Scan, |access| {
             match access.scan(table, range_of(&*range), (entries, capacity)) {
                 Ok(far) => {
                     scanned.write(far);
@@ -127,7 +150,7 @@ unsafe extern "C" fn scan<const TRACED: bool>(
     }
 }
 
-unsafe extern "C" fn enumerate<const TRACED: bool>(
+unsafe extern "C" fn enumerate<const MODE: u8>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -138,7 +161,7 @@ unsafe extern "C" fn enumerate<const TRACED: bool>(
 ) -> Code {
     // SAFETY: the SDK lends the cursor, room for `capacity` entries and the place of the answer for the call.
     unsafe {
-        with_access::<TRACED, _>(CallKind::Enumerate, |access| {
+        with_code::<MODE>(CallKind::Enumerate, |access| {
             match access.enumerate(table, cursor.as_slice(), (entries, capacity)) {
                 Ok(page) => {
                     listed.write(page);
@@ -150,7 +173,7 @@ unsafe extern "C" fn enumerate<const TRACED: bool>(
     }
 }
 
-unsafe extern "C" fn put<const TRACED: bool>(
+unsafe extern "C" fn put<const MODE: u8>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -161,7 +184,7 @@ unsafe extern "C" fn put<const TRACED: bool>(
 ) -> Code {
     // SAFETY: the SDK lends key and value for the call.
     unsafe {
-        with_access::<TRACED, _>(CallKind::Put, |access| {
+        with_code::<MODE>(CallKind::Put, |access| {
             let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
             let value = Some((value.as_slice(), ttl_ms));
             let answer = access.write(table, key.as_slice(), value, condition);
@@ -170,7 +193,7 @@ unsafe extern "C" fn put<const TRACED: bool>(
     }
 }
 
-unsafe extern "C" fn delete<const TRACED: bool>(
+unsafe extern "C" fn delete<const MODE: u8>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -179,7 +202,7 @@ unsafe extern "C" fn delete<const TRACED: bool>(
 ) -> Code {
     // SAFETY: the SDK lends the key for the call.
     unsafe {
-        with_access::<TRACED, _>(CallKind::Delete, |access| {
+        with_code::<MODE>(CallKind::Delete, |access| {
             let Some(condition) = condition_of(condition) else { return Error::BadArguments.code() };
             let answer = access.write(table, key.as_slice(), None, condition);
             access.code_of(answer)
@@ -187,7 +210,7 @@ unsafe extern "C" fn delete<const TRACED: bool>(
     }
 }
 
-unsafe extern "C" fn increment<const TRACED: bool>(
+unsafe extern "C" fn increment<const MODE: u8>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -197,7 +220,7 @@ unsafe extern "C" fn increment<const TRACED: bool>(
 ) -> Code {
     // SAFETY: the SDK lends the key and the place of the sum for the call.
     unsafe {
-        with_access::<TRACED, _>(CallKind::Increment, |access| {
+        with_code::<MODE>(CallKind::Increment, |access| {
             match access.increment(table, key.as_slice(), delta) {
                 Ok(sum) => {
                     value.write(sum);
@@ -209,7 +232,7 @@ unsafe extern "C" fn increment<const TRACED: bool>(
     }
 }
 
-unsafe extern "C" fn increment_float<const TRACED: bool>(
+unsafe extern "C" fn increment_float<const MODE: u8>(
     _context: *mut c_void,
     _ticket: *mut u64,
     table: u32,
@@ -219,7 +242,7 @@ unsafe extern "C" fn increment_float<const TRACED: bool>(
 ) -> Code {
     // SAFETY: the SDK lends the key and the place of the sum for the call.
     unsafe {
-        with_access::<TRACED, _>(CallKind::Increment, |access| {
+        with_code::<MODE>(CallKind::Increment, |access| {
             match access.increment_float(table, key.as_slice(), delta) {
                 Ok(sum) => {
                     value.write(sum);
@@ -231,7 +254,7 @@ unsafe extern "C" fn increment_float<const TRACED: bool>(
     }
 }
 
-unsafe extern "C" fn table<const TRACED: bool>(
+unsafe extern "C" fn table<const MODE: u8>(
     _context: *mut c_void,
     _ticket: *mut u64,
     name: RawSlice,
@@ -239,7 +262,7 @@ unsafe extern "C" fn table<const TRACED: bool>(
 ) -> Code {
     // SAFETY: the SDK lends the name and the place of the number for the call.
     unsafe {
-        with_access::<TRACED, _>(CallKind::Table, |access| match access.table_named(name.as_slice()) {
+        with_code::<MODE>(CallKind::Table, |access| match access.table_named(name.as_slice()) {
             Ok(number) => {
                 id.write(number);
                 OK
@@ -249,19 +272,19 @@ unsafe extern "C" fn table<const TRACED: bool>(
     }
 }
 
-unsafe extern "C" fn log<const TRACED: bool>(_context: *mut c_void, level: u32, text: RawSlice) {
+unsafe extern "C" fn log<const MODE: u8>(_context: *mut c_void, level: u32, text: RawSlice) {
     // SAFETY: the SDK lends the text for the call.
-    unsafe { with_access::<TRACED, _>(CallKind::Log, |access| access.log(level, text.as_slice())) }
+    unsafe { with_access::<MODE, _>(CallKind::Log, |access| access.log(level, text.as_slice())) }
 }
 
-unsafe extern "C" fn now_ms<const TRACED: bool>(_context: *mut c_void) -> u64 {
+unsafe extern "C" fn now_ms<const MODE: u8>(_context: *mut c_void) -> u64 {
     // SAFETY: nothing here owns anything.
-    unsafe { with_access::<TRACED, _>(CallKind::Now, |access| access.now_ms()) }
+    unsafe { with_access::<MODE, _>(CallKind::Now, |access| access.now_ms()) }
 }
 
 /// # Safety
 /// The bounds are readable as long as the range is used.
-unsafe fn range_of<'r>(raw: &RawRange) -> KeyRange<'r> {
+pub(super) unsafe fn range_of<'r>(raw: &RawRange) -> KeyRange<'r> {
     let has = |flag: u32| raw.flags & flag != 0;
     // SAFETY: as the caller says.
     let [from, to, prefix, after] =
@@ -275,7 +298,7 @@ unsafe fn range_of<'r>(raw: &RawRange) -> KeyRange<'r> {
     }
 }
 
-fn condition_of(raw: RawCondition) -> Option<Condition> {
+pub(super) fn condition_of(raw: RawCondition) -> Option<Condition> {
     sandstorm::Condition::from_raw(raw).map(|condition| match condition {
         sandstorm::Condition::Always => Condition::Always,
         sandstorm::Condition::Absent => Condition::Absent,
@@ -288,7 +311,7 @@ fn condition_of(raw: RawCondition) -> Option<Condition> {
 pub const SERVICES: Services = Services { allocate, free, reallocate, begin_panic, abandon };
 
 /// The `kind` of [`abandon`] for out of memory.
-const KIND_OUT_OF_MEMORY: u32 = 1;
+pub(super) const KIND_OUT_OF_MEMORY: u32 = 1;
 
 unsafe extern "C" fn allocate(bytes: usize, align: usize) -> *mut u8 {
     // SAFETY: the arena of the running invocation, which nothing else uses while this runs.

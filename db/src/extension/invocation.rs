@@ -35,7 +35,7 @@ use guest::cycles;
 use guest::fault::Guarded;
 use guest::preempt::Preemption;
 use guest::stack::StackPool;
-use state::InvocationState;
+use state::{InvocationState, Pools};
 use table::InvocationTable;
 use turns::ClockPace;
 use waiting::{Awaiting, Holding};
@@ -44,6 +44,7 @@ use wire::{Status, TenantId};
 
 use super::Extension;
 use super::allowance::Limit;
+use super::instances::Instances;
 use super::trace::Recorder;
 use super::version_metrics::Gauge;
 use crate::limits::{
@@ -75,7 +76,7 @@ pub struct Invocations<O> {
     asking: HashMap<u64, NonNull<InvocationState<O>>, NumberHash>,
     slots: InvocationTable<O>,
     holding: Holding,
-    stacks: StackPool,
+    pools: Pools,
     gauge: Gauge,
     /// The queue of a worker without isolation, which uses no other queue.
     plain: Option<VecDeque<NonNull<InvocationState<O>>>>,
@@ -161,6 +162,8 @@ const ENDLESS: LimitOverrides = LimitOverrides {
     parked: 0,
     held_bytes: usize::MAX,
     warm_bytes: WARM_BYTES_PER_WORKER,
+    sandbox: None,
+    stalls: false,
 };
 
 impl<O> Invocations<O> {
@@ -202,7 +205,7 @@ impl<O> Invocations<O> {
             asking: HashMap::default(),
             slots: InvocationTable::new(pace.warm_bytes),
             holding: Holding::new(pace.held_bytes),
-            stacks: StackPool::new()?,
+            pools: Pools { stacks: StackPool::new()?, instances: Instances::new() },
             gauge: Gauge::new(),
             plain: None,
             budget,

@@ -11,15 +11,22 @@ use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
 
+use guest::wasm::{Code as ModuleCode, LoadError as ModuleError};
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
+use sandstorm::abi::wasm32::ENTRY_PREFIX;
 use sandstorm::abi::{ABI_VERSION, Artefact, Call, Code};
 
 use super::host::SERVICES;
+use super::imports::IMPORTS;
+use super::module_call::HEAP_BASE_MAX;
 use super::{CallMode, Function};
 use crate::limits::ARGUMENTS_LINE_BYTES_MAX;
 
 /// A function's entry point: polls an invocation once.
 pub type Run = unsafe extern "C" fn(call: *mut Call) -> Code;
+
+/// The reason while none was given.
+const NO_MODULE: &str = "it was built without a module";
 
 /// The maximum number of functions in one artefact.
 const FUNCTIONS_MAX: u32 = 4096;
@@ -33,6 +40,8 @@ pub enum LoadError {
     Stale,
     /// Its table of functions is invalid.
     Malformed,
+    /// The module cannot be loaded.
+    Module(ModuleError),
 }
 
 impl fmt::Display for LoadError {
@@ -40,6 +49,7 @@ impl fmt::Display for LoadError {
         match self {
             Self::Refused(error) => write!(out, "the artefact cannot be opened: {error}"),
             Self::Stale => out.write_str("the artefact was built for another server"),
+            Self::Module(error) => write!(out, "the module cannot be loaded: {error}"),
             Self::Malformed => out.write_str("the artefact's function table is malformed"),
         }
     }
@@ -54,6 +64,8 @@ pub struct Library {
     /// The text for callers with wrong arguments, by function; kept apart from the fields that every invocation reads.
     arguments: Vec<Box<str>>,
     path: PathBuf,
+    /// The same functions as a module, or the reason why there is none.
+    module: Result<Arc<ModuleCode>, String>,
     /// The handle, closed after every field above is dropped.
     _handle: Option<Handle>,
 }
@@ -86,6 +98,7 @@ impl Library {
             functions: functions.into(),
             arguments: Vec::new(),
             path: path.to_owned(),
+            module: Err(NO_MODULE.to_owned()),
             _handle: Some(handle),
         })
     }
@@ -108,6 +121,45 @@ impl Library {
         Arc::clone(&self.functions)
     }
 
+    /// Adds the module of the same functions.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    ///
+    /// # Safety
+    /// The bytes are what the builder of this process compiled from a module that it had checked, for this server.
+    pub unsafe fn with_module(mut self, bytes: &[u8]) -> Result<Self, LoadError> {
+        // SAFETY: as the caller promises.
+        let code = unsafe { ModuleCode::load(bytes, IMPORTS) }.map_err(LoadError::Module)?;
+        if code.heap_base() as usize > HEAP_BASE_MAX {
+            return Err(LoadError::Malformed);
+        }
+        let mut functions = self.functions.to_vec();
+        for function in &mut functions {
+            let export = format!("{ENTRY_PREFIX}{}", function.name);
+            function.export = code.function(&export).ok_or(LoadError::Malformed)?;
+        }
+        self.functions = functions.into();
+        self.module = Ok(Arc::new(code));
+        Ok(self)
+    }
+
+    /// Notes why there is no module.
+    #[must_use]
+    pub fn without_module(mut self, why: String) -> Self {
+        self.module = Err(why);
+        self
+    }
+
+    /// Returns the module.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    #[inline]
+    pub fn module(&self) -> Result<&Arc<ModuleCode>, &str> {
+        self.module.as_ref().map_err(String::as_str)
+    }
+
     /// Returns the text for callers of a function with wrong arguments.
     pub fn arguments(&self, function: usize) -> &str {
         self.arguments.get(function).map_or("", |line| line)
@@ -122,7 +174,13 @@ impl Library {
     /// Creates a library of functions of this program, for tests.
     #[cfg(test)]
     pub fn of(functions: Vec<Function>) -> Self {
-        Self { functions: functions.into(), arguments: Vec::new(), path: PathBuf::new(), _handle: None }
+        Self {
+            functions: functions.into(),
+            arguments: Vec::new(),
+            path: PathBuf::new(),
+            module: Err(NO_MODULE.to_owned()),
+            _handle: None,
+        }
     }
 }
 
@@ -157,7 +215,7 @@ unsafe fn functions_of(artefact: &Artefact) -> Result<Vec<Function>, LoadError> 
                 _ => return Err(LoadError::Malformed),
             };
             let hash = wire::function_hash(name);
-            Ok(Function { name: name.into(), hash, mode, run: function.run })
+            Ok(Function { name: name.into(), hash, mode, run: Some(function.run), export: 0 })
         })
         .collect()
 }

@@ -313,7 +313,19 @@ impl Registry {
         // SAFETY: the builder of this process gave the path now, after it had built the file or checked it
         // against the hash that it wrote beside it; its name is a hash over SDK and source.
         let library = unsafe { Library::open(&artefact.path, &toolchain.sdk_hash()) }?;
-        let library = Arc::new(library.documented(&artefact.functions));
+        let library = library.documented(&artefact.functions);
+        let library = Arc::new(
+            match self
+                .toolchain
+                .modules()
+                .and(artefact.module.as_ref().map_err(Clone::clone))
+                .and_then(|module| module.read())
+            {
+                // SAFETY: as above: these bytes were compared with the hash.
+                Ok(bytes) => unsafe { library.with_module(&bytes) }?,
+                Err(why) => library.without_module(why),
+            },
+        );
         live.libraries.insert(artefact.content_hash.clone(), Arc::downgrade(&library));
         Ok(library)
     }

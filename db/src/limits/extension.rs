@@ -14,6 +14,13 @@ pub const ARENA_BYTES: usize = 1 << 20;
 /// Bytes of keys and values that one invocation may write before they are applied.
 pub const TRANSACTION_BYTES: usize = 4 << 20;
 
+/// Bytes that host calls may copy into the linear memory of one invocation. A native extension reads them in place,
+/// without this limit.
+pub const LENT_BYTES: usize = 4 << 20;
+
+/// Bytes that a host call copies into linear memory before the invocation may be parked: some 10 us.
+pub const LENT_BYTES_AT_ONCE: usize = 64 << 10;
+
 /// Objects that one invocation may write: together with its reads, the maximum of one commit of the store.
 pub const TRANSACTION_WRITES_MAX: usize = 1024;
 
@@ -115,6 +122,14 @@ pub const COMPILES_AT_ONCE_MAX: usize = 2;
 
 /// Waiting installations of one tenant: each is a control thread. Further ones must retry later.
 pub const COMPILES_WAITING_PER_TENANT_MAX: usize = 4;
+
+// ---- Extensions: modules of one worker ------------------------------------------------------------------
+
+/// Instances of modules that a worker keeps for later invocations. Each reserves 4 GiB of address space.
+pub const INSTANCES_KEPT_PER_WORKER: usize = 1_024;
+
+/// Instances of modules that a worker has at a time, including those in use.
+pub const INSTANCES_PER_WORKER_MAX: usize = 4_096;
 
 // ---- Extensions: one worker ------------------------------------------------------------------------------
 

@@ -12,13 +12,28 @@ use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
 use db::tablet::{Parts, TableEntry, Tables};
 use db::tenant::account::{Account, Accounts};
-use store::{Condition, Config, Core, Pinned, Store, Table};
+use store::{Condition, Config, Core, Cursor, PageLimits, Pinned, Quota, Store, Table, TableKind};
 use wire::{Status, TenantId};
 
 /// The tenant of the tests.
 pub const TENANT: TenantId = TenantId(1);
 /// Its table.
 pub const TABLE: u32 = 1;
+/// Its ordered table.
+pub const ORDERED: u32 = 2;
+
+/// Makes two tests of each function: with the extensions' machine code, and with their modules.
+#[allow(unused_macros, reason = "not every test uses it")]
+macro_rules! in_both_forms {
+    ($($name:ident,)*) => {
+        mod native {
+            $(#[test] fn $name() { super::$name(db::extension::allowance::Sandbox::Native); })*
+        }
+        mod module {
+            $(#[test] fn $name() { super::$name(db::extension::allowance::Sandbox::Wasm); })*
+        }
+    };
+}
 
 /// What a worker lends.
 pub struct Lent {
@@ -65,16 +80,19 @@ impl Worker {
         let store = Store::new(config).expect("a small store");
         let table = store.table(TABLE);
         let mut tables = Tables::default();
-        let entry = TableEntry {
-            id: TABLE,
-            tenant: TENANT,
-            name: "table".into(),
-            writable: true,
-            owner: Arc::new(Account::new(TENANT)),
-            parts: Parts::whole(Arc::clone(&table)),
-            map: None,
-        };
-        tables.insert(Arc::new(entry));
+        let ordered = store.table_of_kind(ORDERED, TableKind::Ordered, &Arc::new(Quota::new(1, u64::MAX)));
+        for (id, name, table) in [(TABLE, "table", Arc::clone(&table)), (ORDERED, "ordered", ordered)] {
+            let entry = TableEntry {
+                id,
+                tenant: TENANT,
+                name: name.into(),
+                writable: true,
+                owner: Arc::new(Account::new(TENANT)),
+                parts: Parts::whole(table),
+                map: None,
+            };
+            tables.insert(Arc::new(entry));
+        }
         let lent = Lent { core: store.core(0), tables, metrics: WorkerMetrics::new(), clock: Clock::new() };
         Self { lent, invocations, table }
     }
@@ -85,7 +103,26 @@ impl Worker {
         pin.put(&self.table, store::hash(key), key, value, Condition::Always).expect("a put");
     }
 
+    /// Returns keys and values of all objects of a table, by key.
+    #[allow(dead_code, reason = "not every test uses it")]
+    pub fn objects(&self, table: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let entry = self.lent.tables.get(TENANT, table).expect("one of the tables");
+        let (table, mut objects) = (entry.parts.only().expect("a whole table"), Vec::new());
+        let mut at = Some(Cursor::START);
+        while let Some(from) = at {
+            let pin = self.lent.core.pin();
+            let limits = PageLimits { objects: 512, bytes: usize::MAX, keys_only: false };
+            let mut page = [const { None }; 1024];
+            at = pin.enumerate(table, from, limits, &mut page).expect("nobody drops the table").next;
+            let found = page.iter().flatten().filter_map(|listed| listed.object.as_ref());
+            objects.extend(found.map(|object| (object.key().to_vec(), object.value().to_vec())));
+        }
+        objects.sort();
+        objects
+    }
+
     /// Runs one invocation to its end and hands status and body to `on_done`.
+    #[allow(dead_code, reason = "not every test uses it")]
     pub fn run(
         &mut self,
         extension: &Arc<Extension>,
@@ -94,10 +131,22 @@ impl Worker {
         arguments: &[u8],
         on_done: &mut dyn FnMut(Status, &[u8]),
     ) {
+        self.run_in(extension, (function, TABLE), key, arguments, on_done);
+    }
+
+    /// Like [`Worker::run`] with a table of the caller's.
+    pub fn run_in(
+        &mut self,
+        extension: &Arc<Extension>,
+        (function, table): (&str, u32),
+        key: &[u8],
+        arguments: &[u8],
+        on_done: &mut dyn FnMut(Status, &[u8]),
+    ) {
         let Self { lent, invocations, .. } = self;
         let index = extension.function(wire::function_hash(function)).expect("a function of this name");
         let pin = lent.core.pin();
-        let started = invocations.start(&lent.environment(&pin), extension, index, TABLE, key, arguments, 7);
+        let started = invocations.start(&lent.environment(&pin), extension, index, table, key, arguments, 7);
         assert!(started.is_ok());
         drop(pin);
         while invocations.live() > 0 {
@@ -119,6 +168,7 @@ pub fn registry(cache: &Path) -> Registry {
 }
 
 /// The files of an extension of one source file.
+#[allow(dead_code, reason = "not every test uses it")]
 pub fn package(name: &str, source: &str) -> Vec<(String, Vec<u8>)> {
     let manifest = format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
@@ -131,6 +181,7 @@ pub fn package(name: &str, source: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Installs an extension of one source file under a number and a version.
+#[allow(dead_code, reason = "not every test uses it")]
 pub fn install(
     registry: &Registry,
     name: &str,

@@ -193,7 +193,7 @@ async fn grow_forever(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Res
 /// Asks for a terabyte.
 async fn allocate_at_once(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     mark(db, args).await?;
-    let bytes: Vec<u8> = vec![0; black_box(1 << 40)];
+    let bytes: Vec<u8> = vec![0; black_box(isize::MAX as usize)];
     reply.u64(bytes.len() as u64)
 }
 

@@ -18,6 +18,9 @@ use crate::stack::{Cause, Stack, StackOutcome};
 /// The module to be compiled for [`start`]: `self_test.wat`, assembled.
 pub const SELF_TEST_MODULE: &[u8] = include_bytes!("self_test.wasm");
 
+/// The names of its functions, without what an export's name begins with.
+pub const SELF_TEST_FUNCTIONS: [&str; 4] = ["call", "park", "trap", "unreachable"];
+
 /// The answer of the import that parks.
 const ANSWER: u64 = 40;
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use guest::arena::Arena;
 use guest::limits::EXTENSION_STACK_BYTES;
-use guest::running::{self, ParkedStack};
-use guest::stack::{StackEntry, StackPool};
+use guest::running::{self, ModuleEntry, ParkedStack};
+use guest::stack::{Stack, StackEntry, StackOutcome, StackPool};
 use sandstorm::Error;
 use sandstorm::abi::{Call, Code, OK, PENDING, RawReply, RawSlice};
 use store::{CommitError, HeldPin};
@@ -25,9 +25,11 @@ use wire::Status;
 use super::ending::Ending;
 use super::fair::PlaceId;
 use crate::extension::access::{Access, Awaited};
-use crate::extension::allowance::{Allowance, Exceeded, Limit, LimitOverrides, Overdrawn};
-use crate::extension::host::HOST;
+use crate::extension::allowance::{Allowance, Exceeded, Limit, LimitOverrides, Overdrawn, Sandbox};
+use crate::extension::host::{HOST, STALLING_HOST};
+use crate::extension::instances::Instances;
 use crate::extension::invocation_memory::{InvocationMemory, TouchedPages};
+use crate::extension::module_call::ModuleCall;
 use crate::extension::native::Run;
 use crate::extension::trace::{PollEnd, Recorder};
 use crate::extension::{CallMode, Extension};
@@ -36,6 +38,12 @@ use crate::metrics::Counter;
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::Uncommitted;
 use crate::tenant::limit::TenantLimit;
+
+/// What invocations run on and in; each takes one of these for a while.
+pub(super) struct Pools {
+    pub(super) stacks: StackPool,
+    pub(super) instances: Instances,
+}
 
 /// The outcome of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +65,11 @@ pub(super) struct InvocationState<O> {
     access: Access,
     room: InvocationMemory,
     run: Option<Run>,
+    /// The number of the function in the module.
+    export: usize,
+    sandbox: Sandbox,
+    /// The instance that runs it, from its first poll on, if it runs in a module.
+    module: Option<Box<ModuleCall>>,
     mode: CallMode,
     extension: Option<Arc<Extension>>,
     /// The extension of the previous invocation, for comparison only.
@@ -82,6 +95,8 @@ pub(super) struct InvocationState<O> {
     yields: u32,
     tries: u32,
     input_bytes: usize,
+    /// Bytes of its reply in native memory that the server wrote.
+    written_bytes: usize,
     /// Bytes of its memory counted as held; 0 between invocations.
     counted_bytes: usize,
     /// Memory touched by earlier tries; meaningless at the first try.
@@ -112,6 +127,9 @@ impl<O> InvocationState<O> {
             access: Access::new(),
             room: InvocationMemory::new(number)?,
             run: None,
+            export: 0,
+            sandbox: Sandbox::Native,
+            module: None,
             mode: CallMode::Read,
             extension: None,
             previous: ptr::null(),
@@ -128,6 +146,7 @@ impl<O> InvocationState<O> {
             yields: 0,
             tries: 0,
             input_bytes: 0,
+            written_bytes: 0,
             counted_bytes: 0,
             touched_before: TouchedPages::default(),
             recorder: None,
@@ -155,7 +174,7 @@ impl<O> InvocationState<O> {
         }
         self.function = function;
         let function = &extension.functions()[function];
-        self.run = Some(function.run);
+        (self.run, self.export) = (function.run, function.export);
         self.mode = function.mode;
         self.origin = Some(origin);
         self.started_us = now_us;
@@ -171,7 +190,11 @@ impl<O> InvocationState<O> {
     #[cold]
     fn take_on(&mut self, extension: &Arc<Extension>, changes: u64, budget: Option<&LimitOverrides>) {
         let allowance = Allowance::of(&extension.account);
+        self.sandbox = budget.and_then(|budget| budget.sandbox).unwrap_or(allowance.sandbox);
         self.access.allow(budget.map_or(allowance, |budget| budget.instead_of(allowance)));
+        let stalls = budget.is_some_and(|budget| budget.stalls);
+        self.access.stall(stalls);
+        self.call.host = if stalls { &raw const STALLING_HOST } else { &raw const HOST };
         self.changes_seen = changes;
         let address = Arc::as_ptr(extension);
         self.keeps_extension = mem::replace(&mut self.previous, address) == address;
@@ -197,10 +220,32 @@ impl<O> InvocationState<O> {
         self.arena = arena;
         self.call.reply = RawReply { address: reply, bytes: 0, capacity: reply_bytes, highest: 0, asked: 0 };
         self.call.future = ptr::null_mut();
+        self.written_bytes = 0;
         if let Some(extension) = &self.extension {
             self.access.begin(extension, self.mode, writes, reply);
         }
         self.call.context = (&raw mut self.access).cast();
+    }
+
+    /// Gives the invocation an instance of its module for its first poll, and returns what to run.
+    ///
+    /// # Errors
+    /// As for [`Instances::take`].
+    #[inline]
+    fn enter_module(&mut self, instances: &mut Instances) -> Result<ModuleEntry, Status> {
+        let module = match &mut self.module {
+            Some(module) => module,
+            none => {
+                let extension = self.extension.as_ref().ok_or(Status::Internal)?;
+                none.insert(instances.take(extension)?)
+            }
+        };
+        if !module.is_begun() {
+            let arena_bytes = self.access.spending().allowance().arena_bytes;
+            // SAFETY: `bring_in` set key and arguments, which lie in the slot's own memory.
+            unsafe { module.begin(&mut self.call, arena_bytes, &mut self.access) };
+        }
+        Ok(module.entry(self.export))
     }
 
     /// Polls the invocation once on a stack of its own, or resumes it where it was parked, until its slice ends (in
@@ -212,10 +257,18 @@ impl<O> InvocationState<O> {
     pub(super) unsafe fn poll(
         slot: NonNull<Self>,
         environment: &WorkerEnvironment<'_>,
-        stacks: &mut StackPool,
+        pools: &mut Pools,
         slice_ends: u64,
     ) -> PollOutcome {
         let slot = slot.as_ptr();
+        // SAFETY: the slot is ours, and the extension does not run.
+        let entry = match unsafe { &mut *slot } {
+            Self { parked: Some(_), .. } | Self { sandbox: Sandbox::Native, .. } => None,
+            this => match this.enter_module(&mut pools.instances) {
+                Ok(entry) => Some(entry),
+                Err(status) => return PollOutcome::Ended(Ending::of(status)),
+            },
+        };
         // SAFETY: the slot is ours; no reference to these parts is held while the extension runs.
         let (run, arena, access, call) =
             unsafe { ((*slot).run, &raw mut (*slot).arena, &raw mut (*slot).access, &raw mut (*slot).call) };
@@ -234,43 +287,65 @@ impl<O> InvocationState<O> {
             let outcome = unsafe { running::resume(&parked, arena, access.cast(), slice_ends) };
             (parked.into_stack(), outcome)
         } else {
-            let run = run.expect("a slot in the queue has a function");
-            let Ok(stack) = stacks.take() else { return PollOutcome::Ended(Ending::of(Status::Unavailable)) };
-            // SAFETY: both are C functions of one pointer.
-            let entry = unsafe { mem::transmute::<Run, StackEntry>(run) };
-            // SAFETY: the call is as the border wants it, arena and access are this invocation's, and the code
-            // of an extension may be left anywhere: what it owns is in the arena.
-            let outcome =
-                unsafe { running::run(&stack, arena, access.cast(), slice_ends, entry, call.cast()) };
+            let unavailable = PollOutcome::Ended(Ending::of(Status::Unavailable));
+            let Ok(stack) = pools.stacks.take() else { return unavailable };
+            let outcome = if let Some(entry) = entry {
+                // SAFETY: the entry belongs to this invocation's instance; arena and access are its own.
+                unsafe { running::run_module(&stack, arena, access.cast(), slice_ends, entry) }
+            } else if let Some(run) = run {
+                // SAFETY: both are C functions of one pointer.
+                let entry = unsafe { mem::transmute::<Run, StackEntry>(run) };
+                // SAFETY: the call is as the border wants it, arena and access are this invocation's, and the code
+                // of an extension may be left anywhere: what it owns is in the arena.
+                unsafe { running::run(&stack, arena, access.cast(), slice_ends, entry, call.cast()) }
+            } else {
+                pools.stacks.give(stack);
+                return unavailable;
+            };
             (stack, outcome)
         };
         // SAFETY: the extension does not run any more.
-        let this = unsafe { &mut *slot };
-        this.access.leave();
-        if this.recorder.is_some() {
-            this.record_poll(outcome.is_parked(), outcome.cause().is_none() && outcome.value == PENDING);
+        unsafe { &mut *slot }.end_poll(environment, stack, outcome, &mut pools.stacks)
+    }
+
+    /// Takes the worker's environment back after a poll and acts on its outcome.
+    #[inline(always)]
+    fn end_poll(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        stack: Stack,
+        outcome: StackOutcome,
+        stacks: &mut StackPool,
+    ) -> PollOutcome {
+        self.access.leave();
+        let result = match &mut self.module {
+            Some(module) if !outcome.is_parked() => module.polled(outcome, &mut self.call),
+            _ => outcome.cause().map_or(Ok(outcome.value), Err),
+        };
+        if self.recorder.is_some() {
+            self.record_poll(outcome.is_parked(), result == Ok(PENDING));
         }
         if outcome.is_parked() {
-            debug_assert!(this.parked.is_none(), "a stack is parked once");
-            this.slices += 1;
-            this.parked = Some(ParkedStack::new(stack, outcome));
+            debug_assert!(self.parked.is_none(), "a stack is parked once");
+            self.slices += 1;
+            self.parked = Some(ParkedStack::new(stack, outcome));
             return PollOutcome::Parked;
         }
         stacks.give(stack);
-        match (outcome.cause(), outcome.value) {
-            (None, OK) => {
-                let progress = this.commit(environment);
-                if let Some(recorder) = &mut this.recorder {
+        match result {
+            Ok(OK) => {
+                let progress = self.commit(environment);
+                if let Some(recorder) = &mut self.recorder {
                     recorder.committed(progress == PollOutcome::Pending);
                 }
                 progress
             }
-            (None, PENDING) => {
-                this.yields += 1;
-                this.access.take_awaited().map_or(PollOutcome::Pending, PollOutcome::Lacks)
+            Ok(PENDING) => {
+                self.yields += 1;
+                self.access.take_awaited().map_or(PollOutcome::Pending, PollOutcome::Lacks)
             }
-            (None, code) => this.fail(code, environment),
-            (Some(cause), _) => this.end_badly(Ending::left(cause)),
+            Ok(code) => self.fail(code, environment),
+            Err(cause) => self.end_badly(Ending::left(cause)),
         }
     }
 
@@ -292,6 +367,9 @@ impl<O> InvocationState<O> {
                 environment.metrics.count(Counter::CommitConflicts);
                 self.touched_before = self.touched();
                 self.tries += 1;
+                if let Some(module) = &mut self.module {
+                    module.reset(&self.call, &mut self.access);
+                }
                 debug_assert!(self.tries < COMMIT_TRIES_MAX, "tries are bounded");
                 self.rewind();
                 self.release(environment);
@@ -342,7 +420,11 @@ impl<O> InvocationState<O> {
                 of(TenantLimit::InvocationReplyBytes, reply_bytes, reply.bytes.max(reply.asked))
             }
             Status::ExtensionOutOfMemory => {
-                of(TenantLimit::InvocationArenaBytes, arena_bytes, self.arena.asked_bytes())
+                let asked_bytes = match &self.module {
+                    Some(module) => module.arena_asked_bytes(),
+                    None => self.arena.asked_bytes(),
+                };
+                of(TenantLimit::InvocationArenaBytes, arena_bytes, asked_bytes)
             }
             Status::ExtensionStackOverflow => {
                 let value = EXTENSION_STACK_BYTES as u64;

@@ -111,17 +111,20 @@ impl<O> InvocationTable<O> {
     }
 
     /// Drops retired extensions from free slots. They keep the extension of their last invocation, because the next one
-    /// is often of the same extension and reference counts are expensive between cores.
+    /// is often of the same extension and reference counts are expensive between cores. Returns whether any extension was
+    /// retired since the last call.
     #[inline]
-    pub(super) fn let_go_of_retired(&mut self) {
+    pub(super) fn let_go_of_retired(&mut self) -> bool {
         let now = retirements();
-        if now != self.retirements_seen {
-            self.retirements_seen = now;
-            for slot in &mut self.free {
-                // SAFETY: free slots are ours alone.
-                unsafe { slot.as_mut() }.let_go_if_retired();
-            }
+        if now == self.retirements_seen {
+            return false;
         }
+        self.retirements_seen = now;
+        for slot in &mut self.free {
+            // SAFETY: free slots are ours alone.
+            unsafe { slot.as_mut() }.let_go_if_retired();
+        }
+        true
     }
 
     /// Returns the backed bytes of free slots' memory, and the bytes of their lists.

@@ -36,7 +36,9 @@ impl<O> Invocations<O> {
         environment: &WorkerEnvironment<'_>,
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
-        self.slots.let_go_of_retired();
+        if self.slots.let_go_of_retired() {
+            self.pools.instances.let_go_of_retired();
+        }
         self.ended_last = false;
         if self.live() == 0 {
             return;
@@ -105,7 +107,7 @@ impl<O> Invocations<O> {
             }
             self.gauge.begin();
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
-            match unsafe { InvocationState::poll(slot, environment, &mut self.stacks, reading + slice) } {
+            match unsafe { InvocationState::poll(slot, environment, &mut self.pools, reading + slice) } {
                 PollOutcome::Ended(ending) => {
                     // SAFETY: as above.
                     unsafe { slot.as_ref() }.note_short_poll(environment.now_us);
@@ -140,7 +142,7 @@ impl<O> Invocations<O> {
         for _ in 0..self.live() {
             let Some(mut slot) = self.take_plain() else { return };
             // SAFETY: a slot from the queue is begun, and ours alone until it is put back.
-            match unsafe { InvocationState::poll(slot, environment, &mut self.stacks, u64::MAX) } {
+            match unsafe { InvocationState::poll(slot, environment, &mut self.pools, u64::MAX) } {
                 PollOutcome::Ended(ending) => self.finish(slot, environment, ending, on_done),
                 PollOutcome::Pending | PollOutcome::Lacks(_) | PollOutcome::Parked => {
                     // SAFETY: as above.
@@ -310,7 +312,7 @@ impl<O> Invocations<O> {
             environment.metrics.count(counter);
         }
         if let Some(stack) = ended.abandon() {
-            self.stacks.give(stack);
+            self.pools.stacks.give(stack);
         }
         if let Some(origin) = ended.take_origin() {
             on_done(origin, ending.status(), ended.body(&ending));
@@ -320,6 +322,9 @@ impl<O> Invocations<O> {
         }
         // SAFETY: as above.
         let ended = unsafe { slot.as_mut() };
+        if let Some(module) = ended.take_module() {
+            self.pools.instances.give(module);
+        }
         if let Some(number) = ended.ask_no_more() {
             self.asking.remove(&number);
         }

@@ -5,9 +5,10 @@
 //! charged before.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use builder::{BuildError, Toolchain};
+use guest::wasm;
 use wire::Status;
 
 use crate::extension::native::LoadError;
@@ -111,6 +112,14 @@ impl<E: fmt::Display> fmt::Display for InstallError<E> {
 
 impl<E: fmt::Debug + fmt::Display> std::error::Error for InstallError<E> {}
 
+/// Tests that a module of this toolchain's compiler runs in this process as it must.
+fn start_modules(toolchain: &Toolchain) -> Result<(), String> {
+    let compiled = toolchain.compile_module(wasm::SELF_TEST_MODULE, &wasm::SELF_TEST_FUNCTIONS);
+    let compiled = compiled.map_err(|error| error.to_string())?;
+    // SAFETY: the builder of this process has checked and compiled it.
+    unsafe { wasm::start(&compiled) }.map_err(|error| error.to_string())
+}
+
 /// Prepares the toolchain: called until it has succeeded once.
 pub type Prepare = Box<dyn Fn() -> Result<Toolchain, BuildError> + Send + Sync>;
 
@@ -118,12 +127,14 @@ pub type Prepare = Box<dyn Fn() -> Result<Toolchain, BuildError> + Send + Sync>;
 pub(super) struct LazyToolchain {
     prepare: Prepare,
     toolchain: Mutex<Option<Arc<Toolchain>>>,
+    /// Whether this process runs modules, or the reason why not; found out with the toolchain.
+    modules: OnceLock<Result<(), String>>,
 }
 
 impl LazyToolchain {
     /// Creates it without a prepared toolchain.
     pub(super) fn new(prepare: Prepare) -> Self {
-        Self { prepare, toolchain: Mutex::default() }
+        Self { prepare, toolchain: Mutex::default(), modules: OnceLock::new() }
     }
 
     /// Returns the toolchain; waits while it is being prepared.
@@ -133,7 +144,18 @@ impl LazyToolchain {
             return Ok(Arc::clone(toolchain));
         }
         let toolchain = Arc::new((self.prepare)()?);
+        if let Err(why) = self.modules.get_or_init(|| start_modules(&toolchain)) {
+            tracing::warn!(%why, "extensions of tenants with `sandbox=wasm` cannot run");
+        }
         *slot = Some(Arc::clone(&toolchain));
         Ok(toolchain)
+    }
+
+    /// Returns whether this process runs modules.
+    ///
+    /// # Errors
+    /// The reason, if it does not.
+    pub(super) fn modules(&self) -> Result<(), String> {
+        self.modules.get().cloned().unwrap_or_else(|| Err("there is no toolchain yet".to_owned()))
     }
 }

@@ -115,7 +115,7 @@ impl World {
     pub(crate) fn extension(run: unsafe extern "C" fn(*mut Call) -> Code, mode: CallMode) -> Arc<Extension> {
         let run: Run = run;
         let hash = wire::function_hash("function");
-        let functions = vec![Function { name: "function".into(), hash, mode, run }];
+        let functions = vec![Function { name: "function".into(), hash, mode, run: Some(run), export: 0 }];
         let doc = "Does it.\nArguments: a shape".into();
         let described = builder::Function { name: "function".into(), mode: builder::Mode::Write, doc };
         let library = Arc::new(Library::of(functions).documented(&[described]));

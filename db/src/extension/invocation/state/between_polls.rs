@@ -25,6 +25,7 @@ use crate::extension::invocation::Offer;
 use crate::extension::invocation::ending::{Body, Ending};
 use crate::extension::invocation::fair::PlaceId;
 use crate::extension::invocation_memory::{REPLY_HEAD_BYTES, TouchedPages};
+use crate::extension::module_call::ModuleCall;
 use crate::extension::trace::Recorder;
 use crate::extension::version_metrics::Spent;
 use crate::limits::{LAST_WORDS_BYTES_MAX, OFFER_INPUT_BYTES, SLICE_US, SLICES_CHARGED_MAX, STEADY_SLICES};
@@ -138,7 +139,11 @@ impl<O> InvocationState<O> {
     pub(super) fn touched(&mut self) -> TouchedPages {
         let touched = TouchedPages {
             input: self.input_bytes,
-            reply: self.call.reply.touched_bytes(),
+            reply: self.written_bytes.max(if self.module.is_none() {
+                self.call.reply.touched_bytes()
+            } else {
+                0
+            }),
             arena: self.arena.highest_bytes(),
             writes: self.access.transaction().memory_bytes(),
         };
@@ -150,7 +155,9 @@ impl<O> InvocationState<O> {
         let touched = self.touched();
         let stack_bytes = self.parked.as_ref().map_or(0, ParkedStack::stack_bytes);
         let list_bytes = self.access.transaction().list_bytes() + self.access.asking_bytes();
-        self.room.backed_bytes(touched) + list_bytes + stack_bytes
+        let module_bytes =
+            self.module.as_ref().map_or(0, |module| module.held_bytes(&self.call, &self.access));
+        self.room.backed_bytes(touched) + list_bytes + stack_bytes + module_bytes
     }
 
     /// Returns the backed bytes of key and arguments.
@@ -242,7 +249,19 @@ impl<O> InvocationState<O> {
 
     /// Returns the stack of a parked invocation that is not resumed any more.
     pub(in crate::extension::invocation) fn abandon(&mut self) -> Option<Stack> {
-        self.parked.take().map(ParkedStack::into_stack)
+        let parked = self.parked.take()?;
+        if let Some(module) = &mut self.module {
+            module.abandon();
+        }
+        Some(parked.into_stack())
+    }
+
+    /// Returns the instance of an ended invocation, cleared. The body of its reply is gone then.
+    #[inline]
+    pub(in crate::extension::invocation) fn take_module(&mut self) -> Option<Box<ModuleCall>> {
+        let mut module = self.module.take()?;
+        module.reset(&self.call, &mut self.access);
+        Some(module)
     }
 
     /// Counts the end in the metrics of the extension's version; `cycles` is the run time of the last poll, if timed.
@@ -276,8 +295,8 @@ impl<O> InvocationState<O> {
         let reply = self.room.reply();
         let bytes = self.call.reply.bytes.min(REPLY_BYTES_MAX);
         match ending.body() {
-            // SAFETY: this many bytes of the reply were written by the SDK.
-            Body::Reply => unsafe { slice::from_raw_parts(reply, bytes) },
+            // SAFETY: this many bytes of the reply were written by the SDK, or are any bytes of the module's memory.
+            Body::Reply => unsafe { slice::from_raw_parts(self.call.reply.address, bytes) },
             Body::Failure(number) => self.with_head(number.to_le_bytes(), bytes.min(REPLY_BYTES_MAX - 4)),
             Body::LastWords => {
                 self.note_written(LAST_WORDS_BYTES_MAX);
@@ -296,9 +315,9 @@ impl<O> InvocationState<O> {
         }
     }
 
-    /// Notes that the server wrote to the first bytes of the reply or before it, as if the extension had touched them.
+    /// Notes that the server wrote a text over the first bytes of the reply in native memory.
     fn note_written(&mut self, bytes: usize) {
-        self.call.reply.highest = self.call.reply.highest.max(bytes);
+        self.written_bytes = self.written_bytes.max(bytes);
     }
 
     #[cold]
@@ -320,9 +339,9 @@ impl<O> InvocationState<O> {
     /// Returns `head` followed by the first `bytes` bytes of the reply, in one piece and without copying the reply.
     fn with_head<const HEAD: usize>(&mut self, head: [u8; HEAD], bytes: usize) -> &[u8] {
         const { assert!(HEAD <= REPLY_HEAD_BYTES) };
-        self.note_written(1);
-        // SAFETY: the room keeps this many bytes before the reply.
-        let start = unsafe { self.room.reply().sub(HEAD) };
+        self.call.reply.highest = self.call.reply.highest.max(1);
+        // SAFETY: this many bytes are kept before every reply.
+        let start = unsafe { self.call.reply.address.sub(HEAD) };
         // SAFETY: as above.
         unsafe { ptr::copy_nonoverlapping(head.as_ptr(), start, HEAD) };
         // SAFETY: the head was written now, the reply by the SDK.

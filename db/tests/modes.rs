@@ -1,0 +1,354 @@
+//! The two forms of an extension do the same: machine code and module give equal replies, writes, errors and polls.
+//!
+//! Two workers in miniature get the same invocations, one runs the shared object and one the module that the builder
+//! made of the same source. Arguments are partly what the functions want and partly noise. After each invocation status
+//! and body are compared, and now and then everything that the tables hold.
+
+#[path = "support/seed.rs"]
+mod seed;
+#[path = "support/worker.rs"]
+mod worker;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use builder::Package;
+use db::extension::Extension;
+use db::extension::allowance::Sandbox;
+use db::extension::invocation::LimitOverrides;
+use db::extension::registry::Registry;
+use fastrand::Rng;
+use wire::Status;
+use worker::{ORDERED, TABLE, TENANT, Worker, registry};
+
+/// Status and body of a reply.
+type Answer = (Status, Vec<u8>);
+
+/// One form of an extension on a worker of its own.
+struct Side {
+    worker: Worker,
+    extension: Arc<Extension>,
+}
+
+/// The two forms of one extension.
+struct Pair {
+    native: Side,
+    module: Side,
+}
+
+/// Returns the files of an extension of this project.
+fn files_of(name: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ext").join(name);
+    let package = Package::from_directory(&folder).unwrap_or_else(|error| panic!("{name}: {error}"));
+    package.files().map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).collect()
+}
+
+impl Pair {
+    fn install(registry: &Registry, name: &str, files: Vec<(String, Vec<u8>)>, stalls: bool) -> Self {
+        let [native, module] = [Sandbox::Native, Sandbox::Wasm].map(|sandbox| {
+            // An extension of its own for each form, so that metrics tell them apart.
+            let id = if sandbox == Sandbox::Native { 1 } else { 2 };
+            let install = registry
+                .install(TENANT, &format!("{name}-{id}"), files.clone(), 0, || Ok::<_, String>((id, 1)));
+            let installed = install.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let budget = LimitOverrides {
+                sandbox: Some(sandbox),
+                // Time has no part in what is compared.
+                slice_us: 3_600_000_000,
+                cpu_us: u64::MAX,
+                wall_us: u64::MAX,
+                stalls,
+                ..LimitOverrides::default()
+            };
+            Side { worker: Worker::with_budget(budget), extension: Arc::clone(&installed.extension) }
+        });
+        Self { native, module }
+    }
+
+    fn of(registry: &Registry, name: &str, stalls: bool) -> Self {
+        Self::install(registry, name, files_of(name), stalls)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) {
+        for side in [&self.native, &self.module] {
+            side.worker.put(key, value);
+        }
+    }
+
+    /// Runs one invocation in both forms.
+    fn call_both(&mut self, function: &str, table: u32, key: &[u8], arguments: &[u8]) -> (Answer, Answer) {
+        let [native, module] = [&mut self.native, &mut self.module].map(|side| {
+            let mut answer = None;
+            let Side { worker, extension } = side;
+            worker.run_in(extension, (function, table), key, arguments, &mut |status, body| {
+                // Texts name the extension, and the two have different names.
+                let text =
+                    String::from_utf8(body.to_vec()).map(|text| text.replace("-2@1", "-1@1").into_bytes());
+                answer = Some((status, text.unwrap_or_else(|_| body.to_vec())));
+            });
+            answer.expect("an invocation ends")
+        });
+        (native, module)
+    }
+
+    /// Runs one invocation in both forms; they answer the same.
+    fn call(&mut self, function: &str, table: u32, key: &[u8], arguments: &[u8]) -> Answer {
+        let (native, module) = self.call_both(function, table, key, arguments);
+        assert_eq!(
+            (native.0, String::from_utf8_lossy(&native.1)),
+            (module.0, String::from_utf8_lossy(&module.1)),
+            "{function} of {key:?} with {arguments:?}"
+        );
+        assert_eq!(native.1, module.1, "{function} of {key:?} with {arguments:?}");
+        native
+    }
+
+    /// All that the tables hold is the same, and so is what was counted.
+    fn compare(&self) {
+        for table in [TABLE, ORDERED] {
+            assert_eq!(self.native.worker.objects(table), self.module.worker.objects(table));
+        }
+        let [native, module] = [&self.native, &self.module].map(|side| side.extension.metrics.summary());
+        assert_eq!((native.ends, native.spent), (module.ends, module.spent));
+    }
+}
+
+fn noise(random: &mut Rng, bytes_max: usize) -> Vec<u8> {
+    (0..random.usize(0..=bytes_max)).map(|_| random.u8(..)).collect()
+}
+
+#[test]
+fn small_functions_do_the_same() {
+    with_and_without_stalls(small_functions);
+}
+
+fn small_functions(registry: &Registry, stalls: bool) {
+    let mut random = Rng::with_seed(seed::seed());
+    let mut noop = Pair::of(registry, "noop", stalls);
+    for _ in 0..100 {
+        noop.call("noop", TABLE, &noise(&mut random, 40), &noise(&mut random, 5_000));
+    }
+    noop.compare();
+    let mut get = Pair::of(registry, "get", stalls);
+    let mut put = Pair::of(registry, "put", stalls);
+    for bytes in [0, 1, 100, 4_096, 65_536, 1 << 20] {
+        let (key, value) = (format!("{bytes}").into_bytes(), vec![7; bytes]);
+        get.put(&key, &value);
+        assert_eq!(get.call("get", TABLE, &key, b""), (Status::Ok, value.clone()));
+        assert_eq!(put.call("put", TABLE, &key, &value).0, Status::Ok);
+    }
+    assert_ne!(get.call("get", TABLE, b"absent", b"").0, Status::Ok);
+    assert_ne!(get.call("get", 77, b"1", b"").0, Status::Ok, "no such table");
+    assert_ne!(put.call("put", 77, b"1", b"").0, Status::Ok);
+    for _ in 0..200 {
+        put.call("put", TABLE, &[random.u8(..8)], &noise(&mut random, 300));
+    }
+    get.compare();
+    put.compare();
+}
+
+/// Runs a test with and without stalls at every host call, over one registry.
+fn with_and_without_stalls(test: impl Fn(&Registry, bool)) {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    test(&registry, false);
+    test(&registry, true);
+}
+
+/// Little-endian numbers and bytes, one after the other.
+fn arguments(parts: &[&[u8]]) -> Vec<u8> {
+    parts.concat()
+}
+
+#[test]
+fn batches_of_reads_do_the_same() {
+    with_and_without_stalls(batches_of_reads);
+}
+
+fn batches_of_reads(registry: &Registry, stalls: bool) {
+    let mut random = Rng::with_seed(seed::seed());
+    let mut aggregate = Pair::of(registry, "aggregate", stalls);
+    let mut checksum = Pair::of(registry, "checksum", stalls);
+    let keys: Vec<Vec<u8>> = (0..300u32).map(|number| format!("{number:030}").into_bytes()).collect();
+    for key in &keys {
+        let value = noise(&mut random, 200);
+        aggregate.put(key, &value);
+        checksum.put(key, &value);
+    }
+    checksum.put(b"large", &vec![3; 1 << 20]);
+    for round in 0..120 {
+        let count = [0, 1, 3, 64, 65, 200][round % 6];
+        let listed: Vec<&Vec<u8>> = (0..count).map(|_| &keys[random.usize(..keys.len())]).collect();
+        aggregate.put(b"list", &listed.iter().flat_map(|key| key.iter().copied()).collect::<Vec<u8>>());
+        aggregate.call("aggregate", TABLE, b"list", &noise(&mut random, 6));
+        aggregate.call("aggregate", TABLE, b"list", b"");
+        let mut each: Vec<u8> = Vec::new();
+        for key in listed {
+            each.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            each.extend_from_slice(key);
+        }
+        if round % 10 == 0 {
+            each.extend_from_slice(&arguments(&[&5u16.to_le_bytes(), b"large"]));
+        }
+        for function in ["checksum", "checksum_each"] {
+            checksum.call(function, TABLE, b"", &each);
+            checksum.call(function, TABLE, b"", &noise(&mut random, 60));
+        }
+    }
+    aggregate.compare();
+    checksum.compare();
+}
+
+#[test]
+fn scans_and_queues_do_the_same() {
+    with_and_without_stalls(scans_and_queues);
+}
+
+fn scans_and_queues(registry: &Registry, stalls: bool) {
+    let mut random = Rng::with_seed(seed::seed());
+    let mut scan = Pair::of(registry, "scan", stalls);
+    for round in 0..400 {
+        let prefix = &b"queue"[..random.usize(0..=5)];
+        match random.u8(..6) {
+            0..=2 => scan.call("push", ORDERED, prefix, &noise(&mut random, 2_000)),
+            3 => scan.call("pop", ORDERED, prefix, b""),
+            4 => scan.call("count", ORDERED, prefix, b""),
+            _ => {
+                let order = arguments(&[&random.u32(0..300).to_le_bytes(), &[random.u8(..2)]]);
+                scan.call("scan", [ORDERED, TABLE][usize::from(round % 17 == 0)], prefix, &order)
+            }
+        };
+        if round % 50 == 0 {
+            scan.compare();
+        }
+    }
+    scan.compare();
+}
+
+#[test]
+fn a_graph_does_the_same() {
+    with_and_without_stalls(a_graph);
+}
+
+fn a_graph(registry: &Registry, stalls: bool) {
+    let mut random = Rng::with_seed(seed::seed());
+    let mut tao = Pair::of(registry, "tao", stalls);
+    let declared = arguments(&[b"t", &1u32.to_le_bytes()]);
+    tao.call("assoc_declare", TABLE, &declared, &2u32.to_le_bytes());
+    for id in 0..20u64 {
+        let key = arguments(&[b"o", &id.to_le_bytes()]);
+        tao.call("obj_add", TABLE, &key, &arguments(&[&7u32.to_le_bytes(), &noise(&mut random, 30)]));
+    }
+    let mut answered = 0;
+    for round in 0..1_500 {
+        let [id, other] = [(); 2].map(|()| random.u64(..24).to_le_bytes());
+        let kind = random.u32(1..4).to_le_bytes();
+        let (object, list) = (arguments(&[b"o", &id]), arguments(&[b"l", &id, &kind]));
+        let number = |random: &mut Rng| random.u32(..8).to_le_bytes();
+        let time = |random: &mut Rng| random.u64(..1_000).to_le_bytes();
+        let (status, _) = match random.u8(..13) {
+            0 => tao.call("obj_get", TABLE, &object, b""),
+            1 => {
+                let wanted = arguments(&[&u64::MAX.to_le_bytes(), &time(&mut random), &other, &id]);
+                tao.call("assoc_get", TABLE, &list, &wanted)
+            }
+            2 => {
+                let wanted = arguments(&[&number(&mut random), &number(&mut random)]);
+                tao.call("assoc_range", TABLE, &list, &wanted)
+            }
+            3 => {
+                let wanted = arguments(&[&u64::MAX.to_le_bytes(), &time(&mut random), &number(&mut random)]);
+                tao.call("assoc_time_range", TABLE, &list, &wanted)
+            }
+            4 => tao.call("assoc_count", TABLE, &list, b""),
+            5 => {
+                let wanted = arguments(&[&number(&mut random), &[random.u8(..2)]]);
+                tao.call("friends", TABLE, &list, &wanted)
+            }
+            6 => {
+                let visits = 100u32.to_le_bytes();
+                let wanted = arguments(&[&number(&mut random), &visits, &[random.u8(..2)]]);
+                tao.call("friends_of_friends", TABLE, &list, &wanted)
+            }
+            7 => tao.call("obj_update", TABLE, &object, &arguments(&[&kind, &noise(&mut random, 60)])),
+            8 if random.u8(..4) == 0 => tao.call("obj_delete", TABLE, &object, b""),
+            9 => tao.call("assoc_delete", TABLE, &list, &other),
+            10 => tao.call("obj_get", TABLE, &noise(&mut random, 12), &noise(&mut random, 12)),
+            _ => {
+                let data = arguments(&[&other, &time(&mut random), &noise(&mut random, 40)]);
+                tao.call("assoc_add", TABLE, &list, &data)
+            }
+        };
+        answered += u32::from(status == Status::Ok);
+        if round % 100 == 0 {
+            tao.compare();
+        }
+    }
+    tao.compare();
+    assert!(answered > 500, "most calls are meant to succeed: {answered}");
+}
+
+#[test]
+fn accounts_and_passwords_do_the_same() {
+    with_and_without_stalls(accounts_and_passwords);
+}
+
+fn accounts_and_passwords(registry: &Registry, stalls: bool) {
+    let mut random = Rng::with_seed(seed::seed());
+    let mut bank = Pair::of(registry, "ycsbt", stalls);
+    for _ in 0..400 {
+        let (account, other) = (random.u64(..10).to_le_bytes(), random.u64(..10).to_le_bytes());
+        let amount = random.i64(-2..100).to_le_bytes();
+        match random.u8(..6) {
+            0 | 1 => bank.call("open", TABLE, &account, &amount),
+            2 => bank.call("transfer", TABLE, &account, &arguments(&[&amount, &other])),
+            3 => bank.call("balance", TABLE, &account, b""),
+            4 => bank.call("audit", TABLE, b"", &arguments(&[&account, &10u32.to_le_bytes()])),
+            _ => bank.call("sum", TABLE, b"", &noise(&mut random, 14)),
+        };
+    }
+    bank.compare();
+    let mut auth = Pair::of(registry, "auth", stalls);
+    let wanted = arguments(&[&1_000u32.to_le_bytes(), &[9; 16], b"a long password"]);
+    assert_eq!(auth.call("set_password", TABLE, b"user", &wanted).0, Status::Ok);
+    auth.call("verify", TABLE, b"user", b"a long password");
+    auth.call("verify", TABLE, b"user", b"another password");
+    auth.call("set_password", TABLE, b"user", &noise(&mut random, 40));
+    auth.compare();
+}
+
+#[test]
+fn functions_that_misbehave_end_the_same() {
+    with_and_without_stalls(functions_that_misbehave);
+}
+
+fn functions_that_misbehave(registry: &Registry, stalls: bool) {
+    let mut misbehave = Pair::of(registry, "misbehave", stalls);
+    for (function, expected) in [
+        ("recurse", Status::ExtensionStackOverflow),
+        ("recurse_into_the_host", Status::ExtensionStackOverflow),
+        ("huge_frame", Status::ExtensionStackOverflow),
+        ("panics", Status::ExtensionPanicked),
+        ("panic_in_drop", Status::ExtensionPanicked),
+        ("panic_while_it_says_why", Status::ExtensionPanicked),
+        ("index_beyond", Status::ExtensionPanicked),
+        ("divide_by_zero", Status::ExtensionPanicked),
+        ("allocate_forever", Status::ExtensionOutOfMemory),
+        ("grow_forever", Status::ExtensionOutOfMemory),
+        ("allocate_at_once", Status::ExtensionOutOfMemory),
+        ("reply_flood", Status::ReplyTooLarge),
+        ("write_flood", Status::LimitExceeded),
+        ("delete_flood", Status::LimitExceeded),
+    ] {
+        for (key, bytes) in [(&b"key"[..], &b"mark"[..]), (b"", b"")] {
+            let (native, module) = misbehave.call_both(function, TABLE, key, bytes);
+            assert_eq!((native.0, module.0), (expected, expected), "{function}");
+        }
+    }
+    for function in ["look_for_tables", "log_flood", "write_then_error", "sneak", "peek"] {
+        misbehave.call(function, TABLE, b"key", b"table");
+    }
+    for side in [&misbehave.native, &misbehave.module] {
+        assert!(side.worker.objects(TABLE).is_empty(), "what fails leaves nothing behind");
+    }
+}
