@@ -189,8 +189,9 @@ fn what_an_invocation_costs() {
     }
     if let Ok(function) = std::env::var("COST_OF") {
         let only = std::env::var("COST_IN").ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+        let keys = |number| (0..KEYS).flat_map(|at| key(number * KEYS + at)).collect::<Vec<u8>>();
         for _ in 0..100 {
-            let cost = invocation_ns(&mut workers[only], extension, &function, |_| Vec::new(), 64);
+            let cost = invocation_ns(&mut workers[only], extension, &function, keys, 64);
             println!("{function}, 64 to a turn: {cost:.1} ns");
         }
         return;

@@ -43,30 +43,41 @@ fn files_of(name: &str) -> Vec<(String, Vec<u8>)> {
     package.files().map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).collect()
 }
 
+/// Limits without time, which has no part in what is compared.
+const TIMELESS: LimitOverrides = LimitOverrides {
+    slice_us: 3_600_000_000,
+    cpu_us: u64::MAX,
+    wall_us: u64::MAX,
+    yields: u32::MAX,
+    parked: 16,
+    held_bytes: usize::MAX,
+    warm_bytes: 1 << 20,
+    sandbox: None,
+    stalls: false,
+};
+
 impl Pair {
-    fn install(registry: &Registry, name: &str, files: Vec<(String, Vec<u8>)>, stalls: bool) -> Self {
+    fn install(
+        registry: &Registry,
+        name: &str,
+        files: Vec<(String, Vec<u8>)>,
+        budget: LimitOverrides,
+        stalls: bool,
+    ) -> Self {
         let [native, module] = [Sandbox::Native, Sandbox::Wasm].map(|sandbox| {
             // An extension of its own for each form, so that metrics tell them apart.
             let id = if sandbox == Sandbox::Native { 1 } else { 2 };
             let install = registry
                 .install(TENANT, &format!("{name}-{id}"), files.clone(), 0, || Ok::<_, String>((id, 1)));
             let installed = install.unwrap_or_else(|error| panic!("{name}: {error}"));
-            let budget = LimitOverrides {
-                sandbox: Some(sandbox),
-                // Time has no part in what is compared.
-                slice_us: 3_600_000_000,
-                cpu_us: u64::MAX,
-                wall_us: u64::MAX,
-                stalls,
-                ..LimitOverrides::default()
-            };
+            let budget = LimitOverrides { sandbox: Some(sandbox), stalls, ..budget };
             Side { worker: Worker::with_budget(budget), extension: Arc::clone(&installed.extension) }
         });
         Self { native, module }
     }
 
     fn of(registry: &Registry, name: &str, stalls: bool) -> Self {
-        Self::install(registry, name, files_of(name), stalls)
+        Self::install(registry, name, files_of(name), TIMELESS, stalls)
     }
 
     fn put(&self, key: &[u8], value: &[u8]) {
@@ -345,10 +356,31 @@ fn functions_that_misbehave(registry: &Registry, stalls: bool) {
             assert_eq!((native.0, module.0), (expected, expected), "{function}");
         }
     }
-    for function in ["look_for_tables", "log_flood", "write_then_error", "sneak", "peek"] {
+    for function in ["write_then_error", "sneak", "peek"] {
         misbehave.call(function, TABLE, b"key", b"table");
     }
     for side in [&misbehave.native, &misbehave.module] {
         assert!(side.worker.objects(TABLE).is_empty(), "what fails leaves nothing behind");
+    }
+}
+
+#[test]
+fn functions_that_never_end_are_killed_in_both_forms() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let registry = registry(cache.path());
+    let budget = LimitOverrides { cpu_us: 2_000, wall_us: 100_000, ..LimitOverrides::default() };
+    let mut misbehave = Pair::install(&registry, "misbehave", files_of("misbehave"), budget, false);
+    for function in ["spin", "spin_yielding", "loop_in_drop_at_the_end", "look_for_tables", "read_forever"] {
+        for _ in 0..5 {
+            let (native, module) = misbehave.call_both(function, TABLE, b"key", b"mark");
+            assert_eq!(
+                (native.0, module.0),
+                (Status::ExtensionKilled, Status::ExtensionKilled),
+                "{function}"
+            );
+        }
+    }
+    for side in [&misbehave.native, &misbehave.module] {
+        assert!(side.worker.objects(TABLE).is_empty(), "what is killed leaves nothing behind");
     }
 }

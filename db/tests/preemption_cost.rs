@@ -4,8 +4,11 @@
 #[path = "support/worker.rs"]
 mod worker;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use db::extension::Extension;
+use db::extension::allowance::Sandbox;
 use db::extension::invocation::LimitOverrides;
 use db::metrics::Counter;
 use wire::Status;
@@ -26,10 +29,17 @@ fn what_a_preemption_costs() {
     let registry = registry(cache.path());
     let source = include_str!("support/overrun.rs");
     let installed = install(&registry, "overrun", source, 1, 1).unwrap_or_else(|error| panic!("{error}"));
-    let extension = &installed.extension;
-    let index = |name| extension.function(wire::function_hash(name)).expect("a function");
+    for sandbox in [Sandbox::Native, Sandbox::Wasm, Sandbox::Native, Sandbox::Wasm] {
+        println!("{sandbox:?}");
+        measure(&installed.extension, sandbox);
+    }
+}
 
-    let mut worker = Worker::with_budget(LimitOverrides { cpu_us: 1_000, ..LimitOverrides::default() });
+fn measure(extension: &Arc<Extension>, sandbox: Sandbox) {
+    let index = |name| extension.function(wire::function_hash(name)).expect("a function");
+    let sandbox = Some(sandbox);
+    let mut worker =
+        Worker::with_budget(LimitOverrides { cpu_us: 1_000, sandbox, ..LimitOverrides::default() });
     worker.put(b"healthy", b"yes");
     for function in ["spins", "spins_with_host_calls", "spins_and_allocates"] {
         let mut times = Vec::new();

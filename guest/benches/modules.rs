@@ -164,9 +164,9 @@ impl Bench {
         });
         let mut instance = Instance::new(&code).expect("an instance");
         measure("reset (1): 4 KiB of stack, 128 B, 256 B", 5_000, || {
-            instance.reset_used(black_box(&[(65_408, 65_536), (80_000, 80_256)]));
+            instance.reset_used(black_box(&[(65_408, 65_536), (80_000, 80_256)]), 65_536).expect("memory");
         });
-        measure("  the stack alone", 5_000, || instance.reset_used(black_box(&[])));
+        measure("  the stack alone", 5_000, || instance.reset_used(black_box(&[]), 65_536).expect("memory"));
         measure("restore of 8 KiB of data", 5_000, || instance.restore_data());
         measure("reset (2): new store, memory discarded, untouched", 200, || {
             instance.reset_all().expect("memory");

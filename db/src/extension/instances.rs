@@ -34,8 +34,8 @@ impl Instances {
     /// Returns an instance of the extension's module that only the caller uses.
     ///
     /// # Errors
-    /// `Retry` when the worker has its maximum; `Unavailable` when the extension has no module or the system has no
-    /// memory for an instance.
+    /// `Retry` when the worker has its maximum, or the system no memory for an instance; `Unavailable` when the extension
+    /// has no module.
     #[inline]
     pub(super) fn take(&mut self, extension: &Arc<Extension>) -> Result<Box<ModuleCall>, Status> {
         if let Some(last) = self.last.take_if(|last| Arc::ptr_eq(last.extension(), extension)) {
@@ -53,11 +53,19 @@ impl Instances {
             self.in_use += 1;
             return Ok(found);
         }
-        if self.in_use >= INSTANCES_PER_WORKER_MAX {
-            return Err(Status::Retry);
+        if self.in_use + self.idle_count >= INSTANCES_PER_WORKER_MAX {
+            self.retain(|_, _| false);
+            if self.in_use >= INSTANCES_PER_WORKER_MAX {
+                return Err(Status::Retry);
+            }
         }
         let code = extension.module().map_err(|_| Status::Unavailable)?;
-        let made = ModuleCall::new(extension, code).map_err(|_| Status::Unavailable)?;
+        let mut made = ModuleCall::new(extension, code);
+        if made.is_err() && self.idle_count > 0 {
+            self.retain(|_, _| false);
+            made = ModuleCall::new(extension, code);
+        }
+        let made = made.map_err(|_| Status::Retry)?;
         self.in_use += 1;
         Ok(Box::new(made))
     }

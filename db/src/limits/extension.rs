@@ -125,11 +125,13 @@ pub const COMPILES_WAITING_PER_TENANT_MAX: usize = 4;
 
 // ---- Extensions: modules of one worker ------------------------------------------------------------------
 
-/// Instances of modules that a worker keeps for later invocations. Each reserves 4 GiB of address space.
+/// Instances of modules that a worker keeps for later invocations. Each reserves 4 GiB of address space and keeps, of
+/// each part of its memory, [`MEMORY_PART_BYTES_KEPT`] at most.
 pub const INSTANCES_KEPT_PER_WORKER: usize = 1_024;
 
-/// Instances of modules that a worker has at a time, including those in use.
-pub const INSTANCES_PER_WORKER_MAX: usize = 4_096;
+/// Instances of modules that a worker has at a time, including those in use: 8 TiB of addresses, so that sixteen workers
+/// have room in a process.
+pub const INSTANCES_PER_WORKER_MAX: usize = 2_048;
 
 // ---- Extensions: one worker ------------------------------------------------------------------------------
 

@@ -17,11 +17,14 @@ use std::sync::Arc;
 use super::code::{Code, InstanceError};
 use super::entry::{Live, enter};
 use super::memory::{DATA_START, Memory, MemoryMapping, STACK_TOP};
+use crate::limits::MODULE_MEMORY_BYTES;
+use crate::region::PAGE_BYTES;
 use crate::running::ModuleEntry;
 use crate::stack::{Cause, StackOutcome};
 
-/// Bytes of the module's stack that each reset zeroes: what most functions use.
-const STACK_RESET_BYTES: usize = 4096;
+/// Bytes of the module's stack that each reset zeroes: what most functions use. Below 2 KiB the C library zeroes without
+/// a string instruction, whose start costs more than the bytes.
+const STACK_RESET_BYTES: usize = 1024;
 
 /// An instance. Stays on its thread; may be made and dropped on a worker, which costs some 20 to 30 us.
 pub struct Instance {
@@ -120,14 +123,27 @@ impl Instance {
     }
 
     /// Zeroes the ranges of the memory that an invocation used (from, to), and the upper part of the module's stack.
-    /// The module must not be running. Costs the time to write those bytes.
-    pub fn reset_used(&mut self, used: &[(u32, u32)]) {
+    /// Of each range, whole pages behind the first `bytes_kept` go back to the kernel, up to the end of the range's last
+    /// page, so ranges that are longer end a part of the memory. The module must not be running. Costs the time to write
+    /// those bytes.
+    ///
+    /// # Errors
+    /// The kernel's; then the instance is spent.
+    pub fn reset_used(&mut self, used: &[(u32, u32)], bytes_kept: usize) -> Result<(), InstanceError> {
         // SAFETY: no run of this instance is in progress, and views of the memory are pointers.
         unsafe { self.mapping.zero(STACK_TOP - STACK_RESET_BYTES, STACK_TOP) };
-        for (from, to) in used {
+        for (from, to) in used.iter().map(|(from, to)| (*from as usize, *to as usize)) {
+            let kept = (from + bytes_kept).next_multiple_of(PAGE_BYTES);
             // SAFETY: as above.
-            unsafe { self.mapping.zero(*from as usize, *to as usize) };
+            unsafe { self.mapping.zero(from, to.min(kept)) };
+            if to > kept {
+                // SAFETY: as above.
+                let discarded = unsafe { self.mapping.discard(kept, to) };
+                self.is_spent |= discarded.is_err();
+                discarded.map_err(InstanceError::Memory)?;
+            }
         }
+        Ok(())
     }
 
     /// Makes the module's data as it was at first: the bytes from the data's start to the heap base. The module must not
@@ -144,7 +160,7 @@ impl Instance {
     pub fn reset_all(&mut self) -> Result<(), InstanceError> {
         self.abandon();
         // SAFETY: the store is dropped, and views of the memory are pointers.
-        unsafe { self.mapping.discard() }.map_err(InstanceError::Memory)?;
+        unsafe { self.mapping.discard(0, MODULE_MEMORY_BYTES) }.map_err(InstanceError::Memory)?;
         self.live = Some(make(&self.code, &self.mapping)?);
         self.is_spent = false;
         Ok(())

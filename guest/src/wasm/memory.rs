@@ -19,7 +19,7 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
 use super::settings::MEMORY_RESERVATION_BYTES;
 use crate::limits::{MODULE_GUARD_BELOW_BYTES, MODULE_GUARD_BYTES, MODULE_MEMORY_BYTES};
-use crate::region::{Region, ReservedRegion};
+use crate::region::{PAGE_BYTES, Region, ReservedRegion};
 
 /// Where the module's own stack begins; it grows down to 0. The call block of the host follows it.
 pub(super) const STACK_TOP: usize = 65_408;
@@ -88,14 +88,20 @@ impl MemoryMapping {
         (self.region().start().as_ptr() as usize, self.reserved.end())
     }
 
-    /// Makes the whole memory zeros, and gives its pages back to the kernel. One system call.
+    /// Makes the pages of `from..to` zeros, and gives them back to the kernel; `from` begins a page, and what lies outside
+    /// of the memory is ignored. One system call.
     ///
     /// # Safety
-    /// No store uses the memory, and nothing of it is borrowed.
-    pub(super) unsafe fn discard(&self) -> io::Result<()> {
-        let (start, bytes) = (self.region().start().as_ptr().cast(), self.region().bytes());
-        // SAFETY: the usable part of this mapping, of which nothing is borrowed, as the caller promises.
-        if unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) } != 0 {
+    /// The module does not run, and nothing of those pages is borrowed.
+    pub(super) unsafe fn discard(&self, from: usize, to: usize) -> io::Result<()> {
+        let to = to.next_multiple_of(PAGE_BYTES).min(MODULE_MEMORY_BYTES);
+        if from >= to {
+            return Ok(());
+        }
+        // SAFETY: within the usable part of this mapping.
+        let start = unsafe { self.region().start().as_ptr().add(from) }.cast();
+        // SAFETY: as above; nothing of it is borrowed, as the caller promises.
+        if unsafe { libc::madvise(start, to - from, libc::MADV_DONTNEED) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(())

@@ -250,7 +250,10 @@ const _: () = {
     assert!(offset_of!(RawScanned, ended) == scanned::ENDED && offset_of!(RawScanned, page) == scanned::PAGE);
     assert!(size_of::<RawScanned>() == scanned::BYTES);
     assert!(offset_of!(RawListed, count) == listed::COUNT && offset_of!(RawListed, cursor) == listed::CURSOR);
-    assert!(offset_of!(RawListed, cursor_bytes) == listed::CURSOR_BYTES && offset_of!(RawListed, page) == listed::PAGE);
+    assert!(
+        offset_of!(RawListed, cursor_bytes) == listed::CURSOR_BYTES
+            && offset_of!(RawListed, page) == listed::PAGE
+    );
     assert!(size_of::<RawListed>() == listed::BYTES);
     assert!(offset_of!(Call, host) == call::HOST && offset_of!(Call, context) == call::CONTEXT);
     assert!(offset_of!(Call, key) == call::KEY && offset_of!(Call, arguments) == call::ARGUMENTS);
