@@ -53,7 +53,7 @@ pub use control::{
     MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, MigrationWait,
     PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, Statistic, Subject,
     TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry,
-    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState,
+    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState, limit_word, limit_words,
 };
 pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;

@@ -1,12 +1,12 @@
 //! `splinter tenant limits`: shows and changes the limits of a tenant.
 //!
-//! In JSON, `null` means unlimited.
+//! In JSON, `null` means unlimited, and a limit whose values are words has a list of them instead of a range.
 
 use super::failure::Failure;
 use super::options::{Setting, UNITS, UNLIMITED};
 use super::output::{Answer, table_of, thousands};
 use super::settings::Settings;
-use client::{LimitChange, TenantLimitEntry};
+use client::{LimitChange, TenantLimitEntry, limit_word, limit_words};
 use serde_json::{Value, json};
 
 /// Changes limits of a tenant and shows all of them; without a name, those of the caller.
@@ -36,12 +36,18 @@ fn table(limits: &[TenantLimitEntry]) -> Answer {
 
 fn row(limit: &TenantLimitEntry) -> Vec<String> {
     let text = |amount: u64| text_of(&limit.name, amount);
-    let range = format!("{} to {}", text(limit.least), text(limit.most));
+    let range = match words_of(limit) {
+        Some(words) => words.join(", "),
+        None => format!("{} to {}", text(limit.least), text(limit.most)),
+    };
     vec![limit.name.clone(), text(limit.value), text(limit.default), range]
 }
 
 /// Formats the amount of a limit as text.
 pub fn text_of(limit: &str, amount: u64) -> String {
+    if let Some(word) = limit_word(limit, amount) {
+        return word.to_owned();
+    }
     match amount {
         UNLIMITED => "unlimited".to_owned(),
         amount if limit.ends_with("_bytes") => with_unit(amount),
@@ -54,7 +60,19 @@ pub fn number(amount: u64) -> Option<u64> {
     (amount != UNLIMITED).then_some(amount)
 }
 
+/// Returns the words that a limit accepts, if its values are words.
+fn words_of(limit: &TenantLimitEntry) -> Option<&'static [&'static str]> {
+    let (least, most) = (usize::try_from(limit.least).ok()?, usize::try_from(limit.most).ok()?);
+    limit_words(&limit.name)?.get(least..=most)
+}
+
 fn value(limit: &TenantLimitEntry) -> Value {
+    if let Some(words) = words_of(limit) {
+        let text = |amount| text_of(&limit.name, amount);
+        return json!({
+            "limit": limit.name, "value": text(limit.value), "default": text(limit.default), "values": words,
+        });
+    }
     json!({
         "limit": limit.name, "value": number(limit.value), "default": number(limit.default),
         "least": limit.least, "most": number(limit.most),
@@ -75,6 +93,7 @@ fn with_unit(bytes: u64) -> String {
 mod tests {
     use super::{row, value, with_unit};
     use client::TenantLimitEntry;
+    use serde_json::json;
 
     #[test]
     fn bytes_are_shown_as_they_can_be_given() {
@@ -89,5 +108,17 @@ mod tests {
         assert_eq!(row(&limit), ["memory_bytes", "1GiB", "unlimited", "0 to unlimited"]);
         assert_eq!(value(&limit)["value"], 1 << 30);
         assert!(value(&limit)["default"].is_null());
+    }
+
+    #[test]
+    fn the_form_of_invocations_is_shown_by_its_word() {
+        let limit = TenantLimitEntry { name: "sandbox".to_owned(), value: 1, default: 0, least: 0, most: 1 };
+        assert_eq!(row(&limit), ["sandbox", "wasm", "native", "native, wasm"]);
+        let expected = json!({
+            "limit": "sandbox", "value": "wasm", "default": "native", "values": ["native", "wasm"],
+        });
+        assert_eq!(value(&limit), expected);
+        let newer = TenantLimitEntry { value: 2, most: 2, ..limit };
+        assert_eq!(row(&newer), ["sandbox", "2", "native", "native to 2"], "of a newer server");
     }
 }

@@ -172,7 +172,8 @@ pub enum TenantCommand {
     Limits {
         /// Name of the tenant (administrator); default: your own limits (tenant).
         name: Option<String>,
-        /// Set a limit: a number, `unlimited`, or for bytes also KiB, MiB, GiB, TiB. May be repeated.
+        /// Set a limit: a number, `unlimited`, for bytes also KiB, MiB, GiB, TiB; `sandbox` is native or wasm. May be
+        /// repeated.
         #[arg(long, value_name = "LIMIT=VALUE", requires = "name")]
         set: Vec<Setting>,
         /// Reset a limit to its default. May be repeated.

@@ -2,7 +2,7 @@
 //!
 //! Every request is an act or only reads; no other place says which.
 
-use crate::{AdminRequest, LimitChange, MigrationMode, Placement, Right, Subject, TableOptions};
+use crate::{AdminRequest, LimitChange, MigrationMode, Placement, Right, Subject, TableOptions, limit_word};
 
 impl AdminRequest<'_> {
     /// Returns whether the request only reads, and so may be repeated.
@@ -76,10 +76,13 @@ impl AdminRequest<'_> {
 }
 
 fn limits_change(name: &str, changes: &[LimitChange<'_>]) -> String {
-    let word = |change: &LimitChange<'_>| match change.value {
-        Some(u64::MAX) => format!(" {}=unlimited", change.limit),
-        Some(value) => format!(" {}={value}", change.limit),
-        None => format!(" {}=default", change.limit),
+    let word = |change: &LimitChange<'_>| {
+        let value = match change.value {
+            Some(u64::MAX) => "unlimited".to_owned(),
+            Some(value) => limit_word(change.limit, value).map_or_else(|| value.to_string(), str::to_owned),
+            None => "default".to_owned(),
+        };
+        format!(" {}={value}", change.limit)
     };
     let words: String = changes.iter().map(word).collect();
     format!("tenant limits {name}:{words}")

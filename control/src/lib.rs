@@ -32,8 +32,8 @@ pub use request::AdminRequest;
 pub use serde::de::DeserializeOwned;
 pub use table::{TableEntry, TableId, TableOptions, TableStatistics};
 pub use tenant::{
-    Actor, AuditEntry, GrantEntry, LimitChange, Right, SessionEntry, Statistic, Subject, TenantCreated,
-    TenantEntry, TenantLimitEntry,
+    Actor, AuditEntry, GrantEntry, LimitChange, Right, SANDBOX, SessionEntry, Statistic, Subject,
+    TenantCreated, TenantEntry, TenantLimitEntry, limit_word, limit_words,
 };
 
 use rmp_serde::Deserializer;

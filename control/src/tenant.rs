@@ -36,6 +36,24 @@ pub struct TenantEntry {
     pub bytes: u64,
 }
 
+/// The limit by which the operator chooses the form of a tenant's invocations.
+pub const SANDBOX: &str = "sandbox";
+
+/// The words for the values of [`SANDBOX`]: machine code of the server's process, WebAssembly.
+const SANDBOXES: [&str; 2] = ["native", "wasm"];
+
+/// Returns the words for the values of a limit, from 0; `None` if its values are amounts.
+#[must_use]
+pub fn limit_words(limit: &str) -> Option<&'static [&'static str]> {
+    (limit == SANDBOX).then_some(&SANDBOXES)
+}
+
+/// Returns the word for a value of a limit whose values are words. A newer server may know more of them.
+#[must_use]
+pub fn limit_word(limit: &str, value: u64) -> Option<&'static str> {
+    limit_words(limit)?.get(usize::try_from(value).ok()?).copied()
+}
+
 /// One limit of a tenant. `u64::MAX`, as `value` or `most`, means no limit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TenantLimitEntry {

@@ -1,8 +1,9 @@
 //! The command line of `splinter tenant limits`: `LIMIT=VALUE`, with units for bytes.
 //!
 //! The server knows the limits, so this file does not check their names. Limits whose names end with `_bytes` accept
-//! units.
+//! units; the values of `sandbox` are words.
 
+use client::limit_words;
 use std::fmt;
 use std::str::FromStr;
 
@@ -40,6 +41,13 @@ impl FromStr for Setting {
         let Some((limit, value)) = text.split_once('=') else {
             return Err(NoSetting("write LIMIT=VALUE, for instance weight=300".to_owned()));
         };
+        if let Some(words) = limit_words(limit) {
+            let found = words.iter().position(|word| *word == value);
+            let value = found.ok_or_else(|| {
+                NoSetting(format!("the value of {limit} must be {}, not `{value}`", quoted(words)))
+            })?;
+            return Ok(Setting { limit: limit.to_owned(), value: value as u64 });
+        }
         let of_bytes = limit.ends_with("_bytes");
         let value = amount(value, of_bytes).ok_or_else(|| {
             let example = if of_bytes { ", or bytes with a unit: 64MiB" } else { "" };
@@ -47,6 +55,10 @@ impl FromStr for Setting {
         })?;
         Ok(Setting { limit: limit.to_owned(), value })
     }
+}
+
+fn quoted(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
 }
 
 /// Parses bytes, with or without one of [`UNITS`].
@@ -89,5 +101,14 @@ mod tests {
         assert_eq!(value("memory_bytes=99999999999TiB"), None, "beyond 64 bits");
         let refused = "memory_bytes=much".parse::<Setting>().expect_err("no amount");
         assert!(refused.to_string().contains("64MiB"), "{refused}");
+    }
+
+    #[test]
+    fn the_form_of_invocations_is_a_word() {
+        assert_eq!((value("sandbox=native"), value("sandbox=wasm")), (Some(0), Some(1)));
+        for wrong in ["sandbox=", "sandbox=Wasm", "sandbox=1", "sandbox=unlimited", "sandbox=wasm,native"] {
+            let refused = wrong.parse::<Setting>().expect_err("no form").to_string();
+            assert!(refused.contains("must be `native` or `wasm`, not `"), "{refused}");
+        }
     }
 }
