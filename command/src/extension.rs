@@ -94,12 +94,19 @@ fn install(
         });
         text.push_str(&format!(" {name}@{}", installed.current));
     }
+    if let Some(why) = installed.no_module.as_deref().filter(|why| !why.is_empty()) {
+        text.push_str(&format!(
+            "\nwarning: {}; this version does not run for a tenant with sandbox=wasm",
+            why.trim_end()
+        ));
+    }
     if !installed.diagnostics.is_empty() {
         text.push_str(&format!("\n{}", installed.diagnostics.trim_end()));
     }
     let json = json!({
         "extension": name, "id": installed.extension, "version": installed.version,
         "current": installed.current, "compile_ms": installed.compile_ms, "diagnostics": installed.diagnostics,
+        "wasm": description::module_value(installed.no_module.as_deref()),
     });
     Ok(Answer::new(text, json))
 }

@@ -46,6 +46,9 @@ pub struct ExtensionInstalled {
     pub compile_ms: u32,
     /// The compiler's warnings of the source's build, now or earlier; may be empty.
     pub diagnostics: String,
+    /// The reason why the version has no WebAssembly module; empty if it has one. `None` from an earlier server.
+    #[serde(default)]
+    pub no_module: Option<String>,
 }
 
 /// One extension of the list.
@@ -144,6 +147,9 @@ pub struct VersionDescription {
     pub compile_ms: u32,
     /// Statistics of its invocations.
     pub measured: Measured,
+    /// The reason why it has no WebAssembly module; empty if it has one. `None` from an earlier server.
+    #[serde(default)]
+    pub no_module: Option<String>,
 }
 
 /// The description of an extension.
@@ -161,6 +167,14 @@ pub struct ExtensionDescription {
     pub limits: Vec<Statistic>,
     /// The loaded versions, oldest first.
     pub versions: Vec<VersionDescription>,
+    /// The form in which the caller's invocations run, by the word of the limit [`crate::SANDBOX`]. `None` from an
+    /// earlier server.
+    #[serde(default)]
+    pub sandbox: Option<String>,
+    /// The reason why the current version has no WebAssembly module; empty if it has one. `None` from an earlier
+    /// server, or when the current version is not loaded.
+    #[serde(default)]
+    pub no_module: Option<String>,
 }
 
 /// One line of an extension's log.

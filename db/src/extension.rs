@@ -101,6 +101,9 @@ const _: () = assert!(std::mem::offset_of!(Extension, log) <= 64);
 /// Cache lines of a function's code to prefetch; the processor prefetches the rest.
 const CODE_LINES_AHEAD: usize = 8;
 
+/// The reason why an extension has no module, for a tenant that does not own it.
+pub const NO_MODULE_OF_ANOTHER: &str = "wasm unavailable: its owner sees why";
+
 /// Counts retirements of all extensions; a worker that sees a change checks the extensions that it keeps.
 static RETIREMENTS: AtomicU64 = AtomicU64::new(0);
 
@@ -149,6 +152,17 @@ impl Extension {
     #[inline]
     pub fn module(&self) -> Result<&Arc<guest::wasm::Code>, &str> {
         self.library.module()
+    }
+
+    /// Returns the reason why there is no module, as the tenant may know it; empty if there is one. What the compiler
+    /// said about the source is for the owner.
+    #[must_use]
+    pub fn no_module(&self) -> &str {
+        match self.module() {
+            Ok(_) => "",
+            Err(_) if self.name.contains('/') => NO_MODULE_OF_ANOTHER,
+            Err(why) => why,
+        }
     }
 
     /// Returns the index of the function with this [`wire::function_hash`].

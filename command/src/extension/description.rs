@@ -1,11 +1,15 @@
-//! `splinter ext describe`: functions and their arguments, limits, and versions with their statistics.
+//! `splinter ext describe`: functions and their arguments, limits, the form in which invocations run, and versions with
+//! their statistics.
 
 use super::super::failure::Failure;
 use super::super::limits;
 use super::super::output::{Answer, moment, table_of, thousands};
 use super::versions;
 use builder::arguments_of;
-use client::{Client, FunctionEntry, FunctionMode, Measured, Statistic, VersionDescription, VersionState};
+use client::{
+    Client, ExtensionDescription, FunctionEntry, FunctionMode, Measured, Statistic, VersionDescription,
+    VersionState,
+};
 use serde_json::{Map, Value, json};
 
 /// Describes an extension.
@@ -32,19 +36,64 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     let shown = |limit: &Statistic| format!("{} {}", limit.name, limits::text_of(&limit.name, limit.value));
     let shown: Vec<String> = found.limits.iter().map(shown).collect();
     text.push_str(&format!("\nlimits of an invocation: {}\n", shown.join(", ")));
+    if let Some(form) = &found.sandbox {
+        text.push_str(&format!("your invocations run as {form}{}\n", promise_of(form)));
+    }
+    for (version, why) in modules_missing(&found) {
+        text.push_str(&format!("version {version}: {}\n", why.trim_end()));
+    }
     let functions: Vec<Value> = found.functions.iter().map(function_value).collect();
     let json = json!({
         "extension": found.name, "id": found.extension, "current": found.state.current,
         "canary": versions::canary_value(&found.state),
         "pinned": found.state.pinned, "functions": functions, "limits": limits_of(&found.limits),
         "versions": found.versions.iter().map(version_value).collect::<Vec<_>>(),
+        "sandbox": found.sandbox, "wasm": module_value(found.no_module.as_deref()),
     });
     Ok(Answer::new(text, json))
 }
 
+/// Returns what a form promises, in few words; nothing for a form of a newer server.
+fn promise_of(form: &str) -> &'static str {
+    match form {
+        "native" => {
+            ": machine code in the server's process; only the checked language keeps it from what is not yours"
+        }
+        "wasm" => ": a WebAssembly module, which reaches only its own memory, whatever its code does; slower",
+        _ => "",
+    }
+}
+
+/// Returns the versions without a module, each with the reason; of a granted extension at most the current one.
+fn modules_missing(found: &ExtensionDescription) -> Vec<(u32, &str)> {
+    let of_versions = found.versions.iter().map(|version| (version.version, version.no_module.as_deref()));
+    let of_current = found.versions.is_empty().then_some((found.state.current, found.no_module.as_deref()));
+    let all = of_versions.chain(of_current);
+    all.filter_map(|(version, why)| Some((version, why.filter(|why| !why.is_empty())?))).collect()
+}
+
+/// Returns whether there is a module, and if not why; `null` if the server does not say.
+pub(super) fn module_value(no_module: Option<&str>) -> Value {
+    match no_module {
+        None => Value::Null,
+        Some("") => json!({ "available": true }),
+        Some(why) => json!({ "available": false, "reason": why }),
+    }
+}
+
 fn versions(versions: &[VersionDescription], state: &VersionState) -> String {
-    let heads =
-        ["version", "state", "installed", "artefact", "calls", "errors", "cpu ms", "p50 ns", "p99 ns"];
+    let heads = [
+        "version",
+        "state",
+        "installed",
+        "artefact",
+        "wasm",
+        "calls",
+        "errors",
+        "cpu ms",
+        "p50 ns",
+        "p99 ns",
+    ];
     let mut rows = Vec::new();
     for found in versions {
         let measured = &found.measured;
@@ -60,6 +109,11 @@ fn versions(versions: &[VersionDescription], state: &VersionState) -> String {
             is,
             moment(found.installed_ms),
             thousands(found.artefact_bytes),
+            found
+                .no_module
+                .as_deref()
+                .map_or("-", |why| if why.is_empty() { "yes" } else { "no" })
+                .to_owned(),
             thousands(calls_of(measured)),
             thousands(calls_of(measured) - count_of(measured, "ok")),
             thousands(measured.cpu_ns / 1_000_000),
@@ -107,7 +161,7 @@ fn version_value(found: &VersionDescription) -> Value {
         "source_bytes": found.source_bytes, "installed_ms": found.installed_ms, "compile_ms": found.compile_ms,
         "calls": calls_of(measured), "ends": named(&measured.ends), "cpu_ns": measured.cpu_ns,
         "timed": measured.timed, "ns_p50": measured.ns_p50, "ns_p99": measured.ns_p99,
-        "ns_p999": measured.ns_p999,
+        "ns_p999": measured.ns_p999, "wasm": module_value(found.no_module.as_deref()),
     })
 }
 
@@ -123,8 +177,9 @@ fn named(statistics: &[Statistic]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::errors_of;
-    use client::{Measured, Statistic};
+    use super::{errors_of, module_value, modules_missing};
+    use client::{ExtensionDescription, Measured, Statistic, VersionState};
+    use serde_json::json;
 
     #[test]
     fn errors_are_shown_by_kind() {
@@ -134,5 +189,25 @@ mod tests {
         assert_eq!(errors_of(&measured).as_deref(), Some("1,000 panicked, 2 conflict"));
         measured.ends.truncate(1);
         assert_eq!(errors_of(&measured), None);
+    }
+
+    #[test]
+    fn a_missing_module_is_shown_with_its_reason() {
+        let mut found = ExtensionDescription {
+            extension: 1,
+            name: "ann/tao".into(),
+            state: VersionState { current: 3, ..VersionState::default() },
+            functions: Vec::new(),
+            limits: Vec::new(),
+            versions: Vec::new(),
+            sandbox: None,
+            no_module: Some("wasm unavailable: its owner sees why".into()),
+        };
+        assert_eq!(modules_missing(&found), [(3, "wasm unavailable: its owner sees why")]);
+        found.no_module = Some(String::new());
+        assert_eq!(modules_missing(&found), []);
+        assert_eq!(module_value(None), json!(null), "of an earlier server");
+        assert_eq!(module_value(Some("")), json!({ "available": true }));
+        assert_eq!(module_value(Some("why")), json!({ "available": false, "reason": "why" }));
     }
 }

@@ -181,6 +181,7 @@ fn description() -> ExtensionDescription {
         installed_ms: 5,
         compile_ms: 6,
         measured,
+        no_module: None,
     };
     ExtensionDescription {
         extension: 1,
@@ -189,6 +190,8 @@ fn description() -> ExtensionDescription {
         functions: vec![function(), FunctionEntry { mode: FunctionMode::Write, ..function() }],
         limits: vec![Statistic { name: "arena_bytes".into(), value: 1 << 20 }],
         versions: vec![version],
+        sandbox: Some("wasm".into()),
+        no_module: Some(String::new()),
     }
 }
 
@@ -260,6 +263,7 @@ fn replies_about_extensions(seen: &mut Seen) {
         current: 1,
         compile_ms: 3,
         diagnostics: "warning: unused\n".into(),
+        no_module: Some("wasm unavailable: no tools".into()),
     });
     let state = VersionState { current: 1, canary: 2, canary_percent: 10, pinned: true };
     seen.survives(state);

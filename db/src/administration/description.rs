@@ -1,5 +1,6 @@
 //! Describes an extension: functions, limits in force, versions and figures of their invocations. A tenant with a
-//! grant sees its functions and the limits of the tenant's own invocations; only the owner sees its costs.
+//! grant sees its functions and the limits of the tenant's own invocations; only the owner sees its costs. The form in
+//! which invocations run is the caller's too, whoever owns the extension.
 
 use control::{ExtensionDescription, Measured, Statistic, Subject, VersionDescription, VersionState};
 use guest::limits::EXTENSION_STACK_BYTES;
@@ -9,7 +10,8 @@ use super::extensions::{functions, milliseconds};
 use super::grants;
 use super::missing::unknown_extension;
 use crate::control_plane::{Control, Refusal};
-use crate::extension::allowance::Limit;
+use crate::extension::NO_MODULE_OF_ANOTHER;
+use crate::extension::allowance::{Allowance, Limit};
 use crate::extension::registry::Installed;
 use crate::extension::version_metrics::{ENDS, MeasuredSummary};
 use crate::limits::{COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, TRANSACTION_READS_MAX};
@@ -20,16 +22,22 @@ use crate::tenant::limit::TenantLimit;
 pub(super) fn describe(control: &Control, tenant: TenantId, name: &str) -> Result<Vec<u8>, Refusal> {
     // Waits for a switch under way, so that the answer shows the versions in force.
     let _changing = lock(&control.changing);
-    let limits = limits(&control.accounts.of(tenant));
-    let description = match grants::find(control, tenant, Subject::Extension, name) {
+    let account = control.accounts.of(tenant);
+    let limits = limits(&account);
+    let mut description = match grants::find(control, tenant, Subject::Extension, name) {
         Some(grant) => {
             let mut description = described(control, grant.row.owner, &grant.row.name, limits)?;
             (description.extension, description.name) = (grant.row.id, name.to_owned());
             description.versions.clear();
+            if let Some(why) = description.no_module.as_mut().filter(|why| !why.is_empty()) {
+                NO_MODULE_OF_ANOTHER.clone_into(why);
+            }
             description
         }
         None => described(control, tenant, name, limits)?,
     };
+    description.sandbox =
+        control::limit_word(control::SANDBOX, Allowance::of(&account).sandbox.value()).map(str::to_owned);
     Ok(control::encode(&description))
 }
 
@@ -49,6 +57,8 @@ fn described(
         functions: history.current().map_or_else(Vec::new, |installed| functions(installed)),
         limits,
         versions: history.versions.values().map(|installed| version(installed)).collect(),
+        sandbox: None,
+        no_module: history.current().map(|installed| installed.extension.no_module().to_owned()),
     })
 }
 
@@ -61,6 +71,7 @@ fn version(installed: &Installed) -> VersionDescription {
         installed_ms: installed.installed_ms,
         compile_ms: milliseconds(installed.compile_ms),
         measured: measured(&installed.extension.metrics.summary()),
+        no_module: Some(installed.extension.no_module().to_owned()),
     }
 }
 

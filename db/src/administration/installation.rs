@@ -53,6 +53,7 @@ pub(super) fn install(
         current: row.state.current,
         compile_ms: milliseconds(installed.compile_ms),
         diagnostics: installed.warnings.clone(),
+        no_module: Some(installed.extension.no_module().to_owned()),
     };
     Ok(control::encode(&answer))
 }

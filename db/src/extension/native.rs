@@ -25,8 +25,8 @@ use crate::limits::ARGUMENTS_LINE_BYTES_MAX;
 /// A function's entry point: polls an invocation once.
 pub type Run = unsafe extern "C" fn(call: *mut Call) -> Code;
 
-/// The reason while none was given.
-const NO_MODULE: &str = "it was built without a module";
+/// The beginning of every reason why there is no module; the client and its users know it.
+const UNAVAILABLE: &str = "wasm unavailable: ";
 
 /// The maximum number of functions in one artefact.
 const FUNCTIONS_MAX: u32 = 4096;
@@ -98,7 +98,7 @@ impl Library {
             functions: functions.into(),
             arguments: Vec::new(),
             path: path.to_owned(),
-            module: Err(NO_MODULE.to_owned()),
+            module: Err(format!("{UNAVAILABLE}it was built without")),
             _handle: Some(handle),
         })
     }
@@ -121,14 +121,22 @@ impl Library {
         Arc::clone(&self.functions)
     }
 
-    /// Adds the module of the same functions.
-    ///
-    /// # Errors
-    /// See [`LoadError`].
+    /// Adds the module of the same functions. One that cannot be loaded is left out: the shared object works without.
     ///
     /// # Safety
     /// The bytes are what the builder of this process compiled from a module that it had checked, for this server.
-    pub unsafe fn with_module(mut self, bytes: &[u8]) -> Result<Self, LoadError> {
+    #[must_use]
+    pub unsafe fn with_module(mut self, bytes: &[u8]) -> Self {
+        // SAFETY: as the caller promises.
+        match unsafe { self.load_module(bytes) } {
+            Ok(()) => self,
+            Err(error) => self.without_module(&error.to_string()),
+        }
+    }
+
+    /// # Safety
+    /// As for [`Library::with_module`].
+    unsafe fn load_module(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
         // SAFETY: as the caller promises.
         let code = unsafe { ModuleCode::load(bytes, IMPORTS) }.map_err(LoadError::Module)?;
         if code.heap_base() as usize > HEAP_BASE_MAX {
@@ -141,13 +149,13 @@ impl Library {
         }
         self.functions = functions.into();
         self.module = Ok(Arc::new(code));
-        Ok(self)
+        Ok(())
     }
 
     /// Notes why there is no module.
     #[must_use]
-    pub fn without_module(mut self, why: String) -> Self {
-        self.module = Err(why);
+    pub fn without_module(mut self, why: &str) -> Self {
+        self.module = Err(format!("{UNAVAILABLE}{}", why.strip_prefix(UNAVAILABLE).unwrap_or(why)));
         self
     }
 
@@ -178,7 +186,7 @@ impl Library {
             functions: functions.into(),
             arguments: Vec::new(),
             path: PathBuf::new(),
-            module: Err(NO_MODULE.to_owned()),
+            module: Err(format!("{UNAVAILABLE}it was built without")),
             _handle: None,
         }
     }

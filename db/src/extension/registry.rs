@@ -322,8 +322,8 @@ impl Registry {
                 .and_then(|module| module.read())
             {
                 // SAFETY: as above: these bytes were compared with the hash.
-                Ok(bytes) => unsafe { library.with_module(&bytes) }?,
-                Err(why) => library.without_module(why),
+                Ok(bytes) => unsafe { library.with_module(&bytes) },
+                Err(why) => library.without_module(&why),
             },
         );
         live.libraries.insert(artefact.content_hash.clone(), Arc::downgrade(&library));
