@@ -240,6 +240,12 @@ mod tests {
         let killed =
             Error::of_answer(Status::ExtensionKilled, b"the limit held_bytes_of_a_core = 9 was reached");
         assert!(killed.to_string().contains("Next: run fewer calls at a time"), "{killed}");
+        let body = b"tao@3 has no module to run with sandbox=wasm (wasm unavailable: no tools)";
+        let missing = Error::of_answer(Status::Unavailable, body).to_string();
+        assert!(
+            missing.contains("tao@3") && missing.contains("Next: install a version that has a module"),
+            "{missing}"
+        );
     }
 
     #[test]

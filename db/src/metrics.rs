@@ -90,6 +90,12 @@ counted! {
     Invocations = "invocations",
     /// Invocations accepted by another worker and run by this one.
     InvocationsStolen = "invocations_stolen",
+    /// Invocations that got an instance of their extension's WebAssembly module; the others run as machine code.
+    InvocationsWasm = "invocations_wasm",
+    /// Instances of WebAssembly modules made for invocations.
+    InstancesMade = "instances_made",
+    /// Those of them that were dropped: after a trap or a kill, unused for long, or of a removed version.
+    InstancesDropped = "instances_dropped",
     /// Invocations that succeeded.
     InvocationsSucceeded = "invocations_succeeded",
     /// Invocations that returned an error of their own.

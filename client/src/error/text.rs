@@ -13,6 +13,8 @@ use super::Error;
 const HELD_BYTES: &str = "held_bytes_of_a_core";
 /// Prefix of the server's texts about limits of one invocation.
 const INVOCATION_LIMIT: &str = "the limit invocation_";
+/// Beginning of the server's reasons why an extension has no module.
+const NO_MODULE: &str = "wasm unavailable:";
 
 impl Error {
     fn next(&self) -> Option<&'static str> {
@@ -21,6 +23,10 @@ impl Error {
             Error::Refused { status: Status::NotPermitted, text } if !text.is_empty() => return None,
             Error::Refused { status: Status::ExtensionKilled, text } if text.contains(HELD_BYTES) => {
                 "run fewer calls at a time, or let the function hold less memory while it yields"
+            }
+            Error::Refused { status: Status::Unavailable, text } if text.contains(NO_MODULE) => {
+                "install a version that has a module (`splinter ext describe` shows which have and why others do \
+                 not), or keep sandbox=native, which the operator sets (`splinter tenant limits`)"
             }
             Error::Refused { text, .. } if text.contains(INVOCATION_LIMIT) => {
                 "do less in one call, or ask the operator for a higher limit (see `splinter tenant limits`)"

@@ -10,7 +10,16 @@ use std::sync::Arc;
 use super::Extension;
 use super::module_call::ModuleCall;
 use crate::limits::{INSTANCES_KEPT_PER_WORKER, INSTANCES_PER_WORKER_MAX};
-use wire::Status;
+use crate::metrics::{Counter, WorkerMetrics};
+
+/// The reason why an invocation gets no instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoInstance {
+    /// The worker has its maximum in use, or the system no memory for another one.
+    NoRoom,
+    /// The extension has no module.
+    NoModule,
+}
 
 /// The instances of one worker, idle or in use.
 #[derive(Debug)]
@@ -34,19 +43,26 @@ impl Instances {
     /// Returns an instance of the extension's module that only the caller uses.
     ///
     /// # Errors
-    /// `Retry` when the worker has its maximum, or the system no memory for an instance; `Unavailable` when the extension
-    /// has no module.
+    /// See [`NoInstance`].
     #[inline]
-    pub(super) fn take(&mut self, extension: &Arc<Extension>) -> Result<Box<ModuleCall>, Status> {
+    pub(super) fn take(
+        &mut self,
+        extension: &Arc<Extension>,
+        metrics: &WorkerMetrics,
+    ) -> Result<Box<ModuleCall>, NoInstance> {
         if let Some(last) = self.last.take_if(|last| Arc::ptr_eq(last.extension(), extension)) {
             self.in_use += 1;
             return Ok(last);
         }
-        self.take_other(extension)
+        self.take_other(extension, metrics)
     }
 
     #[cold]
-    fn take_other(&mut self, extension: &Arc<Extension>) -> Result<Box<ModuleCall>, Status> {
+    fn take_other(
+        &mut self,
+        extension: &Arc<Extension>,
+        metrics: &WorkerMetrics,
+    ) -> Result<Box<ModuleCall>, NoInstance> {
         let found = self.idle.get_mut(&Arc::as_ptr(extension)).and_then(Vec::pop);
         if let Some((_, found)) = found {
             self.idle_count -= 1;
@@ -54,65 +70,71 @@ impl Instances {
             return Ok(found);
         }
         if self.in_use + self.idle_count >= INSTANCES_PER_WORKER_MAX {
-            self.retain(|_, _| false);
+            self.retain(|_, _| false, metrics);
             if self.in_use >= INSTANCES_PER_WORKER_MAX {
-                return Err(Status::Retry);
+                return Err(NoInstance::NoRoom);
             }
         }
-        let code = extension.module().map_err(|_| Status::Unavailable)?;
+        let code = extension.module().map_err(|_| NoInstance::NoModule)?;
         let mut made = ModuleCall::new(extension, code);
         if made.is_err() && self.idle_count > 0 {
-            self.retain(|_, _| false);
+            self.retain(|_, _| false, metrics);
             made = ModuleCall::new(extension, code);
         }
-        let made = made.map_err(|_| Status::Retry)?;
+        let made = made.map_err(|_| NoInstance::NoRoom)?;
+        metrics.count(Counter::InstancesMade);
         self.in_use += 1;
         Ok(Box::new(made))
     }
 
     /// Returns an instance that was reset; drops it if it cannot be used again.
     #[inline]
-    pub(super) fn give(&mut self, call: Box<ModuleCall>) {
+    pub(super) fn give(&mut self, call: Box<ModuleCall>, metrics: &WorkerMetrics) {
         debug_assert!(!call.is_begun(), "an instance is reset before it is returned");
         debug_assert!(self.in_use > 0, "only instances in use are returned");
         self.in_use -= 1;
         if !call.is_usable() {
+            metrics.count(Counter::InstancesDropped);
             return;
         }
         if let Some(before) = self.last.replace(call) {
-            self.keep(before);
+            self.keep(before, metrics);
         }
     }
 
     #[cold]
-    fn keep(&mut self, call: Box<ModuleCall>) {
+    fn keep(&mut self, call: Box<ModuleCall>, metrics: &WorkerMetrics) {
         self.returns += 1;
         self.idle.entry(Arc::as_ptr(call.extension())).or_default().push((self.returns, call));
         self.idle_count += 1;
         if self.idle_count > INSTANCES_KEPT_PER_WORKER {
-            self.drop_oldest();
+            self.drop_oldest(metrics);
         }
     }
 
     /// Drops the eighth of the idle instances that has rested longest.
-    fn drop_oldest(&mut self) {
+    fn drop_oldest(&mut self, metrics: &WorkerMetrics) {
         let mut times: Vec<u64> = self.idle.values().flatten().map(|(time, _)| *time).collect();
         let (_, &mut oldest, _) = times.select_nth_unstable(INSTANCES_KEPT_PER_WORKER / 8);
-        self.retain(|time, _| time > oldest);
+        self.retain(|time, _| time > oldest, metrics);
     }
 
-    fn retain(&mut self, keeps: impl Fn(u64, &ModuleCall) -> bool) {
+    fn retain(&mut self, keeps: impl Fn(u64, &ModuleCall) -> bool, metrics: &WorkerMetrics) {
+        let before = self.idle_count;
         for idle in self.idle.values_mut() {
             idle.retain(|(time, call)| keeps(*time, call));
         }
         self.idle.retain(|_, idle| !idle.is_empty());
         self.idle_count = self.idle.values().map(Vec::len).sum();
+        metrics.add(Counter::InstancesDropped, (before - self.idle_count) as u64);
     }
 
     /// Drops idle instances of retired versions.
     #[cold]
-    pub(super) fn let_go_of_retired(&mut self) {
-        self.last.take_if(|last| last.extension().is_retired());
-        self.retain(|_, call| !call.extension().is_retired());
+    pub(super) fn let_go_of_retired(&mut self, metrics: &WorkerMetrics) {
+        if self.last.take_if(|last| last.extension().is_retired()).is_some() {
+            metrics.count(Counter::InstancesDropped);
+        }
+        self.retain(|_, call| !call.extension().is_retired(), metrics);
     }
 }

@@ -7,6 +7,7 @@ use store::{CommitError, WriteError};
 use wire::Status;
 
 use crate::extension::allowance::Overdrawn;
+use crate::extension::instances::NoInstance;
 use crate::limits::RETRY_BUSY_US;
 use crate::ops::transaction::Uncommitted;
 use crate::tenant::limit::TenantLimit;
@@ -30,6 +31,8 @@ pub(super) enum Body {
     Overdrawn(Overdrawn),
     /// The name of a tenant's limit.
     Limit(TenantLimit),
+    /// The text about a version without a module.
+    NoModule,
     /// No body.
     Empty,
 }
@@ -112,6 +115,15 @@ impl Ending {
     #[cold]
     pub(super) const fn come_again(after_us: u32) -> Self {
         Self { status: Status::Retry, body: Body::RetryAfter(after_us) }
+    }
+
+    /// Creates the ending of an invocation that got no instance of its module, and so has not run.
+    #[cold]
+    pub(super) const fn without_instance(reason: NoInstance) -> Self {
+        match reason {
+            NoInstance::NoRoom => Self::come_again(RETRY_BUSY_US),
+            NoInstance::NoModule => Self { status: Status::Unavailable, body: Body::NoModule },
+        }
     }
 
     /// Creates the ending of a commit that was refused permanently.

@@ -34,7 +34,7 @@ use crate::extension::native::Run;
 use crate::extension::trace::{PollEnd, Recorder};
 use crate::extension::{CallMode, Extension};
 use crate::limits::{COMMIT_TRIES_MAX, RETRY_ARRIVING_US, RETRY_BUSY_US};
-use crate::metrics::Counter;
+use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::ops::transaction::Uncommitted;
 use crate::tenant::limit::TenantLimit;
@@ -230,14 +230,20 @@ impl<O> InvocationState<O> {
     /// Gives the invocation an instance of its module for its first poll, and returns what to run.
     ///
     /// # Errors
-    /// As for [`Instances::take`].
+    /// The ending of an invocation that gets none.
     #[inline]
-    fn enter_module(&mut self, instances: &mut Instances) -> Result<ModuleEntry, Status> {
+    fn enter_module(
+        &mut self,
+        instances: &mut Instances,
+        metrics: &WorkerMetrics,
+    ) -> Result<ModuleEntry, Ending> {
         let module = match &mut self.module {
             Some(module) => module,
             none => {
-                let extension = self.extension.as_ref().ok_or(Status::Internal)?;
-                none.insert(instances.take(extension)?)
+                let extension = self.extension.as_ref().ok_or(Ending::of(Status::Internal))?;
+                let taken = instances.take(extension, metrics).map_err(Ending::without_instance)?;
+                metrics.count(Counter::InvocationsWasm);
+                none.insert(taken)
             }
         };
         if !module.is_begun() {
@@ -264,9 +270,9 @@ impl<O> InvocationState<O> {
         // SAFETY: the slot is ours, and the extension does not run.
         let entry = match unsafe { &mut *slot } {
             Self { parked: Some(_), .. } | Self { sandbox: Sandbox::Native, .. } => None,
-            this => match this.enter_module(&mut pools.instances) {
+            this => match this.enter_module(&mut pools.instances, environment.metrics) {
                 Ok(entry) => Some(entry),
-                Err(status) => return PollOutcome::Ended(Ending::of(status)),
+                Err(ending) => return PollOutcome::Ended(ending),
             },
         };
         // SAFETY: the slot is ours; no reference to these parts is held while the extension runs.

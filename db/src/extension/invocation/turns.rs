@@ -37,7 +37,7 @@ impl<O> Invocations<O> {
         on_done: &mut (impl FnMut(O, Status, &[u8]) + ?Sized),
     ) {
         if self.slots.let_go_of_retired() {
-            self.pools.instances.let_go_of_retired();
+            self.pools.instances.let_go_of_retired(environment.metrics);
         }
         self.ended_last = false;
         if self.live() == 0 {
@@ -323,7 +323,7 @@ impl<O> Invocations<O> {
         // SAFETY: as above.
         let ended = unsafe { slot.as_mut() };
         if let Some(module) = ended.take_module() {
-            self.pools.instances.give(module);
+            self.pools.instances.give(module, environment.metrics);
         }
         if let Some(number) = ended.ask_no_more() {
             self.asking.remove(&number);

@@ -104,6 +104,14 @@ fn write_cores<W: FnMut(&[u8]) -> io::Result<()>>(
         "Workers that have ended although the server has not.",
     )?;
     text.sample(&[], control.workers_ended() as u64)?;
+    let help = "Instances of WebAssembly modules, in use or kept for the next invocation.";
+    text.family("splinter_core_instances", Kind::Gauge, help)?;
+    for (core, metrics) in control.metrics.iter().enumerate() {
+        // Dropped ones first: an instance is made before it is dropped.
+        let dropped = metrics.value(Counter::InstancesDropped);
+        let made = metrics.value(Counter::InstancesMade);
+        text.sample(&[("core", &core.to_string())], made.saturating_sub(dropped))?;
+    }
     write_waits(control, text)?;
     let (nudges, stalls) = watchdog::counts();
     text.family(

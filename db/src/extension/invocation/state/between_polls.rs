@@ -311,6 +311,7 @@ impl<O> InvocationState<O> {
             Body::RetryAfter(after_us) => self.with_head(after_us.to_le_bytes(), 0),
             Body::Overdrawn(overdrawn) => self.describe(overdrawn),
             Body::Limit(limit) => limit.name().as_bytes(),
+            Body::NoModule => self.describe_missing_module(),
             Body::Empty => &[],
         }
     }
@@ -334,6 +335,21 @@ impl<O> InvocationState<O> {
         }
         bytes += overdrawn.describe(function, &extension.name, extension.version, &mut place[bytes..]);
         &place[..bytes]
+    }
+
+    /// Writes which version has no module and why, the first line of the reason at most.
+    #[cold]
+    fn describe_missing_module(&mut self) -> &[u8] {
+        self.note_written(LAST_WORDS_BYTES_MAX);
+        let Some(extension) = &self.extension else { return &[] };
+        let why = extension.no_module().lines().next().unwrap_or_default();
+        let (name, version) = (&extension.name, extension.version);
+        let text = format!("{name}@{version} has no module to run with sandbox=wasm ({why})");
+        let bytes = text.floor_char_boundary(LAST_WORDS_BYTES_MAX);
+        // SAFETY: the reply has this much room and more, and the extension does not run.
+        let place = unsafe { slice::from_raw_parts_mut(self.room.reply(), bytes) };
+        place.copy_from_slice(&text.as_bytes()[..bytes]);
+        place
     }
 
     /// Returns `head` followed by the first `bytes` bytes of the reply, in one piece and without copying the reply.
