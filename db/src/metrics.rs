@@ -94,7 +94,7 @@ counted! {
     InvocationsWasm = "invocations_wasm",
     /// Instances of WebAssembly modules made for invocations.
     InstancesMade = "instances_made",
-    /// Those of them that were dropped: after a trap or a kill, unused for long, or of a removed version.
+    /// Instances that were dropped: unused for long, of a removed version, or not renewed after a trap.
     InstancesDropped = "instances_dropped",
     /// Invocations that succeeded.
     InvocationsSucceeded = "invocations_succeeded",

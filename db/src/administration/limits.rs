@@ -2,7 +2,8 @@
 //!
 //! The administrator reads and changes the limits of any tenant; a tenant reads its own. A change is durable first and
 //! then copied to the tenant's account, which workers read at the next request. A refused change leaves the account's
-//! limits as they were.
+//! limits as they were. A tenant gets `sandbox` = wasm only if all kept versions of its extensions have a module here;
+//! other servers follow the change in any case, and an invocation that has no module says why.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use wire::{Status, TenantId};
 
 use super::Role;
 use crate::control_plane::{Control, Refusal};
+use crate::extension::allowance::{Allowance, Sandbox};
 use crate::sync::lock;
 use crate::tenant::account::Account;
 use crate::tenant::limit::{TenantLimit, UNLIMITED};
@@ -38,13 +40,34 @@ pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>])
     let changes = changes.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
     let _changing = lock(&control.changing);
     let tenant = control.tenant_number(name)?;
+    let account = control.accounts.of(tenant);
+    let becomes_wasm = |(limit, value): &(TenantLimit, Option<u64>)| {
+        *limit == TenantLimit::Sandbox && Sandbox::of(value.unwrap_or(limit.default_value())) == Sandbox::Wasm
+    };
+    if changes.iter().any(becomes_wasm) && Allowance::of(&account).sandbox != Sandbox::Wasm {
+        check_modules(control, tenant)?;
+    }
     let stored: Vec<_> = changes.iter().map(|(limit, value)| (limit.name(), *value)).collect();
     control.metadata.limits_change(tenant, &stored)?;
-    let account = control.accounts.of(tenant);
     for (limit, value) in changes {
         account.set_limit(limit, value.unwrap_or(limit.default_value()));
     }
     Ok(control::encode(&entries(&account)))
+}
+
+/// Refuses if a loaded version of the tenant's own extensions has no module. What others granted to it does not count:
+/// no tenant decides about another one's form.
+fn check_modules(control: &Control, tenant: TenantId) -> Result<(), Refusal> {
+    for name in control.registry.names(tenant) {
+        let history = control.registry.history(tenant, &name);
+        for installed in history.iter().flat_map(|history| history.versions.values()) {
+            let Err(why) = installed.extension.module() else { continue };
+            let version = installed.extension.version;
+            let text = format!("`{name}@{version}` has no module to run with sandbox=wasm ({why})");
+            return Err(Refusal::new(Status::Unavailable, text));
+        }
+    }
+    Ok(())
 }
 
 /// Applies the stored limits: called once, before anything else of a tenant is restored.
@@ -115,6 +138,9 @@ fn entries(account: &Account) -> Vec<TenantLimitEntry> {
 }
 
 fn range_of(limit: TenantLimit) -> String {
+    if let Some(words) = control::limit_words(limit.name()) {
+        return words.join(" or ");
+    }
     match limit.bounds() {
         (least, UNLIMITED) => format!("at least {least}, or unlimited"),
         (least, most) => format!("{least} to {most}"),

@@ -32,7 +32,7 @@ async fn leave(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Err
 }
 "#;
 
-fn grant(client: &mut Client, name: &str, to: &str, right: Right) -> Result<(), Refused> {
+pub fn grant(client: &mut Client, name: &str, to: &str, right: Right) -> Result<(), Refused> {
     client.control.ask(&AdminRequest::GrantCreate { name, to, right }).map(|_| ())
 }
 
@@ -45,7 +45,7 @@ fn open(client: &mut Client, name: &str) -> Result<u32, Status> {
     answer.map(|body| control::decode::<TableId>(&body).expect("an id").id).map_err(|refused| refused.0)
 }
 
-fn resolve(client: &mut Client, name: &str) -> Result<u32, Status> {
+pub fn resolve(client: &mut Client, name: &str) -> Result<u32, Status> {
     let answer = client.control.ask(&AdminRequest::ExtensionResolve { name });
     let resolved = answer.map(|body| control::decode::<ExtensionResolved>(&body).expect("functions"));
     resolved.map(|found| found.extension).map_err(|refused| refused.0)

@@ -26,6 +26,7 @@ mod places;
 mod proxy;
 mod rates;
 mod restart;
+mod sandbox;
 #[path = "../support/seed.rs"]
 mod seed;
 #[path = "../../../cluster/src/metadata/tests/small_disk.rs"]

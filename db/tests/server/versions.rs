@@ -22,7 +22,7 @@ fn at<'a>(request: &Request<'a>, number: u32) -> Request<'a> {
 }
 
 /// Which byte an invocation of a version gives; 0 is the one that is current.
-fn byte_of(client: &mut Client, request: &Request<'_>, version: u32) -> Result<u8, Status> {
+pub fn byte_of(client: &mut Client, request: &Request<'_>, version: u32) -> Result<u8, Status> {
     let (status, body) = client.call(&at(request, version));
     match status.expect("an answer") {
         Status::Ok => Ok(body[0]),
@@ -132,7 +132,7 @@ fn a_canary_gets_its_share_until_it_is_promoted_or_goes_back() {
     assert_eq!((promoted.current, promoted.canary, share(&mut client)), (3, 0, 400));
 }
 
-fn describe(client: &mut Client, name: &str) -> ExtensionDescription {
+pub fn describe(client: &mut Client, name: &str) -> ExtensionDescription {
     let answer = client.control.ask(&AdminRequest::ExtensionDescribe { name }).expect("installed");
     control::decode::<ExtensionDescription>(&answer).expect("a description")
 }

@@ -61,6 +61,54 @@ fn limits_are_shown_set_and_reset_with_units_for_people_and_as_json() {
     assert!(entry("weight").contains("\"value\":100"), "{json}");
 }
 
+/// Runs any other command of a tenant.
+fn of_tenant(server: &Server, tenant: &Tenant, arguments: &[&str]) -> String {
+    let output = server.command(tenant).args(arguments).output().expect("the command runs");
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", said(&output.stderr));
+    said(&output.stdout)
+}
+
+#[test]
+fn the_form_of_invocations_is_chosen_by_its_word_and_described() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let folder = |name: &str| format!("{}/../ext/{name}", env!("CARGO_MANIFEST_DIR"));
+    of_tenant(&server, &acme, &["table", "create", "t"]);
+    for name in ["get", "put"] {
+        let installed = of_tenant(&server, &acme, &["ext", "install", &folder(name)]);
+        assert!(!installed.contains("warning: wasm unavailable"), "{installed}");
+    }
+    let invoke = |value: &str| {
+        let call = |function, arguments: &[&str]| {
+            let fixed = ["invoke", function, "--table", "t", "--key", "key"];
+            of_tenant(&server, &acme, &[&fixed[..], arguments].concat())
+        };
+        call("put.put", &["--arguments", value]);
+        assert_eq!(call("get.get", &[]).trim_end(), value);
+    };
+    let wrong = as_administrator(&server, &["acme", "--set", "sandbox=1"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let text = said(&wrong.stderr);
+    assert!(text.contains("the value of sandbox must be `native` or `wasm`, not `1`"), "{text}");
+    assert_eq!(
+        line(&as_tenant(&server, &acme, &[]), "sandbox"),
+        ["sandbox", "native", "native", "native,", "wasm"]
+    );
+    for (form, promise) in [("wasm", "reaches only its own memory"), ("native", "only the checked language")]
+    {
+        let set = as_administrator(&server, &["acme", "--set", &format!("sandbox={form}")]);
+        assert_eq!(line(&set, "sandbox")[1], form);
+        invoke(&format!("written as {form}"));
+        let described = of_tenant(&server, &acme, &["ext", "describe", "put"]);
+        let expected = format!("your invocations run as {form}: ");
+        assert!(described.contains(&expected) && described.contains(promise), "{described}");
+        assert!(!described.contains("wasm unavailable"), "{described}");
+        let json = of_tenant(&server, &acme, &["ext", "describe", "put", "--output", "json"]);
+        assert!(json.contains(&format!("\"sandbox\":\"{form}\"")), "{json}");
+        assert!(json.contains("\"wasm\":{\"available\":true}"), "{json}");
+    }
+}
+
 #[test]
 fn what_is_refused_says_what_would_be_taken() {
     let server = Server::start();
