@@ -1,7 +1,8 @@
 //! The catalog: everything that a server needs in order to serve all tenants or some, as of one commit; and a watch
 //! that tells whose part has changed.
 //!
-//! Tenants, tables and extensions are removed here, together with every record of the catalog that depends on them.
+//! Tenants, tables and extensions are removed here, together with every record of the catalog that depends on them; a
+//! tenant with limits of its own is added here.
 
 use std::collections::BTreeSet;
 
@@ -15,6 +16,7 @@ use super::{
     TenantRow, extensions, grants, migrations, tables, tablets, tenants,
 };
 use crate::records::{Event, Revision, Watch};
+use crate::secret::SecretHash;
 
 /// The prefix of all its keys.
 const CATALOG: &str = "catalog/";
@@ -111,6 +113,25 @@ impl Metadata {
     /// When the metadata cannot be watched.
     pub fn catalog_watch(&self, after: Revision) -> Result<Watch, MetadataError> {
         Ok(self.records().watch(CATALOG, after)?)
+    }
+
+    /// Adds a tenant that has these limits, by name, from its beginning.
+    ///
+    /// # Errors
+    /// As for [`Metadata::tenant_create`].
+    pub fn tenant_create_with(
+        &self,
+        name: &str,
+        secret: SecretHash,
+        limits: &[(&str, u64)],
+    ) -> Result<TenantId, MetadataError> {
+        self.write(|transaction| {
+            let tenant = tenants::add(transaction, name, secret)?;
+            for (name, value) in limits {
+                transaction.store(&LimitRow { tenant, name: (*name).to_owned(), value: *value })?;
+            }
+            Ok(tenant)
+        })
     }
 
     /// Removes a tenant with its limits, tables, extensions and grants. Grants to it have no effect from then on, and

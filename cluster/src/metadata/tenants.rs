@@ -81,6 +81,25 @@ fn find(transaction: &mut MetadataTransaction<'_>, name: &str) -> Result<Option<
     transaction.row(&padded(id))
 }
 
+/// Adds a tenant's own records, and returns its number.
+pub(super) fn add(
+    transaction: &mut MetadataTransaction<'_>,
+    name: &str,
+    secret: SecretHash,
+) -> Result<TenantId, MetadataError> {
+    if transaction.has(&name_key(name))? {
+        return Err(MetadataError::AlreadyExists);
+    }
+    let TenantCount { held } = transaction.get(HELD)?.unwrap_or_default();
+    if held >= TENANTS_MAX {
+        return Err(MetadataError::LimitExceeded);
+    }
+    let id = TenantId(next_u32(transaction, "tenant")?);
+    store_held(transaction, held + 1)?;
+    TenantRow { id, name: name.to_owned(), secret }.store(transaction)?;
+    Ok(id)
+}
+
 /// Removes a tenant's own records, and returns its number.
 pub(super) fn remove(
     transaction: &mut MetadataTransaction<'_>,
@@ -95,24 +114,12 @@ pub(super) fn remove(
 }
 
 impl Metadata {
-    /// Adds a tenant.
+    /// Adds a tenant with the default limits.
     ///
     /// # Errors
     /// `AlreadyExists`, `LimitExceeded`, or that it cannot be stored.
     pub fn tenant_create(&self, name: &str, secret: SecretHash) -> Result<TenantId, MetadataError> {
-        self.write(|transaction| {
-            if transaction.has(&name_key(name))? {
-                return Err(MetadataError::AlreadyExists);
-            }
-            let TenantCount { held } = transaction.get(HELD)?.unwrap_or_default();
-            if held >= TENANTS_MAX {
-                return Err(MetadataError::LimitExceeded);
-            }
-            let id = TenantId(next_u32(transaction, "tenant")?);
-            store_held(transaction, held + 1)?;
-            TenantRow { id, name: name.to_owned(), secret }.store(transaction)?;
-            Ok(id)
-        })
+        self.write(|transaction| add(transaction, name, secret))
     }
 
     /// Replaces a tenant's secret.
