@@ -1,7 +1,7 @@
 //! Artefacts on disk: content-addressed, written once, verified at every use.
 //!
 //! ```text
-//! CACHE/artefacts/KEY.so     the shared object; KEY = SHA-256 over SDK hash and source
+//! CACHE/artefacts/KEY.so     the shared object, or no file; KEY = SHA-256 over SDK hash and package
 //! CACHE/artefacts/KEY.cwasm  the machine code of the module, or no file
 //! CACHE/artefacts/KEY.json   the SHA-256 of each, or why there is no module; functions, warnings, lints of the build
 //! ```
@@ -25,11 +25,9 @@ use crate::checked::Function;
 /// A built extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artefact {
-    /// The path of the shared object.
-    pub path: PathBuf,
-    /// The module's machine code, or the reason why there is none.
-    pub module: Result<ModuleFile, String>,
-    /// SHA-256 over SDK hash and source, in hex: the artefact's name.
+    /// The code.
+    pub code: Code,
+    /// SHA-256 over SDK hash and package, in hex: the artefact's name.
     pub content_hash: String,
     /// The functions that can be invoked.
     pub functions: Vec<Function>,
@@ -41,6 +39,20 @@ pub struct Artefact {
     pub compile_ms: u64,
     /// Whether the artefact existed.
     pub cached: bool,
+}
+
+/// The code of an artefact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// That of a checked source.
+    Source {
+        /// The path of the shared object.
+        object: PathBuf,
+        /// The module's machine code, or the reason why there is none.
+        module: Result<ModuleFile, String>,
+    },
+    /// The machine code of a finished module, whose source nobody checked.
+    Finished(ModuleFile),
 }
 
 /// The machine code of a module, in a file.
@@ -76,22 +88,32 @@ pub(crate) enum Lints {
     Warn,
 }
 
+/// The bytes of a [`Code`].
+pub(crate) enum MadeCode {
+    Source { object: Vec<u8>, module: Result<Vec<u8>, String> },
+    Finished(Vec<u8>),
+}
+
 /// The result of a build.
 pub(crate) struct Made {
-    pub(crate) object: Vec<u8>,
-    /// The machine code of the module, or the reason why there is none.
-    pub(crate) module: Result<Vec<u8>, String>,
+    pub(crate) code: MadeCode,
     pub(crate) functions: Vec<Function>,
     pub(crate) warnings: String,
     pub(crate) lints: Lints,
 }
 
-/// The description beside the shared object.
+/// The hashes of a [`Code`].
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Hashes {
+    Source { object: String, module: Result<String, String> },
+    Finished(String),
+}
+
+/// The description beside the code.
 #[derive(Serialize, Deserialize)]
 struct Description {
-    sha256: String,
-    /// That of the module's machine code, or the reason why there is none.
-    module: Result<String, String>,
+    sha256: Hashes,
     functions: Vec<Function>,
     warnings: String,
     lints: Lints,
@@ -99,55 +121,110 @@ struct Description {
 
 /// Returns the artefact of a key and the lints of its build, if it exists undamaged.
 pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints)> {
-    let path = folder.join(format!("{key}.so"));
     let description = fs::read(folder.join(format!("{key}.json"))).ok()?;
-    let Description { sha256, module, functions, warnings, lints } =
-        serde_json::from_slice(&description).ok()?;
-    if sha256_of(&fs::read(&path).ok()?) != sha256 {
+    let Description { sha256, functions, warnings, lints } = serde_json::from_slice(&description).ok()?;
+    let code = sha256.code(folder, key);
+    let object_sha256 = code.object().map(fs::read).transpose().ok()?.map(|bytes| sha256_of(&bytes));
+    if object_sha256.as_ref() != sha256.object() {
         return None;
     }
-    let module = match module {
-        Ok(sha256) => {
-            let file = ModuleFile { path: module_path(folder, key), sha256 };
-            file.read().ok()?;
-            Ok(file)
-        }
-        Err(why) => Err(why),
-    };
+    if let Ok(module) = code.module() {
+        module.read().ok()?;
+    }
     let (content_hash, compile_ms, cached) = (key.into(), 0, true);
-    Some((Artefact { path, module, content_hash, functions, warnings, compile_ms, cached }, lints))
+    Some((Artefact { code, content_hash, functions, warnings, compile_ms, cached }, lints))
 }
 
 /// Stores an artefact under its key.
 pub(crate) fn store(folder: &Path, key: &str, made: Made, compile_ms: u64) -> Result<Artefact, BuildError> {
-    let path = folder.join(format!("{key}.so"));
-    let Made { object, module, functions, warnings, lints } = made;
-    let code_sha256 = module.as_ref().map(|code| sha256_of(code)).map_err(Clone::clone);
-    let sha256 = sha256_of(&object);
-    let description = Description { sha256, module: code_sha256.clone(), functions, warnings, lints };
+    let Made { code: made, functions, warnings, lints } = made;
+    let sha256 = made.hashes();
+    let code = sha256.code(folder, key);
+    let description = Description { sha256, functions, warnings, lints };
     let text = serde_json::to_vec_pretty(&description)
         .map_err(|error| BuildError::Io { what: format!("describe an artefact: {error}") })?;
-    publish(&path, &object)?;
-    let module = match module {
-        Ok(code) => {
-            let path = module_path(folder, key);
-            publish(&path, &code)?;
-            code_sha256.map(|sha256| ModuleFile { path, sha256 })
-        }
-        Err(why) => Err(why),
+    let (object, module) = match made {
+        MadeCode::Source { object, module } => (Some(object), module.ok()),
+        MadeCode::Finished(module) => (None, Some(module)),
     };
+    if let Some(object) = object {
+        publish(&object_path(folder, key), &object)?;
+    }
+    if let Some(module) = module {
+        publish(&module_path(folder, key), &module)?;
+    }
     publish(&folder.join(format!("{key}.json")), &text)?;
     let Description { functions, warnings, .. } = description;
-    Ok(Artefact { path, module, content_hash: key.into(), functions, warnings, compile_ms, cached: false })
+    Ok(Artefact { code, content_hash: key.into(), functions, warnings, compile_ms, cached: false })
 }
 
 impl Artefact {
     /// Returns the bytes of its code on disk, of both kinds.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let paths = [Some(&self.path), self.module.as_ref().ok().map(|module| &module.path)];
+        let paths = [self.code.object(), self.code.module().ok().map(|module| &*module.path)];
         paths.into_iter().flatten().map(|path| fs::metadata(path).map_or(0, |file| file.len())).sum()
     }
+}
+
+impl Code {
+    /// Returns the path of the shared object, if there is one.
+    #[must_use]
+    pub fn object(&self) -> Option<&Path> {
+        match self {
+            Code::Source { object, .. } => Some(object),
+            Code::Finished(_) => None,
+        }
+    }
+
+    /// Returns the module's machine code.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn module(&self) -> Result<&ModuleFile, &str> {
+        match self {
+            Code::Source { module, .. } => module.as_ref().map_err(String::as_str),
+            Code::Finished(module) => Ok(module),
+        }
+    }
+}
+
+impl MadeCode {
+    fn hashes(&self) -> Hashes {
+        match self {
+            MadeCode::Source { object, module } => Hashes::Source {
+                object: sha256_of(object),
+                module: module.as_ref().map(|code| sha256_of(code)).map_err(Clone::clone),
+            },
+            MadeCode::Finished(module) => Hashes::Finished(sha256_of(module)),
+        }
+    }
+}
+
+impl Hashes {
+    /// Returns that of the shared object, if there is one.
+    fn object(&self) -> Option<&String> {
+        match self {
+            Hashes::Source { object, .. } => Some(object),
+            Hashes::Finished(_) => None,
+        }
+    }
+
+    /// Returns the files that have them.
+    fn code(&self, folder: &Path, key: &str) -> Code {
+        let file = |sha256: &String| ModuleFile { path: module_path(folder, key), sha256: sha256.clone() };
+        match self {
+            Hashes::Source { module, .. } => Code::Source {
+                object: object_path(folder, key),
+                module: module.as_ref().map(file).map_err(Clone::clone),
+            },
+            Hashes::Finished(sha256) => Code::Finished(file(sha256)),
+        }
+    }
+}
+
+fn object_path(folder: &Path, key: &str) -> PathBuf {
+    folder.join(format!("{key}.so"))
 }
 
 fn module_path(folder: &Path, key: &str) -> PathBuf {
@@ -188,8 +265,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use std::fs;
 
+    use super::Code;
     use super::Lints;
     use super::Made;
+    use super::MadeCode;
     use super::find;
     use super::store;
 
@@ -198,8 +277,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(find(folder.path(), "key"), None);
         let made = |module| Made {
-            object: b"object".to_vec(),
-            module,
+            code: MadeCode::Source { object: b"object".to_vec(), module },
             functions: vec![],
             warnings: "a word".into(),
             lints: Lints::Warn,
@@ -207,20 +285,35 @@ mod tests {
         let artefact = store(folder.path(), "key", made(Ok(b"code".to_vec())), 5).unwrap();
         assert_eq!(artefact.bytes(), 10);
         let (found, lints) = find(folder.path(), "key").unwrap();
-        assert!(found.cached && found.path == artefact.path && lints == Lints::Warn);
+        assert!(found.cached && found.code == artefact.code && lints == Lints::Warn);
         assert_eq!((found.warnings, artefact.warnings.as_str()), ("a word".into(), "a word"));
-        let code = artefact.module.unwrap().path;
-        for (path, right, wrong) in [(&artefact.path, "object", "objecT"), (&code, "code", "c0de")] {
+        let (object, code) = (artefact.code.object().unwrap(), &artefact.code.module().unwrap().path);
+        for (path, right, wrong) in [(object, "object", "objecT"), (code, "code", "c0de")] {
             fs::write(path, wrong).unwrap();
             assert_eq!(find(folder.path(), "key"), None);
             fs::write(path, right).unwrap();
             assert!(find(folder.path(), "key").is_some());
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no drafts are left");
-        fs::remove_file(&code).unwrap();
+        fs::remove_file(code).unwrap();
         assert_eq!(find(folder.path(), "key"), None);
         let artefact = store(folder.path(), "key", made(Err("no tools".into())), 5).unwrap();
-        assert_eq!((artefact.bytes(), artefact.module), (6, Err("no tools".into())));
-        assert_eq!(find(folder.path(), "key").unwrap().0.module, Err("no tools".into()));
+        assert_eq!((artefact.bytes(), artefact.code.module()), (6, Err("no tools")));
+        assert_eq!(find(folder.path(), "key").unwrap().0.code.module(), Err("no tools"));
+    }
+
+    #[test]
+    fn a_finished_module_has_no_shared_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let code = MadeCode::Finished(b"code".to_vec());
+        let made = Made { code, functions: vec![], warnings: String::new(), lints: Lints::Refuse };
+        let artefact = store(folder.path(), "key", made, 5).unwrap();
+        assert_eq!((artefact.bytes(), artefact.code.object()), (4, None));
+        let found = find(folder.path(), "key").unwrap().0;
+        assert_eq!(found.code, artefact.code);
+        assert!(matches!(&found.code, Code::Finished(module) if module.read().unwrap() == b"code"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        fs::write(&artefact.code.module().unwrap().path, "c0de").unwrap();
+        assert_eq!(find(folder.path(), "key"), None);
     }
 }

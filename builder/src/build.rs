@@ -13,6 +13,7 @@ use crate::Package;
 use crate::artefact;
 use crate::artefact::Lints;
 use crate::artefact::Made;
+use crate::artefact::MadeCode;
 use crate::artefact::hex;
 use crate::checked::Checked;
 use crate::glue;
@@ -30,8 +31,8 @@ impl Toolchain {
     /// Builds a package, or returns the artefact of an earlier build of the same source.
     ///
     /// Check, compiler and linker run in the sandbox. Takes 0.2 to 1 s; runs on the caller's thread and one more, and
-    /// several builds may run at once. Of the source comes a shared object, and a module if it can be made: if not,
-    /// [`Artefact::module`] tells why.
+    /// several builds may run at once. Of source comes a shared object, and a module if it can be made: if not,
+    /// [`Artefact::module`] tells why. A finished module is checked and compiled to machine code.
     ///
     /// # Errors
     /// See [`BuildError`]; nothing is left behind then.
@@ -58,16 +59,28 @@ impl Toolchain {
             return Ok(artefact);
         }
         let checked = self.check(package)?;
+        let (code, warnings) = match package.finished() {
+            None => self.make_both(&checked, lints)?,
+            Some(finished) => {
+                let code = self.compile_module(&finished.module, &names_of(&checked))?;
+                (MadeCode::Finished(code), String::new())
+            }
+        };
+        let compile_ms = begun.elapsed().as_millis() as u64;
+        let made = Made { code, functions: checked.functions, warnings, lints };
+        artefact::store(&self.artefacts(), &key, made, compile_ms)
+    }
+
+    /// Makes both forms of a checked source, side by side; returns them, and the compiler's warnings.
+    fn make_both(&self, checked: &Checked, lints: Lints) -> Result<(MadeCode, String), BuildError> {
         let (object, module) = thread::scope(|scope| {
-            let module = scope.spawn(|| self.make_module(&checked));
-            let object = self.make_object(&checked, lints);
+            let module = scope.spawn(|| self.make_module(checked));
+            let object = self.make_object(checked, lints);
             (object, module.join())
         });
         let (object, warnings) = object?;
         let module = module.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let compile_ms = begun.elapsed().as_millis() as u64;
-        let made = Made { object, module, functions: checked.functions, warnings, lints };
-        artefact::store(&self.artefacts(), &key, made, compile_ms)
+        Ok((MadeCode::Source { object, module }, warnings))
     }
 
     /// Returns the name of a package's artefact.
@@ -90,9 +103,8 @@ impl Toolchain {
         if let Some(why) = self.module_unavailable() {
             return Ok(Err(why.into()));
         }
-        let functions: Vec<_> = checked.functions.iter().map(|function| &*function.name).collect();
         let linked = self.compile(Target::Module, checked, Lints::Warn);
-        match linked.and_then(|(module, _)| self.compile_module(&module, &functions)) {
+        match linked.and_then(|(module, _)| self.compile_module(&module, &names_of(checked))) {
             Ok(code) => Ok(Ok(code)),
             // The machine's fault, so another attempt may succeed.
             Err(
@@ -108,9 +120,11 @@ impl Toolchain {
     /// As for [`Toolchain::build`] and [`Toolchain::compile_module`].
     pub fn build_module(&self, package: &Package) -> Result<Vec<u8>, BuildError> {
         let checked = self.check(package)?;
-        let functions: Vec<_> = checked.functions.iter().map(|function| &*function.name).collect();
-        let (module, _) = self.compile(Target::Module, &checked, Lints::Refuse)?;
-        self.finish_module(&module, &functions)
+        let names = names_of(&checked);
+        match package.finished() {
+            Some(finished) => self.finish_module(&finished.module, &names),
+            None => self.finish_module(&self.compile(Target::Module, &checked, Lints::Refuse)?.0, &names),
+        }
     }
 
     /// Checks a module and compiles it to machine code for this machine: `functions` are the names of its functions.
@@ -196,6 +210,11 @@ impl Toolchain {
         let linked = fs::read(folders.output.join(target.output())).map_err(failed)?;
         Ok((linked, diagnostics(&warnings)))
     }
+}
+
+/// Returns the names of a package's functions.
+fn names_of(checked: &Checked) -> Vec<&str> {
+    checked.functions.iter().map(|function| &*function.name).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The allow-list check of an extension's source.
+//! The allow-list check of an extension's source, and the check of a finished module.
 //!
 //! `forbid(unsafe_code)` alone does not contain a hostile author: safe attributes, macros and a few soundness bugs of
 //! the compiler reach beyond it. So the source is parsed, and everything that is not listed as harmless is refused,
@@ -33,7 +33,11 @@ use std::thread;
 use crate::Checked;
 use crate::Package;
 use crate::Refusal;
+use crate::functions;
 use crate::limits;
+use crate::module;
+use crate::package::FinishedModule;
+use crate::package::MODULE;
 
 /// Checks a package within this process.
 ///
@@ -43,6 +47,9 @@ use crate::limits;
 /// # Errors
 /// The refusals, at most [`limits::REFUSALS_MAX`], in the order of their places.
 pub fn check(package: &Package) -> Result<Checked, Vec<Refusal>> {
+    if let Some(finished) = package.finished() {
+        return check_finished(finished);
+    }
     let checked = thread::scope(|scope| {
         let run = || crates::check(package);
         match thread::Builder::new().stack_size(limits::PARSER_STACK_BYTES).spawn_scoped(scope, run) {
@@ -51,6 +58,16 @@ pub fn check(package: &Package) -> Result<Checked, Vec<Refusal>> {
         }
     });
     checked.unwrap_or_else(|what| Err(vec![Refusal::of("", what, "report this source")]))
+}
+
+/// Checks a finished module: its list of functions, and whether a server can give it what it wants.
+fn check_finished(finished: &FinishedModule) -> Result<Checked, Vec<Refusal>> {
+    let functions = functions::parse(&finished.functions)?;
+    let names: Vec<String> = functions.iter().map(|function| function.name.clone()).collect();
+    module::finish(&finished.module, &names).map_err(|what| {
+        vec![Refusal::of(MODULE, what, "build a module of the border that docs/modules.md describes")]
+    })?;
+    Ok(Checked { sources: Vec::new(), functions })
 }
 
 pub(crate) use pure::PRIMITIVES;

@@ -55,7 +55,7 @@ pub fn child_main() {
 /// Reads a package, checks it, writes the verdict.
 fn serve() -> Result<(), String> {
     let mut input = Vec::new();
-    // JSON may write a byte as six.
+    // JSON may write a byte of a text as six, and writes one of a module as two.
     let limit = 6 * limits::PACKAGE_BYTES_MAX as u64 + 4096;
     let read = std::io::stdin().take(limit).read_to_end(&mut input);
     read.map_err(|error| format!("read a package: {error}"))?;
@@ -98,6 +98,11 @@ impl Toolchain {
     pub fn check(&self, package: &Package) -> Result<Checked, BuildError> {
         let input = serde_json::to_vec(package)
             .map_err(|error| BuildError::Io { what: format!("write a package: {error}") })?;
+        // A finished module has no source, whose parser wants more.
+        let (cpu_seconds, memory_bytes) = match package.is_finished() {
+            true => (limits::MODULE_CPU_SECONDS_MAX, limits::MODULE_COMPILER_BYTES_MAX),
+            false => (limits::CPU_SECONDS_MAX, limits::ADDRESS_SPACE_BYTES_MAX),
+        };
         let outcome = self.sandbox.run(Job {
             step: "the check of the source".into(),
             program: "/box/checker".into(),
@@ -107,8 +112,8 @@ impl Toolchain {
             folder: "/".into(),
             output: None,
             input,
-            cpu_seconds: limits::CPU_SECONDS_MAX,
-            memory_bytes: limits::ADDRESS_SPACE_BYTES_MAX,
+            cpu_seconds,
+            memory_bytes,
         })?;
         let verdict = outcome.status.success().then(|| serde_json::from_slice(&outcome.printed));
         match verdict {
@@ -146,6 +151,6 @@ impl Toolchain {
 
 /// Returns the refusal of a source that crashed the checker.
 fn crashed(outcome: &Outcome) -> BuildError {
-    let what = format!("the check could not read the source to its end ({})", outcome.said());
+    let what = format!("the check could not read the package to its end ({})", outcome.said());
     BuildError::Refused(vec![Refusal::of("", what, "write it plainer")])
 }

@@ -1,15 +1,17 @@
 //! Turns the source of an extension into an artefact: a shared object that a server can load, and, where the machine has
-//! the tools, machine code of a WebAssembly module of the same source.
+//! the tools, machine code of a WebAssembly module of the same source. Of a finished module comes machine code alone.
 //!
 //! ```text
 //! Package -> check (sandbox) -> rustc (sandbox) -> check of MIR -> glue + link (sandbox) -> import check -> Artefact
 //!                            -> rustc (sandbox) -> glue + link (sandbox) -> module check (sandbox) -> wasmc (sandbox)
+//! finished module -> check of its list (sandbox) -----------------------> module check (sandbox) -> wasmc (sandbox)
 //! ```
 //!
 //! The server links this crate to install extensions, the `splinter` command to check them without a server.
 //! Guaranteed: an [`Artefact`] was made of sources that the allow-list check passed, by the compiler and SDK that its
-//! hash names, and needs only a few memory functions of the process that loads it. Not guaranteed: the absence of
-//! unknown compiler bugs; docs/security.md states the consequences.
+//! hash names, and needs only a few memory functions of the process that loads it; or of a finished module, whose
+//! source nobody checked ([`Code::Finished`]) and whose machine code stays within its linear memory. Not guaranteed: the
+//! absence of unknown compiler bugs; docs/security.md states the consequences.
 #![forbid(unsafe_code)]
 
 mod artefact;
@@ -19,6 +21,7 @@ mod checked;
 mod child;
 mod elf;
 mod error;
+mod functions;
 mod glue;
 mod imports;
 pub mod limits;
@@ -36,6 +39,7 @@ mod toolchain;
 mod usage;
 
 pub use artefact::Artefact;
+pub use artefact::Code;
 pub use artefact::ModuleFile;
 pub use check::check;
 pub use checked::Checked;

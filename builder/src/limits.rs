@@ -14,6 +14,8 @@ pub const PACKAGE_BYTES_MAX: usize = 2 << 20;
 pub const PATH_BYTES_MAX: usize = 160;
 /// Packages that an extension may depend on, directly or indirectly: each is one run of the compiler.
 pub const DEPENDENCIES_MAX: usize = 8;
+/// Bytes of the list of functions of a finished module: a page of documentation for each.
+pub const FUNCTION_LIST_BYTES_MAX: usize = 64 << 10;
 /// Functions of an extension.
 pub const FUNCTIONS_MAX: usize = 64;
 
@@ -69,5 +71,5 @@ pub const MODULE_CPU_SECONDS_MAX: u64 = 2;
 pub const MODULE_COMPILER_BYTES_MAX: u64 = 512 << 20;
 
 const _: () = assert!(MODULE_FUNCTIONS_MAX < 1 << 14);
-const _: () = assert!(FILE_BYTES_MAX <= PACKAGE_BYTES_MAX);
+const _: () = assert!(FILE_BYTES_MAX <= PACKAGE_BYTES_MAX && MODULE_BYTES_MAX <= PACKAGE_BYTES_MAX);
 const _: () = assert!(DIAGNOSTICS_BYTES_MAX <= PRINTED_BYTES_MAX);

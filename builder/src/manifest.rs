@@ -12,6 +12,7 @@ use toml::de::DeValue;
 
 use crate::Refusal;
 use crate::name::name_is_valid;
+use crate::refusal::position;
 
 /// The name of the SDK, provided by the builder, on which every package may depend.
 const SDK: &str = "sandstorm";
@@ -86,9 +87,7 @@ struct Reading<'t> {
 
 impl Reading<'_> {
     fn refuse(&mut self, span: Range<usize>, what: impl Into<String>, instead: &str) {
-        let before = &self.text[..self.text.floor_char_boundary(span.start)];
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
+        let (line, column) = position(self.text, span.start);
         self.refusals.push(Refusal::at(self.file, line, column, what, instead));
     }
 

@@ -14,8 +14,12 @@ mod lower;
 pub(crate) mod wasm32;
 
 /// The texts by which modules are lowered and checked.
-pub(crate) const RULES: [&str; 3] =
-    [include_str!("limits.rs"), include_str!("module/check.rs"), include_str!("module/lower.rs")];
+pub(crate) const RULES: [&str; 4] = [
+    include_str!("limits.rs"),
+    include_str!("module/check.rs"),
+    include_str!("module/lower.rs"),
+    include_str!("functions.rs"),
+];
 
 /// Lowers and checks a module with functions of these names; the error is the reason of the refusal.
 pub(crate) fn finish(module: &[u8], functions: &[String]) -> Result<Vec<u8>, String> {

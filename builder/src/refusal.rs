@@ -43,6 +43,13 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Returns the line and the column of a byte of a text, each from 1.
+pub(crate) fn position(text: &str, at: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(at)];
+    let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
+    (before.matches('\n').count() + 1, column)
+}
+
 /// Formats all refusals, one per line.
 pub fn listing(refusals: &[Refusal]) -> String {
     refusals.iter().map(Refusal::to_string).collect::<Vec<_>>().join("\n")

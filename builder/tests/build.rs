@@ -3,6 +3,7 @@
 mod build {
     pub mod artefacts;
     pub mod border;
+    pub mod finished;
     pub mod host;
     pub mod modules;
     pub mod refusals;

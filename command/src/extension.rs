@@ -79,7 +79,7 @@ fn install(
 ) -> Result<Answer, Failure> {
     let package = pack(directory)?;
     let name = name.unwrap_or(package.name()).to_owned();
-    let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
+    let files = package.files().map(|(path, bytes)| PackageFile { path, bytes }).collect();
     let installed = client.extension_install_as(&name, files, placement)?;
     let version = installed.version;
     let compiled = match installed.compile_ms {

@@ -1,7 +1,7 @@
 //! Extensions: functions of tenants, compiled from source and run inside the server beside the data.
 //!
 //! ```text
-//!   registry            source -> artefact (crate builder) -> library (native) -> Extension    control threads
+//!   registry            package -> artefact (crate builder) -> library (native) -> Extension   control threads
 //!   invocation          start, poll on a stack of its own, commit or discard, reply            workers
 //!     access            the reach of a running invocation: tables, write set, usage
 //!     allowance         its limits, taken from its tenant's account
@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use guest::preemption_backoff::PreemptionBackoff;
 use log::ExtensionLog;
-use native::Library;
+use native::{Library, Provenance};
 use store::{prefetch_lines, prefetch_value};
 use version_metrics::VersionMetrics;
 use wire::TenantId;
@@ -163,6 +163,18 @@ impl Extension {
             Err(_) if self.name.contains('/') => NO_MODULE_OF_ANOTHER,
             Err(why) => why,
         }
+    }
+
+    /// Returns whether it has a shared object; otherwise there is only a module.
+    #[must_use]
+    pub fn is_native(&self) -> bool {
+        self.functions.iter().all(|function| function.run.is_some())
+    }
+
+    /// Returns what the builder knows of the module.
+    #[must_use]
+    pub fn provenance(&self) -> Provenance {
+        self.library.provenance()
     }
 
     /// Returns the index of the function with this [`wire::function_hash`].

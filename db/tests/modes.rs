@@ -40,7 +40,7 @@ struct Pair {
 fn files_of(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ext").join(name);
     let package = Package::from_directory(&folder).unwrap_or_else(|error| panic!("{name}: {error}"));
-    package.files().map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec())).collect()
+    package.files().map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).collect()
 }
 
 /// Limits without time, which has no part in what is compared.

@@ -91,7 +91,7 @@ impl Region {
         unsafe { libc::madvise(address.cast(), until - from, libc::MADV_DONTNEED) };
     }
 
-    /// Returns the bytes backed by pages now, as reported by the kernel in a system call; meant for tests.
+    /// Returns the bytes backed by pages now, as reported by the kernel in a system call.
     ///
     /// # Panics
     /// If the kernel does not know the mapping.

@@ -1,4 +1,5 @@
-//! Checks and builds the extension of a folder, without a server: `splinter-build FOLDER CACHE [MODULE]`.
+//! Checks and builds the extension of a folder, or a finished module, without a server:
+//! `splinter-build FOLDER CACHE [MODULE]`.
 //!
 //! With a third argument it also writes there the module as the module compiler gets it, to be read with other tools.
 //! Prints the artefact's paths and the compiler's warnings, or the reason why there is none. The builder's own tests
@@ -21,7 +22,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let package = Package::from_directory(Path::new(folder)).map_err(|error| error.to_string());
+    let package = Package::from_path(Path::new(folder)).map_err(|error| error.to_string());
     let built = package.and_then(|package| {
         let toolchain = Toolchain::prepare(Path::new(cache)).map_err(|error| error.to_string())?;
         if let Some(path) = module {
@@ -32,8 +33,10 @@ fn main() -> ExitCode {
     });
     match built {
         Ok(artefact) => {
-            println!("{}", artefact.path.display());
-            match artefact.module {
+            if let Some(object) = artefact.code.object() {
+                println!("{}", object.display());
+            }
+            match artefact.code.module() {
                 Ok(module) => println!("{}", module.path.display()),
                 Err(why) => println!("{why}"),
             }

@@ -282,11 +282,22 @@ fn check_function(body: &FunctionBody<'_>) -> Result<(), String> {
     let mut targets = 0;
     let mut operators = body.get_operators_reader().map_err(unreadable)?;
     while !operators.eof() {
-        if let Operator::BrTable { targets: table } = operators.read().map_err(unreadable)? {
-            targets += u64::from(table.len());
+        match operators.read().map_err(unreadable)? {
+            Operator::BrTable { targets: table } => targets += u64::from(table.len()),
+            Operator::MemoryCopy { .. } => return Err(holds_a_core("memory.copy")),
+            Operator::MemoryFill { .. } => return Err(holds_a_core("memory.fill")),
+            _ => {}
         }
     }
     at_most("targets of branch tables in a function", targets, limits::MODULE_BRANCH_TARGETS_MAX)
+}
+
+/// Returns the refusal of an instruction that moves memory at once.
+fn holds_a_core(instruction: &str) -> String {
+    format!(
+        "the module has the instruction {instruction}, which no signal interrupts: compile with -mno-bulk-memory, or \
+         for the processor mvp (clang: -mcpu=mvp)"
+    )
 }
 
 fn at_most(what: &str, found: u64, limit: u64) -> Result<(), String> {

@@ -4,6 +4,9 @@
 //! cannot be interrupted. Each becomes a call of a loop that the glue brings and exports under a name of its own. An
 //! instruction and the call have the same operands and, with a padded index, the same length, so nothing else moves.
 //!
+//! A finished module has these loops only if its author brings them; otherwise its copying instructions stay and are
+//! refused.
+//!
 //! Exports that only the linker wants are removed, and so are custom sections. The result is checked like any module:
 //! nothing here needs to be trusted.
 

@@ -1,7 +1,8 @@
-//! Collects a package from a folder: its manifest, its sources, and those of its path dependencies.
+//! Collects a package from a folder: its manifest, its sources, and those of its path dependencies; or its finished
+//! module and the list of its functions.
 //!
-//! Only `Cargo.toml` and `src/**.rs` are read. Symbolic links are followed only in the path of a dependency, which the
-//! author's own manifest names.
+//! Of a source only `Cargo.toml` and `src/**.rs` are read. Symbolic links are followed only in the path of a dependency,
+//! which the author's own manifest names.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,6 +11,8 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
+use super::FUNCTIONS;
+use super::MODULE;
 use super::Package;
 use crate::Refusal;
 use crate::limits;
@@ -42,7 +45,25 @@ impl fmt::Display for DirectoryError {
 impl std::error::Error for DirectoryError {}
 
 impl Package {
-    /// Packs a folder and the packages that it depends on by path. The name is the folder's.
+    /// Packs a folder, or a finished module whose name ends with `.wasm`, with the `functions.toml` beside it. The name is
+    /// that of the file, or of the folder if the file is called `module.wasm`.
+    ///
+    /// # Errors
+    /// As for [`Package::from_directory`].
+    pub fn from_path(path: &Path) -> Result<Package, DirectoryError> {
+        if path.extension().is_none_or(|extension| extension != "wasm") {
+            return Package::from_directory(path);
+        }
+        let path =
+            fs::canonicalize(path).map_err(|error| DirectoryError::Io { path: path.to_path_buf(), error })?;
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let is_default = path.file_name().is_some_and(|name| name == MODULE);
+        let name = if is_default { folder.file_name() } else { path.file_stem() };
+        pack_finished(&name.unwrap_or_default().to_string_lossy(), &path, folder)
+    }
+
+    /// Packs a folder and the packages that it depends on by path, or the finished module that it holds. The name is the
+    /// folder's.
     ///
     /// # Errors
     /// Unreadable files, or the refusals of an invalid package.
@@ -50,6 +71,10 @@ impl Package {
         let directory = fs::canonicalize(directory)
             .map_err(|error| DirectoryError::Io { path: directory.to_path_buf(), error })?;
         let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
+        let module = directory.join(MODULE);
+        if module.is_file() && !directory.join("Cargo.toml").exists() {
+            return pack_finished(&name, &module, &directory);
+        }
         let mut files = Vec::new();
         let mut packed = BTreeMap::new();
         let mut waiting = vec![(String::new(), directory)];
@@ -71,6 +96,15 @@ impl Package {
         }
         Package::new(&name, files).map_err(DirectoryError::Refused)
     }
+}
+
+/// Packs a finished module with the list of its functions in `folder`.
+fn pack_finished(name: &str, module: &Path, folder: &Path) -> Result<Package, DirectoryError> {
+    let files = vec![
+        (MODULE.into(), read_at_most(module, limits::MODULE_BYTES_MAX)?),
+        (FUNCTIONS.into(), read_at_most(&folder.join(FUNCTIONS), limits::FUNCTION_LIST_BYTES_MAX)?),
+    ];
+    Package::new(name, files).map_err(DirectoryError::Refused)
 }
 
 /// Adds the files of one package under `prefix`; returns its path dependencies, by name and path.
@@ -112,12 +146,16 @@ fn pack_sources(
     Ok(())
 }
 
-/// Reads a file, but not much beyond the limit, above which the package is refused anyway.
 fn read(path: &Path) -> Result<Vec<u8>, DirectoryError> {
+    read_at_most(path, limits::FILE_BYTES_MAX)
+}
+
+/// Reads a file, but not much beyond the limit, above which the package is refused anyway.
+fn read_at_most(path: &Path, most: usize) -> Result<Vec<u8>, DirectoryError> {
     let failed = |error| DirectoryError::Io { path: path.to_path_buf(), error };
     let mut bytes = Vec::new();
     let file = fs::File::open(path).map_err(failed)?;
-    let mut limited = io::Read::take(file, limits::FILE_BYTES_MAX as u64 + 1);
+    let mut limited = io::Read::take(file, most as u64 + 1);
     io::Read::read_to_end(&mut limited, &mut bytes).map_err(failed)?;
     Ok(bytes)
 }

@@ -61,3 +61,43 @@ fn the_digest_depends_on_files_but_not_on_the_name() {
     assert_eq!(one.clone().renamed("two").unwrap(), two);
     assert_ne!(one.digest(), other.digest());
 }
+
+fn finished(extra: Vec<(&str, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
+    let files = vec![("module.wasm", b"\0asm\xff".to_vec()), ("functions.toml", b"border = 1".to_vec())];
+    files.into_iter().chain(extra).map(|(path, bytes)| (path.to_string(), bytes)).collect()
+}
+
+#[test]
+fn a_finished_module_keeps_its_bytes_and_has_a_digest_of_its_own() {
+    let package = Package::new("get", finished(vec![])).unwrap();
+    assert!(package.is_finished() && package.file("functions.toml").is_none());
+    let kept: Vec<_> = package.files().collect();
+    assert_eq!(kept, [("functions.toml", &b"border = 1"[..]), ("module.wasm", b"\0asm\xff")]);
+    let text = serde_json::to_string(&package).unwrap();
+    assert_eq!(serde_json::from_str::<Package>(&text).unwrap(), package);
+    let renamed = package.clone().renamed("other").unwrap();
+    assert_eq!(renamed.digest(), package.digest());
+    let mut changed = finished(vec![]);
+    changed[0].1[4] = 0xfe;
+    assert_ne!(Package::new("get", changed).unwrap().digest(), package.digest());
+    assert!(!Package::new("one", files(vec![])).unwrap().is_finished());
+}
+
+#[test]
+fn a_finished_module_is_two_files_of_limited_size() {
+    let text = refusal("get", finished(vec![("src/lib.rs", vec![])]));
+    assert!(text.contains("\"src/lib.rs\" does not belong to a finished module"), "{text}");
+    let text = refusal("get", finished(vec![("functions.toml", vec![])]));
+    assert!(text.starts_with("functions.toml: the file is there twice"), "{text}");
+    let text = refusal("get", vec![("module.wasm".into(), vec![])]);
+    assert!(text.starts_with("functions.toml: the package lacks this file"), "{text}");
+    let mut files = finished(vec![]);
+    files[1].1 = vec![b' '; limits::FUNCTION_LIST_BYTES_MAX + 1];
+    assert!(refusal("get", files).starts_with("functions.toml: the file has 65537 bytes"));
+    let mut files = finished(vec![]);
+    files[1].1 = b"border\xff".to_vec();
+    assert!(refusal("get", files).starts_with("functions.toml:1:7: the file is not UTF-8 text"));
+    let mut files = finished(vec![]);
+    files[0].1 = vec![0; limits::MODULE_BYTES_MAX];
+    assert!(refusal("get", files).contains("the package has 2 files and"));
+}

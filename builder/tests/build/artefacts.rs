@@ -29,7 +29,7 @@ fn everyday_rust_passes_and_its_functions_are_described() {
             ("store_it", Mode::Write, "Writes."),
         ]
     );
-    let object = fs::read(&artefact.path).unwrap();
+    let object = fs::read(artefact.code.object().unwrap()).unwrap();
     assert!(object.len() < 200 << 10, "{} bytes", object.len());
 }
 
@@ -41,10 +41,10 @@ fn identical_source_is_built_once_under_any_name() {
     let begun = Instant::now();
     let second = toolchain().build(&package.clone().renamed("other").unwrap()).unwrap();
     assert!(second.cached && second.compile_ms == 0 && begun.elapsed() < Duration::from_millis(200));
-    assert_eq!((first.path, first.functions), (second.path.clone(), second.functions));
-    fs::write(&second.path, b"damaged").unwrap();
+    assert_eq!((first.code, first.functions), (second.code.clone(), second.functions));
+    fs::write(second.code.object().unwrap(), b"damaged").unwrap();
     let third = toolchain().build(&package).unwrap();
-    assert!(!third.cached && third.path == second.path);
+    assert!(!third.cached && third.code == second.code);
 }
 
 #[test]

@@ -22,7 +22,7 @@ const LOOPS_FOR: Duration = Duration::from_secs(4);
 fn probe() -> Loaded {
     let text = fs::read_to_string(PROBE).unwrap();
     let artefact = toolchain().build(&extension(&text)).unwrap();
-    Loaded::open(&artefact.path, toolchain().sdk_hash())
+    Loaded::open(artefact.code.object().unwrap(), toolchain().sdk_hash())
 }
 
 fn returned(end: End) -> (u64, u32, Vec<u8>, Vec<String>) {
@@ -103,7 +103,7 @@ const MISCOMPILED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/good/misco
 fn miscompiled() -> Loaded {
     let text = fs::read_to_string(MISCOMPILED).unwrap();
     let artefact = toolchain().build(&extension(&text)).unwrap();
-    Loaded::open(&artefact.path, toolchain().sdk_hash())
+    Loaded::open(artefact.code.object().unwrap(), toolchain().sdk_hash())
 }
 
 #[test]

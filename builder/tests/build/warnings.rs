@@ -61,7 +61,7 @@ fn a_source_that_was_installed_under_an_earlier_release_is_built_and_not_install
     assert!(rebuilt.warnings.contains("that must be used"), "{}", rebuilt.warnings);
     assert!(refusal(&package).contains("that must be used"), "though the artefact is in the cache");
     let found = toolchain().rebuild(&package).unwrap();
-    assert!(found.cached && found.path == rebuilt.path && found.warnings == rebuilt.warnings);
+    assert!(found.cached && found.code == rebuilt.code && found.warnings == rebuilt.warnings);
 }
 
 #[test]

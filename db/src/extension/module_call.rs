@@ -7,8 +7,10 @@
 //! one has touched serve the next. The call block and the input are written before the first poll; after each poll the
 //! reply's length is read back, clamped: all that a module writes is only ever a claim.
 //!
-//! Between two invocations, and before a repetition, everything that the last one used is zeroed. After a trap or an
-//! abandoned run the instance is made again over the same memory, whose pages go back to the kernel.
+//! Between two invocations, and before a repetition, everything that the last one used is zeroed: of a module whose
+//! source was checked, what its safe code was lent; of any other, all that the instance has, in memory and outside of
+//! it. After a trap or an abandoned run the instance is made again over the same memory, whose pages go back to the
+//! kernel.
 
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use super::Extension;
 use super::access::{Access, LentPart};
 use super::invocation_memory::REPLY_HEAD_BYTES;
 use super::linear::LinearMemory;
+use super::native::Provenance;
 use crate::limits::{ARENA_BYTES, LENT_BYTES, MEMORY_PART_BYTES_KEPT};
 
 const PAGE_BYTES: usize = guest::region::PAGE_BYTES;
@@ -70,6 +73,8 @@ pub(super) struct ModuleCall {
     is_begun: bool,
     /// Whether another one may: the kernel had the memory to clear it.
     is_usable: bool,
+    /// Whether an invocation may have left words anywhere, not only where it was lent memory.
+    is_strict: bool,
 }
 
 impl ModuleCall {
@@ -79,8 +84,9 @@ impl ModuleCall {
     /// The reason why there is none: no memory, or the extension has no module.
     pub(super) fn new(extension: &Arc<Extension>, code: &Arc<ModuleCode>) -> Result<Self, InstanceError> {
         let (instance, layout) = (Instance::new(code)?, Layout::of(code));
+        let is_strict = extension.provenance() != Provenance::CheckedSource;
         let extension = Arc::clone(extension);
-        Ok(Self { instance, extension, layout, arena: (0, 0), is_begun: false, is_usable: true })
+        Ok(Self { instance, extension, layout, arena: (0, 0), is_begun: false, is_usable: true, is_strict })
     }
 
     /// Returns the version whose module it is.
@@ -196,8 +202,12 @@ impl ModuleCall {
         ]
     }
 
-    /// Returns the bytes of linear memory that the invocation holds, in whole pages, with those of stack and data.
+    /// Returns the bytes of linear memory that the invocation holds, in whole pages, with those of stack and data. What
+    /// a module of unknown origin has touched, only the kernel knows: one system call.
     pub(super) fn held_bytes(&self, call: &Call, access: &Access) -> usize {
+        if self.is_strict {
+            return self.instance.resident_bytes();
+        }
         let parts = self.used(call, access).into_iter();
         let held = parts.map(|(from, to)| ((to - from) as usize).next_multiple_of(PAGE_BYTES)).sum::<usize>();
         held + (self.layout.work as usize).next_multiple_of(PAGE_BYTES) - wasm32::STACK_BYTES + 2 * PAGE_BYTES
@@ -213,7 +223,7 @@ impl ModuleCall {
         self.is_begun = false;
         let used = self.used(call, access);
         access.lend_in(LentPart::default());
-        let renewed = if self.instance.is_spent() {
+        let renewed = if self.is_strict || self.instance.is_spent() {
             self.instance.reset_all()
         } else {
             self.instance.reset_used(&used, MEMORY_PART_BYTES_KEPT)

@@ -31,7 +31,8 @@ const UNAVAILABLE: &str = "wasm unavailable: ";
 /// The maximum number of functions in one artefact.
 const FUNCTIONS_MAX: u32 = 4096;
 
-/// The reason why an artefact was not loaded. Each means that this server did not build the file in this form.
+/// The reason why an artefact was not loaded. Each but the last means that this server did not build the file in this
+/// form.
 #[derive(Debug)]
 pub enum LoadError {
     /// The system's loader refuses the file.
@@ -42,6 +43,8 @@ pub enum LoadError {
     Malformed,
     /// The module cannot be loaded.
     Module(ModuleError),
+    /// There is only a module, and this process runs none, for this reason.
+    Unavailable(String),
 }
 
 impl fmt::Display for LoadError {
@@ -50,12 +53,23 @@ impl fmt::Display for LoadError {
             Self::Refused(error) => write!(out, "the artefact cannot be opened: {error}"),
             Self::Stale => out.write_str("the artefact was built for another server"),
             Self::Module(error) => write!(out, "the module cannot be loaded: {error}"),
+            Self::Unavailable(why) => write!(out, "modules do not run here: {why}"),
             Self::Malformed => out.write_str("the artefact's function table is malformed"),
         }
     }
 }
 
 impl std::error::Error for LoadError {}
+
+/// What the builder knows of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provenance {
+    /// It made the module of a source that passed its checks: safe code, which leaves nothing behind but in memory that
+    /// it was lent.
+    CheckedSource,
+    /// It checked the finished module alone, whose code may leave its words anywhere.
+    Unknown,
+}
 
 /// A loaded artefact, shared by every extension of the same source.
 #[derive(Debug)]
@@ -66,6 +80,7 @@ pub struct Library {
     path: PathBuf,
     /// The same functions as a module, or the reason why there is none.
     module: Result<Arc<ModuleCode>, String>,
+    provenance: Provenance,
     /// The handle, closed after every field above is dropped.
     _handle: Option<Handle>,
 }
@@ -99,8 +114,42 @@ impl Library {
             arguments: Vec::new(),
             path: path.to_owned(),
             module: Err(format!("{UNAVAILABLE}it was built without")),
+            provenance: Provenance::CheckedSource,
             _handle: Some(handle),
         })
+    }
+
+    /// Loads a module that has no shared object beside it.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    ///
+    /// # Safety
+    /// As for [`Library::with_module`].
+    pub unsafe fn of_module(
+        functions: &[builder::Function],
+        bytes: &[u8],
+        provenance: Provenance,
+    ) -> Result<Self, LoadError> {
+        let function = |described: &builder::Function| {
+            let mode = match described.mode {
+                builder::Mode::Read => CallMode::Read,
+                builder::Mode::Write => CallMode::Write,
+            };
+            Function { name: (&*described.name).into(), hash: described.hash(), mode, run: None, export: 0 }
+        };
+        let mut library = Self {
+            functions: functions.iter().map(function).collect(),
+            arguments: Vec::new(),
+            path: PathBuf::new(),
+            module: Err(String::new()),
+            provenance,
+            _handle: None,
+        }
+        .documented(functions);
+        // SAFETY: as the caller promises.
+        unsafe { library.load_module(bytes) }?;
+        Ok(library)
     }
 
     /// Adds the author's descriptions of the functions' arguments.
@@ -168,6 +217,12 @@ impl Library {
         self.module.as_ref().map_err(String::as_str)
     }
 
+    /// Returns what the builder knows of the module.
+    #[must_use]
+    pub fn provenance(&self) -> Provenance {
+        self.provenance
+    }
+
     /// Returns the text for callers of a function with wrong arguments.
     pub fn arguments(&self, function: usize) -> &str {
         self.arguments.get(function).map_or("", |line| line)
@@ -187,6 +242,7 @@ impl Library {
             arguments: Vec::new(),
             path: PathBuf::new(),
             module: Err(format!("{UNAVAILABLE}it was built without")),
+            provenance: Provenance::CheckedSource,
             _handle: None,
         }
     }

@@ -1,4 +1,5 @@
-//! The live extensions, by tenant and name, in all kept versions: installed from source, removed, described.
+//! The live extensions, by tenant and name, in all kept versions: installed from source or as a finished module,
+//! removed, described.
 //!
 //! Control threads call this module; workers never do. An installation is built (crate `builder`, in its sandbox),
 //! loaded, recorded by the caller, and then made visible; a failure at any step leaves the earlier versions in place.
@@ -24,7 +25,7 @@ use builder::{Artefact, BuildError, Package, Toolchain};
 use wire::TenantId;
 
 use super::log::ExtensionLog;
-use super::native::{Library, LoadError};
+use super::native::{Library, LoadError, Provenance};
 use super::version_metrics::VersionMetrics;
 use super::{ActiveVersions, Extension};
 use crate::tenant::account::Accounts;
@@ -310,24 +311,27 @@ impl Registry {
         if let Some(library) = live.libraries.get(&artefact.content_hash).and_then(Weak::upgrade) {
             return Ok(library);
         }
-        // SAFETY: the builder of this process gave the path now, after it had built the file or checked it
-        // against the hash that it wrote beside it; its name is a hash over SDK and source.
-        let library = unsafe { Library::open(&artefact.path, &toolchain.sdk_hash()) }?;
-        let library = library.documented(&artefact.functions);
-        let library = Arc::new(
-            match self
-                .toolchain
-                .modules()
-                .and(artefact.module.as_ref().map_err(Clone::clone))
-                .and_then(|module| module.read())
-            {
-                // SAFETY: as above: these bytes were compared with the hash.
-                Ok(bytes) => unsafe { library.with_module(&bytes) },
-                Err(why) => library.without_module(&why),
-            },
-        );
+        let library = Arc::new(self.load(artefact, &toolchain.sdk_hash())?);
         live.libraries.insert(artefact.content_hash.clone(), Arc::downgrade(&library));
         Ok(library)
+    }
+
+    /// Loads both forms of an artefact, or its only one.
+    fn load(&self, artefact: &Artefact, sdk_hash: &[u8; 32]) -> Result<Library, LoadError> {
+        let module = self.toolchain.modules().and_then(|()| artefact.code.module()?.read());
+        let Some(object) = artefact.code.object() else {
+            let bytes = module.map_err(LoadError::Unavailable)?;
+            // SAFETY: the builder of this process gave the artefact now, after it had built it or found it under its
+            // name, a hash over SDK and package; these bytes were compared with the hash that it wrote beside them.
+            return unsafe { Library::of_module(&artefact.functions, &bytes, Provenance::Unknown) };
+        };
+        // SAFETY: as above; the builder has compared the file with its hash.
+        let library = unsafe { Library::open(object, sdk_hash) }?.documented(&artefact.functions);
+        match module {
+            // SAFETY: as above.
+            Ok(bytes) => Ok(unsafe { library.with_module(&bytes) }),
+            Err(why) => Ok(library.without_module(&why)),
+        }
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {

@@ -173,8 +173,9 @@ impl Instance {
         self.is_spent = false;
     }
 
-    #[cfg(test)]
-    pub(crate) fn resident_bytes(&self) -> usize {
+    /// Returns the bytes of the memory that are backed by pages now: one system call.
+    #[must_use]
+    pub fn resident_bytes(&self) -> usize {
         self.mapping.resident_bytes()
     }
 }

@@ -141,9 +141,8 @@ impl MemoryMapping {
         unsafe { slice::from_raw_parts(self.region().start().as_ptr().add(from), to - from) }.into()
     }
 
-    /// Returns the bytes backed by pages now; meant for tests.
-    #[cfg(test)]
-    pub(crate) fn resident_bytes(&self) -> usize {
+    /// Returns the bytes backed by pages now.
+    pub(super) fn resident_bytes(&self) -> usize {
         self.region().resident_bytes()
     }
 }

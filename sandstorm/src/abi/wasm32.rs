@@ -13,6 +13,8 @@
 //! MEMORY_BYTES
 //! ```
 
+/// The version of this border: the layout, the imports and their meaning. An author of a finished module names it.
+pub const BORDER_VERSION: u32 = 1;
 /// Bytes of a module's memory: it never grows, so it never moves.
 pub const MEMORY_BYTES: usize = 16 << 20;
 /// Bytes of a page, the unit in which a module states the size of its memory.

@@ -42,9 +42,10 @@ impl Extensions {
     pub fn load_copy(&self, name: &str, tenant: TenantId, id: u32, copy: u64) -> Arc<Extension> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root");
         let package = Package::from_directory(&root.join("ext").join(name)).expect("a package");
-        let file = |(path, text): (&str, &str)| {
-            let text = if path == "src/lib.rs" { format!("{text}// {copy}\n") } else { text.to_owned() };
-            (path.to_owned(), text.into_bytes())
+        let mark = format!("// {copy}\n");
+        let file = |(path, bytes): (&str, &[u8])| {
+            let added = if path == "src/lib.rs" { mark.as_bytes() } else { b"" };
+            (path.to_owned(), [bytes, added].concat())
         };
         let files = package.files().map(file).collect();
         let installed = self.registry.install::<String>(tenant, name, files, 0, || Ok((id, 1)));

@@ -113,7 +113,7 @@ fn folder(name: &str) -> PathBuf {
 /// Installs an extension from `ext`.
 pub fn install_folder(client: &mut Client, name: &str) {
     let package = Package::from_directory(&folder(name)).expect("a package");
-    let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
+    let files = package.files().map(|(path, bytes)| PackageFile { path, bytes }).collect();
     client.extension_install(name, files).expect("it is installed");
 }
 

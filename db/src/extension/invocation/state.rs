@@ -190,7 +190,11 @@ impl<O> InvocationState<O> {
     #[cold]
     fn take_on(&mut self, extension: &Arc<Extension>, changes: u64, budget: Option<&LimitOverrides>) {
         let allowance = Allowance::of(&extension.account);
-        self.sandbox = budget.and_then(|budget| budget.sandbox).unwrap_or(allowance.sandbox);
+        // A module without a shared object runs as what it is, whatever the tenant's limit says: the stronger form.
+        self.sandbox = match extension.is_native() {
+            true => budget.and_then(|budget| budget.sandbox).unwrap_or(allowance.sandbox),
+            false => Sandbox::Wasm,
+        };
         self.access.allow(budget.map_or(allowance, |budget| budget.instead_of(allowance)));
         let stalls = budget.is_some_and(|budget| budget.stalls);
         self.access.stall(stalls);

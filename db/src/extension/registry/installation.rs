@@ -90,7 +90,8 @@ impl<E> InstallError<E> {
                 BuildError::SandboxMissing { .. }
                 | BuildError::ToolchainMissing { .. }
                 | BuildError::ModuleUnavailable { .. },
-            ) => Some(Status::Unavailable),
+            )
+            | Self::Load(LoadError::Unavailable(_)) => Some(Status::Unavailable),
             Self::Build(BuildError::DiskFull) => Some(Status::StorageFull),
             Self::Build(BuildError::Io { .. }) | Self::Load(_) => Some(Status::Internal),
             Self::Busy => Some(Status::LimitExceeded),

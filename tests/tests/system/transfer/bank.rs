@@ -139,6 +139,6 @@ pub fn account(record: &[u8]) -> (i64, u64) {
 fn install(client: &mut Client, name: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lies in the root");
     let package = Package::from_directory(&root.join("ext").join(name)).expect("a package");
-    let files = package.files().map(|(path, text)| PackageFile { path, bytes: text.as_bytes() }).collect();
+    let files = package.files().map(|(path, bytes)| PackageFile { path, bytes }).collect();
     client.extension_install(name, files).expect("it is installed");
 }
