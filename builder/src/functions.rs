@@ -32,24 +32,24 @@ const INSTEAD: &str = "write [[function]] with name, mode and doc, once for each
 /// # Errors
 /// Everything in it that is not of the shape above.
 pub(crate) fn parse(text: &str) -> Result<Vec<Function>, Vec<Refusal>> {
-    let mut reading = Reading { text, refusals: Vec::new() };
+    let mut reader = ListReader { text, refusals: Vec::new() };
     let functions = match DeTable::parse(text) {
-        Ok(table) => reading.list(table.get_ref()),
+        Ok(table) => reader.list(table.get_ref()),
         Err(error) => {
             let span = error.span().unwrap_or_default();
-            reading.refuse(span, format!("the list is no TOML: {}", error.message()), "mend it");
+            reader.refuse(span, format!("the list is no TOML: {}", error.message()), "mend it");
             Vec::new()
         }
     };
-    if reading.refusals.is_empty() { Ok(functions) } else { Err(reading.refusals) }
+    if reader.refusals.is_empty() { Ok(functions) } else { Err(reader.refusals) }
 }
 
-struct Reading<'t> {
+struct ListReader<'t> {
     text: &'t str,
     refusals: Vec<Refusal>,
 }
 
-impl Reading<'_> {
+impl ListReader<'_> {
     fn refuse(&mut self, span: Range<usize>, what: impl Into<String>, instead: &str) {
         if self.refusals.len() < limits::REFUSALS_MAX {
             let (line, column) = position(self.text, span.start);

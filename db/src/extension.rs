@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use guest::preemption_backoff::PreemptionBackoff;
 use log::ExtensionLog;
-use native::{Library, Provenance};
+use native::Library;
 use store::{prefetch_lines, prefetch_value};
 use version_metrics::VersionMetrics;
 use wire::TenantId;
@@ -55,6 +55,16 @@ pub enum CallMode {
     Read,
     /// Reads and writes; the writes are applied together when the function succeeds.
     Write,
+}
+
+/// What the builder knows of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provenance {
+    /// It made the module of a source that passed its checks: safe code, which leaves nothing behind but in memory that
+    /// it was lent.
+    CheckedSource,
+    /// It checked the finished module alone, whose code may leave its words anywhere.
+    Unknown,
 }
 
 /// A function that can be invoked.

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use builder::Package;
+use db::extension::Provenance;
 use db::extension::allowance::Sandbox;
 use db::extension::invocation::LimitOverrides;
-use db::extension::native::Provenance;
 use db::extension::registry::{Installed, Registry};
 use get_in_c::get_in_c;
 use wire::Status;

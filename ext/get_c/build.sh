@@ -4,6 +4,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here}
+mkdir -p "$out"
 wasm_ld=${WASM_LD:-$(rustc --print sysroot)/lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld/wasm-ld}
 
 clang --target=wasm32 -mcpu=mvp -O2 -Wall -Wextra -Werror -std=c11 -ffreestanding -nostdlib \

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let package = Package::from_path(Path::new(folder)).map_err(|error| error.to_string());
+    let package = Package::from_path(Path::new(folder), None).map_err(|error| error.to_string());
     let built = package.and_then(|package| {
         let toolchain = Toolchain::prepare(Path::new(cache)).map_err(|error| error.to_string())?;
         if let Some(path) = module {

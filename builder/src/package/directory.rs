@@ -45,21 +45,22 @@ impl fmt::Display for DirectoryError {
 impl std::error::Error for DirectoryError {}
 
 impl Package {
-    /// Packs a folder, or a finished module whose name ends with `.wasm`, with the `functions.toml` beside it. The name is
-    /// that of the file, or of the folder if the file is called `module.wasm`.
+    /// Packs a folder, or a finished module whose name ends with `.wasm`, with the `functions.toml` beside it. Without a
+    /// `name` the package has that of the file, or of the folder if the file is called `module.wasm`.
     ///
     /// # Errors
     /// As for [`Package::from_directory`].
-    pub fn from_path(path: &Path) -> Result<Package, DirectoryError> {
+    pub fn from_path(path: &Path, name: Option<&str>) -> Result<Package, DirectoryError> {
         if path.extension().is_none_or(|extension| extension != "wasm") {
-            return Package::from_directory(path);
+            return from_folder(path, name);
         }
         let path =
             fs::canonicalize(path).map_err(|error| DirectoryError::Io { path: path.to_path_buf(), error })?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         let is_default = path.file_name().is_some_and(|name| name == MODULE);
-        let name = if is_default { folder.file_name() } else { path.file_stem() };
-        pack_finished(&name.unwrap_or_default().to_string_lossy(), &path, folder)
+        let own = if is_default { folder.file_name() } else { path.file_stem() };
+        let own = own.unwrap_or_default().to_string_lossy();
+        pack_finished(name.unwrap_or(&own), &path, folder)
     }
 
     /// Packs a folder and the packages that it depends on by path, or the finished module that it holds. The name is the
@@ -68,34 +69,40 @@ impl Package {
     /// # Errors
     /// Unreadable files, or the refusals of an invalid package.
     pub fn from_directory(directory: &Path) -> Result<Package, DirectoryError> {
-        let directory = fs::canonicalize(directory)
-            .map_err(|error| DirectoryError::Io { path: directory.to_path_buf(), error })?;
-        let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_string();
-        let module = directory.join(MODULE);
-        if module.is_file() && !directory.join("Cargo.toml").exists() {
-            return pack_finished(&name, &module, &directory);
-        }
-        let mut files = Vec::new();
-        let mut packed = BTreeMap::new();
-        let mut waiting = vec![(String::new(), directory)];
-        while let Some((prefix, directory)) = waiting.pop() {
-            for (dependency, path) in pack(&prefix, &directory, &mut files)? {
-                let target = directory.join(&path);
-                let target =
-                    fs::canonicalize(&target).map_err(|error| DirectoryError::Io { path: target, error })?;
-                match packed.get(&dependency) {
-                    Some(known) if *known == target => {}
-                    Some(_) => return Err(twice(&prefix, &dependency)),
-                    None if packed.len() == limits::DEPENDENCIES_MAX => return Err(too_many(&prefix)),
-                    None => {
-                        packed.insert(dependency.clone(), target.clone());
-                        waiting.push((format!("deps/{dependency}/"), target));
-                    }
+        from_folder(directory, None)
+    }
+}
+
+/// Packs a folder under this name, or its own.
+fn from_folder(directory: &Path, name: Option<&str>) -> Result<Package, DirectoryError> {
+    let directory = fs::canonicalize(directory)
+        .map_err(|error| DirectoryError::Io { path: directory.to_path_buf(), error })?;
+    let own = directory.file_name().and_then(|name| name.to_str());
+    let name = name.or(own).unwrap_or_default().to_string();
+    let module = directory.join(MODULE);
+    if module.is_file() && !directory.join("Cargo.toml").exists() {
+        return pack_finished(&name, &module, &directory);
+    }
+    let mut files = Vec::new();
+    let mut packed = BTreeMap::new();
+    let mut waiting = vec![(String::new(), directory)];
+    while let Some((prefix, directory)) = waiting.pop() {
+        for (dependency, path) in pack(&prefix, &directory, &mut files)? {
+            let target = directory.join(&path);
+            let target =
+                fs::canonicalize(&target).map_err(|error| DirectoryError::Io { path: target, error })?;
+            match packed.get(&dependency) {
+                Some(known) if *known == target => {}
+                Some(_) => return Err(twice(&prefix, &dependency)),
+                None if packed.len() == limits::DEPENDENCIES_MAX => return Err(too_many(&prefix)),
+                None => {
+                    packed.insert(dependency.clone(), target.clone());
+                    waiting.push((format!("deps/{dependency}/"), target));
                 }
             }
         }
-        Package::new(&name, files).map_err(DirectoryError::Refused)
     }
+    Package::new(&name, files).map_err(DirectoryError::Refused)
 }
 
 /// Packs a finished module with the list of its functions in `folder`.

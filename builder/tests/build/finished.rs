@@ -113,11 +113,22 @@ fn a_module_is_packed_from_its_file_or_its_folder() {
     fs::write(place.join("other.wasm"), module("")).unwrap();
     let expected = package(module(""), LIST).renamed("sums").unwrap();
     assert_eq!(Package::from_directory(&place).unwrap(), expected);
-    assert_eq!(Package::from_path(&place).unwrap(), expected);
-    assert_eq!(Package::from_path(&place.join("module.wasm")).unwrap(), expected);
-    assert_eq!(Package::from_path(&place.join("other.wasm")).unwrap(), expected.renamed("other").unwrap());
+    assert_eq!(Package::from_path(&place, None).unwrap(), expected);
+    assert_eq!(Package::from_path(&place.join("module.wasm"), None).unwrap(), expected);
+    assert_eq!(
+        Package::from_path(&place.join("other.wasm"), None).unwrap(),
+        expected.clone().renamed("other").unwrap()
+    );
+    let odd = folder.path().join("2 Odd");
+    fs::rename(&place, &odd).unwrap();
+    assert!(Package::from_path(&odd, None).is_err());
+    for path in [&odd, &odd.join("other.wasm")] {
+        let named = Package::from_path(path, Some("sums")).unwrap();
+        assert_eq!(named, expected);
+    }
+    fs::rename(&odd, &place).unwrap();
     fs::remove_file(place.join("functions.toml")).unwrap();
-    match Package::from_path(&place) {
+    match Package::from_path(&place, None) {
         Err(DirectoryError::Io { path, .. }) => {
             assert_eq!(path.file_name(), Path::new("functions.toml").file_name())
         }
@@ -127,5 +138,5 @@ fn a_module_is_packed_from_its_file_or_its_folder() {
     fs::create_dir(place.join("src")).unwrap();
     fs::write(place.join("src/lib.rs"), "").unwrap();
     fs::write(place.join("Cargo.toml"), "[package]\nname = \"sums\"\n").unwrap();
-    assert!(!Package::from_path(&place).unwrap().is_finished());
+    assert!(!Package::from_path(&place, None).unwrap().is_finished());
 }

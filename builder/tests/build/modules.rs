@@ -243,14 +243,14 @@ fn a_module_that_would_keep_the_compiler_busy_is_refused_or_ended() {
 fn a_flipped_byte_of_machine_code_makes_the_artefact_as_good_as_none() {
     let package = Package::from_directory(Path::new(&format!("{ROOT}/ext/put"))).unwrap();
     let first = toolchain().build(&package).unwrap();
-    let path = &first.code.module().unwrap().path;
+    let path = first.code.module().unwrap().path.clone();
     let code = fs::read(&path).unwrap();
     for place in [0, code.len() / 2, code.len() - 1] {
         let mut flipped = code.clone();
         flipped[place] ^= 1;
         fs::write(&path, &flipped).unwrap();
         let again = toolchain().build(&package).unwrap();
-        assert!(!again.cached && again.code.module().is_ok_and(|module| module.path == *path));
+        assert!(!again.cached && again.code.module().is_ok_and(|module| module.path == path));
         assert!(fs::read(&path).unwrap() == code, "the same source makes the same code");
     }
     assert!(toolchain().build(&package).unwrap().cached);

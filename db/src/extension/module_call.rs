@@ -21,11 +21,10 @@ use sandstorm::abi::wasm32::{self, BLOCK_AT, BLOCK_BYTES, CALL_AT, MEMORY_BYTES,
 use sandstorm::abi::{Call, Code};
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
 
-use super::Extension;
 use super::access::{Access, LentPart};
 use super::invocation_memory::REPLY_HEAD_BYTES;
 use super::linear::LinearMemory;
-use super::native::Provenance;
+use super::{Extension, Provenance};
 use crate::limits::{ARENA_BYTES, LENT_BYTES, MEMORY_PART_BYTES_KEPT};
 
 const PAGE_BYTES: usize = guest::region::PAGE_BYTES;

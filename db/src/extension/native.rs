@@ -19,7 +19,7 @@ use sandstorm::abi::{ABI_VERSION, Artefact, Call, Code};
 use super::host::SERVICES;
 use super::imports::IMPORTS;
 use super::module_call::HEAP_BASE_MAX;
-use super::{CallMode, Function};
+use super::{CallMode, Function, Provenance};
 use crate::limits::ARGUMENTS_LINE_BYTES_MAX;
 
 /// A function's entry point: polls an invocation once.
@@ -60,16 +60,6 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
-
-/// What the builder knows of a module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provenance {
-    /// It made the module of a source that passed its checks: safe code, which leaves nothing behind but in memory that
-    /// it was lent.
-    CheckedSource,
-    /// It checked the finished module alone, whose code may leave its words anywhere.
-    Unknown,
-}
 
 /// A loaded artefact, shared by every extension of the same source.
 #[derive(Debug)]

@@ -25,9 +25,9 @@ use builder::{Artefact, BuildError, Package, Toolchain};
 use wire::TenantId;
 
 use super::log::ExtensionLog;
-use super::native::{Library, LoadError, Provenance};
+use super::native::{Library, LoadError};
 use super::version_metrics::VersionMetrics;
-use super::{ActiveVersions, Extension};
+use super::{ActiveVersions, Extension, Provenance};
 use crate::tenant::account::Accounts;
 pub use installation::{InstallError, InstallHooks, Prepare};
 use installation::{LazyToolchain, Unlimited};
