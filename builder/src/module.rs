@@ -32,6 +32,7 @@ pub(crate) fn finish(module: &[u8], functions: &[String]) -> Result<Vec<u8>, Str
 #[cfg(test)]
 mod tests {
     use super::finish;
+    use super::wasm32;
 
     const MODULE: &str = "(module
         (import \"splinter\" \"log\" (func (param i32 i32 i32)))
@@ -48,6 +49,24 @@ mod tests {
             i64.const 0)
         (data (i32.const 65536) \"data\")
         (@custom \"producers\" \"nobody\"))";
+
+    /// The header and the guide for authors of other languages name what there is.
+    #[test]
+    fn header_and_guide_have_every_import_and_the_version_of_the_border() {
+        let header = include_str!("../../ext/get_c/splinter.h");
+        let guide = include_str!("../../docs/modules.md");
+        assert_eq!(header.matches("\nSPLINTER_IMPORT(").count(), wasm32::IMPORTS.len());
+        for import in wasm32::IMPORTS {
+            assert!(header.contains(&format!("\nSPLINTER_IMPORT({})", import.name)), "{}", import.name);
+            assert!(guide.contains(&format!("\n| `{}` |", import.name)), "{}", import.name);
+        }
+        assert!(header.contains(&format!(
+            "// The border between a Splinter server and a module in C: version {} ",
+            wasm32::BORDER_VERSION
+        )));
+        assert!(guide.contains(&format!("\nborder = {} ", wasm32::BORDER_VERSION)));
+        assert!(header.contains(&format!("((splinter_block *){})", wasm32::BLOCK_AT)));
+    }
 
     #[test]
     fn cut_and_mutated_modules_never_panic() {

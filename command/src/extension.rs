@@ -20,14 +20,14 @@ use std::path::Path;
 pub fn run(settings: &Settings, command: ExtensionCommand) -> Result<Answer, Failure> {
     match command {
         ExtensionCommand::New { name } => create(&name),
-        ExtensionCommand::Check { directory } => check(&directory),
-        ExtensionCommand::Install { directory, name, placement } => {
+        ExtensionCommand::Check { package } => check(&package),
+        ExtensionCommand::Install { package, name, placement } => {
             let placement = match (placement.pin, placement.canary) {
                 (_, Some(percent)) => Placement::Canary(percent),
                 (true, None) => Placement::Pinned,
                 (false, None) => Placement::Current,
             };
-            install(&mut settings.connect()?, &directory, name.as_deref(), placement)
+            install(&mut settings.connect()?, &package, name.as_deref(), placement)
         }
         ExtensionCommand::List => versions::list(&mut settings.connect()?),
         ExtensionCommand::Describe { name } => description::describe(&mut settings.connect()?, &name),
@@ -70,17 +70,17 @@ fn version_named(function: &str, version: Option<u32>) -> Result<String, Failure
     }
 }
 
-/// Sends the source of a package to the server.
+/// Sends a package to the server.
 fn install(
     client: &mut Client,
-    directory: &Path,
+    path: &Path,
     name: Option<&str>,
     placement: Placement,
 ) -> Result<Answer, Failure> {
-    let package = pack(directory)?;
-    let name = name.unwrap_or(package.name()).to_owned();
+    let package = pack(path, name)?;
+    let name = package.name();
     let files = package.files().map(|(path, bytes)| PackageFile { path, bytes }).collect();
-    let installed = client.extension_install_as(&name, files, placement)?;
+    let installed = client.extension_install_as(name, files, placement)?;
     let version = installed.version;
     let compiled = match installed.compile_ms {
         0 => "compiled before".to_owned(),
@@ -99,6 +99,9 @@ fn install(
             "\nwarning: {}; this version does not run for a tenant with sandbox=wasm",
             why.trim_end()
         ));
+    }
+    if package.is_finished() {
+        text.push_str(&format!("\n{}", description::MODULE_ONLY));
     }
     if !installed.diagnostics.is_empty() {
         text.push_str(&format!("\n{}", installed.diagnostics.trim_end()));
@@ -125,10 +128,10 @@ fn create(name: &str) -> Result<Answer, Failure> {
     Ok(Answer::new(text, json!({ "directory": name })))
 }
 
-fn check(directory: &Path) -> Result<Answer, Failure> {
-    let package = pack(directory)?;
-    let checked = builder::check(&package).map_err(|refusals| refused(directory, &refusals))?;
-    let (warnings, uncompiled) = compile(directory, &package)?;
+fn check(path: &Path) -> Result<Answer, Failure> {
+    let package = pack(path, None)?;
+    let checked = builder::check(&package).map_err(|refusals| refused(path, &refusals))?;
+    let (warnings, uncompiled) = compile(path, &package)?;
     let mut text = format!("{} passes the check", package.name());
     text.push_str(match uncompiled {
         None => " and compiles\n",
@@ -139,6 +142,9 @@ fn check(directory: &Path) -> Result<Answer, Failure> {
         let mode = if function.mode == Mode::Read { "read" } else { "write" };
         text.push_str(&format!("{mode:<5} {}\n", function.name));
         functions.push(json!({ "function": function.name, "mode": mode, "doc": function.doc }));
+    }
+    if package.is_finished() {
+        text.push_str(&format!("{}\n", description::MODULE_ONLY));
     }
     if !warnings.is_empty() {
         text.push_str(&format!("{warnings}\n"));
@@ -153,21 +159,21 @@ fn check(directory: &Path) -> Result<Answer, Failure> {
 }
 
 /// Returns the compiler's warnings; without a local compiler, none and the reason.
-fn compile(directory: &Path, package: &Package) -> Result<(String, Option<String>), Failure> {
+fn compile(path: &Path, package: &Package) -> Result<(String, Option<String>), Failure> {
     let error = match Toolchain::try_out(package) {
         Ok(warnings) => return Ok((warnings, None)),
         Err(error) => error,
     };
     match error {
-        BuildError::SandboxMissing { .. } | BuildError::ToolchainMissing { .. } => {
-            Ok((String::new(), Some(error.to_string())))
-        }
-        BuildError::Refused(refusals) => Err(refused(directory, &refusals)),
+        BuildError::SandboxMissing { .. }
+        | BuildError::ToolchainMissing { .. }
+        | BuildError::ModuleUnavailable { .. } => Ok((String::new(), Some(error.to_string()))),
+        BuildError::Refused(refusals) => Err(refused(path, &refusals)),
         BuildError::DiskFull | BuildError::Io { .. } => {
             Err(Failure::new(FailureKind::Local, error.to_string()))
         }
         _ => {
-            let what = format!("{} passes the check, but {error}", directory.display());
+            let what = format!("{} passes the check, but {error}", path.display());
             Err(Failure::new(FailureKind::Extension, what)
                 .known_as(Status::CompileFailed)
                 .next("fix the compiler's errors"))
@@ -175,17 +181,17 @@ fn compile(directory: &Path, package: &Package) -> Result<(String, Option<String
     }
 }
 
-fn pack(directory: &Path) -> Result<Package, Failure> {
-    Package::from_directory(directory).map_err(|error| match error {
-        DirectoryError::Refused(refusals) => refused(directory, &refusals),
+fn pack(path: &Path, name: Option<&str>) -> Result<Package, Failure> {
+    Package::from_path(path, name).map_err(|error| match error {
+        DirectoryError::Refused(refusals) => refused(path, &refusals),
         error @ DirectoryError::Io { .. } => Failure::new(FailureKind::Local, error.to_string())
-            .next("give the folder of an extension; `splinter ext new NAME` writes one"),
+            .next("give the folder of an extension; `splinter ext new NAME` writes one; a finished module needs functions.toml beside it"),
     })
 }
 
-fn refused(directory: &Path, refusals: &[Refusal]) -> Failure {
+fn refused(path: &Path, refusals: &[Refusal]) -> Failure {
     let listing = builder::refusal::listing(refusals);
-    Failure::new(FailureKind::Extension, format!("{} is refused:\n{listing}", directory.display()))
+    Failure::new(FailureKind::Extension, format!("{} is refused:\n{listing}", path.display()))
         .known_as(Status::SourceRefused)
         .next("change what each line reports, then check again; docs/extensions.md lists the rules")
 }

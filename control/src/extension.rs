@@ -139,8 +139,11 @@ pub struct VersionDescription {
     pub content_hash: String,
     /// Bytes of the artefact.
     pub artefact_bytes: u64,
-    /// Bytes of the source.
+    /// Bytes of the source, or of the finished module.
     pub source_bytes: u64,
+    /// Whether it was made of source that the server checked; `false`: it is a finished module. `None` of a server that
+    /// knows no finished modules.
+    pub source_checked: Option<bool>,
     /// The time of its installation, in milliseconds since the Unix epoch.
     pub installed_ms: u64,
     /// Milliseconds of checking and compiling.
@@ -261,7 +264,7 @@ pub struct Traces {
     pub traces: Vec<TraceEntry>,
 }
 
-/// One file of an extension's source.
+/// One file of an extension's source, or of its finished module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PackageFile<'a> {
     /// The path relative to the package, with parts separated by `/`.

@@ -12,6 +12,9 @@ use client::{
 };
 use serde_json::{Map, Value, json};
 
+/// What is said of a finished module.
+pub(super) const MODULE_ONLY: &str = "module only: the source was not checked";
+
 /// Describes an extension.
 pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     let found = client.extension_describe(name)?;
@@ -29,6 +32,9 @@ pub fn describe(client: &mut Client, name: &str) -> Result<Answer, Failure> {
         text.push_str(&format!("\n{}", versions(&found.versions, &found.state)));
     }
     for version in &found.versions {
+        if version.source_checked == Some(false) {
+            text.push_str(&format!("version {}: {MODULE_ONLY}\n", version.version));
+        }
         if let Some(errors) = errors_of(&version.measured) {
             text.push_str(&format!("version {}: {errors}\n", version.version));
         }
@@ -158,7 +164,8 @@ fn version_value(found: &VersionDescription) -> Value {
     let measured = &found.measured;
     json!({
         "version": found.version, "content_hash": found.content_hash, "artefact_bytes": found.artefact_bytes,
-        "source_bytes": found.source_bytes, "installed_ms": found.installed_ms, "compile_ms": found.compile_ms,
+        "source_bytes": found.source_bytes, "source_checked": found.source_checked,
+        "installed_ms": found.installed_ms, "compile_ms": found.compile_ms,
         "calls": calls_of(measured), "ends": named(&measured.ends), "cpu_ns": measured.cpu_ns,
         "timed": measured.timed, "ns_p50": measured.ns_p50, "ns_p99": measured.ns_p99,
         "ns_p999": measured.ns_p999, "wasm": module_value(found.no_module.as_deref()),

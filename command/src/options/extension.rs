@@ -11,18 +11,18 @@ pub enum ExtensionCommand {
         /// Name of the extension and of its folder.
         name: String,
     },
-    /// Check the source with the server's rules, without a server.
+    /// Check the source, or a finished module, with the server's rules, without a server.
     Check {
-        /// Folder of the package.
-        #[arg(default_value = ".")]
-        directory: PathBuf,
+        /// Folder of the package, or FILE.wasm with functions.toml beside it.
+        #[arg(default_value = ".", value_name = "PATH")]
+        package: PathBuf,
     },
-    /// Send the source to the server, which checks, compiles and loads it.
+    /// Send the source, or a finished module, to the server, which checks, compiles and loads it.
     Install {
-        /// Folder of the package.
-        #[arg(default_value = ".")]
-        directory: PathBuf,
-        /// Name to install it under; default: the name of its package.
+        /// Folder of the package, or FILE.wasm with functions.toml beside it.
+        #[arg(default_value = ".", value_name = "PATH")]
+        package: PathBuf,
+        /// Name to install it under; default: the name of its folder, or of FILE.
         #[arg(long)]
         name: Option<String>,
         #[command(flatten)]

@@ -178,6 +178,7 @@ fn description() -> ExtensionDescription {
         content_hash: "00ff".into(),
         artefact_bytes: 3,
         source_bytes: 4,
+        source_checked: Some(true),
         installed_ms: 5,
         compile_ms: 6,
         measured,

@@ -10,10 +10,10 @@ use super::extensions::{functions, milliseconds};
 use super::grants;
 use super::missing::unknown_extension;
 use crate::control_plane::{Control, Refusal};
-use crate::extension::NO_MODULE_OF_ANOTHER;
 use crate::extension::allowance::{Allowance, Limit};
 use crate::extension::registry::Installed;
 use crate::extension::version_metrics::{ENDS, MeasuredSummary};
+use crate::extension::{NO_MODULE_OF_ANOTHER, Provenance};
 use crate::limits::{COMMIT_TRIES_MAX, EXTENSION_LOG_LINES_MAX, TRANSACTION_READS_MAX};
 use crate::sync::lock;
 use crate::tenant::account::Account;
@@ -68,6 +68,7 @@ fn version(installed: &Installed) -> VersionDescription {
         content_hash: installed.content_hash.clone(),
         artefact_bytes: installed.artefact_bytes,
         source_bytes: installed.source_bytes,
+        source_checked: Some(installed.extension.provenance() == Provenance::CheckedSource),
         installed_ms: installed.installed_ms,
         compile_ms: milliseconds(installed.compile_ms),
         measured: measured(&installed.extension.metrics.summary()),

@@ -15,6 +15,7 @@ mod cluster_routing;
 mod edges;
 mod eviction;
 mod extension;
+mod finished;
 mod hostile;
 mod kv;
 mod limits;
