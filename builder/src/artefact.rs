@@ -86,6 +86,9 @@ pub(crate) enum Lints {
     Refuse,
     /// Builds the source with a warning.
     Warn,
+    /// Builds whatever the compiler takes, with `unsafe`.
+    #[cfg(feature = "unchecked")]
+    Allow,
 }
 
 /// The bytes of a [`Code`].

@@ -165,7 +165,7 @@ impl Toolchain {
     }
 
     /// Compiles and links checked sources; returns what the linker wrote, and the compiler's warnings.
-    fn compile(
+    pub(crate) fn compile(
         &self,
         target: Target,
         checked: &Checked,

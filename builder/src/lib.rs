@@ -36,6 +36,8 @@ mod sdk;
 mod target;
 pub mod template;
 mod toolchain;
+#[cfg(feature = "unchecked")]
+mod unchecked;
 mod usage;
 
 pub use artefact::Artefact;

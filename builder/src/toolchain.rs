@@ -193,8 +193,10 @@ impl Toolchain {
         uses: &[String],
         folders: &BuildFolders,
     ) -> Result<String, BuildError> {
-        let mut arguments =
-            target.tenant_flags(lints == Lints::Refuse).into_iter().map(OsString::from).collect();
+        let flags = target.tenant_flags(lints == Lints::Refuse).into_iter();
+        #[cfg(feature = "unchecked")]
+        let flags = flags.filter(|flag| lints != Lints::Allow || *flag != "-Funsafe_code");
+        let mut arguments = flags.map(OsString::from).collect();
         let add = |arguments: &mut Vec<OsString>, argument: String| arguments.push(argument.into());
         add(&mut arguments, format!("--crate-name={crate_name}"));
         add(&mut arguments, "--extern=sandstorm=/sdk/libsandstorm.rlib".into());
