@@ -36,8 +36,8 @@ impl LinearMemory {
     #[inline]
     pub(super) fn address(self, at: u32, bytes: usize) -> Result<*mut u8, Cause> {
         match (at as usize).checked_add(bytes) {
-            // SAFETY: the offset lies within the memory or at its end.
             Some(end) if end <= self.bytes || cfg!(weakened = "offsets") && at as usize <= self.bytes => {
+                // SAFETY: the offset lies within the memory or at its end.
                 Ok(unsafe { self.base.add(at as usize) })
             }
             _ => Err(OUTSIDE),
