@@ -52,6 +52,13 @@ pub const CRASH_CHARACTERS_MAX: usize = 200;
 pub const MODULE_BYTES_MAX: usize = 2 << 20;
 /// Functions of a module, imports included; also the calls that replace an instruction of three bytes need it.
 pub const MODULE_FUNCTIONS_MAX: u32 = 10_000;
+/// Types of a module, used or not: the server keeps one list of those of all modules.
+pub const MODULE_TYPES_MAX: u32 = 10_000;
+/// Segments of a module's data, and of its table's elements: the linker makes a few, and each takes a worker time
+/// whenever it makes an instance.
+pub const MODULE_SEGMENTS_MAX: u32 = 1_000;
+/// Bytes of a module's name in the reason of a refusal, which is cut after [`CRASH_CHARACTERS_MAX`].
+pub const MODULE_NAME_SHOWN_BYTES_MAX: usize = 64;
 /// Globals of a module: the linker makes three.
 pub const MODULE_GLOBALS_MAX: u32 = 1_000;
 /// Elements of a module's table: each function whose address is taken has one.

@@ -18,6 +18,7 @@ use wasmparser::Operator;
 use wasmparser::Parser;
 use wasmparser::Payload;
 use wasmparser::TypeRef;
+use wasmparser::TypeSectionReader;
 use wasmparser::ValType;
 use wasmparser::Validator;
 use wasmparser::WasmFeatures;
@@ -90,16 +91,7 @@ fn invalid(error: BinaryReaderError) -> String {
 impl Seen {
     fn section(&mut self, payload: &Payload<'_>) -> Result<(), String> {
         match payload {
-            Payload::TypeSection(section) => {
-                for group in section.clone() {
-                    for kind in group.map_err(unreadable)?.into_types() {
-                        self.types.push(match kind.composite_type.inner {
-                            CompositeInnerType::Func(function) => Some(function),
-                            _ => None,
-                        });
-                    }
-                }
-            }
+            Payload::TypeSection(section) => self.types(section)?,
             Payload::ImportSection(section) => {
                 for import in section.clone().into_imports() {
                     self.import(&import.map_err(unreadable)?)?;
@@ -107,27 +99,27 @@ impl Seen {
             }
             Payload::FunctionSection(section) => {
                 let all = section.count().saturating_add(self.functions.len() as u32);
-                at_most("functions", u64::from(all), u64::from(limits::MODULE_FUNCTIONS_MAX))?;
+                at_most("functions", all, limits::MODULE_FUNCTIONS_MAX)?;
                 for kind in section.clone() {
                     self.functions.push(kind.map_err(unreadable)?);
                 }
             }
             Payload::TableSection(section) => {
-                at_most("tables", u64::from(section.count()), 1)?;
+                at_most("tables", section.count(), 1_u32)?;
                 for table in section.clone() {
                     self.table_elements = table.map_err(unreadable)?.ty.initial;
                     at_most("elements in its table", self.table_elements, limits::MODULE_TABLE_ELEMENTS_MAX)?;
                 }
             }
             Payload::MemorySection(section) => {
-                at_most("memories", u64::from(section.count()), 1)?;
+                at_most("memories", section.count(), 1_u32)?;
                 for memory in section.clone() {
                     check_memory(&memory.map_err(unreadable)?)?;
                     self.memory = true;
                 }
             }
             Payload::GlobalSection(section) => {
-                at_most("globals", u64::from(section.count()), u64::from(limits::MODULE_GLOBALS_MAX))?;
+                at_most("globals", section.count(), limits::MODULE_GLOBALS_MAX)?;
                 for global in section.clone() {
                     let global = global.map_err(unreadable)?;
                     let constant = !global.ty.mutable && global.ty.content_type == ValType::I32;
@@ -142,12 +134,14 @@ impl Seen {
             }
             Payload::StartSection { .. } => return Err("the module has a start function".into()),
             Payload::ElementSection(section) => {
+                at_most("segments of elements", section.count(), limits::MODULE_SEGMENTS_MAX)?;
                 for element in section.clone() {
                     self.element(&element.map_err(unreadable)?)?;
                 }
             }
             Payload::CodeSectionEntry(body) => check_function(body)?,
             Payload::DataSection(section) => {
+                at_most("segments of data", section.count(), limits::MODULE_SEGMENTS_MAX)?;
                 for data in section.clone() {
                     let data = data.map_err(unreadable)?;
                     self.data(&data.kind, data.data.len())?;
@@ -158,8 +152,21 @@ impl Seen {
         Ok(())
     }
 
+    fn types(&mut self, section: &TypeSectionReader<'_>) -> Result<(), String> {
+        at_most("types", section.count(), limits::MODULE_TYPES_MAX)?;
+        for group in section.clone() {
+            for kind in group.map_err(unreadable)?.into_types() {
+                self.types.push(match kind.composite_type.inner {
+                    CompositeInnerType::Func(function) => Some(function),
+                    _ => None,
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn import(&mut self, import: &Import<'_>) -> Result<(), String> {
-        let name = format!("{:?} of module {:?}", import.name, import.module);
+        let name = format!("{:?} of module {:?}", cut(import.name), cut(import.module));
         let TypeRef::Func(kind) = import.ty else {
             return Err(format!("the module imports {name}, which is not a function"));
         };
@@ -197,11 +204,11 @@ impl Seen {
                 match kind {
                     Some(Some(found))
                         if found.params() == [ValType::I32] && found.results() == [ValType::I64] => {}
-                    _ => return Err(format!("{name} has another type than (i32) -> i64")),
+                    _ => return Err(format!("{} has another type than (i32) -> i64", cut(name))),
                 }
                 self.entries.push(name.into());
             }
-            _ => return Err(format!("the module exports {name:?}, which no server uses")),
+            _ => return Err(format!("the module exports {:?}, which no server uses", cut(name))),
         }
         Ok(())
     }
@@ -300,11 +307,17 @@ fn holds_a_core(instruction: &str) -> String {
     )
 }
 
-fn at_most(what: &str, found: u64, limit: u64) -> Result<(), String> {
+fn at_most(what: &str, found: impl Into<u64>, limit: impl Into<u64>) -> Result<(), String> {
+    let (found, limit) = (found.into(), limit.into());
     if found <= limit {
         return Ok(());
     }
     Err(format!("the module has {found} {what}; {limit} are the most"))
+}
+
+/// Returns the beginning of a module's name, for a reason.
+fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(limits::MODULE_NAME_SHOWN_BYTES_MAX)]
 }
 
 /// Returns the value of an expression that is one constant.

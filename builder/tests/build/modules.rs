@@ -240,6 +240,96 @@ fn a_module_that_would_keep_the_compiler_busy_is_refused_or_ended() {
 }
 
 #[test]
+fn parts_without_number_or_end_are_refused_or_cost_nothing() {
+    let now = "(import \"splinter\" \"now_ms\" (func (result i64)))";
+    let kinds = |count: usize| {
+        let kind = |mut number: usize| {
+            let mut parameters = String::new();
+            for _ in 0..9 {
+                parameters += [" i32", " i64", " f32", " f64"][number % 4];
+                number /= 4;
+            }
+            format!("(type (func (param{parameters})))")
+        };
+        (0..count).map(kind).collect::<String>()
+    };
+    for (text, expected) in [
+        (format!("(module {} {})", now.repeat(100_000), entry("f")), "twice"),
+        (module("(global i32 (i32.const 7))"), ""),
+        (module(&"(global i32 (i32.const 7))".repeat(1_000)), "1001 globals; 1000"),
+        (module(&kinds(1_000)), ""),
+        (module(&kinds(100_000)), "types; 10000 are the most"),
+        (module(&"(data (i32.const 65536) \"a\")".repeat(100)), ""),
+        (module(&"(data (i32.const 65536) \"a\")".repeat(90_000)), "90000 segments of data; 1000"),
+        (
+            module(&format!("(table 9 9 funcref) {}", "(elem (i32.const 0) 0)".repeat(90_000))),
+            "90000 segments of elements; 1000",
+        ),
+        (module(&format!("(func (export \"run_{}\"))", "g".repeat(90_000))), "another type"),
+        (module(&format!("(func (export \"run_{}\"))", "g".repeat(200_000))), "cannot be read"),
+        (
+            format!("(module (import \"splinter\" \"{}\" (func)) {})", "g".repeat(90_000), entry("f")),
+            "no server has",
+        ),
+        (module(&format!("(@custom \"{}\" \"{}\")", "c".repeat(90_000), "c".repeat(1 << 20))), ""),
+        (module("(data (i32.const 70000) \"\")"), ""),
+        (module("(data (i32.const 70001) \"\")"), "data outside of 65536"),
+        (module("(table 9 9 funcref) (elem (i32.const -1) 0 0)"), "elements beyond its table"),
+        (
+            module(
+                "(func (local i32) unreachable (i32.store offset=4294967295 align=1 (local.get 0) (local.get 0)))",
+            ),
+            "",
+        ),
+    ] {
+        let begun = Instant::now();
+        let shown = &text[..text.len().min(200)];
+        match compile(&text) {
+            Ok(_) => assert_eq!(expected, "", "{shown}"),
+            Err(BuildError::ImportRefused { what }) => {
+                assert!(
+                    !expected.is_empty() && what.contains(expected),
+                    "{shown}: {}",
+                    &what[..what.len().min(300)]
+                );
+                assert!(what.len() < 2_000, "the reason is a sentence: {}", what.len());
+            }
+            other => panic!("{shown}: {other:?}"),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?} for {shown}", begun.elapsed());
+    }
+}
+
+#[test]
+fn deep_nesting_and_names_that_are_no_text_end_in_a_refusal_or_a_module() {
+    for (open, close, depth) in
+        [("(block ", ")", 15_000), ("(loop ", ")", 15_000), ("(if (i32.const 1) (then ", "))", 7_000)]
+    {
+        let text = module(&format!("(func {}{})", open.repeat(depth), close.repeat(depth)));
+        let Ok(bytes) = wat::parse_str(&text) else { continue };
+        match toolchain().compile_module(&bytes, &["f"]) {
+            Ok(_)
+            | Err(
+                BuildError::ImportRefused { .. }
+                | BuildError::CompilerCrashed { .. }
+                | BuildError::TimedOut { .. },
+            ) => {}
+            other => panic!("{open}: {other:?}"),
+        }
+    }
+    let module = wat::parse_str(module("")).unwrap();
+    for (name, wrong) in
+        [(&b"run_f"[..], &b"run_\xff"[..]), (b"memory", b"m\xc3\x28ory"), (b"run_f", b"run_\0")]
+    {
+        let at = module.windows(name.len()).position(|found| found == name).unwrap();
+        let mut bytes = module.clone();
+        bytes[at..at + name.len()].copy_from_slice(wrong);
+        let refused = toolchain().compile_module(&bytes, &["f"]);
+        assert!(matches!(refused, Err(BuildError::ImportRefused { .. })), "{wrong:?}");
+    }
+}
+
+#[test]
 fn a_flipped_byte_of_machine_code_makes_the_artefact_as_good_as_none() {
     let package = Package::from_directory(Path::new(&format!("{ROOT}/ext/put"))).unwrap();
     let first = toolchain().build(&package).unwrap();
