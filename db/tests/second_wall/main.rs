@@ -8,6 +8,7 @@ mod artefacts;
 mod border;
 mod budgets;
 mod control_flow;
+mod costs;
 mod ends;
 mod host_calls;
 mod instances;
