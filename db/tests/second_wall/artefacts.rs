@@ -88,7 +88,7 @@ fn a_file_changed_after_it_was_found_is_refused_when_it_is_read() {
     let files = worker::package("say", &source(3));
     let package = builder::Package::new("say", files).expect("a package");
     let artefact = toolchain().build(&package).expect("an artefact");
-    let module = artefact.module.expect("a module");
+    let module = artefact.code.module().expect("a module");
     let right = module.read().expect("the file");
     for place in [0, right.len() / 3, right.len() - 1] {
         let mut flipped = right.clone();
@@ -106,7 +106,7 @@ fn what_is_no_module_of_this_compiler_is_refused_by_the_runtime_too() {
     let function = builder::Function { name: "say".into(), mode: builder::Mode::Read, doc: String::new() };
     for bytes in [&b""[..], b"\0asm\x01\0\0\0", b"\x7fELF", &[0xff; 4096]] {
         // SAFETY: none of these is machine code, and the runtime finds no header of its own.
-        let loaded = unsafe { Library::of_module(&[function.clone()], bytes, Provenance::Unknown) };
+        let loaded = unsafe { Library::of_module(std::slice::from_ref(&function), bytes, Provenance::Unknown) };
         assert!(loaded.is_err());
     }
 }
