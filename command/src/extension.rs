@@ -96,7 +96,7 @@ fn install(
     }
     if let Some(why) = installed.no_module.as_deref().filter(|why| !why.is_empty()) {
         text.push_str(&format!(
-            "\nwarning: {}; this version does not run for a tenant with sandbox=wasm",
+            "\nwarning: this version does not run for a tenant with sandbox=wasm; {}",
             why.trim_end()
         ));
     }

@@ -187,6 +187,15 @@ impl Extension {
         self.library.provenance()
     }
 
+    /// Returns the reason why there is no module in one line, without the lines of the source that a compiler shows.
+    #[must_use]
+    pub fn no_module_line(&self) -> String {
+        let mut lines = self.no_module().lines();
+        let first = lines.next().unwrap_or_default();
+        let second = lines.next().filter(|_| first.ends_with(':'));
+        second.map_or_else(|| first.to_owned(), |second| format!("{first} {second}"))
+    }
+
     /// Returns the index of the function with this [`wire::function_hash`].
     #[inline]
     #[must_use]

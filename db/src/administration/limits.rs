@@ -61,10 +61,12 @@ fn check_modules(control: &Control, tenant: TenantId) -> Result<(), Refusal> {
     for name in control.registry.names(tenant) {
         let history = control.registry.history(tenant, &name);
         for installed in history.iter().flat_map(|history| history.versions.values()) {
-            let Err(why) = installed.extension.module() else { continue };
-            let version = installed.extension.version;
-            let text = format!("`{name}@{version}` has no module to run with sandbox=wasm ({why})");
-            return Err(Refusal::new(Status::Unavailable, text));
+            let extension = &installed.extension;
+            if extension.module().is_err() {
+                let (version, why) = (extension.version, extension.no_module_line());
+                let text = format!("`{name}@{version}` has no module to run with sandbox=wasm ({why})");
+                return Err(Refusal::new(Status::Unavailable, text));
+            }
         }
     }
     Ok(())

@@ -106,7 +106,8 @@ fn what_is_no_module_of_this_compiler_is_refused_by_the_runtime_too() {
     let function = builder::Function { name: "say".into(), mode: builder::Mode::Read, doc: String::new() };
     for bytes in [&b""[..], b"\0asm\x01\0\0\0", b"\x7fELF", &[0xff; 4096]] {
         // SAFETY: none of these is machine code, and the runtime finds no header of its own.
-        let loaded = unsafe { Library::of_module(std::slice::from_ref(&function), bytes, Provenance::Unknown) };
+        let loaded =
+            unsafe { Library::of_module(std::slice::from_ref(&function), bytes, Provenance::Unknown) };
         assert!(loaded.is_err());
     }
 }

@@ -185,7 +185,8 @@ fn what_has_no_module_keeps_its_tenant_native_and_says_why_where_it_is_to_run_as
 
     let (status, text) = choose(&site, "ann", WASM).expect_err("one version has no module");
     assert_eq!(status, Status::Unavailable);
-    assert!(text.contains("`counter@1`") && text.contains("wasm unavailable: "), "{text}");
+    assert!(text.starts_with("`counter@1` has no module") && text.contains("wasm unavailable: "), "{text}");
+    assert!(text.contains("overflow") && !text.contains('\n'), "the reason in one line: {text}");
     assert_eq!((chosen(&mut ann), ann.status(&request)), (NATIVE, Status::Ok));
     let described = describe(&mut ann, "counter");
     assert_eq!((described.no_module.as_ref(), described.sandbox.as_deref()), (Some(&why), Some("native")));

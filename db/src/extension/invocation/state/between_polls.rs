@@ -337,13 +337,12 @@ impl<O> InvocationState<O> {
         &place[..bytes]
     }
 
-    /// Writes which version has no module and why, the first line of the reason at most.
+    /// Writes which version has no module and why, in one line.
     #[cold]
     fn describe_missing_module(&mut self) -> &[u8] {
         self.note_written(LAST_WORDS_BYTES_MAX);
         let Some(extension) = &self.extension else { return &[] };
-        let why = extension.no_module().lines().next().unwrap_or_default();
-        let (name, version) = (&extension.name, extension.version);
+        let (name, version, why) = (&extension.name, extension.version, extension.no_module_line());
         let text = format!("{name}@{version} has no module to run with sandbox=wasm ({why})");
         let bytes = text.floor_char_boundary(LAST_WORDS_BYTES_MAX);
         // SAFETY: the reply has this much room and more, and the extension does not run.
