@@ -2,7 +2,8 @@
 //!
 //! Making an instance costs some 25 us, so an instance serves one invocation after another: always of the same version
 //! of the same tenant's extension, so that what an instance keeps never crosses from one tenant to another, nor through
-//! a grant. A worker keeps idle instances up to a number; beyond it those that have rested longest are dropped.
+//! a grant. A worker keeps idle instances up to a number; beyond it those that have rested longest are dropped. One
+//! tenant has at most half of the instances that the others leave, so that the next tenant finds room.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +12,12 @@ use super::Extension;
 use super::module_call::ModuleCall;
 use crate::limits::{INSTANCES_KEPT_PER_WORKER, INSTANCES_PER_WORKER_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
+use wire::TenantId;
 
 /// The reason why an invocation gets no instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoInstance {
-    /// The worker has its maximum in use, or the system no memory for another one.
+    /// The worker or the tenant has its maximum in use, or the system no memory for another one.
     NoRoom,
     /// The extension has no module.
     NoModule,
@@ -30,6 +32,8 @@ pub(super) struct Instances {
     idle: HashMap<*const Extension, Vec<(u64, Box<ModuleCall>)>>,
     idle_count: usize,
     in_use: usize,
+    /// The instances of each tenant, idle or in use.
+    by_tenant: HashMap<TenantId, usize>,
     /// Counts returns.
     returns: u64,
 }
@@ -37,7 +41,14 @@ pub(super) struct Instances {
 impl Instances {
     /// Creates an empty pool.
     pub(super) fn new() -> Self {
-        Self { last: None, idle: HashMap::new(), idle_count: 0, in_use: 0, returns: 0 }
+        Self {
+            last: None,
+            idle: HashMap::new(),
+            idle_count: 0,
+            in_use: 0,
+            by_tenant: HashMap::new(),
+            returns: 0,
+        }
     }
 
     /// Returns an instance of the extension's module that only the caller uses.
@@ -69,13 +80,13 @@ impl Instances {
             self.in_use += 1;
             return Ok(found);
         }
-        if self.in_use + self.idle_count >= INSTANCES_PER_WORKER_MAX {
-            self.retain(|_, _| false, metrics);
-            if self.in_use >= INSTANCES_PER_WORKER_MAX {
+        let code = extension.module().map_err(|_| NoInstance::NoModule)?;
+        if !self.has_room_for(extension.tenant) {
+            self.retain(|_, idle| idle.extension().tenant != extension.tenant, metrics);
+            if !self.has_room_for(extension.tenant) {
                 return Err(NoInstance::NoRoom);
             }
         }
-        let code = extension.module().map_err(|_| NoInstance::NoModule)?;
         let mut made = ModuleCall::new(extension, code);
         if made.is_err() && self.idle_count > 0 {
             self.retain(|_, _| false, metrics);
@@ -83,6 +94,7 @@ impl Instances {
         }
         let made = made.map_err(|_| NoInstance::NoRoom)?;
         metrics.count(Counter::InstancesMade);
+        *self.by_tenant.entry(extension.tenant).or_default() += 1;
         self.in_use += 1;
         Ok(Box::new(made))
     }
@@ -94,11 +106,31 @@ impl Instances {
         debug_assert!(self.in_use > 0, "only instances in use are returned");
         self.in_use -= 1;
         if !call.is_usable() {
-            metrics.count(Counter::InstancesDropped);
-            return;
+            return self.drop_one(&call, metrics);
         }
         if let Some(before) = self.last.replace(call) {
             self.keep(before, metrics);
+        }
+    }
+
+    /// Returns whether a tenant may have another instance.
+    fn has_room_for(&self, tenant: TenantId) -> bool {
+        let all = self.in_use + self.idle_count + usize::from(self.last.is_some());
+        let own = self.by_tenant.get(&tenant).copied().unwrap_or_default();
+        debug_assert!(own <= all, "a tenant's instances are among all");
+        2 * own < INSTANCES_PER_WORKER_MAX - (all - own).min(INSTANCES_PER_WORKER_MAX)
+    }
+
+    /// Counts an instance that is dropped.
+    #[cold]
+    fn drop_one(&mut self, call: &ModuleCall, metrics: &WorkerMetrics) {
+        metrics.count(Counter::InstancesDropped);
+        let tenant = call.extension().tenant;
+        if let Some(own) = self.by_tenant.get_mut(&tenant) {
+            *own -= 1;
+            if *own == 0 {
+                self.by_tenant.remove(&tenant);
+            }
         }
     }
 
@@ -120,20 +152,22 @@ impl Instances {
     }
 
     fn retain(&mut self, keeps: impl Fn(u64, &ModuleCall) -> bool, metrics: &WorkerMetrics) {
-        let before = self.idle_count;
+        let mut dropped = Vec::new();
         for idle in self.idle.values_mut() {
-            idle.retain(|(time, call)| keeps(*time, call));
+            dropped.extend(idle.extract_if(.., |(time, call)| !keeps(*time, call)));
         }
         self.idle.retain(|_, idle| !idle.is_empty());
-        self.idle_count = self.idle.values().map(Vec::len).sum();
-        metrics.add(Counter::InstancesDropped, (before - self.idle_count) as u64);
+        self.idle_count -= dropped.len();
+        for (_, call) in dropped {
+            self.drop_one(&call, metrics);
+        }
     }
 
     /// Drops idle instances of retired versions.
     #[cold]
     pub(super) fn let_go_of_retired(&mut self, metrics: &WorkerMetrics) {
-        if self.last.take_if(|last| last.extension().is_retired()).is_some() {
-            metrics.count(Counter::InstancesDropped);
+        if let Some(retired) = self.last.take_if(|last| last.extension().is_retired()) {
+            self.drop_one(&retired, metrics);
         }
         self.retain(|_, call| !call.extension().is_retired(), metrics);
     }

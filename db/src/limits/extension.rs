@@ -129,7 +129,8 @@ pub const COMPILES_WAITING_PER_TENANT_MAX: usize = 4;
 /// each part of its memory, [`MEMORY_PART_BYTES_KEPT`] at most.
 pub const INSTANCES_KEPT_PER_WORKER: usize = 1_024;
 
-/// Instances of modules that a worker has at a time, including those in use: 8 TiB of addresses, so that sixteen workers
+/// Instances of modules that a worker has at a time, including those in use; one tenant has at most half of those that the
+/// others leave: 8 TiB of addresses, so that sixteen workers
 /// have room in a process.
 pub const INSTANCES_PER_WORKER_MAX: usize = 2_048;
 

@@ -84,7 +84,7 @@
     (drop (call $get (i32.const 0) (i32.load offset=48 (local.get $call)) (i32.const 65536) (i32.const 3)
       (i32.const 65000)))
     ;; Only the upper part of the stack.
-    (local.set $at (i32.const 61440))
+    (local.set $at (i32.const 64384))
     (loop $stack
       (i64.store (local.get $at) (local.get $value))
       (local.set $at (i32.add (local.get $at) (i32.const 8)))

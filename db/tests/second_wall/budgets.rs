@@ -4,7 +4,30 @@ use db::extension::Provenance;
 use wire::Status;
 
 use crate::ends::ends;
-use crate::stage::{Stage, rounds, words};
+use crate::stage::{Stage, attacker, module, rounds, words};
+
+/// Waits once, and holds its instance meanwhile.
+const HOARDS: &str = r#"(module
+  (memory (export "memory") 256 256)
+  (global (export "__heap_base") i32 (i32.const 65536))
+  (func (export "run_hoard_read") (param i32) (result i64)
+    (if (result i64) (i32.load offset=44 (local.get 0))
+      (then (i64.const 0))
+      (else (i32.store offset=44 (local.get 0) (i32.const 1)) (i64.const 4294967295)))))"#;
+
+#[test]
+fn a_tenant_that_holds_instances_leaves_others_theirs() {
+    let hoards = attacker(&module(HOARDS, &["hoard_read"], Provenance::Unknown));
+    let mut stage = Stage::new();
+    let attacks = vec![(&hoards, "hoard_read", &[][..]); 2_200];
+    for _ in 0..2 {
+        let answers = stage.attack_all(&attacks);
+        let held = answers.iter().filter(|(status, _)| *status == Status::Ok).count();
+        let refused = answers.iter().filter(|(status, _)| *status == Status::Retry).count();
+        assert_eq!(held + refused, attacks.len());
+        assert!(held >= 1_000 && refused >= 1_000, "{held} held, {refused} refused");
+    }
+}
 
 #[test]
 fn each_budget_ends_in_its_limit() {
