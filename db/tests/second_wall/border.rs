@@ -8,22 +8,8 @@ use db::tenant::account::Account;
 use db::tenant::limit::TenantLimit;
 use wire::Status;
 
-use crate::stage::{Stage, attacker, module, rounds, words};
+use crate::stage::{Stage, TOOL_NAMES, TOOLS, attacker, module, rounds, words};
 use crate::worker::TENANT;
-
-const TOOLS: &str = include_str!("../modules/tools.wat");
-const NAMES: [&str; 10] = [
-    "peek",
-    "peek_far",
-    "peek_wide",
-    "poke",
-    "poke_word",
-    "poke_far",
-    "fill",
-    "seek_read",
-    "globals_read",
-    "claim",
-];
 
 const BLOCK: u64 = 65_408;
 /// The length of the reply, and its highest value ever.
@@ -35,7 +21,7 @@ const VALUES: [u64; 10] =
 
 #[test]
 fn each_word_of_the_call_block_is_a_claim() {
-    let extension = attacker(&module(TOOLS, &NAMES, Provenance::Unknown));
+    let extension = attacker(&module(TOOLS, &TOOL_NAMES, Provenance::Unknown));
     let mut stage = Stage::new();
     let mut codes = vec![0, 1, 2, u64::MAX];
     codes.extend((0..64).map(|bit| 1 << bit));
@@ -65,7 +51,7 @@ fn a_reply_is_never_longer_than_its_tenants_limit() {
     const LIMIT: usize = 1_000;
     let account = Account::new(TENANT);
     account.set_limit(TenantLimit::InvocationReplyBytes, LIMIT as u64);
-    let library = module(TOOLS, &NAMES, Provenance::Unknown);
+    let library = module(TOOLS, &TOOL_NAMES, Provenance::Unknown);
     let limited = attacker(&library).granted(1, Arc::new(account), "attack", Arc::new(ExtensionLog::new()));
     let limited = Arc::new(limited);
     let mut stage = Stage::new();

@@ -3,21 +3,8 @@
 use db::extension::Provenance;
 use wire::Status;
 
-use crate::stage::{Stage, attacker, module, rounds, unchecked, words};
+use crate::stage::{Stage, TOOL_NAMES, TOOLS, attacker, module, rounds, unchecked, words};
 
-const TOOLS: &str = include_str!("../modules/tools.wat");
-const NAMES: [&str; 10] = [
-    "peek",
-    "peek_far",
-    "peek_wide",
-    "poke",
-    "poke_word",
-    "poke_far",
-    "fill",
-    "seek_read",
-    "globals_read",
-    "claim",
-];
 const WILD: &str = include_str!("../unsafe/wild.rs");
 const WILD_NAMES: [&str; 11] = [
     "read_at",
@@ -38,7 +25,7 @@ const WORD: u64 = 1 << 32;
 
 #[test]
 fn an_address_outside_of_the_memory_ends_the_attacker() {
-    let extension = attacker(&module(TOOLS, &NAMES, Provenance::Unknown));
+    let extension = attacker(&module(TOOLS, &TOOL_NAMES, Provenance::Unknown));
     let mut stage = Stage::new();
     for _ in 0..rounds() {
         for address in [0, 1, 8, 65_528, END - 8] {

@@ -12,21 +12,8 @@ use db::extension::{Extension, Provenance};
 use db::tenant::account::Account;
 use wire::{Status, TenantId};
 
-use crate::stage::{Stage, VICTIM, attacker, extension, module, rounds, unchecked, words};
+use crate::stage::{Stage, TOOL_NAMES, TOOLS, VICTIM, attacker, extension, module, rounds, unchecked, words};
 
-const TOOLS: &str = include_str!("../modules/tools.wat");
-const NAMES: [&str; 10] = [
-    "peek",
-    "peek_far",
-    "peek_wide",
-    "poke",
-    "poke_word",
-    "poke_far",
-    "fill",
-    "seek_read",
-    "globals_read",
-    "claim",
-];
 const STATICS: &str = include_str!("../unsafe/statics.rs");
 
 const END: u64 = 16 << 20;
@@ -62,7 +49,7 @@ fn granted(extension: &Extension, tenant: TenantId) -> Arc<Extension> {
 
 #[test]
 fn code_of_unknown_origin_finds_nothing_of_an_earlier_invocation() {
-    let library = module(TOOLS, &NAMES, Provenance::Unknown);
+    let library = module(TOOLS, &TOOL_NAMES, Provenance::Unknown);
     let extension = attacker(&library);
     let mut stage = Stage::new();
     stage.worker.put(b"key", &[0xab; 4096]);
@@ -79,7 +66,7 @@ fn code_of_unknown_origin_finds_nothing_of_an_earlier_invocation() {
 
 #[test]
 fn code_of_a_checked_source_finds_nothing_where_safe_code_is_lent_memory() {
-    let extension = attacker(&module(TOOLS, &NAMES, Provenance::CheckedSource));
+    let extension = attacker(&module(TOOLS, &TOOL_NAMES, Provenance::CheckedSource));
     let mut stage = Stage::new();
     stage.worker.put(b"key", &MARK.to_le_bytes().repeat(512));
     for _ in 0..rounds() {
@@ -93,7 +80,7 @@ fn code_of_a_checked_source_finds_nothing_where_safe_code_is_lent_memory() {
 
 #[test]
 fn a_hole_in_the_check_opens_no_way_to_another_version_tenant_or_grant() {
-    let library = module(TOOLS, &NAMES, Provenance::CheckedSource);
+    let library = module(TOOLS, &TOOL_NAMES, Provenance::CheckedSource);
     let own = attacker(&library);
     let others = [
         ("the next version", extension(&library, own.tenant, 2)),

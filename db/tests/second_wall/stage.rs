@@ -18,6 +18,22 @@ use wire::{Status, TenantId};
 
 use crate::worker::{self, ORDERED, TABLE, TENANT, Worker};
 
+/// A module that reads, writes, fills and searches its memory as its arguments say.
+pub const TOOLS: &str = include_str!("../modules/tools.wat");
+/// The names of its functions.
+pub const TOOL_NAMES: [&str; 10] = [
+    "peek",
+    "peek_far",
+    "peek_wide",
+    "poke",
+    "poke_word",
+    "poke_far",
+    "fill",
+    "seek_read",
+    "globals_read",
+    "claim",
+];
+
 /// The other tenant.
 pub const VICTIM: TenantId = TenantId(2);
 /// Its table.
