@@ -76,13 +76,27 @@ impl Admin {
     /// and survive restarts.
     ///
     /// # Errors
-    /// `UnknownTenant`, `UnknownLimit`, `OutOfRange`, another refusal, or no reply.
+    /// `UnknownTenant`, `UnknownLimit`, `OutOfRange`, `Unavailable` if `sandbox` is to become wasm and a kept version has
+    /// no module, another refusal, or no reply.
     pub fn tenant_limits_set(
         &mut self,
         name: &str,
         changes: &[LimitChange<'_>],
     ) -> Result<Vec<TenantLimitEntry>, Error> {
-        self.call(&AdminRequest::TenantLimitsSet { name, changes: changes.to_vec() })
+        self.call(&AdminRequest::TenantLimitsSet { name, changes: changes.to_vec(), force: false })
+    }
+
+    /// As [`Admin::tenant_limits_set`], and `sandbox` becomes wasm even where a kept version has no module: invocations
+    /// of such a version are then answered `Unavailable`.
+    ///
+    /// # Errors
+    /// As [`Admin::tenant_limits_set`], but not `Unavailable` for a missing module.
+    pub fn tenant_limits_force(
+        &mut self,
+        name: &str,
+        changes: &[LimitChange<'_>],
+    ) -> Result<Vec<TenantLimitEntry>, Error> {
+        self.call(&AdminRequest::TenantLimitsSet { name, changes: changes.to_vec(), force: true })
     }
 
     /// Reads the server's counters.

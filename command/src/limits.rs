@@ -15,6 +15,7 @@ pub fn run(
     name: Option<&str>,
     set: &[Setting],
     reset: &[String],
+    force: bool,
 ) -> Result<Answer, Failure> {
     let Some(name) = name else { return Ok(table(&settings.connect()?.limits()?)) };
     let mut admin = settings.connect_admin()?;
@@ -23,6 +24,8 @@ pub fn run(
     let changes: Vec<LimitChange<'_>> = set.chain(reset).collect();
     let limits = if changes.is_empty() {
         admin.tenant_limits(name)?
+    } else if force {
+        admin.tenant_limits_force(name, &changes)?
     } else {
         admin.tenant_limits_set(name, &changes)?
     };

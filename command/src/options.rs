@@ -179,6 +179,9 @@ pub enum TenantCommand {
         /// Reset a limit to its default. May be repeated.
         #[arg(long, value_name = "LIMIT", requires = "name")]
         reset: Vec<String>,
+        /// Set sandbox=wasm even if a version that the tenant keeps has no WebAssembly module; its calls then fail.
+        #[arg(long, requires = "set")]
+        force: bool,
     },
 }
 

@@ -42,7 +42,9 @@ pub fn run(settings: &Settings, command: TenantCommand) -> Result<Answer, Failur
             settings.connect_admin()?.tenant_drop(&name)?;
             Ok(Answer::new(format!("dropped {name}"), json!({ "dropped": name })))
         }
-        TenantCommand::Limits { name, set, reset } => limits::run(settings, name.as_deref(), &set, &reset),
+        TenantCommand::Limits { name, set, reset, force } => {
+            limits::run(settings, name.as_deref(), &set, &reset, force)
+        }
     }
 }
 

@@ -16,7 +16,7 @@ impl AdminRequest<'_> {
             AdminRequest::TenantCreate { name } => format!("tenant create {name}"),
             AdminRequest::TenantDrop { name } => format!("tenant drop {name}"),
             AdminRequest::TenantRotate { name } => format!("tenant rotate {name}"),
-            AdminRequest::TenantLimitsSet { name, changes } => limits_change(name, changes),
+            AdminRequest::TenantLimitsSet { name, changes, force } => limits_change(name, changes, *force),
             AdminRequest::TableCreate { name, options } => table_creation(name, *options),
             AdminRequest::TableCreateSpread { name, options, tablets } => {
                 format!("{} --tablets {tablets}", table_creation(name, *options))
@@ -75,7 +75,7 @@ impl AdminRequest<'_> {
     }
 }
 
-fn limits_change(name: &str, changes: &[LimitChange<'_>]) -> String {
+fn limits_change(name: &str, changes: &[LimitChange<'_>], force: bool) -> String {
     let word = |change: &LimitChange<'_>| {
         let value = match change.value {
             Some(u64::MAX) => "unlimited".to_owned(),
@@ -85,7 +85,7 @@ fn limits_change(name: &str, changes: &[LimitChange<'_>]) -> String {
         format!(" {}={value}", change.limit)
     };
     let words: String = changes.iter().map(word).collect();
-    format!("tenant limits {name}:{words}")
+    format!("tenant limits {name}:{words}{}", if force { " --force" } else { "" })
 }
 
 fn table_creation(name: &str, options: TableOptions) -> String {

@@ -38,6 +38,9 @@ pub enum AdminRequest<'a> {
         /// The changes.
         #[serde(borrow)]
         changes: Vec<LimitChange<'a>>,
+        /// Whether `sandbox` becomes wasm even where a kept version has no module, so that it runs no more.
+        #[serde(default)]
+        force: bool,
     },
     /// Gives a tenant a new secret: [`crate::TenantCreated`].
     TenantRotate {
@@ -332,7 +335,7 @@ impl<'a> AdminRequest<'a> {
             AdminRequest::GrantCreate { name, to, .. } | AdminRequest::GrantRevoke { name, to, .. } => {
                 name_is_valid(name) && name_is_valid(to)
             }
-            AdminRequest::TenantLimitsSet { name, changes } => {
+            AdminRequest::TenantLimitsSet { name, changes, .. } => {
                 let names: Vec<&str> = changes.iter().map(|change| change.limit).collect();
                 name_is_valid(name) && names.iter().all(|name| name_is_valid(name)) && are_distinct(&names)
             }

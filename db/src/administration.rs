@@ -141,8 +141,8 @@ fn serve_role(
         (AdminRequest::TenantList, Role::Administrator) => tenants::list(control),
         (AdminRequest::TenantDrop { name }, Role::Administrator) => tenants::drop(control, name),
         (AdminRequest::TenantLimits { name }, role) => limits::read(control, role, *name),
-        (AdminRequest::TenantLimitsSet { name, changes }, Role::Administrator) => {
-            limits::change(control, name, changes)
+        (AdminRequest::TenantLimitsSet { name, changes, force }, Role::Administrator) => {
+            limits::change(control, name, changes, *force)
         }
         (AdminRequest::Statistics { tenant }, role) => statistics::read(control, role, *tenant),
         (AdminRequest::ServerList, Role::Administrator) => servers::list(control),

@@ -118,7 +118,7 @@ fn names_that_may_not_be_used_are_refused_at_the_edge() {
             AdminRequest::Statistics { tenant: Some(name) },
             AdminRequest::GrantCreate { name: "t", to: name, right: Right::Read },
             AdminRequest::ExtensionInstall { name, files: Vec::new(), placement: Placement::Current },
-            AdminRequest::TenantLimitsSet { name, changes: Vec::new() },
+            AdminRequest::TenantLimitsSet { name, changes: Vec::new(), force: false },
         ] {
             let body = request.encode().expect("it is small");
             assert_eq!(AdminRequest::decode(&body), Err(Status::NameInvalid), "{request:?}");
@@ -144,7 +144,7 @@ fn packages_that_climb_repeat_or_swell_are_refused() {
 #[test]
 fn changes_of_limits_that_repeat_or_swell_are_refused() {
     let change = |limit| LimitChange { limit, value: Some(7) };
-    let set = |changes| AdminRequest::TenantLimitsSet { name: "acme", changes };
+    let set = |changes| AdminRequest::TenantLimitsSet { name: "acme", changes, force: false };
     for changes in [vec![change("weight"), change("weight")], vec![change("")]] {
         let body = set(changes).encode().expect("it is small");
         assert_eq!(AdminRequest::decode(&body), Err(Status::NameInvalid));

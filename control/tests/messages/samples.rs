@@ -112,8 +112,9 @@ fn requests_about_tenants() -> Vec<AdminRequest<'static>> {
                 LimitChange { limit: "weight", value: Some(u64::MAX) },
                 LimitChange { limit: "memory_bytes", value: None },
             ],
+            force: false,
         },
-        AdminRequest::TenantLimitsSet { name, changes: Vec::new() },
+        AdminRequest::TenantLimitsSet { name, changes: Vec::new(), force: true },
         AdminRequest::TenantRotate { name },
         AdminRequest::TableCreate { name, options: TableOptions::default() },
         AdminRequest::TableCreate {

@@ -114,7 +114,7 @@ impl InstallHooks for Newcomer<'_> {
         true
     }
 
-    fn record(&mut self, _: u64) -> Result<(u32, u32), Refusal> {
+    fn record(&mut self, _: u64, _: &str) -> Result<(u32, u32), Refusal> {
         let changing = lock(&self.control.changing);
         let ExtensionRow { id, tenant, name, .. } = self.row;
         let now = self.control.metadata.extension_find(*tenant, name)?;

@@ -125,7 +125,7 @@ fn tables_come(
     of: Option<&TenantSet>,
 ) -> Result<(), Refusal> {
     control.lease_cache.see(&catalog.tenants, |tenant| is_meant(of, tenant));
-    limits::follow(control, &catalog.limits, |tenant| is_meant(of, tenant));
+    limits::follow(control, &catalog.tenants, &catalog.limits, |tenant| is_meant(of, tenant));
     tables::follow(control, changing, catalog)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Two limits of the tenant apply. The processor time of its builds per minute is checked when its turn has come and
 //! charged when the build has ended, successful or not. The bytes of its versions are checked before the build, for
-//! whether there is any room, and once they are known. A refused installation changes nothing.
+//! whether there is any room, and once they are known. A version that has no module is refused if the tenant's invocations run as modules. A refused
+//! installation changes nothing.
 
 use std::sync::MutexGuard;
 
@@ -12,6 +13,7 @@ use wire::Status;
 
 use super::extensions::{milliseconds, owned, publish, refusal};
 use crate::control_plane::{Control, Refusal};
+use crate::extension::allowance::{Allowance, Sandbox};
 use crate::extension::registry::InstallHooks;
 use crate::session::Session;
 use crate::sync::lock;
@@ -78,13 +80,14 @@ impl InstallHooks for Installation<'_> {
         account.compile_time.spend(per_minute, self.control.clock.now_us(), processor_ms);
     }
 
-    fn record(&mut self, artefact_bytes: u64) -> Result<(u32, u32), Refusal> {
+    fn record(&mut self, artefact_bytes: u64, no_module: &str) -> Result<(u32, u32), Refusal> {
         self.changing = Some(lock(&self.control.changing));
         if self.session.is_closed() {
             // The tenant may have been dropped while this was compiled.
             return Err(Status::BadToken.into());
         }
         self.check_code(artefact_bytes)?;
+        self.check_module(no_module)?;
         let tenant = self.session.tenant;
         let metadata = &self.control.metadata;
         let row =
@@ -96,6 +99,15 @@ impl InstallHooks for Installation<'_> {
 }
 
 impl Installation<'_> {
+    /// Refuses a version that would not run in the tenant's form.
+    fn check_module(&self, no_module: &str) -> Result<(), Refusal> {
+        if no_module.is_empty() || Allowance::of(&self.session.account).sandbox != Sandbox::Wasm {
+            return Ok(());
+        }
+        let text = format!("`{}` has no module to run with sandbox=wasm: {no_module}", self.name);
+        Err(Refusal::new(Status::Unavailable, text))
+    }
+
     /// Checks that the tenant's versions and one of this size fit its limit, not counting those that this one
     /// replaces.
     fn check_code(&self, artefact_bytes: u64) -> Result<(), Refusal> {

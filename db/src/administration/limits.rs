@@ -2,12 +2,12 @@
 //!
 //! The administrator reads and changes the limits of any tenant; a tenant reads its own. A change is durable first and
 //! then copied to the tenant's account, which workers read at the next request. A refused change leaves the account's
-//! limits as they were. A tenant gets `sandbox` = wasm only if all kept versions of its extensions have a module here;
-//! other servers follow the change in any case, and an invocation that has no module says why.
+//! limits as they were. Unless forced, a tenant gets `sandbox` = wasm only if all kept versions of its extensions have a
+//! module here; other servers follow the change in any case, and an invocation that has no module says why.
 
 use std::collections::BTreeMap;
 
-use cluster::metadata::LimitRow;
+use cluster::metadata::{LimitRow, TenantRow};
 use control::{LimitChange, TenantLimitEntry};
 use wire::{Status, TenantId};
 
@@ -36,7 +36,12 @@ pub(super) fn read(control: &Control, role: &Role, name: Option<&str>) -> Result
     }
 }
 
-pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>]) -> Result<Vec<u8>, Refusal> {
+pub(super) fn change(
+    control: &Control,
+    name: &str,
+    changes: &[LimitChange<'_>],
+    force: bool,
+) -> Result<Vec<u8>, Refusal> {
     let changes = changes.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
     let _changing = lock(&control.changing);
     let tenant = control.tenant_number(name)?;
@@ -44,10 +49,10 @@ pub(super) fn change(control: &Control, name: &str, changes: &[LimitChange<'_>])
     let becomes_wasm = |(limit, value): &(TenantLimit, Option<u64>)| {
         *limit == TenantLimit::Sandbox && Sandbox::of(value.unwrap_or(limit.default_value())) == Sandbox::Wasm
     };
-    if changes.iter().any(becomes_wasm) && Allowance::of(&account).sandbox != Sandbox::Wasm {
+    if !force && changes.iter().any(becomes_wasm) && Allowance::of(&account).sandbox != Sandbox::Wasm {
         check_modules(control, tenant)?;
     }
-    let stored: Vec<_> = changes.iter().map(|(limit, value)| (limit.name(), *value)).collect();
+    let stored: Vec<_> = changes.iter().map(|(limit, value)| (limit.name(), limit.record(*value))).collect();
     control.metadata.limits_change(tenant, &stored)?;
     for (limit, value) in changes {
         account.set_limit(limit, value.unwrap_or(limit.default_value()));
@@ -64,7 +69,9 @@ fn check_modules(control: &Control, tenant: TenantId) -> Result<(), Refusal> {
             let extension = &installed.extension;
             if extension.module().is_err() {
                 let (version, why) = (extension.version, extension.no_module_line());
-                let text = format!("`{name}@{version}` has no module to run with sandbox=wasm ({why})");
+                let text = format!(
+                    "`{name}@{version}` has no module to run with sandbox=wasm ({why}); --force sets it all the same"
+                );
                 return Err(Refusal::new(Status::Unavailable, text));
             }
         }
@@ -74,15 +81,20 @@ fn check_modules(control: &Control, tenant: TenantId) -> Result<(), Refusal> {
 
 /// Applies the stored limits: called once, before anything else of a tenant is restored.
 pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
-    follow(control, &control.metadata.limits()?, |_| true);
+    follow(control, &control.metadata.tenants()?, &control.metadata.limits()?, |_| true);
     Ok(())
 }
 
-/// Applies the stored limits, and the defaults of the others, to the tenants that `is_meant` selects.
-pub(super) fn follow(control: &Control, rows: &[LimitRow], is_meant: impl Fn(TenantId) -> bool) {
+/// Applies the stored limits, and the values of those that are not, to the tenants that `is_meant` selects.
+pub(super) fn follow(
+    control: &Control,
+    tenants: &[TenantRow],
+    rows: &[LimitRow],
+    is_meant: impl Fn(TenantId) -> bool,
+) {
     let mut wanted: BTreeMap<TenantId, Vec<(TenantLimit, u64)>> = BTreeMap::new();
-    for account in control.accounts.all().iter().filter(|account| is_meant(account.tenant)) {
-        wanted.entry(account.tenant).or_default();
+    for row in tenants.iter().filter(|row| is_meant(row.id)) {
+        wanted.entry(row.id).or_default();
     }
     for row in rows {
         let tenant = row.tenant.0;
@@ -102,7 +114,7 @@ pub(super) fn follow(control: &Control, rows: &[LimitRow], is_meant: impl Fn(Ten
         let account = control.accounts.of(tenant);
         for &limit in TenantLimit::ALL {
             let stored = values.iter().find(|(known, _)| *known == limit).map(|(_, value)| *value);
-            let value = stored.unwrap_or(limit.default_value());
+            let value = stored.unwrap_or(limit.unrecorded_value());
             if account.limit(limit) != value {
                 account.set_limit(limit, value);
             }

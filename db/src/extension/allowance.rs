@@ -92,7 +92,10 @@ impl Allowance {
     pub fn of(account: &Account) -> Self {
         // Most tenants have the defaults, which lie on lines that all of them share.
         static DEFAULT: LazyLock<Allowance> = LazyLock::new(|| Allowance::by(TenantLimit::default_value));
-        if account.has_own_limits() { Self::by(|limit| account.limit(limit)) } else { *DEFAULT }
+        match account.has_own_limits() {
+            true => Self::by(|limit| account.limit(limit)),
+            false => Self { sandbox: Sandbox::of(account.limit(TenantLimit::Sandbox)), ..*DEFAULT },
+        }
     }
 
     fn by(limit: impl Fn(TenantLimit) -> u64) -> Self {

@@ -129,7 +129,8 @@ impl Registry {
         let artefact = built.map_err(InstallError::Build)?;
         let artefact_bytes = artefact.bytes();
         let library = self.library(&artefact, &toolchain).map_err(InstallError::Load)?;
-        let (id, version) = customer.record(artefact_bytes).map_err(InstallError::Customer)?;
+        let no_module = library.module().err().unwrap_or_default();
+        let (id, version) = customer.record(artefact_bytes, no_module).map_err(InstallError::Customer)?;
         let log = self.log(tenant);
         let extension = Extension::new(id, self.accounts.of(tenant), name, version, library, log);
         let installed = Arc::new(Installed {

@@ -78,6 +78,15 @@ impl Account {
         }
     }
 
+    /// Creates the account of a tenant whose functions have no modules, since the tests themselves contain them.
+    #[cfg(test)]
+    #[must_use]
+    pub fn native(tenant: TenantId) -> Arc<Self> {
+        let account = Self::new(tenant);
+        account.set_limit(TenantLimit::Sandbox, 0);
+        Arc::new(account)
+    }
+
     /// Returns the worker that the tenant's clients should send to.
     #[inline]
     #[must_use]
@@ -104,7 +113,7 @@ impl Account {
         self.limits[limit as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns whether any limit was set to something other than its default.
+    /// Returns whether any limit but the form of invocations was set to something other than its default.
     #[inline]
     #[must_use]
     pub fn has_own_limits(&self) -> bool {
@@ -143,7 +152,9 @@ impl Account {
     /// Sets a limit. The caller has checked [`TenantLimit::allows`], and no table is created meanwhile.
     pub fn set_limit(&self, limit: TenantLimit, value: u64) {
         self.limits[limit as usize].store(value, Ordering::Relaxed);
-        let is_own = |limit: &TenantLimit| self.limit(*limit) != limit.default_value();
+        let is_own = |limit: &TenantLimit| {
+            *limit != TenantLimit::Sandbox && self.limit(*limit) != limit.default_value()
+        };
         self.has_own_limits.store(TenantLimit::ALL.iter().any(is_own), Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Release);
         if limit == TenantLimit::MemoryBytes

@@ -78,7 +78,7 @@ limits! {
     /// Whether its invocations may read at this server only: 1 for yes; 0 permits reads at other servers.
     LocalOnly = "local_only", 0, 0, 1;
     /// The form in which its invocations run: 0 for machine code of the server's process, 1 for WebAssembly.
-    Sandbox = "sandbox", 0, 0, 1;
+    Sandbox = "sandbox", 1, 0, 1;
 }
 
 impl TenantLimit {
@@ -86,6 +86,25 @@ impl TenantLimit {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|limit| limit.name() == name)
+    }
+
+    /// Returns the value for a tenant without a record of this limit. It differs from the default for `sandbox`, which
+    /// each tenant has a record of since there are modules: one of an earlier release keeps the form that it had.
+    #[must_use]
+    pub const fn unrecorded_value(self) -> u64 {
+        match self {
+            Self::Sandbox => 0,
+            other => other.default_value(),
+        }
+    }
+
+    /// Returns what to record for a tenant whose limit gets this value, or the default; `None` for no record.
+    #[must_use]
+    pub const fn record(self, value: Option<u64>) -> Option<u64> {
+        match value {
+            None if self.unrecorded_value() != self.default_value() => Some(self.default_value()),
+            value => value,
+        }
     }
 
     /// Returns whether it can be set to `value`.

@@ -24,7 +24,7 @@ fn change(
     changes: &[(&str, Option<u64>)],
 ) -> Result<Vec<TenantLimitEntry>, Refused> {
     let changes = changes.iter().map(|&(limit, value)| LimitChange { limit, value }).collect();
-    stream.ask(&AdminRequest::TenantLimitsSet { name, changes }).map(|answer| decoded(&answer))
+    stream.ask(&AdminRequest::TenantLimitsSet { name, changes, force: false }).map(|answer| decoded(&answer))
 }
 
 fn value(limits: &[TenantLimitEntry], name: &str) -> u64 {

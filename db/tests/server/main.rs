@@ -119,7 +119,7 @@ impl Site {
     /// Sets a limit of a tenant; without a value it is the default again.
     fn limit(&self, tenant: &str, limit: &str, value: Option<u64>) {
         let changes = vec![LimitChange { limit, value }];
-        let request = AdminRequest::TenantLimitsSet { name: tenant, changes };
+        let request = AdminRequest::TenantLimitsSet { name: tenant, changes, force: false };
         self.administrator().ask(&request).expect("a tenant");
     }
 

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use cluster::secret::{self, SecretHash};
 use control::{AdminRequest, LimitChange, Placement, Right, TenantLimitEntry};
 use wire::{Condition, Request, Status};
 
@@ -26,8 +27,17 @@ fn wide() -> Vec<(String, Vec<u8>)> {
 
 /// Asks for a form; the answer is the value of the limit, or the text of the refusal.
 fn choose(site: &Site, tenant: &str, value: u64) -> Result<u64, (Status, String)> {
+    change(site, tenant, value, false)
+}
+
+/// Like [`choose`], also where a version has no module.
+fn force(site: &Site, tenant: &str, value: u64) -> Result<u64, (Status, String)> {
+    change(site, tenant, value, true)
+}
+
+fn change(site: &Site, tenant: &str, value: u64, force: bool) -> Result<u64, (Status, String)> {
     let changes = vec![LimitChange { limit: "sandbox", value: Some(value) }];
-    let answer = site.administrator().ask(&AdminRequest::TenantLimitsSet { name: tenant, changes });
+    let answer = site.administrator().ask(&AdminRequest::TenantLimitsSet { name: tenant, changes, force });
     answer.map(|answer| sandbox_in(&answer)).map_err(readable)
 }
 
@@ -58,6 +68,7 @@ fn a_change_under_load_fails_no_invocation_and_loses_no_write() {
     let delta = 1_i64.to_le_bytes();
     let request = invoke(extension, "add", table, &delta);
     let (count, mut submitted, mut done, mut executed, mut sum) = (6_000_u64, 0, 0, 0, 0);
+    assert_eq!(choose(&site, "ann", NATIVE), Ok(NATIVE));
     let mut changes = [(1_000, WASM), (2_000, NATIVE), (3_000, WASM), (4_000, NATIVE)].into_iter().peekable();
     while done < count {
         while submitted < count && client.submit(submitted, &request) {
@@ -91,10 +102,8 @@ fn the_form_lasts_over_a_restart_and_may_be_reset() {
     let mut client = site.client("ann", &secret);
     let table = client.create_table("t");
     let extension = install(&mut client, "counter", &package(COUNTER)).expect("a good extension").extension;
-    assert_eq!(
-        (chosen(&mut client), choose(&site, "ann", WASM), chosen(&mut client)),
-        (NATIVE, Ok(WASM), WASM)
-    );
+    assert_eq!(chosen(&mut client), WASM, "a new tenant");
+    assert_eq!((choose(&site, "ann", NATIVE), chosen(&mut client)), (Ok(NATIVE), NATIVE));
     assert_eq!(
         choose(&site, "ann", 2),
         Err((Status::OutOfRange, "sandbox must be native or wasm, not 2".into()))
@@ -103,15 +112,32 @@ fn the_form_lasts_over_a_restart_and_may_be_reset() {
 
     let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
     let mut client = site.client("ann", &secret);
-    assert_eq!(chosen(&mut client), WASM);
-    let delta = 5_i64.to_le_bytes();
-    assert_eq!(client.call(&invoke(extension, "add", table, &delta)).1, 5_i64.to_le_bytes());
-    assert_eq!(in_modules(&site), 1);
-    let described = describe(&mut client, "counter");
-    assert_eq!((described.sandbox.as_deref(), described.no_module.as_deref()), (Some("wasm"), Some("")));
-    site.limit("ann", "sandbox", None);
     assert_eq!(chosen(&mut client), NATIVE);
     assert_eq!(describe(&mut client, "counter").sandbox.as_deref(), Some("native"));
+    let add = |delta: i64| delta.to_le_bytes();
+    let mut sum = |delta| client.call(&invoke(extension, "add", table, &add(delta))).1;
+    assert_eq!((sum(5), in_modules(&site)), (add(5).to_vec(), 0));
+    site.limit("ann", "sandbox", None);
+    assert_eq!((sum(2), in_modules(&site)), (add(7).to_vec(), 1));
+    let described = describe(&mut client, "counter");
+    assert_eq!((described.sandbox.as_deref(), described.no_module.as_deref()), (Some("wasm"), Some("")));
+    site.server.stop();
+
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    assert_eq!(chosen(&mut site.client("ann", &secret)), WASM, "what was reset");
+}
+
+/// A tenant whose record is of a release without modules.
+#[test]
+fn a_tenant_of_an_earlier_release_stays_native() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let metadata = file(directory.path());
+    let secret = secret::generate().expect("randomness");
+    metadata.tenant_create("ann", SecretHash::of(secret.as_bytes()).expect("randomness")).expect("room");
+    let site = Site::start_compiling(directory.path(), 1, metadata);
+    assert_eq!(chosen(&mut site.client("ann", &secret)), NATIVE);
+    site.limit("ann", "sandbox", None);
+    assert_eq!(chosen(&mut site.client("ann", &secret)), WASM);
 }
 
 #[test]
@@ -170,12 +196,24 @@ fn canary_and_kept_versions_run_in_modules_too() {
 }
 
 #[test]
-fn what_has_no_module_keeps_its_tenant_native_and_says_why_where_it_is_to_run_as_one() {
+fn what_has_no_module_is_refused_or_says_why_where_it_is_to_run_as_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
     let (mut ann, table) = site.tenant_with_table("ann");
     let (mut bob, bobs) = site.tenant_with_table("bob");
     install(&mut ann, "other", &package(COUNTER)).expect("a good extension");
+    let (status, text) =
+        install(&mut ann, "counter", &wide()).map_err(readable).expect_err("it has no module");
+    assert_eq!(status, Status::Unavailable);
+    assert!(
+        text.starts_with("`counter` has no module to run with sandbox=wasm: wasm unavailable: "),
+        "{text}"
+    );
+    assert!(text.contains("overflow") && text.contains("MOST"), "what the compiler says: {text}");
+
+    for tenant in ["ann", "bob"] {
+        assert_eq!(choose(&site, tenant, NATIVE), Ok(NATIVE));
+    }
     let installed = install(&mut ann, "counter", &wide()).expect("a good extension for 64 bits");
     let why = installed.no_module.expect("the server says");
     assert!(why.starts_with("wasm unavailable: ") && why.contains("MOST"), "{why}");
@@ -213,7 +251,10 @@ fn what_has_no_module_keeps_its_tenant_native_and_says_why_where_it_is_to_run_as
     let gone = AdminRequest::ExtensionRemove { name: "counter", version: 1 };
     ann.control.ask(&gone).expect("it is not current");
     assert_eq!(choose(&site, "ann", WASM), Ok(WASM));
+    assert_eq!(choose(&site, "ann", NATIVE), Ok(NATIVE));
     install(&mut ann, "counter", &wide()).expect("an installation with a warning");
+    choose(&site, "ann", WASM).expect_err("the current version would not run");
+    assert_eq!(force(&site, "ann", WASM), Ok(WASM), "the operator decides");
     let writes = invoke(installed.extension, "add", table, b"12345678");
     for request in [&request, &writes] {
         let (status, text) = ann.call(request);

@@ -37,11 +37,12 @@ pub trait InstallHooks {
         let _ = processor_ms;
     }
 
-    /// Stores the installation after everything else has succeeded; returns number and version.
+    /// Stores the installation after everything else has succeeded; returns number and version. `no_module` is the
+    /// reason why there is no module; empty if there is one.
     ///
     /// # Errors
     /// The refusal, when it is not stored.
-    fn record(&mut self, artefact_bytes: u64) -> Result<(u32, u32), Self::Refusal>;
+    fn record(&mut self, artefact_bytes: u64, no_module: &str) -> Result<(u32, u32), Self::Refusal>;
 }
 
 /// Hooks without limits that only record an earlier installation.
@@ -54,7 +55,7 @@ impl<E, R: FnOnce() -> Result<(u32, u32), E>> InstallHooks for Unlimited<R> {
         true
     }
 
-    fn record(&mut self, _: u64) -> Result<(u32, u32), E> {
+    fn record(&mut self, _: u64, _: &str) -> Result<(u32, u32), E> {
         let record = self.0.take().expect("an installation is recorded once");
         record()
     }

@@ -106,7 +106,7 @@ fn waits() -> Waits {
 
 fn entry(parts: Parts) -> TableEntry {
     let tenant = TenantId(1);
-    let owner = Arc::new(Account::new(tenant));
+    let owner = Account::native(tenant);
     TableEntry { id: TABLE, tenant, name: "first".into(), writable: true, owner, parts, map: None }
 }
 

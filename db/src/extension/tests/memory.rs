@@ -48,7 +48,7 @@ fn world_of(held_bytes: usize, warm_bytes: usize) -> World {
 
 /// The extension as another tenant has it.
 fn granted(extension: &Extension, tenant: u32) -> Arc<Extension> {
-    let account = Arc::new(Account::new(TenantId(tenant)));
+    let account = Account::native(TenantId(tenant));
     Arc::new(extension.granted(tenant, account, "test", Arc::new(ExtensionLog::new())))
 }
 

@@ -91,7 +91,7 @@ fn own(world: &mut World, owned: &[HashRange]) {
         tenant: TenantId(1),
         name: "first".into(),
         writable: true,
-        owner: Arc::new(Account::new(TenantId(1))),
+        owner: Account::native(TenantId(1)),
         parts: Parts::new(TableOptions::default(), held, owned).expect("two halves"),
         map: Some(map.encode().into()),
     }));

@@ -22,7 +22,7 @@ fn cut(world: &mut World, owned: &[HashRange]) {
     let held = vec![part(101, lower()), part(102, upper())];
     let parts = Parts::new(TableOptions::default(), held, owned).expect("two halves");
     let (tenant, name) = (TenantId(1), "first".into());
-    let owner = Arc::new(Account::new(tenant));
+    let owner = Account::native(tenant);
     world.lent.tables.insert(Arc::new(TableEntry {
         id: TABLE,
         tenant,

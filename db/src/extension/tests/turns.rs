@@ -280,7 +280,7 @@ fn however_many_tenants_crowd_a_worker_there_is_room_for_the_next() {
     let first = World::extension(yields_once, CallMode::Read);
     let mut all = 0;
     for tenant in 1..=10 {
-        let account = Arc::new(Account::new(TenantId(tenant)));
+        let account = Account::native(TenantId(tenant));
         let extension = Arc::new(first.granted(tenant, account, "test", Arc::new(ExtensionLog::new())));
         let mut taken = 0;
         while world.start(&extension, b"", b"", 0) {

@@ -97,7 +97,7 @@ impl World {
                 tenant: TenantId(tenant),
                 name: name.into(),
                 writable: true,
-                owner: Arc::new(Account::new(TenantId(tenant))),
+                owner: Account::native(TenantId(tenant)),
                 parts: Parts::whole(store.table_of_kind(id, kind, &quota)),
                 map: None,
             };
@@ -121,7 +121,7 @@ impl World {
         let library = Arc::new(Library::of(functions).documented(&[described]));
         Arc::new(Extension::new(
             9,
-            Arc::new(Account::new(TenantId(1))),
+            Account::native(TenantId(1)),
             "test",
             1,
             library,

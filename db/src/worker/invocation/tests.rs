@@ -71,7 +71,7 @@ impl Workers {
     fn new() -> Self {
         let World { lent, .. } = World::new();
         let catalogs = [WorkerCatalog::under(1), WorkerCatalog::under(1)];
-        let session = Arc::new(Session::new(7, 1, Arc::new(Account::new(TenantId(1))), 0));
+        let session = Arc::new(Session::new(7, 1, Account::native(TenantId(1)), 0));
         let invocations = Invocations::new().expect("stacks");
         Self { lent, catalogs, invocations, outgoing: Outgoing::new(1_472, 1), session }
     }
