@@ -99,13 +99,13 @@ impl Instances {
         Ok(Box::new(made))
     }
 
-    /// Returns an instance that was reset; drops it if it cannot be used again.
+    /// Returns an instance that was reset; drops it if it cannot be used again, or will not be.
     #[inline]
     pub(super) fn give(&mut self, call: Box<ModuleCall>, metrics: &WorkerMetrics) {
         debug_assert!(!call.is_begun(), "an instance is reset before it is returned");
         debug_assert!(self.in_use > 0, "only instances in use are returned");
         self.in_use -= 1;
-        if !call.is_usable() {
+        if !call.is_usable() || call.extension().is_retired() {
             return self.drop_one(&call, metrics);
         }
         if let Some(before) = self.last.replace(call) {

@@ -46,7 +46,8 @@ impl Access {
         Ok(())
     }
 
-    /// Reads one object per key: first prefetches all buckets, then all objects.
+    /// Reads one object per key: first prefetches all buckets, then all objects. If the caller copies the values, they
+    /// are prefetched beyond their beginning.
     ///
     /// # Safety
     /// The keys are readable, and there is a record for each.
@@ -55,6 +56,7 @@ impl Access {
         table: u32,
         keys: &[RawSlice],
         records: *mut RawRecord,
+        copies: bool,
     ) -> Result<(), Error> {
         if keys.len() > GET_MANY_KEYS_MAX {
             return Err(Error::LimitExceeded);
@@ -76,7 +78,10 @@ impl Access {
         }
         let mut arrives = false;
         for (&(part, hash), key) in found_in.iter().flatten().zip(keys) {
-            pin.prefetch_key(part, hash, key.bytes);
+            match copies {
+                true => pin.prefetch_object(part, hash),
+                false => pin.prefetch_key(part, hash, key.bytes),
+            }
             arrives |= part.is_arrival();
         }
         if arrives {
