@@ -92,9 +92,9 @@ fn the_form_of_invocations_is_chosen_by_its_word_and_described() {
     assert!(text.contains("the value of sandbox must be `native` or `wasm`, not `1`"), "{text}");
     assert_eq!(
         line(&as_tenant(&server, &acme, &[]), "sandbox"),
-        ["sandbox", "native", "native", "native,", "wasm"]
+        ["sandbox", "wasm", "wasm", "native,", "wasm"]
     );
-    for (form, promise) in [("wasm", "reaches only its own memory"), ("native", "only the checked language")]
+    for (form, promise) in [("native", "only the checked language"), ("wasm", "reaches only its own memory")]
     {
         let set = as_administrator(&server, &["acme", "--set", &format!("sandbox={form}")]);
         assert_eq!(line(&set, "sandbox")[1], form);
