@@ -31,5 +31,5 @@ pub use code::{Code, InstanceError, LoadError};
 pub use engine::Unavailable;
 pub use import::{Import, Type, Value};
 pub use instance::Instance;
-pub use memory::Memory;
+pub use memory::{DATA_START, Memory, STACK_TOP};
 pub use self_test::{SELF_TEST_FUNCTIONS, SELF_TEST_MODULE, start};

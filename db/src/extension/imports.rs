@@ -310,3 +310,30 @@ unsafe fn abandon(memory: &Memory, values: &mut [Value]) -> Result<(), Cause> {
 fn words<const COUNT: usize>(values: &[Value]) -> [u32; COUNT] {
     std::array::from_fn(|index| values[index].as_u32())
 }
+
+#[cfg(test)]
+mod tests {
+    use guest::wasm::{Import, Type};
+    use sandstorm::abi::wasm32::{self, Value};
+
+    use super::IMPORTS;
+
+    fn value(number: Type) -> Value {
+        match number {
+            Type::I32 => Value::I32,
+            Type::I64 => Value::I64,
+            Type::F64 => Value::F64,
+        }
+    }
+
+    #[test]
+    fn the_host_has_the_imports_that_the_builder_lets_pass() {
+        assert_eq!(Import::MODULE, wasm32::IMPORT_MODULE);
+        assert_eq!(IMPORTS.len(), wasm32::IMPORTS.len());
+        for (import, passed) in IMPORTS.iter().zip(wasm32::IMPORTS) {
+            let parameters: Vec<_> = import.parameters.iter().copied().map(value).collect();
+            assert_eq!((import.name, &*parameters), (passed.name, passed.parameters));
+            assert_eq!(import.result.map(value), passed.result, "{}", import.name);
+        }
+    }
+}

@@ -14,9 +14,10 @@
 
 use std::sync::Arc;
 
+use guest::limits::MODULE_MEMORY_BYTES;
 use guest::running::ModuleEntry;
 use guest::stack::{Cause, StackOutcome};
-use guest::wasm::{Code as ModuleCode, Instance, InstanceError};
+use guest::wasm::{Code as ModuleCode, DATA_START, Instance, InstanceError, STACK_TOP};
 use sandstorm::abi::wasm32::{self, BLOCK_AT, BLOCK_BYTES, CALL_AT, MEMORY_BYTES, block, call};
 use sandstorm::abi::{Call, Code};
 use wire::limits::{ARGUMENTS_BYTES_MAX, KEY_BYTES_MAX, REPLY_BYTES_MAX};
@@ -40,6 +41,10 @@ const REPLY_PART_BYTES: usize = (REPLY_HEAD_BYTES + REPLY_BYTES_MAX).next_multip
 /// Largest value of a module's heap base: the host's parts come behind it.
 pub(super) const HEAP_BASE_MAX: usize =
     MEMORY_BYTES - WORK_BYTES - REPLY_PART_BYTES - LENT_BYTES - PAGE_BYTES;
+
+// `guest` lays the memory out as the builder checks it.
+const _: () = assert!(MODULE_MEMORY_BYTES == MEMORY_BYTES);
+const _: () = assert!(STACK_TOP == wasm32::STACK_BYTES && DATA_START == wasm32::DATA_AT);
 
 /// The offsets of the host's parts.
 #[derive(Clone, Copy, Debug)]

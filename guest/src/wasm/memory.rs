@@ -22,10 +22,10 @@ use crate::limits::{MODULE_GUARD_BELOW_BYTES, MODULE_GUARD_BYTES, MODULE_MEMORY_
 use crate::region::{PAGE_BYTES, Region, ReservedRegion};
 
 /// Where the module's own stack begins; it grows down to 0. The call block of the host follows it.
-pub(super) const STACK_TOP: usize = 65_408;
+pub const STACK_TOP: usize = 65_408;
 
 /// Where the module's data begins.
-pub(super) const DATA_START: usize = 65_536;
+pub const DATA_START: usize = 65_536;
 
 /// Bytes of 32-bit addresses.
 pub(super) const ADDRESSABLE_BYTES: usize = MEMORY_RESERVATION_BYTES as usize;
