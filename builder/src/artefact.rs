@@ -7,7 +7,8 @@
 //! ```
 //!
 //! All appear by rename, the description last, so a crash leaves a complete artefact or none. A file that is not the one
-//! that was described makes the artefact as good as none, and it is built again.
+//! that was described makes the artefact as good as none, and it is built again. One whose module is missing for a
+//! reason that may pass is built again too, [`MODULE_ATTEMPTS_MAX`](crate::limits::MODULE_ATTEMPTS_MAX) times in all.
 
 use std::fs;
 use std::path::Path;
@@ -93,8 +94,16 @@ pub(crate) enum Lints {
 
 /// The bytes of a [`Code`].
 pub(crate) enum MadeCode {
-    Source { object: Vec<u8>, module: Result<Vec<u8>, String> },
+    Source { object: Vec<u8>, module: Result<Vec<u8>, MissingModule> },
     Finished(Vec<u8>),
+}
+
+/// The reason why a source has no module.
+#[derive(Clone, Debug)]
+pub(crate) struct MissingModule {
+    pub(crate) why: String,
+    /// Whether another attempt ends the same.
+    pub(crate) is_final: bool,
 }
 
 /// The result of a build.
@@ -103,6 +112,8 @@ pub(crate) struct Made {
     pub(crate) functions: Vec<Function>,
     pub(crate) warnings: String,
     pub(crate) lints: Lints,
+    /// The builds before this one whose module was missing for a reason that may pass.
+    pub(crate) attempts: u32,
 }
 
 /// The hashes of a [`Code`].
@@ -120,12 +131,17 @@ struct Description {
     functions: Vec<Function>,
     warnings: String,
     lints: Lints,
+    /// The builds whose module was missing for a reason that may pass; 0 if another one makes the same.
+    #[serde(default)]
+    attempts: u32,
 }
 
-/// Returns the artefact of a key and the lints of its build, if it exists undamaged.
-pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints)> {
+/// Returns the artefact of a key, the lints of its build, and the number of builds after which another one may still
+/// make a module, 0 if none does; nothing if it does not exist undamaged.
+pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints, u32)> {
     let description = fs::read(folder.join(format!("{key}.json"))).ok()?;
-    let Description { sha256, functions, warnings, lints } = serde_json::from_slice(&description).ok()?;
+    let Description { sha256, functions, warnings, lints, attempts } =
+        serde_json::from_slice(&description).ok()?;
     let code = sha256.code(folder, key);
     let object_sha256 = code.object().map(fs::read).transpose().ok()?.map(|bytes| sha256_of(&bytes));
     if object_sha256.as_ref() != sha256.object() {
@@ -135,15 +151,16 @@ pub(crate) fn find(folder: &Path, key: &str) -> Option<(Artefact, Lints)> {
         module.read().ok()?;
     }
     let (content_hash, compile_ms, cached) = (key.into(), 0, true);
-    Some((Artefact { code, content_hash, functions, warnings, compile_ms, cached }, lints))
+    Some((Artefact { code, content_hash, functions, warnings, compile_ms, cached }, lints, attempts))
 }
 
 /// Stores an artefact under its key.
 pub(crate) fn store(folder: &Path, key: &str, made: Made, compile_ms: u64) -> Result<Artefact, BuildError> {
-    let Made { code: made, functions, warnings, lints } = made;
+    let Made { code: made, functions, warnings, lints, attempts } = made;
+    let attempts = if made.is_final() { 0 } else { attempts + 1 };
     let sha256 = made.hashes();
     let code = sha256.code(folder, key);
-    let description = Description { sha256, functions, warnings, lints };
+    let description = Description { sha256, functions, warnings, lints, attempts };
     let text = serde_json::to_vec_pretty(&description)
         .map_err(|error| BuildError::Io { what: format!("describe an artefact: {error}") })?;
     let (object, module) = match made {
@@ -197,10 +214,15 @@ impl MadeCode {
         match self {
             MadeCode::Source { object, module } => Hashes::Source {
                 object: sha256_of(object),
-                module: module.as_ref().map(|code| sha256_of(code)).map_err(Clone::clone),
+                module: module.as_ref().map(|code| sha256_of(code)).map_err(|missing| missing.why.clone()),
             },
             MadeCode::Finished(module) => Hashes::Finished(sha256_of(module)),
         }
+    }
+
+    /// Returns whether another build would make the same.
+    fn is_final(&self) -> bool {
+        !matches!(self, MadeCode::Source { module: Err(MissingModule { is_final: false, .. }), .. })
     }
 }
 
@@ -272,6 +294,7 @@ mod tests {
     use super::Lints;
     use super::Made;
     use super::MadeCode;
+    use super::MissingModule;
     use super::find;
     use super::store;
 
@@ -284,11 +307,12 @@ mod tests {
             functions: vec![],
             warnings: "a word".into(),
             lints: Lints::Warn,
+            attempts: 4,
         };
         let artefact = store(folder.path(), "key", made(Ok(b"code".to_vec())), 5).unwrap();
         assert_eq!(artefact.bytes(), 10);
-        let (found, lints) = find(folder.path(), "key").unwrap();
-        assert!(found.cached && found.code == artefact.code && lints == Lints::Warn);
+        let (found, lints, attempts) = find(folder.path(), "key").unwrap();
+        assert!(found.cached && found.code == artefact.code && lints == Lints::Warn && attempts == 0);
         assert_eq!((found.warnings, artefact.warnings.as_str()), ("a word".into(), "a word"));
         let (object, code) = (artefact.code.object().unwrap(), &artefact.code.module().unwrap().path);
         for (path, right, wrong) in [(object, "object", "objecT"), (code, "code", "c0de")] {
@@ -300,16 +324,22 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no drafts are left");
         fs::remove_file(code).unwrap();
         assert_eq!(find(folder.path(), "key"), None);
-        let artefact = store(folder.path(), "key", made(Err("no tools".into())), 5).unwrap();
+        let missing = |why: &str, is_final| made(Err(MissingModule { why: why.into(), is_final }));
+        store(folder.path(), "key", missing("too slow", false), 5).unwrap();
+        let (found, _, attempts) = find(folder.path(), "key").unwrap();
+        assert_eq!((found.code.module(), attempts), (Err("too slow"), 5));
+        let artefact = store(folder.path(), "key", missing("no tools", true), 5).unwrap();
         assert_eq!((artefact.bytes(), artefact.code.module()), (6, Err("no tools")));
-        assert_eq!(find(folder.path(), "key").unwrap().0.code.module(), Err("no tools"));
+        let (found, _, attempts) = find(folder.path(), "key").unwrap();
+        assert_eq!((found.code.module(), attempts), (Err("no tools"), 0));
     }
 
     #[test]
     fn a_finished_module_has_no_shared_object() {
         let folder = tempfile::tempdir().unwrap();
         let code = MadeCode::Finished(b"code".to_vec());
-        let made = Made { code, functions: vec![], warnings: String::new(), lints: Lints::Refuse };
+        let made =
+            Made { code, functions: vec![], warnings: String::new(), lints: Lints::Refuse, attempts: 0 };
         let artefact = store(folder.path(), "key", made, 5).unwrap();
         assert_eq!((artefact.bytes(), artefact.code.object()), (4, None));
         let found = find(folder.path(), "key").unwrap().0;

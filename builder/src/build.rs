@@ -14,6 +14,7 @@ use crate::artefact;
 use crate::artefact::Lints;
 use crate::artefact::Made;
 use crate::artefact::MadeCode;
+use crate::artefact::MissingModule;
 use crate::artefact::hex;
 use crate::checked::Checked;
 use crate::glue;
@@ -32,7 +33,8 @@ impl Toolchain {
     ///
     /// Check, compiler and linker run in the sandbox. Takes 0.2 to 1 s; runs on the caller's thread and one more, and
     /// several builds may run at once. Of source comes a shared object, and a module if it can be made: if not,
-    /// [`Artefact::module`] tells why. A finished module is checked and compiled to machine code.
+    /// [`Code::module`](crate::Code::module) tells why. Where another attempt may make it, the next builds of the
+    /// same source make both again. A finished module is checked and compiled to machine code.
     ///
     /// # Errors
     /// See [`BuildError`]; nothing is left behind then.
@@ -53,8 +55,10 @@ impl Toolchain {
         let begun = Instant::now();
         let key = self.key(package);
         let found = artefact::find(&self.artefacts(), &key);
-        if let Some((artefact, under)) = found
+        let attempts = found.as_ref().map_or(0, |(_, _, attempts)| *attempts);
+        if let Some((artefact, under, _)) = found
             && (under == Lints::Refuse || under == lints)
+            && (attempts == 0 || attempts >= limits::MODULE_ATTEMPTS_MAX)
         {
             return Ok(artefact);
         }
@@ -67,7 +71,7 @@ impl Toolchain {
             }
         };
         let compile_ms = begun.elapsed().as_millis() as u64;
-        let made = Made { code, functions: checked.functions, warnings, lints };
+        let made = Made { code, functions: checked.functions, warnings, lints, attempts };
         artefact::store(&self.artefacts(), &key, made, compile_ms)
     }
 
@@ -99,9 +103,9 @@ impl Toolchain {
     }
 
     /// Compiles a module to machine code; returns it, or the reason why it cannot be: the other form works without.
-    fn make_module(&self, checked: &Checked) -> Result<Result<Vec<u8>, String>, BuildError> {
+    fn make_module(&self, checked: &Checked) -> Result<Result<Vec<u8>, MissingModule>, BuildError> {
         if let Some(why) = self.module_unavailable() {
-            return Ok(Err(why.into()));
+            return Ok(Err(MissingModule { why: why.into(), is_final: true }));
         }
         let linked = self.compile(Target::Module, checked, Lints::Warn);
         match linked.and_then(|(module, _)| self.compile_module(&module, &names_of(checked))) {
@@ -110,7 +114,11 @@ impl Toolchain {
             Err(
                 error @ (BuildError::DiskFull | BuildError::Io { .. } | BuildError::SandboxMissing { .. }),
             ) => Err(error),
-            Err(error) => Ok(Err(diagnostics(&format!("wasm unavailable: {error}")))),
+            Err(error) => {
+                let is_final = !matches!(error, BuildError::TimedOut { .. } | BuildError::Killed { .. });
+                let why = diagnostics(&format!("wasm unavailable: {error}"));
+                Ok(Err(MissingModule { why, is_final }))
+            }
         }
     }
 
@@ -131,7 +139,7 @@ impl Toolchain {
     ///
     /// # Errors
     /// [`BuildError::ImportRefused`] with the reason when it is none that a server runs; [`BuildError::TimedOut`] when
-    /// the compiler exceeds its limit; [`BuildError::ModuleUnavailable`] when this machine has not the tools.
+    /// the compiler exceeds its limit; [`BuildError::Killed`] when a signal ends it; [`BuildError::ModuleUnavailable`] when this machine has not the tools.
     pub fn compile_module(&self, module: &[u8], functions: &[&str]) -> Result<Vec<u8>, BuildError> {
         let compiler = match &self.module_tools {
             Ok(tools) => tools.compiler.clone(),
@@ -159,7 +167,8 @@ impl Toolchain {
                     limits::ARTEFACT_BYTES_MAX
                 ),
             }),
-            // The compiler's own refusal, or its memory is used up.
+            _ if outcome.was_killed() => Err(outcome.killed(step)),
+            // The compiler's own refusal.
             _ => Err(BuildError::CompilerCrashed { what: format!("{step} ended ({})", outcome.said()) }),
         }
     }

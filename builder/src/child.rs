@@ -142,6 +142,7 @@ impl Toolchain {
         match outcome.status.code() {
             Some(0) => Ok(outcome.printed),
             Some(MODULE_REFUSED) => Err(BuildError::ImportRefused { what: outcome.said() }),
+            _ if outcome.was_killed() => Err(outcome.killed("the check of the module")),
             _ => Err(BuildError::ImportRefused {
                 what: format!("the check could not read the module to its end ({})", outcome.said()),
             }),

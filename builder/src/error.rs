@@ -1,5 +1,6 @@
 //! The reasons why a build fails. The author is responsible for some (refused, compile failed, crashed, timed out,
-//! import refused), the operator for the rest.
+//! killed, import refused), the operator for the rest. Of those, timed out and killed may be the machine's fault too, so
+//! another attempt may succeed.
 
 use std::fmt;
 use std::io;
@@ -26,6 +27,13 @@ pub enum BuildError {
     TimedOut {
         /// The step.
         step: String,
+    },
+    /// The compiler, or the check of a module, was ended by a signal: its memory was used up, or the machine's.
+    Killed {
+        /// The step.
+        step: String,
+        /// What it said in the end, or the signal.
+        how: String,
     },
     /// The artefact needs something that artefacts may not have.
     ImportRefused {
@@ -76,6 +84,9 @@ impl fmt::Display for BuildError {
                 write!(out, "{what}; this is a bug of the compiler: write the source differently")
             }
             BuildError::TimedOut { step } => write!(out, "{step} took too long and was stopped"),
+            BuildError::Killed { step, how } => {
+                write!(out, "{step} was killed, perhaps for lack of memory ({how})")
+            }
             BuildError::ImportRefused { what } => write!(out, "the artefact is refused: {what}"),
             BuildError::SandboxMissing { why } => {
                 write!(out, "no sandbox to compile in (install the package bubblewrap): {why}")

@@ -75,6 +75,9 @@ pub const MODULE_LOCALS_MAX: u64 = 500;
 pub const MODULE_BRANCH_TARGETS_MAX: u64 = 2_048;
 /// Processor seconds of one run of the module compiler, or of the check before it.
 pub const MODULE_CPU_SECONDS_MAX: u64 = 2;
+/// Builds of one source whose module is missing because a limit or a signal ended them; then it stays without. The
+/// machine may have been busy or short of memory, but a source that always meets the limit must not delay every start.
+pub const MODULE_ATTEMPTS_MAX: u32 = 5;
 /// Address space of such a run.
 pub const MODULE_COMPILER_BYTES_MAX: u64 = 512 << 20;
 

@@ -31,6 +31,8 @@ const LIBRARY_FOLDERS: [&str; 3] = ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-li
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// SIGXCPU, then SIGKILL: the signals by which the processor limit ends a program.
 const CPU_LIMIT_SIGNALS: [i32; 2] = [24, 9];
+/// How the messages of the sandbox's own programs begin, after which they exit with 1.
+const OWN_MESSAGES: [&[u8]; 2] = [b"bwrap: ", b"prlimit: "];
 
 /// A program to run in a sandbox.
 pub(crate) struct Job {
@@ -69,6 +71,21 @@ impl Outcome {
         let text = String::from_utf8_lossy(&self.errors);
         let text: String = text.trim().chars().take(limits::CRASH_CHARACTERS_MAX).collect();
         if text.is_empty() { self.status.to_string() } else { text }
+    }
+
+    /// Returns whether a signal ended the program.
+    pub(crate) fn was_killed(&self) -> bool {
+        signal_of(self.status).is_some()
+    }
+
+    /// Returns the error of a step that a signal ended.
+    pub(crate) fn killed(&self, step: &str) -> BuildError {
+        BuildError::Killed { step: step.into(), how: self.said() }
+    }
+
+    /// Returns whether the sandbox itself failed, so that the program did not run.
+    fn is_of_the_sandbox(&self) -> bool {
+        self.status.code() == Some(1) && OWN_MESSAGES.iter().any(|message| self.errors.starts_with(message))
     }
 }
 
@@ -140,6 +157,9 @@ impl Sandbox {
         });
         let outcome = outcome.map_err(|error| BuildError::io("wait for the sandbox", &error))?;
         match outcome {
+            Some(outcome) if outcome.is_of_the_sandbox() => {
+                Err(BuildError::SandboxMissing { why: outcome.said() })
+            }
             Some(outcome) if !hit_cpu_limit(outcome.status) => Ok(outcome),
             _ => Err(BuildError::TimedOut { step: job.step }),
         }
@@ -210,10 +230,14 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns whether the processor limit ended the program; `bwrap` reports a signal as 128 + its number.
+/// Returns whether the processor limit ended the program.
 fn hit_cpu_limit(status: ExitStatus) -> bool {
-    let signal = status.signal().or_else(|| status.code().map(|code| code - 128));
-    signal.is_some_and(|signal| CPU_LIMIT_SIGNALS.contains(&signal))
+    signal_of(status).is_some_and(|signal| CPU_LIMIT_SIGNALS.contains(&signal))
+}
+
+/// Returns the signal that ended a program; `bwrap` reports it as 128 + its number.
+fn signal_of(status: ExitStatus) -> Option<i32> {
+    status.signal().or_else(|| status.code().map(|code| code - 128).filter(|signal| *signal > 0))
 }
 
 /// Reads to the end, and keeps the first part.

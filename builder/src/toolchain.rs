@@ -318,6 +318,9 @@ fn compile_error(step: &str, outcome: &Outcome) -> BuildError {
         let line: String = line.chars().take(limits::CRASH_CHARACTERS_MAX).collect();
         return BuildError::CompilerCrashed { what: format!("{step} crashed ({})", line.trim()) };
     }
+    if outcome.was_killed() {
+        return outcome.killed(step);
+    }
     let mut text = diagnostics(&text);
     if text.is_empty() {
         text = format!("the compiler ended with {}", outcome.status);

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use std::time::Instant;
 
 use builder::BuildError;
 use builder::Package;
+use builder::limits::MODULE_ATTEMPTS_MAX;
 use wasmparser::Parser;
 use wasmparser::Payload;
 
@@ -232,7 +234,9 @@ fn a_module_that_would_keep_the_compiler_busy_is_refused_or_ended() {
     // The most that the limits allow ends, one way or the other.
     let begun = Instant::now();
     match compile(&bomb(499, 100, 20)) {
-        Ok(_) | Err(BuildError::TimedOut { .. } | BuildError::CompilerCrashed { .. }) => {}
+        Ok(_)
+        | Err(BuildError::TimedOut { .. } | BuildError::Killed { .. } | BuildError::CompilerCrashed { .. }) =>
+            {}
         other => panic!("{other:?}"),
     }
     eprintln!("the worst module within the limits: {:?}", begun.elapsed());
@@ -312,6 +316,7 @@ fn deep_nesting_and_names_that_are_no_text_end_in_a_refusal_or_a_module() {
             | Err(
                 BuildError::ImportRefused { .. }
                 | BuildError::CompilerCrashed { .. }
+                | BuildError::Killed { .. }
                 | BuildError::TimedOut { .. },
             ) => {}
             other => panic!("{open}: {other:?}"),
@@ -375,4 +380,60 @@ fn a_machine_without_the_module_compiler_builds_shared_objects_and_says_why() {
     assert!(text.contains("\nwasm unavailable: no splinter-wasmc"), "{text}");
     let kept: Vec<_> = fs::read_dir(cache.path().join("artefacts")).unwrap().collect();
     assert_eq!(kept.len(), 2, "a shared object and its description");
+}
+
+/// Writes a module compiler with the version of the real one that does `work` with each module; returns its path.
+fn false_compiler(folder: &Path, work: &str) -> PathBuf {
+    let real = std::env::var_os("SPLINTER_WASMC").map_or_else(
+        || Path::new(env!("CARGO_BIN_EXE_splinter-build")).with_file_name("splinter-wasmc"),
+        PathBuf::from,
+    );
+    let version = Command::new(real).arg("--version").output().expect("the module compiler").stdout;
+    let text = format!(
+        "fn main() {{ match std::env::args().nth(1) {{ Some(_) => print!({:?}), None => {work} }} }}",
+        String::from_utf8(version).unwrap()
+    );
+    let (source, program) = (folder.join("compiler.rs"), folder.join("compiler"));
+    fs::write(&source, text).unwrap();
+    let made = Command::new("rustc").arg(&source).arg("-o").arg(&program).current_dir(folder).status();
+    assert!(made.unwrap().success());
+    program
+}
+
+/// Builds an extension in a cache, with the usual module compiler or another; returns what the builder says of it.
+fn build_noop(compiler: Option<&Path>, cache: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_splinter-build"));
+    command.arg(format!("{ROOT}/ext/noop")).arg(cache);
+    if let Some(compiler) = compiler {
+        command.env("SPLINTER_WASMC", compiler);
+    }
+    let built = command.output().unwrap();
+    let text = String::from_utf8(built.stdout).unwrap();
+    assert!(built.status.success() && text.contains(".so\n"), "{text}");
+    text
+}
+
+#[test]
+fn a_module_that_was_not_made_for_a_passing_reason_is_made_by_a_later_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let build = |compiler: Option<&Path>, cache: &str| build_noop(compiler, &folder.path().join(cache));
+    for (work, expected, is_passing) in [
+        ("loop {}", "compiling the module took too long", true),
+        ("std::process::abort()", "compiling the module was killed", true),
+        ("{ eprintln!(\"not this one\"); std::process::exit(1) }", "(not this one)", false),
+    ] {
+        let cache = if is_passing { "passing" } else { "final" };
+        let said = build(Some(&false_compiler(folder.path(), work)), cache);
+        assert!(said.contains("\nwasm unavailable: ") && said.contains(expected), "{said}");
+        if work.starts_with("loop") {
+            continue;
+        }
+        let said = build(None, cache);
+        assert_eq!(said.contains(".cwasm\n"), is_passing, "{said}");
+    }
+    // A source that always meets a limit is not compiled for ever.
+    let killed = false_compiler(folder.path(), "std::process::abort()");
+    (0..MODULE_ATTEMPTS_MAX).for_each(|_| drop(build(Some(&killed), "always")));
+    let said = build(None, "always");
+    assert!(said.contains("\nwasm unavailable: compiling the module was killed"), "{said}");
 }

@@ -61,8 +61,8 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// A loaded artefact, shared by every extension of the same source.
-#[derive(Debug)]
+/// A loaded artefact, shared by every extension of the same source. A clone shares the shared object.
+#[derive(Clone, Debug)]
 pub struct Library {
     functions: Arc<[Function]>,
     /// The text for callers with wrong arguments, by function; kept apart from the fields that every invocation reads.
@@ -72,7 +72,7 @@ pub struct Library {
     module: Result<Arc<ModuleCode>, String>,
     provenance: Provenance,
     /// The handle, closed after every field above is dropped.
-    _handle: Option<Handle>,
+    _handle: Option<Arc<Handle>>,
 }
 
 impl Library {
@@ -105,7 +105,7 @@ impl Library {
             path: path.to_owned(),
             module: Err(format!("{UNAVAILABLE}it was built without")),
             provenance: Provenance::CheckedSource,
-            _handle: Some(handle),
+            _handle: Some(Arc::new(handle)),
         })
     }
 

@@ -44,7 +44,8 @@ type Granted = BTreeMap<u32, Arc<Extension>>;
 #[derive(Debug, Default)]
 struct Live {
     extensions: BTreeMap<(TenantId, String), VersionHistory>,
-    libraries: HashMap<String, Weak<Library>>,
+    /// The loaded libraries, by content hash: another one of the same if a module came later.
+    libraries: HashMap<String, Vec<Weak<Library>>>,
     logs: HashMap<TenantId, Arc<ExtensionLog>>,
     /// Granted extensions, by the number of the grant.
     granted: HashMap<u32, Granted>,
@@ -294,7 +295,7 @@ impl Registry {
             let mut live = self.live();
             let is_unused = |extension: &mut Arc<Extension>| Arc::strong_count(extension) == 1;
             let unused = live.retired.extract_if(.., is_unused).collect();
-            live.libraries.retain(|_, library| library.strong_count() > 0);
+            live.libraries.retain(|_, loaded| loaded.iter().any(|library| library.strong_count() > 0));
             unused
         };
         // Code is unmapped here, outside of the lock.
@@ -309,17 +310,35 @@ impl Registry {
 
     fn library(&self, artefact: &Artefact, toolchain: &Toolchain) -> Result<Arc<Library>, LoadError> {
         let mut live = self.live();
-        if let Some(library) = live.libraries.get(&artefact.content_hash).and_then(Weak::upgrade) {
-            return Ok(library);
+        let loaded = live.libraries.entry(artefact.content_hash.clone()).or_default();
+        let known: Vec<_> = loaded.iter().filter_map(Weak::upgrade).collect();
+        if let Some(library) = known.iter().find(|library| library.module().is_ok()) {
+            return Ok(Arc::clone(library));
         }
-        let library = Arc::new(self.load(artefact, &toolchain.sdk_hash())?);
-        live.libraries.insert(artefact.content_hash.clone(), Arc::downgrade(&library));
+        let library = match (known.first(), self.module(artefact)) {
+            // An earlier build could not make the module. The shared object is open already.
+            // SAFETY: as in `load`.
+            (Some(library), Ok(bytes)) => unsafe { Library::clone(library).with_module(&bytes) },
+            (Some(library), Err(_)) => return Ok(Arc::clone(library)),
+            (None, module) => Self::load(artefact, module, &toolchain.sdk_hash())?,
+        };
+        let library = Arc::new(library);
+        loaded.retain(|library| library.strong_count() > 0);
+        loaded.push(Arc::downgrade(&library));
         Ok(library)
     }
 
+    /// Returns the machine code of an artefact's module, if this process runs modules.
+    fn module(&self, artefact: &Artefact) -> Result<Vec<u8>, String> {
+        self.toolchain.modules().and_then(|()| artefact.code.module()?.read())
+    }
+
     /// Loads both forms of an artefact, or its only one.
-    fn load(&self, artefact: &Artefact, sdk_hash: &[u8; 32]) -> Result<Library, LoadError> {
-        let module = self.toolchain.modules().and_then(|()| artefact.code.module()?.read());
+    fn load(
+        artefact: &Artefact,
+        module: Result<Vec<u8>, String>,
+        sdk_hash: &[u8; 32],
+    ) -> Result<Library, LoadError> {
         let Some(object) = artefact.code.object() else {
             let bytes = module.map_err(LoadError::Unavailable)?;
             // SAFETY: the builder of this process gave the artefact now, after it had built it or found it under its

@@ -85,7 +85,8 @@ impl<E> InstallError<E> {
             Self::Build(
                 BuildError::CompileFailed { .. }
                 | BuildError::CompilerCrashed { .. }
-                | BuildError::TimedOut { .. },
+                | BuildError::TimedOut { .. }
+                | BuildError::Killed { .. },
             ) => Some(Status::CompileFailed),
             Self::Build(
                 BuildError::SandboxMissing { .. }
