@@ -37,12 +37,25 @@ fn each_word_of_the_call_block_is_a_claim() {
                 let lie = words(&[BLOCK + 4 * word, value, *code]);
                 let (status, body) = stage.attack(&extension, "poke_word", &lie);
                 assert!(*code == 0 || status != Status::Ok, "{word} {value:x} {code:x}");
+                assert_ne!(status, Status::Internal, "{word} {value:x} {code:x}");
                 assert!(body.len() <= wire::limits::REPLY_BYTES_MAX);
             }
         }
         if rounds() <= 20 && word % 4 != 3 {
             codes.truncate(3);
         }
+    }
+}
+
+#[test]
+fn a_code_that_no_sdk_knows_is_the_modules_fault() {
+    let extension = attacker(&module(TOOLS, &TOOL_NAMES, Provenance::Unknown));
+    let mut stage = Stage::new();
+    for code in [19, 25, 9_999, u64::MAX] {
+        let (status, text) = stage.attack(&extension, "poke_word", &words(&[BLOCK, 0, code]));
+        assert_eq!(status, Status::ExtensionPanicked);
+        let expected = format!("the code {code} is none of the SDK's: returned in ");
+        assert!(text.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&text));
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) enum Body {
     Limit(TenantLimit),
     /// The text about a version without a module.
     NoModule,
+    /// The text about a code that is none of the SDK's.
+    UnknownCode(Code),
     /// No body.
     Empty,
 }
@@ -105,7 +107,8 @@ impl Ending {
             Error::NotLocal => Status::NotLocal,
             Error::StackExhausted => Status::ExtensionStackOverflow,
             Error::Unavailable | Error::ServerAway => Status::Unavailable,
-            _ => Status::Internal,
+            // No host call returns such a code, so the fault is the function's alone.
+            _ => return Self { status: Status::ExtensionPanicked, body: Body::UnknownCode(code) },
         };
         Self::of(status)
     }

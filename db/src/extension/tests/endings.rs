@@ -233,7 +233,9 @@ function!(answers_an_unknown_code, |db, args, reply| { Err(Error::Unknown) });
 #[test]
 fn every_error_of_the_sdk_has_its_status() {
     let mut world = World::new();
-    assert_eq!(world.call_once(answers_an_unknown_code, CallMode::Read, b"").0, Status::Internal);
+    let (status, text) = world.call_once(answers_an_unknown_code, CallMode::Read, b"");
+    let expected = "the code 19 is none of the SDK's: returned in test@1 function";
+    assert_eq!((status, String::from_utf8_lossy(&text)), (Status::ExtensionPanicked, expected.into()));
     function!(bad_arguments, |db, args, reply| { args.reader().u64().map(|_| ()) });
     let takes = b"Arguments: a shape".to_vec();
     assert_eq!(world.call_once(bad_arguments, CallMode::Read, b""), (Status::Malformed, takes));

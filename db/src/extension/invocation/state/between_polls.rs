@@ -14,6 +14,7 @@ use std::sync::Arc;
 use guest::cycles;
 use guest::running::ParkedStack;
 use guest::stack::Stack;
+use sandstorm::abi::Code;
 use wire::Status;
 use wire::limits::REPLY_BYTES_MAX;
 
@@ -312,6 +313,7 @@ impl<O> InvocationState<O> {
             Body::Overdrawn(overdrawn) => self.describe(overdrawn),
             Body::Limit(limit) => limit.name().as_bytes(),
             Body::NoModule => self.describe_missing_module(),
+            Body::UnknownCode(code) => self.describe_unknown_code(code),
             Body::Empty => &[],
         }
     }
@@ -340,10 +342,25 @@ impl<O> InvocationState<O> {
     /// Writes which version has no module and why, in one line.
     #[cold]
     fn describe_missing_module(&mut self) -> &[u8] {
-        self.note_written(LAST_WORDS_BYTES_MAX);
         let Some(extension) = &self.extension else { return &[] };
         let (name, version, why) = (&extension.name, extension.version, extension.no_module_line());
         let text = format!("{name}@{version} has no module to run with sandbox=wasm ({why})");
+        self.written(&text)
+    }
+
+    /// Writes which function returned a code that is none of the SDK's.
+    #[cold]
+    fn describe_unknown_code(&mut self, code: Code) -> &[u8] {
+        let Some(extension) = &self.extension else { return &[] };
+        let (name, version) = (&extension.name, extension.version);
+        let function = &extension.functions()[self.function].name;
+        let text = format!("the code {code} is none of the SDK's: returned in {name}@{version} {function}");
+        self.written(&text)
+    }
+
+    /// Writes a text over the first bytes of the reply in native memory, and returns it, cut if it is long.
+    fn written(&mut self, text: &str) -> &[u8] {
+        self.note_written(LAST_WORDS_BYTES_MAX);
         let bytes = text.floor_char_boundary(LAST_WORDS_BYTES_MAX);
         // SAFETY: the reply has this much room and more, and the extension does not run.
         let place = unsafe { slice::from_raw_parts_mut(self.room.reply(), bytes) };
