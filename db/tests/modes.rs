@@ -236,6 +236,55 @@ fn scans_and_queues(registry: &Registry, stalls: bool) {
     scan.compare();
 }
 
+/// Reads 10,000 times the first object by a scan within a scan, and all by an enumeration; what a get lent stays.
+const MANY_PAGES: &str = "#![no_std]
+use sandstorm::{Args, Cursor, Db, EntryPage, Error, KeyRange, Reply};
+sandstorm::extension! { read many }
+/// Counts bytes.
+async fn many(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let (mut bytes, mut kept) = (0u64, None);
+    for _ in 0..10_000 {
+        let mut outer = db.scan(args.table(), KeyRange::all().limit(1));
+        while let Some(entry) = outer.next().await? {
+            let mut inner = db.scan(args.table(), KeyRange::all().from(entry.key).limit(1));
+            while let Some(again) = inner.next().await? {
+                if again != entry { return Err(Error::Application(1)); }
+                bytes += again.value.len() as u64;
+            }
+        }
+        let mut page = EntryPage::new();
+        db.enumerate(args.table(), Cursor::start(), &mut page).await?;
+        bytes += page.iter().map(|entry| entry.value.len() as u64).sum::<u64>();
+        let value = db.get(args.table(), args.key()).await?;
+        if *kept.get_or_insert(value) != value { return Err(Error::Application(2)); }
+    }
+    reply.u64(bytes)
+}
+";
+
+#[test]
+fn thousands_of_short_scans_need_the_memory_of_one() {
+    with_and_without_stalls(|registry, stalls| {
+        let manifest = b"[package]\nname = \"pages\"\n[dependencies]\nsandstorm = { path = \"sandstorm\" }\n";
+        let files = vec![
+            ("Cargo.toml".to_owned(), manifest.to_vec()),
+            ("src/lib.rs".to_owned(), MANY_PAGES.as_bytes().to_vec()),
+        ];
+        let mut pages = Pair::install(registry, "pages", files, TIMELESS, stalls);
+        let put = Pair::of(registry, "put", false);
+        for side in [&mut pages.native, &mut pages.module] {
+            for (key, bytes) in [(&b"first"[..], 1_000), (b"kept", 8), (b"other", 1_000)] {
+                let put = &put.native.extension;
+                side.worker.run_in(put, ("put", ORDERED), key, &vec![7; bytes], &mut |status, _| {
+                    assert_eq!(status, Status::Ok);
+                });
+            }
+        }
+        let found = (10_000_u64 * 3_008).to_le_bytes().to_vec();
+        assert_eq!(pages.call("many", ORDERED, b"kept", b""), (Status::Ok, found));
+    });
+}
+
 #[test]
 fn a_graph_does_the_same() {
     with_and_without_stalls(a_graph);

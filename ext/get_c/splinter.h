@@ -65,7 +65,8 @@ typedef struct {
   uint32_t flags, reserved;
 } splinter_range;
 
-// The result of a scan call. Keep it from one page to the next, since the host keeps the memory of the page in `page`.
+// The result of a scan call. Keep it from one page to the next, since the host keeps the memory of the page in `page`. A
+// scan may begin with the `page` of one that has ended, or with an empty one.
 typedef struct {
   uint32_t count;
   splinter_slice last;

@@ -88,9 +88,10 @@ pub struct RawScanned {
     pub last: RawSlice,
     /// 1 if there are no more objects, else 0.
     pub ended: usize,
-    /// Set by both sides: empty at the first call of a scan, then what the host stored here at its previous call. A
-    /// host that copies what it lends remembers its memory for the scan here, and overwrites it with the next page, but
-    /// only during a call. A host that lends its own memory leaves this empty.
+    /// Set by both sides: at the first call of a scan, empty or what the host stored for one that has ended and whose
+    /// entries are of no use any more; then what the host stored here at its previous call. A host that copies what it
+    /// lends remembers its memory for the scan here, and overwrites it with the next page, but only during a call. A
+    /// host that lends its own memory leaves this empty.
     pub page: RawSlice,
 }
 

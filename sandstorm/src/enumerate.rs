@@ -73,8 +73,12 @@ impl Future for Enumerate<'_, '_> {
         if capacity == 0 {
             return Poll::Ready(Err(Error::BadArguments));
         }
-        let mut listed =
-            RawListed { count: 0, cursor_bytes: 0, cursor: [0; CURSOR_BYTES_MAX], page: this.page.memory };
+        let mut listed = RawListed {
+            count: 0,
+            cursor_bytes: 0,
+            cursor: [0; CURSOR_BYTES_MAX],
+            page: this.page.memory.pass(),
+        };
         // SAFETY: the Db's creator allows the call; cursor and buffers live during it.
         let code = unsafe {
             (this.db.host().enumerate)(
@@ -87,7 +91,7 @@ impl Future for Enumerate<'_, '_> {
                 &mut listed,
             )
         };
-        this.page.memory = listed.page;
+        this.page.memory.set(listed.page);
         poll_of(code, &mut this.ticket).map_ok(|()| {
             // SAFETY: a host that returns OK has filled this many entries with memory lent for 'a, or until its next
             // call with the page's memory.

@@ -4,6 +4,9 @@
 //! filling it again needs it exclusively: the compiler refuses code that keeps an entry, its key or its value beyond the
 //! page. The page keeps its entries in the ABI's form, because no reference may outlive the memory that it refers to.
 //! Copying a page would break this, so it is neither `Clone` nor `Copy`.
+//!
+//! The host of a module copies what it lends to memory that a page keeps ([`PageMemory`]). The host does not see when a
+//! page is dropped, so the module passes the memory to its next page.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -49,8 +52,7 @@ pub struct EntryPage<'a> {
     filled: usize,
     /// Maximum number of objects, at most [`PAGE_ENTRIES`].
     limit: usize,
-    /// What the host stored at its last call, for its next one.
-    pub(crate) memory: RawSlice,
+    pub(crate) memory: PageMemory,
     /// The invocation, whose end is the latest end of the memory.
     invocation: PhantomData<&'a [u8]>,
 }
@@ -62,7 +64,7 @@ impl<'a> EntryPage<'a> {
             entries: [const { MaybeUninit::uninit() }; PAGE_ENTRIES],
             filled: 0,
             limit: PAGE_ENTRIES,
-            memory: RawSlice::EMPTY,
+            memory: PageMemory(RawSlice::EMPTY),
             invocation: PhantomData,
         }
     }
@@ -116,6 +118,73 @@ impl<'a> EntryPage<'a> {
     pub(crate) unsafe fn set_filled(&mut self, count: usize) {
         self.filled = count.min(self.limit);
     }
+}
+
+/// What the host stored for a page at its last call, for its next one. Hosts but that of a module leave it empty.
+pub(crate) struct PageMemory(RawSlice);
+
+impl PageMemory {
+    /// Returns what to pass to the host: for a first call, the memory of a page that was dropped.
+    pub(crate) fn pass(&mut self) -> RawSlice {
+        if self.0.bytes == 0 {
+            self.0 = dropped::take();
+        }
+        self.0
+    }
+
+    /// Keeps what the host stored.
+    pub(crate) fn set(&mut self, memory: RawSlice) {
+        self.0 = memory;
+    }
+}
+
+impl Drop for PageMemory {
+    fn drop(&mut self) {
+        dropped::keep(self.0);
+    }
+}
+
+/// Memory of dropped pages, in the call block of a module. The host begins each invocation with a block of zeros.
+#[cfg(target_pointer_width = "32")]
+mod dropped {
+    use core::mem;
+
+    use crate::abi::RawSlice;
+    use crate::abi::wasm32::BLOCK_AT;
+    use crate::abi::wasm32::block;
+
+    fn slices() -> &'static mut [RawSlice; block::PAGES_KEPT] {
+        let slices = (BLOCK_AT + block::PAGES) as *mut [RawSlice; block::PAGES_KEPT];
+        // SAFETY: the linker keeps the block's addresses free for it, nothing else uses these, any words are slices, a
+        // module has one thread, and the callers keep no reference.
+        unsafe { &mut *slices }
+    }
+
+    /// Takes the largest; an empty slice if there is none.
+    pub(super) fn take() -> RawSlice {
+        let largest = slices().iter_mut().max_by_key(|slice| slice.bytes);
+        largest.map_or(RawSlice::EMPTY, |slice| mem::replace(slice, RawSlice::EMPTY))
+    }
+
+    /// Keeps a slice in the place of the smallest.
+    pub(super) fn keep(memory: RawSlice) {
+        let smallest = slices().iter_mut().min_by_key(|slice| slice.bytes);
+        if let Some(slice) = smallest.filter(|slice| slice.bytes < memory.bytes) {
+            *slice = memory;
+        }
+    }
+}
+
+/// Nothing where hosts lend their own memory.
+#[cfg(not(target_pointer_width = "32"))]
+mod dropped {
+    use crate::abi::RawSlice;
+
+    pub(super) fn take() -> RawSlice {
+        RawSlice::EMPTY
+    }
+
+    pub(super) fn keep(_: RawSlice) {}
 }
 
 impl Default for EntryPage<'_> {

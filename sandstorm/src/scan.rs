@@ -138,7 +138,8 @@ impl<'f, 'a> Scan<'f, 'a> {
         let (entries, capacity) = self.page.clear();
         let capacity = capacity.min(self.left);
         let range = self.range.raw(self.last);
-        let mut scanned = RawScanned { count: 0, last: RawSlice::EMPTY, ended: 0, page: self.page.memory };
+        let mut scanned =
+            RawScanned { count: 0, last: RawSlice::EMPTY, ended: 0, page: self.page.memory.pass() };
         // SAFETY: the Db's creator allows the call; range and buffers live during it.
         let code = unsafe {
             (self.db.host().scan)(
@@ -151,7 +152,7 @@ impl<'f, 'a> Scan<'f, 'a> {
                 &mut scanned,
             )
         };
-        self.page.memory = scanned.page;
+        self.page.memory.set(scanned.page);
         let answer = poll_of(code, ticket);
         if matches!(answer, Poll::Ready(Ok(()))) {
             let count = scanned.count.min(capacity);

@@ -52,8 +52,12 @@ pub mod block {
     pub const ASKED: usize = 12;
     /// The call.
     pub const CALL: usize = 16;
-    /// Highest value of [`NEXT`] before it fell; 0 if it never did. The rest of the block is zero.
+    /// Highest value of [`NEXT`] before it fell; 0 if it never did. The rest of the block is zero at first.
     pub const HIGHEST: usize = CALL + super::call::BYTES;
+    /// The SDK's: memory of pages that ended, as slices.
+    pub const PAGES: usize = HIGHEST + 4;
+    /// Number of these slices.
+    pub const PAGES_KEPT: usize = 6;
 }
 
 /// A [`super::RawSlice`].
@@ -220,7 +224,8 @@ pub const IMPORTS: [Import; 12] = [
     import("abandon", &[I32, I32, I32], None),
 ];
 
-const _: () = assert!(block::HIGHEST + 4 <= BLOCK_BYTES && CALL_AT.is_multiple_of(8));
+const _: () = assert!(block::PAGES + block::PAGES_KEPT * slice::BYTES <= BLOCK_BYTES);
+const _: () = assert!(CALL_AT.is_multiple_of(8) && (BLOCK_AT + block::PAGES).is_multiple_of(4));
 const _: () = assert!(MEMORY_BYTES.is_multiple_of(PAGE_BYTES) && STACK_BYTES.is_multiple_of(16));
 
 /// The types have these offsets where a module's code is compiled.
