@@ -4,10 +4,7 @@
 
 extern crate alloc;
 
-use core::alloc::GlobalAlloc;
-use core::alloc::Layout;
 use core::cell::UnsafeCell;
-use core::fmt;
 use core::future::Future;
 use core::mem::MaybeUninit;
 
@@ -23,9 +20,6 @@ use sandstorm::abi::Function;
 use sandstorm::abi::RawSlice;
 use sandstorm::abi::Services;
 
-/// Bytes of a panic's text; the rest is cut.
-const PANIC_BYTES_MAX: usize = 512;
-
 /// The host's services, written once by `open`.
 struct Slot(UnsafeCell<MaybeUninit<Services>>);
 
@@ -34,6 +28,7 @@ unsafe impl Sync for Slot {}
 
 static SERVICES: Slot = Slot(UnsafeCell::new(MaybeUninit::uninit()));
 
+/// Returns the functions by which the rest of the glue reaches the invocation's arena, and leaves it.
 #[inline]
 fn services() -> &'static Services {
     // SAFETY: the host opened the artefact before it ran anything, so the slot is written and constant.
@@ -45,78 +40,6 @@ unsafe extern "C" fn open(services: Services) {
     unsafe { (*SERVICES.0.get()).write(services) };
 }
 
-/// Leaves the invocation for good.
-#[cold]
-fn abandon(kind: u32, text: &[u8]) -> ! {
-    // SAFETY: runs on the stack of an invocation, which the host leaves; the text is copied by then.
-    unsafe { (services().abandon)(kind, RawSlice::of(text)) }
-}
-
-/// The allocator of the tenant's code: the arena of the running invocation.
-struct Arena;
-
-#[global_allocator]
-static ARENA: Arena = Arena;
-
-#[cold]
-fn out_of_memory() -> ! {
-    abandon(1, b"the invocation's memory is used up")
-}
-
-// SAFETY: the host's arena returns disjoint memory of the requested size and alignment; null is never returned
-// to the caller, since the invocation ends instead.
-unsafe impl GlobalAlloc for Arena {
-    #[inline]
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: runs within an invocation.
-        let address = unsafe { (services().allocate)(layout.size(), layout.align()) };
-        if address.is_null() { out_of_memory() } else { address }
-    }
-
-    #[inline]
-    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: the address came from `alloc` with this layout, by the caller's contract.
-        unsafe { (services().free)(address, layout.size(), layout.align()) }
-    }
-
-    #[inline]
-    unsafe fn realloc(&self, address: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // SAFETY: the address came from `alloc` with this layout, by the caller's contract.
-        let address = unsafe { (services().reallocate)(address, layout.size(), layout.align(), bytes) };
-        if address.is_null() { out_of_memory() } else { address }
-    }
-}
-
-/// A panic's text, cut if it is long.
-struct Text {
-    bytes: [u8; PANIC_BYTES_MAX],
-    used: usize,
-}
-
-impl fmt::Write for Text {
-    fn write_str(&mut self, part: &str) -> fmt::Result {
-        let room = PANIC_BYTES_MAX - self.used;
-        let count = part.floor_char_boundary(room);
-        self.bytes[self.used..self.used + count].copy_from_slice(&part.as_bytes()[..count]);
-        self.used += count;
-        if count == part.len() { Ok(()) } else { Err(fmt::Error) }
-    }
-}
-
-#[panic_handler]
-fn panic(panic: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: runs within an invocation.
-    if unsafe { (services().begin_panic)() } > 0 {
-        abandon(0, b"a panic while the text of a panic was written");
-    }
-    let mut text = Text { bytes: [0; PANIC_BYTES_MAX], used: 0 };
-    if let Some(place) = panic.location() {
-        let _ = fmt::write(&mut text, format_args!("{}:{}: ", place.file(), place.line()));
-    }
-    let _ = fmt::write(&mut text, format_args!("{}", panic.message()));
-    abandon(0, &text.bytes[..text.used])
-}
-
 /// Named by the unwinding tables of `core`; nothing unwinds here.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
@@ -124,7 +47,7 @@ extern "C" fn rust_eh_personality() {}
 /// Named by the landing pads of `alloc`, which was compiled to unwind.
 #[unsafe(no_mangle)]
 extern "C" fn _Unwind_Resume() -> ! {
-    abandon(0, b"nothing unwinds in an artefact")
+    runtime::leave(runtime::PANIC, b"nothing unwinds in an artefact")
 }
 
 // Both symbols are private to this object.

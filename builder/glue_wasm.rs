@@ -7,10 +7,7 @@
 
 extern crate alloc;
 
-use core::alloc::GlobalAlloc;
-use core::alloc::Layout;
 use core::ffi::c_void;
-use core::fmt;
 use core::future::Future;
 use core::mem::offset_of;
 
@@ -30,9 +27,6 @@ use sandstorm::abi::RawScanned;
 use sandstorm::abi::RawSlice;
 use sandstorm::abi::Services;
 use sandstorm::abi::wasm32;
-
-/// Bytes of a panic's text; the rest is cut.
-const PANIC_BYTES_MAX: usize = 512;
 
 /// The imports, as `wasm32::IMPORTS` lists them.
 mod host {
@@ -263,8 +257,13 @@ const _: () = {
     );
 };
 
-/// What the entry point of the SDK calls: the functions below.
+/// What the entry point of the SDK and the rest of the glue call: the functions below.
 static SERVICES: Services = Services { allocate, free, reallocate, begin_panic, abandon };
+
+#[inline]
+fn services() -> &'static Services {
+    &SERVICES
+}
 
 unsafe extern "C" fn allocate(bytes: usize, align: usize) -> *mut u8 {
     // SAFETY: the linker keeps the block's addresses free for it, and a module has one thread.
@@ -336,72 +335,6 @@ unsafe extern "C" fn begin_panic() -> u32 {
 unsafe extern "C" fn abandon(kind: u32, text: RawSlice) -> ! {
     // SAFETY: see `get`.
     unsafe { host::abandon(kind, text.address, text.bytes) }
-}
-
-/// The allocator of the tenant's code: the arena of the running invocation.
-struct Arena;
-
-#[global_allocator]
-static ARENA: Arena = Arena;
-
-#[cold]
-fn out_of_memory() -> ! {
-    // SAFETY: the text is constant.
-    unsafe { abandon(1, RawSlice::of(b"the invocation's memory is used up")) }
-}
-
-// SAFETY: the arena's memory is disjoint, of the requested size and alignment; null is never returned to the caller,
-// since the invocation ends instead.
-unsafe impl GlobalAlloc for Arena {
-    #[inline]
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the arguments are a layout's.
-        let address = unsafe { allocate(layout.size(), layout.align()) };
-        if address.is_null() { out_of_memory() } else { address }
-    }
-
-    #[inline]
-    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: the address came from `alloc` with this layout, by the caller's contract.
-        unsafe { free(address, layout.size(), layout.align()) }
-    }
-
-    #[inline]
-    unsafe fn realloc(&self, address: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // SAFETY: the address came from `alloc` with this layout, by the caller's contract.
-        let address = unsafe { reallocate(address, layout.size(), layout.align(), bytes) };
-        if address.is_null() { out_of_memory() } else { address }
-    }
-}
-
-/// A panic's text, cut if it is long.
-struct Text {
-    bytes: [u8; PANIC_BYTES_MAX],
-    used: usize,
-}
-
-impl fmt::Write for Text {
-    fn write_str(&mut self, part: &str) -> fmt::Result {
-        let room = PANIC_BYTES_MAX - self.used;
-        let count = part.floor_char_boundary(room);
-        self.bytes[self.used..self.used + count].copy_from_slice(&part.as_bytes()[..count]);
-        self.used += count;
-        if count == part.len() { Ok(()) } else { Err(fmt::Error) }
-    }
-}
-
-#[panic_handler]
-fn panic(panic: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: runs within an invocation; so do the others here.
-    if unsafe { begin_panic() } > 0 {
-        unsafe { abandon(0, RawSlice::of(b"a panic while the text of a panic was written")) };
-    }
-    let mut text = Text { bytes: [0; PANIC_BYTES_MAX], used: 0 };
-    if let Some(place) = panic.location() {
-        let _ = fmt::write(&mut text, format_args!("{}:{}: ", place.file(), place.line()));
-    }
-    let _ = fmt::write(&mut text, format_args!("{}", panic.message()));
-    unsafe { abandon(0, RawSlice::of(&text.bytes[..text.used])) }
 }
 
 /// Bytes that the loops below move at a time.
@@ -477,7 +410,7 @@ macro_rules! entry {
             // again once it was ready, and always uses the same entry point, hence one type of future.
             unsafe {
                 (*call).host = &HOST;
-                sandstorm::entry::run(&SERVICES, call, |db, args, reply| start(db, args, reply))
+                sandstorm::entry::run(services(), call, |db, args, reply| start(db, args, reply))
             }
         }
     };

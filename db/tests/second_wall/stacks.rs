@@ -85,6 +85,8 @@ fn a_huge_frame_ends_the_attacker() {
     let extension = attacker(&module(&text, &["f"], Provenance::Unknown));
     let mut stage = Stage::new();
     for _ in 0..rounds() {
-        assert_eq!(stage.attack(&extension, "f", b"").0, Status::ExtensionStackOverflow);
+        let (status, text) = stage.attack(&extension, "f", b"");
+        assert_eq!(status, Status::ExtensionStackOverflow);
+        assert!(text.starts_with(b"the limit stack_bytes = 57344 was reached: "));
     }
 }

@@ -178,6 +178,7 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "sandstorm/src/testing/tests.rs",
     // What the builder links to an extension, and the sources that try to get `unsafe` past it.
     "builder/glue.rs",
+    "builder/glue_runtime.rs",
     "builder/glue_wasm.rs",
     "builder/tests/",
     // The same border on the host's side: at the client, and in the server.

@@ -17,7 +17,9 @@ use guest::arena::Arena;
 use guest::limits::EXTENSION_STACK_BYTES;
 use guest::running::{self, ModuleEntry, ParkedStack};
 use guest::stack::{Stack, StackEntry, StackOutcome, StackPool};
+use guest::wasm::settings::MODULE_STACK_BYTES;
 use sandstorm::Error;
+use sandstorm::abi::wasm32::STACK_BYTES;
 use sandstorm::abi::{Call, Code, OK, PENDING, RawReply, RawSlice};
 use store::{CommitError, HeldPin};
 use wire::Status;
@@ -437,7 +439,12 @@ impl<O> InvocationState<O> {
                 of(TenantLimit::InvocationArenaBytes, arena_bytes, asked_bytes)
             }
             Status::ExtensionStackOverflow => {
-                let value = EXTENSION_STACK_BYTES as u64;
+                let stack_bytes = match &self.module {
+                    // The smaller one of its two stacks.
+                    Some(_) => MODULE_STACK_BYTES.min(STACK_BYTES),
+                    None => EXTENSION_STACK_BYTES,
+                };
+                let value = stack_bytes as u64;
                 Some(Exceeded { limit: Limit::StackBytes, value, used: value })
             }
             _ => None,
