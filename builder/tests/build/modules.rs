@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use builder::BuildError;
 use builder::Package;
+use builder::limits::ARTEFACT_BYTES_MAX;
 use builder::limits::MODULE_ATTEMPTS_MAX;
 use wasmparser::Parser;
 use wasmparser::Payload;
@@ -259,7 +260,7 @@ fn parts_without_number_or_end_are_refused_or_cost_nothing() {
     };
     for (text, expected) in [
         (format!("(module {} {})", now.repeat(100_000), entry("f")), "twice"),
-        (module("(global i32 (i32.const 7))"), ""),
+        (module(&"(global i32 (i32.const 7))".repeat(999)), ""),
         (module(&"(global i32 (i32.const 7))".repeat(1_000)), "1001 globals; 1000"),
         (module(&kinds(1_000)), ""),
         (module(&kinds(100_000)), "types; 10000 are the most"),
@@ -436,4 +437,16 @@ fn a_module_that_was_not_made_for_a_passing_reason_is_made_by_a_later_build() {
     (0..MODULE_ATTEMPTS_MAX).for_each(|_| drop(build(Some(&killed), "always")));
     let said = build(None, "always");
     assert!(said.contains("\nwasm unavailable: compiling the module was killed"), "{said}");
+}
+
+#[test]
+fn machine_code_has_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    for (bytes, is_within) in [(ARTEFACT_BYTES_MAX - 1, true), (ARTEFACT_BYTES_MAX, false)] {
+        let work = format!("std::io::Write::write_all(&mut std::io::stdout(), &vec![7; {bytes}]).unwrap()");
+        let compiler = false_compiler(folder.path(), &work);
+        let text = build_noop(Some(&compiler), &folder.path().join(bytes.to_string()));
+        assert_eq!(text.contains(".cwasm\n"), is_within, "{text}");
+        assert!(is_within || text.contains("machine code has more than 4194304 bytes"), "{text}");
+    }
 }

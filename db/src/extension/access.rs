@@ -371,3 +371,48 @@ impl Default for Access {
 }
 
 const _: () = assert!(LAST_WORDS_BYTES_MAX <= REPLY_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::LentPart;
+    use crate::limits::LENT_BYTES;
+
+    const START: u32 = 8 << 20;
+    const END: u32 = START + LENT_BYTES as u32;
+
+    #[test]
+    fn no_more_is_lent_than_the_limit() {
+        let mut part = LentPart::new(START);
+        assert_eq!(part.take(LENT_BYTES + 1), None);
+        assert_eq!(part.take(usize::MAX), None);
+        assert_eq!(part.take(LENT_BYTES - 8), Some(START));
+        assert_eq!(part.take(9), None);
+        assert_eq!(part.take_page((0, 0), 9), None);
+        assert_eq!(part.take(8), Some(END - 8));
+        assert_eq!((part.take(1), part.take(0)), (None, Some(END)));
+        assert_eq!(part.used(), (START, END));
+        assert_eq!(LentPart::default().take(1), None, "nothing is lent to native code");
+    }
+
+    #[test]
+    fn a_page_takes_the_place_of_the_page_before_it_only_where_the_host_has_lent_it() {
+        let mut part = LentPart::new(START);
+        assert_eq!(part.take_page((0, 0), 64), Some((START, 64)));
+        assert_eq!(part.take_page((START, 64), 16), Some((START, 64)), "it keeps what it had");
+        assert_eq!(part.take_page((START, 64), 128), Some((START, 128)), "the latest grows in place");
+        assert_eq!(part.take(8), Some(START + 128));
+        assert_eq!(part.take_page((START, 128), 136), Some((START + 136, 136)), "another one does not");
+        let used = part.used();
+        for forged in
+            [(START - 8, 64), (START, LENT_BYTES as u32), (START + 264, 64), (END, 8), (u32::MAX, u32::MAX)]
+        {
+            let next = part.used().1;
+            assert_eq!(part.take_page(forged, 8), Some((next, 8)), "{forged:?}");
+        }
+        assert_eq!(part.used().1, used.1 + 5 * 8);
+        let left = LENT_BYTES - (part.used().1 - START) as usize;
+        assert_eq!(part.take_page((START, 128), left + 1), None);
+        assert_eq!(part.take_page((part.used().1 - 8, 8), left + 8), Some((part.used().1 - 8, left + 8)));
+        assert_eq!(part.used(), (START, END));
+    }
+}
