@@ -90,6 +90,16 @@ pub(crate) enum Lints {
     /// Builds whatever the compiler takes, with `unsafe`.
     #[cfg(feature = "unchecked")]
     Allow,
+    /// Builds whatever the compiler takes for safe, with no check of its MIR.
+    #[cfg(feature = "unchecked")]
+    Safe,
+}
+
+impl Lints {
+    /// Whether the compiler's MIR is checked.
+    pub(crate) fn checks_mir(self) -> bool {
+        matches!(self, Lints::Refuse | Lints::Warn)
+    }
 }
 
 /// The bytes of a [`Code`].

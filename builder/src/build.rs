@@ -96,7 +96,11 @@ impl Toolchain {
     }
 
     /// Compiles and links a shared object; returns its bytes, and the compiler's warnings.
-    fn make_object(&self, checked: &Checked, lints: Lints) -> Result<(Vec<u8>, String), BuildError> {
+    pub(crate) fn make_object(
+        &self,
+        checked: &Checked,
+        lints: Lints,
+    ) -> Result<(Vec<u8>, String), BuildError> {
         let (object, warnings) = self.compile(Target::Native, checked, lints)?;
         imports::check(&object)?;
         Ok((object, warnings))
@@ -202,7 +206,7 @@ impl Toolchain {
             let root = format!("{}src/lib.rs", source.folder);
             let name = &source.crate_name;
             warnings += &self.compile_crate(target, (name, lints), &root, &source.dependencies, &folders)?;
-            if target == Target::Native {
+            if target == Target::Native && lints.checks_mir() {
                 let mir = fs::read_to_string(folders.output.join("crate.mir")).map_err(failed)?;
                 mir::check(&mir, &source.guards).map_err(BuildError::Refused)?;
             }

@@ -4,6 +4,8 @@
 //! made of the same source. Arguments are partly what the functions want and partly noise. After each invocation status
 //! and body are compared, and now and then everything that the tables hold.
 
+#[path = "support/pair.rs"]
+mod pair;
 #[path = "support/seed.rs"]
 mod seed;
 #[path = "support/worker.rs"]
@@ -13,28 +15,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use builder::Package;
-use db::extension::Extension;
 use db::extension::allowance::Sandbox;
 use db::extension::invocation::LimitOverrides;
 use db::extension::registry::Registry;
 use fastrand::Rng;
+use pair::{Answer, Pair};
 use wire::Status;
-use worker::{ORDERED, TABLE, TENANT, Worker, registry};
-
-/// Status and body of a reply.
-type Answer = (Status, Vec<u8>);
-
-/// One form of an extension on a worker of its own.
-struct Side {
-    worker: Worker,
-    extension: Arc<Extension>,
-}
-
-/// The two forms of one extension.
-struct Pair {
-    native: Side,
-    module: Side,
-}
+use worker::{ORDERED, TABLE, TENANT, registry};
 
 /// Returns the files of an extension of this project.
 fn files_of(name: &str) -> Vec<(String, Vec<u8>)> {
@@ -56,7 +43,30 @@ const TIMELESS: LimitOverrides = LimitOverrides {
     stalls: false,
 };
 
-impl Pair {
+/// What this test asks of a pair.
+trait Compared: Sized {
+    /// Installs an extension in both forms.
+    fn install(
+        registry: &Registry,
+        name: &str,
+        files: Vec<(String, Vec<u8>)>,
+        budget: LimitOverrides,
+        stalls: bool,
+    ) -> Self;
+
+    /// Installs an extension of this project.
+    fn of(registry: &Registry, name: &str, stalls: bool) -> Self {
+        Self::install(registry, name, files_of(name), TIMELESS, stalls)
+    }
+
+    /// Runs one invocation in both forms; they answer the same.
+    fn call(&mut self, function: &str, table: u32, key: &[u8], arguments: &[u8]) -> Answer;
+
+    /// All that the tables hold is the same, and so is what was counted.
+    fn compare(&self);
+}
+
+impl Compared for Pair {
     fn install(
         registry: &Registry,
         name: &str,
@@ -64,45 +74,15 @@ impl Pair {
         budget: LimitOverrides,
         stalls: bool,
     ) -> Self {
-        let [native, module] = [Sandbox::Native, Sandbox::Wasm].map(|sandbox| {
-            // An extension of its own for each form, so that metrics tell them apart.
+        Self::new(LimitOverrides { stalls, ..budget }, |sandbox| {
             let id = if sandbox == Sandbox::Native { 1 } else { 2 };
             let install = registry
                 .install(TENANT, &format!("{name}-{id}"), files.clone(), 0, || Ok::<_, String>((id, 1)));
             let installed = install.unwrap_or_else(|error| panic!("{name}: {error}"));
-            let budget = LimitOverrides { sandbox: Some(sandbox), stalls, ..budget };
-            Side { worker: Worker::with_budget(budget), extension: Arc::clone(&installed.extension) }
-        });
-        Self { native, module }
+            Arc::clone(&installed.extension)
+        })
     }
 
-    fn of(registry: &Registry, name: &str, stalls: bool) -> Self {
-        Self::install(registry, name, files_of(name), TIMELESS, stalls)
-    }
-
-    fn put(&self, key: &[u8], value: &[u8]) {
-        for side in [&self.native, &self.module] {
-            side.worker.put(key, value);
-        }
-    }
-
-    /// Runs one invocation in both forms.
-    fn call_both(&mut self, function: &str, table: u32, key: &[u8], arguments: &[u8]) -> (Answer, Answer) {
-        let [native, module] = [&mut self.native, &mut self.module].map(|side| {
-            let mut answer = None;
-            let Side { worker, extension } = side;
-            worker.run_in(extension, (function, table), key, arguments, &mut |status, body| {
-                // Texts name the extension, and the two have different names.
-                let text =
-                    String::from_utf8(body.to_vec()).map(|text| text.replace("-2@1", "-1@1").into_bytes());
-                answer = Some((status, text.unwrap_or_else(|_| body.to_vec())));
-            });
-            answer.expect("an invocation ends")
-        });
-        (native, module)
-    }
-
-    /// Runs one invocation in both forms; they answer the same.
     fn call(&mut self, function: &str, table: u32, key: &[u8], arguments: &[u8]) -> Answer {
         let (native, module) = self.call_both(function, table, key, arguments);
         assert_eq!(
@@ -114,11 +94,8 @@ impl Pair {
         native
     }
 
-    /// All that the tables hold is the same, and so is what was counted.
     fn compare(&self) {
-        for table in [TABLE, ORDERED] {
-            assert_eq!(self.native.worker.objects(table), self.module.worker.objects(table));
-        }
+        assert!(self.holds_the_same());
         let [native, module] = [&self.native, &self.module].map(|side| side.extension.metrics.summary());
         assert_eq!((native.ends, native.spent), (module.ends, module.spent));
     }

@@ -109,7 +109,8 @@ pub const CRATES: &[Crate] = &[
 ];
 
 /// Packages from outside that tests and benches of any crate may use besides.
-pub const DEVELOPMENT: &[&str] = &["fastrand", "tempfile", "criterion", "loom", "redb", "serde_json", "wat"];
+pub const DEVELOPMENT: &[&str] =
+    &["fastrand", "tempfile", "criterion", "loom", "redb", "serde_json", "wat", "proc-macro2", "syn"];
 
 /// What an extension may depend on.
 pub const EXTENSION_MAY_USE: &[&str] = &["sandstorm", "tao"];
