@@ -8,10 +8,10 @@ use fastrand::Rng;
 use crate::corpus::{Corpus, Program};
 use crate::places::{Place, Places};
 
-/// Changes of a program before the check sees it.
-const CHANGES_MAX: usize = 3;
-/// Changes of a program that the check refuses, one at a time.
-const REPAIRS_MAX: usize = 20;
+/// Changes of a program at once.
+const CHANGES_MAX: usize = 2;
+/// Attempts to change a program so that the check lets it pass.
+const ATTEMPTS_MAX: usize = 30;
 
 /// A program as the check leaves it.
 pub enum Made {
@@ -24,20 +24,22 @@ pub enum Made {
 /// Makes a program.
 pub fn make(corpus: &Corpus, random: &mut Rng) -> Made {
     let mut program = match random.u8(..10) {
-        0..=3 => pick(&corpus.accepted, random).clone(),
-        4..=8 => pick(&corpus.refused, random).clone(),
+        0..=4 => pick(&corpus.accepted, random).clone(),
+        5..=8 => pick(&corpus.refused, random).clone(),
         _ => spliced(pick(&corpus.accepted, random), pick(&corpus.refused, random)),
     };
     let mut focus = refused_at(&program).ok().flatten();
-    for _ in 0..random.usize(1..=CHANGES_MAX) {
-        program = changed(&program, corpus, focus.as_ref(), random);
-    }
-    for _ in 0..REPAIRS_MAX {
-        match refused_at(&program) {
-            Err(()) => return Made::Accepted(program.with_text(of_32_bits(program.text()))),
-            Ok(at) => focus = at,
+    for _ in 0..ATTEMPTS_MAX {
+        let mut candidate = program.clone();
+        for _ in 0..random.usize(1..=CHANGES_MAX) {
+            candidate = changed(&candidate, corpus, focus.as_ref(), random);
         }
-        program = changed(&program, corpus, focus.as_ref(), random);
+        match refused_at(&candidate) {
+            Err(()) => return Made::Accepted(candidate.with_text(of_32_bits(candidate.text()))),
+            // Mostly from the beginning again: few changes leave most of a hole, and a program that compiles.
+            Ok(at) if random.u8(..4) == 0 => (program, focus) = (candidate, at),
+            Ok(_) => {}
+        }
     }
     Made::Refused
 }
@@ -196,18 +198,18 @@ const METHODS: [&str; 24] = [
 
 impl Change<'_> {
     fn any(&mut self, corpus: &Corpus) -> Option<(Place, String)> {
-        match self.random.u8(..24) {
-            0..=2 => self.number(),
-            3..=4 => self.operator(),
-            5..=8 => self.statements(),
-            9..=11 => self.expression(corpus),
-            12..=15 => self.wrapped(),
-            16 => self.lifetime(),
-            17 => self.width(),
-            18 => self.of_kind(|places| &places.types),
-            19..=20 => self.of_kind(|places| &places.names),
-            21 => self.method(),
-            22 => self.borrow(),
+        match self.random.u8(..32) {
+            0..=5 => self.number(),
+            6..=9 => self.operator(),
+            10..=15 => self.statements(),
+            16..=17 => self.expression(corpus),
+            18..=23 => self.wrapped(),
+            24 => self.lifetime(),
+            25 => self.width(),
+            26 => self.of_kind(|places| &places.types),
+            27..=28 => self.of_kind(|places| &places.names),
+            29 => self.method(),
+            30 => self.borrow(),
             _ => self.alias(),
         }
     }
