@@ -23,6 +23,11 @@ use pair::{Answer, Pair};
 use wire::Status;
 use worker::{ORDERED, TABLE, TENANT, registry};
 
+/// The guide for authors: its first two blocks of Rust are an extension, and a part of a function.
+const GUIDE: &str = include_str!("../../docs/extensions.md");
+/// The source that `splinter ext new` writes.
+const TEMPLATE: &str = include_str!("../../builder/template.rs");
+
 /// Returns the files of an extension of this project.
 fn files_of(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ext").join(name);
@@ -352,6 +357,65 @@ fn accounts_and_passwords(registry: &Registry, stalls: bool) {
     auth.call("verify", TABLE, b"user", b"another password");
     auth.call("set_password", TABLE, b"user", &noise(&mut random, 40));
     auth.compare();
+}
+
+/// Returns the files of an extension with this source.
+fn files_with(source: &str) -> Vec<(String, Vec<u8>)> {
+    let mut files = files_of("noop");
+    let (_, text) = files.iter_mut().find(|(path, _)| path == "src/lib.rs").expect("a source");
+    *text = source.as_bytes().to_vec();
+    files
+}
+
+#[test]
+fn the_guides_examples_do_the_same() {
+    with_and_without_stalls(the_guides_examples);
+}
+
+fn the_guides_examples(registry: &Registry, stalls: bool) {
+    let mut random = Rng::with_seed(seed::seed());
+    let mut blocks = GUIDE.split("```rust\n").skip(1).map(|rest| rest.split("```").next().expect("its end"));
+    let (transfers, pages) = (blocks.next().expect("a source"), blocks.next().expect("a loop"));
+    let install = |name, source: &str| Pair::install(registry, name, files_with(source), TIMELESS, stalls);
+
+    let mut bank = install("bank", transfers);
+    let mut moved = 0;
+    for account in 0..4u8 {
+        bank.put(&[account], &100_i64.to_le_bytes());
+    }
+    for _ in 0..200 {
+        let (from, to, amount) = (random.u8(..5), random.u8(..5), random.i64(-20..60).to_le_bytes());
+        let (status, _) = bank.call("transfer", TABLE, &[from], &arguments(&[&amount, &[to]]));
+        moved += u32::from(status == Status::Ok);
+        bank.call("balance", TABLE, &[random.u8(..5)], b"");
+        bank.call("transfer", TABLE, &[from], &noise(&mut random, 12));
+    }
+    assert!(moved > 50, "{moved} transfers");
+    bank.compare();
+
+    let mut longest = install(
+        "longest",
+        &format!(
+            "#![no_std]\nextern crate alloc;\nuse alloc::vec::Vec;\n\
+             use sandstorm::{{Args, Cursor, Db, EntryPage, Error, Reply}};\n\
+             sandstorm::extension! {{ read longest }}\n/// The longest key.\n\
+             async fn longest(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {{\n\
+             {pages}\nreply.write(&longest)\n}}\n"
+        ),
+    );
+    for bytes in 1..=100 {
+        longest.put(&vec![7; bytes], b"");
+    }
+    assert_eq!(longest.call("longest", TABLE, b"", b""), (Status::Ok, vec![7; 100]));
+    longest.compare();
+
+    let mut greeter = install("greeter", TEMPLATE);
+    greeter.put(b"1", b"Ada");
+    for (key, greeting) in [(b"1", b"Hello"), (b"2", b"Hello"), (b"1", b"\xff\xfe\0ab")] {
+        greeter.call("greet", TABLE, key, greeting);
+    }
+    assert_eq!(greeter.call("greet", TABLE, b"1", b"Hello"), (Status::Ok, b"Hello, Ada".to_vec()));
+    greeter.compare();
 }
 
 #[test]
