@@ -412,7 +412,8 @@ mod tests {
         assert_eq!(part.used().1, used.1 + 5 * 8);
         let left = LENT_BYTES - (part.used().1 - START) as usize;
         assert_eq!(part.take_page((START, 128), left + 1), None);
-        assert_eq!(part.take_page((part.used().1 - 8, 8), left + 8), Some((part.used().1 - 8, left + 8)));
+        let last = part.used().1 - 8;
+        assert_eq!(part.take_page((last, 8), left + 8), Some((last, left + 8)));
         assert_eq!(part.used(), (START, END));
     }
 }

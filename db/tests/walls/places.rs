@@ -34,8 +34,8 @@ impl Places {
         // The parser remembers every text that it has read, until it is told that none is needed any more.
         invalidate_current_thread_spans();
         let file = syn::parse_file(text).ok()?;
-        let mut places = Self::default();
-        places.items = file.items.iter().filter(|item| !is_frame(item)).map(place).collect();
+        let items = file.items.iter().filter(|item| !is_frame(item)).map(place).collect();
+        let mut places = Self { items, ..Self::default() };
         places.visit_file(&file);
         Some(places)
     }
