@@ -269,10 +269,11 @@ fn show(
 
 fn print(settings: &DensitySettings, empty: Option<u64>, lines: &[Vec<String>], limited: bool) {
     let title = format!(
-        "{} tenants with {} extensions beside one tenant; targets: throughput {THROUGHPUT_RATIO_MIN}, and p99 \
+        "{} tenants with {} extensions ({}) beside one tenant; targets: throughput {THROUGHPUT_RATIO_MIN}, and p99 \
          below {P99_RATIO_MAX} with two frames outstanding; the empty server has {} MiB",
         settings.tenants,
         settings.extensions.min(settings.tenants),
+        settings.operator.sandbox,
         mebibytes(empty),
     );
     let heads = format!(

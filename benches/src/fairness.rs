@@ -274,7 +274,9 @@ fn show(
         "|weight|cost us|target %|{}|within 10 %|core used %|core's work %|load busy %|errors",
         heads(FIGURES)
     );
-    report::print("Shares of a core between tenants that want all of it", &heads, &lines);
+    let sandbox = settings.operator.sandbox;
+    let title = format!("Shares of a core between tenants that want all of it ({sandbox})");
+    report::print(&title, &heads, &lines);
     let Some(path) = report.plot("fairness.svg") else { return Ok(()) };
     let columns = [Column { name: "percent of the time of all tenants", scale: Scale::Linear }];
     rows::rows(&path, "Share of the core; the line is what the weight asks for", &columns, &bars)

@@ -175,8 +175,8 @@ fn show(all: &[NeighbourRows], settings: &NeighbourSettings, report: &mut Report
         lines.push(cells);
     }
     let title = format!(
-        "A victim's gets ({} a second, open loop) beside another tenant's functions; target p99 {} us, p99.9 {} us",
-        settings.rate, TARGETS_US.0, TARGETS_US.1
+        "A victim's gets ({} a second, open loop) beside another tenant's functions ({}); target p99 {} us, p99.9 {} us",
+        settings.rate, settings.operator.sandbox, TARGETS_US.0, TARGETS_US.1
     );
     let heads = format!("attacker|{}|attacker's ends a second|target|of the rest", heads(FIGURES));
     report::print(&title, &heads, &lines);

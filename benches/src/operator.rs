@@ -14,7 +14,7 @@ use clap::Args;
 use client::{Admin, Client, Error, LimitChange, PackageFile, Status};
 use serde::Serialize;
 
-use crate::options::{Access, admin, check_runs};
+use crate::options::{Access, SandboxOption, admin, check_runs};
 
 /// Extensions among the sources of this program.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ext");
@@ -53,6 +53,9 @@ pub struct OperatorSettings {
     /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Form in which the tenants' invocations run.
+    #[arg(long, value_enum, default_value = "wasm")]
+    pub sandbox: SandboxOption,
 }
 
 impl OperatorSettings {
@@ -69,6 +72,7 @@ impl OperatorSettings {
 pub struct Operator {
     admin: Admin,
     address: SocketAddr,
+    sandbox: SandboxOption,
     made: Vec<String>,
 }
 
@@ -84,10 +88,10 @@ impl Operator {
     /// Connects as the administrator.
     pub fn connect(settings: &OperatorSettings) -> Result<Self, String> {
         let admin = admin(settings.address, &settings.admin_secret)?;
-        Ok(Self { admin, address: settings.address, made: Vec::new() })
+        Ok(Self { admin, address: settings.address, sandbox: settings.sandbox, made: Vec::new() })
     }
 
-    /// Makes a tenant, anew if there is one, and connects as it.
+    /// Makes a tenant of the run's form, anew if there is one, and connects as it.
     pub fn tenant(&mut self, name: &str) -> Result<Tenant, String> {
         let created = match self.admin.tenant_create(name) {
             Err(Error::Refused { status: Status::AlreadyExists, .. }) => {
@@ -97,6 +101,7 @@ impl Operator {
         };
         let secret = created.map_err(|error| format!("no tenant {name}: {error}"))?;
         self.made.push(name.to_string());
+        self.limit(name, SandboxOption::LIMIT, self.sandbox.value())?;
         let access = Access::new(self.address, name, secret, "data");
         let client = Client::connect(&self.address.to_string(), name, &access.secret)
             .map_err(|error| access.not_opened(&error))?;

@@ -2,6 +2,7 @@
 //!
 //! The output contains the settings without secrets, so that every line tells how to reproduce it.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -42,6 +43,35 @@ pub enum TransportOption {
     Udp,
     /// Memory shared with a server on the same host.
     Shm,
+}
+
+/// The form in which a tenant's invocations run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxOption {
+    /// Machine code of the server's process.
+    Native,
+    /// WebAssembly.
+    Wasm,
+}
+
+impl SandboxOption {
+    /// The limit of a tenant that chooses the form.
+    pub const LIMIT: &str = "sandbox";
+
+    /// Returns the value of the limit.
+    pub const fn value(self) -> u64 {
+        match self {
+            Self::Native => 0,
+            Self::Wasm => 1,
+        }
+    }
+}
+
+impl fmt::Display for SandboxOption {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&name_of(self))
+    }
 }
 
 impl TransportOption {

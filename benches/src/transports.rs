@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::options::{PairSettings, check_runs};
+use crate::options::{PairSettings, SandboxOption, check_runs};
 use crate::report::{Report, Rows};
 use crate::workload::{RECORDS_MAX, Workload};
 use seen::ClientSeen;
@@ -48,6 +48,9 @@ pub struct TransportsSettings {
     /// Number of objects of one multiget or aggregate.
     #[arg(long, default_value_t = 64)]
     pub records: usize,
+    /// Form in which invocations run.
+    #[arg(long, value_enum, default_value = "wasm")]
+    pub sandbox: SandboxOption,
     /// Outstanding requests for throughput; of several numbers, the table shows the one with the highest throughput.
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1_024])]
     pub outstanding: Vec<usize>,

@@ -74,7 +74,7 @@ pub(super) fn run(
         traces_left: traces(stage)?,
     };
     report.line(None, settings, &figures)?;
-    show(&figures, settings.budget_us);
+    show(&figures, settings);
     if let Some(path) = report.plot("loops.svg") {
         let curves = [
             Curve { name: "its caller has the error", latency_ns: &seen.error_ns },
@@ -142,7 +142,7 @@ fn traces(stage: &NeighbourStage) -> Result<u64, String> {
     found.map(|found| found.objects).map_err(|error| format!("no trace can be looked for: {error}"))
 }
 
-fn show(figures: &LoopFigures, budget_us: u64) {
+fn show(figures: &LoopFigures, settings: &NeighbourSettings) {
     let row = |name: &str, us: [f64; 3]| {
         let [p50, p99, max] = us.map(|us| format!("{us:.0}"));
         vec![name.to_string(), p50, p99, max]
@@ -150,8 +150,12 @@ fn show(figures: &LoopFigures, budget_us: u64) {
     let rows =
         [row("its caller has the typed error", figures.error_us), row("others run again", figures.others_us)];
     let title = format!(
-        "From the start of an infinite loop with a budget of {budget_us} us until ({} loops, {} answered otherwise, {} writes left behind)",
-        figures.loops, figures.answered_otherwise, figures.traces_left
+        "From the start of an infinite loop ({}) with a budget of {} us until ({} loops, {} answered otherwise, {} writes left behind)",
+        settings.operator.sandbox,
+        settings.budget_us,
+        figures.loops,
+        figures.answered_otherwise,
+        figures.traces_left
     );
     report::print(&title, "|p50 us|p99 us|max us", &rows);
 }

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Instant;
 
-use client::{Client, ClientConfig, SessionStatistics, Statistic};
+use client::{Client, ClientConfig, LimitChange, SessionStatistics, Statistic};
 use net::{HostPort, Port};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ use crate::loading;
 use crate::machine;
 use crate::measure::Figures;
 use crate::operator::install;
-use crate::options::{Access, DataSettings, TransportOption, admin};
+use crate::options::{Access, DataSettings, SandboxOption, TransportOption, admin};
 use crate::workload::{Generator, Target, Workload};
 
 /// Requests that a session may have outstanding at a server of ours.
@@ -44,6 +44,8 @@ pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 pub struct ClientSettings {
     /// Workload to run.
     pub workload: Workload,
+    /// Form in which invocations run.
+    pub sandbox: SandboxOption,
     /// Stream address of the server.
     pub address: SocketAddr,
     /// The administrator's secret, or @FILE to read it from.
@@ -130,8 +132,11 @@ pub fn run(settings: &ClientSettings) -> Result<(), String> {
 
 /// Makes the tenant, its table, and the extension that the workload invokes.
 fn set_up(settings: &ClientSettings) -> Result<(Access, Target), String> {
-    let secret = admin(settings.address, &settings.admin_secret)?.tenant_create(TENANT);
-    let secret = secret.map_err(|error| format!("no tenant is made: {error}"))?;
+    let mut admin = admin(settings.address, &settings.admin_secret)?;
+    let secret = admin.tenant_create(TENANT).map_err(|error| format!("no tenant is made: {error}"))?;
+    let form = LimitChange { limit: SandboxOption::LIMIT, value: Some(settings.sandbox.value()) };
+    let set = admin.tenant_limits_set(TENANT, &[form]);
+    set.map_err(|error| format!("invocations cannot run in {}: {error}", settings.sandbox))?;
     // What is administered goes over the stream.
     let address = settings.address.to_string();
     let mut client = Client::connect_with(&address, TENANT, &secret, settings.config())

@@ -132,9 +132,10 @@ fn client_settings(
     run: usize,
     dpdk: Option<(String, Ipv4Addr)>,
 ) -> ClientSettings {
-    let &TransportsSettings { workload, keys, key_bytes, value_bytes, records, .. } = settings;
+    let &TransportsSettings { workload, keys, key_bytes, value_bytes, records, sandbox, .. } = settings;
     ClientSettings {
         workload,
+        sandbox,
         address: server.address(),
         admin_secret: server.admin_secret_file(),
         transport: if way.medium == Medium::Shm { TransportOption::Shm } else { TransportOption::Udp },

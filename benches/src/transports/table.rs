@@ -76,8 +76,9 @@ pub fn show(settings: &TransportsSettings, played: &[Played], report: &mut Repor
 
 fn title(settings: &TransportsSettings) -> String {
     format!(
-        "{} ({} B key, {} B value, {} keys) by way, {} runs in turn",
+        "{}{} ({} B key, {} B value, {} keys) by way, {} runs in turn",
         name_of(&settings.workload),
+        settings.workload.extension().map_or(String::new(), |_| format!(" in {}", settings.sandbox)),
         settings.key_bytes,
         settings.value_bytes,
         settings.keys,
