@@ -9,9 +9,10 @@
 //!   member   a server of a cluster that has all of the table
 //!   cluster  three servers with a third of the hashes each: a frame to each of them where there was one
 //! ```
-//! `cargo bench -p tests --bench path -- WAY REQUEST OUTSTANDING COUNT` makes `COUNT` requests with 30-byte keys and 100-byte
-//! values, `OUTSTANDING` of them at a time, and prints the nanoseconds of one. `REQUEST` is `get`, `put`, `invoke` (`ext/noop`)
-//! or `invoke-get` (`ext/get`, which gets the value that the native get does).
+//! `cargo bench -p tests --bench path -- WAY REQUEST OUTSTANDING COUNT [--sandbox native|wasm]` makes `COUNT` requests with
+//! 30-byte keys and 100-byte values, `OUTSTANDING` of them at a time, and prints the nanoseconds of one. `REQUEST` is `get`,
+//! `put`, `invoke` (`ext/noop`) or `invoke-get` (`ext/get`, which gets the value that the native get does). Invocations run
+//! in the form of `--sandbox`, wasm by default.
 
 #[path = "serving/extensions.rs"]
 mod extensions;
@@ -25,12 +26,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use benches::options::SandboxOption;
 use client::{ClientConfig, Session};
 use db::extension::ActiveVersions;
 use db::tablet::Parts;
 use db::view::change::Change;
 use db::worker::ports::Exits;
-use extensions::Extensions;
+use extensions::{Extensions, take_sandbox};
 use net::{Batch, Listener, LoopbackClock, LoopbackNetwork, Outbox, Port, Waker};
 use store::{Config, HashRange, Quota, Store, TableOptions};
 use wire::limits::FRAME_BYTES_MAX;
@@ -258,8 +260,8 @@ fn requests(session: &mut Session, kind: &str, count: u64, outstanding: u64) -> 
 }
 
 /// Makes the extensions known to all workers.
-fn install() {
-    let extensions = Extensions::new();
+fn install(sandbox: SandboxOption) {
+    let extensions = Extensions::new(sandbox);
     for (name, id) in [("noop", 1), ("get", 2)] {
         let active = Arc::new(ActiveVersions::of(extensions.load(name, id)));
         WORKERS.with_borrow_mut(|workers| {
@@ -272,7 +274,8 @@ fn install() {
 
 fn main() {
     builder::child_main();
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let sandbox = take_sandbox(&mut words);
     let [way, kind, outstanding, count] = &words[..] else {
         return eprintln!("path: WAY REQUEST OUTSTANDING COUNT, where WAY is single, member or cluster");
     };
@@ -284,7 +287,7 @@ fn main() {
         other => panic!("there is no way {other}"),
     };
     if kind.starts_with("invoke") {
-        install();
+        install(sandbox);
     }
     make(&mut session, OBJECTS, 1, put);
     requests(&mut session, kind, OBJECTS, outstanding);

@@ -3,9 +3,10 @@
 //!
 //! Frames as large as an Ethernet allows, over a million objects of 30-byte keys and 100-byte values, keys
 //! drawn at random. Criterion's throughput is requests a second. Extensions are compiled from `ext/`, as an
-//! installation would.
+//! installation would, and run in both forms: `cargo bench -p tests --bench serving -- wasm` measures one of them.
 
 #[path = "serving/extensions.rs"]
+#[expect(dead_code, reason = "other benches use more of it")]
 mod extensions;
 #[path = "serving/worker.rs"]
 mod worker;
@@ -15,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use benches::options::SandboxOption;
 use criterion::{BatchSize, Criterion, Throughput};
 use db::extension::ActiveVersions;
 use db::extension::Extension;
@@ -138,10 +140,31 @@ fn key(number: u64) -> [u8; 30] {
     key
 }
 
-fn dispatch(criterion: &mut Criterion, load: &mut Load, noop: &Arc<Extension>, get: &Arc<Extension>) {
-    load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(ActiveVersions::of(Arc::clone(noop)))));
-    load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(ActiveVersions::of(Arc::clone(get)))));
-    let (noop_hash, get_hash) = (function_hash("noop"), function_hash("get"));
+/// A function in one form.
+struct Measured {
+    function: &'static str,
+    sandbox: SandboxOption,
+    extension: Arc<Extension>,
+}
+
+impl Measured {
+    /// `noop` and `get` in both forms, as extensions of their own.
+    fn all() -> Vec<Self> {
+        let forms =
+            [SandboxOption::Native, SandboxOption::Wasm].map(|sandbox| (sandbox, Extensions::new(sandbox)));
+        let functions = forms.iter().flat_map(|form| ["noop", "get"].map(|function| (form, function)));
+        let load = |((sandbox, extensions), function): (&(SandboxOption, Extensions), &'static str), id| {
+            Self { function, sandbox: *sandbox, extension: extensions.load(function, id) }
+        };
+        functions.zip(1..).map(|(function, id)| load(function, id)).collect()
+    }
+}
+
+fn dispatch(criterion: &mut Criterion, load: &mut Load, functions: &[Measured]) {
+    for Measured { extension, .. } in functions {
+        let active = ActiveVersions::of(Arc::clone(extension));
+        load.worker.catalog.apply(Change::ExtensionSettled(Arc::new(active)));
+    }
     let mut group = criterion.benchmark_group("dispatch");
     group.throughput(Throughput::Elements(BATCH_REQUESTS)).measurement_time(Duration::from_secs(3));
     let load = std::cell::RefCell::new(load);
@@ -156,18 +179,20 @@ fn dispatch(criterion: &mut Criterion, load: &mut Load, noop: &Arc<Extension>, g
     };
     bench("get", &Call::Get);
     bench("put", &Call::Put);
-    bench("invoke noop", &|key| Call::Invoke(1, noop_hash, key));
-    bench("invoke get", &|key| Call::Invoke(2, get_hash, key));
+    for Measured { function, sandbox, extension } in functions {
+        let hash = function_hash(function);
+        bench(&format!("invoke {function}, {sandbox}"), &|key| Call::Invoke(extension.id, hash, key));
+    }
     group.finish();
 }
 
-fn invocations(criterion: &mut Criterion, load: &mut Load, extensions: [(&str, &Arc<Extension>); 2]) {
+fn invocations(criterion: &mut Criterion, load: &mut Load, functions: &[Measured]) {
     let mut group = criterion.benchmark_group("invocation");
     group.throughput(Throughput::Elements(BATCH_REQUESTS)).measurement_time(Duration::from_secs(3));
     let mut invocations = Invocations::<u64>::new().expect("stacks");
-    for (function, extension) in extensions {
+    for Measured { function, sandbox, extension } in functions {
         let index = extension.function(function_hash(function)).expect("the function is there");
-        group.bench_function(format!("{function} alone"), |bencher| {
+        group.bench_function(format!("{function} alone, {sandbox}"), |bencher| {
             let Load { worker: Worker { core, catalog, metrics, .. }, random, .. } = &mut *load;
             let draw = || (0..BATCH_REQUESTS).map(|_| key(random.u64(0..OBJECTS))).collect::<Vec<_>>();
             bencher.iter_batched_ref(
@@ -197,10 +222,9 @@ fn invocations(criterion: &mut Criterion, load: &mut Load, extensions: [(&str, &
 fn main() {
     builder::child_main();
     let mut criterion = Criterion::default().configure_from_args();
-    let extensions = Extensions::new();
-    let (noop, get) = (extensions.load("noop", 1), extensions.load("get", 2));
+    let functions = Measured::all();
     let mut load = Load::new();
-    invocations(&mut criterion, &mut load, [("noop", &noop), ("get", &get)]);
-    dispatch(&mut criterion, &mut load, &noop, &get);
+    invocations(&mut criterion, &mut load, &functions);
+    dispatch(&mut criterion, &mut load, &functions);
     criterion.final_summary();
 }

@@ -4,9 +4,11 @@
 //! as one of a proxy does. The number of sessions and of objects is the same for any number of tenants, so that the
 //! difference is what the worker keeps for each tenant. One thread, no port.
 //!
-//! `cargo bench -p tests --bench tenants -- TENANTS EXTENSIONS COUNT [CACHE]` makes `COUNT` invocations for `TENANTS` tenants,
-//! whose extensions are copies of `EXTENSIONS` artefacts (built in the folder `CACHE`, if given), and prints the nanoseconds
-//! of one. `scripts/instructions --tenants` counts the cache misses of [`Worker::serve`] under callgrind.
+//! `cargo bench -p tests --bench tenants -- TENANTS EXTENSIONS COUNT [CACHE] [--sandbox native|wasm]` makes `COUNT` invocations
+//! for `TENANTS` tenants, whose extensions are copies of `EXTENSIONS` artefacts (built in the folder `CACHE`, if given), in
+//! one form, wasm by default. It prints the nanoseconds of an invocation, and what the process grew by in the first
+//! invocations of all tenants: resident bytes and page tables, for each tenant. `scripts/instructions --tenants` counts
+//! the cache misses of [`Worker::serve`] under callgrind.
 
 #[expect(dead_code, reason = "other benches use more of it")]
 #[path = "serving/extensions.rs"]
@@ -15,17 +17,19 @@ mod extensions;
 #[path = "serving/worker.rs"]
 mod worker;
 
+use std::fs;
 use std::hint::black_box;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use db::extension::ActiveVersions;
+use benches::options::SandboxOption;
+use db::extension::{ActiveVersions, Extension};
 use db::tablet::Parts;
 use db::view::change::Change;
 use db::worker::ports::Exits;
-use extensions::Extensions;
+use extensions::{Extensions, take_sandbox};
 use fastrand::Rng;
 use net::{Batch, Outbox};
 use store::{Config, Store};
@@ -64,6 +68,7 @@ fn key(number: u64) -> [u8; 30] {
 /// The sessions of a load, and what each has asked for.
 struct Load {
     worker: Worker,
+    extensions: Vec<Arc<Extension>>,
     tenants: u64,
     sequences: Vec<u64>,
     random: Rng,
@@ -71,14 +76,18 @@ struct Load {
 }
 
 impl Load {
-    fn new(tenants: u64, artefacts: u64, cache: Option<PathBuf>) -> Load {
+    fn new(tenants: u64, artefacts: u64, cache: Option<PathBuf>, sandbox: SandboxOption) -> Load {
         let store = Store::new(Config { memory_bytes: 256 << 20, ..Config::default() }).expect("a store");
-        let extensions = cache.map_or_else(Extensions::new, Extensions::within);
-        let mut worker = Worker::idle(&store);
+        let registry = match cache {
+            Some(cache) => Extensions::within(cache, sandbox),
+            None => Extensions::new(sandbox),
+        };
+        let (mut worker, mut extensions) = (Worker::idle(&store), Vec::new());
         let sessions = SESSIONS.max(tenants);
         for tenant in 0..tenants {
             let id = TenantId(tenant as u32 + 1);
-            let loaded = extensions.load_copy("get", id, id.0, tenant % artefacts);
+            let loaded = registry.load_copy("get", id, id.0, tenant % artefacts);
+            extensions.push(Arc::clone(&loaded));
             let account = Arc::clone(&loaded.account);
             worker.catalog.apply(Change::ExtensionSettled(Arc::new(ActiveVersions::of(loaded))));
             worker.add_table(id.0, &account, Parts::whole(store.table(id.0)), None);
@@ -87,7 +96,8 @@ impl Load {
             }
         }
         let sequences = vec![1; sessions as usize];
-        let mut load = Load { worker, tenants, sequences, random: Rng::with_seed(1), batch: Batch::new() };
+        let (random, batch) = (Rng::with_seed(1), Batch::new());
+        let mut load = Load { worker, extensions, tenants, sequences, random, batch };
         for object in 0..OBJECTS.max(tenants) {
             load.serve_one(object % tenants, object);
         }
@@ -154,17 +164,51 @@ impl Load {
     }
 }
 
+/// What this process has in memory.
+#[derive(Clone, Copy)]
+struct Resident {
+    bytes: u64,
+    page_table_bytes: u64,
+}
+
+impl Resident {
+    fn now() -> Resident {
+        let status = fs::read_to_string("/proc/self/status").expect("the kernel tells");
+        let bytes = |name: &str| {
+            let rest = status.lines().find_map(|line| line.strip_prefix(name));
+            let kibibytes = rest.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+            kibibytes.expect("a number of kibibytes") << 10
+        };
+        Resident { bytes: bytes("VmRSS:"), page_table_bytes: bytes("VmPTE:") }
+    }
+
+    /// Returns what it grew by since `before` for each tenant, in KiB: resident bytes and page tables.
+    fn grown_kib(self, before: Resident, tenants: u64) -> [f64; 2] {
+        let each = |after: u64, before: u64| (after as f64 - before as f64) / 1024.0 / tenants as f64;
+        [each(self.bytes, before.bytes), each(self.page_table_bytes, before.page_table_bytes)]
+    }
+}
+
 fn main() {
     builder::child_main();
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let mut words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let sandbox = take_sandbox(&mut words);
     let (Some([tenants, artefacts, count]), cache) = (words.first_chunk(), words.get(3).map(PathBuf::from))
     else {
-        return eprintln!("tenants: TENANTS EXTENSIONS COUNT [CACHE]");
+        return eprintln!("tenants: TENANTS EXTENSIONS COUNT [CACHE] [--sandbox native|wasm]");
     };
     let [tenants, artefacts, count] = [tenants, artefacts, count].map(|word| word.parse().expect("a number"));
-    let mut load = Load::new(tenants, artefacts, cache);
-    load.invoke(ROUNDS_BEFORE * SESSIONS);
+    let mut load = Load::new(tenants, artefacts, cache, sandbox);
+    let before = Resident::now();
+    load.invoke(ROUNDS_BEFORE * SESSIONS.max(tenants));
+    let [kib, page_table_kib] = Resident::now().grown_kib(before, tenants);
     let began = Instant::now();
     load.invoke(count);
-    println!("{:.1}", began.elapsed().as_nanos() as f64 / count as f64);
+    let each_ns = began.elapsed().as_nanos() as f64 / count as f64;
+    let failed: u64 = load.extensions.iter().map(|extension| extension.metrics.summary().errors()).sum();
+    assert_eq!(failed, 0, "every object is found");
+    println!(
+        "{sandbox}, {tenants} tenants, {artefacts} extensions: {each_ns:.1} ns; {kib:.1} KiB a tenant, \
+         {page_table_kib:.1} KiB of page tables"
+    );
 }

@@ -69,6 +69,7 @@ fn the_neighbour_bench_measures_every_case_and_its_loops_end_with_the_typed_erro
     for row in rows {
         assert!(row["victim"]["requests"].as_u64() > Some(0), "{row}");
         assert_eq!(row["victim"]["errors"], serde_json::json!({}), "{row}");
+        assert_eq!(row["settings"]["sandbox"], "wasm", "{row}");
     }
     let loops = lines.last().expect("the loops come last");
     assert_eq!(
@@ -104,8 +105,8 @@ fn the_density_bench_gets_right_answers_of_many_tenants() {
 fn the_fairness_bench_accounts_for_all_shares() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (server, folder) = (Server::start(), tempfile::tempdir().expect("a folder"));
-    let Command::Fairness(settings) = command(&server, folder.path(), "fairness", &["--weights", "1,2,3"])
-    else {
+    let words = ["--weights", "1,2,3", "--sandbox", "native"];
+    let Command::Fairness(settings) = command(&server, folder.path(), "fairness", &words) else {
         panic!("another command");
     };
     benches::fairness::run(&settings).expect("it is measured");
@@ -114,6 +115,7 @@ fn the_fairness_bench_accounts_for_all_shares() {
         let shares = row["shares"].as_array().expect("shares");
         let percent: f64 = shares.iter().filter_map(|share| share["percent"].as_f64()).sum();
         assert!(shares.len() == 3 && (percent - 100.0).abs() < 0.01, "{row}");
+        assert_eq!(row["settings"]["sandbox"], "native", "{row}");
     }
     assert_eq!(lines.len(), 2 + 6);
     check_plot(&folder.path().join("fairness.svg"));
