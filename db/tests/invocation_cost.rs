@@ -5,27 +5,45 @@
 //! module.
 //!
 //! Each figure is the median of rounds of a few hundred steps, with compiled extensions over a store of some
-//! hundred thousand objects. A native lookup is a hash, an index walk and a comparison of keys.
+//! hundred thousand objects. A native lookup is a hash, an index walk and a comparison of keys. The last rows are functions of
+//! `ext/` that compute.
 
 #[path = "support/worker.rs"]
 mod worker;
 
 use std::arch::x86_64::{_mm_lfence, _rdtsc};
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use builder::Package;
 use db::extension::Extension;
 use db::extension::allowance::Sandbox;
 use db::extension::invocation::LimitOverrides;
+use db::extension::registry::Registry;
 use wire::Status;
-use worker::{TABLE, Worker, install, registry};
+use worker::{TABLE, TENANT, Worker, install, registry};
 
-const ROUNDS: u64 = 2_000;
-const PER_ROUND: u64 = 256;
+/// The steps of a measurement.
+#[derive(Clone, Copy)]
+struct Steps {
+    rounds: u64,
+    per_round: u64,
+    /// Invocations started before each turn of the queue.
+    batch: u64,
+}
+
+/// Steps of functions that take a microsecond, one to a turn.
+const SHORT: Steps = Steps { rounds: 2_000, per_round: 256, batch: 1 };
+/// Steps of functions that take up to a millisecond.
+const LONG: Steps = Steps { rounds: 100, per_round: 8, batch: 1 };
+
 const OBJECTS: u64 = 200_000;
 const KEY_BYTES: usize = 30;
 const KEYS: u64 = 64;
+/// Rounds of a password: the fewest that `ext/auth` takes.
+const AUTH_ROUNDS: u32 = 1_000;
 
 const SOURCE: &str = r#"
 #![no_std]
@@ -82,16 +100,16 @@ fn ticks_per_ns() -> f64 {
     (unsafe { _rdtsc() } - ticks) as f64 / start.elapsed().as_nanos() as f64
 }
 
-/// Median nanoseconds of one of the `PER_ROUND` steps of a round. `between` rounds is not measured.
-fn median_ns(mut round: impl FnMut(u64), mut between: impl FnMut()) -> f64 {
-    let mut costs: Vec<f64> = (0..ROUNDS)
+/// Median nanoseconds of one of the steps of a round. `between` rounds is not measured.
+fn median_ns(steps: Steps, mut round: impl FnMut(u64), mut between: impl FnMut()) -> f64 {
+    let mut costs: Vec<f64> = (0..steps.rounds)
         .map(|number| {
             between();
             // SAFETY: see above.
             let before = unsafe { _rdtsc() };
             round(number);
             // SAFETY: see above.
-            (unsafe { _rdtsc() } - before) as f64 / PER_ROUND as f64
+            (unsafe { _rdtsc() } - before) as f64 / steps.per_round as f64
         })
         .collect();
     costs.sort_by(f64::total_cmp);
@@ -104,24 +122,25 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Median cost of one invocation, `batch` of them started before each turn of the queue.
+/// Median cost of one invocation.
 fn invocation_ns(
     worker: &mut Worker,
     extension: &Arc<Extension>,
     function: &str,
     arguments: impl Fn(u64) -> Vec<u8>,
-    batch: u64,
+    steps: Steps,
 ) -> f64 {
-    let arguments: Vec<Vec<u8>> = (0..PER_ROUND).map(arguments).collect();
+    let Steps { per_round, batch, .. } = steps;
+    let arguments: Vec<Vec<u8>> = (0..per_round).map(arguments).collect();
     worker.run(extension, function, &key(0), &arguments[0], &mut |status, _| assert_eq!(status, Status::Ok));
     let function = extension.function(wire::function_hash(function)).expect("a function of this name");
     let Worker { lent, invocations, .. } = worker;
     let round = |round| {
         let pin = lent.core.pin();
         let environment = lent.environment(&pin);
-        for first in (0..PER_ROUND).step_by(batch as usize) {
+        for first in (0..per_round).step_by(batch as usize) {
             for number in first..first + batch {
-                let (key, bytes) = (key(round * PER_ROUND + number), &arguments[number as usize]);
+                let (key, bytes) = (key(round * per_round + number), &arguments[number as usize]);
                 let started =
                     invocations.start(&environment, extension, function, TABLE, &key, bytes, number);
                 assert!(started.is_ok());
@@ -135,7 +154,7 @@ fn invocation_ns(
             }
         }
     };
-    median_ns(round, || while lent.core.step() {})
+    median_ns(steps, round, || while lent.core.step() {})
 }
 
 /// Median cost of a lookup without an extension, of the first `keys` keys in turn; `in_order` keeps the
@@ -143,8 +162,8 @@ fn invocation_ns(
 fn native_ns(worker: &Worker, keys: u64, in_order: bool) -> f64 {
     let round = |round| {
         let pin = worker.lent.core.pin();
-        for number in 0..PER_ROUND {
-            let key = key((round * PER_ROUND + number) % keys);
+        for number in 0..SHORT.per_round {
+            let key = key((round * SHORT.per_round + number) % keys);
             let object = pin.get(&worker.table, store::hash(&key), &key).expect("all are there");
             black_box(object.value()[0]);
             if in_order {
@@ -153,7 +172,7 @@ fn native_ns(worker: &Worker, keys: u64, in_order: bool) -> f64 {
             }
         }
     };
-    median_ns(round, || {})
+    median_ns(SHORT, round, || {})
 }
 
 /// Prints the cost of one invocation in both forms, measured one after the other.
@@ -162,10 +181,10 @@ fn compare(
     extension: &Arc<Extension>,
     (what, function): (&str, &str),
     arguments: impl Fn(u64) -> Vec<u8>,
-    batch: u64,
+    steps: Steps,
 ) {
     let [native, module] =
-        workers.each_mut().map(|worker| invocation_ns(worker, extension, function, &arguments, batch));
+        workers.each_mut().map(|worker| invocation_ns(worker, extension, function, &arguments, steps));
     let more = module - native;
     println!("{what}: native {native:.1} ns, module {module:.1} ns, {more:+.1} ns, x {:.2}", native / module);
 }
@@ -191,27 +210,54 @@ fn what_an_invocation_costs() {
         let only = std::env::var("COST_IN").ok().and_then(|number| number.parse().ok()).unwrap_or(0);
         let keys = |number| (0..KEYS).flat_map(|at| key(number * KEYS + at)).collect::<Vec<u8>>();
         for _ in 0..100 {
-            let cost = invocation_ns(&mut workers[only], extension, &function, keys, 64);
+            let cost = invocation_ns(&mut workers[only], extension, &function, keys, in_batches(64));
             println!("{function}, 64 to a turn: {cost:.1} ns");
         }
         return;
     }
-    for (what, keys) in [("of all keys", OBJECTS), ("of many keys", PER_ROUND * KEYS), ("of one key", 1)] {
+    for (what, keys) in
+        [("of all keys", OBJECTS), ("of many keys", SHORT.per_round * KEYS), ("of one key", 1)]
+    {
         println!("native lookup {what}: {:.1} ns", native_ns(&workers[0], keys, false));
         println!("native lookup {what}, each after the other: {:.1} ns", native_ns(&workers[0], keys, true));
     }
     for batch in [1, 64, 256] {
         for function in ["noop", "noop_that_may_write", "get"] {
             let what = format!("{function}, {batch} to a turn");
-            compare(&mut workers, extension, (&what, function), |_| Vec::new(), batch);
+            compare(&mut workers, extension, (&what, function), |_| Vec::new(), in_batches(batch));
         }
     }
     for (what, stride) in [("of many keys", 1), ("of one key", 0)] {
         let keys = |number| (0..KEYS).flat_map(|at| key((number * KEYS + at) * stride)).collect::<Vec<u8>>();
         for function in ["gets", "get_many"] {
             let what = format!("{function} {what}, {KEYS} of them");
-            compare(&mut workers, extension, (&what, function), keys, 1);
+            compare(&mut workers, extension, (&what, function), keys, SHORT);
         }
     }
-    compare(&mut workers, extension, ("put", "put"), |_| vec![8; 100], 1);
+    compare(&mut workers, extension, ("put", "put"), |_| vec![8; 100], SHORT);
+    let checksum = load(&registry, "checksum", 2);
+    let list = |number| {
+        (0..KEYS)
+            .flat_map(|at| [&[KEY_BYTES as u8, 0][..], &key(number * KEYS + at)].concat())
+            .collect::<Vec<u8>>()
+    };
+    compare(&mut workers, &checksum, ("checksum of 64 objects", "checksum"), list, LONG);
+    let auth = load(&registry, "auth", 3);
+    let password = |_| [&AUTH_ROUNDS.to_le_bytes()[..], &[7; 16], b"correct horse"].concat();
+    let what = format!("auth, a password of {AUTH_ROUNDS} rounds");
+    compare(&mut workers, &auth, (&what, "set_password"), password, LONG);
+}
+
+/// Steps of short functions, so many to a turn.
+fn in_batches(batch: u64) -> Steps {
+    Steps { batch, ..SHORT }
+}
+
+/// Installs the extension `ext/<name>`.
+fn load(registry: &Registry, name: &str, id: u32) -> Arc<Extension> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ext").join(name);
+    let package = Package::from_directory(&folder).expect("a package");
+    let files = package.files().map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).collect();
+    let installed = registry.install::<String>(TENANT, name, files, 0, || Ok((id, 1)));
+    Arc::clone(&installed.unwrap_or_else(|error| panic!("{name}: {error}")).extension)
 }
