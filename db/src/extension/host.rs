@@ -120,7 +120,7 @@ unsafe extern "C" fn get_many<const MODE: u8>(
     unsafe {
         with_code::<MODE>(CallKind::GetMany, |access| {
             let keys = slice::from_raw_parts(keys, count);
-            let answer = access.get_many(table, keys, records, false);
+            let answer = access.get_many(table, keys, records);
             access.code_of(answer)
         })
     }

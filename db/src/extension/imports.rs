@@ -144,7 +144,7 @@ unsafe fn get_many(memory: &Memory, values: &mut [Value]) -> Result<(), Cause> {
             *key = memory.raw_slice(keys_at + (index * slice::BYTES) as u32)?;
         }
         // SAFETY: the keys lie within the memory, and there is a record for each.
-        let answer = unsafe { access.get_many(table, &keys[..count], found.as_mut_ptr().cast(), true) };
+        let answer = unsafe { access.get_many(table, &keys[..count], found.as_mut_ptr().cast()) };
         if let Err(error) = answer {
             return Ok(access.code_of_error(error));
         }

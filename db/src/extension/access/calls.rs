@@ -46,8 +46,7 @@ impl Access {
         Ok(())
     }
 
-    /// Reads one object per key: first prefetches all buckets, then all objects. If the caller copies the values, they
-    /// are prefetched beyond their beginning.
+    /// Reads one object per key: first prefetches all buckets, then all objects.
     ///
     /// # Safety
     /// The keys are readable, and there is a record for each.
@@ -56,7 +55,6 @@ impl Access {
         table: u32,
         keys: &[RawSlice],
         records: *mut RawRecord,
-        copies: bool,
     ) -> Result<(), Error> {
         if keys.len() > GET_MANY_KEYS_MAX {
             return Err(Error::LimitExceeded);
@@ -78,10 +76,7 @@ impl Access {
         }
         let mut arrives = false;
         for (&(part, hash), key) in found_in.iter().flatten().zip(keys) {
-            match copies {
-                true => pin.prefetch_object(part, hash),
-                false => pin.prefetch_key(part, hash, key.bytes),
-            }
+            pin.prefetch_key(part, hash, key.bytes);
             arrives |= part.is_arrival();
         }
         if arrives {
