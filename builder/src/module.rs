@@ -54,18 +54,26 @@ mod tests {
     #[test]
     fn header_and_guide_have_every_import_and_the_version_of_the_border() {
         let header = include_str!("../../ext/get_c/splinter.h");
+        let script = include_str!("../../ext/get_as/splinter.ts");
         let guide = include_str!("../../docs/modules.md");
         assert_eq!(header.matches("\nSPLINTER_IMPORT(").count(), wasm32::IMPORTS.len());
+        assert_eq!(script.matches("\n@external(").count(), wasm32::IMPORTS.len());
         for import in wasm32::IMPORTS {
-            assert!(header.contains(&format!("\nSPLINTER_IMPORT({})", import.name)), "{}", import.name);
-            assert!(guide.contains(&format!("\n| `{}` |", import.name)), "{}", import.name);
+            let name = import.name;
+            assert!(header.contains(&format!("\nSPLINTER_IMPORT({name})")), "{name}");
+            assert!(script.contains(&format!("\n@external(\"splinter\", \"{name}\")")), "{name}");
+            assert!(guide.contains(&format!("\n| `{name}` |")), "{name}");
         }
-        assert!(header.contains(&format!(
-            "// The border between a Splinter server and a module in C: version {} ",
-            wasm32::BORDER_VERSION
-        )));
+        for (text, language) in [(header, "C"), (script, "AssemblyScript")] {
+            assert!(text.contains(&format!(
+                "// The border between a Splinter server and a module in {language}: version {} ",
+                wasm32::BORDER_VERSION
+            )));
+        }
         assert!(guide.contains(&format!("\nborder = {} ", wasm32::BORDER_VERSION)));
         assert!(header.contains(&format!("((splinter_block *){})", wasm32::BLOCK_AT)));
+        let runtime = include_str!("../../ext/get_as/runtime.ts");
+        assert!(runtime.contains(&format!("changetype<Block>({})", wasm32::BLOCK_AT)));
     }
 
     #[test]
