@@ -1,8 +1,8 @@
 //! Finished modules, which bring no source: they run as modules whatever the tenant's limit says, give the next
 //! invocation nothing of the one before, and do what the same function of Rust source does.
 
-#[path = "support/get_in_c.rs"]
-mod get_in_c;
+#[path = "support/finished_get.rs"]
+mod finished_get;
 #[path = "support/worker.rs"]
 mod worker;
 
@@ -14,7 +14,7 @@ use db::extension::Provenance;
 use db::extension::allowance::Sandbox;
 use db::extension::invocation::LimitOverrides;
 use db::extension::registry::{Installed, Registry};
-use get_in_c::get_in_c;
+use finished_get::Files;
 use wire::Status;
 use worker::{TABLE, TENANT, Worker, registry};
 
@@ -55,12 +55,39 @@ const FUNCTIONS: &str = "border = 1\n[[function]]\nname = \"count\"\nmode = \"re
     [[function]]\nname = \"spoil\"\nmode = \"write\"\ndoc = \"Ends badly.\\nArguments: none\"\n\
     [[function]]\nname = \"wait\"\nmode = \"read\"\n";
 
-fn install(registry: &Registry, files: Vec<(String, Vec<u8>)>, id: u32) -> Arc<Installed> {
+/// Functions in AssemblyScript with objects, strings and maps. `count` waits once; the others end badly.
+const OBJECTS: &str = r#"
+import { Call, Code, PENDING, reply } from "./splinter";
+export { __heap_base };
+class Named { constructor(public name: string, public number: i32) {} }
+let kept: Named | null = null;
+export function run_count(call: Call): Code {
+  if (kept === null) { kept = new Named("kept", <i32>call.keyBytes); return PENDING; }
+  const all: Named[] = [];
+  const numbers = new Map<string, i32>();
+  for (let number = 0; number < 1000; number++) {
+    all.push(new Named("n" + number.toString(), number));
+    numbers.set(all[number].name, number);
+  }
+  let sum = 0;
+  for (let number = 0; number < 1000; number++) sum += numbers.get("n" + number.toString());
+  const fresh = new Uint8Array(4096);
+  for (let at = 0; at < fresh.length; at++) sum += fresh[at];
+  all.sort((one, other) => other.number - one.number);
+  const text = String.UTF8.encode(`${sum} ${all[0].name} ${kept!.name}${kept!.number}`);
+  return reply(call, changetype<usize>(text), text.byteLength);
+}
+export function run_index(call: Call): Code { return [1, 2, 3][call.keyBytes]; }
+export function run_throw(call: Call): Code { throw new Error("ü".repeat(1000)); }
+export function run_grow(call: Call): Code { const all = [1]; while (true) all.push(1); }
+"#;
+
+fn install(registry: &Registry, files: Files, id: u32) -> Arc<Installed> {
     let installed = registry.install(TENANT, &format!("e{id}"), files, 0, || Ok::<_, String>((id, 1)));
     installed.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn counter() -> Vec<(String, Vec<u8>)> {
+fn counter() -> Files {
     let module = wat::parse_str(COUNTER).expect("a module's text");
     vec![("functions.toml".into(), FUNCTIONS.into()), ("module.wasm".into(), module)]
 }
@@ -110,13 +137,45 @@ fn what_a_finished_module_touches_is_counted_as_held() {
 
 #[test]
 fn a_get_in_c_does_what_a_get_in_rust_does() {
-    let Some(in_c) = get_in_c() else { return };
+    finished_get::in_c().into_iter().for_each(compare_with_rust);
+}
+
+#[test]
+fn a_get_in_assemblyscript_does_what_a_get_in_rust_does() {
+    finished_get::in_assemblyscript().into_iter().for_each(compare_with_rust);
+}
+
+#[test]
+fn objects_of_assemblyscript_lie_in_the_arena() {
+    let list = ["count", "index", "throw", "grow"]
+        .map(|name| format!("[[function]]\nname = \"{name}\"\nmode = \"read\"\n"));
+    let files = finished_get::of_assemblyscript(OBJECTS, &format!("border = 1\n{}", list.concat()));
+    let Some(files) = files else { return };
+    let cache = tempfile::tempdir().expect("a folder");
+    let installed = install(&registry(cache.path()), files, 1);
+    let mut worker = Worker::with_budget(LimitOverrides::default());
+    for _ in 0..3 {
+        let mut answer = |function| {
+            let (status, body) = call(&mut worker, &installed, function);
+            (status, String::from_utf8(body).expect("text"))
+        };
+        assert_eq!(answer("count"), (Status::Ok, "499500 n999 kept3".into()));
+        let (status, text) = answer("index");
+        assert!(status == Status::ExtensionPanicked && text.contains("Index out of range"), "{text}");
+        let (status, text) = answer("throw");
+        assert!(status == Status::ExtensionPanicked && text.contains(&"ü".repeat(80)), "{text}");
+        assert_eq!(answer("grow").0, Status::ExtensionOutOfMemory);
+    }
+}
+
+/// Runs `get` in Rust and in another language with the same keys: they answer the same, and spend the same.
+fn compare_with_rust(in_another: Files) {
     let cache = tempfile::tempdir().expect("a folder");
     let registry = registry(cache.path());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ext/get");
     let package = Package::from_directory(&folder).expect("a package");
     let source = package.files().map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).collect();
-    let (of_source, finished) = (install(&registry, source, 1), install(&registry, in_c, 2));
+    let (of_source, finished) = (install(&registry, source, 1), install(&registry, in_another, 2));
     for (stalls, sandbox) in [false, true]
         .into_iter()
         .flat_map(|stalls| [Sandbox::Native, Sandbox::Wasm].map(|sandbox| (stalls, Some(sandbox))))
