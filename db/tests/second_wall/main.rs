@@ -10,6 +10,8 @@ mod budgets;
 mod control_flow;
 mod costs;
 mod ends;
+#[path = "../support/forged_calls.rs"]
+mod forged_calls;
 mod host_calls;
 mod instances;
 mod memory;
