@@ -8,11 +8,16 @@
 //! A binary of its own: what servers waited for a processor is added up over all children of the process.
 
 mod adversary {
+    pub mod beside_attacks;
     pub mod guesses;
     pub mod hoarding;
     pub mod installing;
     pub mod latency;
     pub mod misdeeds;
+    pub mod modules;
     pub mod neighbours;
+    pub mod refused_modules;
+    pub mod second_wall;
     pub mod stage;
+    pub mod victim;
 }

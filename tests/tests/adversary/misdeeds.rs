@@ -11,7 +11,7 @@ use super::latency::Latency;
 use super::stage::{KEPT, MARK, Stage, answered, grew_old, in_time, refusal};
 
 /// Misdeeds that end by themselves: function, how its caller is answered, and a part of the text.
-const SHORT: [(&str, Status, &str); 19] = [
+pub const SHORT: [(&str, Status, &str); 19] = [
     ("recurse", Status::ExtensionStackOverflow, "stack_bytes = "),
     ("recurse_into_the_host", Status::ExtensionStackOverflow, "stack_bytes = "),
     ("huge_frame", Status::ExtensionStackOverflow, "stack_bytes = "),
@@ -34,7 +34,7 @@ const SHORT: [(&str, Status, &str); 19] = [
 ];
 
 /// Misdeeds that do not end by themselves; the server ends them.
-const ENDLESS: [&str; 6] =
+pub const ENDLESS: [&str; 6] =
     ["spin", "spin_yielding", "wait_for_nothing", "loop_in_drop_at_the_end", "log_flood", "look_for_tables"];
 
 /// Bytes by which the server may grow under thousands of misdeeds: slots, stacks and logs that are kept.
