@@ -34,11 +34,12 @@ impl Access {
     pub fn get(&mut self, table: u32, key: &[u8], record: &mut MaybeUninit<RawRecord>) -> Result<(), Error> {
         self.spending.reads(1)?;
         let environment = self.environment();
+        let key = checked_key(key)?;
         let hash = store::hash(key);
         let Some(part) = self.entry(environment, table)?.parts.find(hash) else {
             return self.get_elsewhere(environment, (table, hash, key), record);
         };
-        let place = ObjectPlace { id: table, table: part, hash, key: checked_key(key)? };
+        let place = ObjectPlace { id: table, table: part, hash, key };
         let found = self.transaction.get(environment.pin, place);
         let found = found.map_err(|error| self.refuse_at(place, error, 1))?;
         self.spending.read_bytes(key.len() + found.map_or(0, |found| found.value.bytes()))?;
@@ -276,9 +277,10 @@ impl Access {
         id: u32,
         key: &'e [u8],
     ) -> Result<ObjectPlace<'e>, Error> {
+        let key = checked_key(key)?;
         let hash = store::hash(key);
         let part = self.entry(environment, id)?.parts.find(hash).ok_or(Error::NotLocal)?;
-        Ok(ObjectPlace { id, table: part, hash, key: checked_key(key)? })
+        Ok(ObjectPlace { id, table: part, hash, key })
     }
 
     /// Returns the table with this number.
@@ -398,6 +400,8 @@ impl Access {
     }
 }
 
+/// Returns a key that an object may have. Called before a key is hashed: a module may pass all of its memory, and no
+/// signal ends a host call.
 #[inline]
 pub(super) fn checked_key(key: &[u8]) -> Result<&[u8], Error> {
     if key.len() > store::KEY_BYTES_MAX { Err(Error::KeyTooLarge) } else { Ok(key) }
