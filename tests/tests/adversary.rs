@@ -5,9 +5,12 @@
 //! judged). The attacker gets the typed status that its misdeed deserves, nothing it wrote before is ever
 //! seen, and the server serves it and everybody else afterwards.
 //!
+//! Modules that no check of sources has seen do the same over the network: `second_wall`, `refused_modules`.
+//!
 //! A binary of its own: what servers waited for a processor is added up over all children of the process.
 
 mod adversary {
+    pub mod attacks;
     pub mod beside_attacks;
     pub mod guesses;
     pub mod hoarding;

@@ -24,12 +24,10 @@ fn functions(text: &str) -> impl Iterator<Item = &str> {
     exports.map(|rest| rest.split_once('"').expect("a name has an end").0)
 }
 
-/// The list of functions for a module; those that end in `_read` only read.
+/// The list of functions for a module. All may write: a function that only reads runs again for each copy of its request
+/// that arrives, and on a slow machine several copies of one invocation would hold memory at a time.
 pub fn list<'n>(functions: impl Iterator<Item = &'n str>) -> String {
-    let entry = |name: &str| {
-        let mode = if name.ends_with("_read") { "read" } else { "write" };
-        format!("[[function]]\nname = \"{name}\"\nmode = \"{mode}\"\n")
-    };
+    let entry = |name: &str| format!("[[function]]\nname = \"{name}\"\nmode = \"write\"\n");
     "border = 1\n".to_owned() + &functions.map(entry).collect::<String>()
 }
 

@@ -8,6 +8,7 @@
 use client::{Client, Error, Right, Status};
 use tests::effort::{rng, rounds};
 
+use super::attacks::{ATTACKS, Attack, BLOCK, KILLED, LOOPS, MARK, PANICKED, WORD};
 use super::latency::Latency;
 use super::misdeeds::{ENDLESS, SHORT};
 use super::modules::forged_calls::{Call, END, VALUES, calls, text};
@@ -17,106 +18,10 @@ use super::victim::Victim;
 
 /// The key under which the attacker has a large object, as the modules know it.
 const KEY: &[u8] = b"key";
-/// The call block of a module, and the length of the reply in it.
-const BLOCK: u64 = 65_408;
-const REPLY_BYTES: u64 = BLOCK + 16 + 28;
-const WORD: u64 = 1 << 32;
-const MARK: u64 = 0x1357_9bdf_0246_8ace;
-
-/// An attack: the function, its arguments, the status it ends with and a part of the text.
-type Attack = (&'static str, &'static [u64], Status, &'static str);
-
-const PANICKED: Status = Status::ExtensionPanicked;
-const OVERFLOWN: Status = Status::ExtensionStackOverflow;
-const KILLED: Status = Status::ExtensionKilled;
-const LIMITED: Status = Status::LimitExceeded;
-
-/// Attacks that end by themselves.
-const ATTACKS: [Attack; 58] = [
-    // Wild reads and writes, and those that are the module's own business.
-    ("tools.peek", &[0], Status::Ok, ""),
-    ("tools.peek", &[END - 8], Status::Ok, ""),
-    ("tools.peek", &[END - 7], PANICKED, ""),
-    ("tools.peek", &[END], PANICKED, ""),
-    ("tools.peek", &[1 << 31], PANICKED, ""),
-    ("tools.peek_far", &[END], PANICKED, ""),
-    ("tools.peek_far", &[WORD - 1], PANICKED, ""),
-    ("tools.peek_wide", &[1 << 30], PANICKED, ""),
-    ("tools.poke", &[65_536, 1, 0], Status::Ok, ""),
-    ("tools.poke", &[END - 1, u64::MAX, 0], PANICKED, ""),
-    ("tools.poke", &[1 << 30, u64::MAX, 0], PANICKED, ""),
-    ("tools.poke", &[WORD - (17 << 20), u64::MAX, 0], PANICKED, ""),
-    ("tools.poke", &[WORD - 8, u64::MAX, 0], OVERFLOWN, ""),
-    ("tools.poke_far", &[0], PANICKED, ""),
-    ("tools.poke_far", &[1 << 31], PANICKED, ""),
-    // Claims in the call block: the bounds of the arena, the reply's length and address, the table.
-    ("tools.poke", &[BLOCK, u64::MAX, 0], Status::Ok, ""),
-    ("tools.poke_word", &[REPLY_BYTES, 1 << 24, 0], Status::Ok, ""),
-    ("tools.poke_word", &[REPLY_BYTES, WORD - 1, 0], Status::Ok, ""),
-    ("tools.poke", &[REPLY_BYTES - 4, u64::MAX, 0], Status::Ok, ""),
-    ("tools.poke_word", &[BLOCK + 16 + 48, 1, 0], Status::Ok, ""),
-    ("tools.poke_word", &[BLOCK, 0, 1 << 40 | 1], Status::ExtensionError, "256 "),
-    ("tools.poke_word", &[BLOCK, 0, 1 << 31], Status::Internal, ""),
-    ("tools.fill", &[65_536, END, 8, MARK, 0], Status::Ok, ""),
-    ("tools.claim", &[MARK], Status::Ok, ""),
-    // Calls through the table: null, of another type, beyond it.
-    ("ends.indirect", &[0], Status::Ok, ""),
-    ("ends.indirect", &[1], PANICKED, ""),
-    ("ends.indirect", &[7], PANICKED, ""),
-    ("ends.indirect", &[8], PANICKED, ""),
-    ("ends.indirect", &[WORD - 1], PANICKED, ""),
-    ("ends.indirect_other", &[0], PANICKED, ""),
-    // Traps at the first poll and after some: unreachable, divisions, a conversion, an access, a call, a panic.
-    ("ends.trap_later", &[0, 0, 0], PANICKED, ""),
-    ("ends.trap_later", &[5, 0, 1], PANICKED, ""),
-    ("ends.trap_later", &[0, 0, 2], PANICKED, ""),
-    ("ends.trap_later", &[5, 0, 3], PANICKED, ""),
-    ("ends.trap_later", &[0, 0, 4], PANICKED, ""),
-    ("ends.trap_later", &[5, 0, 5], PANICKED, ""),
-    ("ends.trap_later", &[0, 0, 6], PANICKED, "key"),
-    ("ends.trap_later", &[5, 100_000, 0], PANICKED, ""),
-    // Stacks.
-    ("ends.deep", &[], OVERFLOWN, "stack"),
-    ("ends.deep_indirect", &[], OVERFLOWN, "stack"),
-    ("ends.deep_host", &[], OVERFLOWN, "stack"),
-    ("ends.deep_in_memory", &[], OVERFLOWN, "stack"),
-    ("ends.dive", &[10, 0], Status::Ok, ""),
-    ("ends.dive", &[1 << 20, 1], OVERFLOWN, "stack"),
-    ("ends.dive", &[1 << 20, 3], OVERFLOWN, "stack"),
-    // Budgets.
-    ("ends.lend", &[3], Status::Ok, ""),
-    ("ends.lend", &[1 << 20], LIMITED, "lent_bytes_of_an_invocation"),
-    ("ends.pages", &[1 << 20, 0], LIMITED, "lent_bytes_of_an_invocation"),
-    ("ends.pages", &[1 << 20, u64::MAX], LIMITED, "lent_bytes_of_an_invocation"),
-    ("ends.pages", &[1 << 20, 0xffff_0000_0001_0000], LIMITED, "lent_bytes_of_an_invocation"),
-    ("ends.writes", &[1 << 20, 3], LIMITED, "invocation_writes"),
-    ("ends.writes", &[1 << 20, 1 << 20], LIMITED, "invocation_write"),
-    ("ends.logs", &[1_000], Status::Ok, ""),
-    ("ends.grow", &[1], Status::Ok, ""),
-    ("ends.grow", &[65_536], Status::Ok, ""),
-    ("ends.no_memory", &[WORD - 1], Status::ExtensionOutOfMemory, "invocation_arena_bytes"),
-    ("ends.copy", &[], Status::Ok, ""),
-    ("ends.left_read", &[], Status::Ok, ""),
-];
-
-/// Attacks that the server has to end.
-const LOOPS: [Attack; 12] = [
-    ("ends.spin", &[], KILLED, "invocation_cpu_us"),
-    ("ends.spin_calls", &[], KILLED, "invocation_cpu_us"),
-    ("ends.spin_indirect", &[], KILLED, "invocation_cpu_us"),
-    ("ends.spin_host", &[], KILLED, "invocation_cpu_us"),
-    ("ends.spin_grow", &[], KILLED, "invocation_cpu_us"),
-    ("ends.spin_log", &[], KILLED, "invocation_cpu_us"),
-    ("ends.spin_get", &[], KILLED, "invocation_"),
-    ("ends.spin_get_many", &[], KILLED, "invocation_"),
-    ("ends.spin_scan", &[], KILLED, "invocation_"),
-    ("ends.spin_touch", &[], KILLED, "invocation_cpu_us"),
-    ("ends.pend", &[], KILLED, "invocation_yields"),
-    ("ends.trap_later", &[1 << 30, 0, 0], KILLED, "invocation_yields"),
-];
-
-/// How tenants are answered that do nothing wrong: an invocation that grew old where others have the processors is one.
-const FOR_THE_HONEST: [&str; 6] = ["ok", "not_found", "retry", "use_stream", "throttled", "extension_killed"];
+/// How tenants are answered that do nothing wrong; where others have the processors, an invocation may grow old, and a
+/// copy of a request may come when the request was answered long ago.
+const FOR_THE_HONEST: [&str; 7] =
+    ["ok", "not_found", "retry", "use_stream", "throttled", "expired", "extension_killed"];
 
 /// Mallory with its modules, tables and objects, and the victim.
 struct Attacked {
@@ -133,8 +38,8 @@ impl Attacked {
         let table = stage.client.table_create("attacks").expect("a table");
         let ordered = stage.client.table_create_ordered("ordered").expect("a table");
         stage.client.put(table, KEY, &vec![7; 1 << 20]).expect("a put");
-        for key in 0..100u8 {
-            stage.client.put(ordered, &[key], &[key; 1_000]).expect("a put");
+        for key in 0..8u8 {
+            stage.client.put(ordered, &[key], &[key; 20_000]).expect("a put");
         }
         limit(&stage.server, "mallory", &[("invocation_yields", 1_000)]);
         let calls = calls(table.into(), ordered.into());
@@ -149,6 +54,12 @@ impl Attacked {
         self.stage.client.invoke(function, self.table, KEY, arguments)
     }
 
+    /// The numbers of Mallory's tables.
+    fn own_tables(&mut self) -> Vec<u64> {
+        let tables = self.stage.client.table_list().expect("an answer");
+        tables.iter().map(|entry| entry.id.into()).collect()
+    }
+
     /// Runs an attack once, and the victim's questions after it.
     fn attack(&mut self, attack: &Attack, latency: &mut Latency) {
         let (function, arguments, status, text) = *attack;
@@ -159,7 +70,7 @@ impl Attacked {
     }
 
     fn nothing_was_written(&mut self, attack: impl Fn() -> String) {
-        for (table, expected) in [("attacks", 1), ("ordered", 100)] {
+        for (table, expected) in [("attacks", 1), ("ordered", 8)] {
             let objects = self.stage.client.table_stat(table).expect("an answer").objects;
             assert_eq!(objects, expected, "{table} after {}", attack());
         }
@@ -264,6 +175,10 @@ fn a_storm_of_attacks_in_any_order_ends_each_in_its_own_way() {
                 let said = if has_text { completion.body } else { b"" };
                 let said = String::from_utf8_lossy(said).into_owned();
                 let text = if has_text { text } else { "" };
+                // Of so many large replies at a time not all are kept for a copy of their request.
+                if found == Status::ReplyForgotten && status == Status::Ok {
+                    return;
+                }
                 check(&(function, arguments, status, text), &(found, said));
             });
             done += completed.expect("the session stands");
@@ -342,10 +257,13 @@ fn forged_addresses_and_lengths_in_host_calls_harm_nobody() {
     let mut attacked = Attacked::new();
     // What is written here by calls that are right is written elsewhere.
     let table = attacked.stage.client.table_create("forged").expect("a table");
+    let own = attacked.own_tables();
     for call in &calls(table.into(), attacked.ordered.into()) {
         let function =
             attacked.stage.client.resolve(&format!("calls.{}", call.name)).expect("it is installed");
-        let forged = forged(call);
+        let mut forged = forged(call);
+        // A number that happens to be another table of its own is none of the forged ones.
+        forged.retain(|arguments| arguments.get(1) == call.good.get(1) || !own.contains(&arguments[1]));
         let (mut submitted, mut done) = (0, 0);
         while done < forged.len() {
             let session = attacked.stage.client.session();
@@ -372,8 +290,7 @@ fn forged_addresses_and_lengths_in_host_calls_harm_nobody() {
 fn tables_of_others_are_answered_like_tables_that_do_not_exist() {
     const NOWHERE: u64 = 1_000_000;
     let mut attacked = Attacked::new();
-    let own = attacked.stage.client.table_list().expect("an answer");
-    let own: Vec<u64> = own.iter().map(|entry| entry.id.into()).collect();
+    let own = attacked.own_tables();
     let calls = calls(NOWHERE, NOWHERE);
     for call in calls.iter().filter(|call| call.good.get(1) == Some(&NOWHERE)) {
         let ask = |attacked: &mut Attacked, table: u64| {
