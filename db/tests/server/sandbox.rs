@@ -196,12 +196,10 @@ fn canary_and_kept_versions_run_in_modules_too() {
 }
 
 #[test]
-fn what_has_no_module_is_refused_or_says_why_where_it_is_to_run_as_one() {
+fn a_source_without_a_module_is_not_installed_by_a_tenant_in_wasm() {
     let directory = tempfile::tempdir().expect("a directory");
     let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
-    let (mut ann, table) = site.tenant_with_table("ann");
-    let (mut bob, bobs) = site.tenant_with_table("bob");
-    install(&mut ann, "other", &package(COUNTER)).expect("a good extension");
+    let (mut ann, _) = site.tenant_with_table("ann");
     let (status, text) =
         install(&mut ann, "counter", &wide()).map_err(readable).expect_err("it has no module");
     assert_eq!(status, Status::Unavailable);
@@ -210,7 +208,17 @@ fn what_has_no_module_is_refused_or_says_why_where_it_is_to_run_as_one() {
         "{text}"
     );
     assert!(text.contains("overflow") && text.contains("MOST"), "what the compiler says: {text}");
+    let nothing = ann.control.ask(&AdminRequest::ExtensionDescribe { name: "counter" }).map_err(readable);
+    assert_eq!(nothing.map_err(|(status, _)| status), Err(Status::UnknownExtension));
+}
 
+#[test]
+fn what_has_no_module_says_why_where_it_is_to_run_as_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start_compiling(directory.path(), 1, file(directory.path()));
+    let (mut ann, table) = site.tenant_with_table("ann");
+    let (mut bob, bobs) = site.tenant_with_table("bob");
+    install(&mut ann, "other", &package(COUNTER)).expect("a good extension");
     for tenant in ["ann", "bob"] {
         assert_eq!(choose(&site, tenant, NATIVE), Ok(NATIVE));
     }

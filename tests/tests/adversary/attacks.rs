@@ -43,7 +43,7 @@ pub const ATTACKS: [Attack; 58] = [
     ("tools.poke", &[REPLY_BYTES - 4, u64::MAX, 0], Status::Ok, ""),
     ("tools.poke_word", &[BLOCK + 16 + 48, 1, 0], Status::Ok, ""),
     ("tools.poke_word", &[BLOCK, 0, 1 << 40 | 1], Status::ExtensionError, "256 "),
-    ("tools.poke_word", &[BLOCK, 0, 1 << 31], Status::Internal, ""),
+    ("tools.poke_word", &[BLOCK, 0, 1 << 31], Status::ExtensionPanicked, "is none of the SDK's"),
     ("tools.fill", &[65_536, END, 8, MARK, 0], Status::Ok, ""),
     ("tools.claim", &[MARK], Status::Ok, ""),
     // Calls through the table: null, of another type, beyond it.
