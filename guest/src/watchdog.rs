@@ -33,8 +33,8 @@ struct Thread {
     seen: Option<u64>,
     /// The number of checks that found `seen` again.
     looks: u32,
-    /// Its waiting time for a core at the first of those checks, in nanoseconds.
-    delayed_ns: u64,
+    /// What the kernel had counted at the first of those checks.
+    before: CoreTime,
     /// Whether the log already says that this poll waits for a core.
     is_starved: bool,
 }
@@ -68,7 +68,7 @@ pub fn watch(id: libc::pid_t) -> Watched {
         heartbeat: Arc::clone(&heartbeat),
         seen: None,
         looks: 0,
-        delayed_ns: 0,
+        before: CoreTime::default(),
         is_starved: false,
     };
     threads().push(thread);
@@ -128,7 +128,7 @@ fn look() {
         thread.looks = thread.looks.saturating_add(1);
         nudge(thread.id);
         if thread.looks == 1 {
-            thread.delayed_ns = delayed_ns(thread.id);
+            thread.before = CoreTime::of(thread.id);
         } else if thread.looks == WATCHDOG_LOOKS_TO_REPORT {
             thread.report();
         }
@@ -139,10 +139,17 @@ impl Thread {
     /// Reports a thread found in the same poll by several checks.
     fn report(&mut self) {
         let for_ms = WATCHDOG_LOOK_MS * u64::from(self.looks);
-        let delayed_ms = delayed_ns(self.id).saturating_sub(self.delayed_ns) / 1_000_000;
+        let CoreTime { run_ms, delayed_ms } = CoreTime::of(self.id).since(self.before);
         if delayed_ms < for_ms / 2 {
             STALLS.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(thread = self.id, for_ms, "a worker does not come back from an extension");
+            // What is left of the time it slept: for a page of a file, say, or a lock.
+            tracing::error!(
+                thread = self.id,
+                for_ms,
+                run_ms,
+                delayed_ms,
+                "a worker does not come back from an extension"
+            );
             return;
         }
         if !std::mem::replace(&mut self.is_starved, true) {
@@ -158,10 +165,27 @@ impl Thread {
     }
 }
 
-/// Returns how long a thread of this process was ready without a core, in nanoseconds; 0 if the kernel does not tell.
-fn delayed_ns(thread: libc::pid_t) -> u64 {
-    let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
-    text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
+/// How long a thread ran, and how long it was ready without a core, in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct CoreTime {
+    run_ms: u64,
+    delayed_ms: u64,
+}
+
+impl CoreTime {
+    /// Returns the times of a thread of this process; 0 if the kernel does not tell.
+    fn of(thread: libc::pid_t) -> Self {
+        let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
+        let mut times = text.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0) / 1_000_000);
+        Self { run_ms: times.next().unwrap_or(0), delayed_ms: times.next().unwrap_or(0) }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            run_ms: self.run_ms.saturating_sub(before.run_ms),
+            delayed_ms: self.delayed_ms.saturating_sub(before.delayed_ms),
+        }
+    }
 }
 
 /// Signals a thread, which is still alive: before it ends, it removes itself from the list, whose lock is held.
@@ -182,7 +206,7 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    use super::{Thread, delayed_ns};
+    use super::{CoreTime, Thread};
     use crate::limits::{WATCHDOG_LOOK_MS, WATCHDOG_LOOKS_TO_REPORT};
 
     /// Pins the calling thread to the first CPU that it may use.
@@ -232,14 +256,15 @@ mod tests {
             let id = unsafe { libc::gettid() };
             let (heartbeat, looks) = (Arc::default(), WATCHDOG_LOOKS_TO_REPORT);
             let mut thread =
-                Thread { id, heartbeat, seen: None, looks, delayed_ns: delayed_ns(id), is_starved: false };
-            let for_ns = WATCHDOG_LOOK_MS * u64::from(looks) * 1_000_000;
-            comes(|| delayed_ns(id) >= thread.delayed_ns + for_ns, "it is never delayed");
+                Thread { id, heartbeat, seen: None, looks, before: CoreTime::of(id), is_starved: false };
+            let for_ms = WATCHDOG_LOOK_MS * u64::from(looks);
+            let delayed_ms = |before| CoreTime::of(id).since(before).delayed_ms;
+            comes(|| delayed_ms(thread.before) >= for_ms, "it is never delayed");
             thread.report();
             assert!(thread.is_starved && thread.looks == 0, "it is looked at anew");
             // A report of a stuck thread, once the thread has had the core between two checks.
             let is_stuck = || {
-                (thread.looks, thread.delayed_ns) = (looks, delayed_ns(id));
+                (thread.looks, thread.before) = (looks, CoreTime::of(id));
                 thread.report();
                 thread.looks > 0
             };
