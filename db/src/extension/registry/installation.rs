@@ -5,13 +5,14 @@
 //! charged before.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use builder::{BuildError, Toolchain};
 use guest::wasm;
 use wire::Status;
 
 use crate::extension::native::LoadError;
+use crate::sync::lock;
 
 /// The caller's hooks in an installation. They are called in this order; after a refusal only `spent` is still called.
 pub trait InstallHooks {
@@ -116,11 +117,22 @@ impl<E: fmt::Display> fmt::Display for InstallError<E> {
 impl<E: fmt::Debug + fmt::Display> std::error::Error for InstallError<E> {}
 
 /// Tests that a module of this toolchain's compiler runs in this process as it must.
-fn start_modules(toolchain: &Toolchain) -> Result<(), String> {
+fn start_modules(toolchain: &Toolchain) -> Result<(), NoModules> {
     let compiled = toolchain.compile_module(wasm::SELF_TEST_MODULE, &wasm::SELF_TEST_FUNCTIONS);
-    let compiled = compiled.map_err(|error| error.to_string())?;
+    let compiled = compiled.map_err(|error| NoModules {
+        why: error.to_string(),
+        // A machine that is busy or full for a while; the tools are looked for once.
+        may_pass: !matches!(error, BuildError::ModuleUnavailable { .. }),
+    })?;
     // SAFETY: the builder of this process has checked and compiled it.
-    unsafe { wasm::start(&compiled) }.map_err(|error| error.to_string())
+    unsafe { wasm::start(&compiled) }.map_err(|error| NoModules { why: error.to_string(), may_pass: false })
+}
+
+/// The reason why this process runs no modules.
+struct NoModules {
+    why: String,
+    /// Whether another attempt may find otherwise.
+    may_pass: bool,
 }
 
 /// Prepares the toolchain: called until it has succeeded once.
@@ -130,25 +142,31 @@ pub type Prepare = Box<dyn Fn() -> Result<Toolchain, BuildError> + Send + Sync>;
 pub(super) struct LazyToolchain {
     prepare: Prepare,
     toolchain: Mutex<Option<Arc<Toolchain>>>,
-    /// Whether this process runs modules, or the reason why not; found out with the toolchain.
-    modules: OnceLock<Result<(), String>>,
+    /// Whether this process runs modules, or the reason why not; found out with the toolchain, and again with every
+    /// use of it while the reason may pass.
+    modules: Mutex<Result<(), NoModules>>,
 }
 
 impl LazyToolchain {
     /// Creates it without a prepared toolchain.
     pub(super) fn new(prepare: Prepare) -> Self {
-        Self { prepare, toolchain: Mutex::default(), modules: OnceLock::new() }
+        let modules = Err(NoModules { why: "there is no toolchain yet".to_owned(), may_pass: true });
+        Self { prepare, toolchain: Mutex::default(), modules: Mutex::new(modules) }
     }
 
     /// Returns the toolchain; waits while it is being prepared.
     pub(super) fn get(&self) -> Result<Arc<Toolchain>, BuildError> {
-        let mut slot = self.toolchain.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(toolchain) = &*slot {
-            return Ok(Arc::clone(toolchain));
-        }
-        let toolchain = Arc::new((self.prepare)()?);
-        if let Err(why) = self.modules.get_or_init(|| start_modules(&toolchain)) {
-            tracing::warn!(%why, "extensions of tenants with `sandbox=wasm` cannot run");
+        let mut slot = lock(&self.toolchain);
+        let toolchain = match &*slot {
+            Some(toolchain) => Arc::clone(toolchain),
+            None => Arc::new((self.prepare)()?),
+        };
+        let mut modules = lock(&self.modules);
+        if matches!(&*modules, Err(NoModules { may_pass: true, .. })) {
+            *modules = start_modules(&toolchain);
+            if let Err(NoModules { why, .. }) = &*modules {
+                tracing::warn!(%why, "extensions of tenants with `sandbox=wasm` cannot run");
+            }
         }
         *slot = Some(Arc::clone(&toolchain));
         Ok(toolchain)
@@ -159,6 +177,6 @@ impl LazyToolchain {
     /// # Errors
     /// The reason, if it does not.
     pub(super) fn modules(&self) -> Result<(), String> {
-        self.modules.get().cloned().unwrap_or_else(|| Err("there is no toolchain yet".to_owned()))
+        lock(&self.modules).as_ref().map(|_| ()).map_err(|missing| missing.why.clone())
     }
 }
