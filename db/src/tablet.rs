@@ -176,8 +176,8 @@ impl Tables {
     }
 }
 
-/// A hasher for keys that are numbers assigned by the server: one multiplication. Nobody outside chooses these numbers,
-/// so hash flooding is impossible.
+/// A hasher for keys that are numbers assigned by the server, or addresses: one multiplication. Nobody outside chooses
+/// them, so hash flooding is impossible.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 
@@ -200,6 +200,11 @@ impl Hasher for NumberHasher {
     #[inline]
     fn write_u32(&mut self, number: u32) {
         self.write_u64(u64::from(number));
+    }
+
+    #[inline]
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
     }
 
     #[inline]

@@ -12,6 +12,7 @@ use super::Extension;
 use super::module_call::ModuleCall;
 use crate::limits::{INSTANCES_KEPT_PER_WORKER, INSTANCES_PER_WORKER_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
+use crate::tablet::NumberHash;
 use wire::TenantId;
 
 /// The reason why an invocation gets no instance.
@@ -29,7 +30,7 @@ pub(super) struct Instances {
     /// The instance that was returned last; most invocations take this one.
     last: Option<Box<ModuleCall>>,
     /// The other idle ones, by the address of their extension, with the time of their return.
-    idle: HashMap<*const Extension, Vec<(u64, Box<ModuleCall>)>>,
+    idle: HashMap<*const Extension, Vec<(u64, Box<ModuleCall>)>, NumberHash>,
     idle_count: usize,
     in_use: usize,
     /// The instances of each tenant, idle or in use.
@@ -43,7 +44,7 @@ impl Instances {
     pub(super) fn new() -> Self {
         Self {
             last: None,
-            idle: HashMap::new(),
+            idle: HashMap::default(),
             idle_count: 0,
             in_use: 0,
             by_tenant: HashMap::new(),
