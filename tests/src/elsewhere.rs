@@ -1,7 +1,9 @@
-//! Servers of the tests over another transport than the kernel's loopback.
+//! Servers of the tests over another transport than the kernel's loopback, and tenants in another form than a new one's.
 //!
 //! `SPLINTER_TEST_TRANSPORT` is what servers offer (`--transport`) unless a test is about that; with `shm` in it the clients
 //! of the tests insist on shared memory, so that no test passes over UDP unseen.
+//!
+//! `SPLINTER_TEST_SANDBOX` is the form in which invocations of the tests' tenants run, `native` or `wasm`.
 //!
 //! In another network namespace:
 //! `SPLINTER_TEST_SERVE` is the command through which servers are started there, `SPLINTER_TEST_ADDRESS` the address under
@@ -15,6 +17,9 @@ use std::sync::OnceLock;
 
 use client::Transport;
 
+/// The limit that chooses the form of a tenant's invocations.
+pub const SANDBOX: &str = "sandbox";
+
 /// What servers offer where a test does not care, as the command line takes it.
 pub fn offered() -> String {
     given("SPLINTER_TEST_TRANSPORT").unwrap_or_else(|| "udp".to_owned())
@@ -23,6 +28,17 @@ pub fn offered() -> String {
 /// How clients speak with servers where a test does not care.
 pub fn wanted() -> Transport {
     if offered().split(',').any(|way| way == "shm") { Transport::Shm } else { Transport::Auto }
+}
+
+/// The value of the limit `sandbox` for tenants, if it is to be another than a new tenant's.
+///
+/// # Panics
+/// When the environment names no form.
+pub fn sandbox() -> Option<u64> {
+    let given = given("SPLINTER_TEST_SANDBOX")?;
+    let words = client::limit_words(SANDBOX).expect("its values are words");
+    let value = words.iter().position(|word| *word == given).expect("SPLINTER_TEST_SANDBOX is a form");
+    Some(value as u64)
 }
 
 fn given(name: &str) -> Option<String> {

@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use client::{Admin, Client, ClientConfig, Status};
+use client::{Admin, Client, ClientConfig, LimitChange, Status};
 use tempfile::TempDir;
 
 use crate::elsewhere::{self, Elsewhere};
@@ -146,7 +146,16 @@ impl Server {
                 }
             }
         });
+        if let Some(form) = elsewhere::sandbox() {
+            self.set_sandbox(name, form);
+        }
         Tenant { name: name.into(), secret }
+    }
+
+    /// Sets the form in which a tenant's invocations run: 0 for machine code, 1 for modules.
+    pub fn set_sandbox(&self, tenant: &str, form: u64) {
+        let change = LimitChange { limit: elsewhere::SANDBOX, value: Some(form) };
+        answered("the operator chooses", || self.admin().tenant_limits_set(tenant, &[change]));
     }
 
     /// A client of a tenant.
