@@ -41,6 +41,8 @@ const FULL_SECONDS: u64 = 300;
 const CHILDREN: u64 = 2;
 /// Of all programs in a long run as many run in both forms, in percent.
 const RAN_PERCENT_MIN: u64 = 10;
+/// Characters of a finding's text that are shown.
+const FINDING_CHARS: usize = 300;
 /// Holes that the second wall sees, of those that a short run tries.
 const SEEN: [&str; 4] =
     ["rustc_160598", "rustc_161578_by_an_operand", "rustc_161578_by_a_trait", "rustc_135246"];
@@ -265,6 +267,9 @@ fn words(outcome: &Outcome) -> String {
         Outcome::WithoutModule => "without a module".into(),
         Outcome::Equal => "equal".into(),
         Outcome::EqualUntilLimit => "equal until a limit".into(),
-        Outcome::Finding(what) => format!("finding: {}", what.replace('\n', " ")),
+        Outcome::Finding(what) => {
+            let line: String = what.replace('\n', " ").chars().take(FINDING_CHARS).collect();
+            format!("finding: {line}")
+        }
     }
 }
