@@ -5,8 +5,9 @@
 //! module.
 //!
 //! Each figure is the median of rounds of a few hundred steps, with compiled extensions over a store of some
-//! hundred thousand objects. A native lookup is a hash, an index walk and a comparison of keys. The last rows are functions of
-//! `ext/` that compute.
+//! hundred thousand objects. A native lookup is a hash, an index walk and a comparison of keys. The rows of host calls are
+//! invocations that make 64 of a kind, so that crossing the border, passing a key and copying a value are told apart. The
+//! last rows are functions of `ext/` that compute.
 
 #[path = "support/worker.rs"]
 mod worker;
@@ -49,7 +50,9 @@ const SOURCE: &str = r#"
 #![no_std]
 use sandstorm::{Args, Db, Error, Reply};
 
-sandstorm::extension! { read noop, write noop_that_may_write, read get, read gets, read get_many, write put }
+sandstorm::extension! {
+    read noop, write noop_that_may_write, read clock, read get, read gets, read misses, read get_many, write put
+}
 
 async fn noop(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
     Ok(())
@@ -57,6 +60,14 @@ async fn noop(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
 
 async fn noop_that_may_write(_: &Db<'_>, _: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
     Ok(())
+}
+
+async fn clock(db: &Db<'_>, _: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut sum = 0u64;
+    for _ in 0..64 {
+        sum = sum.wrapping_add(db.now_ms());
+    }
+    reply.u64(sum)
 }
 
 async fn get(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
@@ -71,6 +82,14 @@ async fn gets(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
         sum += u64::from(value[0]);
     }
     reply.u64(sum)
+}
+
+async fn misses(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let mut found = 0u64;
+    for key in args.bytes().chunks(30) {
+        found += u64::from(db.get(args.table(), key).await?.is_some());
+    }
+    reply.u64(found)
 }
 
 async fn get_many(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
@@ -234,6 +253,7 @@ fn what_an_invocation_costs() {
             compare(&mut workers, extension, (&what, function), keys, SHORT);
         }
     }
+    host_calls(&mut workers, extension);
     compare(&mut workers, extension, ("put", "put"), |_| vec![8; 100], SHORT);
     let checksum = load(&registry, "checksum", 2);
     let list = |number| {
@@ -246,6 +266,20 @@ fn what_an_invocation_costs() {
     let password = |_| [&AUTH_ROUNDS.to_le_bytes()[..], &[7; 16], b"correct horse"].concat();
     let what = format!("auth, a password of {AUTH_ROUNDS} rounds");
     compare(&mut workers, &auth, (&what, "set_password"), password, LONG);
+}
+
+/// Prints what 64 host calls cost: those that only cross, those that also pass a key and find nothing, and those that are
+/// lent a value of some sizes.
+fn host_calls(workers: &mut [Worker; 2], extension: &Arc<Extension>) {
+    compare(workers, extension, ("clock, 64 calls", "clock"), |_| Vec::new(), SHORT);
+    let absent = [b'a'; KEY_BYTES].repeat(KEYS as usize);
+    compare(workers, extension, ("get of an absent key, 64 calls", "misses"), |_| absent.clone(), SHORT);
+    let present = [b'p'; KEY_BYTES].repeat(KEYS as usize);
+    for bytes in [1, 100, 1_000, 10_000] {
+        workers.iter_mut().for_each(|worker| worker.put(&present[..KEY_BYTES], &vec![7; bytes]));
+        let what = format!("get of {bytes} B, 64 calls");
+        compare(workers, extension, (&what, "gets"), |_| present.clone(), SHORT);
+    }
 }
 
 /// Steps of short functions, so many to a turn.
