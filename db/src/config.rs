@@ -216,6 +216,7 @@ impl Config {
             segment_bytes: self.segment_bytes,
             cores: self.cores + if moves_tablets { MIGRATION_CORES } else { 0 },
             huge_pages: self.huge_pages,
+            durable: false,
         }
     }
 

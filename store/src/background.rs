@@ -38,7 +38,7 @@ impl Core {
     /// without a pin, which would hold back the memory that it frees.
     pub fn step(&self) -> bool {
         let store = &self.store;
-        self.owed.set(self.owed.get().saturating_add(store.log.take_appended(&mut self.head.borrow_mut())));
+        self.owed.set(self.owed.get().saturating_add(self.take_appended()));
         if store.is_quiet() {
             self.owed.set(0);
             return false;

@@ -25,12 +25,13 @@ mod relocation;
 #[cfg(all(test, loom_model))]
 mod loom_tests;
 
+use crate::durable::Released;
 use crate::limits::{
     CLEAN_BYTES_PER_STEP, CLEAN_BYTES_PER_STEP_MAX, FREE_WANTED_DIVISOR, FREE_WANTED_PER_CORE_DIVISOR,
 };
 use crate::segment::{SegmentId, State};
 use crate::store::Store;
-use crate::store::cleaning::{Chosen, Cleaner, Source};
+use crate::store::cleaning::{Chosen, Cleaner, Level, Source};
 use crate::store::core::Pinned;
 use crate::sync::Ordering;
 
@@ -54,12 +55,17 @@ impl Store {
     pub(crate) fn cleaner_rests(&self) -> bool {
         !self.cleaning.in_hand.load(Ordering::Relaxed)
             && self.log.wanted() == 0
+            && !self.is_disk_short()
             && self.log.segments.free_count() >= self.free_wanted(self.keep_for_writers())
     }
 
     fn work_off(&self, cleaner: &mut Cleaner, pinned: &Pinned<'_>) -> bool {
+        if let Some(durable) = &self.log.durable {
+            cleaner.on_disk.update(durable);
+        }
         let freed = self.reclaim_pending(cleaner) | self.end_evacuation(cleaner);
         self.drain(cleaner);
+        self.hand_over_released(cleaner);
         let keep = self.keep_for_writers();
         if cleaner.source.is_none() && cleaner.chosen.is_empty() {
             let looked = self.choose(cleaner, keep);
@@ -72,7 +78,9 @@ impl Store {
         }
         let owed = pinned.core.owed.take();
         let budget = self.budget(cleaner, keep, owed);
-        self.clean(cleaner, pinned, budget) || freed
+        let cleaned = self.clean(cleaner, pinned, budget);
+        self.hand_over_released(cleaner);
+        cleaned || freed
     }
 
     /// Returns the number of free seglets that the cleaner aims for.
@@ -139,6 +147,10 @@ impl Store {
 
     fn retire_segment(&self, cleaner: &mut Cleaner, segment: SegmentId) {
         self.log.segments.set_state(segment, State::Retired);
+        let sequence = self.log.segments.sequence_at(segment.0);
+        if sequence != 0 {
+            self.release(cleaner, sequence, segment);
+        }
         let run = self.log.segments.run(segment);
         cleaner.pending_seglets += u64::from(run.end - run.start);
         let tag = self.epochs.retire();
@@ -150,6 +162,26 @@ impl Store {
         self.cleaning.segments_cleaned.fetch_add(1, Ordering::Relaxed);
         let bytes = u64::from(run.end - run.start) * self.log.seglet_bytes() as u64;
         self.cleaning.emptied_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that a number on the disk has one segment in memory less.
+    pub(crate) fn release(&self, cleaner: &mut Cleaner, sequence: u32, segment: SegmentId) {
+        let Some(durable) = &self.log.durable else { return };
+        // The segments of its survivors count, too.
+        cleaner.on_disk.update(durable);
+        if cleaner.on_disk.leave(sequence, segment) {
+            cleaner.released.push(sequence);
+        }
+    }
+
+    /// Lets the disk forget the empty segments, unless some object would then be found at two places: what has moved to
+    /// a head of survivors, in the segment that it comes from and is half empty.
+    pub(crate) fn hand_over_released(&self, cleaner: &mut Cleaner) {
+        let Some(durable) = &self.log.durable else { return };
+        if !cleaner.released.is_empty() && !cleaner.is_combining() {
+            let survivors = cleaner.durable_survivors.each_ref().map(|head| self.log.position(head));
+            durable.release(Released { sequences: std::mem::take(&mut cleaner.released), survivors });
+        }
     }
 
     /// Continues with the chosen segments for about `budget` bytes.
@@ -179,7 +211,7 @@ impl Store {
     }
 
     fn next_source(&self, cleaner: &mut Cleaner) -> Option<Source> {
-        let Chosen { segment, again } = cleaner.chosen.pop_front()?;
+        let Chosen { segment, again, combined } = cleaner.chosen.pop_front()?;
         let segments = &self.log.segments;
         debug_assert_eq!(segments.state(segment), State::Cleaning, "a chosen segment is the cleaner's");
         let next = self.log.first(segment).offset();
@@ -194,7 +226,55 @@ impl Store {
         let live_bytes = used.saturating_sub(segments.dead(segment)) as usize;
         let end = next + used as usize;
         let (damaged, busy) = (false, false);
-        Some(Source { segment, again, next, end, generation, live_bytes, class, damaged, busy })
+        let sequence = segments.sequence_at(segment.0);
+        let level = match cleaner.level {
+            _ if combined => Level::Combined,
+            Level::Combined if sequence != 0 => self.begin_to_empty(cleaner, sequence, segment),
+            level => level,
+        };
+        Some(Source {
+            segment,
+            sequence,
+            disk_bytes: segments.disk_bytes(segment),
+            level,
+            again,
+            next,
+            end,
+            generation,
+            live_bytes,
+            class,
+            damaged,
+            busy,
+        })
+    }
+
+    /// Begins to move the objects of a number on the disk to heads of survivors: those of all its segments in memory, since
+    /// the disk forgets the number only when all are empty. If that cannot be, they keep the number.
+    fn begin_to_empty(&self, cleaner: &mut Cleaner, sequence: u32, first: SegmentId) -> Level {
+        let (Some(durable), false) = (&self.log.durable, cleaner.recovering) else {
+            return Level::Compaction;
+        };
+        let segments = &self.log.segments;
+        cleaner.on_disk.update(durable);
+        let others: Vec<_> =
+            cleaner.on_disk.segments(sequence).iter().copied().filter(|&other| other != first).collect();
+        if others.iter().any(|&other| !matches!(segments.state(other), State::Closed | State::Cleaning)) {
+            return Level::Compaction;
+        }
+        durable.empty(sequence);
+        for segment in others {
+            if segments.state(segment) == State::Closed {
+                segments.set_state(segment, State::Cleaning);
+                cleaner.chosen.push_back(Chosen { segment, again: false, combined: true });
+            }
+            let waiting = cleaner.unsettled.iter_mut().map(|(_, chosen)| chosen);
+            let mut waiting = cleaner.chosen.iter_mut().chain(waiting);
+            waiting
+                .by_ref()
+                .filter(|chosen| chosen.segment == segment)
+                .for_each(|chosen| chosen.combined = true);
+        }
+        Level::Combined
     }
 
     /// Ends the walk through a source. If it is not all dead, a thread has staged an object that it has not published,
@@ -216,7 +296,8 @@ impl Store {
                 cleaner.unsettled.back().is_none_or(|&(last, _)| last < tag),
                 "segments come again in the order of their tags"
             );
-            cleaner.unsettled.push_back((tag, source.segment));
+            let (segment, combined) = (source.segment, source.is_combined());
+            cleaner.unsettled.push_back((tag, Chosen { segment, again: true, combined }));
         }
     }
 
@@ -226,11 +307,11 @@ impl Store {
             return;
         }
         let oldest = self.epochs.oldest_pin();
-        while let Some(&(tag, segment)) = cleaner.unsettled.front()
+        while let Some(&(tag, chosen)) = cleaner.unsettled.front()
             && tag < oldest
         {
             cleaner.unsettled.pop_front();
-            cleaner.chosen.push_back(Chosen { segment, again: true });
+            cleaner.chosen.push_back(chosen);
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::index::growth::NoMemory;
 use crate::limits::{COMMIT_OPERATIONS_MAX, LEAVE_TRIES, RETRY_AFTER_US, VERSION_MAX};
 use crate::lock_set::LockSet;
 use crate::log::Staged;
-use crate::object::{NEVER_MS, object_bytes};
+use crate::object::NEVER_MS;
 use crate::ordered::Entered;
 use crate::store::core::{Pinned, Scratch};
 use crate::sync::Busy;
@@ -58,7 +58,8 @@ pub struct Write<'a> {
 impl Write<'_> {
     /// Returns the bytes in the log of the written object, 0 for a removal.
     pub(crate) fn object_bytes(&self) -> usize {
-        self.value.map_or(0, |value| object_bytes(self.key.len(), value.len(), self.expires_ms != NEVER_MS))
+        let lengths = |value: &[u8]| self.table.lengths(self.key, value.len(), self.expires_ms);
+        self.value.map_or(0, |value| lengths(value).object_bytes())
     }
 }
 
@@ -112,7 +113,9 @@ impl Pinned<'_> {
             Err(error) => Err(error.into()),
         };
         if committed.is_err() {
-            scratch.staged.iter().rev().flatten().for_each(|staged| self.unstage(staged));
+            for (staged, write) in scratch.staged.iter().zip(writes).rev() {
+                staged.iter().for_each(|staged| self.unstage(write.table, staged));
+            }
         } else {
             self.count_committed(&scratch, writes);
         }
@@ -135,7 +138,7 @@ impl Pinned<'_> {
             }
         }
         for (write, staged) in writes.iter().zip(&scratch.staged) {
-            if let Some(staged) = staged {
+            if let Some(staged) = staged.as_ref().filter(|_| write.value.is_some()) {
                 self.note_expiry(write.table, staged);
                 self.help_growth(write.table);
             }
@@ -174,9 +177,11 @@ impl Pinned<'_> {
     fn stage_writes(&self, scratch: &mut Scratch, writes: &[Write<'_>]) -> Result<(), WriteError> {
         scratch.staged.clear();
         for (write, &superseded) in writes.iter().zip(&scratch.superseded) {
-            let value = write.value.filter(|_| !superseded);
-            let stage = |value| self.stage(write.table, write.key, value, write.expires_ms);
-            let staged = value.map(stage).transpose()?;
+            let staged = match write.value {
+                _ if superseded => None,
+                Some(value) => Some(self.stage(write.table, write.key, value, write.expires_ms)?),
+                None => self.stage_removal(write.table, write.key)?,
+            };
             scratch.staged.push(staged);
         }
         Ok(())
@@ -263,8 +268,8 @@ impl Pinned<'_> {
             if write.table.quota().is_limited() {
                 let old_bytes = found.as_ref().map_or(0, |(_, object)| object.log_bytes() as u64);
                 let tree_bytes = if found.is_none() { write.table.bytes_in_tree(write.key) } else { 0 };
-                let new_bytes =
-                    staged[at].as_ref().map_or(0, |staged| u64::from(staged.bytes()) + tree_bytes);
+                let stored = staged[at].as_ref().filter(|_| write.value.is_some());
+                let new_bytes = stored.map_or(0, |staged| u64::from(staged.bytes()) + tree_bytes);
                 note_growth(growths, writes, at, (new_bytes, old_bytes));
             }
             if write.value.is_none() {
@@ -283,13 +288,19 @@ impl Pinned<'_> {
             return Err(WriteError::Overflow.into());
         }
         hold_against_quotas(growths, writes)?;
-        for staged in staged.iter().flatten() {
-            self.core.store.log.seal(staged, version);
-        }
+        let durable = writes.iter().find(|write| write.table.is_durable()).map(|write| write.table);
+        let writing = durable.and_then(|table| self.begin_durable(table));
+        self.seal_all(&set, reads.len(), writes, staged, version);
         if writes.len() > 1 || !ranges.is_empty() {
             (0..writes.len()).for_each(|at| set.bucket_mut(reads.len() + at).1.begin_commit());
         }
         self.check_ranges((reads, ranges), writes, (entering, order))?;
+        if let Some(writing) = &writing {
+            let is_synced = writes.iter().any(|write| write.table.is_synced());
+            let cut = self.advance(writing, is_synced);
+            let removals = writes.iter().filter(|write| write.value.is_none());
+            removals.for_each(|write| self.note_removed(write.hash, cut));
+        }
         self.publish_all(&mut set, reads.len(), writes, (staged, superseded), version);
         Ok(version)
     }
@@ -322,6 +333,31 @@ impl Pinned<'_> {
         changed.map_or(Ok(()), |read| Err(CommitError::Conflict { read }))
     }
 
+    /// Seals all that was staged; `first` is the place of the first write in the set.
+    fn seal_all(
+        &self,
+        set: &LockSet<'_, '_>,
+        first: usize,
+        writes: &[Write<'_>],
+        staged: &[Option<Staged>],
+        version: u64,
+    ) {
+        for (at, (write, staged)) in writes.iter().zip(staged).enumerate() {
+            let Some(staged) = staged else { continue };
+            let replaced = || {
+                let found = set.bucket(first + at).find(write.hash, |at| self.with_location(at, write.key));
+                found.map(|(_, (location, _))| location)
+            };
+            let log = &self.core.store.log;
+            match write.value {
+                Some(_) if !write.table.is_durable() => log.seal(staged, version, 0),
+                Some(_) => log.seal(staged, version, self.predecessor(staged.location, replaced())),
+                // The tombstone of an absent key stays unsealed, and means nothing.
+                None => replaced().iter().for_each(|&at| log.seal(staged, version, log.sequence_at(at))),
+            }
+        }
+    }
+
     /// Publishes all writes; `first` is the place of the first one in the set.
     fn publish_all(
         &self,
@@ -332,7 +368,7 @@ impl Pinned<'_> {
         version: u64,
     ) {
         for (at, write) in writes.iter().enumerate() {
-            if let Some(staged) = &staged[at] {
+            if let Some(staged) = staged[at].as_ref().filter(|_| write.value.is_some()) {
                 write.table.count_version(self.core.index, version);
                 self.publish_one(set, first + at, write, staged);
             }
@@ -340,7 +376,10 @@ impl Pinned<'_> {
         // Removals come last, because they may free an overflow bucket in which room was made.
         for (at, write) in writes.iter().enumerate() {
             if write.value.is_none() && !superseded[at] {
-                self.remove_one(set, first + at, write, version);
+                let removed = self.remove_one(set, first + at, write, version);
+                if let Some(staged) = staged[at].as_ref().filter(|_| !removed) {
+                    self.core.store.log.bury(self.core.index, staged.location, staged.bytes());
+                }
             }
         }
     }
@@ -369,16 +408,17 @@ impl Pinned<'_> {
         write.table.count_expiring(self.core.index, expired_before, expires);
     }
 
-    fn remove_one(&self, set: &mut LockSet<'_, '_>, at: usize, write: &Write<'_>, version: u64) {
+    /// Removes the object of a key. Returns whether there was one.
+    fn remove_one(&self, set: &mut LockSet<'_, '_>, at: usize, write: &Write<'_>, version: u64) -> bool {
         let (_, bucket) = set.bucket_mut(at);
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
-        if let Some((place, (location, object))) = found {
-            debug_assert!(object.version() < version, "a commit has a version above those that it removes");
-            write.table.remember_version(version);
-            let (mark, changed) = bucket.remove(place);
-            write.table.note_write(write.hash, changed);
-            self.bury(write.table, location, &object, mark);
-        }
+        let Some((place, (location, object))) = found else { return false };
+        debug_assert!(object.version() < version, "a commit has a version above those that it removes");
+        write.table.remember_version(version);
+        let (mark, changed) = bucket.remove(place);
+        write.table.note_write(write.hash, changed);
+        self.bury(write.table, location, &object, mark);
+        true
     }
 }
 

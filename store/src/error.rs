@@ -62,6 +62,10 @@ pub enum WriteError {
     Collisions,
     /// The table has been retired.
     TableRetired,
+    /// The disk of a durable table has no room. Reads, removals as long as they fit, and other tables keep working.
+    StorageFull,
+    /// The disk of a durable table has failed.
+    StorageFailed,
     /// The write depends on an object that may still have to arrive from another store.
     NotArrived,
 }
@@ -82,6 +86,8 @@ impl fmt::Display for WriteError {
             Self::ValueTooLarge => out.write_str("the value is too large"),
             Self::Collisions => out.write_str("too many keys share a range of hashes"),
             Self::TableRetired => out.write_str("the table is retired"),
+            Self::StorageFull => out.write_str("the disk is full"),
+            Self::StorageFailed => out.write_str("the disk has failed"),
             Self::NotArrived => out.write_str("the key's object has not arrived"),
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::error::WriteError;
 use crate::log::Staged;
-use crate::object::{NEVER_MS, object_bytes};
+use crate::object::NEVER_MS;
 use crate::ordered::Entered;
 use crate::store::core::Pinned;
 use crate::table::Table;
@@ -65,7 +65,7 @@ impl Pinned<'_> {
             self.make_room(
                 table,
                 (hash, key),
-                object_bytes(key.len(), size_of::<u64>(), expires_ms != NEVER_MS),
+                table.lengths(key, size_of::<u64>(), expires_ms).object_bytes(),
             )?;
             let mut staged = self.stage(table, key, &[0; size_of::<u64>()], expires_ms)?;
             let place = (hash, key);
@@ -76,11 +76,11 @@ impl Pinned<'_> {
             match added {
                 Ok(Added::Sum(version, number)) => return Ok((version, number)),
                 Ok(Added::Expires(at_ms)) => {
-                    self.unstage(&staged);
+                    self.unstage(table, &staged);
                     expires_ms = at_ms;
                 }
                 Err(error) => {
-                    self.unstage(&staged);
+                    self.unstage(table, &staged);
                     return Err(self.refused(table, hash, error));
                 }
             }
@@ -97,6 +97,9 @@ impl Pinned<'_> {
     ) -> Result<Added, Unwritten> {
         let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
+        if table.is_synced() {
+            self.note_seen(hash, found.as_ref().map(|(_, (_, object))| object));
+        }
         let visible = found.as_ref().map(|(_, (_, object))| object).filter(|object| !self.is_expired(object));
         let (before, expires_ms) = match visible {
             Some(object) => {

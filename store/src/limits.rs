@@ -193,6 +193,9 @@ pub const CLEAN_CANDIDATES_MAX: usize = 32;
 /// Seglets of the log that a choice looks at: some 8 us; 64 GB have 262,144. With the kept candidates, the best of
 /// these are nearly as good as the best of all.
 pub const CLEAN_SEGLETS_PER_LOOK: u32 = 1024;
+/// Places that remember the hashes of keys removed from durable tables: at a million removals a second, and 0.2 ms
+/// until one is stable, one absence in twenty waits for a removal of another key. 32 KiB.
+pub const REMOVED_PLACES: usize = if cfg!(loom_model) { 2 } else { 4096 };
 /// Part of a window (a divisor) that the chosen segments must bring: more would be worse ones.
 pub const CLEAN_GAIN_DIVISOR: u64 = 4;
 /// Classes of survivors by age, each with a segment of its own.

@@ -19,6 +19,8 @@ use std::io;
 // For bytes of the region, which loom does not model.
 use std::sync::atomic::{AtomicU64 as AtomicWord, Ordering::Relaxed};
 
+use crate::cut::LogPosition;
+use crate::durable::{Durable, Opened, SegmentPlace};
 use crate::epoch::EpochPin;
 use crate::index::Location;
 use crate::limits::{
@@ -27,8 +29,8 @@ use crate::limits::{
 };
 use crate::memory::{CACHE_LINE_BYTES, Mapping, prefetch};
 use crate::object::{
-    EXPIRES, EXPIRY_BYTES, Header, Kind, NEVER_MS, OBJECT_HEADER_BYTES, Object, content_checksum,
-    object_bytes,
+    EXPIRES, EXPIRY_BYTES, Header, Kind, Lengths, NEVER_MS, OBJECT_HEADER_BYTES, Object, PREDECESSOR,
+    content_checksum,
 };
 use crate::segment::{Claim, SegmentId, Segments, State};
 use crate::sync::{AtomicU32, AtomicU64};
@@ -56,6 +58,27 @@ impl Staged {
     }
 }
 
+/// Where the segments of a head go besides memory.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Role {
+    /// Nowhere.
+    #[default]
+    Memory,
+    /// To the disk, as those of this writer.
+    Writer(usize),
+    /// They replace in memory the segment of this number, as which the disk holds their objects.
+    Compaction(u32),
+}
+
+/// Returns the sequence number in a segment's header; `None` if the bytes are none.
+pub(crate) fn read_segment_header(bytes: &[u8]) -> Option<u64> {
+    let header = bytes.first_chunk::<SEGMENT_HEADER_BYTES>()?;
+    let [m0, m1, m2, m3, f0, f1, _, _, s @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = *header;
+    let is_known = u32::from_le_bytes([m0, m1, m2, m3]) == SEGMENT_MAGIC
+        && u16::from_le_bytes([f0, f1]) == SEGMENT_FORMAT;
+    is_known.then(|| u64::from_le_bytes(s))
+}
+
 /// An error: no segment can be taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct NoSegment;
@@ -72,6 +95,13 @@ pub(crate) struct Head {
     end: usize,
     /// How often the cleaner has copied the objects of its segment; 0 for a writer's head.
     generation: u32,
+    pub(crate) role: Role,
+    /// The number of its segment on the disk.
+    sequence: u32,
+    /// Bytes of the tombstones in its segment.
+    tombstones: u32,
+    /// Bytes that the disk has under the number of a compaction.
+    pub(crate) disk_bytes: u32,
     /// Bytes appended since [`Log::take_appended`].
     appended: u64,
     /// The part of `appended` that the log already counts.
@@ -82,6 +112,20 @@ impl Head {
     /// Notes that appended objects come from a segment of this generation.
     pub(crate) fn note_origin(&mut self, generation: u32) {
         self.generation = self.generation.max(generation + 1);
+    }
+
+    /// Notes that an entry of its segment has become a tombstone.
+    pub(crate) fn note_tombstone(&mut self, bytes: u32) {
+        self.tombstones += bytes;
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.segment.is_some()
+    }
+
+    /// Creates a closed head.
+    pub(crate) fn new(role: Role) -> Head {
+        Head { role, ..Head::default() }
     }
 }
 
@@ -101,11 +145,18 @@ pub(crate) struct Log {
     wanted: AtomicU32,
     /// Contiguous seglets that the cleaner could not provide at the last request; 0 if it could.
     refused: AtomicU32,
+    /// Of a log with durable heads.
+    pub(crate) durable: Option<Box<Durable>>,
 }
 
 impl Log {
     /// Creates a log of `count` windows of `window_bytes` (a power of two), each at most a segment.
-    pub(crate) fn new(window_bytes: usize, count: u32, cores: usize, huge_pages: bool) -> io::Result<Log> {
+    pub(crate) fn new(
+        window_bytes: usize,
+        count: u32,
+        cores: usize,
+        (huge_pages, durable): (bool, bool),
+    ) -> io::Result<Log> {
         assert!(window_bytes.is_power_of_two());
         let bytes = window_bytes * count as usize;
         let mapping = Mapping::new(bytes + LENGTHS_BYTES_MAX, if huge_pages { bytes } else { 0 })?;
@@ -120,6 +171,7 @@ impl Log {
             written_bytes: AtomicU64::new(0),
             wanted: AtomicU32::new(0),
             refused: AtomicU32::new(0),
+            durable: durable.then(|| Box::new(Durable::new(cores))),
         })
     }
 
@@ -180,8 +232,12 @@ impl Log {
         unsafe { self.mapping.base().as_ptr().add(offset) }
     }
 
-    fn write_segment_header(&self, segment: SegmentId, bytes: usize) {
-        let sequence = self.opened.fetch_add(1, Relaxed) + 1;
+    /// Makes all later segments get numbers above this one.
+    pub(crate) fn open_above(&self, sequence: u32) {
+        self.opened.fetch_max(u64::from(sequence), Relaxed);
+    }
+
+    fn write_segment_header(&self, segment: SegmentId, bytes: usize, sequence: u64) {
         let mut header = [0; SEGMENT_HEADER_BYTES];
         header[0..4].copy_from_slice(&SEGMENT_MAGIC.to_le_bytes());
         header[4..6].copy_from_slice(&SEGMENT_FORMAT.to_le_bytes());
@@ -240,10 +296,95 @@ impl Log {
         self.count_written(head);
         let run = self.segments.run(segment);
         let (start, end) = (self.start_of(run.start), self.start_of(run.end));
-        self.write_segment_header(segment, end - start);
+        let number = match head.role {
+            Role::Compaction(sequence) => u64::from(sequence),
+            Role::Memory | Role::Writer(_) => self.opened.fetch_add(1, Relaxed) + 1,
+        };
+        self.write_segment_header(segment, end - start, number);
+        let sequence = if head.role == Role::Memory { 0 } else { number as u32 };
+        self.begin_segment(segment, sequence, head.role);
         let offset = start + SEGMENT_HEADER_BYTES;
-        *head = Head { segment: Some(segment), offset, end, generation: 0, ..*head };
+        *head = Head { segment: Some(segment), offset, end, generation: 0, sequence, tombstones: 0, ..*head };
         Ok(())
+    }
+
+    /// Tells those who look after the disk of a head's new segment, in a log that has one.
+    fn begin_segment(&self, segment: SegmentId, sequence: u32, role: Role) {
+        let Some(durable) = &self.durable else { return };
+        let writer = if let Role::Writer(writer) = role { Some(writer) } else { None };
+        self.segments.set_sequence(segment, sequence, writer);
+        if role != Role::Memory {
+            durable.begin(sequence, segment);
+        }
+        if let Some(writer) = writer {
+            durable.open(Opened { writer, sequence, place: SegmentPlace(segment.0) });
+        }
+    }
+
+    /// Returns the position of a durable head.
+    pub(crate) fn position(&self, head: &Head) -> LogPosition {
+        let start = head.segment.map_or(head.offset, |segment| self.start_of(segment.0));
+        LogPosition { sequence: head.sequence, bytes: (head.offset - start) as u32 }
+    }
+
+    /// Returns the number on the disk of the segment at `location`; 0 if it stays in memory.
+    #[inline]
+    pub(crate) fn sequence_at(&self, location: Location) -> u32 {
+        self.segments.sequence_at(self.seglet_of(location))
+    }
+
+    /// Returns the location of an object that a pin still holds.
+    #[inline]
+    pub(crate) fn location_of(&self, object: &Object<'_>) -> Location {
+        Location::from_offset(object.address() - self.mapping.base().as_ptr().addr())
+    }
+
+    /// Returns whether the disk holds the entry at `location`, or need not.
+    #[inline]
+    pub(crate) fn is_stable(&self, location: Location) -> bool {
+        let seglet = self.seglet_of(location);
+        self.segments.unsynced_of(seglet).is_none_or(|writer| self.is_below_cut(location, seglet, writer))
+    }
+
+    /// As [`Log::is_stable`], for a segment that the disk holds in part.
+    #[cold]
+    fn is_below_cut(&self, location: Location, seglet: u32, writer: usize) -> bool {
+        let Some(durable) = &self.durable else { return true };
+        let (stable, sequence) = (durable.stable(writer), self.segments.sequence_at(seglet));
+        // A position behind the entry's beginning is behind its end.
+        let bytes = || location.offset() - self.start_of(self.segments.first_of(seglet, sequence));
+        stable.sequence > sequence || stable.sequence == sequence && stable.bytes as usize > bytes()
+    }
+
+    /// Returns the bytes of a closed segment, header included; `None` of a head's.
+    pub(crate) fn closed_bytes(&self, segment: SegmentId) -> Option<usize> {
+        let is_closed = self.segments.state(segment) != State::Head;
+        is_closed.then(|| SEGMENT_HEADER_BYTES + self.segments.used(segment) as usize)
+    }
+
+    /// Returns the first `to` bytes of a segment from `from` on, which are no longer written.
+    ///
+    /// # Panics
+    /// If the disk holds the segment already, or its writer has not got there.
+    pub(crate) fn sealed_bytes(
+        &self,
+        Opened { writer, sequence, place }: Opened,
+        from: usize,
+        to: usize,
+    ) -> &[u8] {
+        let (segment, durable) = (SegmentId(place.0), self.durable.as_ref().expect("the log has a disk"));
+        let position = durable.cuts.position(writer);
+        assert_eq!(self.segments.unsynced_of(place.0), Some(writer), "the disk has no use for the segment");
+        assert_eq!(self.segments.sequence_at(place.0), sequence, "the segment has this number");
+        let end = match position.sequence.cmp(&sequence) {
+            std::cmp::Ordering::Less => 0,
+            std::cmp::Ordering::Equal => position.bytes as usize,
+            std::cmp::Ordering::Greater => SEGMENT_HEADER_BYTES + self.segments.used(segment) as usize,
+        };
+        assert!(from <= to && to <= end, "{from} to {to} of {end} bytes");
+        // SAFETY: the bytes lie in the segment. Its writer has sealed what lies below its position and never goes back,
+        // and the segment stays until it is reported as stable, which takes the caller.
+        unsafe { std::slice::from_raw_parts(self.pointer(self.start_of(place.0) + from), to - from) }
     }
 
     /// Closes the head's segment; the next append takes another. Seglets that it did not reach are free at once.
@@ -257,6 +398,12 @@ impl Log {
         let used = head.offset - self.start_of(segment.0) - SEGMENT_HEADER_BYTES;
         if head.generation == 0 {
             self.clock.fetch_add(u64::from(self.seglets_for(used)), Relaxed);
+        }
+        if head.role != Role::Memory {
+            let gone = self.durable.as_ref().map_or(0, |durable| durable.gone_count());
+            self.segments.set_tombstones(segment, head.tombstones, gone);
+            let written = if matches!(head.role, Role::Writer(_)) { used as u32 } else { head.disk_bytes };
+            self.segments.set_disk_bytes(segment, written);
         }
         self.segments.close(segment, used as u32, self.seglets_for(used), self.clock(), head.generation);
     }
@@ -272,16 +419,74 @@ impl Log {
         (key, value): (&[u8], &[u8]),
         expires_ms: u64,
     ) -> Result<Staged, NoSegment> {
+        let claim = |bytes| self.claim_of_writer(bytes, keep());
+        let predecessor = head.role != Role::Memory;
+        self.append(head, claim, (table, Kind::Object, predecessor), (key, value), expires_ms)
+    }
+
+    /// As [`Log::stage`], with or without room for a predecessor.
+    pub(crate) fn stage_again(
+        &self,
+        head: &mut Head,
+        keep: impl FnOnce() -> u64,
+        (table, predecessor): (u32, bool),
+        content: (&[u8], &[u8]),
+        expires_ms: u64,
+    ) -> Result<Staged, NoSegment> {
+        let claim = |bytes| self.claim_of_writer(bytes, keep());
+        self.append(head, claim, (table, Kind::Object, predecessor), content, expires_ms)
+    }
+
+    /// Copies the key of a tombstone to a durable head.
+    pub(crate) fn stage_tombstone(
+        &self,
+        head: &mut Head,
+        claim: impl FnOnce(usize) -> Claim,
+        table: u32,
+        key: &[u8],
+    ) -> Result<Staged, NoSegment> {
+        debug_assert_ne!(head.role, Role::Memory, "a tombstone is for a replay");
+        let staged = self.append(head, claim, (table, Kind::Tombstone, true), (key, &[]), NEVER_MS)?;
+        head.tombstones += staged.bytes();
+        Ok(staged)
+    }
+
+    #[inline]
+    fn append(
+        &self,
+        head: &mut Head,
+        claim: impl FnOnce(usize) -> Claim,
+        (table, kind, predecessor): (u32, Kind, bool),
+        (key, value): (&[u8], &[u8]),
+        expires_ms: u64,
+    ) -> Result<Staged, NoSegment> {
         let expires = expires_ms != NEVER_MS;
-        let bytes = object_bytes(key.len(), value.len(), expires);
-        self.make_room(head, bytes, || self.claim_of_writer(bytes, keep()))?;
+        let lengths = Lengths { key_bytes: key.len(), value_bytes: value.len(), expires, predecessor };
+        let bytes = lengths.object_bytes();
+        self.make_room(head, bytes, || claim(bytes))?;
+        Ok(self.place(
+            head,
+            Header { checksum: 0, table, version: 0, kind, lengths },
+            (key, value),
+            expires_ms,
+        ))
+    }
+
+    /// Copies an entry to the head, which has room for it.
+    #[inline]
+    fn place(
+        &self,
+        head: &mut Head,
+        header: Header,
+        (key, value): (&[u8], &[u8]),
+        expires_ms: u64,
+    ) -> Staged {
+        let (bytes, expires) = (header.object_bytes(), header.lengths.expires);
         let offset = head.offset;
         head.offset += bytes;
         head.appended += bytes as u64;
         let at = self.pointer(offset);
         let mut end = OBJECT_HEADER_BYTES + key.len() + value.len();
-        let (key_bytes, value_bytes, kind) = (key.len(), value.len(), Kind::Object);
-        let header = Header { checksum: 0, table, version: 0, kind, key_bytes, value_bytes, expires };
         // SAFETY: `bytes` bytes from `at` lie after the head of a segment that only this head owns (`make_room`), and
         // no location points there yet. The caller's slices cannot lie there, since staged bytes are never lent.
         unsafe {
@@ -295,18 +500,19 @@ impl Log {
             at.add(end).write_bytes(0, bytes - end);
         }
         let content_checksum = content_checksum(key, value, expires_ms);
-        Ok(Staged { location: Location::from_offset(offset), header, content_checksum, expires_ms })
+        Staged { location: Location::from_offset(offset), header, content_checksum, expires_ms }
     }
 
     /// Writes another value of the same length into a staged object, and another expiry if it has one.
     pub(crate) fn restage(&self, staged: &mut Staged, key: &[u8], value: &[u8], expires_ms: u64) {
-        assert!(value.len() == staged.header.value_bytes && key.len() == staged.header.key_bytes);
-        assert!((expires_ms != NEVER_MS) == staged.header.expires, "an expiry needs room");
+        let lengths = staged.header.lengths;
+        assert!(value.len() == lengths.value_bytes && key.len() == lengths.key_bytes);
+        assert!((expires_ms != NEVER_MS) == lengths.expires, "an expiry needs room");
         let at = self.pointer(staged.location.offset() + OBJECT_HEADER_BYTES + key.len());
         // SAFETY: the staged object's own bytes, known only to its writer.
         unsafe {
             at.copy_from_nonoverlapping(value.as_ptr(), value.len());
-            if staged.header.expires {
+            if lengths.expires {
                 at.add(value.len()).cast::<u64>().write_unaligned(expires_ms.to_le());
             }
         }
@@ -314,12 +520,17 @@ impl Log {
         staged.expires_ms = expires_ms;
     }
 
-    /// Writes version and checksum of a staged object, which can then be published.
+    /// Writes version, predecessor and checksum of a staged object, which can then be published.
     #[inline]
-    pub(crate) fn seal(&self, staged: &Staged, version: u64) {
+    pub(crate) fn seal(&self, staged: &Staged, version: u64, predecessor: u32) {
         debug_assert!((1..=VERSION_MAX).contains(&version), "{version} is no version of an object");
-        let header = Header { version, ..staged.header }.sealed(staged.content_checksum);
+        let header = Header { version, ..staged.header }.sealed(staged.content_checksum, predecessor);
         let at = self.pointer(staged.location.offset());
+        if header.lengths.predecessor {
+            let end = OBJECT_HEADER_BYTES + header.lengths.content_bytes();
+            // SAFETY: the staged object has room for it there, which nobody reads before it is published.
+            unsafe { at.add(end).cast::<u32>().write_unaligned(predecessor.to_le()) };
+        }
         // SAFETY: the staged object's own bytes, 8-byte aligned; only the cleaner can read them meanwhile, and it
         // reads the word atomically and never the checksum.
         unsafe {
@@ -340,7 +551,16 @@ impl Log {
             );
             head.offset = offset;
             head.appended = head.appended.saturating_sub(bytes as u64);
+            if staged.header.kind == Kind::Tombstone {
+                head.tombstones -= staged.bytes();
+            }
         } else {
+            // It may have been sealed. No position includes it yet, and no replay may find it.
+            let word = Header { version: 0, ..staged.header }.word();
+            // SAFETY: the staged object's own bytes, as in `seal`.
+            unsafe {
+                AtomicWord::from_ptr(self.pointer(offset).add(8).cast()).store(word.to_le(), Relaxed);
+            }
             self.bury(core, staged.location, bytes as u32);
         }
     }
@@ -371,7 +591,12 @@ impl Log {
                 0 => NEVER_MS,
                 _ => u64::from_le(key_at.add(key_bytes + value_bytes).cast::<u64>().read_unaligned()),
             };
-            Object::new(header, word, key, value, expires_ms)
+            let end = key_bytes + value_bytes + if word & EXPIRES == 0 { 0 } else { EXPIRY_BYTES };
+            let predecessor = match word & PREDECESSOR {
+                0 => 0,
+                _ => u32::from_le(key_at.add(end).cast::<u32>().read_unaligned()),
+            };
+            Object::new(header, word, (key, value), expires_ms, predecessor)
         }
     }
 
@@ -440,7 +665,7 @@ impl Log {
     }
 
     /// Returns the claim of a writer that needs `bytes` and must leave `keep` seglets.
-    fn claim_of_writer(&self, bytes: usize, keep: u64) -> Claim {
+    pub(crate) fn claim_of_writer(&self, bytes: usize, keep: u64) -> Claim {
         let least = self.seglets_for(bytes);
         let share = self.segments.free_count().saturating_sub(keep) / HEAD_SHARE_DIVISOR;
         let window = u64::from(self.segments.window_seglets());

@@ -1,14 +1,17 @@
 //! An object: header, key, value; immutable once it can be found. In a log, or carried outside one.
 //!
 //! ```text
-//!    0  checksum u32       crc32c of key, value, expiry if there is one, then header bytes 4..20
+//!    0  checksum u32       crc32c of key, value, expiry and predecessor if there are, then header bytes 4..20
 //!    4  table u32
-//!    8  u64                bits 0..54 version │ 54..57 kind │ 57 has an expiry │ 58 reserved │ 59..64 value
+//!    8  u64                bits 0..54 version │ 54..57 kind │ 57 has an expiry │ 58 has a predecessor │ 59..64 value
 //!                          length, high 5 bits
 //!   16  key length u16
 //!   18  value length u16   low 16 bits
-//!   20  key, value, with bit 57: expiry u64 in milliseconds; zeros up to a multiple of 8
+//!   20  key, value, with bit 57: expiry u64 in milliseconds, with bit 58: predecessor u32; zeros up to a multiple of 8
 //! ```
+//!
+//! The *predecessor* is the sequence number of the segment with the entry that this one ends, or 0: what a replay of the
+//! log must not find alone. Objects of durable tables have room for it. `durable.rs` says how long it matters.
 //!
 //! The expiry follows the value, so that key and value have the same place in every object, and an object without an
 //! expiry pays nothing for it. The header has only twenty bytes, since it is a large part of a small object. The
@@ -29,13 +32,17 @@ pub(crate) const EXPIRY_BYTES: usize = 8;
 pub const NEVER_MS: u64 = u64::MAX;
 /// The header bit for the presence of an expiry.
 pub(crate) const EXPIRES: u64 = 1 << 57;
+/// Bytes of a predecessor, at the end.
+pub(crate) const PREDECESSOR_BYTES: usize = 4;
+/// The header bit for its presence.
+pub(crate) const PREDECESSOR: u64 = 1 << 58;
 
 /// The kind of an entry of the log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     /// A key with its value.
     Object,
-    /// The end of a key, for logs that outlive the index. Never written while data is in memory only.
+    /// The end of a key, in durable tables: entries of the key up to this version are gone. Without a value.
     Tombstone,
 }
 
@@ -44,6 +51,14 @@ impl Kind {
         match self {
             Kind::Object => 1,
             Kind::Tombstone => 2,
+        }
+    }
+
+    /// Returns the highest version that an entry of this version ends: an object those below it, as it may live on in a copy.
+    pub(crate) fn ends_to(self, version: u64) -> u64 {
+        match self {
+            Kind::Object => version - 1,
+            Kind::Tombstone => version,
         }
     }
 
@@ -63,6 +78,8 @@ pub(crate) struct Lengths {
     pub(crate) value_bytes: usize,
     /// Whether an expiry follows the value.
     pub(crate) expires: bool,
+    /// Whether a predecessor follows.
+    pub(crate) predecessor: bool,
 }
 
 impl Lengths {
@@ -75,7 +92,8 @@ impl Lengths {
     /// Returns the bytes of the whole object in the log.
     #[inline]
     pub(crate) fn object_bytes(self) -> usize {
-        (OBJECT_HEADER_BYTES + self.content_bytes()).next_multiple_of(OBJECT_ALIGNMENT)
+        let predecessor_bytes = if self.predecessor { PREDECESSOR_BYTES } else { 0 };
+        (OBJECT_HEADER_BYTES + self.content_bytes() + predecessor_bytes).next_multiple_of(OBJECT_ALIGNMENT)
     }
 }
 
@@ -86,19 +104,17 @@ pub(crate) struct Header {
     pub(crate) table: u32,
     pub(crate) version: u64,
     pub(crate) kind: Kind,
-    pub(crate) key_bytes: usize,
-    pub(crate) value_bytes: usize,
-    /// Whether an expiry follows the value.
-    pub(crate) expires: bool,
+    pub(crate) lengths: Lengths,
 }
 
 impl Header {
     /// Returns bytes 8..16 as a number.
     #[inline]
     pub(crate) fn word(&self) -> u64 {
-        let high = (self.value_bytes as u64 >> 16) << 59;
-        let expires = if self.expires { EXPIRES } else { 0 };
-        (self.version & VERSION_MAX) | self.kind.code() << 54 | expires | high
+        let high = (self.lengths.value_bytes as u64 >> 16) << 59;
+        let expires = if self.lengths.expires { EXPIRES } else { 0 };
+        let predecessor = if self.lengths.predecessor { PREDECESSOR } else { 0 };
+        (self.version & VERSION_MAX) | self.kind.code() << 54 | expires | predecessor | high
     }
 
     /// Returns the header in bytes.
@@ -108,8 +124,8 @@ impl Header {
         bytes[0..4].copy_from_slice(&self.checksum.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.table.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.word().to_le_bytes());
-        bytes[16..18].copy_from_slice(&(self.key_bytes as u16).to_le_bytes());
-        bytes[18..20].copy_from_slice(&(self.value_bytes as u16).to_le_bytes());
+        bytes[16..18].copy_from_slice(&(self.lengths.key_bytes as u16).to_le_bytes());
+        bytes[18..20].copy_from_slice(&(self.lengths.value_bytes as u16).to_le_bytes());
         bytes
     }
 
@@ -122,6 +138,7 @@ impl Header {
             key_bytes: usize::from(u16::from_le_bytes([k0, k1])),
             value_bytes: usize::from(u16::from_le_bytes([v0, v1])) | ((word >> 59) as usize) << 16,
             expires: word & EXPIRES != 0,
+            predecessor: word & PREDECESSOR != 0,
         }
     }
 
@@ -130,36 +147,31 @@ impl Header {
     pub(crate) fn decode(bytes: &[u8; OBJECT_HEADER_BYTES]) -> Option<Header> {
         let [c0, c1, c2, c3, t0, t1, t2, t3, w @ .., _, _, _, _] = *bytes;
         let word = u64::from_le_bytes(w);
-        let Lengths { key_bytes, value_bytes, expires } = Header::lengths(bytes);
         Some(Header {
             checksum: u32::from_le_bytes([c0, c1, c2, c3]),
             table: u32::from_le_bytes([t0, t1, t2, t3]),
             version: word & VERSION_MAX,
             kind: Kind::from_code(word >> 54 & 7)?,
-            key_bytes,
-            value_bytes,
-            expires,
+            lengths: Header::lengths(bytes),
         })
     }
 
     /// Returns the bytes of the whole object in the log.
     #[inline]
     pub(crate) fn object_bytes(&self) -> usize {
-        object_bytes(self.key_bytes, self.value_bytes, self.expires)
+        self.lengths.object_bytes()
     }
 
-    /// Returns the header with its checksum, given that of key, value and expiry.
+    /// Returns the header with its checksum, given that of key, value and expiry, and the predecessor.
     #[inline]
-    pub(crate) fn sealed(mut self, content_checksum: u32) -> Header {
+    pub(crate) fn sealed(mut self, content_checksum: u32, predecessor: u32) -> Header {
+        let content_checksum = match self.lengths.predecessor {
+            true => checksum::append(content_checksum, &predecessor.to_le_bytes()),
+            false => content_checksum,
+        };
         self.checksum = checksum::append(content_checksum, &self.encode()[4..]);
         self
     }
-}
-
-/// Returns the bytes in the log of an object with these lengths and possibly an expiry.
-#[inline]
-pub(crate) fn object_bytes(key_bytes: usize, value_bytes: usize, expires: bool) -> usize {
-    Lengths { key_bytes, value_bytes, expires }.object_bytes()
 }
 
 /// Returns the checksum of the content after the header.
@@ -176,6 +188,7 @@ pub struct Object<'p> {
     key: &'p [u8],
     value: &'p [u8],
     expires_ms: u64,
+    predecessor: u32,
     header: &'p [u8; OBJECT_HEADER_BYTES],
 }
 
@@ -186,11 +199,17 @@ impl<'p> Object<'p> {
     pub(crate) fn new(
         header: &'p [u8; OBJECT_HEADER_BYTES],
         version_word: u64,
-        key: &'p [u8],
-        value: &'p [u8],
+        (key, value): (&'p [u8], &'p [u8]),
         expires_ms: u64,
+        predecessor: u32,
     ) -> Object<'p> {
-        Object { version_word, key, value, expires_ms, header }
+        Object { version_word, key, value, expires_ms, predecessor, header }
+    }
+
+    /// Returns the address of its header.
+    #[inline]
+    pub(crate) fn address(&self) -> usize {
+        self.header.as_ptr().addr()
     }
 
     /// Returns the key.
@@ -223,16 +242,24 @@ impl<'p> Object<'p> {
         self.expires_ms != NEVER_MS
     }
 
+    #[inline]
+    pub(crate) fn lengths(&self) -> Lengths {
+        let predecessor = self.version_word & PREDECESSOR != 0;
+        let (key_bytes, value_bytes, expires) = (self.key.len(), self.value.len(), self.expires());
+        Lengths { key_bytes, value_bytes, expires, predecessor }
+    }
+
     /// Returns its bytes in the log.
     #[inline]
     pub fn log_bytes(&self) -> usize {
-        object_bytes(self.key.len(), self.value.len(), self.expires())
+        self.lengths().object_bytes()
     }
 
     /// Returns whether the bytes are intact (crc32c; about 10 ns and 0.1 ns per byte).
     pub fn verify(&self) -> bool {
         let content = content_checksum(self.key, self.value, self.expires_ms);
-        Header::decode(self.header).is_some_and(|header| header.sealed(content).checksum == header.checksum)
+        let is_sealed = |header: Header| header.sealed(content, self.predecessor).checksum == header.checksum;
+        Header::decode(self.header).is_some_and(is_sealed)
     }
 }
 
@@ -255,6 +282,7 @@ pub(crate) struct Carried<'a> {
     key_bytes: usize,
     /// Key, value, expiry.
     content: &'a [u8],
+    predecessor: u32,
 }
 
 /// An error: the bytes end within an object.
@@ -268,8 +296,13 @@ impl<'a> Carried<'a> {
         let head = bytes.first_chunk::<OBJECT_HEADER_BYTES>().ok_or(Cut)?;
         let lengths = Header::lengths(head);
         let (object, rest) = bytes.split_at_checked(lengths.object_bytes()).ok_or(Cut)?;
-        let content = &object[OBJECT_HEADER_BYTES..OBJECT_HEADER_BYTES + lengths.content_bytes()];
-        Ok((Carried { header: Header::decode(head), key_bytes: lengths.key_bytes, content }, rest))
+        let (content, behind) = object[OBJECT_HEADER_BYTES..].split_at(lengths.content_bytes());
+        let predecessor = behind.first_chunk().filter(|_| lengths.predecessor);
+        let predecessor = predecessor.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Ok((
+            Carried { header: Header::decode(head), key_bytes: lengths.key_bytes, content, predecessor },
+            rest,
+        ))
     }
 
     /// Checks the object; returns the checksum of its content if it is intact. About 10 ns and 0.1 ns per byte.
@@ -278,11 +311,11 @@ impl<'a> Carried<'a> {
         let header = self.header.filter(|header| {
             let versions = 1..=VERSION_MAX;
             header.kind == Kind::Object
-                && header.value_bytes <= VALUE_BYTES_MAX
+                && header.lengths.value_bytes <= VALUE_BYTES_MAX
                 && versions.contains(&header.version)
         })?;
         let content = checksum::append(0, self.content);
-        (header.sealed(content).checksum == header.checksum).then_some(content)
+        (header.sealed(content, self.predecessor).checksum == header.checksum).then_some(content)
     }
 
     /// Returns the key.
@@ -307,7 +340,79 @@ impl<'a> Carried<'a> {
     #[inline]
     pub(crate) fn expires_ms(&self) -> u64 {
         match self.content.last_chunk::<EXPIRY_BYTES>() {
-            Some(expiry) if self.header().expires => u64::from_le_bytes(*expiry),
+            Some(expiry) if self.header().lengths.expires => u64::from_le_bytes(*expiry),
+            _ => NEVER_MS,
+        }
+    }
+}
+
+/// An entry of a segment as a disk held it: an object or a tombstone. Its lengths stay within the bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    header: Header,
+    /// Key, value, expiry.
+    content: &'a [u8],
+    predecessor: u32,
+}
+
+impl<'a> Entry<'a> {
+    /// Returns the first entry of `bytes` and its length; `None` if they do not begin with one.
+    pub(crate) fn split(bytes: &'a [u8]) -> Option<(Entry<'a>, usize)> {
+        let header = Header::decode(bytes.first_chunk()?)?;
+        let length = header.object_bytes();
+        let (content, behind) =
+            bytes.get(OBJECT_HEADER_BYTES..length)?.split_at(header.lengths.content_bytes());
+        let predecessor = behind.first_chunk().filter(|_| header.lengths.predecessor);
+        let predecessor = predecessor.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Some((Entry { header, content, predecessor }, length))
+    }
+
+    /// Returns whether the entry is intact, or means nothing, as one that was never published.
+    pub(crate) fn verify(&self) -> bool {
+        let content = checksum::append(0, self.content);
+        self.header.version == 0
+            || self.header.sealed(content, self.predecessor).checksum == self.header.checksum
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.header.kind
+    }
+
+    pub(crate) fn table(&self) -> u32 {
+        self.header.table
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.header.version
+    }
+
+    pub(crate) fn predecessor(&self) -> u32 {
+        self.predecessor
+    }
+
+    /// Returns the version of a tombstone in place of this entry, see [`Kind::ends_to`].
+    pub(crate) fn ends_to(&self) -> u64 {
+        self.header.kind.ends_to(self.header.version)
+    }
+
+    /// Returns its bytes in the log.
+    pub(crate) fn bytes(&self) -> usize {
+        self.header.object_bytes()
+    }
+
+    pub(crate) fn key(&self) -> &'a [u8] {
+        &self.content[..self.header.lengths.key_bytes]
+    }
+
+    pub(crate) fn value(&self) -> &'a [u8] {
+        let Lengths { key_bytes, value_bytes, .. } = self.header.lengths;
+        &self.content[key_bytes..key_bytes + value_bytes]
+    }
+
+    /// Returns the expiry, [`NEVER_MS`] if it has none.
+    pub(crate) fn expires_ms(&self) -> u64 {
+        match self.content.last_chunk::<EXPIRY_BYTES>() {
+            Some(expiry) if self.header.lengths.expires => u64::from_le_bytes(*expiry),
             _ => NEVER_MS,
         }
     }
@@ -315,7 +420,7 @@ impl<'a> Carried<'a> {
 
 #[cfg(all(test, not(loom_model)))]
 mod tests {
-    use super::{Header, Kind, OBJECT_HEADER_BYTES, object_bytes};
+    use super::{Header, Kind, Lengths, OBJECT_HEADER_BYTES};
     use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX, VERSION_MAX};
 
     #[test]
@@ -325,16 +430,11 @@ mod tests {
                 for (key_bytes, value_bytes) in
                     [(0, 0), (30, 100), (KEY_BYTES_MAX, VALUE_BYTES_MAX), (1, 65_536)]
                 {
-                    for expires in [false, true] {
-                        let header = Header {
-                            checksum: 0xdead_beef,
-                            table: u32::MAX,
-                            version,
-                            kind,
-                            key_bytes,
-                            value_bytes,
-                            expires,
-                        };
+                    for (expires, predecessor) in [(false, false), (true, false), (false, true), (true, true)]
+                    {
+                        let lengths = Lengths { key_bytes, value_bytes, expires, predecessor };
+                        let header =
+                            Header { checksum: 0xdead_beef, table: u32::MAX, version, kind, lengths };
                         assert_eq!(Header::decode(&header.encode()), Some(header));
                     }
                 }
@@ -348,8 +448,13 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_130_bytes_takes_152_and_with_an_expiry_160() {
-        assert_eq!(object_bytes(30, 100, false), 152);
-        assert_eq!(object_bytes(30, 100, true), 160);
+    fn an_object_of_130_bytes_takes_152_and_with_an_expiry_or_a_predecessor_160() {
+        let bytes = |expires, predecessor| {
+            Lengths { key_bytes: 30, value_bytes: 100, expires, predecessor }.object_bytes()
+        };
+        assert_eq!(bytes(false, false), 152);
+        assert_eq!(bytes(true, false), 160);
+        assert_eq!(bytes(false, true), 160);
+        assert_eq!(bytes(true, true), 168);
     }
 }

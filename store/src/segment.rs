@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::limits::SEGLETS_PER_WINDOW_MAX;
 use crate::memory::prefetch_for_write;
 use crate::seglet::FreeSeglets;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Number of a segment: its first seglet's position in the region.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -78,6 +78,15 @@ struct Descriptor {
     generation: AtomicU32,
     /// The time of its closing, by the log's clock.
     closed: AtomicU64,
+    /// Of every seglet of a durable segment: its sequence number. 0 in a segment that stays in memory.
+    sequence: AtomicU32,
+    /// The tag under which the cleaner waits for the writes that were in progress when the disk got all of it.
+    synced: AtomicU64,
+    /// Bytes of its tombstones, set when it is closed, and the number of segments that were gone from the disk then.
+    tombstones: AtomicU32,
+    gone_before: AtomicU32,
+    /// Bytes that the disk has of it under its number, set when it is closed: those before any compaction in memory.
+    disk_bytes: AtomicU32,
 }
 
 /// All segments of a store.
@@ -88,6 +97,9 @@ pub(crate) struct Segments {
     dead: Box<[AtomicU32]>,
     free: FreeSeglets,
     window_seglets: u32,
+    /// For each seglet, one more than the writer whose bytes the disk does not hold yet; 0 if it holds all of the
+    /// segment, or need not. Close together, since reads of durable tables look there.
+    unsynced_of: Box<[AtomicU16]>,
 }
 
 impl Segments {
@@ -101,12 +113,18 @@ impl Segments {
             used: AtomicU32::new(0),
             generation: AtomicU32::new(0),
             closed: AtomicU64::new(0),
+            sequence: AtomicU32::new(0),
+            synced: AtomicU64::new(0),
+            tombstones: AtomicU32::new(0),
+            gone_before: AtomicU32::new(0),
+            disk_bytes: AtomicU32::new(0),
         };
         Segments {
             descriptors: (0..count).map(descriptor).collect(),
             dead: (0..count as usize * cores).map(|_| AtomicU32::new(0)).collect(),
             free: FreeSeglets::new(windows, window_seglets),
             window_seglets,
+            unsynced_of: (0..count).map(|_| AtomicU16::new(0)).collect(),
         }
     }
 
@@ -170,8 +188,81 @@ impl Segments {
         let descriptor = self.descriptor(id);
         descriptor.used.store(0, Ordering::Relaxed);
         descriptor.seglets.store(run.end - run.start, Ordering::Relaxed);
+        descriptor.tombstones.store(0, Ordering::Relaxed);
+        descriptor.disk_bytes.store(0, Ordering::Relaxed);
         self.set_state(id, State::Head);
         Some(id)
+    }
+
+    /// Gives a head's segment its number on the disk, and the writer from which the disk still needs its bytes.
+    pub(crate) fn set_sequence(&self, id: SegmentId, sequence: u32, unsynced_of: Option<usize>) {
+        let run = self.run(id);
+        let seglets = run.start as usize..run.end as usize;
+        self.descriptors[seglets.clone()]
+            .iter()
+            .for_each(|seglet| seglet.sequence.store(sequence, Ordering::Relaxed));
+        self.descriptor(id).synced.store(0, Ordering::Relaxed);
+        let writer = unsynced_of.map_or(0, |writer| writer as u16 + 1);
+        self.unsynced_of[seglets].iter().for_each(|seglet| seglet.store(writer, Ordering::Release));
+    }
+
+    /// Returns the number on the disk of the segment that owns a seglet; 0 if it stays in memory.
+    #[inline]
+    pub(crate) fn sequence_at(&self, seglet: u32) -> u32 {
+        self.descriptors[seglet as usize].sequence.load(Ordering::Relaxed)
+    }
+
+    /// Returns the first seglet of the segment with a number that owns a seglet.
+    pub(crate) fn first_of(&self, seglet: u32, sequence: u32) -> u32 {
+        let window = seglet - seglet % self.window_seglets;
+        let before = (window..seglet).rev().take_while(|&other| self.sequence_at(other) == sequence);
+        before.last().unwrap_or(seglet)
+    }
+
+    /// Returns the writer of the segment that owns a seglet, if the disk does not hold all of it yet.
+    #[inline]
+    pub(crate) fn unsynced_of(&self, seglet: u32) -> Option<usize> {
+        self.unsynced_of[seglet as usize].load(Ordering::Acquire).checked_sub(1).map(usize::from)
+    }
+
+    /// Notes that the disk holds a closed segment; of entries that seem dead, none is about to be published once all
+    /// pins older than the tag have ended.
+    pub(crate) fn set_synced(&self, id: SegmentId, tag: u64) {
+        self.descriptor(id).synced.store(tag, Ordering::Relaxed);
+        let run = self.run(id);
+        self.unsynced_of[run.start as usize..run.end as usize]
+            .iter()
+            .for_each(|seglet| seglet.store(0, Ordering::Release));
+    }
+
+    /// Notes the bytes that the disk has of a segment.
+    pub(crate) fn set_disk_bytes(&self, id: SegmentId, bytes: u32) {
+        self.descriptor(id).disk_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes that the disk has of a segment; 0 if it stays in memory.
+    pub(crate) fn disk_bytes(&self, id: SegmentId) -> u32 {
+        self.descriptor(id).disk_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the cleaner may take a closed segment, if this is the oldest pin: it stays in memory, or the disk
+    /// holds it.
+    pub(crate) fn is_settled(&self, id: SegmentId, oldest_pin: u64) -> bool {
+        let descriptor = self.descriptor(id);
+        self.sequence_at(id.0) == 0
+            || self.unsynced_of(id.0).is_none() && descriptor.synced.load(Ordering::Relaxed) < oldest_pin
+    }
+
+    /// Notes the bytes of a closed segment's tombstones, when `gone` segments were gone from the disk.
+    pub(crate) fn set_tombstones(&self, id: SegmentId, bytes: u32, gone: u32) {
+        self.descriptor(id).tombstones.store(bytes, Ordering::Relaxed);
+        self.descriptor(id).gone_before.store(gone, Ordering::Relaxed);
+    }
+
+    /// Returns what [`Segments::set_tombstones`] noted.
+    pub(crate) fn tombstones(&self, id: SegmentId) -> (u32, u32) {
+        let descriptor = self.descriptor(id);
+        (descriptor.tombstones.load(Ordering::Relaxed), descriptor.gone_before.load(Ordering::Relaxed))
     }
 
     /// Returns the seglets that the segment owns.

@@ -42,11 +42,19 @@ pub struct Config {
     pub cores: usize,
     /// Whether to request transparent huge pages: they halve the time of a lookup that misses the caches.
     pub huge_pages: bool,
+    /// Whether the store can have durable tables ([`TableOptions::durable`]): each core has a second log head for them.
+    pub durable: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { memory_bytes: 1 << 30, segment_bytes: SEGMENT_BYTES_DEFAULT, cores: 1, huge_pages: true }
+        Config {
+            memory_bytes: 1 << 30,
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            cores: 1,
+            huge_pages: true,
+            durable: false,
+        }
     }
 }
 
@@ -167,7 +175,7 @@ impl Store {
     /// Creates an empty store. Memory is reserved, not touched.
     pub fn new(config: Config) -> Result<Arc<Store>, StoreError> {
         let count = segment_count(&config)?;
-        let log = Log::new(config.segment_bytes, count, config.cores, config.huge_pages)
+        let log = Log::new(config.segment_bytes, count, config.cores, (config.huge_pages, config.durable))
             .map_err(StoreError::Memory)?;
         let epochs = Arc::new(Epochs::new(config.cores));
         Ok(Arc::new(Store {
@@ -177,7 +185,11 @@ impl Store {
             directory: Directory::new(),
             index_bytes: Arc::new(AtomicU64::new(0)),
             retired_count: Arc::new(AtomicU64::new(0)),
-            cleaner: Exclusive::new(Cleaner::new(log.segments.seglets(), log.segments.window_seglets())),
+            cleaner: Exclusive::new(Cleaner::new(
+                log.segments.seglets(),
+                log.segments.window_seglets(),
+                config.cores,
+            )),
             backlog: Backlog::new(),
             objects_expired: AtomicU64::new(0),
             objects_evicted: AtomicU64::new(0),
@@ -238,6 +250,7 @@ impl Store {
     /// As [`Store::table_within`], with those options for a new table.
     pub fn table_with(&self, id: u32, options: TableOptions, quota: &Arc<Quota>) -> Arc<Table> {
         assert!(quota.cores() == self.config.cores, "a quota counts for each core of the store");
+        assert!(self.config.durable || !options.durable, "the store has no heads for durable tables");
         let existing = self.directory.read(|listing| listing.get(id).cloned());
         if let Some(table) = existing.filter(|table| !table.is_retired()) {
             return table;

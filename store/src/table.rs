@@ -15,7 +15,7 @@ use crate::index::Index;
 use crate::index::locked::Changed;
 use crate::limits::CACHE_CHUNKS_PER_STEP;
 use crate::memory::prefetch;
-use crate::object::NEVER_MS;
+use crate::object::{Lengths, NEVER_MS};
 use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
@@ -53,6 +53,8 @@ pub struct TableOptions {
     pub kind: TableKind,
     /// The eviction policy.
     pub eviction: Eviction,
+    /// Whether its objects go to segments that a disk is to hold; needs [`crate::Config::durable`].
+    pub durable: bool,
     /// The hashes of its keys. The caller must use no others: they would share buckets with the nearest ones.
     pub hashes: HashRange,
     /// The number of objects about to come. The index is created for as many, within reason, and backed with memory
@@ -67,6 +69,8 @@ pub struct Table {
     pub(crate) index: Index,
     /// The address of the log that its index points into.
     log: usize,
+    durable: bool,
+    synced: AtomicBool,
     /// The eviction state, of a table that evicts.
     pub(crate) cache: Option<Box<Cache>>,
     hashes: HashRange,
@@ -113,6 +117,8 @@ impl Table {
         };
         Table {
             hashes: options.hashes,
+            durable: options.durable,
+            synced: AtomicBool::new(false),
             ordered,
             cache,
             index,
@@ -147,6 +153,30 @@ impl Table {
     #[inline]
     pub fn hashes(&self) -> HashRange {
         self.hashes
+    }
+
+    /// Returns whether its objects go to segments that a disk is to hold.
+    #[inline]
+    pub fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// Returns whether nobody may be told of its objects, nor of their absence, before the disk holds what is told.
+    #[inline]
+    pub fn is_synced(&self) -> bool {
+        self.synced.load(Ordering::Relaxed)
+    }
+
+    /// Makes answers about a durable table wait for the disk from now on, or not: see [`crate::Core::take_seen_cut`].
+    pub fn set_synced(&self, synced: bool) {
+        self.synced.store(synced && self.durable, Ordering::Relaxed);
+    }
+
+    /// Returns the lengths of an object that a writer appends.
+    #[inline]
+    pub(crate) fn lengths(&self, key: &[u8], value_bytes: usize, expires_ms: u64) -> Lengths {
+        let (expires, predecessor) = (expires_ms != NEVER_MS, self.durable);
+        Lengths { key_bytes: key.len(), value_bytes, expires, predecessor }
     }
 
     /// Returns the number of objects. Exact when no write is under way.

@@ -18,6 +18,7 @@ mod model;
 mod ordered;
 mod pulls;
 mod quota;
+mod recovery;
 mod retirement;
 mod shrinking;
 mod soak;
@@ -57,7 +58,7 @@ pub(crate) fn budget(normal: usize) -> usize {
 
 /// Creates a small store, with segments small enough that the cleaner has work.
 pub(crate) fn store(memory_bytes: usize, segment_bytes: usize, cores: usize) -> Arc<Store> {
-    let config = Config { memory_bytes, segment_bytes, cores, huge_pages: false };
+    let config = Config { memory_bytes, segment_bytes, cores, huge_pages: false, durable: false };
     Store::new(config).expect("a small store can be had")
 }
 

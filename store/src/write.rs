@@ -19,7 +19,7 @@ use crate::limits::{
     RETRY_AFTER_US, VALUE_BYTES_MAX, VERSION_MAX,
 };
 use crate::log::Staged;
-use crate::object::{NEVER_MS, Object, object_bytes};
+use crate::object::{NEVER_MS, Object};
 use crate::ordered::Entered;
 use crate::store::core::Pinned;
 use crate::sync::Busy;
@@ -82,7 +82,7 @@ impl Pinned<'_> {
             let current = self.get(table, hash, key).map_or(0, |object| object.version());
             refuse_unless(condition, current)?;
         }
-        self.make_room(table, (hash, key), object_bytes(key.len(), value.len(), expires_ms != NEVER_MS))?;
+        self.make_room(table, (hash, key), table.lengths(key, value.len(), expires_ms).object_bytes())?;
         let staged = self.stage(table, key, value, expires_ms)?;
         let place = (hash, key);
         let published = self.write_entering(
@@ -92,7 +92,7 @@ impl Pinned<'_> {
             |entered| self.publish(table, place, &staged, condition, entered),
         );
         published.map_err(|error| {
-            self.unstage(&staged);
+            self.unstage(table, &staged);
             self.refused(table, hash, error)
         })
     }
@@ -107,22 +107,68 @@ impl Pinned<'_> {
     ) -> Result<Option<u64>, WriteError> {
         self.admit(table, key, 0, NEVER_MS)?;
         self.refuse_unknown(table, hash, key)?;
+        let staged = self.stage_removal(table, key)?;
+        let removed = self.delete_found(table, (hash, key), condition, staged.as_ref());
+        if !matches!(removed, Ok(Some(_)))
+            && let Some(staged) = &staged
+        {
+            self.unstage(table, staged);
+        }
+        // An expired object was removed, and nobody may learn of it.
+        removed.map(|version| version.filter(|&version| version != 0))
+    }
+
+    /// Removes the object of a key, with the staged tombstone that a durable table needs for it. Returns the version
+    /// that readers saw, 0 if it had expired.
+    fn delete_found(
+        &self,
+        table: &Table,
+        (hash, key): (u64, &[u8]),
+        condition: Condition,
+        staged: Option<&Staged>,
+    ) -> Result<Option<u64>, WriteError> {
         let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let current = self.visible_version(found.as_ref().map(|(_, (_, object))| object));
+        if table.is_synced() {
+            self.note_seen(hash, found.as_ref().map(|(_, (_, object))| object));
+        }
         refuse_unless(condition, current)?;
         let Some((place, (location, object))) = found else { return Ok(None) };
         if !table.lets_go(key) {
             return Err(WriteError::Retry { after_us: RETRY_AFTER_US });
         }
+        let writing = self.begin_durable(table);
+        if let (Some(writing), Some(staged)) = (&writing, staged) {
+            let log = &self.core.store.log;
+            log.seal(staged, object.version(), log.sequence_at(location));
+            let cut = self.advance(writing, table.is_synced());
+            self.note_removed(hash, cut);
+        }
         self.take_out(table, bucket, place, location, &object);
-        Ok((current != 0).then_some(current))
+        Ok(Some(current))
     }
 
     /// Refuses a write that depends on an object which may still arrive.
     #[inline]
     pub(crate) fn refuse_unknown(&self, table: &Table, hash: u64, key: &[u8]) -> Result<(), WriteError> {
         if self.knows(table, hash, key) { Ok(()) } else { Err(WriteError::NotArrived) }
+    }
+
+    /// Notes the removal of a key from a durable table, which this cut is the first to include, before anybody can miss
+    /// the key.
+    #[inline]
+    pub(crate) fn note_removed(&self, hash: u64, cut: u64) {
+        if let Some(durable) = &self.core.store.log.durable {
+            durable.note_removed(hash, cut);
+        }
+    }
+
+    /// Refuses a write to a durable table whose disk does not admit it.
+    #[inline]
+    fn refuse_without_disk(&self, table: &Table, removes: bool) -> Result<(), WriteError> {
+        let durable = self.core.store.log.durable.as_ref().filter(|_| table.is_durable());
+        durable.and_then(|durable| durable.refusal(removes)).map_or(Ok(()), Err)
     }
 
     /// Removes an object found in a locked bucket, whose key [`Table::lets_go`] admits.
@@ -175,8 +221,9 @@ impl Pinned<'_> {
             return Err(WriteError::KeyTooLarge);
         }
         let bytes_max = self.core.store.log.object_bytes_max();
-        let expires = expires_ms != NEVER_MS;
-        if value_bytes > VALUE_BYTES_MAX || object_bytes(key.len(), value_bytes, expires) > bytes_max {
+        if value_bytes > VALUE_BYTES_MAX
+            || table.lengths(key, value_bytes, expires_ms).object_bytes() > bytes_max
+        {
             return Err(WriteError::ValueTooLarge);
         }
         Ok(())
@@ -205,15 +252,30 @@ impl Pinned<'_> {
         value: &[u8],
         expires_ms: u64,
     ) -> Result<Staged, WriteError> {
+        self.refuse_without_disk(table, false)?;
         let store = &self.core.store;
-        let mut head = self.core.head.borrow_mut();
+        let mut head = self.core.head_of(table).borrow_mut();
         let keep = || store.keep_for_writers();
         let staged = store.log.stage(&mut head, keep, table.id(), (key, value), expires_ms);
-        staged.map_err(|_| self.no_room(table, object_bytes(key.len(), value.len(), expires_ms != NEVER_MS)))
+        staged.map_err(|_| self.no_room(table, table.lengths(key, value.len(), expires_ms).object_bytes()))
     }
 
-    pub(crate) fn unstage(&self, staged: &Staged) {
-        self.core.store.log.unstage(self.core.index, &mut self.core.head.borrow_mut(), staged);
+    /// Copies the key of a tombstone to the log head, for a removal from a durable table; nothing for another table. It
+    /// may take what is kept from writers, so that a full store can be emptied.
+    pub(crate) fn stage_removal(&self, table: &Table, key: &[u8]) -> Result<Option<Staged>, WriteError> {
+        if !table.is_durable() {
+            return Ok(None);
+        }
+        self.refuse_without_disk(table, true)?;
+        let log = &self.core.store.log;
+        let mut head = self.core.durable_head.borrow_mut();
+        let staged = log.stage_tombstone(&mut head, |bytes| log.claim_of_writer(bytes, 0), table.id(), key);
+        staged.map(Some).map_err(|_| self.no_room(table, table.lengths(key, 0, NEVER_MS).object_bytes()))
+    }
+
+    pub(crate) fn unstage(&self, table: &Table, staged: &Staged) {
+        let mut head = self.core.head_of(table).borrow_mut();
+        self.core.store.log.unstage(self.core.index, &mut head, staged);
     }
 
     /// Executes a write, and repeats it after its key has entered the tree, if that is needed. The write is told
@@ -284,6 +346,9 @@ impl Pinned<'_> {
         let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let before = found.as_ref().map(|(_, (_, object))| object);
+        if condition != Condition::Always && table.is_synced() {
+            self.note_seen(hash, before);
+        }
         refuse_unless(condition, self.visible_version(before))?;
         let version = next_version(table, before);
         hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
@@ -304,7 +369,6 @@ impl Pinned<'_> {
         version: u64,
     ) -> Result<u64, WriteError> {
         let log = &self.core.store.log;
-        let bytes = u64::from(staged.bytes());
         if version > VERSION_MAX {
             return Err(WriteError::Overflow);
         }
@@ -312,9 +376,36 @@ impl Pinned<'_> {
             found.as_ref().is_none_or(|(_, (_, object))| object.version() < version),
             "versions of a key only grow"
         );
-        let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
-        log.seal(staged, version);
+        let writing = self.begin_durable(table);
+        if let Some(writing) = &writing {
+            if found.is_none() {
+                // After the position has moved nothing may be refused.
+                bucket.make_room(1, Purpose::Insert)?;
+            }
+            let replaced = found.as_ref().map(|&(_, (location, _))| location);
+            log.seal(staged, version, self.predecessor(staged.location, replaced));
+            self.advance(writing, table.is_synced());
+        } else {
+            log.seal(staged, version, 0);
+        }
         table.count_version(self.core.index, version);
+        self.enter_index(table, hash, staged, bucket, found)?;
+        Ok(version)
+    }
+
+    /// Makes a sealed object found in place of the one that was, and unlocks.
+    #[inline]
+    pub(crate) fn enter_index(
+        &self,
+        table: &Table,
+        hash: u64,
+        staged: &Staged,
+        mut bucket: LockedBucket<'_>,
+        found: Option<(SlotPlace, (Location, Object<'_>))>,
+    ) -> Result<(), WriteError> {
+        let log = &self.core.store.log;
+        let bytes = u64::from(staged.bytes());
+        let expired_before = found.as_ref().is_some_and(|(_, (_, object))| object.expires());
         if let Some((place, (location, object))) = found {
             let old_bytes = object.log_bytes() as u64;
             let changed = bucket.replace(place, hash, staged.location);
@@ -331,7 +422,7 @@ impl Pinned<'_> {
         }
         table.count_expiring(self.core.index, expired_before, staged.expires_ms != NEVER_MS);
         self.note_expiry(table, staged);
-        Ok(version)
+        Ok(())
     }
 
     /// Counts an object that replaced another; in a table that evicts, also as a use.

@@ -44,7 +44,8 @@ impl Store {
         let (segments, least) = (&self.log.segments, self.log.wanted());
         let free = segments.free_count() + cleaner.pending_seglets;
         let waiting = cleaner.pending_reclamation.len();
-        if free < self.free_wanted(keep).max(keep + u64::from(least)) {
+        let is_disk_short = self.is_disk_short();
+        if is_disk_short || free < self.free_wanted(keep).max(keep + u64::from(least)) {
             let pressed = free <= keep;
             let everywhere = self.weigh(cleaner, pressed);
             if !cleaner.candidates.is_empty() {
@@ -153,17 +154,52 @@ impl Store {
         }
         let run = segments.run(id);
         let length = run.end - run.start;
-        let (used, dead) = (segments.used(id), segments.dead(id));
-        if dead == used {
+        if !segments.is_settled(id, self.oldest_pin_for_disk()) {
+            return length;
+        }
+        let used = segments.used(id);
+        let dead = segments.dead(id) + self.dead_tombstones(cleaner, id);
+        if dead == used && segments.sequence_at(id.0) == 0 {
             self.retire_segment(cleaner, id);
-        } else if u64::from(dead) * CLEAN_GARBAGE_DIVISOR >= u64::from(used) {
-            let whole = f64::from(length) * self.log.seglet_bytes() as f64;
+            return length;
+        }
+        let is_disk_short = self.is_disk_short();
+        let (before, whole) = match segments.disk_bytes(id) {
+            // What it takes on the disk is what can be gained there.
+            disk_bytes if is_disk_short && disk_bytes > 0 => (disk_bytes, f64::from(disk_bytes)),
+            _ => (used, f64::from(length) * self.log.seglet_bytes() as f64),
+        };
+        let gone = u64::from(before - used.saturating_sub(dead).min(before));
+        if gone * CLEAN_GARBAGE_DIVISOR >= u64::from(before) {
             let live = f64::from(used.saturating_sub(dead));
             let age = now.saturating_sub(segments.closed_at(id)) as f64 + 1.0;
-            let weight = if pressed { 1.0 } else { age.sqrt() };
+            let weight = if pressed || is_disk_short { 1.0 } else { age.sqrt() };
             cleaner.candidates.offer((whole - live) * weight / (whole + live), id);
         }
         length
+    }
+
+    /// Returns whether cleaning must free frames of the disk.
+    pub(super) fn is_disk_short(&self) -> bool {
+        self.log.durable.as_ref().is_some_and(|durable| durable.is_short.load(Ordering::Relaxed))
+    }
+
+    /// Returns the oldest pin, if a disk holds segments, for [`crate::segment::Segments::is_settled`].
+    fn oldest_pin_for_disk(&self) -> u64 {
+        if self.log.durable.is_some() { self.epochs.oldest_pin() } else { u64::MAX }
+    }
+
+    /// Returns the estimated bytes of tombstones that are worth nothing any more. Each is as likely to be for any segment
+    /// that was on the disk when its own was closed.
+    fn dead_tombstones(&self, cleaner: &Cleaner, id: SegmentId) -> u32 {
+        let (bytes, gone_before) = self.log.segments.tombstones(id);
+        if bytes == 0 {
+            return 0;
+        }
+        let gone = self.log.durable.as_ref().map_or(0, |durable| durable.gone_count());
+        let gone = u64::from(gone.wrapping_sub(gone_before));
+        let then = cleaner.on_disk.count() as u64 + gone;
+        (u64::from(bytes) * gone / then.max(1)) as u32 / 8 * 8
     }
 
     /// Chooses the best candidates: a single one if memory is short and it frees seglets by itself, otherwise enough to
@@ -184,9 +220,10 @@ impl Store {
             let (bytes, bytes_dead) = (u64::from(segments.used(id)), u64::from(segments.dead(id)));
             (used, dead) = (used + bytes, dead + bytes_dead);
             segments.set_state(id, State::Cleaning);
-            cleaner.chosen.push_back(Chosen { segment: id, again: false });
+            cleaner.chosen.push_back(Chosen { segment: id, again: false, combined: false });
             let run = segments.run(id);
             let alone = pressed
+                && !self.is_disk_short()
                 && self.log.seglets_for(bytes.saturating_sub(bytes_dead) as usize) < run.end - run.start;
             cleaner.level = if alone { Level::Compaction } else { Level::Combined };
             if alone || dead >= self.log.window_bytes() as u64 / CLEAN_GAIN_DIVISOR {
@@ -213,11 +250,12 @@ impl Store {
     fn choose_window(&self, cleaner: &mut Cleaner) -> bool {
         let segments = &self.log.segments;
         let seglets = segments.window_seglets();
+        let oldest_pin = self.oldest_pin_for_disk();
         let mut best: Option<(u64, u32)> = None;
         for window in 0..segments.seglets() / seglets {
             let (mut live, mut count, mut settled) = (0, 0, true);
             for (id, state) in segments.within(window * seglets..(window + 1) * seglets) {
-                settled &= state == State::Closed;
+                settled &= state == State::Closed && segments.is_settled(id, oldest_pin);
                 count += 1;
                 live += u64::from(segments.used(id).saturating_sub(segments.dead(id)));
             }
@@ -243,10 +281,13 @@ impl Store {
         let seglets = segments.window_seglets();
         cleaner.window = Some((window, segments.withdraw(window)));
         cleaner.level = Level::Evacuation;
+        let oldest_pin = self.oldest_pin_for_disk();
         let within = segments.within(window * seglets..(window + 1) * seglets);
-        for (id, _) in within.filter(|&(_, state)| state == State::Closed) {
+        let closed =
+            within.filter(|&(id, state)| state == State::Closed && segments.is_settled(id, oldest_pin));
+        for (id, _) in closed {
             segments.set_state(id, State::Cleaning);
-            cleaner.chosen.push_back(Chosen { segment: id, again: false });
+            cleaner.chosen.push_back(Chosen { segment: id, again: false, combined: false });
         }
         self.cleaning.evacuations.fetch_add(1, Ordering::Relaxed);
     }
@@ -269,16 +310,25 @@ impl Store {
         true
     }
 
-    /// Handles a lack of memory to copy to. The chosen segments go back. If nothing is about to become free, it
+    /// Handles a lack of memory to copy to. The chosen segments go back, but for those that are half moved to heads of
+    /// survivors that go to the disk. If nothing is about to become free, it
     /// evacuates a window, or tells the writer that waits for a run that there is none. An evacuation waits as long
     /// as there is hope.
     pub(super) fn out_of_room(&self, cleaner: &mut Cleaner) {
         if cleaner.level == Level::Evacuation && !cleaner.pending_reclamation.is_empty() {
             return;
         }
-        let begun = cleaner.source.take().map(|source| source.segment);
-        let back = begun.into_iter().chain(cleaner.chosen.drain(..).map(|chosen| chosen.segment));
-        back.for_each(|segment| self.log.segments.set_state(segment, State::Closed));
+        let begun = cleaner.source.take().map(|source| {
+            let (segment, again, combined) = (source.segment, source.again, source.is_combined());
+            Chosen { segment, again, combined }
+        });
+        for chosen in begun.into_iter().chain(cleaner.chosen.drain(..)) {
+            if chosen.combined {
+                cleaner.unsettled.push_back((self.epochs.retire(), chosen));
+            } else {
+                self.log.segments.set_state(chosen.segment, State::Closed);
+            }
+        }
         let stuck = cleaner.pending_reclamation.is_empty()
             && (cleaner.level == Level::Evacuation
                 || cleaner.window.is_none() && !self.choose_window(cleaner));

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use crate::directory::Listing;
 use crate::index::{Location, NotLocked};
 use crate::limits::VERSION_MAX;
-use crate::log::SEGMENT_HEADER_BYTES;
-use crate::object::Header;
+use crate::log::{NoSegment, SEGMENT_HEADER_BYTES};
+use crate::object::{Header, Kind, Lengths, Object};
 use crate::store::Store;
 use crate::store::cleaning::{Cleaner, Source};
 use crate::store::core::Pinned;
@@ -35,12 +35,14 @@ struct SourceEntry<'p> {
     location: Location,
     bytes: u32,
     version: u64,
+    kind: Kind,
+    predecessor: u32,
     hash: u64,
     /// The number of its table, and the table that now has the number.
     table_id: u32,
     table: Option<&'p Table>,
-    /// The location of its copy.
-    copy: Option<Location>,
+    /// The location and bytes of its copy.
+    copy: Option<(Location, u32)>,
 }
 
 /// Consecutive entries.
@@ -52,8 +54,17 @@ struct Batch<'p> {
 impl<'p> Batch<'p> {
     fn new() -> Batch<'p> {
         let location = Location::from_offset(SEGMENT_HEADER_BYTES);
-        let none =
-            SourceEntry { location, bytes: 0, version: 0, hash: 0, table_id: 0, table: None, copy: None };
+        let none = SourceEntry {
+            location,
+            bytes: 0,
+            version: 0,
+            kind: Kind::Object,
+            predecessor: 0,
+            hash: 0,
+            table_id: 0,
+            table: None,
+            copy: None,
+        };
         Batch { entries: [none; BATCH], count: 0 }
     }
 
@@ -109,9 +120,10 @@ impl Store {
             }
             reached = self.read_batch(&mut tables, pinned, reached, (stop, source.end), &mut ahead);
             self.find_living(&mut tables, pinned, batch.entries());
-            let done = self.copy_living(cleaner, pinned, source, batch.entries());
+            let done = self.end_dead(cleaner, &mut tables, pinned, source, batch.entries());
+            let done = self.copy_living(cleaner, pinned, source, &mut batch.entries()[..done]);
             has_room = done == batch.count;
-            source.busy |= !self.swap_copied(pinned, &batch.entries()[..done]);
+            source.busy |= !self.swap_copied(cleaner, pinned, source, &batch.entries()[..done]);
             source.next += batch.entries()[..done].iter().map(|entry| entry.bytes as usize).sum::<usize>();
         }
         has_room
@@ -130,8 +142,8 @@ impl Store {
     ) -> usize {
         batch.count = 0;
         while batch.count < BATCH && offset < stop {
-            let Some((header, key)) = self.log.entry(offset, end, &pinned.pin) else { break };
-            let Header { table: table_id, version, .. } = header;
+            let Some((header, key, predecessor)) = self.log.entry(offset, end, &pinned.pin) else { break };
+            let Header { table: table_id, version, kind, .. } = header;
             let hash = crate::hash(key);
             if let Some(table) = tables.get(table_id) {
                 table.index.prefetch_bucket(&pinned.pin, hash);
@@ -141,6 +153,8 @@ impl Store {
                 location,
                 bytes: bytes as u32,
                 version,
+                kind,
+                predecessor,
                 hash,
                 table_id,
                 table: None,
@@ -181,8 +195,6 @@ impl Store {
         source: &mut Source,
         entries: &mut [SourceEntry<'_>],
     ) -> usize {
-        let level = cleaner.level;
-        let head = cleaner.head(source.class);
         let mut copied_bytes = 0;
         let mut done = 0;
         for entry in entries {
@@ -191,14 +203,16 @@ impl Store {
                 if !object.verify() {
                     source.busy |= !self.take_out(pinned, table, entry);
                     source.damaged = true;
-                } else if !pinned.is_expired(&object) || !pinned.expire(table, entry.location, &object) {
-                    let bytes = entry.bytes as usize;
-                    let claim = || self.claim_of_survivors(level, source.live_bytes, bytes);
-                    // The cleaner's copy of the whole object, checksum included.
-                    let Ok(copy) = self.log.copy(head, entry.location, bytes, claim) else { break };
-                    head.note_origin(source.generation);
+                } else if pinned.is_expired(&object) && pinned.expire(table, entry.location, &object) {
+                    if cleaner.on_disk.has(entry.predecessor)
+                        && self.leave_tombstone(cleaner, pinned, source, entry).is_err()
+                    {
+                        break;
+                    }
+                } else {
+                    let Ok(copy) = self.copy_object(cleaner, source, entry, &object) else { break };
                     entry.copy = Some(copy);
-                    copied_bytes += u64::from(entry.bytes);
+                    copied_bytes += u64::from(copy.1);
                 }
             }
             done += 1;
@@ -209,13 +223,94 @@ impl Store {
         done
     }
 
+    /// Copies a live object to the head of survivors, without a predecessor that is worth nothing if that saves memory.
+    /// Returns location and bytes of the copy.
+    #[inline]
+    fn copy_object(
+        &self,
+        cleaner: &mut Cleaner,
+        source: &Source,
+        entry: &SourceEntry<'_>,
+        object: &Object<'_>,
+    ) -> Result<(Location, u32), NoSegment> {
+        let lengths = object.lengths();
+        let alone_bytes = Lengths { predecessor: false, ..lengths }.object_bytes() as u32;
+        let is_shorter = alone_bytes < entry.bytes && !cleaner.on_disk.has(entry.predecessor);
+        let head = cleaner.head(source);
+        let bytes = if is_shorter { alone_bytes } else { entry.bytes };
+        let claim = || self.claim_of_survivors(source.level, source.live_bytes, bytes as usize);
+        let copy = match is_shorter {
+            true => self.log.copy_alone(head, object, entry.table_id, claim)?,
+            // The cleaner's copy of the whole object, checksum included.
+            false => self.log.copy(head, entry.location, bytes as usize, claim)?,
+        };
+        head.note_origin(source.generation);
+        Ok((copy, bytes))
+    }
+
+    /// Leaves a tombstone for each dead entry that has to keep a replay from finding an older one, which the disk still
+    /// holds. Returns the number of entries before the first one whose tombstone does not fit.
+    #[inline]
+    fn end_dead(
+        &self,
+        cleaner: &mut Cleaner,
+        tables: &mut Tables<'_>,
+        pinned: &Pinned<'_>,
+        source: &Source,
+        entries: &[SourceEntry<'_>],
+    ) -> usize {
+        if source.sequence == 0 {
+            return entries.len();
+        }
+        for (at, entry) in entries.iter().enumerate() {
+            if entry.table.is_some() || entry.version == 0 {
+                continue;
+            }
+            let matters = entry.predecessor != source.sequence
+                && cleaner.on_disk.has(entry.predecessor)
+                && tables.get(entry.table_id).is_some();
+            if matters && self.leave_tombstone(cleaner, pinned, source, entry).is_err() {
+                return at;
+            }
+            if entry.kind == Kind::Tombstone {
+                // So that it is not buried once more when the segment is walked through again.
+                self.log.void(entry.location, false);
+                self.log.bury(pinned.core.index, entry.location, entry.bytes);
+            }
+        }
+        entries.len()
+    }
+
+    fn leave_tombstone(
+        &self,
+        cleaner: &mut Cleaner,
+        pinned: &Pinned<'_>,
+        source: &Source,
+        entry: &SourceEntry<'_>,
+    ) -> Result<(), NoSegment> {
+        let (level, live_bytes) = (source.level, source.live_bytes);
+        let key = self.log.object(entry.location, &pinned.pin).key();
+        let head = cleaner.head(source);
+        let claim = |bytes| self.claim_of_survivors(level, live_bytes, bytes);
+        let staged = self.log.stage_tombstone(head, claim, entry.table_id, key)?;
+        self.log.seal(&staged, entry.kind.ends_to(entry.version), entry.predecessor);
+        head.note_origin(source.generation);
+        Ok(())
+    }
+
     /// Points the index to the copies, and buries whatever is unreachable afterwards. Returns false if another thread
     /// holds a bucket.
     #[inline]
-    fn swap_copied(&self, pinned: &Pinned<'_>, entries: &[SourceEntry<'_>]) -> bool {
+    fn swap_copied(
+        &self,
+        cleaner: &mut Cleaner,
+        pinned: &Pinned<'_>,
+        source: &Source,
+        entries: &[SourceEntry<'_>],
+    ) -> bool {
         let mut all = true;
         for entry in entries {
-            let (Some(table), Some(copy)) = (entry.table, entry.copy) else { continue };
+            let (Some(table), Some((copy, bytes))) = (entry.table, entry.copy) else { continue };
             debug_assert_ne!(copy, entry.location, "a copy is elsewhere");
             let is_it = |location| (location == entry.location).then_some(());
             let locked = table.index.lock(&pinned.pin, entry.hash);
@@ -227,8 +322,25 @@ impl Store {
                 }
                 found.is_some()
             });
-            // A faster writer has already buried the old object.
-            self.log.bury(pinned.core.index, if moved { entry.location } else { copy }, entry.bytes);
+            let core = pinned.core.index;
+            if moved {
+                self.log.bury(core, entry.location, entry.bytes);
+                if bytes != entry.bytes {
+                    table.count(core, 0, u64::from(bytes).wrapping_sub(u64::from(entry.bytes)));
+                }
+            } else if source.is_combined() && cleaner.on_disk.has(entry.predecessor) {
+                // A faster writer has already buried the old object. No replay may find the copy, nor what it ends.
+                self.log.void(copy, true);
+                cleaner.head(source).note_tombstone(bytes);
+            } else {
+                if source.is_combined() {
+                    self.log.void(copy, false);
+                }
+                self.log.bury(core, copy, bytes);
+            }
+        }
+        if let (Some(durable), true) = (&self.log.durable, source.is_combined()) {
+            durable.cuts.reach(self.config.cores + source.class, self.log.position(cleaner.head(source)));
         }
         all
     }

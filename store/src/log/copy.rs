@@ -7,10 +7,11 @@
 // For bytes of the region, which loom does not model.
 use std::sync::atomic::{AtomicU64 as AtomicWord, Ordering::Relaxed};
 
+use crate::checksum;
 use crate::epoch::EpochPin;
 use crate::index::Location;
-use crate::log::{Head, Log, NoSegment, SEGMENT_HEADER_BYTES, Staged};
-use crate::object::{Carried, Header, OBJECT_HEADER_BYTES};
+use crate::log::{Head, Log, NoSegment, Role, SEGMENT_HEADER_BYTES, Staged};
+use crate::object::{Carried, Header, Kind, Lengths, OBJECT_HEADER_BYTES, Object};
 use crate::segment::{Claim, SegmentId};
 
 impl Log {
@@ -19,7 +20,7 @@ impl Log {
         Location::from_offset(self.start_of(segment.0) + SEGMENT_HEADER_BYTES)
     }
 
-    /// Returns the header and key of the entry at `offset` of a closed segment that was appended to up to `end`, for
+    /// Returns the header, key and predecessor of the entry at `offset` of a closed segment that was appended to up to `end`, for
     /// the cleaner. `None` if the bytes are no entry that ends there, because they were damaged.
     #[inline]
     pub(crate) fn entry<'p>(
@@ -27,7 +28,7 @@ impl Log {
         offset: usize,
         end: usize,
         _pin: &'p EpochPin<'_>,
-    ) -> Option<(Header, &'p [u8])> {
+    ) -> Option<(Header, &'p [u8], u32)> {
         if offset + OBJECT_HEADER_BYTES > end {
             return None;
         }
@@ -47,8 +48,56 @@ impl Log {
             return None;
         }
         // SAFETY: the key lies before `end`, in a closed segment, and is never written again.
-        let key = unsafe { std::slice::from_raw_parts(at.add(OBJECT_HEADER_BYTES), header.key_bytes) };
-        Some((header, key))
+        let key =
+            unsafe { std::slice::from_raw_parts(at.add(OBJECT_HEADER_BYTES), header.lengths.key_bytes) };
+        let predecessor = match header.lengths.predecessor {
+            false => 0,
+            // SAFETY: as for the key; only the cleaner changes an entry's predecessor, with its version.
+            true => u32::from_le(unsafe {
+                at.add(OBJECT_HEADER_BYTES + header.lengths.content_bytes()).cast::<u32>().read_unaligned()
+            }),
+        };
+        Some((header, key, predecessor))
+    }
+
+    /// Copies a whole object without its predecessor to `head`. For the cleaner, which passes its claim and has checked
+    /// the object.
+    pub(crate) fn copy_alone(
+        &self,
+        head: &mut Head,
+        object: &Object<'_>,
+        table: u32,
+        claim: impl FnOnce() -> Claim,
+    ) -> Result<Location, NoSegment> {
+        let lengths = Lengths { predecessor: false, ..object.lengths() };
+        let header = Header { checksum: 0, table, version: 0, kind: Kind::Object, lengths };
+        self.make_room(head, lengths.object_bytes(), claim)?;
+        let staged = self.place(head, header, (object.key(), object.value()), object.expires_ms());
+        self.seal(&staged, object.version(), 0);
+        Ok(staged.location)
+    }
+
+    /// Makes an entry that nobody can find, and that no position includes yet, mean nothing; or, with `ends`, the end of
+    /// its key's entries up to its version. For the cleaner.
+    pub(crate) fn void(&self, location: Location, ends: bool) {
+        let at = self.pointer(location.offset());
+        // SAFETY: an entry of a segment that is the cleaner's; readers never had its location, or their pins are over, and
+        // the log thread does not read beyond a position.
+        unsafe {
+            let bytes = &*at.cast::<[u8; OBJECT_HEADER_BYTES]>();
+            let Some(header) = Header::decode(bytes) else { return };
+            let (version, kind) = if ends { (header.version, Kind::Tombstone) } else { (0, header.kind) };
+            let header = Header { version, kind, ..header };
+            let content_at = at.add(OBJECT_HEADER_BYTES);
+            let content = std::slice::from_raw_parts(content_at, header.lengths.content_bytes());
+            let predecessor = match header.lengths.predecessor {
+                true => u32::from_le(content_at.add(content.len()).cast::<u32>().read_unaligned()),
+                false => 0,
+            };
+            let header = header.sealed(checksum::append(0, content), predecessor);
+            at.cast::<u32>().write(header.checksum.to_le());
+            AtomicWord::from_ptr(at.add(8).cast()).store(header.word().to_le(), Relaxed);
+        }
     }
 
     /// Copies a whole object unchanged to `head`. For the cleaner, which passes its claim.
@@ -98,7 +147,8 @@ impl Log {
         carried: &Carried<'_>,
         content_checksum: u32,
     ) -> Result<Staged, NoSegment> {
-        let header = Header { checksum: 0, table, version: 0, ..carried.header() };
+        let lengths = Lengths { predecessor: head.role != Role::Memory, ..carried.header().lengths };
+        let header = Header { checksum: 0, table, version: 0, kind: Kind::Object, lengths };
         let (content, bytes) = (carried.content(), header.object_bytes());
         self.make_room(head, bytes, || self.claim_of_writer(bytes, keep()))?;
         let offset = head.offset;

@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 
+use crate::durable::OnDisk;
 use crate::limits::{CLEAN_CANDIDATES_MAX, CLEAN_SOURCES_MAX, SURVIVOR_CLASSES};
-use crate::log::Head;
+use crate::log::{Head, Role};
 use crate::segment::SegmentId;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -36,10 +37,19 @@ pub(crate) struct Cleaner {
     /// Chosen segments not yet begun, ordered by age.
     pub(crate) chosen: VecDeque<Chosen>,
     /// Segments that were walked through but are not all dead, with the tags of that moment.
-    pub(crate) unsettled: VecDeque<(u64, SegmentId)>,
+    pub(crate) unsettled: VecDeque<(u64, Chosen)>,
+    /// Numbers of empty segments that the disk may forget once no other is half moved to heads of survivors.
+    pub(crate) released: Vec<u32>,
     pub(crate) source: Option<Source>,
     /// Heads for survivors of combined cleaning, the hottest first.
     pub(crate) survivors: [Head; SURVIVOR_CLASSES],
+    /// The same for those of durable segments.
+    pub(crate) durable_survivors: [Head; SURVIVOR_CLASSES],
+    /// The segments that a replay would find.
+    pub(crate) on_disk: OnDisk,
+    /// Whether a recovery is going on. Then objects of durable segments keep their segments' numbers, by which entries yet
+    /// to come may name them as what they end.
+    pub(crate) recovering: bool,
     /// Head for survivors of a compaction.
     pub(crate) compacted: Head,
     /// Head for survivors of an evacuation.
@@ -60,11 +70,17 @@ pub(crate) struct Chosen {
     pub(crate) segment: SegmentId,
     /// Whether it was walked through before, and all pins of that time have ended.
     pub(crate) again: bool,
+    /// Whether objects of a durable segment have moved to heads of survivors, so that all must go there.
+    pub(crate) combined: bool,
 }
 
 /// A segment that is being cleaned, with its progress.
 pub(crate) struct Source {
     pub(crate) segment: SegmentId,
+    /// Its number on the disk; 0 if it stays in memory.
+    pub(crate) sequence: u32,
+    pub(crate) disk_bytes: u32,
+    pub(crate) level: Level,
     pub(crate) again: bool,
     pub(crate) next: usize,
     pub(crate) end: usize,
@@ -80,8 +96,8 @@ pub(crate) struct Source {
 }
 
 impl Cleaner {
-    /// Creates the state for a log of `seglets`, with `window_seglets` per window.
-    pub(crate) fn new(seglets: u32, window_seglets: u32) -> Cleaner {
+    /// Creates the state for a log of `seglets`, with `window_seglets` per window, for so many cores.
+    pub(crate) fn new(seglets: u32, window_seglets: u32, cores: usize) -> Cleaner {
         Cleaner {
             level: Level::Combined,
             candidates: Candidates::new(),
@@ -93,6 +109,10 @@ impl Cleaner {
             unsettled: VecDeque::with_capacity(window_seglets as usize + CLEAN_SOURCES_MAX),
             source: None,
             survivors: Default::default(),
+            durable_survivors: std::array::from_fn(|class| Head::new(Role::Writer(cores + class))),
+            on_disk: OnDisk::default(),
+            recovering: false,
+            released: Vec::new(),
             compacted: Head::default(),
             evacuated: Head::default(),
             window: None,
@@ -108,14 +128,41 @@ impl Cleaner {
         has_sources || !self.pending_reclamation.is_empty() || self.window.is_some()
     }
 
+    /// Returns whether objects of a durable segment have begun to move to heads of survivors, and not all have.
+    pub(crate) fn is_combining(&self) -> bool {
+        let source = self.source.as_ref().is_some_and(Source::is_combined);
+        let chosen = self.chosen.iter().chain(self.unsettled.iter().map(|(_, chosen)| chosen));
+        source || chosen.into_iter().any(|chosen| chosen.combined)
+    }
+
     /// Returns the head for survivors of the source.
-    pub(crate) fn head(&mut self, class: usize) -> &mut Head {
-        match self.level {
-            Level::Compaction => &mut self.compacted,
-            Level::Combined => &mut self.survivors[class],
-            Level::Evacuation => &mut self.evacuated,
+    pub(crate) fn head(&mut self, source: &Source) -> &mut Head {
+        match (source.level, source.sequence) {
+            (Level::Combined, 0) => &mut self.survivors[source.class],
+            (Level::Combined, _) => &mut self.durable_survivors[source.class],
+            (Level::Evacuation, 0) => &mut self.evacuated,
+            (Level::Compaction, 0) => with_role(&mut self.compacted, Role::Memory),
+            (Level::Compaction | Level::Evacuation, sequence) => {
+                let head = with_role(&mut self.compacted, Role::Compaction(sequence));
+                head.disk_bytes = source.disk_bytes;
+                head
+            }
         }
     }
+}
+
+impl Source {
+    /// Returns whether its objects move to the heads of survivors that go to the disk.
+    pub(crate) fn is_combined(&self) -> bool {
+        self.level == Level::Combined && self.sequence != 0
+    }
+}
+
+/// Returns the head of compactions, which is closed after each source.
+fn with_role(head: &mut Head, role: Role) -> &mut Head {
+    debug_assert!(!head.is_open() || head.role == role, "a head of compactions serves one source");
+    head.role = role;
+    head
 }
 
 /// Segments that the cleaner may choose, the best first: a bounded list with their scores.

@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use crate::cut::Writing;
 use crate::epoch::{EpochPin, HeldPin, LocalEpoch};
 use crate::error::WriteError;
 use crate::hash_range::Position;
@@ -15,7 +16,7 @@ use crate::index::growth::{Growth, NoMemory};
 use crate::index::{Location, Stamp};
 use crate::limits::{GROWTH_KEY_BYTES, RETRY_AFTER_US};
 use crate::lock_set::LockMemory;
-use crate::log::{Head, Staged};
+use crate::log::{Head, Role, Staged};
 use crate::object::Object;
 use crate::ordered::{Entered, NodeGarbage};
 use crate::store::Store;
@@ -28,6 +29,10 @@ pub struct Core {
     pub(crate) index: usize,
     pub(crate) local: LocalEpoch,
     pub(crate) head: RefCell<Head>,
+    /// The head for objects of durable tables.
+    pub(crate) durable_head: RefCell<Head>,
+    /// See [`Core::take_seen_cut`].
+    pub(crate) seen_cut: Cell<u64>,
     pub(crate) scratch: RefCell<Scratch>,
     /// Nodes retired by this core's edits of ordered tables.
     pub(crate) garbage: RefCell<NodeGarbage>,
@@ -82,7 +87,39 @@ impl Core {
     pub(crate) fn new(store: Arc<Store>, index: usize) -> Core {
         let local = LocalEpoch::new(Arc::clone(&store.epochs), index);
         let (head, scratch, garbage) = Default::default();
-        Core { store, index, local, head, scratch, garbage, turn: Cell::new(0), owed: Cell::new(0) }
+        let durable_head = RefCell::new(Head::new(Role::Writer(index)));
+        let (seen_cut, turn, owed) = Default::default();
+        Core { store, index, local, head, durable_head, seen_cut, scratch, garbage, turn, owed }
+    }
+
+    /// Returns the number of the first cut that includes whatever this core has read, found absent or written in
+    /// synced tables ([`Table::set_synced`]) since the last call, and forgets it; 0 if all of that was stable. A replay
+    /// finds it once the stable cut ([`Store::stable_cut`]) has this number.
+    #[inline]
+    pub fn take_seen_cut(&self) -> u64 {
+        self.seen_cut.take()
+    }
+
+    /// Makes the next call of [`Core::take_seen_cut`] return at least this number.
+    #[inline]
+    pub fn see_cut(&self, cut: u64) {
+        self.seen_cut.set(cut.max(self.seen_cut.get()));
+    }
+
+    /// Returns the log head for objects of a table.
+    #[inline]
+    pub(crate) fn head_of(&self, table: &Table) -> &RefCell<Head> {
+        if table.is_durable() { &self.durable_head } else { &self.head }
+    }
+
+    /// Returns the bytes that were appended since the last call.
+    pub(crate) fn take_appended(&self) -> u64 {
+        let log = &self.store.log;
+        let mut bytes = log.take_appended(&mut self.head.borrow_mut());
+        if log.durable.is_some() {
+            bytes += log.take_appended(&mut self.durable_head.borrow_mut());
+        }
+        bytes
     }
 
     /// Pins the core: objects found under the pin stay valid until it is dropped.
@@ -117,9 +154,13 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        let head = self.head.get_mut();
-        self.store.log.take_appended(head);
-        self.store.log.close(head);
+        self.take_appended();
+        self.store.log.close(self.head.get_mut());
+        let head = self.durable_head.get_mut();
+        if let Some(durable) = self.store.log.durable.as_ref().filter(|_| head.is_open()) {
+            durable.cuts.reach(self.index, self.store.log.position(head));
+            self.store.log.close(head);
+        }
         self.garbage.get_mut().hand_over(&self.store.reclaimer);
         self.store.give_core_back(self.index);
     }
@@ -136,6 +177,57 @@ impl Pinned<'_> {
     /// [`Core::release`].
     pub fn hold(&self) -> HeldPin {
         self.pin.hold()
+    }
+
+    /// Begins a write to a durable table.
+    #[inline]
+    pub(crate) fn begin_durable(&self, table: &Table) -> Option<Writing<'_>> {
+        let durable = self.core.store.log.durable.as_ref().filter(|_| table.is_durable())?;
+        Some(durable.cuts.begin(self.core.index))
+    }
+
+    /// Moves the core's position behind what it has appended, all of which is sealed and nothing of it published.
+    /// Returns the number of the first cut that includes it.
+    #[inline]
+    pub(crate) fn advance(&self, writing: &Writing<'_>, is_synced: bool) -> u64 {
+        let log = &self.core.store.log;
+        let position = log.position(&self.core.durable_head.borrow());
+        let cut = log.durable.as_ref().map_or(0, |durable| durable.cuts.advance(writing, position));
+        if is_synced {
+            self.core.see_cut(cut);
+        }
+        cut
+    }
+
+    /// Notes what a read of a synced table has found for a key with this hash.
+    #[inline]
+    pub(crate) fn note_seen(&self, hash: u64, found: Option<&Object<'_>>) {
+        let log = &self.core.store.log;
+        let Some(durable) = &log.durable else { return };
+        match found {
+            Some(object) if log.is_stable(log.location_of(object)) => {}
+            Some(_) => self.core.see_cut(durable.cuts.next()),
+            None => {
+                let removed = durable.removed(hash);
+                if removed > durable.stable_cut.load(Ordering::Acquire) {
+                    self.core.see_cut(removed);
+                }
+            }
+        }
+    }
+
+    /// Notes that whatever synced tables hold now may be shown: for scans, refused conditions and counts.
+    pub fn note_seen_all(&self) {
+        self.core.see_cut(self.core.store.unstable_cut());
+    }
+
+    /// Returns the number of the segment with an entry that one at `at` ends; 0 if both are in one segment or `found` is
+    /// not on the disk: then no replay finds it without the other.
+    #[inline]
+    pub(crate) fn predecessor(&self, at: Location, found: Option<Location>) -> u32 {
+        let log = &self.core.store.log;
+        let sequence = found.map_or(0, |found| log.sequence_at(found));
+        if sequence == 0 || sequence == log.sequence_at(at) { 0 } else { sequence }
     }
 
     #[inline(always)]

@@ -169,7 +169,7 @@ impl Pinned<'_> {
         content_checksum: u32,
     ) -> Result<Staged, WriteError> {
         let store = &self.core.store;
-        let mut head = self.core.head.borrow_mut();
+        let mut head = self.core.head_of(table).borrow_mut();
         let keep = || store.keep_for_writers();
         let staged = store.log.stage_carried(&mut head, keep, table.id(), carried, content_checksum);
         staged.map_err(|_| self.no_room(table, carried.header().object_bytes()))
@@ -184,7 +184,7 @@ impl Pinned<'_> {
         content_checksum: u32,
     ) -> Result<bool, WriteError> {
         let (header, key) = (carried.header(), carried.key());
-        self.admit(table, key, header.value_bytes, carried.expires_ms())?;
+        self.admit(table, key, header.lengths.value_bytes, carried.expires_ms())?;
         self.make_room(table, (hash, key), header.object_bytes())?;
         let staged = self.stage_carried(table, carried, content_checksum)?;
         let arrival = table.arrival.get().filter(|_| way == Way::There);
@@ -201,7 +201,7 @@ impl Pinned<'_> {
         };
         let published = self.write_entering(table, (hash, key), |stored| *stored, publish);
         if published != Ok(true) {
-            self.unstage(&staged);
+            self.unstage(table, &staged);
         }
         published.map_err(|error| match self.refused(table, hash, error) {
             WriteError::Collisions if self.hurry_for_arrivals(table, way) => {

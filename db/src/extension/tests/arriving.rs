@@ -31,7 +31,13 @@ impl Arriving {
     /// Creates a source with this many keys, each with its number as value.
     fn with(keys: u32) -> Self {
         let mut world = World::new();
-        let config = Config { memory_bytes: 16 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false };
+        let config = Config {
+            memory_bytes: 16 << 20,
+            segment_bytes: 1 << 20,
+            cores: 1,
+            huge_pages: false,
+            durable: false,
+        };
         let source = Store::new(config).expect("a small store");
         let (core, table) = (source.core(0), source.table(1));
         for number in 0..keys {

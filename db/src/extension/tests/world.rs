@@ -81,7 +81,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 1, huge_pages: false };
+        let config = Config {
+            memory_bytes: 64 << 20,
+            segment_bytes: 4 << 20,
+            cores: 1,
+            huge_pages: false,
+            durable: false,
+        };
         let store = Store::new(config).expect("a small store");
         let mut tables = Tables::default();
         let (hash, ordered) = (TableKind::Hash, TableKind::Ordered);

@@ -7,8 +7,14 @@ use store::{Config, HashRange, Quota, Store, Table, TableOptions};
 use super::{Parts, PartsError};
 
 fn store() -> Arc<Store> {
-    Store::new(Config { memory_bytes: 16 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false })
-        .expect("a small store")
+    Store::new(Config {
+        memory_bytes: 16 << 20,
+        segment_bytes: 1 << 20,
+        cores: 1,
+        huge_pages: false,
+        durable: false,
+    })
+    .expect("a small store")
 }
 
 fn part(store: &Store, id: u32, hashes: HashRange) -> Arc<Table> {

@@ -31,7 +31,13 @@ struct Here {
 impl Here {
     /// A table of which the lower half of all hashes is here.
     fn new() -> Self {
-        let config = Config { memory_bytes: 16 << 20, segment_bytes: 2 << 20, cores: 1, huge_pages: false };
+        let config = Config {
+            memory_bytes: 16 << 20,
+            segment_bytes: 2 << 20,
+            cores: 1,
+            huge_pages: false,
+            durable: false,
+        };
         let store = Store::new(config).expect("a small store");
         let hashes = HashRange::new(0, (1 << 63) - 1).expect("a half");
         let quota = Arc::new(Quota::new(1, u64::MAX));

@@ -54,7 +54,13 @@ fn part(store: &Store, id: u32, hashes: Range) -> Arc<Table> {
 
 /// Parts of these hashes, and what is owned of them.
 fn parts(held: &[Range], owned: &[Range]) -> Parts {
-    let config = Config { memory_bytes: 16 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false };
+    let config = Config {
+        memory_bytes: 16 << 20,
+        segment_bytes: 1 << 20,
+        cores: 1,
+        huge_pages: false,
+        durable: false,
+    };
     let store = Store::new(config).expect("a small store");
     let held = (0..).zip(held).map(|(id, &hashes)| part(&store, id, hashes)).collect();
     let owned: Vec<HashRange> = owned.iter().map(|&hashes| range(hashes)).collect();

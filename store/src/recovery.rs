@@ -1,0 +1,277 @@
+//! Recovery: rebuilds the objects of durable tables from the segments that a disk held.
+//!
+//! ```text
+//!   for each segment:  entries ──► newest of its key so far? ──► copied to memory, under the segment's number ──► index
+//!                                    │ no, but it ends an older entry that the disk still holds: a tombstone
+//!                                    └ no: nothing
+//! ```
+//! Segments may come in any order; the newest first costs least. What comes to memory is what compaction of the segment
+//! would leave, so the disk need not be written: a segment on the disk has the same number as before. The end of a key is
+//! remembered until all segments have come, since older entries may follow.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::durable::RECOVERED;
+use crate::error::WriteError;
+use crate::limits::VERSION_MAX;
+use crate::log::{Head, NoSegment, Role, SEGMENT_HEADER_BYTES, read_segment_header};
+use crate::object::{Entry, Kind};
+use crate::store::cleaning::Cleaner;
+use crate::store::core::{Core, Pinned};
+use crate::sync::ExclusiveGuard;
+use crate::table::Table;
+
+/// Background steps that may be needed to make room for a segment.
+const STEPS_MAX: u32 = 100_000;
+
+/// The log as a disk held it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LogOnDisk {
+    /// The numbers of its segments.
+    pub sequences: Vec<u32>,
+    /// The highest number ever used.
+    pub last: u32,
+    /// Segments of survivors that are left out, wholly or in part, with those that their objects came from.
+    pub left_out: Vec<(u32, Vec<u32>)>,
+}
+
+/// What was found in segments.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Recovered {
+    /// Objects that can be found now, or could until a newer one came.
+    pub objects: u64,
+    /// Entries that newer ones have ended, or that have expired.
+    pub dead: u64,
+    /// Entries of tables that do not exist any more.
+    pub dropped: u64,
+    /// Damaged entries: the segment's number, offset and length. One with damaged lengths reaches to the end.
+    pub damaged: Vec<(u32, usize, usize)>,
+}
+
+/// The reason why a segment was not recovered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RecoveryError {
+    /// The bytes are no segment of this number, or of another format.
+    NotTheSegment,
+    /// The objects need more memory than the store has.
+    OutOfMemory,
+}
+
+/// A recovery in progress; see [`Core::recover`].
+pub struct Recovery<'c> {
+    core: &'c Core,
+    head: Head,
+    /// The highest version up to which a key has ended, by table and key.
+    ended: HashMap<(u32, Box<[u8]>), u64>,
+    found: Recovered,
+    /// Whether the memory that is kept from writers is needed: what comes was in memory before.
+    takes_all: bool,
+}
+
+impl Core {
+    /// Begins to rebuild the durable tables of an empty store from what a disk held. The store's clock must have been
+    /// advanced at least to the time of the last write, so that no expired object returns.
+    pub fn recover(&self, log: &LogOnDisk) -> Recovery<'_> {
+        self.store.log.open_above(log.last);
+        let mut cleaner = cleaner_of(self);
+        cleaner.on_disk.recover(&log.sequences, &log.left_out);
+        cleaner.recovering = true;
+        let (head, ended, found, takes_all) = Default::default();
+        Recovery { core: self, head, ended, found, takes_all }
+    }
+}
+
+fn cleaner_of(core: &Core) -> ExclusiveGuard<'_, Cleaner> {
+    loop {
+        if let Some(cleaner) = core.store.cleaner.try_lock() {
+            return cleaner;
+        }
+        std::thread::yield_now();
+    }
+}
+
+impl Recovery<'_> {
+    /// Recovers a segment: its bytes from the header on, as far as they count. `table` finds a table by its number.
+    ///
+    /// # Errors
+    /// [`RecoveryError`]. Damaged entries are no error: see [`Recovered::damaged`].
+    pub fn segment(
+        &mut self,
+        sequence: u32,
+        bytes: &[u8],
+        mut table: impl FnMut(u32) -> Option<Arc<Table>>,
+    ) -> Result<(), RecoveryError> {
+        if read_segment_header(bytes) != Some(u64::from(sequence)) {
+            return Err(RecoveryError::NotTheSegment);
+        }
+        self.head.role = Role::Compaction(sequence);
+        self.head.disk_bytes = bytes.len() as u32;
+        let mut offset = SEGMENT_HEADER_BYTES;
+        while offset < bytes.len() {
+            let Some((entry, length)) = Entry::split(&bytes[offset..]) else {
+                self.found.damaged.push((sequence, offset, bytes.len() - offset));
+                break;
+            };
+            if !entry.verify() {
+                self.found.damaged.push((sequence, offset, length));
+            } else if entry.version() != 0 {
+                match table(entry.table()) {
+                    Some(table) => self.entry(sequence, &entry, &table)?,
+                    None => self.found.dropped += 1,
+                }
+            }
+            offset += length;
+        }
+        self.core.store.log.close(&mut self.head);
+        self.core.store.release(&mut cleaner_of(self.core), sequence, RECOVERED);
+        Ok(())
+    }
+
+    /// Ends the recovery: what is empty leaves the disk. Returns what was found.
+    pub fn finish(self) -> Recovered {
+        let mut cleaner = cleaner_of(self.core);
+        cleaner.recovering = false;
+        self.core.store.hand_over_released(&mut cleaner);
+        self.found
+    }
+
+    fn entry(&mut self, sequence: u32, entry: &Entry<'_>, table: &Table) -> Result<(), RecoveryError> {
+        let matters =
+            entry.predecessor() != sequence && cleaner_of(self.core).on_disk.has(entry.predecessor());
+        let is_expired = entry.expires_ms() <= self.core.store.now_ms();
+        let is_alive = entry.kind() == Kind::Object && !is_expired && !self.has_ended(entry) && {
+            let placed = self.retrying(table, |this, pinned| this.place(pinned, entry, table, matters))?;
+            self.found.objects += u64::from(placed);
+            placed
+        };
+        if is_alive {
+            return Ok(());
+        }
+        self.found.dead += 1;
+        if entry.kind() == Kind::Tombstone || is_expired {
+            self.end(entry, table)?;
+        }
+        if matters {
+            self.retrying(table, |this, _| this.leave_tombstone(entry, table))?;
+        }
+        Ok(())
+    }
+
+    fn has_ended(&self, entry: &Entry<'_>) -> bool {
+        // A look-up by a borrowed pair would need a type for it; few keys have ended.
+        !self.ended.is_empty()
+            && self
+                .ended
+                .get(&(entry.table(), Box::from(entry.key())))
+                .is_some_and(|&version| entry.version() <= version)
+    }
+
+    /// Remembers that a key has ended with this entry, and removes what was found of it.
+    fn end(&mut self, entry: &Entry<'_>, table: &Table) -> Result<(), RecoveryError> {
+        let ended = self.ended.entry((entry.table(), Box::from(entry.key()))).or_default();
+        *ended = entry.version().max(*ended);
+        table.remember_version(entry.version().min(VERSION_MAX / 2));
+        let (hash, key) = (crate::hash(entry.key()), entry.key());
+        self.retrying(table, |this, pinned| {
+            let bucket = table.index.lock(&pinned.pin, hash)?;
+            let found = bucket.find(hash, |location| pinned.with_location(location, key));
+            if let Some((place, (location, object))) = found
+                && object.version() <= entry.version()
+            {
+                pinned.take_out(table, bucket, place, location, &object);
+                this.found.dead += 1;
+            }
+            Ok(())
+        })
+    }
+
+    /// Copies an object to memory, and to the index unless that has one as new. Returns whether it did.
+    fn place(
+        &mut self,
+        pinned: &Pinned<'_>,
+        entry: &Entry<'_>,
+        table: &Table,
+        matters: bool,
+    ) -> Result<bool, WriteError> {
+        let (store, key) = (&self.core.store, entry.key());
+        let hash = crate::hash(key);
+        let keep = if self.takes_all { 0 } else { store.keep_for_writers() };
+        let staged = store.log.stage_again(
+            &mut self.head,
+            || keep,
+            (table.id(), matters),
+            (key, entry.value()),
+            entry.expires_ms(),
+        );
+        let staged = staged.map_err(|NoSegment| pinned.no_room(table, entry.bytes()))?;
+        let placed = pinned.write_entering(
+            table,
+            (hash, key),
+            |placed| *placed,
+            |entered| {
+                let bucket = table.index.lock(&pinned.pin, hash)?;
+                let found = bucket.find(hash, |location| pinned.with_location(location, key));
+                if found.as_ref().is_some_and(|(_, (_, object))| object.version() >= entry.version()) {
+                    return Ok(false);
+                }
+                pinned.admit_to_index(table, key, found.is_none(), entered)?;
+                store.log.seal(&staged, entry.version(), entry.predecessor());
+                pinned.enter_index(table, hash, &staged, bucket, found)?;
+                Ok(true)
+            },
+        );
+        if placed == Ok(true) {
+            table.count_version(self.core.index, entry.version());
+        } else {
+            store.log.unstage(self.core.index, &mut self.head, &staged);
+        }
+        placed.map_err(|error| pinned.refused(table, hash, error))
+    }
+
+    fn leave_tombstone(&mut self, entry: &Entry<'_>, table: &Table) -> Result<(), WriteError> {
+        let log = &self.core.store.log;
+        let claim = |bytes| log.claim_of_writer(bytes, 0);
+        let staged = log.stage_tombstone(&mut self.head, claim, table.id(), entry.key());
+        let staged = staged.map_err(|NoSegment| WriteError::Retry { after_us: 0 })?;
+        log.seal(&staged, entry.ends_to(), entry.predecessor());
+        Ok(())
+    }
+
+    /// Repeats a write until there is room for it, with steps of background work.
+    fn retrying<T>(
+        &mut self,
+        _: &Table,
+        mut write: impl FnMut(&mut Self, &Pinned<'_>) -> Result<T, WriteError>,
+    ) -> Result<T, RecoveryError> {
+        for _ in 0..STEPS_MAX {
+            let core = self.core;
+            let written = write(self, &core.pin());
+            match written {
+                Ok(written) => return Ok(written),
+                Err(WriteError::Retry { .. }) => drop(core.step()),
+                Err(WriteError::OutOfMemory) if !self.takes_all => self.takes_all = true,
+                Err(_) => return Err(RecoveryError::OutOfMemory),
+            }
+        }
+        Err(RecoveryError::OutOfMemory)
+    }
+}
+
+impl fmt::Debug for Recovery<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Recovery {{ found: {:?} }}", self.found)
+    }
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            RecoveryError::NotTheSegment => "the bytes are not the segment that should be there",
+            RecoveryError::OutOfMemory => "the objects need more memory than the store has",
+        })
+    }
+}
+
+impl std::error::Error for RecoveryError {}

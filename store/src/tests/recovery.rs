@@ -1,0 +1,428 @@
+//! Durable tables over crashes, with a recorder in place of a disk: it keeps what a log thread would have written, and
+//! after each crash a new store recovers from it.
+//!
+//! The recorder is as good as its cuts: a crash loses all that was written since the last one, in memory and of the
+//! record, so the model is the state of that moment. Every check is against the model: keys, values, versions, counts.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::{budget, each_seed};
+use crate::commit::Write;
+use crate::durable::SIDE_WRITERS;
+use crate::log::SEGMENT_HEADER_BYTES;
+use crate::object::Entry;
+use crate::{
+    Condition, Config, Core, LogOnDisk, LogPosition, NEVER_MS, Opened, Quota, Released, Store, Table,
+    TableKind, TableOptions, WriteError,
+};
+
+/// What a replay would find.
+#[derive(Clone, Default)]
+struct Record {
+    /// The bytes of each segment, and its writer.
+    segments: BTreeMap<u32, (usize, Vec<u8>)>,
+    /// Up to where the segments of survivors count.
+    survivors: [LogPosition; SIDE_WRITERS],
+    /// Segments whose objects are moving.
+    emptied: BTreeSet<u32>,
+    left_out: Vec<(u32, Vec<u32>)>,
+    last: u32,
+}
+
+/// A log thread that writes to a [`Record`].
+#[derive(Default)]
+struct Recorder {
+    record: Record,
+    /// Segments that are not written completely.
+    open: Vec<(Opened, usize)>,
+    released: Vec<Released>,
+}
+
+impl Recorder {
+    /// Makes a cut and records everything below it.
+    fn sync(&mut self, store: &Store) {
+        let mut positions = Vec::new();
+        let number = store.cut(&mut positions);
+        self.open.extend(store.take_opened().map(|opened| (opened, 0)));
+        self.record.emptied.extend(store.take_emptied());
+        self.released.extend(store.take_released());
+        for (opened, written) in &mut self.open {
+            let position = positions[opened.writer];
+            let to = match position.sequence.cmp(&opened.sequence) {
+                std::cmp::Ordering::Less => continue,
+                std::cmp::Ordering::Equal => position.bytes as usize,
+                std::cmp::Ordering::Greater => store.closed_bytes(*opened).expect("its writer went on"),
+            };
+            let bytes = store.sealed_bytes(*opened, *written..to);
+            let segment = self.record.segments.entry(opened.sequence).or_default();
+            segment.0 = opened.writer;
+            segment.1.extend_from_slice(bytes);
+            self.record.last = self.record.last.max(opened.sequence);
+            *written = to;
+        }
+        store.note_stable(number, &positions);
+        self.open.retain(|(opened, written)| {
+            let is_synced = store.closed_bytes(*opened) == Some(*written);
+            if is_synced {
+                store.note_synced(*opened);
+            }
+            !is_synced
+        });
+        let first_side = positions.len() - SIDE_WRITERS;
+        let is_stable = |released: &Released| {
+            released
+                .survivors
+                .iter()
+                .zip(&positions[first_side..])
+                .all(|(wanted, position)| wanted <= position)
+        };
+        while self.released.first().is_some_and(is_stable) {
+            let Released { sequences, survivors } = self.released.remove(0);
+            self.record.survivors = survivors;
+            for sequence in sequences {
+                self.record.segments.remove(&sequence).expect("it was there");
+                self.record.emptied.remove(&sequence);
+                store.note_gone(sequence);
+            }
+        }
+    }
+}
+
+impl Record {
+    /// Prints the entries of a key.
+    fn print(&self, table: u32, key: &[u8]) {
+        println!(
+            "left out: {:?}, emptied: {:?}, survivors: {:?}",
+            self.left_out, self.emptied, self.survivors
+        );
+        for (sequence, (writer, bytes)) in &self.segments {
+            let mut offset = SEGMENT_HEADER_BYTES;
+            while let Some((entry, length)) = bytes.get(offset..).and_then(Entry::split) {
+                if entry.table() == table && entry.key() == key {
+                    let (kind, version, predecessor) = (entry.kind(), entry.version(), entry.predecessor());
+                    println!("{sequence} of {writer} at {offset}: {kind:?} {version}, ends {predecessor}");
+                }
+                offset += length;
+            }
+        }
+    }
+
+    /// Leaves out what heads of survivors wrote since segments were last exchanged for theirs.
+    fn crash(&mut self, cores: usize) -> LogOnDisk {
+        let emptied: Vec<u32> = self.emptied.iter().copied().collect();
+        let mut left_out = Vec::new();
+        let survivors = self.survivors;
+        self.segments.retain(|&sequence, (writer, bytes)| {
+            let Some(class) = writer.checked_sub(cores) else { return true };
+            let counts = match survivors[class].sequence.cmp(&sequence) {
+                std::cmp::Ordering::Less => 0,
+                std::cmp::Ordering::Equal => survivors[class].bytes as usize,
+                std::cmp::Ordering::Greater => bytes.len(),
+            };
+            if counts < bytes.len() {
+                left_out.push((sequence, emptied.clone()));
+                bytes.truncate(counts);
+            }
+            // From now on it is a segment as any other.
+            *writer = 0;
+            counts > 0
+        });
+        self.left_out.extend(left_out);
+        self.emptied.clear();
+        self.survivors = Default::default();
+        let sequences = self.segments.keys().copied().collect();
+        LogOnDisk { sequences, last: self.last, left_out: self.left_out.clone() }
+    }
+}
+
+const TABLES: u32 = 2;
+const CORES: usize = 2;
+
+fn open_store(memory_bytes: usize, segment_bytes: usize) -> (Arc<Store>, Vec<Arc<Table>>) {
+    let config = Config { memory_bytes, segment_bytes, cores: CORES, huge_pages: false, durable: true };
+    let store = Store::new(config).expect("a small store");
+    let table = |id| {
+        let kind = if id == 1 { TableKind::Hash } else { TableKind::Ordered };
+        let options = TableOptions { kind, durable: true, ..TableOptions::default() };
+        store.table_with(id, options, &Arc::new(Quota::new(CORES, u64::MAX)))
+    };
+    let tables = (1..=TABLES).map(table).collect();
+    (store, tables)
+}
+
+type Key = (u32, u64);
+
+/// What clients know: version, value, expiry.
+#[derive(Clone, Default)]
+struct Model {
+    objects: HashMap<Key, (u64, Vec<u8>, u64)>,
+    newest: HashMap<Key, u64>,
+    now_ms: u64,
+}
+
+impl Model {
+    fn put(&mut self, key: Key, version: u64, value: Vec<u8>, expires_ms: u64) {
+        let newest = self.newest.entry(key).or_default();
+        assert!(version > *newest, "versions of a key only grow");
+        *newest = version;
+        self.objects.insert(key, (version, value, expires_ms));
+    }
+}
+
+struct World {
+    store: Arc<Store>,
+    tables: Vec<Arc<Table>>,
+    cores: Vec<Core>,
+    recorder: Recorder,
+    model: Model,
+    /// Record and model of the last cut.
+    stable: (Record, Model),
+    random: fastrand::Rng,
+    memory: (usize, usize),
+    keys: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let segment_bytes = 16384 << random.u32(0..2);
+        let memory = (segment_bytes * random.usize(12..40), segment_bytes);
+        let (store, tables) = open_store(memory.0, memory.1);
+        let cores = (0..CORES).map(|core| store.core(core)).collect();
+        let keys = random.u64(20..(memory.0 / 400) as u64);
+        let (recorder, model, stable) = Default::default();
+        World { store, tables, cores, recorder, model, stable, random, memory, keys }
+    }
+
+    fn key(&mut self) -> (Key, [u8; 8]) {
+        let number = self.random.u64(0..self.keys);
+        // A part of the keys is hot.
+        let number = if self.random.bool() { number } else { number % (self.keys / 8 + 1) };
+        ((self.random.u32(1..=TABLES), number), number.to_be_bytes())
+    }
+
+    fn sync(&mut self) {
+        self.recorder.sync(&self.store);
+        self.stable = (self.recorder.record.clone(), self.model.clone());
+    }
+
+    fn step(&mut self) {
+        match self.random.u32(0..100) {
+            0..45 => self.put(),
+            45..65 => self.delete(),
+            65..75 => self.commit(),
+            75..85 => self.increment(),
+            85..93 => {
+                let core = self.random.usize(0..CORES);
+                (0..self.random.u32(1..20)).for_each(|_| _ = self.cores[core].step());
+            }
+            93..99 => self.sync(),
+            _ => {
+                self.model.now_ms += self.random.u64(0..50);
+                self.store.advance_clock(self.model.now_ms);
+                let now = self.model.now_ms;
+                self.model.objects.retain(|_, (_, _, expires_ms)| *expires_ms > now);
+            }
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let length = if self.random.u8(..) == 0 { 1500 } else { self.random.usize(0..150) };
+        vec![self.random.u8(..); length]
+    }
+
+    fn put(&mut self) {
+        let (key, bytes) = self.key();
+        let value = self.value();
+        let expires_ms =
+            if self.random.u32(0..8) == 0 { self.model.now_ms + self.random.u64(1..100) } else { NEVER_MS };
+        let core = &self.cores[self.random.usize(0..CORES)];
+        let table = &self.tables[key.0 as usize - 1];
+        let put =
+            core.pin().put_until(table, crate::hash(&bytes), &bytes, &value, expires_ms, Condition::Always);
+        match put {
+            Ok(version) => self.model.put(key, version, value, expires_ms),
+            Err(WriteError::Retry { .. } | WriteError::OutOfMemory) => self.make_room(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn delete(&mut self) {
+        let (key, bytes) = self.key();
+        let core = &self.cores[self.random.usize(0..CORES)];
+        let table = &self.tables[key.0 as usize - 1];
+        let deleted = core.pin().delete(table, crate::hash(&bytes), &bytes, Condition::Always);
+        match deleted {
+            Ok(version) => {
+                let known = self.model.objects.remove(&key);
+                assert_eq!(version, known.map(|(version, ..)| version), "a delete of {key:?}");
+            }
+            Err(WriteError::Retry { .. } | WriteError::OutOfMemory) => self.make_room(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn increment(&mut self) {
+        let (key, bytes) = self.key();
+        let core = &self.cores[self.random.usize(0..CORES)];
+        let table = &self.tables[key.0 as usize - 1];
+        let added = core.pin().increment(table, crate::hash(&bytes), &bytes, 1);
+        match added {
+            Ok((version, sum)) => {
+                let expires_ms =
+                    self.model.objects.get(&key).map_or(NEVER_MS, |&(.., expires_ms)| expires_ms);
+                self.model.put(key, version, sum.to_le_bytes().to_vec(), expires_ms);
+            }
+            Err(WriteError::Retry { .. } | WriteError::OutOfMemory) => self.make_room(),
+            Err(WriteError::NotANumber | WriteError::Overflow) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn commit(&mut self) {
+        let changes: Vec<_> = (0..self.random.usize(1..6))
+            .map(|_| (self.key(), self.random.bool().then(|| self.value())))
+            .collect();
+        let writes: Vec<_> = changes
+            .iter()
+            .map(|((key, bytes), value)| Write {
+                table: &self.tables[key.0 as usize - 1],
+                hash: crate::hash(bytes),
+                key: bytes,
+                value: value.as_deref(),
+                expires_ms: NEVER_MS,
+            })
+            .collect();
+        let committed = self.cores[self.random.usize(0..CORES)].pin().commit(&[], &writes);
+        match committed {
+            Ok(version) => {
+                let last: HashMap<Key, _> =
+                    changes.into_iter().map(|((key, _), value)| (key, value)).collect();
+                for (key, value) in last {
+                    match value {
+                        Some(value) => self.model.put(key, version, value, NEVER_MS),
+                        None => drop(self.model.objects.remove(&key)),
+                    }
+                }
+            }
+            Err(crate::CommitError::Write(WriteError::Retry { .. } | WriteError::OutOfMemory)) => {
+                self.make_room()
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn make_room(&mut self) {
+        self.sync();
+        (0..50).for_each(|_| _ = self.cores[0].step());
+        // What a client would do in the end.
+        if self.random.u32(0..4) == 0 {
+            (0..4).for_each(|_| self.delete_quietly());
+        }
+    }
+
+    fn delete_quietly(&mut self) {
+        let (key, bytes) = self.key();
+        let table = &self.tables[key.0 as usize - 1];
+        if self.cores[0].pin().delete(table, crate::hash(&bytes), &bytes, Condition::Always).is_ok() {
+            self.model.objects.remove(&key);
+        }
+    }
+
+    /// Loses everything since the last cut, and recovers.
+    fn crash(&mut self) {
+        self.cores.clear();
+        let (mut record, model) = self.stable.clone();
+        let log = record.crash(CORES);
+        let (store, tables) = open_store(self.memory.0, self.memory.1);
+        self.cores = (0..CORES).map(|core| store.core(core)).collect();
+        store.advance_clock(model.now_ms);
+        let newest = model.newest.values().copied().max().unwrap_or(0);
+        tables.iter().for_each(|table| table.begin_above(newest));
+        let mut recovery = self.cores[0].recover(&log);
+        let mut sequences = log.sequences.clone();
+        match self.random.u32(0..3) {
+            0 => self.random.shuffle(&mut sequences),
+            1 => sequences.reverse(),
+            _ => {}
+        }
+        for sequence in sequences {
+            let find = |id: u32| tables.get(id as usize - 1).cloned();
+            let recovered = recovery.segment(sequence, &record.segments[&sequence].1, find);
+            if recovered.is_err() {
+                let written: usize = record.segments.values().map(|(_, bytes)| bytes.len()).sum();
+                let live: usize = model.objects.values().map(|(_, value, _)| value.len() + 40).sum();
+                println!(
+                    "{:?}, {} segments of {written} B, live {live} B, {:?}",
+                    self.memory,
+                    record.segments.len(),
+                    store.statistics()
+                );
+                let states: Vec<_> = store
+                    .log
+                    .segments
+                    .iter()
+                    .map(|(id, state)| {
+                        (
+                            id,
+                            store.log.segments.sequence_at(id.0),
+                            state,
+                            store.log.segments.used(id),
+                            store.log.segments.dead(id),
+                            store.log.segments.tombstones(id),
+                        )
+                    })
+                    .collect();
+                println!("{states:?}");
+            }
+            recovered.expect("the memory held it before");
+        }
+        let found = recovery.finish();
+        assert_eq!((found.dropped, found.damaged), (0, Vec::new()));
+        (self.store, self.tables) = (store, tables);
+        self.recorder = Recorder { record, ..Recorder::default() };
+        self.model = model;
+        self.check();
+        self.sync();
+    }
+
+    fn check(&self) {
+        let pinned = self.cores[0].pin();
+        for table in 1..=TABLES {
+            let part = &self.tables[table as usize - 1];
+            let mut objects = 0;
+            for number in 0..self.keys {
+                let bytes = number.to_be_bytes();
+                let found = pinned.get(part, crate::hash(&bytes), &bytes);
+                let found = found.map(|object| {
+                    assert!(object.verify());
+                    (object.version(), object.value().to_vec(), object.expires_ms())
+                });
+                let known = self.model.objects.get(&(table, number));
+                if found.as_ref() != known {
+                    self.recorder.record.print(table, &bytes);
+                }
+                assert_eq!(found.as_ref(), known, "table {table}, key {number}");
+                objects += u64::from(found.is_some());
+            }
+            let expired = part.objects() - objects;
+            assert!(expired <= part.expiring(), "{expired} objects too many in table {table}");
+        }
+    }
+}
+
+#[test]
+fn what_was_below_a_cut_is_found_after_a_crash_and_nothing_else() {
+    each_seed("what_was_below_a_cut", |seed| {
+        for seed in seed..seed + budget(20).min(200) as u64 {
+            println!("seed {seed}");
+            let mut world = World::new(seed);
+            for _ in 0..world.random.u32(3..12) {
+                (0..world.random.u32(100..4_000)).for_each(|_| world.step());
+                world.check();
+                world.crash();
+            }
+        }
+    });
+}

@@ -1,0 +1,130 @@
+//! What the thread that writes the log to a disk asks of a store, and tells it. `durable.rs` has the whole picture.
+//!
+//! ```text
+//!   loop:  cut ── take_opened ── sealed_bytes of each segment below the cut ── (write them) ── note_stable ── note_synced
+//!          take_released ── (once the survivors are stable, forget the segment) ── note_gone
+//! ```
+
+use std::ops::Range;
+
+use crate::cut::LogPosition;
+use crate::durable::{Admission, Durable, Opened, Released};
+use crate::segment::SegmentId;
+use crate::store::Store;
+use crate::sync::{Ordering, Taken};
+
+impl Store {
+    fn durable(&self) -> &Durable {
+        self.log.durable.as_ref().expect("the store was created with durable heads")
+    }
+
+    /// Makes a cut through all heads: fills in the position of each writer, and returns its number. Whatever lies below
+    /// these positions depends on nothing above them. For one thread, which waits for writes in progress.
+    pub fn cut(&self, positions: &mut Vec<LogPosition>) -> u64 {
+        self.durable().cuts.cut(positions)
+    }
+
+    /// Returns the segments opened since the last call. Called after [`Store::cut`], it leaves out none below the cut.
+    pub fn take_opened(&self) -> Taken<Opened> {
+        self.durable().opened.take_all()
+    }
+
+    /// Returns the numbers of segments whose survivors began to move since the last call. Called after [`Store::cut`], it
+    /// leaves out none that an entry below the cut can have to do with: such an entry may name, as the place of what it
+    /// ends, a segment of survivors that a replay leaves out.
+    pub fn take_emptied(&self) -> Taken<u32> {
+        self.durable().emptied.take_all()
+    }
+
+    /// Returns the segments released since the last call, whose bytes the disk may forget once it holds the survivors.
+    pub fn take_released(&self) -> Taken<Released> {
+        self.durable().released.take_all()
+    }
+
+    /// Returns bytes of a segment, which its writer no longer changes.
+    ///
+    /// # Panics
+    /// If the writer's position is not there yet, or the segment was reported by [`Store::note_synced`].
+    pub fn sealed_bytes(&self, segment: Opened, bytes: Range<usize>) -> &[u8] {
+        self.log.sealed_bytes(segment, bytes.start, bytes.end)
+    }
+
+    /// Returns the bytes of a full segment, header included; `None` while its writer appends to it.
+    pub fn closed_bytes(&self, segment: Opened) -> Option<usize> {
+        self.log.closed_bytes(SegmentId(segment.place.0))
+    }
+
+    /// Notes that the disk holds everything below a cut.
+    pub fn note_stable(&self, number: u64, positions: &[LogPosition]) {
+        let durable = self.durable();
+        for (stable, position) in durable.stable.iter().zip(positions) {
+            stable.store(position.word(), Ordering::Release);
+        }
+        durable.stable_cut.store(number, Ordering::Release);
+    }
+
+    /// Notes that the disk holds all of a full segment: the cleaner may take it from now on.
+    ///
+    /// # Panics
+    /// If the cuts reported as stable do not include all of it.
+    pub fn note_synced(&self, segment: Opened) {
+        let bytes = self.closed_bytes(segment).expect("the segment is full");
+        let end = LogPosition { sequence: segment.sequence, bytes: bytes as u32 };
+        assert!(self.durable().is_stable(segment.writer, end), "the disk holds the segment");
+        self.log.segments.set_synced(SegmentId(segment.place.0), self.epochs.retire());
+    }
+
+    /// Notes that no replay finds a released segment any more.
+    pub fn note_gone(&self, sequence: u32) {
+        let durable = self.durable();
+        durable.gone_count.fetch_add(1, Ordering::Relaxed);
+        durable.gone.push(sequence).expect("the inbox is never closed");
+    }
+
+    /// Returns the number of the latest stable cut.
+    #[inline]
+    pub fn stable_cut(&self) -> u64 {
+        self.log.durable.as_ref().map_or(0, |durable| durable.stable_cut.load(Ordering::Acquire))
+    }
+
+    /// Returns the number of the first cut that includes all that can be read now; 0 if the disk holds all of it.
+    pub fn unstable_cut(&self) -> u64 {
+        let Some(durable) = &self.log.durable else { return 0 };
+        let is_stable = |writer| durable.is_stable(writer, durable.cuts.position(writer));
+        if (0..durable.cuts.writers()).all(is_stable) { 0 } else { durable.cuts.next() }
+    }
+
+    /// Returns the bytes of durable tables that the disk does not hold yet, roughly: without those of segments opened
+    /// since the last stable cut but the newest of each head.
+    pub fn unstable_bytes(&self) -> u64 {
+        let Some(durable) = &self.log.durable else { return 0 };
+        let behind = |writer| {
+            let (now, stable) = (durable.cuts.position(writer), durable.stable(writer));
+            let same = now.sequence == stable.sequence;
+            u64::from(now.bytes.saturating_sub(if same { stable.bytes } else { 0 }))
+        };
+        (0..durable.cuts.writers()).map(behind).sum()
+    }
+
+    /// Makes the numbers of later cuts greater than this one. For a store that has been recovered, before any write.
+    pub fn cut_above(&self, number: u64) {
+        self.durable().cuts.begin_above(number);
+        self.durable().stable_cut.store(number, Ordering::Release);
+    }
+
+    /// Sets which writes to durable tables are admitted.
+    pub fn admit_durable(&self, admission: Admission) {
+        self.durable().admit(admission);
+    }
+
+    /// Returns which writes to durable tables are admitted.
+    #[inline]
+    pub fn admission(&self) -> Admission {
+        self.log.durable.as_ref().map_or(Admission::All, |durable| durable.admission())
+    }
+
+    /// Tells whether the disk is short of space, so that cleaning must bring some.
+    pub fn set_disk_short(&self, is_short: bool) {
+        self.durable().is_short.store(is_short, Ordering::Relaxed);
+    }
+}
