@@ -12,13 +12,15 @@
 //! written any more, because the kernel may have dropped what it could not write, and a second try would appear to
 //! succeed.
 //!
-//! Not here: what frames contain, which of them are free, checksums of their content, threads. Calls block, so workers
-//! do not make them.
+//! Also here: the bytes of a log in these frames, as [`Trailer`]s of blocks and [`Digest`]s. Not here: which frames are
+//! free, what segments contain, threads. Calls block, so workers do not make them.
 //!
 //! Implementations: [`FileDisk`], which moves several blocks at once by io_uring where the kernel allows it, and one
 //! after another by system calls elsewhere; [`SimulatedDisk`], in memory, with faults from a seed.
 
+mod block;
 mod buffer;
+mod digest;
 mod error;
 mod file;
 mod simulated;
@@ -26,7 +28,9 @@ mod superblock;
 mod transfer;
 mod uring;
 
+pub use crate::block::{PAYLOAD_BYTES, Trailer, blocks_of};
 pub use crate::buffer::Buffer;
+pub use crate::digest::{DIGEST_SEGMENT_BYTES, Digest, DigestError, DigestSegment, LOG_FORMAT, OPEN_ENDED};
 pub use crate::error::DiskError;
 pub use crate::file::{FileDisk, Options, Way};
 pub use crate::simulated::{Fault, SimulatedDisk};
@@ -39,6 +43,9 @@ pub const BLOCK_BYTES: usize = 4096;
 
 /// Bytes of a sector, which a device writes as a whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
+
+/// Classes of survivors of cleaning, as a digest tells them apart.
+pub const SURVIVOR_CLASSES: usize = 3;
 
 /// A handle of a disk, for one thread.
 pub trait Disk: Send {

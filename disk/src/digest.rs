@@ -1,0 +1,213 @@
+//! The digest of a log: which segments a replay finds, as of one moment.
+//!
+//! Two copies lie at the beginning of the disk, written in turn, so that one is always whole; the higher number counts.
+//! A segment counts if the digest names it, or if its number is above all that the digest knew: so opening a segment
+//! writes nothing here. The digest is written when segments are freed, when survivors begin to move, and at a start.
+//!
+//! ```text
+//!    0  magic 8 B │ format u32 │ checksum u32 of all behind it │ length u32 │ number u32
+//!   24  cut u64 │ clock u64 │ last sequence u32 │ survivors: sequence u32, bytes u32 for each class
+//!       segments u32, for each: sequence u32, bytes u32 (all ones: as far as its blocks say), class u32
+//!       emptied u32, for each: sequence u32
+//!       left out u32, for each: sequence u32, sources u32, for each: sequence u32
+//! ```
+
+use crate::SURVIVOR_CLASSES;
+
+/// The version of the format of digests and blocks.
+pub const LOG_FORMAT: u32 = 1;
+const MAGIC: [u8; 8] = *b"SPLNLOG\0";
+const HEAD_BYTES: usize = 24;
+const CHECKSUM_AT: usize = 12;
+/// Bytes of a segment of a digest.
+pub const DIGEST_SEGMENT_BYTES: usize = 12;
+/// Bytes of a segment whose blocks say how far it counts.
+pub const OPEN_ENDED: u32 = u32::MAX;
+
+/// A segment of a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DigestSegment {
+    /// Its number.
+    pub sequence: u32,
+    /// The bytes that count, or [`OPEN_ENDED`].
+    pub bytes: u32,
+    /// See [`crate::Trailer::class`].
+    pub class: u8,
+}
+
+/// The digest of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Digest {
+    /// Grows from digest to digest.
+    pub number: u32,
+    /// The number of the latest cut.
+    pub cut: u64,
+    /// The store's clock, in milliseconds.
+    pub clock_ms: u64,
+    /// The highest sequence number that was known.
+    pub last: u32,
+    /// Up to where segments of survivors count: sequence and bytes, for each class.
+    pub survivors: [(u32, u32); SURVIVOR_CLASSES],
+    /// The segments.
+    pub segments: Vec<DigestSegment>,
+    /// Segments whose objects are moving to those of survivors.
+    pub emptied: Vec<u32>,
+    /// Segments of survivors that do not count, wholly or in part, with those that their objects came from.
+    pub left_out: Vec<(u32, Vec<u32>)>,
+}
+
+/// The reason why bytes are no digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DigestError {
+    /// Nothing was written there, or it is damaged.
+    Damaged,
+    /// It is of another format.
+    Format(u32),
+}
+
+impl Digest {
+    /// Returns the bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + self.segments.len() * DIGEST_SEGMENT_BYTES + 256);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&LOG_FORMAT.to_le_bytes());
+        bytes.extend_from_slice(&[0; 8]);
+        let mut word = |word: u32| bytes.extend_from_slice(&word.to_le_bytes());
+        word(self.number);
+        for long in [self.cut, self.clock_ms] {
+            word(long as u32);
+            word((long >> 32) as u32);
+        }
+        word(self.last);
+        for (sequence, end) in self.survivors {
+            word(sequence);
+            word(end);
+        }
+        word(self.segments.len() as u32);
+        for segment in &self.segments {
+            word(segment.sequence);
+            word(segment.bytes);
+            word(segment.class.into());
+        }
+        word(self.emptied.len() as u32);
+        self.emptied.iter().for_each(|sequence| word(*sequence));
+        word(self.left_out.len() as u32);
+        for (sequence, sources) in &self.left_out {
+            word(*sequence);
+            word(sources.len() as u32);
+            sources.iter().for_each(|source| word(*source));
+        }
+        let length = bytes.len() as u32;
+        bytes[CHECKSUM_AT + 4..CHECKSUM_AT + 8].copy_from_slice(&length.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[CHECKSUM_AT + 4..]);
+        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a digest at the beginning of `bytes`.
+    ///
+    /// # Errors
+    /// [`DigestError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, DigestError> {
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        if !bytes.starts_with(&MAGIC) {
+            return Err(DigestError::Damaged);
+        }
+        // Before the checksum: another format may have it elsewhere.
+        match word(8) {
+            Some(LOG_FORMAT) => {}
+            Some(format) => return Err(DigestError::Format(format)),
+            None => return Err(DigestError::Damaged),
+        }
+        let length = word(CHECKSUM_AT + 4).map_or(0, |length| length as usize);
+        let covered = bytes.get(CHECKSUM_AT + 4..length).ok_or(DigestError::Damaged)?;
+        if word(CHECKSUM_AT) != Some(crc32c::crc32c(covered)) {
+            return Err(DigestError::Damaged);
+        }
+        Words(&bytes[HEAD_BYTES - 4..length]).digest().ok_or(DigestError::Damaged)
+    }
+}
+
+/// The words that are left to read.
+struct Words<'b>(&'b [u8]);
+
+impl Words<'_> {
+    fn word(&mut self) -> Option<u32> {
+        let (word, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*word))
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        let (low, high) = (self.word()?, self.word()?);
+        Some(u64::from(low) | u64::from(high) << 32)
+    }
+
+    /// Reads a count, and as many items of at least so many bytes.
+    fn list<T>(&mut self, bytes_min: usize, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.word()? as usize;
+        if count > self.0.len() / bytes_min {
+            return None;
+        }
+        (0..count).map(|_| item(self)).collect()
+    }
+
+    fn digest(&mut self) -> Option<Digest> {
+        let (number, cut, clock_ms, last) = (self.word()?, self.long()?, self.long()?, self.word()?);
+        let mut survivors = [(0, 0); SURVIVOR_CLASSES];
+        for class in &mut survivors {
+            *class = (self.word()?, self.word()?);
+        }
+        let segments = self.list(DIGEST_SEGMENT_BYTES, |words| {
+            let (sequence, bytes, class) = (words.word()?, words.word()?, words.word()?);
+            Some(DigestSegment { sequence, bytes, class: u8::try_from(class).ok()? })
+        })?;
+        let emptied = self.list(4, Self::word)?;
+        let left_out = self.list(8, |words| Some((words.word()?, words.list(4, Self::word)?)))?;
+        Some(Digest { number, cut, clock_ms, last, survivors, segments, emptied, left_out })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Digest, DigestError, DigestSegment, OPEN_ENDED};
+
+    fn digest() -> Digest {
+        Digest {
+            number: 3,
+            cut: 1 << 33,
+            clock_ms: 5,
+            last: 90,
+            survivors: [(1, 2), (3, 4), (5, 6)],
+            segments: vec![
+                DigestSegment { sequence: 4, bytes: 100, class: 0 },
+                DigestSegment { sequence: 9, bytes: OPEN_ENDED, class: 2 },
+            ],
+            emptied: vec![4],
+            left_out: vec![(7, vec![4, 5]), (8, vec![])],
+        }
+    }
+
+    #[test]
+    fn a_digest_is_read_as_it_was_written() {
+        let mut bytes = digest().encode();
+        bytes.extend_from_slice(&[7; 100]);
+        assert_eq!(Digest::decode(&bytes), Ok(digest()));
+    }
+
+    #[test]
+    fn damage_and_other_formats_are_refused() {
+        let whole = digest().encode();
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            assert!(Digest::decode(&bytes).is_err(), "byte {at}");
+            assert_eq!(Digest::decode(&whole[..at]), Err(DigestError::Damaged));
+        }
+        let mut other = whole;
+        other[8] = 2;
+        assert_eq!(Digest::decode(&other), Err(DigestError::Format(2)));
+        assert_eq!(Digest::decode(&[0; 64]), Err(DigestError::Damaged));
+    }
+}
