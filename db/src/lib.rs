@@ -26,6 +26,7 @@ pub mod boot;
 pub mod clock;
 pub mod config;
 pub mod control_plane;
+pub mod durability;
 pub mod etcd;
 pub mod extension;
 pub mod front;

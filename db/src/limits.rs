@@ -7,10 +7,12 @@
 //!
 //! A request that reaches a limit gets a typed status that names it; no limit is a reason to panic.
 
+mod durability;
 mod extension;
 mod membership;
 mod migration;
 
+pub use durability::*;
 pub use extension::*;
 pub use membership::*;
 pub use migration::*;

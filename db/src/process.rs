@@ -208,6 +208,17 @@ pub fn take_short_turns(nicer: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives the calling thread real-time priority (`SCHED_FIFO`, the lowest), for one that mostly sleeps.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn take_real_time() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the structure lives across the call; 0 is the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Pause between two looks at a thread.
 const LOOK: Duration = Duration::from_micros(200);
 

@@ -8,7 +8,7 @@
 //!              4  checksum u32 of the rest of the trailer           28  block u32      of the segment, from 0
 //!              8  cut u64                                           32  previous u32   bytes stable before this cut
 //!             16  clock u64   milliseconds, of the store's clock    36  end u32        bytes at this cut
-//!             40  writes u16  segments that this cut writes to      42  class u8       44  zeros
+//!             40  writes u16  segments that this cut writes to      42  class u8       44  first u16
 //! ```
 //! A segment's last block is written again when more bytes follow. A device may then leave any combination of old and
 //! new sectors; but what counted before is the same in both, and the trailer lies in one sector. So whoever reads finds
@@ -45,7 +45,13 @@ pub struct Trailer {
     pub writes: u16,
     /// 0 for a segment of a core; one more than the class for one of survivors.
     pub class: u8,
+    /// Where the first entry of the log that begins in the block does so; [`NO_ENTRY`] if none does. A reader that met
+    /// damage goes on there.
+    pub first: u16,
 }
+
+/// In place of the offset of an entry.
+pub const NO_ENTRY: u16 = u16::MAX;
 
 impl Trailer {
     /// Returns the blocks of the segment that the cut writes.
@@ -72,6 +78,7 @@ impl Trailer {
         trailer[36..40].copy_from_slice(&self.end.to_le_bytes());
         trailer[40..42].copy_from_slice(&self.writes.to_le_bytes());
         trailer[42] = self.class;
+        trailer[44..46].copy_from_slice(&self.first.to_le_bytes());
         trailer[0..4].copy_from_slice(&crc32c::crc32c(&payload[..self.counting()]).to_le_bytes());
         let checksum = checksum_of(trailer);
         trailer[4..8].copy_from_slice(&checksum.to_le_bytes());
@@ -93,6 +100,7 @@ impl Trailer {
             end: word(36),
             writes: u16::from_le_bytes([trailer[40], trailer[41]]),
             class: trailer[42],
+            first: u16::from_le_bytes([trailer[44], trailer[45]]),
         };
         let is_sound = word(4) == checksum_of(trailer) && read.previous <= read.end && read.cut > 0;
         (is_sound && read.block < blocks_of(read.end)).then_some(read)
@@ -137,6 +145,7 @@ mod tests {
         end: 2 * PAYLOAD_BYTES as u32 + 100,
         writes: 3,
         class: 1,
+        first: 40,
     };
 
     #[test]

@@ -40,7 +40,7 @@ pub struct DigestSegment {
 pub struct Digest {
     /// Grows from digest to digest.
     pub number: u32,
-    /// The number of the latest cut.
+    /// The number of the latest stable cut.
     pub cut: u64,
     /// The store's clock, in milliseconds.
     pub clock_ms: u64,

@@ -28,7 +28,7 @@ mod superblock;
 mod transfer;
 mod uring;
 
-pub use crate::block::{PAYLOAD_BYTES, Trailer, blocks_of};
+pub use crate::block::{NO_ENTRY, PAYLOAD_BYTES, Trailer, blocks_of};
 pub use crate::buffer::Buffer;
 pub use crate::digest::{DIGEST_SEGMENT_BYTES, Digest, DigestError, DigestSegment, LOG_FORMAT, OPEN_ENDED};
 pub use crate::error::DiskError;

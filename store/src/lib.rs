@@ -66,8 +66,9 @@ pub use crate::limits::{
     CACHE_BUDGET_BYTES_MIN, COMMIT_OPERATIONS_MAX, HASH_RANGE_WIDTH_MIN, KEY_BYTES_MAX,
     SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERIFY_CORRUPTED_PER_STEP, VERSION_MAX,
 };
+pub use crate::log::SEGMENT_HEADER_BYTES;
 pub use crate::memory::{prefetch_lines, prefetch_value};
-pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object};
+pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object, entry_bytes};
 pub use crate::ordered::KeyRange;
 pub use crate::ordered_table::NotOrdered;
 pub use crate::quota::Quota;

@@ -36,7 +36,7 @@ use crate::segment::{Claim, SegmentId, Segments, State};
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// Bytes of a segment's header.
-pub(crate) const SEGMENT_HEADER_BYTES: usize = 32;
+pub const SEGMENT_HEADER_BYTES: usize = 32;
 /// The first bytes of a segment.
 const SEGMENT_MAGIC: u32 = 0x4753_5053;
 const SEGMENT_FORMAT: u16 = 1;

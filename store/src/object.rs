@@ -346,6 +346,11 @@ impl<'a> Carried<'a> {
     }
 }
 
+/// Returns the bytes of the entry that begins a piece of a sealed log; `None` if none does.
+pub fn entry_bytes(bytes: &[u8]) -> Option<usize> {
+    Some(Header::lengths(bytes.first_chunk()?).object_bytes())
+}
+
 /// An entry of a segment as a disk held it: an object or a tombstone. Its lengths stay within the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {

@@ -9,9 +9,9 @@
 //! would leave, so the disk need not be written: a segment on the disk has the same number as before. The end of a key is
 //! remembered until all segments have come, since older entries may follow.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::durable::RECOVERED;
 use crate::error::WriteError;
@@ -22,6 +22,9 @@ use crate::store::cleaning::Cleaner;
 use crate::store::core::{Core, Pinned};
 use crate::sync::ExclusiveGuard;
 use crate::table::Table;
+
+/// Parts of the ended keys with a lock each, so that cores rarely meet.
+const ENDED_SHARDS: usize = 64;
 
 /// Background steps that may be needed to make room for a segment.
 const STEPS_MAX: u32 = 100_000;
@@ -46,7 +49,7 @@ pub struct Recovered {
     pub dead: u64,
     /// Entries of tables that do not exist any more.
     pub dropped: u64,
-    /// Damaged entries: the segment's number, offset and length. One with damaged lengths reaches to the end.
+    /// Damaged entries: the segment's number, offset and length, up to where the recovery went on.
     pub damaged: Vec<(u32, usize, usize)>,
 }
 
@@ -59,12 +62,23 @@ pub enum RecoveryError {
     OutOfMemory,
 }
 
-/// A recovery in progress; see [`Core::recover`].
+/// Keys that have ended, with the highest version up to which they did, by table and key.
+type Ended = HashMap<(u32, Box<[u8]>), u64>;
+
+/// What all cores of a recovery share.
+struct Shared {
+    /// By hash.
+    ended: [Mutex<Ended>; ENDED_SHARDS],
+    /// Segments that the disk holds, and those in place of which it holds others.
+    sequences: HashSet<u32>,
+    left_out: HashMap<u32, Vec<u32>>,
+}
+
+/// A recovery in progress on one core; see [`Core::recover`].
 pub struct Recovery<'c> {
     core: &'c Core,
     head: Head,
-    /// The highest version up to which a key has ended, by table and key.
-    ended: HashMap<(u32, Box<[u8]>), u64>,
+    shared: Arc<Shared>,
     found: Recovered,
     /// Whether the memory that is kept from writers is needed: what comes was in memory before.
     takes_all: bool,
@@ -78,9 +92,34 @@ impl Core {
         let mut cleaner = cleaner_of(self);
         cleaner.on_disk.recover(&log.sequences, &log.left_out);
         cleaner.recovering = true;
-        let (head, ended, found, takes_all) = Default::default();
-        Recovery { core: self, head, ended, found, takes_all }
+        let shared = Shared {
+            ended: std::array::from_fn(|_| Mutex::default()),
+            sequences: log.sequences.iter().copied().collect(),
+            left_out: log.left_out.iter().cloned().collect(),
+        };
+        Recovery::on(self, Arc::new(shared))
     }
+}
+
+impl Shared {
+    /// Returns whether a replay would find the segment of this number: as the cleaner knows it, and without it.
+    fn has(&self, sequence: u32) -> bool {
+        let has_one = |sources: &Vec<u32>| sources.iter().any(|source| self.sequences.contains(source));
+        sequence != 0
+            && (self.sequences.contains(&sequence) || self.left_out.get(&sequence).is_some_and(has_one))
+    }
+
+    fn ended(&self, hash: u64) -> MutexGuard<'_, Ended> {
+        self.ended[hash as usize % ENDED_SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn has_ended(ended: &Ended, entry: &Entry<'_>) -> bool {
+    // A look-up by a borrowed pair would need a type for it; few keys have ended.
+    !ended.is_empty()
+        && ended
+            .get(&(entry.table(), Box::from(entry.key())))
+            .is_some_and(|&version| entry.version() <= version)
 }
 
 fn cleaner_of(core: &Core) -> ExclusiveGuard<'_, Cleaner> {
@@ -92,8 +131,31 @@ fn cleaner_of(core: &Core) -> ExclusiveGuard<'_, Cleaner> {
     }
 }
 
+impl<'c> Recovery<'c> {
+    fn on(core: &'c Core, shared: Arc<Shared>) -> Self {
+        let (head, found, takes_all) = Default::default();
+        Recovery { core, head, shared, found, takes_all }
+    }
+
+    /// Returns a part of this recovery for another core, which takes other segments and ends in [`Recovery::join`].
+    pub fn beside<'o>(&self, core: &'o Core) -> Recovery<'o> {
+        Recovery::on(core, Arc::clone(&self.shared))
+    }
+
+    /// Takes in what another core has found.
+    pub fn join(&mut self, other: Recovery<'_>) {
+        let Recovered { objects, dead, dropped, damaged } = other.found;
+        let found = &mut self.found;
+        (found.objects, found.dead, found.dropped) =
+            (found.objects + objects, found.dead + dead, found.dropped + dropped);
+        found.damaged.extend(damaged);
+    }
+}
+
 impl Recovery<'_> {
-    /// Recovers a segment: its bytes from the header on, as far as they count. `table` finds a table by its number.
+    /// Recovers a segment: its bytes from the header on, as far as they count. Behind a damaged entry it goes on at the
+    /// next of `starts`, offsets of entries in rising order; never at what merely looks like an entry, since values may
+    /// contain such bytes. `table` finds a table by its number.
     ///
     /// # Errors
     /// [`RecoveryError`]. Damaged entries are no error: see [`Recovered::damaged`].
@@ -101,22 +163,26 @@ impl Recovery<'_> {
         &mut self,
         sequence: u32,
         bytes: &[u8],
+        starts: &[u32],
         mut table: impl FnMut(u32) -> Option<Arc<Table>>,
     ) -> Result<(), RecoveryError> {
-        if read_segment_header(bytes) != Some(u64::from(sequence)) {
+        let is_it = read_segment_header(bytes) == Some(u64::from(sequence));
+        if !is_it && starts.is_empty() {
             return Err(RecoveryError::NotTheSegment);
         }
         self.head.role = Role::Compaction(sequence);
         self.head.disk_bytes = bytes.len() as u32;
         let mut offset = SEGMENT_HEADER_BYTES;
         while offset < bytes.len() {
-            let Some((entry, length)) = Entry::split(&bytes[offset..]) else {
-                self.found.damaged.push((sequence, offset, bytes.len() - offset));
-                break;
+            let sound = Entry::split(&bytes[offset..]).filter(|(entry, _)| entry.verify());
+            let Some((entry, length)) = sound else {
+                let next = starts.iter().map(|&start| start as usize).find(|&start| start > offset);
+                let next = next.unwrap_or(bytes.len()).min(bytes.len());
+                self.found.damaged.push((sequence, offset, next - offset));
+                offset = next;
+                continue;
             };
-            if !entry.verify() {
-                self.found.damaged.push((sequence, offset, length));
-            } else if entry.version() != 0 {
+            if entry.version() != 0 {
                 match table(entry.table()) {
                     Some(table) => self.entry(sequence, &entry, &table)?,
                     None => self.found.dropped += 1,
@@ -138,11 +204,13 @@ impl Recovery<'_> {
     }
 
     fn entry(&mut self, sequence: u32, entry: &Entry<'_>, table: &Table) -> Result<(), RecoveryError> {
-        let matters =
-            entry.predecessor() != sequence && cleaner_of(self.core).on_disk.has(entry.predecessor());
+        let matters = entry.predecessor() != sequence && self.shared.has(entry.predecessor());
         let is_expired = entry.expires_ms() <= self.core.store.now_ms();
-        let is_alive = entry.kind() == Kind::Object && !is_expired && !self.has_ended(entry) && {
-            let placed = self.retrying(table, |this, pinned| this.place(pinned, entry, table, matters))?;
+        let hash = crate::hash(entry.key());
+        let may_live = entry.kind() == Kind::Object && !is_expired;
+        let is_alive = may_live && !has_ended(&self.shared.ended(hash), entry) && {
+            let placed =
+                self.retrying(table, |this, pinned| this.place(pinned, (hash, entry), table, matters))?;
             self.found.objects += u64::from(placed);
             placed
         };
@@ -151,7 +219,7 @@ impl Recovery<'_> {
         }
         self.found.dead += 1;
         if entry.kind() == Kind::Tombstone || is_expired {
-            self.end(entry, table)?;
+            self.end(hash, entry, table)?;
         }
         if matters {
             self.retrying(table, |this, _| this.leave_tombstone(entry, table))?;
@@ -159,21 +227,15 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn has_ended(&self, entry: &Entry<'_>) -> bool {
-        // A look-up by a borrowed pair would need a type for it; few keys have ended.
-        !self.ended.is_empty()
-            && self
-                .ended
-                .get(&(entry.table(), Box::from(entry.key())))
-                .is_some_and(|&version| entry.version() <= version)
-    }
-
     /// Remembers that a key has ended with this entry, and removes what was found of it.
-    fn end(&mut self, entry: &Entry<'_>, table: &Table) -> Result<(), RecoveryError> {
-        let ended = self.ended.entry((entry.table(), Box::from(entry.key()))).or_default();
-        *ended = entry.version().max(*ended);
+    fn end(&mut self, hash: u64, entry: &Entry<'_>, table: &Table) -> Result<(), RecoveryError> {
+        {
+            let mut ended = self.shared.ended(hash);
+            let version = ended.entry((entry.table(), Box::from(entry.key()))).or_default();
+            *version = entry.version().max(*version);
+        }
         table.remember_version(entry.version().min(VERSION_MAX / 2));
-        let (hash, key) = (crate::hash(entry.key()), entry.key());
+        let key = entry.key();
         self.retrying(table, |this, pinned| {
             let bucket = table.index.lock(&pinned.pin, hash)?;
             let found = bucket.find(hash, |location| pinned.with_location(location, key));
@@ -191,12 +253,11 @@ impl Recovery<'_> {
     fn place(
         &mut self,
         pinned: &Pinned<'_>,
-        entry: &Entry<'_>,
+        (hash, entry): (u64, &Entry<'_>),
         table: &Table,
         matters: bool,
     ) -> Result<bool, WriteError> {
-        let (store, key) = (&self.core.store, entry.key());
-        let hash = crate::hash(key);
+        let (store, shared, key) = (&self.core.store, Arc::clone(&self.shared), entry.key());
         let keep = if self.takes_all { 0 } else { store.keep_for_writers() };
         let staged = store.log.stage_again(
             &mut self.head,
@@ -213,7 +274,10 @@ impl Recovery<'_> {
             |entered| {
                 let bucket = table.index.lock(&pinned.pin, hash)?;
                 let found = bucket.find(hash, |location| pinned.with_location(location, key));
-                if found.as_ref().is_some_and(|(_, (_, object))| object.version() >= entry.version()) {
+                let is_old =
+                    found.as_ref().is_some_and(|(_, (_, object))| object.version() >= entry.version());
+                // Another core may have noted its end after the look before; it removes what it finds once it has the bucket.
+                if is_old || has_ended(&shared.ended(hash), entry) {
                     return Ok(false);
                 }
                 pinned.admit_to_index(table, key, found.is_none(), entered)?;

@@ -349,7 +349,7 @@ impl World {
         }
         for sequence in sequences {
             let find = |id: u32| tables.get(id as usize - 1).cloned();
-            let recovered = recovery.segment(sequence, &record.segments[&sequence].1, find);
+            let recovered = recovery.segment(sequence, &record.segments[&sequence].1, &[], find);
             if recovered.is_err() {
                 let written: usize = record.segments.values().map(|(_, bytes)| bytes.len()).sum();
                 let live: usize = model.objects.values().map(|(_, value, _)| value.len() + 40).sum();

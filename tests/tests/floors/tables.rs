@@ -74,7 +74,7 @@ pub const CRATES: &[Crate] = &[
     Crate { name: "guest", ours: &[], outside: &["libc", "tracing", "wasmtime"] },
     Crate {
         name: "db",
-        ours: &["control", "wire", "net", "store", "sandstorm", "builder", "cluster", "guest"],
+        ours: &["control", "wire", "net", "store", "disk", "sandstorm", "builder", "cluster", "guest"],
         outside: &[
             "arrayvec",
             "clap",
@@ -121,7 +121,7 @@ pub const EXTENSION_MAY_USE: &[&str] = &["sandstorm", "tao"];
 pub const SERVER_FLOORS: &[&[&str]] = &[
     &["limits", "clock", "sync"],
     &["metrics", "config", "process"],
-    &["sched", "tenant", "peer", "etcd"],
+    &["sched", "tenant", "peer", "etcd", "durability"],
     &["tablet"],
     &["session"],
     &["ops"],

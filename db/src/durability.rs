@@ -1,0 +1,72 @@
+//! The log of durable tables on the server's disk: what is written when, and how a start reads it.
+//!
+//! ```text
+//!   workers ── append ──► segments in memory ── cut ──► LogWriter ── blocks ──► disk
+//!      ▲                                                    │ stable
+//!      └────────── answers that waited for this cut ◄───────┘
+//! ```
+//! [`log_writer`] writes the segments of a store's durable heads to the frames of a disk, cut by cut, and keeps the
+//! digest of those that count. [`log_reader`] finds them after a start, decides up to which cut they count, and
+//! [`recovery`] rebuilds the tables from them. [`log_thread`] is the thread that writes, off the workers' cores.
+//! `disk/src/block.rs` and `disk/src/digest.rs` define the bytes, `store/src/durable.rs` what they mean.
+//!
+//! Guarantees: a replay finds all that lies below the latest cut that was reported as stable, and a prefix of cuts in
+//! any case. A failed write ends all reports for good.
+
+pub mod log_reader;
+pub mod log_thread;
+pub mod log_writer;
+pub mod recovery;
+
+#[cfg(test)]
+mod tests;
+
+use disk::{DIGEST_SEGMENT_BYTES, Disk, FrameId, PAYLOAD_BYTES};
+
+use crate::limits::{DIGEST_BYTES_MIN, FRAMES_PER_SEGMENT};
+
+/// Where things lie on a log's disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Bytes of a frame.
+    pub frame_bytes: usize,
+    /// Frames of each of the two copies of the digest, at the beginning.
+    pub digest_frames: u32,
+}
+
+impl Layout {
+    /// Returns the bytes of the frames of segments up to this size: a full one takes [`FRAMES_PER_SEGMENT`].
+    #[must_use]
+    pub const fn frame_bytes_of(segment_bytes: usize) -> usize {
+        segment_bytes.div_ceil(FRAMES_PER_SEGMENT).div_ceil(PAYLOAD_BYTES) * disk::BLOCK_BYTES
+    }
+
+    /// Returns the layout of a disk of at most so many frames: a digest may name a segment for each.
+    #[must_use]
+    pub const fn of(frame_bytes: usize, frames_max: u32) -> Self {
+        let digest_bytes = DIGEST_BYTES_MIN + frames_max as usize * DIGEST_SEGMENT_BYTES;
+        Self { frame_bytes, digest_frames: digest_bytes.div_ceil(frame_bytes) as u32 }
+    }
+
+    /// Returns the bytes of a segment that a frame holds.
+    #[must_use]
+    pub const fn payload_bytes(&self) -> usize {
+        self.frame_bytes / disk::BLOCK_BYTES * PAYLOAD_BYTES
+    }
+
+    /// Returns the blocks of a frame.
+    #[must_use]
+    pub const fn blocks(&self) -> u32 {
+        (self.frame_bytes / disk::BLOCK_BYTES) as u32
+    }
+
+    /// Returns the frames of a copy of the digest.
+    pub fn digest(&self, copy: u32) -> impl Iterator<Item = FrameId> + use<> {
+        (copy * self.digest_frames..(copy + 1) * self.digest_frames).map(FrameId)
+    }
+
+    /// Returns the frames of segments.
+    pub fn frames(&self, disk: &dyn Disk) -> impl Iterator<Item = FrameId> + use<> {
+        (2 * self.digest_frames..disk.frames()).map(FrameId)
+    }
+}

@@ -1,0 +1,345 @@
+//! Finds the log on a disk after a start: its segments, and up to where each counts.
+//!
+//! The digest names segments; those with higher numbers were opened after it. The first block of each frame says to
+//! which segment it belongs. How far an open-ended segment reaches is said by the last of its blocks. If that belongs to
+//! the latest cut of all, and the cut is not complete, the segment reaches as far as before: the cut before was stable
+//! when this one began, so one step back is enough.
+//!
+//! ```text
+//!   digest ──► frames by segment ──► last block of each ──► latest cut complete? ──► bytes of each segment
+//! ```
+//! Nothing is written here. Damage that a crash cannot have caused is an error, with what to do, or is found again and
+//! reported when the segment is read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use disk::{
+    BLOCK_BYTES, Buffer, Digest, DigestError, Disk, DiskError, FrameId, LOG_FORMAT, OPEN_ENDED, PAYLOAD_BYTES,
+    Read, Trailer, blocks_of,
+};
+
+use super::Layout;
+use super::log_writer::{LogState, Segment};
+
+/// Blocks that are read at once.
+const READS_MAX: usize = 64;
+
+/// The reason why a log cannot be read.
+#[derive(Debug)]
+pub enum LogError {
+    /// The disk does not read.
+    Disk(DiskError),
+    /// What it holds is no log that this release can use; the text says what to do.
+    Unsuitable(String),
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk(error) => error.fmt(formatter),
+            Self::Unsuitable(text) => formatter.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+impl From<DiskError> for LogError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// A log as it was found.
+#[derive(Debug, Default)]
+pub(super) struct FoundLog {
+    pub(super) state: LogState,
+    /// The number of the latest cut that counts, or of a later one.
+    pub(super) cut: u64,
+    /// The latest time of the store's clock.
+    pub(super) clock_ms: u64,
+}
+
+/// An open-ended segment: its last frame's blocks as far as they are intact.
+struct Tail {
+    sequence: u32,
+    trailer: Trailer,
+    /// Whether it has all blocks that its trailer's cut wrote.
+    is_whole: bool,
+}
+
+/// Finds the log on a disk; an empty one on a new disk.
+///
+/// # Errors
+/// [`LogError`].
+pub(super) fn find(disk: &mut dyn Disk, layout: Layout) -> Result<FoundLog, LogError> {
+    let Some(digest) = read_digest(disk, layout)? else { return Ok(FoundLog::default()) };
+    let (mut segments, mut free, last) = frames_by_segment(disk, layout, &digest)?;
+    let mut tails = Vec::new();
+    for (&sequence, segment) in segments.iter_mut().filter(|(_, segment)| segment.bytes == OPEN_ENDED) {
+        tails.extend(read_tail(disk, layout, sequence, segment)?);
+    }
+    let latest = tails.iter().map(|tail| tail.trailer.cut).max().unwrap_or(0);
+    let (parts, whole): (Vec<_>, Vec<_>) = tails.iter().filter(|tail| tail.trailer.cut == latest).fold(
+        Default::default(),
+        |(mut parts, mut whole): (Vec<u16>, Vec<bool>), tail| {
+            parts.push(tail.trailer.writes);
+            whole.push(tail.is_whole);
+            (parts, whole)
+        },
+    );
+    // Parts of it may lie in segments whose bytes a later digest has fixed.
+    let is_fixed = latest <= digest.cut;
+    let is_complete =
+        is_fixed || whole.iter().all(|whole| *whole) && parts.iter().all(|&writes| usize::from(writes) == parts.len());
+    for tail in &tails {
+        let segment = segments.get_mut(&tail.sequence).expect("it has a tail");
+        let counts = tail.trailer.cut < latest || is_complete;
+        segment.bytes = if counts { tail.trailer.end } else { tail.trailer.previous };
+    }
+    let mut left_out = digest.left_out.clone();
+    for (&sequence, segment) in &mut segments {
+        if segment.bytes == OPEN_ENDED {
+            segment.bytes = 0;
+        }
+        leave_out_survivors(sequence, segment, &digest, &mut left_out);
+        let frames = (segment.bytes as usize).div_ceil(layout.payload_bytes());
+        free.extend(segment.frames.drain(frames.min(segment.frames.len())..));
+    }
+    segments.retain(|_, segment| segment.bytes > 0);
+    left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
+    let clock_ms = tails.iter().map(|tail| tail.trailer.clock_ms).max().unwrap_or(0).max(digest.clock_ms);
+    let state = LogState { segments, free, digest_number: digest.number, last, left_out };
+    Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms })
+}
+
+/// Truncates a segment of survivors to what counts of it: the rest is still found where it came from.
+fn leave_out_survivors(
+    sequence: u32,
+    segment: &mut Segment,
+    digest: &Digest,
+    left_out: &mut Vec<(u32, Vec<u32>)>,
+) {
+    let Some(class) = usize::from(segment.class).checked_sub(1) else { return };
+    let (last, bytes) = digest.survivors[class];
+    let counts = match last.cmp(&sequence) {
+        std::cmp::Ordering::Less => 0,
+        std::cmp::Ordering::Equal => bytes.min(segment.bytes),
+        std::cmp::Ordering::Greater => segment.bytes,
+    };
+    if counts < segment.bytes {
+        left_out.push((sequence, digest.emptied.clone()));
+        segment.bytes = counts;
+    }
+    // From now on it is a segment as any other.
+    segment.class = 0;
+}
+
+/// Returns the newer of both copies of the digest; `None` on a disk without any.
+fn read_digest(disk: &mut dyn Disk, layout: Layout) -> Result<Option<Digest>, LogError> {
+    let mut newest: Option<Digest> = None;
+    let mut is_blank = true;
+    for copy in 0..2 {
+        if disk.frames() < (copy + 1) * layout.digest_frames {
+            continue;
+        }
+        let mut bytes = Buffer::new(layout.digest_frames as usize * layout.frame_bytes);
+        let pieces = bytes.chunks_mut(layout.frame_bytes);
+        let mut reads: Vec<_> =
+            layout.digest(copy).zip(pieces).map(|(frame, piece)| Read::of(frame, 0, piece)).collect();
+        disk.read(&mut reads)?;
+        is_blank &= bytes.iter().all(|byte| *byte == 0);
+        match Digest::decode(&bytes) {
+            Ok(digest) if newest.as_ref().is_none_or(|newest| newest.number < digest.number) => {
+                newest = Some(digest);
+            }
+            Ok(_) | Err(DigestError::Damaged) => {}
+            Err(DigestError::Format(format)) => {
+                return Err(LogError::Unsuitable(format!(
+                    "the log has format {format}, and this release knows {LOG_FORMAT}; start the release that wrote it"
+                )));
+            }
+        }
+    }
+    // A server that ended while it wrote the first digest has written nothing else.
+    let is_new = disk.frames() <= 2 * layout.digest_frames;
+    if newest.is_none() && !is_blank && !is_new {
+        let text = "both copies of the log's digest are damaged: restore the data directory from an archive, or move \
+                    the file `log` away to start without objects";
+        return Err(LogError::Unsuitable(text.to_owned()));
+    }
+    Ok(newest)
+}
+
+/// Segments with their frames, frames that belong to none, and the highest number ever used.
+type Frames = (BTreeMap<u32, Segment>, Vec<FrameId>, u32);
+
+fn frames_by_segment(disk: &mut dyn Disk, layout: Layout, digest: &Digest) -> Result<Frames, LogError> {
+    let mut segments: BTreeMap<u32, Segment> = digest
+        .segments
+        .iter()
+        .map(|known| {
+            (known.sequence, Segment { frames: Vec::new(), bytes: known.bytes, class: known.class })
+        })
+        .collect();
+    let (mut free, mut last) = (Vec::new(), digest.last);
+    let mut found: BTreeMap<(u32, u32), FrameId> = BTreeMap::new();
+    let all: Vec<FrameId> = layout.frames(disk).collect();
+    let mut buffer = Buffer::new(READS_MAX * BLOCK_BYTES);
+    for frames in all.chunks(READS_MAX) {
+        let blocks = buffer.chunks_mut(BLOCK_BYTES);
+        let mut reads: Vec<_> =
+            frames.iter().zip(blocks).map(|(frame, block)| Read::of(*frame, 0, block)).collect();
+        disk.read(&mut reads)?;
+        for (frame, block) in frames.iter().zip(buffer.chunks(BLOCK_BYTES)) {
+            let trailer = match Trailer::read(block) {
+                None if block.iter().any(|byte| *byte != 0) => trailer_within(disk, layout, *frame)?,
+                trailer => trailer,
+            };
+            let Some(trailer) = trailer else {
+                free.push(*frame);
+                continue;
+            };
+            last = last.max(trailer.sequence);
+            let counts = trailer.sequence > digest.last || segments.contains_key(&trailer.sequence);
+            if !counts {
+                free.push(*frame);
+                continue;
+            }
+            let first = trailer.block / layout.blocks() * layout.blocks();
+            let segment = segments.entry(trailer.sequence);
+            segment.or_insert(Segment { frames: Vec::new(), bytes: OPEN_ENDED, class: trailer.class });
+            if let Some(other) = found.insert((trailer.sequence, first), *frame) {
+                free.push(other);
+            }
+        }
+    }
+    for ((sequence, block), frame) in found {
+        let segment = segments.get_mut(&sequence).expect("it was entered");
+        // Behind a gap lies what an incomplete cut wrote.
+        if block / layout.blocks() == segment.frames.len() as u32 {
+            segment.frames.push(frame);
+        } else {
+            free.push(frame);
+        }
+    }
+    for (sequence, segment) in &segments {
+        let needed = (segment.bytes as usize).div_ceil(layout.payload_bytes());
+        if segment.bytes != OPEN_ENDED && segment.frames.len() < needed {
+            let found = segment.frames.len();
+            return Err(LogError::Unsuitable(format!(
+                "segment {sequence} of the log has {needed} frames and {found} of them are on the disk: restore the data \
+                 directory from an archive, or move the file `log` away to start without objects"
+            )));
+        }
+    }
+    Ok((segments, free, last))
+}
+
+/// Returns the first intact trailer of a frame whose first block is damaged.
+fn trailer_within(disk: &mut dyn Disk, layout: Layout, frame: FrameId) -> Result<Option<Trailer>, LogError> {
+    let mut content = Buffer::new(layout.frame_bytes);
+    disk.read(&mut [Read::of(frame, 0, &mut content)])?;
+    Ok(content.chunks(BLOCK_BYTES).find_map(Trailer::read))
+}
+
+/// Reads the last frame of a segment, and returns the last of its blocks with what it says.
+fn read_tail(
+    disk: &mut dyn Disk,
+    layout: Layout,
+    sequence: u32,
+    segment: &Segment,
+) -> Result<Option<Tail>, LogError> {
+    let Some(last_frame) = segment.frames.len().checked_sub(1) else { return Ok(None) };
+    let mut bytes = vec![Buffer::new(layout.frame_bytes)];
+    disk.read(&mut [Read::of(segment.frames[last_frame], 0, &mut bytes[0])])?;
+    let first = last_frame as u32 * layout.blocks();
+    let trailer_of = |bytes: &[u8], first: u32, block: u32| {
+        let at = (block - first) as usize * BLOCK_BYTES;
+        let block_bytes = &bytes[at..at + BLOCK_BYTES];
+        let trailer = Trailer::read(block_bytes)?;
+        let is_it = trailer.sequence == sequence && trailer.block == block;
+        is_it.then(|| (trailer, trailer.verify(block_bytes)))
+    };
+    let in_frame = |block| trailer_of(&bytes[0], first, block).map(|(trailer, _)| trailer);
+    let Some(trailer) = (first..first + layout.blocks()).rev().find_map(in_frame) else { return Ok(None) };
+    let mut is_whole = true;
+    let mut other = None;
+    for block in trailer.written() {
+        let frame = block / layout.blocks();
+        let Some(&id) = segment.frames.get(frame as usize) else {
+            is_whole = false;
+            break;
+        };
+        let known = if frame as usize == last_frame {
+            trailer_of(&bytes[0], first, block)
+        } else {
+            if other.as_ref().is_none_or(|(number, _)| *number != frame) {
+                let mut content = Buffer::new(layout.frame_bytes);
+                disk.read(&mut [Read::of(id, 0, &mut content)])?;
+                other = Some((frame, content));
+            }
+            let (_, content) = other.as_ref().expect("it was read");
+            trailer_of(content, frame * layout.blocks(), block)
+        };
+        is_whole &= known.is_some_and(|(found, is_intact)| found.cut == trailer.cut && is_intact);
+    }
+    Ok(Some(Tail { sequence, trailer, is_whole }))
+}
+
+/// The bytes of a segment.
+#[derive(Debug, Default)]
+pub(super) struct SegmentBytes {
+    /// Those that count, as they were found.
+    pub(super) bytes: Vec<u8>,
+    /// Offsets of entries, in rising order: at most one for each block.
+    pub(super) starts: Vec<u32>,
+    /// Blocks that are not as they were written.
+    pub(super) blocks_damaged: u32,
+}
+
+/// Reads a segment.
+///
+/// # Errors
+/// If the disk does not read.
+pub(super) fn read_segment(
+    disk: &mut dyn Disk,
+    layout: Layout,
+    sequence: u32,
+    segment: &Segment,
+    into: &mut SegmentBytes,
+) -> Result<(), DiskError> {
+    let SegmentBytes { bytes, starts, blocks_damaged } = into;
+    bytes.clear();
+    starts.clear();
+    *blocks_damaged = 0;
+    let length = segment.bytes as usize;
+    let mut buffer = Buffer::new(segment.frames.len().max(1) * layout.frame_bytes);
+    let mut reads: Vec<_> = Vec::new();
+    let mut left = blocks_of(segment.bytes) as usize;
+    for (frame, memory) in segment.frames.iter().zip(buffer.chunks_mut(layout.frame_bytes)) {
+        let blocks = left.min(layout.blocks() as usize);
+        left -= blocks;
+        reads.push(Read::of(*frame, 0, &mut memory[..blocks * BLOCK_BYTES]));
+    }
+    disk.read(&mut reads)?;
+    for block in 0..blocks_of(segment.bytes) {
+        let at = block as usize * BLOCK_BYTES;
+        let content = &buffer[at..at + BLOCK_BYTES];
+        let offset = block as usize * PAYLOAD_BYTES;
+        let counting = (length - offset).min(PAYLOAD_BYTES);
+        let trailer =
+            Trailer::read(content).filter(|trailer| trailer.sequence == sequence && trailer.block == block);
+        if let Some(trailer) = trailer
+            && usize::from(trailer.first) < counting
+        {
+            starts.push((offset + usize::from(trailer.first)) as u32);
+        }
+        // The last block may belong to a cut that does not count; its entries have their own checksums.
+        let is_last = offset + counting == length;
+        *blocks_damaged += u32::from(!is_last && !trailer.is_some_and(|trailer| trailer.verify(content)));
+        bytes.extend_from_slice(&content[..counting]);
+    }
+    Ok(())
+}

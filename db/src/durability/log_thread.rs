@@ -1,0 +1,148 @@
+//! The thread that writes the log, off the workers' cores, and how workers and it wake each other.
+//!
+//! ```text
+//!   worker:      holds answers ── wake ──► thread: cut, write, stable ── waker ──► worker: sends them
+//!   any write:   on the disk when the thread looks next, after the flush interval at the latest
+//!   grower:      adds frames to the file ahead of their use, since that takes milliseconds
+//! ```
+//! The thread blocks in the kernel and never spins: it runs at real-time priority where the kernel permits that, so
+//! that a core's other threads do not make every write wait for their time slices (4 to 8 ms).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+use disk::DiskError;
+use store::Admission;
+
+use super::log_writer::{LogWriter, Step};
+use crate::process;
+
+/// State shared with those that wake the thread.
+#[derive(Debug, Default)]
+struct Bell {
+    is_wanted: AtomicBool,
+    is_asleep: AtomicBool,
+    is_stopping: AtomicBool,
+    has_failed: AtomicBool,
+}
+
+/// Wakes the log's thread. Cheap to clone, usable from every thread.
+#[derive(Clone, Debug)]
+pub struct LogWaker {
+    bell: Arc<Bell>,
+    thread: Thread,
+}
+
+impl LogWaker {
+    /// Makes the thread write soon what was appended before this call. Costs a system call if the thread sleeps.
+    #[inline]
+    pub fn wake(&self) {
+        self.bell.is_wanted.store(true, Ordering::SeqCst);
+        if self.bell.is_asleep.load(Ordering::SeqCst) && self.bell.is_asleep.swap(false, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
+    /// Returns whether the disk has failed, so that nothing becomes stable any more.
+    #[inline]
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.bell.has_failed.load(Ordering::Acquire)
+    }
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub struct LogThread {
+    waker: LogWaker,
+    thread: JoinHandle<()>,
+}
+
+impl LogThread {
+    /// Starts the thread. It calls `on_stable` after each cut that became stable, and when the disk has failed.
+    ///
+    /// # Errors
+    /// If the kernel gives no thread.
+    pub fn start(
+        writer: LogWriter,
+        flush_interval: Duration,
+        on_stable: impl Fn() + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let bell = Arc::new(Bell::default());
+        let own = Arc::clone(&bell);
+        let thread = thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || write_all(writer, flush_interval, &own, on_stable))?;
+        Ok(Self { waker: LogWaker { bell, thread: thread.thread().clone() }, thread })
+    }
+
+    /// Returns a waker of the thread.
+    #[must_use]
+    pub fn waker(&self) -> LogWaker {
+        self.waker.clone()
+    }
+
+    /// Makes the thread write all that was appended and end.
+    pub fn stop(self) -> JoinHandle<()> {
+        self.waker.bell.is_stopping.store(true, Ordering::SeqCst);
+        self.waker.wake();
+        self.thread.thread().unpark();
+        self.thread
+    }
+}
+
+fn write_all(mut writer: LogWriter, flush_interval: Duration, bell: &Bell, on_stable: impl Fn()) {
+    if let Err(error) = process::take_real_time() {
+        tracing::warn!(
+            %error,
+            "the log's thread gets no real-time priority: where other programs use the processors, durable writes take \
+             milliseconds; allow it with `ulimit -r 1` or CAP_SYS_NICE"
+        );
+    }
+    let mut was_full = false;
+    loop {
+        let is_last = bell.is_stopping.load(Ordering::SeqCst);
+        bell.is_wanted.store(false, Ordering::SeqCst);
+        match writer.step() {
+            Ok(step) => {
+                if step != Step::Full {
+                    on_stable();
+                }
+                tell_if_full(&mut was_full, step);
+                if is_last {
+                    return;
+                }
+                if step == Step::Written && bell.is_wanted.load(Ordering::SeqCst) {
+                    continue;
+                }
+            }
+            Err(error) => return fail(&writer, bell, &error, on_stable),
+        }
+        bell.is_asleep.store(true, Ordering::SeqCst);
+        if !bell.is_wanted.load(Ordering::SeqCst) && !bell.is_stopping.load(Ordering::SeqCst) {
+            thread::park_timeout(flush_interval);
+        }
+        bell.is_asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+fn tell_if_full(was_full: &mut bool, step: Step) {
+    let is_full = step == Step::Full;
+    if is_full && !*was_full {
+        tracing::error!("no space on the disk: durable writes wait until cleaning has freed some");
+    }
+    *was_full = is_full;
+}
+
+fn fail(writer: &LogWriter, bell: &Bell, error: &DiskError, on_stable: impl Fn()) {
+    tracing::error!(
+        %error,
+        "the disk failed: durable tables admit no writes until the server is restarted, and what was not answered may be \
+         lost"
+    );
+    writer.store().admit_durable(Admission::Failed);
+    bell.has_failed.store(true, Ordering::Release);
+    on_stable();
+}

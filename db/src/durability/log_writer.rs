@@ -1,0 +1,443 @@
+//! Writes the segments of a store's durable heads to a disk, cut by cut.
+//!
+//! ```text
+//!   step:  cut ── frames for what lies below it ── digest, if segments begin to be emptied ── blocks ── stable
+//!          ── released segments whose survivors are stable: digest without them, their frames are free
+//! ```
+//! A segment's bytes are copied once, into blocks with trailers; that is also when they get their checksums. One step
+//! is one cut; it writes in batches, and whatever it wrote counts only when all of it is there.
+//!
+//! A step that finds no free frame leaves its cut unwritten, and a later one includes it. That does not happen as long
+//! as [`Admission`] keeps enough frames for what heads and the cleaner have open.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use disk::{
+    BLOCK_BYTES, Buffer, Digest, DigestSegment, Disk, DiskError, FrameId, NO_ENTRY, OPEN_ENDED, PAYLOAD_BYTES,
+    Trailer, Write, blocks_of,
+};
+use store::{Admission, LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
+
+use super::Layout;
+use crate::limits::{FRAMES_PER_SEGMENT, FRAMES_SHORT_DIVISOR, LOG_BATCH_BLOCKS, REMOVAL_FRAMES};
+
+const _: () = assert!(disk::SURVIVOR_CLASSES == SIDE_WRITERS, "a class for each head of survivors");
+
+/// A segment as the disk has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Its frames, in order.
+    pub(super) frames: Vec<FrameId>,
+    /// The bytes that count, or [`OPEN_ENDED`] while they grow.
+    pub(super) bytes: u32,
+    /// See [`Trailer::class`].
+    pub(super) class: u8,
+}
+
+/// What the log on a disk consists of, after a start.
+#[derive(Debug, Default)]
+pub(super) struct LogState {
+    pub(super) segments: BTreeMap<u32, Segment>,
+    pub(super) free: Vec<FrameId>,
+    pub(super) digest_number: u32,
+    /// The highest sequence number known.
+    pub(super) last: u32,
+    pub(super) left_out: Vec<(u32, Vec<u32>)>,
+}
+
+/// Figures of a log, for readers on other threads.
+#[derive(Debug, Default)]
+pub struct LogFigures {
+    /// Cuts that were written.
+    pub cuts: AtomicU64,
+    /// Bytes of segments that were written.
+    pub bytes: AtomicU64,
+    /// Bytes of blocks that were written, trailers, repeated blocks and digests included.
+    pub disk_bytes: AtomicU64,
+    /// Frames of segments.
+    pub frames_used: AtomicU64,
+    /// Frames of segments, and those that can still be had.
+    pub frames_max: AtomicU64,
+    /// Bytes of a frame.
+    pub frame_bytes: AtomicU64,
+    /// Segments on the disk.
+    pub segments: AtomicU64,
+    /// Time of the last cut from its beginning to its being stable, in microseconds.
+    pub cut_us: AtomicU64,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// There was nothing to write.
+    Idle,
+    /// A cut became stable.
+    Written,
+    /// There is no frame for what should be written.
+    Full,
+}
+
+/// A segment that its head has not filled, or that is not on the disk completely.
+struct OpenSegment {
+    opened: Opened,
+    /// Bytes below the last stable cut.
+    written: usize,
+    /// Where the first entry begins that begins in the last written block or behind it.
+    entry: usize,
+}
+
+/// The part of a segment that a cut writes.
+struct Part {
+    opened: Opened,
+    previous: usize,
+    end: usize,
+    /// See [`OpenSegment::entry`].
+    entry: usize,
+}
+
+impl Part {
+    /// Returns where the first entry begins that begins in the block at `from`, from its beginning, and passes the
+    /// entries that do, unless the block is written again.
+    fn pass_entries(&mut self, store: &Store, from: usize, is_last: bool) -> u16 {
+        let to = self.end.min(from + PAYLOAD_BYTES);
+        if self.entry >= to {
+            return NO_ENTRY;
+        }
+        let first = (self.entry - from) as u16;
+        if !is_last || to == from + PAYLOAD_BYTES {
+            while self.entry < to {
+                let entry = store.sealed_bytes(self.opened, self.entry..self.end);
+                self.entry += store::entry_bytes(entry).expect("a sealed log consists of entries");
+            }
+        }
+        first
+    }
+}
+
+/// The log of a store on a disk.
+pub struct LogWriter {
+    store: Arc<Store>,
+    disk: Box<dyn Disk>,
+    layout: Layout,
+    frames_max: u32,
+    cores: usize,
+    state: LogState,
+    open: Vec<OpenSegment>,
+    emptied: BTreeSet<u32>,
+    survivors: [LogPosition; SIDE_WRITERS],
+    released: VecDeque<Released>,
+    positions: Vec<LogPosition>,
+    /// Blocks of a batch.
+    buffer: Buffer,
+    figures: Arc<LogFigures>,
+    digest_is_due: bool,
+}
+
+impl LogWriter {
+    /// Begins to write on a disk that holds this; `cores` are the store's. Writes a digest first.
+    ///
+    /// # Errors
+    /// If the digest cannot be written.
+    pub(super) fn new(
+        store: Arc<Store>,
+        mut disk: Box<dyn Disk>,
+        (layout, frames_max): (Layout, u32),
+        cores: usize,
+        state: LogState,
+    ) -> Result<Self, DiskError> {
+        while disk.frames() < 2 * layout.digest_frames {
+            disk.grow()?;
+        }
+        let mut writer = Self {
+            store,
+            disk,
+            layout,
+            frames_max,
+            cores,
+            state,
+            open: Vec::new(),
+            emptied: BTreeSet::new(),
+            survivors: Default::default(),
+            released: VecDeque::new(),
+            positions: Vec::new(),
+            buffer: Buffer::new(LOG_BATCH_BLOCKS * BLOCK_BYTES),
+            figures: Arc::default(),
+            digest_is_due: false,
+        };
+        let frames_of_segments = u64::from(frames_max - 2 * layout.digest_frames);
+        writer.figures.frames_max.store(frames_of_segments, Ordering::Relaxed);
+        writer.figures.frame_bytes.store(layout.frame_bytes as u64, Ordering::Relaxed);
+        let clock_ms = writer.store.now_ms();
+        writer.write_digest(clock_ms)?;
+        writer.admit();
+        Ok(writer)
+    }
+
+    /// Returns the figures of the log.
+    #[must_use]
+    pub fn figures(&self) -> Arc<LogFigures> {
+        Arc::clone(&self.figures)
+    }
+
+    /// Returns the store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Makes a cut and writes what lies below it; then the store knows that it is stable. Takes one write of the disk,
+    /// if all lies in one piece and no segment is freed.
+    ///
+    /// # Errors
+    /// If the disk fails: nothing becomes stable any more.
+    pub fn step(&mut self) -> Result<Step, DiskError> {
+        let clock_ms = self.store.now_ms();
+        let mut positions = std::mem::take(&mut self.positions);
+        let cut = self.store.cut(&mut positions);
+        self.take_news();
+        let result = self.write_cut((cut, clock_ms), &positions);
+        self.positions = positions;
+        let step = result?;
+        if step != Step::Full {
+            self.exchange(clock_ms)?;
+        }
+        self.admit();
+        Ok(step)
+    }
+
+    /// Takes in what heads and the cleaner have done.
+    fn take_news(&mut self) {
+        for opened in self.store.take_opened() {
+            // The digest would not count it.
+            self.digest_is_due |= opened.sequence <= self.state.last;
+            let class = opened.writer.checked_sub(self.cores).map_or(0, |class| class as u8 + 1);
+            let segment = Segment { frames: Vec::new(), bytes: OPEN_ENDED, class };
+            self.state.segments.insert(opened.sequence, segment);
+            self.open.push(OpenSegment { opened, written: 0, entry: SEGMENT_HEADER_BYTES });
+        }
+        let known = self.emptied.len();
+        self.emptied.extend(self.store.take_emptied());
+        self.digest_is_due |= self.emptied.len() > known;
+        self.released.extend(self.store.take_released());
+    }
+
+    fn write_cut(&mut self, (cut, clock_ms): (u64, u64), positions: &[LogPosition]) -> Result<Step, DiskError> {
+        let mut parts: Vec<Part> = self.open.iter().filter_map(|open| self.part_of(open, positions)).collect();
+        for part in &parts {
+            if !self.provide_frames(part.opened.sequence, part.end)? {
+                return Ok(Step::Full);
+            }
+        }
+        if std::mem::take(&mut self.digest_is_due) {
+            self.write_digest(clock_ms)?;
+        }
+        self.write_parts(&mut parts, (cut, clock_ms))?;
+        self.store.note_stable(cut, positions);
+        for (open, part) in self.open.iter_mut().filter_map(|open| {
+            let part = parts.iter().find(|part| part.opened == open.opened)?;
+            Some((open, part))
+        }) {
+            (open.written, open.entry) = (part.end, part.entry);
+        }
+        let (store, segments) = (&self.store, &mut self.state.segments);
+        self.open.retain(|open| {
+            let is_whole = store.closed_bytes(open.opened) == Some(open.written);
+            if is_whole {
+                store.note_synced(open.opened);
+                if let Some(segment) = segments.get_mut(&open.opened.sequence) {
+                    segment.bytes = open.written as u32;
+                }
+            }
+            !is_whole
+        });
+        if parts.is_empty() {
+            return Ok(Step::Idle);
+        }
+        self.figures.cuts.fetch_add(1, Ordering::Relaxed);
+        Ok(Step::Written)
+    }
+
+    /// Returns what a cut has to write of a segment, if anything.
+    fn part_of(&self, open: &OpenSegment, positions: &[LogPosition]) -> Option<Part> {
+        let (position, sequence) = (positions[open.opened.writer], open.opened.sequence);
+        let end = match position.sequence.cmp(&sequence) {
+            std::cmp::Ordering::Less => 0,
+            std::cmp::Ordering::Equal => position.bytes as usize,
+            std::cmp::Ordering::Greater => self.store.closed_bytes(open.opened).expect("its head went on"),
+        };
+        (end > open.written).then_some(Part { opened: open.opened, previous: open.written, end, entry: open.entry })
+    }
+
+    /// Gives a segment frames for its first `bytes`. Returns false if the disk has none.
+    fn provide_frames(&mut self, sequence: u32, bytes: usize) -> Result<bool, DiskError> {
+        let needed = bytes.div_ceil(self.layout.payload_bytes());
+        let segment = self.state.segments.get_mut(&sequence).expect("it was opened");
+        while segment.frames.len() < needed {
+            let frame = match self.state.free.pop() {
+                Some(frame) => frame,
+                None if self.disk.frames() >= self.frames_max => return Ok(false),
+                None => match self.disk.grow() {
+                    Ok(frame) => frame,
+                    Err(DiskError::Full) => return Ok(false),
+                    Err(error) => return Err(error),
+                },
+            };
+            segment.frames.push(frame);
+        }
+        Ok(true)
+    }
+
+    fn write_parts(&mut self, parts: &mut [Part], (cut, clock_ms): (u64, u64)) -> Result<(), DiskError> {
+        let mut batch: Vec<(FrameId, usize, usize)> = Vec::new();
+        let mut filled = 0;
+        let writes = parts.len() as u16;
+        for part in parts {
+            let Part { opened, previous, end, .. } = *part;
+            let segment = &self.state.segments[&opened.sequence];
+            let trailer = Trailer {
+                cut,
+                clock_ms,
+                sequence: opened.sequence,
+                block: 0,
+                previous: previous as u32,
+                end: end as u32,
+                writes,
+                class: segment.class,
+                first: NO_ENTRY,
+            };
+            for block in trailer.written() {
+                if filled == LOG_BATCH_BLOCKS {
+                    write_batch(&mut *self.disk, &self.buffer, &mut batch)?;
+                    filled = 0;
+                }
+                let target = &mut self.buffer[filled * BLOCK_BYTES..(filled + 1) * BLOCK_BYTES];
+                let from = block as usize * PAYLOAD_BYTES;
+                // The copy of what goes to the disk.
+                let bytes = self.store.sealed_bytes(opened, from..end.min(from + PAYLOAD_BYTES));
+                target[..bytes.len()].copy_from_slice(bytes);
+                target[bytes.len()..PAYLOAD_BYTES].fill(0);
+                let first = part.pass_entries(&self.store, from, block + 1 == trailer.written().end);
+                Trailer { block, first, ..trailer }.seal(target);
+                let frame = segment.frames[(block / self.layout.blocks()) as usize];
+                let offset = (block % self.layout.blocks()) as usize * BLOCK_BYTES;
+                match batch.last_mut() {
+                    Some((last, at, blocks)) if *last == frame && *at + *blocks * BLOCK_BYTES == offset => {
+                        *blocks += 1;
+                    }
+                    _ => batch.push((frame, offset, 1)),
+                }
+                filled += 1;
+            }
+            let written = u64::from(blocks_of(end as u32) - trailer.written().start) * BLOCK_BYTES as u64;
+            self.figures.bytes.fetch_add((end - previous) as u64, Ordering::Relaxed);
+            self.figures.disk_bytes.fetch_add(written, Ordering::Relaxed);
+        }
+        write_batch(&mut *self.disk, &self.buffer, &mut batch)
+    }
+
+    /// Forgets released segments whose survivors are stable, in exchange for these.
+    fn exchange(&mut self, clock_ms: u64) -> Result<(), DiskError> {
+        let mut gone = Vec::new();
+        while let Some(released) = self.released.pop_front_if(|released| {
+            let stable = &self.positions[self.cores..];
+            released.survivors.iter().zip(stable).all(|(wanted, position)| wanted <= position)
+        }) {
+            self.survivors = released.survivors;
+            gone.extend(released.sequences);
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut frames = Vec::new();
+        for sequence in &gone {
+            let segment = self.state.segments.remove(sequence);
+            frames.extend(segment.into_iter().flat_map(|segment| segment.frames));
+            self.emptied.remove(sequence);
+        }
+        let segments = &self.state.segments;
+        self.state.left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
+        self.write_digest(clock_ms)?;
+        // Only now, since before a start would have found them.
+        self.state.free.extend(frames);
+        gone.into_iter().for_each(|sequence| self.store.note_gone(sequence));
+        Ok(())
+    }
+
+    fn write_digest(&mut self, clock_ms: u64) -> Result<(), DiskError> {
+        let state = &mut self.state;
+        state.digest_number += 1;
+        state.last = state.segments.keys().next_back().copied().unwrap_or(0).max(state.last);
+        let segment = |(&sequence, segment): (&u32, &Segment)| {
+            let Segment { bytes, class, .. } = *segment;
+            DigestSegment { sequence, bytes, class }
+        };
+        let digest = Digest {
+            number: state.digest_number,
+            cut: self.store.stable_cut(),
+            clock_ms,
+            last: state.last,
+            survivors: self.survivors.map(|position| (position.sequence, position.bytes)),
+            segments: state.segments.iter().map(segment).collect(),
+            emptied: self.emptied.iter().copied().collect(),
+            left_out: state.left_out.clone(),
+        };
+        let bytes = digest.encode();
+        let mut buffer = Buffer::new(bytes.len());
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        let frames = self.layout.digest(digest.number % 2);
+        let pieces = buffer.chunks(self.layout.frame_bytes);
+        assert!(pieces.len() <= self.layout.digest_frames as usize, "the layout has room for the digest");
+        let writes: Vec<_> = frames.zip(pieces).map(|(frame, piece)| Write::of(frame, 0, piece)).collect();
+        self.figures.disk_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        self.disk.write(&writes)
+    }
+
+    /// Admits as many writes as there are frames for what is open and about to be opened.
+    fn admit(&mut self) {
+        let more = self.frames_max.saturating_sub(self.disk.frames()) as usize;
+        let available = self.state.free.len() + more;
+        let frames_of_segments = self.frames_max.saturating_sub(2 * self.layout.digest_frames) as usize;
+        let (reserve, short) = frames_reserved(self.cores, frames_of_segments);
+        let admission = match available {
+            few if few < reserve => Admission::Nothing,
+            few if few < reserve + REMOVAL_FRAMES => Admission::Removals,
+            _ => Admission::All,
+        };
+        if self.store.admission() != admission && self.store.admission() != Admission::Failed {
+            self.store.admit_durable(admission);
+        }
+        self.store.set_disk_short(available < short);
+        let used = frames_of_segments.saturating_sub(available) as u64;
+        self.figures.frames_used.store(used, Ordering::Relaxed);
+        self.figures.segments.store(self.state.segments.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Returns the frames that are kept for what heads and the cleaner have open and about to be opened, and the free frames
+/// below which cleaning frees some.
+#[must_use]
+pub fn frames_reserved(cores: usize, frames: usize) -> (usize, usize) {
+    // Each head has a segment and the next one; the cleaner writes as much again until it has freed anything.
+    let reserve = 2 * (cores + SIDE_WRITERS) * FRAMES_PER_SEGMENT;
+    (reserve, reserve + REMOVAL_FRAMES + frames / FRAMES_SHORT_DIVISOR)
+}
+
+/// Writes the blocks that lie one after another in a buffer.
+fn write_batch(
+    disk: &mut dyn Disk,
+    buffer: &Buffer,
+    batch: &mut Vec<(FrameId, usize, usize)>,
+) -> Result<(), DiskError> {
+    let mut from = 0;
+    let writes: Vec<_> = batch
+        .drain(..)
+        .map(|(frame, offset, blocks)| {
+            let bytes = blocks * BLOCK_BYTES;
+            from += bytes;
+            Write::of(frame, offset, &buffer[from - bytes..from])
+        })
+        .collect();
+    if writes.is_empty() { Ok(()) } else { disk.write(&writes) }
+}

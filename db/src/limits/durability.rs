@@ -1,0 +1,34 @@
+//! Limits of the log on the disk.
+
+/// Frames of a full segment: short ones, as heads take when memory is short, waste at most a part of one.
+pub const FRAMES_PER_SEGMENT: usize = 8;
+
+/// Bytes of a digest besides its segments: lists of segments of which a part has moved.
+pub const DIGEST_BYTES_MIN: usize = 64 << 10;
+
+/// Blocks that the log writes at once: 1 MiB, which this takes a device some milliseconds at most.
+pub const LOG_BATCH_BLOCKS: usize = 256;
+
+/// Frames kept for removals on a full disk: a hundred thousand tombstones.
+pub const REMOVAL_FRAMES: usize = 8;
+
+/// Share (a divisor) of all frames below which cleaning frees some.
+pub const FRAMES_SHORT_DIVISOR: usize = 8;
+
+/// Frames that are added to the file ahead of their use: a second of writing.
+pub const FRAMES_AHEAD: usize = 64;
+
+/// Time after which a write of a table in `written` is on the disk, by default, in milliseconds.
+pub const FLUSH_INTERVAL_MS: u64 = 10;
+
+/// Default limit of the disk, in memories: with half of it live, cleaning writes little more than what is written.
+pub const DISK_MEMORIES_DEFAULT: u64 = 4;
+
+/// Time between two lines about the progress of a recovery, in milliseconds.
+pub const RECOVERY_PROGRESS_MS: u64 = 1_000;
+
+/// Damaged entries that a start names in the log.
+pub const DAMAGED_NAMED_MAX: usize = 100;
+
+/// Bytes of answers that a worker holds until they are stable. Beyond it, answers of reads become `Retry`.
+pub const HELD_BYTES_MAX: usize = 64 << 20;
