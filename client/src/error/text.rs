@@ -97,7 +97,12 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::ReplyForgotten => {
             "read what it wrote; keep fewer answers unacknowledged (a later request acknowledges earlier answers)"
         }
-        Status::StorageFull => "free disk space on the server",
+        Status::StorageFull => {
+            "delete objects, or ask the operator to free disk space or, for durable writes, to raise --disk"
+        }
+        Status::StorageFailed => {
+            "ask the operator to check the disk and restart the server, and read the object before repeating a write"
+        }
         Status::NotPermitted => "ask the owner for a grant, or the operator",
         Status::BadToken => "open a new session",
         Status::NameInvalid => {
