@@ -13,6 +13,8 @@ use super::Error;
 const HELD_BYTES: &str = "held_bytes_of_a_core";
 /// Prefix of the server's texts about limits of one invocation.
 const INVOCATION_LIMIT: &str = "the limit invocation_";
+/// The word that all of the server's texts about the durability of tables have.
+const DURABILITY: &str = "durability";
 /// Beginning of the server's reasons why an extension has no module.
 const NO_MODULE: &str = "wasm unavailable:";
 
@@ -27,6 +29,12 @@ impl Error {
             Error::Refused { status: Status::Unavailable, text } if text.contains(NO_MODULE) => {
                 "install a version that has a module (`splinter ext describe` shows which have and why others do \
                  not), or keep sandbox=native, which the operator sets (`splinter tenant limits`)"
+            }
+            // The server's text says what to do instead.
+            Error::Refused { status: Status::Unavailable | Status::OutOfRange, text }
+                if text.contains(DURABILITY) =>
+            {
+                return None;
             }
             Error::Refused { text, .. } if text.contains(INVOCATION_LIMIT) => {
                 "do less in one call, or ask the operator for a higher limit (see `splinter tenant limits`)"
