@@ -193,8 +193,7 @@ impl Apart {
 
 /// The id of the table, which is made if it is missing.
 pub fn table(access: &Access) -> Result<u32, String> {
-    let opened = access.connect()?.table_open_or_create(&access.table);
-    opened.map_err(|error| format!("no table {}: {error}", access.table))
+    access.table_id(&mut access.connect()?)
 }
 
 /// The id of an installed extension.

@@ -17,7 +17,7 @@ use benches::machine::{self, Machine};
 use benches::measure::Figures;
 use benches::migration;
 use benches::neighbour;
-use benches::options::{Access, DataSettings, RunSettings};
+use benches::options::{Access, DataSettings, DurabilityOption, RunSettings};
 use benches::scan;
 use benches::transports;
 use benches::workload::{Generator, Target, Workload};
@@ -33,6 +33,7 @@ struct PrintedSettings<'a> {
     #[serde(flatten)]
     run: &'a RunSettings,
     cpu: Option<usize>,
+    durability: DurabilityOption,
 }
 
 fn main() -> ExitCode {
@@ -85,7 +86,8 @@ fn measure(
     if let (Some(before), Some(after), 1..) = (before, after, loaded) {
         figures.bytes_per_object = Some(after.saturating_sub(before) as f64 / loaded as f64);
     }
-    print(&workload, &PrintedSettings { data, run, cpu: access.cpu }, &figures)
+    let (cpu, durability) = (access.cpu, access.durability);
+    print(&workload, &PrintedSettings { data, run, cpu, durability }, &figures)
 }
 
 fn bare_echo(settings: &EchoSettings) -> Result<(), String> {

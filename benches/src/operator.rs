@@ -14,7 +14,7 @@ use clap::Args;
 use client::{Admin, Client, Error, LimitChange, PackageFile, Status};
 use serde::Serialize;
 
-use crate::options::{Access, SandboxOption, admin, check_runs};
+use crate::options::{Access, DurabilityOption, SandboxOption, admin, check_runs};
 
 /// Extensions among the sources of this program.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ext");
@@ -56,6 +56,9 @@ pub struct OperatorSettings {
     /// Form in which the tenants' invocations run.
     #[arg(long, value_enum, default_value = "wasm")]
     pub sandbox: SandboxOption,
+    /// Durability of the tenants' tables.
+    #[arg(long, value_enum, default_value = "memory")]
+    pub durability: DurabilityOption,
 }
 
 impl OperatorSettings {
@@ -73,6 +76,7 @@ pub struct Operator {
     admin: Admin,
     address: SocketAddr,
     sandbox: SandboxOption,
+    durability: DurabilityOption,
     made: Vec<String>,
 }
 
@@ -88,7 +92,8 @@ impl Operator {
     /// Connects as the administrator.
     pub fn connect(settings: &OperatorSettings) -> Result<Self, String> {
         let admin = admin(settings.address, &settings.admin_secret)?;
-        Ok(Self { admin, address: settings.address, sandbox: settings.sandbox, made: Vec::new() })
+        let &OperatorSettings { address, sandbox, durability, .. } = settings;
+        Ok(Self { admin, address, sandbox, durability, made: Vec::new() })
     }
 
     /// Makes a tenant of the run's form, anew if there is one, and connects as it.
@@ -103,6 +108,7 @@ impl Operator {
         self.made.push(name.to_string());
         self.limit(name, SandboxOption::LIMIT, self.sandbox.value())?;
         let access = Access::new(self.address, name, secret, "data");
+        let access = Access { durability: self.durability, ..access };
         let client = Client::connect(&self.address.to_string(), name, &access.secret)
             .map_err(|error| access.not_opened(&error))?;
         Ok(Tenant { access, client })
@@ -132,7 +138,7 @@ impl Operator {
 impl Tenant {
     /// Its table `data`, made if it is missing.
     pub fn table(&mut self) -> Result<u32, String> {
-        self.client.table_open_or_create(&self.access.table).map_err(|error| format!("no table: {error}"))
+        self.access.table_id(&mut self.client)
     }
 
     /// Installs an extension of one source file; returns its id.

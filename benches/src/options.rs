@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use client::{Admin, Client, ClientConfig, Error, Transport};
+use client::{Admin, Client, ClientConfig, Durability, Error, TableOptions, Transport};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::Dataset;
@@ -33,6 +33,34 @@ pub struct Access {
     /// Transport of requests.
     #[arg(long, value_enum, default_value = "udp")]
     pub transport: TransportOption,
+    /// Durability of the table, if it is created.
+    #[arg(long, value_enum, default_value = "memory")]
+    pub durability: DurabilityOption,
+}
+
+/// The durability of the tables that a bench creates: by default memory, whatever the server's default is, so that
+/// figures stay comparable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum DurabilityOption {
+    /// Nothing survives the end of the server.
+    Memory,
+    /// Answered at once, on the disk within the server's flush interval.
+    Written,
+    /// Answered when stable on the disk.
+    Synced,
+}
+
+impl DurabilityOption {
+    /// Returns the options of a table with this durability.
+    pub fn table_options(self) -> TableOptions {
+        let durability = match self {
+            Self::Memory => Durability::Memory,
+            Self::Written => Durability::Written,
+            Self::Synced => Durability::Synced,
+        };
+        TableOptions { durability: Some(durability), ..TableOptions::default() }
+    }
 }
 
 /// The transport of requests.
@@ -86,10 +114,11 @@ impl TransportOption {
 }
 
 impl Access {
-    /// Returns access over UDP, from any core.
+    /// Returns access over UDP, from any core, to a table in memory.
     pub fn new(address: SocketAddr, tenant: &str, secret: String, table: &str) -> Self {
         let (tenant, table) = (tenant.to_owned(), table.to_owned());
-        Self { address, tenant, secret, table, cpu: None, transport: TransportOption::Udp }
+        let (transport, durability) = (TransportOption::Udp, DurabilityOption::Memory);
+        Self { address, tenant, secret, table, cpu: None, transport, durability }
     }
 
     /// Returns the secret itself, or the first line of the file after `@`.
@@ -102,6 +131,12 @@ impl Access {
         let (address, secret) = (self.address.to_string(), self.secret()?);
         let opened = Client::connect_with(&address, &self.tenant, &secret, self.config());
         opened.map_err(|error| self.not_opened(&error))
+    }
+
+    /// Returns the id of the table, which is created if it is missing.
+    pub fn table_id(&self, client: &mut Client) -> Result<u32, String> {
+        let opened = client.table_open_or_create_with(&self.table, self.durability.table_options());
+        opened.map_err(|error| format!("no table {}: {error}", self.table))
     }
 
     /// Says why a session of this tenant does not open.
@@ -196,6 +231,9 @@ pub struct PairSettings {
     /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Durability of our table.
+    #[arg(long, value_enum, default_value = "memory")]
+    pub durability: DurabilityOption,
     /// Core of the server.
     #[arg(long, default_value_t = 0)]
     pub server_cpu: usize,

@@ -126,7 +126,7 @@ pub fn run(settings: &ScanSettings) -> Result<(), String> {
     let ours = servers::start(&folder, settings, &data()?)?;
     let theirs = Theirs::start(&settings.redis)?;
     machine::pin(settings.pair.cpu)?;
-    let (access, table) = servers::load(&ours, data()?)?;
+    let (access, table) = servers::load(&ours, settings.pair.durability, data()?)?;
     if let Some(theirs) = &theirs {
         peer::load(theirs.address(), &mut data()?)?;
     }

@@ -48,12 +48,13 @@ pub use client::{
 };
 pub use config::{ClientConfig, Transport};
 pub use control::{
-    Actor, Adopted, AuditEntry, ClusterStatus, ExtensionDescription, ExtensionEntry, ExtensionInstalled,
-    ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured,
-    MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress, MigrationWait,
-    PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry, Statistic, Subject,
-    TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry,
-    TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry, VersionState, limit_word, limit_words,
+    Actor, Adopted, AuditEntry, ClusterStatus, Durability, ExtensionDescription, ExtensionEntry,
+    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry,
+    LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress,
+    MigrationWait, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry,
+    Statistic, Subject, TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry,
+    TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry,
+    VersionState, limit_word, limit_words,
 };
 pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;

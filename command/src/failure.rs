@@ -8,7 +8,7 @@
 //! | 3 | what was asked for does not exist |
 //! | 4 | a condition did not hold (`--if-version`, `--if-absent`, a name that is taken) |
 //! | 5 | the server refused: secret, permission, limit |
-//! | 6 | the server cannot be reached or does not answer in time |
+//! | 6 | the server cannot be reached or does not answer in time, or its disk failed |
 //! | 7 | an extension was refused, did not compile, or failed while it ran |
 //! | 8 | the demo's answers differ, or a table has corrupted objects |
 
@@ -131,6 +131,8 @@ fn kind_of(status: Status) -> FailureKind {
         | Status::ReadOnly
         | Status::NotSerializable
         | Status::Conflict => FailureKind::Extension,
+        // What came of the request is unknown, as without an answer.
+        Status::StorageFailed => FailureKind::Unreachable,
         _ => FailureKind::Refused,
     }
 }

@@ -17,7 +17,7 @@ pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
 pub use object::{DeleteOptions, GetOptions, LineFormat, PutOptions, ScanOptions, WriteCondition};
-pub use table::TableCommand;
+pub use table::{TableCommand, TableDurability};
 pub use trace::TraceOptions;
 
 use super::bytes::Bytes;

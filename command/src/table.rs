@@ -3,10 +3,10 @@
 use super::bytes::{from_hex, shown, to_hex};
 use super::failure::{Failure, FailureKind};
 use super::object::listed_value;
-use super::options::TableCommand;
+use super::options::{TableCommand, TableDurability};
 use super::output::{Answer, moment, table_of, thousands};
 use super::settings::Settings;
-use client::{Client, CountedTable, Cursor, Listed, PageSize, TableOptions};
+use client::{Client, CountedTable, Cursor, Durability, Listed, PageSize, TableOptions};
 use serde_json::json;
 
 /// Head of the column with the time when a table lost objects because one of its servers ended.
@@ -16,66 +16,80 @@ const LOST: &str = "lost its objects";
 pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure> {
     let mut client = settings.connect()?;
     match command {
-        TableCommand::Create { name, ordered, cache: cache_bytes, tablets, migration } => {
-            let options = TableOptions { ordered, cache_bytes, migration: migration.mode() };
+        TableCommand::Create { name, ordered, cache: cache_bytes, tablets, migration, durability } => {
+            let durability = durability.map(TableDurability::durability);
+            let options = TableOptions { ordered, cache_bytes, migration: migration.mode(), durability };
             let id = match tablets {
                 1 => client.table_create_with(&name, options)?,
                 tablets => client.table_create_spread(&name, options, tablets)?,
             };
-            let value = json!({ "table": name, "id": id, "ordered": ordered, "cache_bytes": cache_bytes, "tablets": tablets, "migration": migration.mode().name() });
+            let value = json!({ "table": name, "id": id, "ordered": ordered, "cache_bytes": cache_bytes, "tablets": tablets, "migration": migration.mode().name(), "durability": durability.map(Durability::name) });
             Ok(Answer::new(format!("created {name}"), value))
         }
-        TableCommand::List => {
-            let counted = client.table_list_counted()?;
-            let mut heads =
-                vec!["table", "id", "kind", "objects", "bytes", "index bytes", "cache", "evicted"];
-            if counted.iter().any(|table| table.entry.emptied_ms.is_some()) {
-                heads.push(LOST);
-            }
-            let rows = counted.iter().map(|CountedTable { entry: table, .. }| {
-                let kind = if table.ordered { "ordered" } else { "hash" };
-                let mut row = vec![table.name.clone(), table.id.to_string(), kind.to_owned()];
-                row.extend([table.objects, table.bytes, table.index_bytes].map(thousands));
-                row.extend(cache_of(table.cache_bytes, table.evicted));
-                row.extend(table.emptied_ms.map(moment));
-                row
-            });
-            let values = counted.iter().map(|CountedTable { entry: table, uncounted }| {
-                json!({
-                    "table": table.name, "id": table.id, "ordered": table.ordered, "objects": table.objects, "bytes": table.bytes,
-                    "index_bytes": table.index_bytes, "cache_bytes": table.cache_bytes, "evicted": table.evicted,
-                    "emptied_ms": table.emptied_ms, "uncounted_servers": uncounted,
-                })
-            });
-            let text = table_of(&heads, rows) + &counted.iter().map(missing_of).collect::<String>();
-            Ok(Answer::new(text, values.collect()))
+        TableCommand::Alter { name, durability } => {
+            let durability = durability.durability();
+            client.table_alter(&name, durability)?;
+            let text = format!("the durability of {name} is {}", durability.name());
+            Ok(Answer::new(text, json!({ "table": name, "durability": durability.name() })))
         }
+        TableCommand::List => list(&mut client),
         TableCommand::Drop { name } => {
             client.table_drop(&name)?;
             Ok(Answer::new(format!("dropped {name}"), json!({ "dropped": name })))
         }
-        TableCommand::Stat { name } => {
-            let counted = client.table_stat_counted(&name)?;
-            let found = &counted.entry;
-            let mut heads = vec!["table", "objects", "bytes", "index bytes", "cache", "evicted"];
-            heads.extend(found.emptied_ms.map(|_| LOST));
-            let mut row = vec![name.clone()];
-            row.extend([found.objects, found.bytes, found.index_bytes].map(thousands));
-            row.extend(cache_of(found.cache_bytes, found.evicted));
-            row.extend(found.emptied_ms.map(moment));
-            let text = table_of(&heads, [row]) + &missing_of(&counted);
-            let value = json!({
-                "table": name, "id": found.id, "objects": found.objects, "bytes": found.bytes,
-                "index_bytes": found.index_bytes, "cache_bytes": found.cache_bytes, "evicted": found.evicted,
-                "emptied_ms": found.emptied_ms, "uncounted_servers": counted.uncounted,
-            });
-            Ok(Answer::new(text, value))
-        }
+        TableCommand::Stat { name } => stat(&mut client, &name),
         TableCommand::Enumerate { name, keys_only, limit, cursor } => {
             enumerate(&mut client, &name, keys_only, limit, &cursor)
         }
         TableCommand::Verify { name } => verify(&mut client, &name),
     }
+}
+
+/// Lists the tables with their sizes on all servers.
+fn list(client: &mut Client) -> Result<Answer, Failure> {
+    let counted = client.table_list_counted()?;
+    let mut heads =
+        vec!["table", "id", "kind", "durability", "objects", "bytes", "index bytes", "cache", "evicted"];
+    if counted.iter().any(|table| table.entry.emptied_ms.is_some()) {
+        heads.push(LOST);
+    }
+    let rows = counted.iter().map(|CountedTable { entry: table, .. }| {
+        let kind = if table.ordered { "ordered" } else { "hash" };
+        let mut row = vec![table.name.clone(), table.id.to_string(), kind.to_owned()];
+        row.push(durability_of(table.durability));
+        row.extend([table.objects, table.bytes, table.index_bytes].map(thousands));
+        row.extend(cache_of(table.cache_bytes, table.evicted));
+        row.extend(table.emptied_ms.map(moment));
+        row
+    });
+    let values = counted.iter().map(|CountedTable { entry: table, uncounted }| {
+        json!({
+            "table": table.name, "id": table.id, "ordered": table.ordered, "objects": table.objects, "bytes": table.bytes,
+            "index_bytes": table.index_bytes, "cache_bytes": table.cache_bytes, "evicted": table.evicted,
+            "emptied_ms": table.emptied_ms, "durability": table.durability.map(Durability::name), "uncounted_servers": uncounted,
+        })
+    });
+    let text = table_of(&heads, rows) + &counted.iter().map(missing_of).collect::<String>();
+    Ok(Answer::new(text, values.collect()))
+}
+
+/// Counts one table on all servers.
+fn stat(client: &mut Client, name: &str) -> Result<Answer, Failure> {
+    let counted = client.table_stat_counted(name)?;
+    let found = &counted.entry;
+    let mut heads = vec!["table", "durability", "objects", "bytes", "index bytes", "cache", "evicted"];
+    heads.extend(found.emptied_ms.map(|_| LOST));
+    let mut row = vec![name.to_owned(), durability_of(found.durability)];
+    row.extend([found.objects, found.bytes, found.index_bytes].map(thousands));
+    row.extend(cache_of(found.cache_bytes, found.evicted));
+    row.extend(found.emptied_ms.map(moment));
+    let text = table_of(&heads, [row]) + &missing_of(&counted);
+    let value = json!({
+        "table": name, "id": found.id, "objects": found.objects, "bytes": found.bytes,
+        "index_bytes": found.index_bytes, "cache_bytes": found.cache_bytes, "evicted": found.evicted,
+        "emptied_ms": found.emptied_ms, "durability": found.durability.map(Durability::name), "uncounted_servers": counted.uncounted,
+    });
+    Ok(Answer::new(text, value))
 }
 
 /// Returns a line for each server that did not report its part of a table.
@@ -85,6 +99,11 @@ fn missing_of(counted: &CountedTable) -> String {
         format!("not counted: the part of {name} on server {server}, which does not answer\n")
     };
     counted.uncounted.iter().map(line).collect()
+}
+
+/// Formats the durability of a table; a dash if the server does not say.
+fn durability_of(durability: Option<Durability>) -> String {
+    durability.map_or("-", Durability::name).to_owned()
 }
 
 /// Formats the cache size of a table and the number of evictions; dashes if it does not evict.

@@ -54,6 +54,24 @@ fn a_wrong_command_line_is_a_usage_error() {
 }
 
 #[test]
+fn the_durabilities_of_a_table_are_explained_and_no_other_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    for command in ["create", "alter"] {
+        let help = splinter(directory.path(), &["table", command, "--help"]);
+        let said = text(&help.stdout);
+        for word in ["memory:", "written:", "synced:"] {
+            let line = said.lines().find(|line| line.contains(word)).unwrap_or_default();
+            assert!(line.trim().len() > word.len() + 10, "{word} in {said}");
+        }
+        let ran = splinter(directory.path(), &["table", command, "t", "--durability", "disk"]);
+        assert_eq!(ran.status.code(), Some(2));
+        assert!(text(&ran.stderr).contains("memory, written, synced"), "{}", text(&ran.stderr));
+    }
+    let ran = splinter(directory.path(), &["table", "alter", "t"]);
+    assert!(ran.status.code() == Some(2) && text(&ran.stderr).contains("--durability"));
+}
+
+#[test]
 fn a_usage_error_is_json_where_that_is_asked_for_and_asks_for_nothing_that_is_set() {
     let directory = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {

@@ -2,7 +2,9 @@
 //!
 //! Every request is an act or only reads; no other place says which.
 
-use crate::{AdminRequest, LimitChange, MigrationMode, Placement, Right, Subject, TableOptions, limit_word};
+use crate::{
+    AdminRequest, Durability, LimitChange, MigrationMode, Placement, Right, Subject, TableOptions, limit_word,
+};
 
 impl AdminRequest<'_> {
     /// Returns whether the request only reads, and so may be repeated.
@@ -20,6 +22,9 @@ impl AdminRequest<'_> {
             AdminRequest::TableCreate { name, options } => table_creation(name, *options),
             AdminRequest::TableCreateSpread { name, options, tablets } => {
                 format!("{} --tablets {tablets}", table_creation(name, *options))
+            }
+            AdminRequest::TableAlter { name, durability } => {
+                format!("table alter {name} --durability {}", durability.name())
             }
             AdminRequest::TableDrop { name } => format!("table drop {name}"),
             AdminRequest::ExtensionInstall { name, placement, .. } => installation(name, *placement),
@@ -95,7 +100,9 @@ fn table_creation(name: &str, options: TableOptions) -> String {
         mode if mode == MigrationMode::default() => String::new(),
         mode => format!(" --migration {}", mode.name()),
     };
-    format!("table create {name}{ordered}{cache}{migration}")
+    let named = |durability: Durability| format!(" --durability {}", durability.name());
+    let durability = options.durability.map_or_else(String::new, named);
+    format!("table create {name}{ordered}{cache}{migration}{durability}")
 }
 
 fn installation(name: &str, placement: Placement) -> String {

@@ -30,7 +30,7 @@ pub use extension::{
 };
 pub use request::AdminRequest;
 pub use serde::de::DeserializeOwned;
-pub use table::{TableEntry, TableId, TableOptions, TableStatistics};
+pub use table::{Durability, TableEntry, TableId, TableOptions, TableStatistics};
 pub use tenant::{
     Actor, AuditEntry, GrantEntry, LimitChange, Right, SANDBOX, SessionEntry, Statistic, Subject,
     TenantCreated, TenantEntry, TenantLimitEntry, limit_word, limit_words,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use wire::limits::{INSTALL_BODY_BYTES_MAX, LIMIT_CHANGES_MAX, PACKAGE_FILES_MAX};
 use wire::{Status, name_is_valid, path_is_valid, qualified_name_is_valid};
 
-use crate::{LimitChange, MigrationMode, PackageFile, Placement, Right, Subject, TableOptions};
+use crate::{Durability, LimitChange, MigrationMode, PackageFile, Placement, Right, Subject, TableOptions};
 
 /// An administrative request. The comment of each variant names the reply under `Ok`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -62,6 +62,13 @@ pub enum AdminRequest<'a> {
         options: TableOptions,
         /// Number of tablets.
         tablets: u16,
+    },
+    /// Changes the durability of a table: empty. Only between written and synced.
+    TableAlter {
+        /// Its name.
+        name: &'a str,
+        /// The durability from now on.
+        durability: Durability,
     },
     /// Lists the tables: a `Vec` of [`crate::TableEntry`].
     TableList,
@@ -316,6 +323,7 @@ impl<'a> AdminRequest<'a> {
             | AdminRequest::TenantRotate { name }
             | AdminRequest::TableCreate { name, .. }
             | AdminRequest::TableCreateSpread { name, .. }
+            | AdminRequest::TableAlter { name, .. }
             | AdminRequest::TableDrop { name }
             | AdminRequest::TableStat { name }
             | AdminRequest::ExtensionRemove { name, .. }

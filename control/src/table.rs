@@ -13,6 +13,36 @@ pub struct TableId {
     pub id: u32,
 }
 
+/// What of a table survives the end of its server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Durability {
+    /// Nothing survives the end of the server.
+    Memory,
+    /// A write is answered at once and is on the disk within the server's flush interval: a crash loses the newest.
+    Written,
+    /// A write is answered when it is stable on the disk.
+    Synced,
+}
+
+impl Durability {
+    /// Returns the name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Written => "written",
+            Self::Synced => "synced",
+        }
+    }
+
+    /// Returns whether a disk has the objects.
+    #[must_use]
+    pub const fn is_on_disk(self) -> bool {
+        !matches!(self, Self::Memory)
+    }
+}
+
 /// The options of a new table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -25,6 +55,10 @@ pub struct TableOptions {
     pub cache_bytes: Option<u64>,
     /// The default migration mode of its tablets: rocksteady or cooperative.
     pub migration: MigrationMode,
+    /// What of it survives the end of the server. `None`: the server chooses when it creates the table; what it chose
+    /// is stored with the table. Tables of releases without this field are in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
 }
 
 /// One table of the list.
@@ -49,6 +83,9 @@ pub struct TableEntry {
     /// Its last loss of objects, in milliseconds since the Unix epoch; `None` for no loss. A table loses objects when
     /// their server ends.
     pub emptied_ms: Option<u64>,
+    /// What of it survives the end of the server; `None` from a server that does not say.
+    #[serde(default)]
+    pub durability: Option<Durability>,
 }
 
 /// The statistics of a table.
@@ -69,4 +106,7 @@ pub struct TableStatistics {
     /// Its last loss of objects, in milliseconds since the Unix epoch; `None` for no loss. A table loses objects when
     /// their server ends.
     pub emptied_ms: Option<u64>,
+    /// What of it survives the end of the server; `None` from a server that does not say.
+    #[serde(default)]
+    pub durability: Option<Durability>,
 }

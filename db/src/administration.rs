@@ -180,6 +180,7 @@ fn serve_tenant(
         AdminRequest::TableCreateSpread { name, options, tablets } => {
             tables::create(control, session, name, (*options, usize::from(*tablets)))
         }
+        AdminRequest::TableAlter { name, durability } => tables::alter(control, tenant, name, *durability),
         AdminRequest::TableList => Ok(tables::list(control, tenant)),
         AdminRequest::TableDrop { name } => tables::drop(control, tenant, name),
         AdminRequest::TableStat { name } => tables::count(control, tenant, name),

@@ -119,8 +119,7 @@ impl Server {
         let (administrator, nobody) = secrets(config)?;
         let (store, accounts) = (make_store(config, run.is_some())?, Accounts::over(config.cores));
         let registry = open_registry(prepare, &accounts)?;
-        let (client_ids, parts_made) = devices::reserve(&metadata)?;
-        let frame_ports = FramePorts::of(&ports);
+        let ((client_ids, parts_made), frame_ports) = (devices::reserve(&metadata)?, FramePorts::of(&ports));
         let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
         let (watchdog, wants) = (start_watchdog(&siblings, clock)?, remote_wants(run.is_some())?);
         let started = workers::start(config, &store, ports, (clock, view), &siblings, wants.as_ref())?;
@@ -133,6 +132,7 @@ impl Server {
             registry,
             accounts,
             store,
+            has_disk: false, // No log is on a disk yet: all tables are in memory.
             parts_made,
             emptied: Mutex::default(),
             workers: started.senders,

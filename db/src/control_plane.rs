@@ -115,6 +115,7 @@ impl From<MetadataError> for Refusal {
             MetadataError::VersionState(VersionStateError::InUse(_)) => Status::NotPermitted,
             MetadataError::VersionState(VersionStateError::NoSuchVersion(_)) => Status::UnknownExtension,
             MetadataError::VersionState(_) => Status::NotFound,
+            MetadataError::DurabilityFixed => Status::Unavailable,
             MetadataError::Conflict => Status::Conflict,
             MetadataError::Tablets(_) => Status::WrongTablets,
             MetadataError::Records(RecordsError::StorageFull) => Status::StorageFull,
@@ -164,6 +165,8 @@ pub struct Control {
     pub accounts: Accounts,
     /// The store, in which the parts of tables are made.
     pub store: Arc<Store>,
+    /// Whether a disk has the log of durable tables.
+    pub has_disk: bool,
     /// The parts that were made.
     pub parts_made: PartsMade,
     /// Time at which each table last lost objects because a server ended, in milliseconds since the Unix epoch, by

@@ -16,6 +16,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use control::Durability;
 use wire::{Body, ServerPlace, TabletMap, TenantId};
 
 use crate::tenant::account::Account;
@@ -31,6 +32,8 @@ pub struct TableEntry {
     pub tenant: TenantId,
     /// Whether the tenant may write to it.
     pub writable: bool,
+    /// What of it survives the end of the server.
+    pub durability: Durability,
     /// The indexes and objects that are here; the widest range first.
     pub parts: Parts,
     /// Its name among the tables of the tenant; `owner/name` for a granted one.
@@ -45,17 +48,24 @@ impl TableEntry {
     /// Returns the same table with other parts, and with `map` if it is given.
     #[must_use]
     pub fn with_parts(&self, parts: Parts, map: Option<&TabletMap>) -> Self {
-        let Self { id, tenant, name, writable, owner, parts: _, map: before } = self;
+        let Self { id, tenant, name, writable, durability, owner, parts: _, map: before } = self;
         let map = map.filter(|map| self.known_map().is_none_or(|known| known.version() < map.version()));
         Self {
             id: *id,
             tenant: *tenant,
             name: name.clone(),
             writable: *writable,
+            durability: *durability,
             owner: Arc::clone(owner),
             parts,
             map: map.map(|map| map.encode().into()).or_else(|| before.clone()),
         }
+    }
+
+    /// Returns the same table with another durability.
+    #[must_use]
+    pub fn with_durability(&self, durability: Durability) -> Self {
+        Self { durability, ..self.with_parts(self.parts.clone(), None) }
     }
 
     /// Returns whether the map for clients has the same contents, in any version.

@@ -77,6 +77,7 @@ impl Bench {
             tenant: TENANT,
             name: "t".into(),
             writable: true,
+            durability: control::Durability::Memory,
             owner: Arc::new(Account::new(TENANT)),
             parts: Parts::whole(store.table(TABLE)),
             map: None,

@@ -116,7 +116,7 @@ statuses! {
     SourceRefused = 34,
     /// The source of the extension does not compile.
     CompileFailed = 35,
-    /// The server's disk is full.
+    /// The server's disk is full; what must be on it is refused until space is free.
     StorageFull = 36,
     /// The server cannot do this at present.
     Unavailable = 37,
@@ -158,6 +158,8 @@ statuses! {
     NotArrived = 55,
     /// The key is moving to another server, which owns it now; this is its last state here.
     Frozen = 56,
+    /// The server's disk failed; the outcome of the request is unknown until the server is restarted.
+    StorageFailed = 57,
 }
 
 impl fmt::Display for Status {

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use super::{ScanSettings, shuffled};
+use client::TableOptions;
+
 use crate::dataset::Dataset;
 use crate::fleet::Fleet;
 use crate::loading::put_all;
 use crate::machine::ServerThreads;
-use crate::options::Access;
+use crate::options::{Access, DurabilityOption};
 use crate::process::{Folder, Process, free_address};
 use crate::server::{Launch, OurServer};
 
@@ -23,9 +25,14 @@ pub(super) fn start(folder: &Folder, settings: &ScanSettings, data: &Dataset) ->
 }
 
 /// Makes a tenant with an ordered table, and loads the data.
-pub(super) fn load(server: &OurServer, mut data: Dataset) -> Result<(Access, u32), String> {
+pub(super) fn load(
+    server: &OurServer,
+    durability: DurabilityOption,
+    mut data: Dataset,
+) -> Result<(Access, u32), String> {
     let access = server.tenant("bench", "records")?;
-    let made = access.connect()?.table_create_ordered(&access.table);
+    let options = TableOptions { ordered: true, ..durability.table_options() };
+    let made = access.connect()?.table_create_with(&access.table, options);
     let table = made.map_err(|error| format!("no ordered table: {error}"))?;
     let (mut fleet, keys) = (Fleet::open(&access, 1, false)?, data.keys());
     put_all(&mut fleet, table, "loading records", keys, |turn| vec![data.record(shuffled(turn, keys))])?;

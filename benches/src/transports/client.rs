@@ -23,7 +23,7 @@ use crate::loading;
 use crate::machine;
 use crate::measure::Figures;
 use crate::operator::install;
-use crate::options::{Access, DataSettings, SandboxOption, TransportOption, admin};
+use crate::options::{Access, DataSettings, DurabilityOption, SandboxOption, TransportOption, admin};
 use crate::workload::{Generator, Target, Workload};
 
 /// Requests that a session may have outstanding at a server of ours.
@@ -46,6 +46,8 @@ pub struct ClientSettings {
     pub workload: Workload,
     /// Form in which invocations run.
     pub sandbox: SandboxOption,
+    /// Durability of the table.
+    pub durability: DurabilityOption,
     /// Stream address of the server.
     pub address: SocketAddr,
     /// The administrator's secret, or @FILE to read it from.
@@ -142,7 +144,9 @@ fn set_up(settings: &ClientSettings) -> Result<(Access, Target), String> {
     let mut client = Client::connect_with(&address, TENANT, &secret, settings.config())
         .map_err(|error| format!("no session: {error}"))?;
     let table = "bench";
-    let number = client.table_create(table).map_err(|error| format!("no table is made: {error}"))?;
+    let options = settings.durability.table_options();
+    let number =
+        client.table_create_with(table, options).map_err(|error| format!("no table is made: {error}"))?;
     let extension = match settings.workload.extension() {
         Some(name) => install(&mut client, name)?,
         None => 0,

@@ -136,6 +136,7 @@ fn client_settings(
     ClientSettings {
         workload,
         sandbox,
+        durability: settings.pair.durability,
         address: server.address(),
         admin_secret: server.admin_secret_file(),
         transport: if way.medium == Medium::Shm { TransportOption::Shm } else { TransportOption::Udp },

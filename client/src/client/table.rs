@@ -1,8 +1,8 @@
 //! Tables, statistics, limits, sessions and audit log of the tenant.
 
 use control::{
-    AdminRequest, AuditEntry, SessionEntry, Statistic, TableEntry, TableId, TableOptions, TableStatistics,
-    TenantLimitEntry,
+    AdminRequest, AuditEntry, Durability, SessionEntry, Statistic, TableEntry, TableId, TableOptions,
+    TableStatistics, TenantLimitEntry,
 };
 use wire::Status;
 
@@ -31,7 +31,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::table_create`]; `OutOfRange` for a cache below 4,096 bytes or beyond the server's memory,
-    /// `OverQuota` for one beyond the tenant's `memory_bytes`.
+    /// `OverQuota` for one beyond the tenant's `memory_bytes`; `OutOfRange` for a cache, and `Unavailable` on a server
+    /// without a disk, with another durability than memory.
     pub fn table_create_with(&mut self, name: &str, options: TableOptions) -> Result<u32, Error> {
         let request = AdminRequest::TableCreate { name, options };
         self.session.administer::<TableId>(&request).map(|table| table.id)
@@ -51,6 +52,15 @@ impl Client {
         self.session.administer::<TableId>(&request).map(|table| table.id)
     }
 
+    /// Changes the durability of a table, between written and synced; later writes have it.
+    ///
+    /// # Errors
+    /// `Unavailable` from or to memory, or on a server without a disk; `OutOfRange` for a cache; `UnknownTable`,
+    /// another refusal, or no reply.
+    pub fn table_alter(&mut self, name: &str, durability: Durability) -> Result<(), Error> {
+        self.session.administer(&AdminRequest::TableAlter { name, durability })
+    }
+
     /// Looks up a table, or a granted one as `owner/table`. Returns its id.
     ///
     /// # Errors
@@ -64,11 +74,19 @@ impl Client {
     /// # Errors
     /// A refusal, or no reply.
     pub fn table_open_or_create(&mut self, name: &str) -> Result<u32, Error> {
+        self.table_open_or_create_with(name, TableOptions::default())
+    }
+
+    /// Looks up a table, or creates it with options, which an existing one need not have; returns its id.
+    ///
+    /// # Errors
+    /// A refusal, or no reply.
+    pub fn table_open_or_create_with(&mut self, name: &str, options: TableOptions) -> Result<u32, Error> {
         match self.table_open(name) {
             Err(Error::Refused { status: Status::UnknownTable, .. }) => {}
             opened => return opened,
         }
-        match self.table_create(name) {
+        match self.table_create_with(name, options) {
             // Another client created it first.
             Err(Error::Refused { status: Status::AlreadyExists, .. }) => self.table_open(name),
             created => created,

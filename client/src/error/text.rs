@@ -13,6 +13,8 @@ use super::Error;
 const HELD_BYTES: &str = "held_bytes_of_a_core";
 /// Prefix of the server's texts about limits of one invocation.
 const INVOCATION_LIMIT: &str = "the limit invocation_";
+/// The word that all of the server's texts about the durability of tables have.
+const DURABILITY: &str = "durability";
 /// Beginning of the server's reasons why an extension has no module.
 const NO_MODULE: &str = "wasm unavailable:";
 
@@ -27,6 +29,12 @@ impl Error {
             Error::Refused { status: Status::Unavailable, text } if text.contains(NO_MODULE) => {
                 "install a version that has a module (`splinter ext describe` shows which have and why others do \
                  not), or keep sandbox=native, which the operator sets (`splinter tenant limits`)"
+            }
+            // The server's text says what to do instead.
+            Error::Refused { status: Status::Unavailable | Status::OutOfRange, text }
+                if text.contains(DURABILITY) =>
+            {
+                return None;
             }
             Error::Refused { text, .. } if text.contains(INVOCATION_LIMIT) => {
                 "do less in one call, or ask the operator for a higher limit (see `splinter tenant limits`)"
@@ -97,7 +105,12 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::ReplyForgotten => {
             "read what it wrote; keep fewer answers unacknowledged (a later request acknowledges earlier answers)"
         }
-        Status::StorageFull => "free disk space on the server",
+        Status::StorageFull => {
+            "delete objects, or ask the operator to free disk space or, for durable writes, to raise --disk"
+        }
+        Status::StorageFailed => {
+            "ask the operator to check the disk and restart the server, and read the object before repeating a write"
+        }
         Status::NotPermitted => "ask the owner for a grant, or the operator",
         Status::BadToken => "open a new session",
         Status::NameInvalid => {

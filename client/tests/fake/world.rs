@@ -283,6 +283,7 @@ impl World {
                 cache_bytes: None,
                 evicted: 0,
                 emptied_ms: None,
+                durability: None,
             }
         };
         self.tables.iter().map(entry).collect()
@@ -315,6 +316,7 @@ impl World {
                         cache_bytes: None,
                         evicted: 0,
                         emptied_ms: None,
+                        durability: None,
                     }))
                 }
                 None => (Status::UnknownTable, vec![]),

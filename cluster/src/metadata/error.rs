@@ -18,6 +18,8 @@ pub enum MetadataError {
     VersionState(VersionStateError),
     /// The table's tablets do not allow it.
     Tablets(TabletError),
+    /// The table would change between memory and the disk.
+    DurabilityFixed,
     /// Other servers repeatedly changed what the change depends on.
     Conflict,
     /// The storage of the records refused.
@@ -32,6 +34,11 @@ impl fmt::Display for MetadataError {
             Self::LimitExceeded => formatter.write_str("the maximum number already exists"),
             Self::VersionState(error) => error.fmt(formatter),
             Self::Tablets(error) => error.fmt(formatter),
+            Self::DurabilityFixed => formatter.write_str(
+                "the durability of a table changes only between written and synced; create a new table and copy the \
+                 objects: export them with `splinter scan --output json`, or of a table without order with \
+                 `splinter table enumerate --output json`, and import them with `splinter put --from`",
+            ),
             Self::Conflict => formatter.write_str("others keep changing the same metadata; try again"),
             Self::Records(error) => error.fmt(formatter),
         }

@@ -1,6 +1,6 @@
 //! Records of tables: (tenant, name) to number and kind.
 
-use control::TableOptions;
+use control::{Durability, TableOptions};
 use serde::{Deserialize, Serialize};
 use wire::TenantId;
 
@@ -21,7 +21,7 @@ pub struct TableRow {
     /// The name, unique among the tables of the tenant.
     #[serde(skip)]
     pub name: String,
-    /// The options with which it was created.
+    /// The options with which it was created, with the durability in force.
     #[serde(flatten)]
     pub options: TableOptions,
 }
@@ -40,6 +40,12 @@ impl Row for TableRow {
 }
 
 impl TableRow {
+    /// Returns what of the table survives the end of its server; tables of earlier releases are in memory.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.options.durability.unwrap_or(Durability::Memory)
+    }
+
     /// Returns the key of a tenant's table.
     pub(super) fn key_of(tenant: TenantId, name: &str) -> String {
         below(tenant) + name
@@ -107,6 +113,28 @@ impl Metadata {
                 transaction.store(&TabletsRow::spread(tenant, id, servers)?)?;
             }
             Ok(id)
+        })
+    }
+
+    /// Changes the durability of a table. A table stays in memory or on the disk: objects that are in memory only are
+    /// in no log from which a change could continue.
+    ///
+    /// # Errors
+    /// `NotFound`, `DurabilityFixed`, or that it cannot be stored.
+    pub fn table_alter(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        durability: Durability,
+    ) -> Result<(), MetadataError> {
+        self.write(|transaction| {
+            let key = TableRow::key_of(tenant, name);
+            let mut row = transaction.row::<TableRow>(&key)?.ok_or(MetadataError::NotFound)?;
+            if row.durability().is_on_disk() != durability.is_on_disk() {
+                return Err(MetadataError::DurabilityFixed);
+            }
+            row.options.durability = Some(durability);
+            Ok(transaction.store(&row)?)
         })
     }
 

@@ -3,7 +3,7 @@
 //! A name is the tenant's own table, or OWNER/TABLE of another tenant where the option says so.
 
 use clap::{Subcommand, ValueEnum};
-use client::MigrationMode;
+use client::{Durability, MigrationMode};
 
 use super::limits::bytes_of;
 
@@ -32,6 +32,28 @@ impl TableMigration {
     }
 }
 
+/// What of a table survives the end of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableDurability {
+    /// Nothing survives the end of the server.
+    Memory,
+    /// Answered at once, and on the disk within the server's flush interval: a crash loses the newest writes.
+    Written,
+    /// Answered when stable on the disk: no answered write is lost.
+    Synced,
+}
+
+impl TableDurability {
+    /// Returns the durability as requests encode it.
+    pub const fn durability(self) -> Durability {
+        match self {
+            Self::Memory => Durability::Memory,
+            Self::Written => Durability::Written,
+            Self::Synced => Durability::Synced,
+        }
+    }
+}
+
 /// The commands of `splinter table`.
 #[derive(Debug, Subcommand)]
 pub enum TableCommand {
@@ -51,6 +73,18 @@ pub enum TableCommand {
         /// Mode in which its tablets migrate, unless a migration sets another.
         #[arg(long, value_enum, default_value = "cooperative")]
         migration: TableMigration,
+        /// What survives the end of the server; default: synced on a server with a disk, memory on others and for a
+        /// table with --cache.
+        #[arg(long, value_enum)]
+        durability: Option<TableDurability>,
+    },
+    /// Change the durability of a table, between written and synced.
+    Alter {
+        /// Name of the table.
+        name: String,
+        /// What survives the end of the server, from the next write on; a table stays in memory or on the disk.
+        #[arg(long, value_enum)]
+        durability: TableDurability,
     },
     /// List the tables with their sizes.
     List,

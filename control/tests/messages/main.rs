@@ -8,9 +8,10 @@ use std::fmt::Debug;
 use std::iter;
 
 use control::{
-    AdminRequest, AuditEntry, ClusterStatus, DeserializeOwned, ExtensionDescription, ExtensionEntry,
-    ExtensionResolved, GrantEntry, LimitChange, LogLines, MigrationProgress, PackageFile, Placement, Right,
-    ServerEntry, Subject, TableEntry, TableOptions, TenantEntry, TenantLimitEntry, Traces, VersionEntry,
+    AdminRequest, AuditEntry, ClusterStatus, DeserializeOwned, Durability, ExtensionDescription,
+    ExtensionEntry, ExtensionResolved, GrantEntry, LimitChange, LogLines, MigrationProgress, PackageFile,
+    Placement, Right, ServerEntry, Subject, TableEntry, TableOptions, TenantEntry, TenantLimitEntry, Traces,
+    VersionEntry,
 };
 use fastrand::Rng;
 use serde::Serialize;
@@ -114,6 +115,7 @@ fn names_that_may_not_be_used_are_refused_at_the_edge() {
         for request in [
             AdminRequest::TableCreate { name, options: TableOptions::default() },
             AdminRequest::TableDrop { name },
+            AdminRequest::TableAlter { name, durability: Durability::Written },
             AdminRequest::TenantLimits { name: Some(name) },
             AdminRequest::Statistics { tenant: Some(name) },
             AdminRequest::GrantCreate { name: "t", to: name, right: Right::Read },

@@ -4,12 +4,12 @@ use std::any::type_name;
 use std::fmt::Debug;
 
 use control::{
-    Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, ExtensionDescription,
-    ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry,
-    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase,
-    MigrationProgress, MigrationWait, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry,
-    SessionEntry, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics, TabletEntry,
-    TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
+    Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, Durability,
+    ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,
+    GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode,
+    MigrationPhase, MigrationProgress, MigrationWait, PackageFile, Placement, PlanEntry, PlanProgress, Right,
+    ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics,
+    TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
     VersionDescription, VersionEntry, VersionState,
 };
 use serde::Serialize;
@@ -123,9 +123,11 @@ fn requests_about_tenants() -> Vec<AdminRequest<'static>> {
                 ordered: true,
                 cache_bytes: Some(0),
                 migration: MigrationMode::Cooperative,
+                durability: Some(Durability::Memory),
             },
         },
         AdminRequest::TableCreateSpread { name, options: TableOptions::default(), tablets: 9 },
+        AdminRequest::TableAlter { name, durability: Durability::Synced },
         AdminRequest::TableList,
         AdminRequest::TableDrop { name },
         AdminRequest::TableStat { name },
@@ -221,7 +223,8 @@ fn replies_about_tables(seen: &mut Seen) {
             index_bytes,
             cache_bytes,
             evicted,
-            emptied_ms: Some(9)
+            emptied_ms: Some(9),
+            durability: Some(Durability::Written),
         };
         3
     ]);
@@ -233,6 +236,7 @@ fn replies_about_tables(seen: &mut Seen) {
         cache_bytes: None,
         evicted: 0,
         emptied_ms: None,
+        durability: None,
     });
 }
 

@@ -1,10 +1,10 @@
-//! Tables of one tenant: create, list, drop, count, find.
+//! Tables of one tenant: create, alter, list, drop, count, find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
 
 use cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
-use control::{MigrationMode, Subject, TableEntry, TableId, TableOptions, TableStatistics};
+use control::{Durability, MigrationMode, Subject, TableEntry, TableId, TableOptions, TableStatistics};
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange};
 use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{Status, TenantId};
@@ -15,7 +15,7 @@ use crate::control_plane::ownership::{Alteration, Due, due, map_of};
 use crate::control_plane::{Control, Refusal};
 use crate::session::Session;
 use crate::sync::lock;
-use crate::tablet::{Parts, PartsChange};
+use crate::tablet::{self, Parts, PartsChange};
 use crate::tenant::limit::TenantLimit;
 use crate::view::change::Change;
 
@@ -23,7 +23,7 @@ pub(super) fn create(
     control: &Control,
     session: &Session,
     name: &str,
-    (options, tablets): (TableOptions, usize),
+    (mut options, tablets): (TableOptions, usize),
 ) -> Result<Vec<u8>, Refusal> {
     let tenant = session.tenant;
     let changing = lock(&control.changing);
@@ -34,6 +34,11 @@ pub(super) fn create(
     if let Some(bytes) = options.cache_bytes {
         admit_budget(control, tenant, bytes)?;
     }
+    let is_cache = options.cache_bytes.is_some();
+    let durability = options.durability.unwrap_or_else(|| default_durability(control, is_cache));
+    admit_durability(control, is_cache, durability)?;
+    // Stored, so that it stays when the server's default changes.
+    options.durability = Some(durability);
     if !matches!(options.migration, MigrationMode::Rocksteady | MigrationMode::Cooperative) {
         let text = "the migration mode of a table must be rocksteady or cooperative";
         return Err(Refusal::new(Status::OutOfRange, text));
@@ -162,6 +167,66 @@ fn admit_budget(control: &Control, tenant: TenantId, bytes: u64) -> Result<(), R
     Ok(())
 }
 
+/// Returns the durability of a new table for which none is given.
+fn default_durability(control: &Control, is_cache: bool) -> Durability {
+    if control.has_disk && !is_cache { Durability::Synced } else { Durability::Memory }
+}
+
+/// Refuses a durability that a cache, or this server, cannot have.
+fn admit_durability(control: &Control, is_cache: bool, durability: Durability) -> Result<(), Refusal> {
+    if !durability.is_on_disk() {
+        return Ok(());
+    }
+    if is_cache {
+        let text = "a cache keeps nothing on the disk: its durability is memory";
+        return Err(Refusal::new(Status::OutOfRange, text));
+    }
+    if control.has_disk {
+        return Ok(());
+    }
+    let text = if control.lease_cache.run().is_some() {
+        "tables of a cluster are in memory only in this version: leave their durability at memory"
+    } else {
+        "the server was started with `--disk off`: leave the durability at memory, or ask the operator for a disk"
+    };
+    Err(Refusal::new(Status::Unavailable, text))
+}
+
+/// Changes the durability of a table; the next write has it.
+pub(super) fn alter(
+    control: &Control,
+    tenant: TenantId,
+    name: &str,
+    durability: Durability,
+) -> Result<Vec<u8>, Refusal> {
+    let changing = lock(&control.changing);
+    let entry = control.table(tenant, name).ok_or_else(|| unknown_table(name))?;
+    admit_durability(control, budget_of(&entry.parts).is_some(), durability)?;
+    control.metadata.table_alter(tenant, name, durability).map_err(if_missing(|| unknown_table(name)))?;
+    apply_durability(control, &changing, &entry, durability)?;
+    Ok(Vec::new())
+}
+
+/// Puts a durability in force on all workers.
+fn apply_durability(
+    control: &Control,
+    _changing: &MutexGuard<'_, ()>,
+    entry: &tablet::TableEntry,
+    durability: Durability,
+) -> Result<(), Refusal> {
+    if entry.durability == durability {
+        return Ok(());
+    }
+    for part in entry.parts.held() {
+        set_synced(part, durability == Durability::Synced);
+    }
+    // Only migrations change an entry without the lock, and in a cluster every table is in memory.
+    control.publish(Arc::new(entry.with_durability(durability)))
+}
+
+/// Makes writes to a part wait until they are stable on the disk, or not. Does nothing yet: no part is on a disk.
+fn set_synced(_part: &store::Table, _is_synced: bool) {}
+
 /// Returns the budget of a table that evicts.
 fn budget_of(parts: &Parts) -> Option<u64> {
     match parts.eviction() {
@@ -183,6 +248,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
         cache_bytes: budget_of(&entry.parts),
         evicted: entry.parts.sum(store::Table::evicted),
         emptied_ms: emptied.get(&entry.id).copied(),
+        durability: Some(entry.durability),
     });
     control::encode(&entries.collect::<Vec<_>>())
 }
@@ -220,6 +286,7 @@ pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<V
         cache_bytes: budget_of(parts),
         evicted: parts.sum(store::Table::evicted),
         emptied_ms: lock(&control.emptied).get(&entry.id).copied(),
+        durability: Some(entry.durability),
     };
     Ok(control::encode(&statistics))
 }

@@ -34,6 +34,7 @@ impl Grant {
             tenant: self.row.to,
             name: self.called().into(),
             writable: self.row.right == Right::Write,
+            durability: table.durability,
             owner: Arc::clone(&table.owner),
             parts: table.parts.clone(),
             map: table.map.clone(),

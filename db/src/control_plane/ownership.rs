@@ -10,7 +10,7 @@ pub use records::{Due, due, map_of};
 
 use std::sync::{Arc, MutexGuard};
 
-use control::Subject;
+use control::{Durability, Subject};
 use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table, TableKind, TableOptions};
 use wire::{Status, TabletMap, TenantId};
 
@@ -138,7 +138,9 @@ impl Control {
         let s3_fifo = |budget_bytes| Eviction::S3Fifo { budget_bytes };
         let eviction = options.cache_bytes.map_or(Eviction::Never, s3_fifo);
         let parts = Parts::none(TableOptions { kind, eviction, ..TableOptions::default() });
-        TableEntry { id, tenant, name: name.into(), writable: true, owner, parts, map: None }
+        // Without a disk, tables that a disk had are empty and lose what they get.
+        let durability = options.durability.filter(|_| self.has_disk).unwrap_or(Durability::Memory);
+        TableEntry { id, tenant, name: name.into(), writable: true, durability, owner, parts, map: None }
     }
 
     /// Creates an empty, unpublished part for these hashes of a table, with an index for this many objects. If the

@@ -222,6 +222,7 @@ fn end_of(status: Status) -> Option<usize> {
         Status::UnknownFunction => 7,
         // An action of the server says nothing about the invocation's code.
         Status::Retry | Status::Unavailable | Status::BadToken => return None,
+        Status::StorageFull | Status::StorageFailed => return None,
         _ => 8,
     })
 }

@@ -115,6 +115,7 @@ impl Site {
             tenant: TENANT,
             name: "t".into(),
             writable: true,
+            durability: control::Durability::Memory,
             owner: Arc::clone(&account),
             parts,
             map: None,

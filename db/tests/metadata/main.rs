@@ -57,6 +57,7 @@ mod claims {
         numbers_of_two_who_change_at_once_are_given_once,
         a_limit_holds_against_two_who_change_at_once,
         a_tenant_that_another_one_dropped_gets_nothing_more,
+        durability_changes_between_written_and_synced_alone,
         what_one_installs_the_other_one_reads,
         grants_to_a_tenant_that_is_gone_are_swept_however_many,
         acts_are_read_by_all_and_by_their_tenant,

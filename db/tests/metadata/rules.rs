@@ -88,6 +88,35 @@ pub fn a_tenant_that_another_one_dropped_gets_nothing_more(place: &Place) {
     assert!(one.tenant_create("ann", SECRET).expect("the name is free") > bob);
 }
 
+pub fn durability_changes_between_written_and_synced_alone(place: &Place) {
+    use control::Durability::{Memory, Synced, Written};
+    let (one, other) = (place.metadata(), place.metadata());
+    let ann = one.tenant_create("ann", SECRET).expect("room");
+    let with = |durability| TableOptions { durability, ..TableOptions::default() };
+    for (name, durability) in [("disk", Some(Synced)), ("memory", Some(Memory)), ("earlier", None)] {
+        one.table_create(ann, name, with(durability)).expect("room");
+    }
+    let stored = |name: &str| {
+        let rows = other.tables().expect("records answer");
+        rows.iter().find(|row| row.name == name).expect("it is there").durability()
+    };
+    assert_eq!([stored("disk"), stored("memory"), stored("earlier")], [Synced, Memory, Memory]);
+    for durability in [Written, Written, Synced] {
+        other.table_alter(ann, "disk", durability).expect("both are on the disk");
+        assert_eq!(stored("disk"), durability);
+    }
+    let refused = [("disk", Memory), ("memory", Written), ("memory", Synced), ("earlier", Synced)];
+    for (name, durability) in refused {
+        let before = stored(name);
+        assert_eq!(one.table_alter(ann, name, durability), Err(MetadataError::DurabilityFixed), "{name}");
+        assert_eq!(stored(name), before);
+    }
+    one.table_alter(ann, "earlier", Memory).expect("it is in memory");
+    assert_eq!(one.table_alter(ann, "none", Synced), Err(MetadataError::NotFound));
+    other.tenant_drop("ann").expect("a tenant");
+    assert_eq!(one.table_alter(ann, "disk", Written), Err(MetadataError::NotFound));
+}
+
 pub fn what_one_installs_the_other_one_reads(place: &Place) {
     let (one, other) = (place.metadata(), place.metadata());
     let ann = one.tenant_create("ann", SECRET).expect("room");

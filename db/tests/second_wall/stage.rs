@@ -167,6 +167,7 @@ impl Stage {
             tenant: VICTIM,
             name: "secrets".into(),
             writable: true,
+            durability: control::Durability::Memory,
             owner: Arc::new(Account::new(VICTIM)),
             parts: Parts::whole(Arc::clone(&secrets)),
             map: None,

@@ -3,7 +3,8 @@
 use cluster::metadata::Metadata;
 use cluster::peer::{ClusterSecret, Purpose};
 use control::{
-    AdminRequest, ExtensionResolved, Right, ServerEntry, Subject, TableEntry, TableId, TenantLimitEntry,
+    AdminRequest, Durability, ExtensionResolved, Right, ServerEntry, Subject, TableEntry, TableId,
+    TableOptions, TenantLimitEntry,
 };
 use db::boot::Server;
 use db::config::{Config, parse_metadata_place};
@@ -83,6 +84,11 @@ fn what_one_server_changes_the_other_one_serves() {
     let second = other.create_table("second");
     assert_eq!(put(&mut other, second), Status::Ok, "who owns fewest gets it, which is who was asked");
     comes(|| (tables(&mut one) == ["first", "second"]).then_some(()));
+    let options = TableOptions { durability: Some(Durability::Synced), ..TableOptions::default() };
+    let refused = one.control.ask(&AdminRequest::TableCreate { name: "disk", options });
+    let (status, text) = refused.expect_err("no table of a cluster is on a disk");
+    assert_eq!(status, Status::Unavailable);
+    assert!(text.starts_with(b"tables of a cluster are in memory only"));
     // A table that was dropped and made again is another one.
     one.control.ask(&AdminRequest::TableDrop { name: "first" }).expect("a table");
     let again = one.create_table("first");

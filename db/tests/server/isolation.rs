@@ -1,6 +1,6 @@
 //! Nobody reaches what is not his: wrong secrets, tokens, tenants, tables, roles.
 
-use control::{AdminRequest, SessionEntry, Statistic, TableOptions, TenantCreated};
+use control::{AdminRequest, Durability, Right, SessionEntry, Statistic, TableOptions, TenantCreated};
 use wire::{Condition, OpenRequest, Request, Status, opcode};
 
 use super::client::{Client, ControlStream, Refused};
@@ -81,6 +81,23 @@ fn a_table_of_another_tenant_is_unknown() {
 }
 
 #[test]
+fn the_durability_of_a_table_is_its_owners_to_change() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (mut ann, _) = site.tenant_with_table("ann");
+    let secret = site.create_tenant("bob");
+    let mut bob = site.client("bob", &secret);
+    let grant = AdminRequest::GrantCreate { name: "t", to: "bob", right: Right::Write };
+    ann.control.ask(&grant).expect("both are tenants");
+    for (name, status) in [("t", Status::UnknownTable), ("ann/t", Status::NameInvalid)] {
+        let alter = AdminRequest::TableAlter { name, durability: Durability::Memory };
+        assert_eq!(bob.control.ask(&alter).expect_err("not bob's").0, status, "{name}");
+    }
+    let alter = AdminRequest::TableAlter { name: "t", durability: Durability::Memory };
+    ann.control.ask(&alter).expect("one's own");
+}
+
+#[test]
 fn tenants_do_not_administer_tenants_nor_the_administrator_tables() {
     let directory = tempfile::tempdir().expect("a directory");
     let site = Site::start(directory.path(), 1, 1);
@@ -98,6 +115,8 @@ fn tenants_do_not_administer_tenants_nor_the_administrator_tables() {
     let refused =
         administrator.ask(&AdminRequest::TableCreate { name: "t", options: TableOptions::default() });
     assert_eq!(refused.expect_err("no tenant").0, Status::NotPermitted);
+    let alter = AdminRequest::TableAlter { name: "t", durability: Durability::Memory };
+    assert_eq!(administrator.ask(&alter).expect_err("no tenant").0, Status::NotPermitted);
     let refused = administrator.exchange(opcode::PING, 1, &[]);
     assert_eq!(refused.expect_err("no session").0, Status::UnknownOpcode);
 }

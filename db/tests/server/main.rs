@@ -33,6 +33,7 @@ mod seed;
 mod small_disk;
 mod stealing;
 mod streams;
+mod tables;
 mod traces;
 mod versions;
 mod views;

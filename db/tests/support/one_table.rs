@@ -56,6 +56,7 @@ impl OneTable {
             tenant: TENANT,
             name: "t".into(),
             writable: true,
+            durability: control::Durability::Memory,
             owner: Arc::clone(&account),
             parts: parts(&store),
             map: None,

@@ -87,6 +87,7 @@ impl Worker {
                 tenant: TENANT,
                 name: name.into(),
                 writable: true,
+                durability: control::Durability::Memory,
                 owner: Arc::new(Account::new(TENANT)),
                 parts: Parts::whole(table),
                 map: None,

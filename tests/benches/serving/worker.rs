@@ -56,7 +56,16 @@ impl Worker {
     /// Makes a table of a tenant known.
     pub fn add_table(&mut self, id: u32, owner: &Arc<Account>, parts: Parts, map: Option<Arc<[u8]>>) {
         let (name, tenant, owner) = ("t".into(), owner.tenant, Arc::clone(owner));
-        let entry = TableEntry { id, tenant, name, writable: true, owner, parts, map };
+        let entry = TableEntry {
+            id,
+            tenant,
+            name,
+            writable: true,
+            durability: control::Durability::Memory,
+            owner,
+            parts,
+            map,
+        };
         self.catalog.apply(Change::TableCreated(Arc::new(entry)));
     }
 

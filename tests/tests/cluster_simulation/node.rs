@@ -109,6 +109,7 @@ impl Node {
             tenant: TENANT,
             name: "t".into(),
             writable: true,
+            durability: control::Durability::Memory,
             owner: Arc::clone(&account),
             parts: Parts::new(TableOptions::default(), Vec::new(), &[]).expect("nothing"),
             map: Some(wire::Body::encode(&map).into()),

@@ -250,6 +250,30 @@ fn a_version_of_before_a_restart_never_holds_again_and_the_tenant_sees_when_its_
     assert_eq!(later.emptied_ms, None, "it was made after the restart");
 }
 
+#[test]
+fn the_command_sets_and_shows_the_durability_of_tables() {
+    let server = Server::start();
+    let acme = server.tenant("acme");
+    let run = |line: &str| server.command(&acme).args(line.split(' ')).output().expect("the command runs");
+    let json = |line: &str| -> Value {
+        let output = run(&format!("--output json {line}"));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    assert_eq!(json("table create data --durability memory")["durability"], "memory");
+    assert_eq!(json("table alter data --durability memory")["durability"], "memory");
+    assert_eq!(json("table list")[0]["durability"], "memory");
+    assert_eq!(json("table stat data")["durability"], "memory");
+    for line in ["table list", "table stat data"] {
+        let said = String::from_utf8(run(line).stdout).expect("text");
+        assert!(said.contains("durability") && said.contains(" memory "), "{said}");
+    }
+    let refused = run("table create cache --cache 64KiB --durability synced");
+    let said = String::from_utf8(refused.stderr).expect("text");
+    assert_eq!(refused.status.code(), Some(5));
+    assert!(said.contains("its durability is memory") && !said.contains("tenant limits"), "{said}");
+}
+
 /// When the table `data` lost its objects, as the tenant's commands show it.
 fn emptied(server: &Server, tenant: &Tenant) -> Value {
     let json = |arguments: &[&str]| -> Value {

@@ -105,6 +105,7 @@ fn a_file_of_the_second_layout_is_brought_over() {
     assert_eq!(tenants[0].secret, SecretHash { salt: [3; 16], digest: [4; 32] });
     assert_eq!(metadata.tenant_find("bob").expect("a row").map(|row| row.id), Some(bob));
     let tables = metadata.tables().expect("rows");
+    assert!(tables.iter().all(|row| row.durability() == control::Durability::Memory));
     let tables: Vec<_> =
         tables.iter().map(|row| (row.id, row.tenant, &*row.name, row.options.ordered)).collect();
     assert_eq!(tables, [(10, ann, "graph", false), (11, ann, "names", true)]);

@@ -113,7 +113,16 @@ fn waits() -> Waits {
 fn entry(parts: Parts) -> TableEntry {
     let tenant = TenantId(1);
     let owner = Account::native(tenant);
-    TableEntry { id: TABLE, tenant, name: "first".into(), writable: true, owner, parts, map: None }
+    TableEntry {
+        id: TABLE,
+        tenant,
+        name: "first".into(),
+        writable: true,
+        durability: control::Durability::Memory,
+        owner,
+        parts,
+        map: None,
+    }
 }
 
 function!(reads_one, |db, args, reply| {

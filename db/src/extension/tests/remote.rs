@@ -91,6 +91,7 @@ fn own(world: &mut World, owned: &[HashRange]) {
         tenant: TenantId(1),
         name: "first".into(),
         writable: true,
+        durability: control::Durability::Memory,
         owner: Account::native(TenantId(1)),
         parts: Parts::new(TableOptions::default(), held, owned).expect("two halves"),
         map: Some(map.encode().into()),

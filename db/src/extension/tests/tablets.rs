@@ -28,6 +28,7 @@ fn cut(world: &mut World, owned: &[HashRange]) {
         tenant,
         name,
         writable: true,
+        durability: control::Durability::Memory,
         owner,
         parts,
         map: None,

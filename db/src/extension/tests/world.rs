@@ -103,6 +103,7 @@ impl World {
                 tenant: TenantId(tenant),
                 name: name.into(),
                 writable: true,
+                durability: control::Durability::Memory,
                 owner: Account::native(TenantId(tenant)),
                 parts: Parts::whole(store.table_of_kind(id, kind, &quota)),
                 map: None,

@@ -52,6 +52,7 @@ impl Here {
                 tenant,
                 name,
                 writable: false,
+                durability: control::Durability::Memory,
                 owner,
                 parts,
                 map: None,
