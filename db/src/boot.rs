@@ -12,6 +12,7 @@
 pub mod administrator;
 mod devices;
 mod identity;
+mod log;
 mod memory;
 mod workers;
 
@@ -41,6 +42,7 @@ use crate::control_plane::acts::Acts;
 use crate::control_plane::home_balancer::HomeBalancer;
 use crate::control_plane::lease_cache::LeaseCache;
 use crate::control_plane::streams::Streams;
+use crate::durability::log_thread::LogThread;
 use crate::extension::registry::{Prepare, Registry};
 use crate::front::connection;
 use crate::front::listening::{self, Reception};
@@ -78,6 +80,8 @@ pub struct Server {
     stopping: Arc<AtomicBool>,
     control_threads: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    /// Ends after the workers.
+    log: Option<LogThread>,
     /// Set when nothing is served any more.
     ended: Arc<AtomicBool>,
     registration: Option<JoinHandle<()>>,
@@ -109,7 +113,7 @@ impl Server {
         devices: Devices<P>,
     ) -> Result<Self, BootError> {
         let Devices { listener, ports, metadata, prepare, shm_entrance } = devices;
-        let (clock, streams) = (Clock::new(), Streams::new(devices::stream_limits(config)?));
+        let (mut clock, streams) = (Clock::new(), Streams::new(devices::stream_limits(config)?));
         let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
@@ -120,9 +124,12 @@ impl Server {
         let (store, accounts) = (make_store(config, run.is_some())?, Accounts::over(config.cores));
         let registry = open_registry(prepare, &accounts)?;
         let ((client_ids, parts_made), frame_ports) = (devices::reserve(&metadata)?, FramePorts::of(&ports));
+        let writer = log::open(config, &store, &accounts, &metadata, &mut clock)?;
         let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
+        let (log_thread, log) = log::start(writer, config, &siblings)?;
         let (watchdog, wants) = (start_watchdog(&siblings, clock)?, remote_wants(run.is_some())?);
-        let started = workers::start(config, &store, ports, (clock, view), &siblings, wants.as_ref())?;
+        let started =
+            workers::start(config, &store, ports, (clock, view), &siblings, (wants.as_ref(), log.as_ref()))?;
         let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
         let control = Arc::new(Control {
             clock,
@@ -132,7 +139,7 @@ impl Server {
             registry,
             accounts,
             store,
-            has_disk: false, // No log is on a disk yet: all tables are in memory.
+            log,
             parts_made,
             emptied: Mutex::default(),
             workers: started.senders,
@@ -164,6 +171,7 @@ impl Server {
             stopping: Arc::new(AtomicBool::new(false)),
             control_threads: Vec::new(),
             workers: started.threads,
+            log: log_thread,
             ended: Arc::new(AtomicBool::new(false)),
             registration: None,
             _watchdog: watchdog,
@@ -317,6 +325,9 @@ impl Drop for Server {
         let joining = Joining::within(Duration::from_millis(WORKERS_STOP_MS));
         for worker in self.workers.drain(..) {
             joining.join(worker);
+        }
+        if let Some(log) = self.log.take() {
+            Joining::within(Duration::from_millis(WORKERS_STOP_MS)).join(log.stop());
         }
         self.ended.store(true, Ordering::Relaxed);
         if let Some(registration) = self.registration.take() {

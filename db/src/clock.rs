@@ -24,6 +24,12 @@ impl Clock {
         Self { start: Moment::now(), start_ms: wall_ms() }
     }
 
+    /// Makes [`Clock::steady_ms`] begin no earlier than this: objects that had expired before stay so, whatever the
+    /// machine's clock says. For the clock before its copies.
+    pub fn begin_at(&mut self, ms: u64) {
+        self.start_ms = self.start_ms.max(ms);
+    }
+
     /// Returns microseconds since the clock was created; never goes back.
     #[must_use]
     pub fn now_us(&self) -> u64 {

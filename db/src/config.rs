@@ -5,6 +5,8 @@
 
 mod metadata_place;
 
+pub use disk::Way;
+
 pub use metadata_place::{EtcdAddress, MetadataPlace, parse_metadata_place};
 
 use std::fmt;
@@ -15,8 +17,9 @@ use net::IdleStrategy;
 
 use crate::limits::{
     CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_OF_CHANNELS, DESCRIPTORS_PER_CORE,
-    DESCRIPTORS_PER_STREAM, MEMORY_BYTES_MIN, MIGRATION_CORES, STREAMS_LEAVING_MAX, STREAMS_MAX,
-    STREAMS_RESERVE, TENANT_STREAMS_MAX, THREADS_BESIDE_STREAMS,
+    DESCRIPTORS_PER_STREAM, DISK_BYTES_MIN, DISK_MEMORIES_DEFAULT, FLUSH_INTERVAL_MS, MEMORY_BYTES_MIN,
+    MIGRATION_CORES, STREAMS_LEAVING_MAX, STREAMS_MAX, STREAMS_RESERVE, TENANT_STREAMS_MAX,
+    THREADS_BESIDE_STREAMS,
 };
 
 /// The settings that a server starts with.
@@ -43,6 +46,12 @@ pub struct Config {
     pub populate: bool,
     /// Directory of the administrator's secret, compiled extensions, and file-based metadata.
     pub data_directory: PathBuf,
+    /// Space for the log of durable tables in the data directory.
+    pub disk: DiskSpace,
+    /// Time after which writes of tables in `written` are on the disk, in milliseconds.
+    pub flush_interval_ms: u64,
+    /// How blocks move to the disk; `None` for io_uring where the kernel allows it.
+    pub disk_way: Option<Way>,
     /// The shared-memory listener for clients on this host.
     pub shm: SharedMemory,
     /// Place of the metadata.
@@ -56,6 +65,17 @@ pub struct Config {
     /// Preempts invocations, schedules them by share and accounts for them. Only measurements of the cost of isolation
     /// turn this off.
     pub isolation: bool,
+}
+
+/// Space for the log of durable tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskSpace {
+    /// No log: all tables are in memory.
+    Off,
+    /// [`DISK_MEMORIES_DEFAULT`] times the store's memory.
+    Default,
+    /// At most this many bytes.
+    Bytes(u64),
 }
 
 /// The shared-memory listener for clients on the server's host: a Unix socket. Every process that can reach it may try
@@ -158,6 +178,9 @@ impl Config {
             huge_pages: true,
             populate: false,
             data_directory,
+            disk: DiskSpace::Default,
+            flush_interval_ms: FLUSH_INTERVAL_MS,
+            disk_way: None,
             shm: SharedMemory::InDataDirectory,
             metadata: MetadataPlace::File,
             dpdk: None,
@@ -216,7 +239,20 @@ impl Config {
             segment_bytes: self.segment_bytes,
             cores: self.cores + if moves_tablets { MIGRATION_CORES } else { 0 },
             huge_pages: self.huge_pages,
-            durable: false,
+            durable: self.disk_bytes().is_some(),
+        }
+    }
+
+    /// Returns the most bytes of the log of durable tables, if there is one. Tables of a cluster are in memory only.
+    #[must_use]
+    pub fn disk_bytes(&self) -> Option<u64> {
+        match self.disk {
+            _ if self.metadata != MetadataPlace::File => None,
+            DiskSpace::Off => None,
+            DiskSpace::Default => {
+                Some((self.memory_bytes as u64).saturating_mul(DISK_MEMORIES_DEFAULT).max(DISK_BYTES_MIN))
+            }
+            DiskSpace::Bytes(bytes) => Some(bytes),
         }
     }
 
@@ -255,6 +291,14 @@ fn text_of_bytes(bytes: usize) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let whole = units.into_iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1 << shift));
     whole.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
+}
+
+/// Parses the space of the log: `off`, or a number of bytes as [`parse_bytes`] reads it.
+///
+/// # Errors
+/// A description of the problem.
+pub fn parse_disk(text: &str) -> Result<DiskSpace, ConfigError> {
+    if text == "off" { Ok(DiskSpace::Off) } else { Ok(DiskSpace::Bytes(parse_bytes(text)? as u64)) }
 }
 
 /// Parses a list of CPUs: `0`, `0,2`, `4-7`.

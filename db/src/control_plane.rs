@@ -41,6 +41,7 @@ use self::listener_status::ListenerStatus;
 use self::migrations::Migrations;
 use self::streams::{Counts, Streams};
 use crate::clock::Clock;
+use crate::durability::log_thread::LogHandle;
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
 use crate::limits::{ETCD_OPENING_MS, SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
@@ -165,8 +166,8 @@ pub struct Control {
     pub accounts: Accounts,
     /// The store, in which the parts of tables are made.
     pub store: Arc<Store>,
-    /// Whether a disk has the log of durable tables.
-    pub has_disk: bool,
+    /// The log of durable tables; `None` without a disk.
+    pub log: Option<LogHandle>,
     /// The parts that were made.
     pub parts_made: PartsMade,
     /// Time at which each table last lost objects because a server ended, in milliseconds since the Unix epoch, by

@@ -17,8 +17,8 @@ use clap::{ArgAction, Parser, ValueEnum};
 use db::boot::Server;
 use db::boot::administrator;
 use db::config::{
-    Config, ConfigError, DpdkSettings, MetadataPlace, SharedMemory, StreamLimits, parse_bytes, parse_cpus,
-    parse_environment, parse_metadata_place,
+    Config, ConfigError, DiskSpace, DpdkSettings, MetadataPlace, SharedMemory, StreamLimits, Way,
+    parse_bytes, parse_cpus, parse_disk, parse_environment, parse_metadata_place,
 };
 use db::process::{self, EndSignals};
 use net::IdleStrategy;
@@ -60,6 +60,19 @@ struct Arguments {
     /// Directory for metadata, the administrator's secret and compiled extensions
     #[arg(long, env = "SPLINTER_DATA", default_value = "splinter-data", value_name = "DIRECTORY")]
     data: PathBuf,
+
+    /// Most bytes of the log of durable tables, which lies in the data directory; by default four times --memory. With
+    /// off all tables are in memory, and empty after a restart
+    #[arg(long, env = "SPLINTER_DISK", value_parser = parse_disk, value_name = "BYTES|off")]
+    disk: Option<DiskSpace>,
+
+    /// Time after which writes of tables with the durability `written` are on the disk, in milliseconds
+    #[arg(long, default_value_t = db::limits::FLUSH_INTERVAL_MS, value_parser = clap::value_parser!(u64).range(1..=10_000), value_name = "MS")]
+    flush_interval: u64,
+
+    /// How blocks move to the disk: io-uring, or system calls; by default io-uring where the kernel allows it
+    #[arg(long, value_enum, value_name = "WAY")]
+    disk_io: Option<DiskIo>,
 
     /// Transports for clients: udp, which is always on, and shm, shared memory for clients on this host
     #[arg(
@@ -149,6 +162,13 @@ enum LogFormat {
 enum Transport {
     Udp,
     Shm,
+}
+
+/// A way in which blocks move to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DiskIo {
+    IoUring,
+    SystemCalls,
 }
 
 /// Interval at which the main thread checks that the workers run.
@@ -244,6 +264,12 @@ fn config(arguments: Arguments) -> Config {
         huge_pages: arguments.huge_pages,
         populate: arguments.populate,
         data_directory: arguments.data,
+        disk: arguments.disk.unwrap_or(DiskSpace::Default),
+        flush_interval_ms: arguments.flush_interval,
+        disk_way: arguments.disk_io.map(|way| match way {
+            DiskIo::IoUring => Way::IoUring,
+            DiskIo::SystemCalls => Way::SystemCalls,
+        }),
         shm: shm(&arguments.transport, arguments.shm_socket),
         metadata: arguments.metadata,
         dpdk,

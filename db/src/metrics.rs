@@ -136,6 +136,8 @@ counted! {
     MessagesDropped = "messages_dropped",
     /// Requests refused temporarily by a limit of their tenant.
     Throttled = "throttled",
+    /// Answers that waited until what they show was stable on the disk.
+    AnswersHeld = "answers_held",
     /// Requests that waited for objects in transit.
     RequestsParked = "requests_parked",
     /// Times that an invocation waited for an object in transit.

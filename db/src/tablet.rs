@@ -223,6 +223,9 @@ impl Hasher for NumberHasher {
     }
 }
 
+/// The first number of parts that end with the process; durable ones have their table's, which is lower.
+const VOLATILE_PARTS: u32 = 1 << 31;
+
 /// The numbers and first versions of the table parts that a server creates, shared by the threads that create them.
 #[derive(Debug)]
 pub struct PartsMade {
@@ -234,7 +237,7 @@ impl PartsMade {
     /// Creates counters; writes to later parts get versions above `version`.
     #[must_use]
     pub fn above(version: u64) -> Self {
-        Self { next: AtomicU32::new(0), versions_above: AtomicU64::new(version) }
+        Self { next: AtomicU32::new(VOLATILE_PARTS), versions_above: AtomicU64::new(version) }
     }
 
     /// Returns the number of the next part, which is valid only in this process.

@@ -22,6 +22,7 @@
 
 pub mod batch_admission;
 pub mod dispatch;
+mod held;
 pub mod invocation;
 mod listing;
 pub mod native;
@@ -37,6 +38,7 @@ mod stale_read;
 
 use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use net::{Batch, IdleAction, IdleStrategy, SharedPort};
@@ -50,11 +52,12 @@ use self::ports::Ports;
 use self::response_limiter::{ResponseLimiter, ResponseRate};
 use self::siblings::{Outlook, Sharing, SiblingWorkers};
 use crate::clock::{Clock, WallTime};
+use crate::durability::log_thread::LogWaker;
 use crate::extension::invocation::Invocations;
 use crate::limits::{
     BACKGROUND_EACH_US, BACKGROUND_STEPS_IDLE, CHANGES_PER_ROUND, CPU_LOST_US, CPU_SHARED_US,
-    EVERYWHERE_EACH_US, INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND, SLEEP_BESIDE_LOADED_US,
-    SLEEP_MS_MAX, STEAL_MESSAGES,
+    EVERYWHERE_EACH_US, HELD_STOP_MS, INVOCATIONS_PER_TURN, REFUSALS_BURST, REFUSALS_PER_SECOND,
+    SLEEP_BESIDE_LOADED_US, SLEEP_MS_MAX, STEAL_MESSAGES,
 };
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
@@ -85,6 +88,9 @@ pub struct Worker<P: SharedPort> {
     requests: Vec<Arc<StreamRequest>>,
     reads: Vec<Arc<PeerReads>>,
     pending: PendingRequests,
+    log: Option<LogWaker>,
+    /// What the siblings know of it: see [`SiblingWorkers::set_holding`].
+    is_holding: bool,
     wall: WallTime,
     /// Time at which the port last looked wherever frames may be, in microseconds.
     everywhere_us: u64,
@@ -115,6 +121,8 @@ pub struct WorkerParts<P: SharedPort> {
     pub views: Arc<Views>,
     /// The time until which the server may serve tablets that others may come to own.
     pub fence: Arc<Fence>,
+    /// The thread that writes the log of durable tables, if there is a disk.
+    pub log: Option<LogWaker>,
     /// Queue of reads at other servers; `None` outside a cluster.
     pub remote: Option<Arc<RemoteReads>>,
     /// Preempts invocations, schedules them by share and accounts for them.
@@ -166,6 +174,8 @@ impl<P: SharedPort> Worker<P> {
             requests: Vec::new(),
             reads: Vec::new(),
             pending: PendingRequests::default(),
+            log: parts.log,
+            is_holding: false,
             wall: WallTime::default(),
             everywhere_us: 0,
             background_us: 0,
@@ -207,7 +217,8 @@ impl<P: SharedPort> Worker<P> {
                 self.ports.own().look_everywhere();
             }
             let found = self.look_around(&mut batch, now_us)?;
-            served = self.round(&batch, found, now_us);
+            served = self.release_held() | self.round(&batch, found, now_us);
+            self.note_held();
             let more_follows = self.invocations.ready() > 0 && !self.stopping;
             self.outgoing.send_or_gather(&mut self.ports, &self.metrics, now_us, more_follows)?;
             self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
@@ -218,6 +229,22 @@ impl<P: SharedPort> Worker<P> {
             } else {
                 spun = self.rest(now_us, now_us.saturating_sub(worked_us))?;
             }
+        }
+        self.release_last()
+    }
+
+    /// Sends the answers that wait for the disk, within a bounded time.
+    fn release_last(&mut self) -> io::Result<()> {
+        let until_us = self.clock.now_us() + HELD_STOP_MS * 1_000;
+        while self.is_holding && self.clock.now_us() < until_us {
+            if let Some(log) = &self.log {
+                log.wake();
+            }
+            if self.release_held() {
+                self.outgoing.send(&mut self.ports, &self.metrics)?;
+            }
+            self.note_held();
+            thread::sleep(Duration::from_micros(SLEEP_BESIDE_LOADED_US));
         }
         Ok(())
     }
@@ -250,6 +277,32 @@ impl<P: SharedPort> Worker<P> {
             self.siblings.load(own).work(now_us, false);
         }
         Ok(found)
+    }
+
+    /// Writes the answers whose cut has become stable. Returns whether there were any.
+    #[inline]
+    fn release_held(&mut self) -> bool {
+        let Some(log) = self.log.as_ref().filter(|_| self.is_holding) else { return false };
+        let (stable, has_failed) = (self.core.store().stable_cut(), log.has_failed());
+        if !has_failed && !self.outgoing.has_due(stable) {
+            return false;
+        }
+        self.outgoing.release_held(&mut self.ports, &self.metrics, stable, has_failed);
+        true
+    }
+
+    /// Wakes the log's thread for answers that this round holds, and tells it whom to wake.
+    #[inline]
+    fn note_held(&mut self) {
+        let Some(log) = &self.log else { return };
+        let holds = !self.outgoing.held.is_empty();
+        if holds != self.is_holding {
+            self.is_holding = holds;
+            self.siblings.set_holding(self.core.index(), holds);
+        }
+        if self.outgoing.held.take_news() {
+            log.wake();
+        }
     }
 
     /// Returns true if there is work besides frames.
@@ -293,7 +346,8 @@ impl<P: SharedPort> Worker<P> {
             dispatch.batch(batch);
         }
         for request in self.requests.drain(..) {
-            let (known, waiting) = ((&self.catalog, self.view), (&mut self.invocations, &mut self.pending));
+            let known = (&self.catalog, self.view);
+            let waiting = (&mut self.invocations, &mut self.pending, &mut self.outgoing);
             dispatch::stream_request(&environment, known, waiting, &request);
         }
         if self.view.is_fenced() && !self.stopping {
@@ -384,7 +438,7 @@ impl<P: SharedPort> Worker<P> {
         let action = if is_crowded { IdleAction::Sleep } else { self.idle.next(idle_us) };
         match action {
             IdleAction::Spin => std::hint::spin_loop(),
-            IdleAction::Yield => std::thread::yield_now(),
+            IdleAction::Yield => thread::yield_now(),
             IdleAction::Sleep => {
                 // A sleep is long, and this round may have skipped background work because it followed the previous
                 // one closely.

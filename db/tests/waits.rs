@@ -123,8 +123,13 @@ struct Tables {
 
 impl Tables {
     fn new() -> Self {
-        let config =
-            |memory_bytes, cores| Config { memory_bytes, segment_bytes: 32 << 10, cores, huge_pages: false };
+        let config = |memory_bytes, cores| Config {
+            memory_bytes,
+            segment_bytes: 32 << 10,
+            cores,
+            huge_pages: false,
+            durable: false,
+        };
         let source = Store::new(config(1 << 20, 1)).expect("a store");
         let (core, from) = (source.core(0), source.table(1));
         for number in 0..4 * KEYS {

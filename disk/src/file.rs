@@ -147,6 +147,18 @@ impl FileDisk {
         self.shared.frames_max
     }
 
+    /// Returns the reason why io_uring is not used, if it is not.
+    #[must_use]
+    pub fn without_ring(&self) -> Option<&str> {
+        self.shared.without_ring.as_deref()
+    }
+
+    /// Returns the reason why blocks pass through the page cache, if they do.
+    #[must_use]
+    pub fn without_direct(&self) -> Option<&str> {
+        self.shared.without_direct.as_deref()
+    }
+
     fn check_running(&self) -> Result<(), DiskError> {
         if self.shared.stopped.load(Ordering::Acquire) { Err(DiskError::Stopped) } else { Ok(()) }
     }

@@ -201,6 +201,9 @@ impl Pinned<'_> {
             (count, bytes) = (end, end_bytes);
             true
         })?;
+        if table.is_synced() {
+            self.note_seen_all();
+        }
         Ok(Page { count, bytes, next })
     }
 

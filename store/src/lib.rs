@@ -73,7 +73,7 @@ pub use crate::ordered::KeyRange;
 pub use crate::ordered_table::NotOrdered;
 pub use crate::quota::Quota;
 pub use crate::read::Contended;
-pub use crate::recovery::{LogOnDisk, Recovered, Recovery, RecoveryError};
+pub use crate::recovery::{LogOnDisk, Recovered, Recovery, RecoveryError, RecoveryHandle};
 pub use crate::store::cleaning::CleanerStatistics;
 pub use crate::store::core::{Core, Pinned};
 pub use crate::store::{Config, Statistics, Store};

@@ -82,16 +82,21 @@ impl Pinned<'_> {
                 located += 1;
             }
             if visited == fetched {
-                return Ok(());
+                break;
             }
             let (hash, key) = ring[visited % RING_KEYS];
             visited += 1;
             let object = self.get(table, hash, key);
             object_bytes = object.map_or(object_bytes, |object| object.log_bytes().min(OBJECT_BYTES_MAX));
             if visit(key, hash, object).is_break() {
-                return Ok(());
+                break;
             }
         }
+        if table.is_synced() {
+            // Keys that were just removed are not met.
+            self.note_seen_all();
+        }
+        Ok(())
     }
 
     /// Prefetches `bytes` bytes of the object of `hash`; expects the bucket to be cached.

@@ -74,6 +74,10 @@ struct Shared {
     left_out: HashMap<u32, Vec<u32>>,
 }
 
+/// A recovery, for cores to take part in it.
+#[derive(Clone)]
+pub struct RecoveryHandle(Arc<Shared>);
+
 /// A recovery in progress on one core; see [`Core::recover`].
 pub struct Recovery<'c> {
     core: &'c Core,
@@ -98,6 +102,13 @@ impl Core {
             left_out: log.left_out.iter().cloned().collect(),
         };
         Recovery::on(self, Arc::new(shared))
+    }
+}
+
+impl RecoveryHandle {
+    /// Begins a core's part of the recovery.
+    pub fn on<'c>(&self, core: &'c Core) -> Recovery<'c> {
+        Recovery::on(core, Arc::clone(&self.0))
     }
 }
 
@@ -137,14 +148,19 @@ impl<'c> Recovery<'c> {
         Recovery { core, head, shared, found, takes_all }
     }
 
-    /// Returns a part of this recovery for another core, which takes other segments and ends in [`Recovery::join`].
-    pub fn beside<'o>(&self, core: &'o Core) -> Recovery<'o> {
-        Recovery::on(core, Arc::clone(&self.shared))
+    /// Returns a handle by which another core can take a part of the segments.
+    pub fn handle(&self) -> RecoveryHandle {
+        RecoveryHandle(Arc::clone(&self.shared))
+    }
+
+    /// Ends the part of a core; another one takes in what is returned, before it finishes.
+    pub fn into_found(self) -> Recovered {
+        self.found
     }
 
     /// Takes in what another core has found.
-    pub fn join(&mut self, other: Recovery<'_>) {
-        let Recovered { objects, dead, dropped, damaged } = other.found;
+    pub fn join(&mut self, other: Recovered) {
+        let Recovered { objects, dead, dropped, damaged } = other;
         let found = &mut self.found;
         (found.objects, found.dead, found.dropped) =
             (found.objects + objects, found.dead + dead, found.dropped + dropped);

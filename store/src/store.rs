@@ -70,7 +70,8 @@ impl Config {
     /// Returns the minimum `memory_bytes` for this segment size and number of cores.
     #[must_use]
     pub const fn memory_bytes_min(&self) -> usize {
-        (WINDOWS_MIN + self.cores).saturating_mul(self.segment_bytes)
+        let heads = if self.durable { 2 * self.cores } else { self.cores };
+        (WINDOWS_MIN + heads).saturating_mul(self.segment_bytes)
     }
 }
 

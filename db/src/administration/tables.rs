@@ -139,7 +139,9 @@ fn begin_empty(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
     for row in &catalog.tables {
         if control.table(row.tenant, &row.name).is_none() {
             control.publish_table(row.id, row.tenant, &row.name, row.options)?;
-            lock(&control.emptied).insert(row.id, now_ms);
+            if !row.durability().is_on_disk() {
+                lock(&control.emptied).insert(row.id, now_ms);
+            }
         }
     }
     Ok(())
@@ -169,7 +171,7 @@ fn admit_budget(control: &Control, tenant: TenantId, bytes: u64) -> Result<(), R
 
 /// Returns the durability of a new table for which none is given.
 fn default_durability(control: &Control, is_cache: bool) -> Durability {
-    if control.has_disk && !is_cache { Durability::Synced } else { Durability::Memory }
+    if control.log.is_some() && !is_cache { Durability::Synced } else { Durability::Memory }
 }
 
 /// Refuses a durability that a cache, or this server, cannot have.
@@ -181,7 +183,7 @@ fn admit_durability(control: &Control, is_cache: bool, durability: Durability) -
         let text = "a cache keeps nothing on the disk: its durability is memory";
         return Err(Refusal::new(Status::OutOfRange, text));
     }
-    if control.has_disk {
+    if control.log.is_some() {
         return Ok(());
     }
     let text = if control.lease_cache.run().is_some() {
@@ -218,14 +220,11 @@ fn apply_durability(
         return Ok(());
     }
     for part in entry.parts.held() {
-        set_synced(part, durability == Durability::Synced);
+        part.set_synced(durability == Durability::Synced);
     }
     // Only migrations change an entry without the lock, and in a cluster every table is in memory.
     control.publish(Arc::new(entry.with_durability(durability)))
 }
-
-/// Makes writes to a part wait until they are stable on the disk, or not. Does nothing yet: no part is on a disk.
-fn set_synced(_part: &store::Table, _is_synced: bool) {}
 
 /// Returns the budget of a table that evicts.
 fn budget_of(parts: &Parts) -> Option<u64> {

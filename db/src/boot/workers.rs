@@ -13,6 +13,7 @@ use store::Store;
 use super::BootError;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::durability::log_thread::LogHandle;
 use crate::metrics::WorkerMetrics;
 use crate::process::{pin_thread, take_short_turns};
 use crate::remote::Wants;
@@ -38,7 +39,7 @@ pub(super) fn start<P: SharedPort + 'static>(
     ports: Vec<P>,
     (clock, view): (Clock, u64),
     siblings: &Arc<SiblingWorkers>,
-    wants: Option<&Wants>,
+    (wants, log): (Option<&Wants>, Option<&LogHandle>),
 ) -> Result<Started, BootError> {
     let (views, fence) = (Arc::new(Views::new(view)), Arc::default());
     let mut started = Started { senders: Vec::new(), metrics: Vec::new(), threads: Vec::new(), views, fence };
@@ -57,6 +58,7 @@ pub(super) fn start<P: SharedPort + 'static>(
             idle: config.idle,
             views: Arc::clone(&started.views),
             fence: Arc::clone(&started.fence),
+            log: log.map(|log| log.waker.clone()),
             remote: wants.map(|wants| Arc::clone(&wants.reads)),
             isolation: config.isolation,
         };

@@ -138,8 +138,7 @@ impl Control {
         let s3_fifo = |budget_bytes| Eviction::S3Fifo { budget_bytes };
         let eviction = options.cache_bytes.map_or(Eviction::Never, s3_fifo);
         let parts = Parts::none(TableOptions { kind, eviction, ..TableOptions::default() });
-        // Without a disk, tables that a disk had are empty and lose what they get.
-        let durability = options.durability.filter(|_| self.has_disk).unwrap_or(Durability::Memory);
+        let durability = options.durability.filter(|_| self.log.is_some()).unwrap_or(Durability::Memory);
         TableEntry { id, tenant, name: name.into(), writable: true, durability, owner, parts, map: None }
     }
 
@@ -147,7 +146,9 @@ impl Control {
     /// table evicts, the part gets its share of the budget.
     #[must_use]
     pub fn make_part(&self, entry: &TableEntry, hashes: HashRange, objects_expected: u64) -> Arc<Table> {
-        let part = self.parts_made.number();
+        let durable = entry.durability != Durability::Memory;
+        // The log names tables by these numbers, so those of durable tables outlive the process.
+        let part = if durable { entry.id } else { self.parts_made.number() };
         let share = |bytes: u64| ((u128::from(bytes) * hashes.width()) >> 64) as u64;
         let eviction = match entry.parts.eviction() {
             Eviction::Never => Eviction::Never,
@@ -155,9 +156,10 @@ impl Control {
                 Eviction::S3Fifo { budget_bytes: share(budget_bytes).max(CACHE_BUDGET_BYTES_MIN) }
             }
         };
-        let options = TableOptions { kind: entry.parts.kind(), eviction, hashes, objects_expected };
+        let options = TableOptions { kind: entry.parts.kind(), eviction, durable, hashes, objects_expected };
         let part = self.store.table_with(part, options, entry.owner.quota(self.store.cores()));
         part.begin_above(self.parts_made.versions_above());
+        part.set_synced(entry.durability == Durability::Synced);
         part
     }
 

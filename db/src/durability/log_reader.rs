@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use disk::{
-    BLOCK_BYTES, Buffer, Digest, DigestError, Disk, DiskError, FrameId, LOG_FORMAT, OPEN_ENDED, PAYLOAD_BYTES,
-    Read, Trailer, blocks_of,
+    BLOCK_BYTES, Buffer, Digest, DigestError, Disk, DiskError, FrameId, LOG_FORMAT, OPEN_ENDED,
+    PAYLOAD_BYTES, Read, Trailer, blocks_of,
 };
 
 use super::Layout;
@@ -91,8 +91,8 @@ pub(super) fn find(disk: &mut dyn Disk, layout: Layout) -> Result<FoundLog, LogE
     );
     // Parts of it may lie in segments whose bytes a later digest has fixed.
     let is_fixed = latest <= digest.cut;
-    let is_complete =
-        is_fixed || whole.iter().all(|whole| *whole) && parts.iter().all(|&writes| usize::from(writes) == parts.len());
+    let is_complete = is_fixed
+        || whole.iter().all(|whole| *whole) && parts.iter().all(|&writes| usize::from(writes) == parts.len());
     for tail in &tails {
         let segment = segments.get_mut(&tail.sequence).expect("it has a tail");
         let counts = tail.trailer.cut < latest || is_complete;
@@ -179,9 +179,7 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: Layout, digest: &Digest) -> Re
     let mut segments: BTreeMap<u32, Segment> = digest
         .segments
         .iter()
-        .map(|known| {
-            (known.sequence, Segment { frames: Vec::new(), bytes: known.bytes, class: known.class })
-        })
+        .map(|known| (known.sequence, Segment { frames: Vec::new(), bytes: known.bytes, class: known.class }))
         .collect();
     let (mut free, mut last) = (Vec::new(), digest.last);
     let mut found: BTreeMap<(u32, u32), FrameId> = BTreeMap::new();
@@ -252,8 +250,8 @@ fn read_tail(
     segment: &Segment,
 ) -> Result<Option<Tail>, LogError> {
     let Some(last_frame) = segment.frames.len().checked_sub(1) else { return Ok(None) };
-    let mut bytes = vec![Buffer::new(layout.frame_bytes)];
-    disk.read(&mut [Read::of(segment.frames[last_frame], 0, &mut bytes[0])])?;
+    let mut bytes = Buffer::new(layout.frame_bytes);
+    disk.read(&mut [Read::of(segment.frames[last_frame], 0, &mut bytes)])?;
     let first = last_frame as u32 * layout.blocks();
     let trailer_of = |bytes: &[u8], first: u32, block: u32| {
         let at = (block - first) as usize * BLOCK_BYTES;
@@ -262,7 +260,7 @@ fn read_tail(
         let is_it = trailer.sequence == sequence && trailer.block == block;
         is_it.then(|| (trailer, trailer.verify(block_bytes)))
     };
-    let in_frame = |block| trailer_of(&bytes[0], first, block).map(|(trailer, _)| trailer);
+    let in_frame = |block| trailer_of(&bytes, first, block).map(|(trailer, _)| trailer);
     let Some(trailer) = (first..first + layout.blocks()).rev().find_map(in_frame) else { return Ok(None) };
     let mut is_whole = true;
     let mut other = None;
@@ -273,7 +271,7 @@ fn read_tail(
             break;
         };
         let known = if frame as usize == last_frame {
-            trailer_of(&bytes[0], first, block)
+            trailer_of(&bytes, first, block)
         } else {
             if other.as_ref().is_none_or(|(number, _)| *number != frame) {
                 let mut content = Buffer::new(layout.frame_bytes);

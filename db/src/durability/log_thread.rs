@@ -16,7 +16,7 @@ use std::time::Duration;
 use disk::DiskError;
 use store::Admission;
 
-use super::log_writer::{LogWriter, Step};
+use super::log_writer::{LogFigures, LogWriter, Step};
 use crate::process;
 
 /// State shared with those that wake the thread.
@@ -53,10 +53,20 @@ impl LogWaker {
     }
 }
 
+/// What others know of a running log.
+#[derive(Clone, Debug)]
+pub struct LogHandle {
+    /// Wakes the thread.
+    pub waker: LogWaker,
+    /// Its figures.
+    pub figures: Arc<LogFigures>,
+}
+
 /// The running thread.
 #[derive(Debug)]
 pub struct LogThread {
     waker: LogWaker,
+    figures: Arc<LogFigures>,
     thread: JoinHandle<()>,
 }
 
@@ -71,17 +81,17 @@ impl LogThread {
         on_stable: impl Fn() + Send + 'static,
     ) -> std::io::Result<Self> {
         let bell = Arc::new(Bell::default());
-        let own = Arc::clone(&bell);
+        let (own, figures) = (Arc::clone(&bell), writer.figures());
         let thread = thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || write_all(writer, flush_interval, &own, on_stable))?;
-        Ok(Self { waker: LogWaker { bell, thread: thread.thread().clone() }, thread })
+        Ok(Self { waker: LogWaker { bell, thread: thread.thread().clone() }, figures, thread })
     }
 
-    /// Returns a waker of the thread.
+    /// Returns what others may know of the log.
     #[must_use]
-    pub fn waker(&self) -> LogWaker {
-        self.waker.clone()
+    pub fn handle(&self) -> LogHandle {
+        LogHandle { waker: self.waker.clone(), figures: Arc::clone(&self.figures) }
     }
 
     /// Makes the thread write all that was appended and end.

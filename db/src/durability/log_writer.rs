@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::{
-    BLOCK_BYTES, Buffer, Digest, DigestSegment, Disk, DiskError, FrameId, NO_ENTRY, OPEN_ENDED, PAYLOAD_BYTES,
-    Trailer, Write, blocks_of,
+    BLOCK_BYTES, Buffer, Digest, DigestSegment, Disk, DiskError, FrameId, NO_ENTRY, OPEN_ENDED,
+    PAYLOAD_BYTES, Trailer, Write, blocks_of,
 };
 use store::{Admission, LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
@@ -223,8 +223,13 @@ impl LogWriter {
         self.released.extend(self.store.take_released());
     }
 
-    fn write_cut(&mut self, (cut, clock_ms): (u64, u64), positions: &[LogPosition]) -> Result<Step, DiskError> {
-        let mut parts: Vec<Part> = self.open.iter().filter_map(|open| self.part_of(open, positions)).collect();
+    fn write_cut(
+        &mut self,
+        (cut, clock_ms): (u64, u64),
+        positions: &[LogPosition],
+    ) -> Result<Step, DiskError> {
+        let mut parts: Vec<Part> =
+            self.open.iter().filter_map(|open| self.part_of(open, positions)).collect();
         for part in &parts {
             if !self.provide_frames(part.opened.sequence, part.end)? {
                 return Ok(Step::Full);
@@ -267,7 +272,12 @@ impl LogWriter {
             std::cmp::Ordering::Equal => position.bytes as usize,
             std::cmp::Ordering::Greater => self.store.closed_bytes(open.opened).expect("its head went on"),
         };
-        (end > open.written).then_some(Part { opened: open.opened, previous: open.written, end, entry: open.entry })
+        (end > open.written).then_some(Part {
+            opened: open.opened,
+            previous: open.written,
+            end,
+            entry: open.entry,
+        })
     }
 
     /// Gives a segment frames for its first `bytes`. Returns false if the disk has none.

@@ -66,8 +66,7 @@ pub fn recover(
     let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
     let (segments_count, clock_ms) = (segments.len(), found.clock_ms);
     let replaying: Vec<Core> = (0..replaying).map(|index| store.core(index)).collect();
-    let (recovered, blocks_damaged) = replay(&replaying, &log, segments, (&*disk, layout, bytes), table)?;
-    drop(replaying);
+    let (recovered, blocks_damaged) = replay(replaying, &log, segments, (&*disk, layout, bytes), table)?;
     let writer = LogWriter::new(Arc::clone(store), disk, (layout, frames_max), cores, found.state)?;
     let took = began.elapsed();
     let report = Report { recovered, segments: segments_count, bytes, blocks_damaged, clock_ms, took };
@@ -75,38 +74,42 @@ pub fn recover(
 }
 
 fn replay(
-    cores: &[Core],
+    mut cores: Vec<Core>,
     log: &LogOnDisk,
     segments: &std::collections::BTreeMap<u32, Segment>,
     (disk, layout, bytes): (&dyn Disk, Layout, u64),
     table: &(dyn Fn(u32) -> Option<Arc<Table>> + Sync),
 ) -> Result<(Recovered, u64), LogError> {
-    let mut first = cores[0].recover(log);
+    let own = cores.pop().expect("a core replays");
+    let mut first = own.recover(log);
     if segments.is_empty() {
         return Ok((first.finish(), 0));
     }
     let mut reading = disk.another()?;
-    let (filled, to_replay) = sync_channel::<Filled>(cores.len());
-    let (emptied, to_fill) = sync_channel::<SegmentBytes>(2 * cores.len() + 2);
-    (0..2 * cores.len() + 1).for_each(|_| emptied.send(SegmentBytes::default()).expect("it has room"));
-    let to_replay = Mutex::new(to_replay);
+    let (filled, to_replay) = sync_channel::<Filled>(cores.len() + 1);
+    let buffers = 2 * cores.len() + 3;
+    let (emptied, to_fill) = sync_channel::<SegmentBytes>(buffers);
+    (0..buffers).for_each(|_| emptied.send(SegmentBytes::default()).expect("it has room"));
+    let to_replay = Arc::new(Mutex::new(to_replay));
     thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let order: VecDeque<_> = segments.iter().rev().collect();
             read_all(&mut *reading, layout, order, bytes, (filled, to_fill))
         });
-        let others: Vec<_> = cores[1..]
-            .iter()
+        let others: Vec<_> = cores
+            .into_iter()
             .map(|core| {
-                let (mut recovery, to_replay, emptied) = (first.beside(core), &to_replay, emptied.clone());
-                scope.spawn(move || replay_some(&mut recovery, to_replay, &emptied, table).map(|()| recovery))
+                let (handle, to_replay, emptied) = (first.handle(), Arc::clone(&to_replay), emptied.clone());
+                scope.spawn(move || {
+                    let mut recovery = handle.on(&core);
+                    replay_some(&mut recovery, &to_replay, &emptied, table).map(|()| recovery.into_found())
+                })
             })
             .collect();
         let own = replay_some(&mut first, &to_replay, &emptied, table);
-        drop(emptied);
-        let others: Vec<_> = others.into_iter().map(|other| other.join().expect("it does not panic")).collect();
-        // A reader whose segments nobody takes ends as well.
-        drop(to_replay);
+        drop((emptied, to_replay));
+        let others: Vec<_> =
+            others.into_iter().map(|other| other.join().expect("it does not panic")).collect();
         let read = reader.join().expect("it does not panic");
         own?;
         for other in others {
@@ -167,7 +170,9 @@ fn refusal(sequence: u32, error: RecoveryError) -> String {
             "segment {sequence} of the log is damaged from its beginning: restore the data directory from an archive, or \
              move the file `log` away to start without objects"
         ),
-        RecoveryError::OutOfMemory => "the objects on the disk need more memory: start with a larger --memory".to_owned(),
+        RecoveryError::OutOfMemory => {
+            "the objects on the disk need more memory: start with a larger --memory".to_owned()
+        }
     }
 }
 
@@ -185,7 +190,12 @@ impl Report {
             "recovered the objects of durable tables"
         );
         for (sequence, offset, length) in damaged.iter().take(DAMAGED_NAMED_MAX) {
-            tracing::error!(sequence, offset, length, "damaged entries in the log: their objects may be lost");
+            tracing::error!(
+                sequence,
+                offset,
+                length,
+                "damaged entries in the log: their objects may be lost"
+            );
         }
         if damaged.len() > DAMAGED_NAMED_MAX {
             tracing::error!(more = damaged.len() - DAMAGED_NAMED_MAX, "more damaged entries in the log");

@@ -32,3 +32,12 @@ pub const DAMAGED_NAMED_MAX: usize = 100;
 
 /// Bytes of answers that a worker holds until they are stable. Beyond it, answers of reads become `Retry`.
 pub const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// Delay after which a read is to come again whose answer has no room among those, in microseconds: some cuts.
+pub const RETRY_HELD_US: u32 = 1_000;
+
+/// Least default limit of the disk, in bytes: a log that can be cleaned with the default segments and some cores.
+pub const DISK_BYTES_MIN: u64 = 1 << 30;
+
+/// Time that a stopping worker waits for the disk to release the answers that it holds, in milliseconds.
+pub const HELD_STOP_MS: u64 = 1_000;

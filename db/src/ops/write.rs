@@ -206,6 +206,8 @@ pub fn refused(error: WriteError) -> WriteOutcome {
         WriteError::ValueTooLarge => WriteOutcome::bare(Status::ValueTooLarge),
         WriteError::Collisions => WriteOutcome::bare(Status::Collisions),
         WriteError::TableRetired => WriteOutcome::bare(Status::UnknownTable),
+        WriteError::StorageFull => WriteOutcome::bare(Status::StorageFull),
+        WriteError::StorageFailed => WriteOutcome::bare(Status::StorageFailed),
         WriteError::NotArrived => WriteOutcome::LACKS,
     }
 }

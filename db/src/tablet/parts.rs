@@ -95,8 +95,12 @@ impl Parts {
     #[must_use]
     pub fn whole(part: Arc<Table>) -> Self {
         let hashes = part.hashes();
-        let options =
-            TableOptions { kind: part.kind(), eviction: part.eviction(), ..TableOptions::default() };
+        let options = TableOptions {
+            kind: part.kind(),
+            eviction: part.eviction(),
+            durable: part.is_durable(),
+            ..TableOptions::default()
+        };
         let held = [Arc::clone(&part)].into();
         let widest =
             OwnedRange { first: hashes.first(), span: hashes.last() - hashes.first(), part: Some(part) };

@@ -269,6 +269,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     /// Makes a request pending that lacks objects.
     #[cold]
     fn park(&mut self, pending: &Pending<'_>) {
+        self.environment.core.take_seen_cut();
         let Pending { session, sequence, peer, takes_parts, .. } = *pending;
         let environment = self.environment;
         let (view, since_us) = (self.view.own, environment.now_us);
@@ -321,7 +322,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
 pub fn stream_request(
     environment: &WorkerEnvironment<'_>,
     (catalog, view): (&WorkerCatalog, RoundView),
-    (invocations, pending): (&mut Invocations<Origin>, &mut PendingRequests),
+    (invocations, pending, outgoing): (&mut Invocations<Origin>, &mut PendingRequests, &mut Outgoing),
     asked: &StreamRequest,
 ) {
     let StreamRequest { session, sequence, first_unacknowledged, opcode, .. } = asked;
@@ -331,7 +332,7 @@ pub fn stream_request(
     let page = session.account.ledger.page(environment.core.index());
     page.add(Entry::Requests, 1);
     page.add(Entry::BytesReceived, asked.body().len() as u64);
-    let mut place = StreamPlace { answer: &asked.answer, page };
+    let mut place = StreamPlace { outgoing, environment: *environment, answer: &asked.answer, page };
     if catalog.session(session.token).is_none() {
         return replies::refuse(metrics, &mut place, Status::BadToken);
     }

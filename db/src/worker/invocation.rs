@@ -183,12 +183,12 @@ fn finish<P: Exits>(
         Route::Frame { port: arrived_at, peer } => {
             let to = Addressee::of(session, (arrived_at, peer), false);
             let head = (sequence as u32, status);
-            outgoing
-                .reply(port, environment.metrics, &to, head, reply.len(), |body| body.copy_from_slice(reply));
+            let fill = |body: &mut [u8]| body.copy_from_slice(reply);
+            outgoing.reply_when_stable(port, environment, &to, head, reply.len(), fill);
         }
         Route::Stream(answer) => {
-            // The stream may be gone; then nobody waits.
-            answer.send(StreamAnswer { status, body: reply.to_vec() });
+            let reply = StreamAnswer { status, body: reply.to_vec() };
+            outgoing.answer_when_stable(environment, &answer, reply);
         }
     }
 }

@@ -9,6 +9,7 @@ use store::Object;
 use wire::Status;
 use wire::reply::Throttled;
 
+use super::outgoing::Outgoing;
 use crate::limits::{RETRY_BUSY_US, RETRY_PASSING_US};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
@@ -24,6 +25,9 @@ pub trait ReplyPlace {
     /// Writes the reply; `fill` gets exactly `body_bytes`, which hold old bytes. Called once per request. If the reply
     /// is too large for the place, a status that says so replaces it.
     fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8]));
+
+    /// Notes that the reply may show whatever can be read now, and so waits until that is stable on the disk.
+    fn shows_anything(&self);
 
     /// Returns the route of the reply, which a request keeps that is answered later.
     fn route(&self) -> Route;
@@ -54,6 +58,8 @@ pub struct Caller<'b> {
 pub fn answer_copy(metrics: &WorkerMetrics, caller: Caller<'_>, claim: Claim, place: &mut impl ReplyPlace) {
     match claim {
         Claim::Replay => {
+            // The stored reply may be one that waits for the disk.
+            place.shows_anything();
             let replayed = caller.session.ring.replay(caller.sequence, |status, stored| {
                 metrics.count(Counter::Replayed);
                 place.reply(status, stored.len(), |body| body.copy_from_slice(stored));
@@ -183,6 +189,10 @@ pub(super) fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -
 
 /// The place of a reply to a stream thread.
 pub struct StreamPlace<'s> {
+    /// Answers that wait for the disk.
+    pub outgoing: &'s mut Outgoing,
+    /// The worker's store.
+    pub environment: WorkerEnvironment<'s>,
     /// Receives the reply.
     pub answer: &'s Sender<StreamAnswer>,
     /// The tenant's counters.
@@ -194,8 +204,11 @@ impl ReplyPlace for StreamPlace<'_> {
         self.page.answered(status, body_bytes);
         let mut body = vec![0; body_bytes];
         fill(&mut body);
-        // The stream may be gone; then nobody waits.
-        self.answer.send(StreamAnswer { status, body });
+        self.outgoing.answer_when_stable(&self.environment, self.answer, StreamAnswer { status, body });
+    }
+
+    fn shows_anything(&self) {
+        self.environment.pin.note_seen_all();
     }
 
     fn route(&self) -> Route {

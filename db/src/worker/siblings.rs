@@ -15,7 +15,7 @@
 //! an idle worker costs a busy one next to nothing. See "Where work goes" in docs/notes.md.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use net::Waker;
 
@@ -36,6 +36,8 @@ struct SiblingWorker {
     load: Load,
     waker: Waker,
     offers: Offers<Offer<Origin>>,
+    /// Whether it holds answers until they are stable on the disk.
+    holds: AtomicBool,
 }
 
 /// All workers of a server, by index.
@@ -49,8 +51,12 @@ impl SiblingWorkers {
     /// Creates the table of workers with these wakers; none has work.
     #[must_use]
     pub fn new(wakers: impl IntoIterator<Item = Waker>) -> Self {
-        let sibling =
-            |waker| SiblingWorker { load: Load::default(), waker, offers: Offers::new(OFFERS_PER_WORKER) };
+        let sibling = |waker| SiblingWorker {
+            load: Load::default(),
+            waker,
+            offers: Offers::new(OFFERS_PER_WORKER),
+            holds: AtomicBool::new(false),
+        };
         Self { all: wakers.into_iter().map(sibling).collect(), company: AtomicUsize::new(0) }
     }
 
@@ -102,6 +108,17 @@ impl SiblingWorkers {
     #[must_use]
     pub fn is_any_loaded(&self, now_us: u64) -> bool {
         self.all.iter().any(|sibling| sibling.load.is_loaded(now_us))
+    }
+
+    /// Publishes whether a worker holds answers until they are stable on the disk.
+    pub fn set_holding(&self, index: usize, holds: bool) {
+        self.all[index].holds.store(holds, Ordering::SeqCst);
+    }
+
+    /// Wakes the workers that hold answers, after the disk has got what they wait for.
+    pub fn wake_holding(&self) {
+        let holding = self.all.iter().filter(|sibling| sibling.holds.load(Ordering::SeqCst));
+        holding.for_each(|sibling| sibling.waker.wake());
     }
 
     /// Wakes the nearest sleeping worker after `own`.

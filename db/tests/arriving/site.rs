@@ -37,7 +37,13 @@ pub struct Source {
 impl Source {
     /// Objects of these keys and values, a few of them written more than once or removed again.
     pub fn with(objects: impl Iterator<Item = (Vec<u8>, Option<i64>)>) -> Self {
-        let config = Config { memory_bytes: 64 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false };
+        let config = Config {
+            memory_bytes: 64 << 20,
+            segment_bytes: 1 << 20,
+            cores: 1,
+            huge_pages: false,
+            durable: false,
+        };
         let store = Store::new(config).expect("a store");
         let (core, table) = (store.core(0), store.table(1));
         for (key, value) in objects {
@@ -74,8 +80,13 @@ pub struct Site {
 impl Site {
     /// A server that owns all of a table, of which nothing has arrived.
     pub fn expecting(source: &Source, options: TableOptions, seed: u64) -> Self {
-        let config =
-            Config { memory_bytes: 64 << 20, segment_bytes: 1 << 20, cores: WORKERS + 1, huge_pages: false };
+        let config = Config {
+            memory_bytes: 64 << 20,
+            segment_bytes: 1 << 20,
+            cores: WORKERS + 1,
+            huge_pages: false,
+            durable: false,
+        };
         let store = Store::new(config).expect("a store");
         let account = Accounts::over(WORKERS + 1).of(TENANT);
         let part = store.table_with(PART, options, account.quota(WORKERS + 1));
@@ -100,6 +111,7 @@ impl Site {
                 idle: IdleStrategy { spin_us: 5, yield_until_us: 50 },
                 views: Arc::clone(&views),
                 fence: Arc::default(),
+                log: None,
                 remote: None,
                 isolation: true,
             };

@@ -159,7 +159,13 @@ fn invocations_that_wait_at_one_worker_run_once_at_another() {
 fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
     let network = LoopbackNetwork::new(1, Faults::default(), LoopbackClock::Real);
     let (absent, own) = (network.port().expect("a port"), network.port().expect("a port"));
-    let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 2, huge_pages: false };
+    let config = Config {
+        memory_bytes: 64 << 20,
+        segment_bytes: 4 << 20,
+        cores: 2,
+        huge_pages: false,
+        durable: false,
+    };
     let store = Store::new(config).expect("a small store");
     let siblings = Arc::new(SiblingWorkers::new([absent.waker(), own.waker()]));
     let handles = [absent.handle(), own.handle()].into_iter().collect();
@@ -188,6 +194,7 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
             idle,
             views,
             fence,
+            log: None,
             remote,
             isolation,
         };

@@ -39,6 +39,8 @@ impl ReplyPlace for Taken {
         assert!(self.0.replace((status, body)).is_none(), "a request is answered once");
     }
 
+    fn shows_anything(&self) {}
+
     fn route(&self) -> Route {
         unreachable!("no invocation is made here, and nothing waits")
     }
@@ -47,7 +49,13 @@ impl ReplyPlace for Taken {
 impl OneTable {
     /// A table in a store of its own.
     pub fn new(parts: impl FnOnce(&Arc<Store>) -> Parts) -> Self {
-        let config = Config { memory_bytes: 64 << 20, segment_bytes: 1 << 20, cores: 1, huge_pages: false };
+        let config = Config {
+            memory_bytes: 64 << 20,
+            segment_bytes: 1 << 20,
+            cores: 1,
+            huge_pages: false,
+            durable: false,
+        };
         let store = Store::new(config).expect("a store");
         let account = Arc::new(Account::new(TENANT));
         let mut tables = Tables::default();

@@ -76,7 +76,13 @@ impl Worker {
     pub fn with_budget(budget: impl Into<Option<LimitOverrides>>) -> Self {
         let invocations =
             budget.into().map_or_else(Invocations::new, Invocations::with_budget).expect("stacks");
-        let config = Config { memory_bytes: 64 << 20, segment_bytes: 4 << 20, cores: 1, huge_pages: false };
+        let config = Config {
+            memory_bytes: 64 << 20,
+            segment_bytes: 4 << 20,
+            cores: 1,
+            huge_pages: false,
+            durable: false,
+        };
         let store = Store::new(config).expect("a small store");
         let table = store.table(TABLE);
         let mut tables = Tables::default();

@@ -98,8 +98,13 @@ impl Exits for Exit {
 impl Node {
     /// A server that was started just now, under this view, and owns nothing yet.
     pub fn new(view: u64, workers: usize, map: TabletMap) -> Node {
-        let config =
-            Config { memory_bytes: 8 << 20, segment_bytes: 64 << 10, cores: workers + 1, huge_pages: false };
+        let config = Config {
+            memory_bytes: 8 << 20,
+            segment_bytes: 64 << 10,
+            cores: workers + 1,
+            huge_pages: false,
+            durable: false,
+        };
         let store = Store::new(config).expect("a store");
         let account = Arc::new(Account::new(TENANT));
         let views = Arc::new(Views::new(view));

@@ -158,6 +158,8 @@ impl Ending {
             CommitError::Write(WriteError::ValueTooLarge) => Status::ValueTooLarge,
             CommitError::Write(WriteError::Collisions) => Status::Collisions,
             CommitError::Write(WriteError::TableRetired) => Status::UnknownTable,
+            CommitError::Write(WriteError::StorageFull) => Status::StorageFull,
+            CommitError::Write(WriteError::StorageFailed) => Status::StorageFailed,
             // The object to delete was known when the function ran, and is no longer remembered.
             CommitError::Write(WriteError::NotArrived) => return Self::come_again(RETRY_BUSY_US),
         };

@@ -85,6 +85,8 @@ pub(super) struct InvocationState<O> {
     held: Option<HeldPin>,
     /// The stack on which it was preempted.
     parked: Option<ParkedStack>,
+    /// The cut that includes whatever it has seen so far: see [`store::Core::take_seen_cut`].
+    pub(super) seen_cut: u64,
     /// The index of the function.
     function: usize,
     /// The tenant's place in the queue.
@@ -140,6 +142,7 @@ impl<O> InvocationState<O> {
             origin: None,
             held: None,
             parked: None,
+            seen_cut: 0,
             function: 0,
             place: PlaceId::NONE,
             started_us: 0,
@@ -317,7 +320,10 @@ impl<O> InvocationState<O> {
             (stack, outcome)
         };
         // SAFETY: the extension does not run any more.
-        unsafe { &mut *slot }.end_poll(environment, stack, outcome, &mut pools.stacks)
+        let polled = unsafe { &mut *slot };
+        let outcome = polled.end_poll(environment, stack, outcome, &mut pools.stacks);
+        polled.seen_cut = polled.seen_cut.max(environment.core.take_seen_cut());
+        outcome
     }
 
     /// Takes the worker's environment back after a poll and acts on its outcome.

@@ -53,6 +53,8 @@ impl ReplyPlace for Place {
         self.0.send(StreamAnswer { status, body });
     }
 
+    fn shows_anything(&self) {}
+
     fn route(&self) -> Route {
         Route::Stream(self.0.clone())
     }

@@ -137,7 +137,8 @@ impl<P: Exits> Resume<'_, P> {
             }
             Route::Stream(answered) => {
                 let page = session.account.ledger.page(self.environment.core.index());
-                let mut place = StreamPlace { answer: answered, page };
+                let (outgoing, environment) = (&mut *self.outgoing, self.environment);
+                let mut place = StreamPlace { outgoing, environment, answer: answered, page };
                 answer(&self.environment, known, self.pending, (parked, fate), &mut place);
             }
         }
@@ -166,6 +167,7 @@ fn answer(
         (Fate::IsGivenUp, _) => return replies::retry_after(metrics, RETRY_ARRIVING_US, place),
     };
     let located = locate(environment, session, &request);
+    environment.core.take_seen_cut();
     if native::execute::<false>(environment, caller, &request, located, place) == RequestOutcome::Lacks {
         let came = RequestContext {
             session,

@@ -1,0 +1,146 @@
+//! The log of durable tables at a start: opened, replayed before the workers start, and handed to its thread.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::metadata::Metadata;
+use control::Durability;
+use disk::{DiskError, FileDisk, Options, Way};
+use store::{Eviction, Store, Table, TableKind, TableOptions};
+
+use super::BootError;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::durability::log_thread::{LogHandle, LogThread};
+use crate::durability::log_writer::{LogWriter, frames_reserved};
+use crate::durability::{Layout, recovery};
+use crate::limits::REMOVAL_FRAMES;
+use crate::tenant::account::Accounts;
+use crate::worker::siblings::SiblingWorkers;
+
+/// Name of the log in the data directory.
+const LOG_FILE: &str = "log";
+
+/// Opens the log in the data directory, if the server has a disk, and rebuilds the durable tables of the metadata in
+/// the empty store. The clock begins no earlier than the log ends.
+///
+/// # Errors
+/// If the log cannot be read, or the server has none but the directory has.
+pub(super) fn open(
+    config: &Config,
+    store: &Arc<Store>,
+    accounts: &Accounts,
+    metadata: &Metadata,
+    clock: &mut Clock,
+) -> Result<Option<LogWriter>, BootError> {
+    let path = config.data_directory.join(LOG_FILE);
+    let Some(bytes_max) = config.disk_bytes() else {
+        return if path.exists() { Err(refuse_without_disk(&path)) } else { Ok(None) };
+    };
+    let failed =
+        |error: &dyn std::fmt::Display| BootError::new("cannot open the log of durable tables", error);
+    let frame_bytes = Layout::frame_bytes_of(config.segment_bytes);
+    let options =
+        Options { frame_bytes, bytes_max, identity: *b"splinter log\0\0\0\0", way: config.disk_way };
+    let disk = FileDisk::open(&path, &options).map_err(|error| failed(&error))?;
+    tell_way(&disk);
+    let cores = store.cores();
+    let frames_max = disk.frames_max();
+    check_room(frames_max, frame_bytes, cores).map_err(|text| failed(&text))?;
+    let catalog = metadata.catalog(None).map_err(|error| failed(&error))?;
+    let table = |number: u32| {
+        let row = catalog.tables.iter().find(|row| row.id == number)?;
+        let durable = row.durability() != Durability::Memory;
+        durable.then(|| make_table(store, accounts, row.tenant, (number, row.options.ordered)))
+    };
+    let (writer, report) =
+        recovery::recover(store, Box::new(disk), frames_max, (cores, config.cores), &table)
+            .map_err(|error| failed(&error))?;
+    if report.segments > 0 {
+        report.tell();
+    }
+    clock.begin_at(report.clock_ms);
+    Ok(Some(writer))
+}
+
+/// Makes a durable table, or returns the one that was made.
+fn make_table(
+    store: &Arc<Store>,
+    accounts: &Accounts,
+    tenant: wire::TenantId,
+    (number, ordered): (u32, bool),
+) -> Arc<Table> {
+    let kind = if ordered { TableKind::Ordered } else { TableKind::Hash };
+    let options = TableOptions { kind, eviction: Eviction::Never, durable: true, ..TableOptions::default() };
+    store.table_with(number, options, accounts.of(tenant).quota(store.cores()))
+}
+
+/// Starts the thread that writes the log.
+pub(super) fn start(
+    writer: Option<LogWriter>,
+    config: &Config,
+    siblings: &Arc<SiblingWorkers>,
+) -> Result<(Option<LogThread>, Option<LogHandle>), BootError> {
+    let Some(writer) = writer else { return Ok((None, None)) };
+    let siblings = Arc::clone(siblings);
+    let interval = Duration::from_millis(config.flush_interval_ms);
+    let thread = LogThread::start(writer, interval, move || siblings.wake_holding());
+    let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
+    let handle = thread.handle();
+    Ok((Some(thread), Some(handle)))
+}
+
+fn refuse_without_disk(path: &Path) -> BootError {
+    let text = format!(
+        "{} holds objects of durable tables: start without `--disk off`, or move the file away to start without them",
+        path.display()
+    );
+    BootError::new("the log of durable tables", text)
+}
+
+/// Says which way blocks move, and why.
+fn tell_way(disk: &FileDisk) {
+    match (disk.way(), disk.without_ring()) {
+        (Way::IoUring, _) => tracing::info!("the log is written by io_uring and system calls"),
+        (Way::SystemCalls, reason) => {
+            tracing::info!(reason = reason.unwrap_or("chosen"), "the log is written by system calls alone");
+        }
+    }
+    if let Some(reason) = disk.without_direct() {
+        tracing::warn!(reason, "the log passes through the page cache: its file system knows no O_DIRECT");
+    }
+}
+
+/// Refuses a disk that is too small to clean.
+fn check_room(frames_max: u32, frame_bytes: usize, cores: usize) -> Result<(), DiskRoom> {
+    let layout = Layout::of(frame_bytes, frames_max);
+    let frames = (frames_max as usize).saturating_sub(2 * layout.digest_frames as usize);
+    let (reserve, _) = frames_reserved(cores, frames);
+    let least = 2 * reserve + REMOVAL_FRAMES + 2 * layout.digest_frames as usize;
+    if (frames_max as usize) < least {
+        return Err(DiskRoom { mib: (least * frame_bytes).div_ceil(1 << 20) + 1 });
+    }
+    Ok(())
+}
+
+/// The least space that would do.
+struct DiskRoom {
+    mib: usize,
+}
+
+impl std::fmt::Display for DiskRoom {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "--disk is too small: at least {} MiB are needed with segments of this size",
+            self.mib
+        )
+    }
+}
+
+impl From<DiskError> for BootError {
+    fn from(error: DiskError) -> Self {
+        BootError::new("the disk", error)
+    }
+}

@@ -1,0 +1,157 @@
+//! Answers that wait until what they show is stable on the disk.
+//!
+//! ```text
+//!   request executes ── the core has seen a cut that is not stable ──► held, with a copy of the answer
+//!   log thread: cut is stable ──► next round: into the outgoing frame, in the order of the cuts
+//! ```
+//! Nothing else waits: not the worker, no epoch pin, no lock; the request is not executed again. An answer that needs an
+//! earlier cut than one before it waits for that one's, so that the queue stays in order. If the disk has failed, what
+//! is held and what would be held becomes `StorageFailed`: nobody knows whether it is on the disk.
+
+use std::collections::VecDeque;
+
+use wire::Status;
+
+use super::outgoing::Addressee;
+use crate::session::StreamAnswer;
+use crate::sync::oneshot::Sender;
+
+/// Bytes of a body that need no allocation: those of every answer to a write of one object.
+pub(super) const INLINE_BYTES: usize = 16;
+
+/// The body of a held answer.
+#[derive(Debug)]
+enum HeldBody {
+    Inline(u8, [u8; INLINE_BYTES]),
+    Boxed(Box<[u8]>),
+}
+
+/// The destination of a held answer.
+#[derive(Debug)]
+pub(super) enum HeldRoute {
+    /// Into a frame, with the low half of the request's sequence.
+    Frame(Addressee, u32),
+    /// To a stream's thread.
+    Stream(Sender<StreamAnswer>),
+}
+
+/// An answer that waits.
+#[derive(Debug)]
+pub(super) struct HeldAnswer {
+    cut: u64,
+    pub(super) route: HeldRoute,
+    pub(super) status: Status,
+    body: HeldBody,
+}
+
+impl HeldAnswer {
+    /// Returns the body.
+    pub(super) fn body(&self) -> &[u8] {
+        match &self.body {
+            HeldBody::Inline(bytes, body) => &body[..usize::from(*bytes)],
+            HeldBody::Boxed(body) => body,
+        }
+    }
+}
+
+/// The held answers of a worker.
+#[derive(Debug, Default)]
+pub(super) struct HeldAnswers {
+    queue: VecDeque<HeldAnswer>,
+    /// Bytes of the bodies that are not inline.
+    bytes: usize,
+    /// Whether the log's thread was not woken for the latest one yet.
+    is_news: bool,
+}
+
+impl HeldAnswers {
+    /// Holds an answer until this cut is stable; `fill` writes the body.
+    pub(super) fn hold(
+        &mut self,
+        cut: u64,
+        route: HeldRoute,
+        status: Status,
+        body_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        let cut = self.queue.back().map_or(cut, |last| last.cut.max(cut));
+        let body = if body_bytes <= INLINE_BYTES {
+            let mut body = [0; INLINE_BYTES];
+            fill(&mut body[..body_bytes]);
+            HeldBody::Inline(body_bytes as u8, body)
+        } else {
+            let mut body = vec![0; body_bytes].into_boxed_slice();
+            fill(&mut body);
+            self.bytes += body_bytes;
+            HeldBody::Boxed(body)
+        };
+        self.queue.push_back(HeldAnswer { cut, route, status, body });
+        self.is_news = true;
+    }
+
+    /// Takes the next answer for which this cut suffices.
+    #[inline]
+    pub(super) fn take(&mut self, stable: u64) -> Option<HeldAnswer> {
+        let next = self.queue.pop_front_if(|answer| answer.cut <= stable)?;
+        if let HeldBody::Boxed(body) = &next.body {
+            self.bytes -= body.len();
+        }
+        Some(next)
+    }
+
+    /// Returns whether an answer can be taken once this cut is stable.
+    #[inline]
+    pub(super) fn is_due(&self, stable: u64) -> bool {
+        self.queue.front().is_some_and(|answer| answer.cut <= stable)
+    }
+
+    /// Returns whether none is held.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns the bytes that were allocated for them.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns whether answers were held since the last call.
+    #[inline]
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.is_news)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Status;
+
+    use super::{HeldAnswers, HeldRoute};
+    use crate::worker::outgoing::Addressee;
+
+    #[test]
+    fn answers_leave_in_order_once_their_cut_is_stable() {
+        let to = Addressee {
+            port: 0,
+            peer: ([127, 0, 0, 1], 1).into(),
+            token: 1,
+            home_core: 0,
+            takes_parts: false,
+        };
+        let mut held = HeldAnswers::default();
+        for (cut, bytes) in [(5, 8), (7, 100), (6, 0)] {
+            held.hold(cut, HeldRoute::Frame(to, 1), Status::Ok, bytes, |body| body.fill(cut as u8));
+        }
+        assert!(held.take_news() && !held.take_news());
+        assert_eq!(held.bytes(), 100);
+        assert!(!held.is_due(4) && held.take(4).is_none());
+        let bodies = |held: &mut HeldAnswers, stable| {
+            std::iter::from_fn(|| held.take(stable).map(|answer| answer.body().to_vec())).collect::<Vec<_>>()
+        };
+        assert_eq!(bodies(&mut held, 6), [vec![5; 8]], "the third one waits behind the second");
+        assert_eq!(bodies(&mut held, 7), [vec![7; 100], vec![]]);
+        assert!(held.is_empty() && held.bytes() == 0);
+    }
+}
