@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use cluster::metadata::ServerRun;
 use cluster::secret::SecretHash;
 use guest::watchdog::Watchdog;
 use net::{Listener, Port, SharedPort, ShmListener, StopHandle, Waker};
@@ -114,22 +115,19 @@ impl Server {
     ) -> Result<Self, BootError> {
         let Devices { listener, ports, metadata, prepare, shm_entrance } = devices;
         let (mut clock, streams) = (Clock::new(), Streams::new(devices::stream_limits(config)?));
-        let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
+        let (tcp, reached) = addresses(config, &listener)?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
         let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
-        let reached = identity::reached_at(config.advertise, tcp);
         let run = identity.as_ref().map(|own| own.begin(&metadata, reached, clock.wall_ms())).transpose()?;
-        let view = run.map_or(VIEW, |run| u64::from(run.start) << VIEW_BITS);
-        let (administrator, nobody) = secrets(config)?;
         let (store, accounts) = (make_store(config, run.is_some())?, Accounts::over(config.cores));
-        let registry = open_registry(prepare, &accounts)?;
+        let ((administrator, nobody), registry) = (secrets(config)?, open_registry(prepare, &accounts)?);
         let ((client_ids, parts_made), frame_ports) = (devices::reserve(&metadata)?, FramePorts::of(&ports));
-        let writer = log::open(config, &store, &accounts, &metadata, &mut clock)?;
         let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
-        let (log_thread, log) = log::start(writer, config, &siblings)?;
+        let (log_thread, log) =
+            log::open(config, (&store, &accounts), &metadata, (&mut clock, &siblings))?.unzip();
         let (watchdog, wants) = (start_watchdog(&siblings, clock)?, remote_wants(run.is_some())?);
-        let started =
-            workers::start(config, &store, ports, (clock, view), &siblings, (wants.as_ref(), log.as_ref()))?;
+        let (view, others) = (first_view(run), (wants.as_ref(), log.as_ref()));
+        let started = workers::start(config, &store, ports, (clock, view), &siblings, others)?;
         let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
         let control = Arc::new(Control {
             clock,
@@ -336,6 +334,17 @@ impl Drop for Server {
         }
         self.control.acts.give_up();
     }
+}
+
+/// Returns the address of the listener, and the one at which others reach it.
+fn addresses(config: &Config, listener: &Listener) -> Result<(SocketAddr, SocketAddr), BootError> {
+    let tcp = listener.local().map_err(|error| BootError::new("listener", error))?;
+    Ok((tcp, identity::reached_at(config.advertise, tcp)))
+}
+
+/// Returns the first view of a server.
+fn first_view(run: Option<ServerRun>) -> u64 {
+    run.map_or(VIEW, |run| u64::from(run.start) << VIEW_BITS)
 }
 
 fn no_thread(error: io::Error) -> BootError {

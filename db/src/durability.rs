@@ -27,14 +27,14 @@ use crate::limits::{DIGEST_BYTES_MIN, FRAMES_PER_SEGMENT};
 
 /// Where things lie on a log's disk.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct LogLayout {
     /// Bytes of a frame.
     pub frame_bytes: usize,
     /// Frames of each of the two copies of the digest, at the beginning.
     pub digest_frames: u32,
 }
 
-impl Layout {
+impl LogLayout {
     /// Returns the bytes of the frames of segments up to this size: a full one takes [`FRAMES_PER_SEGMENT`].
     #[must_use]
     pub const fn frame_bytes_of(segment_bytes: usize) -> usize {

@@ -22,13 +22,13 @@
 
 pub mod batch_admission;
 pub mod dispatch;
-mod held;
 pub mod invocation;
 mod listing;
 pub mod native;
 pub mod outgoing;
 mod peer_reads;
 pub mod pending_requests;
+pub mod places;
 pub mod ports;
 pub mod prefetch;
 pub mod replies;
@@ -295,12 +295,12 @@ impl<P: SharedPort> Worker<P> {
     #[inline]
     fn note_held(&mut self) {
         let Some(log) = &self.log else { return };
-        let holds = !self.outgoing.held.is_empty();
+        let holds = !self.outgoing.holds_nothing();
         if holds != self.is_holding {
             self.is_holding = holds;
             self.siblings.set_holding(self.core.index(), holds);
         }
-        if self.outgoing.held.take_news() {
+        if self.outgoing.take_news_of_held() {
             log.wake();
         }
     }

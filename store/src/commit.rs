@@ -15,6 +15,7 @@ mod ranges;
 
 pub use ranges::RangeCheck;
 
+use crate::cut::Writing;
 use crate::error::{CommitError, WriteError};
 use crate::index::generation::Purpose;
 use crate::index::growth::NoMemory;
@@ -288,21 +289,25 @@ impl Pinned<'_> {
             return Err(WriteError::Overflow.into());
         }
         hold_against_quotas(growths, writes)?;
-        let durable = writes.iter().find(|write| write.table.is_durable()).map(|write| write.table);
-        let writing = durable.and_then(|table| self.begin_durable(table));
+        let writing = writes.iter().find_map(|write| self.begin_durable(write.table));
         self.seal_all(&set, reads.len(), writes, staged, version);
         if writes.len() > 1 || !ranges.is_empty() {
             (0..writes.len()).for_each(|at| set.bucket_mut(reads.len() + at).1.begin_commit());
         }
         self.check_ranges((reads, ranges), writes, (entering, order))?;
         if let Some(writing) = &writing {
-            let is_synced = writes.iter().any(|write| write.table.is_synced());
-            let cut = self.advance(writing, is_synced);
-            let removals = writes.iter().filter(|write| write.value.is_none());
-            removals.for_each(|write| self.note_removed(write.hash, cut));
+            self.advance_all(writing, writes);
         }
         self.publish_all(&mut set, reads.len(), writes, (staged, superseded), version);
         Ok(version)
+    }
+
+    /// Moves the core's position behind a sealed commit, and notes its removals.
+    fn advance_all(&self, writing: &Writing<'_>, writes: &[Write<'_>]) {
+        let is_synced = writes.iter().any(|write| write.table.is_synced());
+        let cut = self.advance(writing, is_synced);
+        let removals = writes.iter().filter(|write| write.value.is_none());
+        removals.for_each(|write| self.note_removed(write.hash, cut));
     }
 
     /// Refuses the removal of a key from a table whose objects still arrive unless, for an absent key, its hash has

@@ -42,6 +42,7 @@ mod quota;
 mod read;
 mod reclaim;
 mod recovery;
+mod removal;
 mod seglet;
 mod segment;
 mod store;

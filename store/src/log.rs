@@ -13,21 +13,26 @@
 //! A writer that finds no room notes how many seglets it needs in one piece. The cleaner clears the note when they are
 //! free, or reports that it cannot provide them (`cleaner/choice.rs`): a lost note costs one more try.
 
+mod ahead;
 mod copy;
+mod durable;
+mod head;
+
+pub(crate) use durable::read_segment_header;
+pub(crate) use head::{Head, Role};
 
 use std::io;
 // For bytes of the region, which loom does not model.
 use std::sync::atomic::{AtomicU64 as AtomicWord, Ordering::Relaxed};
 
-use crate::cut::LogPosition;
-use crate::durable::{Durable, Opened, SegmentPlace};
+use crate::durable::Durable;
 use crate::epoch::EpochPin;
 use crate::index::Location;
 use crate::limits::{
     HEAD_SHARE_DIVISOR, LENGTHS_BYTES_MAX, RESERVE_DIVISOR, RESERVE_WINDOWS, RUN_OBJECTS, SEGLET_BYTES_MIN,
     SEGLETS_PER_WINDOW_MAX, VERSION_MAX,
 };
-use crate::memory::{CACHE_LINE_BYTES, Mapping, prefetch};
+use crate::memory::Mapping;
 use crate::object::{
     EXPIRES, EXPIRY_BYTES, Header, Kind, Lengths, NEVER_MS, OBJECT_HEADER_BYTES, Object, PREDECESSOR,
     content_checksum,
@@ -58,76 +63,9 @@ impl Staged {
     }
 }
 
-/// Where the segments of a head go besides memory.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) enum Role {
-    /// Nowhere.
-    #[default]
-    Memory,
-    /// To the disk, as those of this writer.
-    Writer(usize),
-    /// They replace in memory the segment of this number, as which the disk holds their objects.
-    Compaction(u32),
-}
-
-/// Returns the sequence number in a segment's header; `None` if the bytes are none.
-pub(crate) fn read_segment_header(bytes: &[u8]) -> Option<u64> {
-    let header = bytes.first_chunk::<SEGMENT_HEADER_BYTES>()?;
-    let [m0, m1, m2, m3, f0, f1, _, _, s @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = *header;
-    let is_known = u32::from_le_bytes([m0, m1, m2, m3]) == SEGMENT_MAGIC
-        && u16::from_le_bytes([f0, f1]) == SEGMENT_FORMAT;
-    is_known.then(|| u64::from_le_bytes(s))
-}
-
 /// An error: no segment can be taken.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct NoSegment;
-
-/// The append position of a core or the cleaner. Offsets are in the region.
-///
-/// A head owns an open segment. When an object does not fit, the head takes another segment and closes the old one,
-/// which gets the time of the log's clock: the bytes that writers have written, so that the cleaner can weigh free space
-/// by age.
-#[derive(Debug, Default)]
-pub(crate) struct Head {
-    segment: Option<SegmentId>,
-    offset: usize,
-    end: usize,
-    /// How often the cleaner has copied the objects of its segment; 0 for a writer's head.
-    generation: u32,
-    pub(crate) role: Role,
-    /// The number of its segment on the disk.
-    sequence: u32,
-    /// Bytes of the tombstones in its segment.
-    tombstones: u32,
-    /// Bytes that the disk has under the number of a compaction.
-    pub(crate) disk_bytes: u32,
-    /// Bytes appended since [`Log::take_appended`].
-    appended: u64,
-    /// The part of `appended` that the log already counts.
-    counted: u64,
-}
-
-impl Head {
-    /// Notes that appended objects come from a segment of this generation.
-    pub(crate) fn note_origin(&mut self, generation: u32) {
-        self.generation = self.generation.max(generation + 1);
-    }
-
-    /// Notes that an entry of its segment has become a tombstone.
-    pub(crate) fn note_tombstone(&mut self, bytes: u32) {
-        self.tombstones += bytes;
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        self.segment.is_some()
-    }
-
-    /// Creates a closed head.
-    pub(crate) fn new(role: Role) -> Head {
-        Head { role, ..Head::default() }
-    }
-}
 
 /// The log of one store.
 pub(crate) struct Log {
@@ -308,85 +246,6 @@ impl Log {
         Ok(())
     }
 
-    /// Tells those who look after the disk of a head's new segment, in a log that has one.
-    fn begin_segment(&self, segment: SegmentId, sequence: u32, role: Role) {
-        let Some(durable) = &self.durable else { return };
-        let writer = if let Role::Writer(writer) = role { Some(writer) } else { None };
-        self.segments.set_sequence(segment, sequence, writer);
-        if role != Role::Memory {
-            durable.begin(sequence, segment);
-        }
-        if let Some(writer) = writer {
-            durable.open(Opened { writer, sequence, place: SegmentPlace(segment.0) });
-        }
-    }
-
-    /// Returns the position of a durable head.
-    pub(crate) fn position(&self, head: &Head) -> LogPosition {
-        let start = head.segment.map_or(head.offset, |segment| self.start_of(segment.0));
-        LogPosition { sequence: head.sequence, bytes: (head.offset - start) as u32 }
-    }
-
-    /// Returns the number on the disk of the segment at `location`; 0 if it stays in memory.
-    #[inline]
-    pub(crate) fn sequence_at(&self, location: Location) -> u32 {
-        self.segments.sequence_at(self.seglet_of(location))
-    }
-
-    /// Returns the location of an object that a pin still holds.
-    #[inline]
-    pub(crate) fn location_of(&self, object: &Object<'_>) -> Location {
-        Location::from_offset(object.address() - self.mapping.base().as_ptr().addr())
-    }
-
-    /// Returns whether the disk holds the entry at `location`, or need not.
-    #[inline]
-    pub(crate) fn is_stable(&self, location: Location) -> bool {
-        let seglet = self.seglet_of(location);
-        self.segments.unsynced_of(seglet).is_none_or(|writer| self.is_below_cut(location, seglet, writer))
-    }
-
-    /// As [`Log::is_stable`], for a segment that the disk holds in part.
-    #[cold]
-    fn is_below_cut(&self, location: Location, seglet: u32, writer: usize) -> bool {
-        let Some(durable) = &self.durable else { return true };
-        let (stable, sequence) = (durable.stable(writer), self.segments.sequence_at(seglet));
-        // A position behind the entry's beginning is behind its end.
-        let bytes = || location.offset() - self.start_of(self.segments.first_of(seglet, sequence));
-        stable.sequence > sequence || stable.sequence == sequence && stable.bytes as usize > bytes()
-    }
-
-    /// Returns the bytes of a closed segment, header included; `None` of a head's.
-    pub(crate) fn closed_bytes(&self, segment: SegmentId) -> Option<usize> {
-        let is_closed = self.segments.state(segment) != State::Head;
-        is_closed.then(|| SEGMENT_HEADER_BYTES + self.segments.used(segment) as usize)
-    }
-
-    /// Returns the first `to` bytes of a segment from `from` on, which are no longer written.
-    ///
-    /// # Panics
-    /// If the disk holds the segment already, or its writer has not got there.
-    pub(crate) fn sealed_bytes(
-        &self,
-        Opened { writer, sequence, place }: Opened,
-        from: usize,
-        to: usize,
-    ) -> &[u8] {
-        let (segment, durable) = (SegmentId(place.0), self.durable.as_ref().expect("the log has a disk"));
-        let position = durable.cuts.position(writer);
-        assert_eq!(self.segments.unsynced_of(place.0), Some(writer), "the disk has no use for the segment");
-        assert_eq!(self.segments.sequence_at(place.0), sequence, "the segment has this number");
-        let end = match position.sequence.cmp(&sequence) {
-            std::cmp::Ordering::Less => 0,
-            std::cmp::Ordering::Equal => position.bytes as usize,
-            std::cmp::Ordering::Greater => SEGMENT_HEADER_BYTES + self.segments.used(segment) as usize,
-        };
-        assert!(from <= to && to <= end, "{from} to {to} of {end} bytes");
-        // SAFETY: the bytes lie in the segment. Its writer has sealed what lies below its position and never goes back,
-        // and the segment stays until it is reported as stable, which takes the caller.
-        unsafe { std::slice::from_raw_parts(self.pointer(self.start_of(place.0) + from), to - from) }
-    }
-
     /// Closes the head's segment; the next append takes another. Seglets that it did not reach are free at once.
     pub(crate) fn close(&self, head: &mut Head) {
         let Some(segment) = head.segment.take() else { return };
@@ -422,33 +281,6 @@ impl Log {
         let claim = |bytes| self.claim_of_writer(bytes, keep());
         let predecessor = head.role != Role::Memory;
         self.append(head, claim, (table, Kind::Object, predecessor), (key, value), expires_ms)
-    }
-
-    /// As [`Log::stage`], with or without room for a predecessor.
-    pub(crate) fn stage_again(
-        &self,
-        head: &mut Head,
-        keep: impl FnOnce() -> u64,
-        (table, predecessor): (u32, bool),
-        content: (&[u8], &[u8]),
-        expires_ms: u64,
-    ) -> Result<Staged, NoSegment> {
-        let claim = |bytes| self.claim_of_writer(bytes, keep());
-        self.append(head, claim, (table, Kind::Object, predecessor), content, expires_ms)
-    }
-
-    /// Copies the key of a tombstone to a durable head.
-    pub(crate) fn stage_tombstone(
-        &self,
-        head: &mut Head,
-        claim: impl FnOnce(usize) -> Claim,
-        table: u32,
-        key: &[u8],
-    ) -> Result<Staged, NoSegment> {
-        debug_assert_ne!(head.role, Role::Memory, "a tombstone is for a replay");
-        let staged = self.append(head, claim, (table, Kind::Tombstone, true), (key, &[]), NEVER_MS)?;
-        head.tombstones += staged.bytes();
-        Ok(staged)
     }
 
     #[inline]
@@ -613,44 +445,6 @@ impl Log {
         let at = self.pointer(location.offset() + at);
         // SAFETY: a byte of the region; the test has no other thread and lends the object to no one meanwhile.
         unsafe { at.write(at.read() ^ bits) };
-    }
-
-    /// Prefetches three lines at `location`: the rest of the first, and 128 bytes after it.
-    #[inline]
-    pub(crate) fn prefetch(&self, location: Location) {
-        let at = self.pointer(location.offset());
-        prefetch(at);
-        prefetch(at.wrapping_add(64));
-        prefetch(at.wrapping_add(128));
-    }
-
-    /// Prefetches `bytes` bytes at `location`.
-    #[inline]
-    pub(crate) fn prefetch_bytes(&self, location: Location, bytes: usize) {
-        let at = self.pointer(location.offset());
-        let before = at.addr() % CACHE_LINE_BYTES;
-        (0..before + bytes).step_by(CACHE_LINE_BYTES).for_each(|line| prefetch(at.wrapping_add(line)));
-    }
-
-    /// Prefetches header and key of the object at `location`, and the counter of its burial.
-    #[inline]
-    pub(crate) fn prefetch_replaced(&self, core: usize, location: Location, key_bytes: usize) {
-        self.prefetch_key(location, key_bytes);
-        self.segments.prefetch_bury(core, self.seglet_of(location));
-    }
-
-    /// Prefetches the header of the object at `location`.
-    #[inline]
-    pub(crate) fn prefetch_head(&self, location: Location) {
-        prefetch(self.pointer(location.offset()));
-    }
-
-    /// Prefetches header and key of the object at `location`, with the beginning of its value.
-    #[inline]
-    pub(crate) fn prefetch_key(&self, location: Location, key_bytes: usize) {
-        let at = self.pointer(location.offset());
-        prefetch(at);
-        prefetch(at.wrapping_add(OBJECT_HEADER_BYTES + key_bytes));
     }
 
     /// Returns the pages of an empty segment to the system.

@@ -1,15 +1,13 @@
-//! Writes of one object: put, delete.
+//! Writes of one object: put. `removal.rs` has deletes.
 //!
 //! A put first copies the object to the log. Then it locks the bucket for the few instructions that compare the
-//! version, finish the header and swap the location. A refused object is taken back from the log. Deletes need no
-//! memory, so they work in a full store. A new key of an ordered table enters the table's tree first
-//! (`ordered_table.rs`).
+//! version, finish the header and swap the location. A refused object is taken back from the log. A
+//! new key of an ordered table enters the table's tree first (`ordered_table.rs`).
 //!
 //! No writer waits for a growth of the index: each insert moves a few buckets, and background steps do the rest. A
 //! writer that finds no room in spite of that is told to retry.
 
 use crate::error::{Condition, WriteError};
-use crate::index::bucket::Mark;
 use crate::index::generation::Purpose;
 use crate::index::growth::NoMemory;
 use crate::index::locked::{LockedBucket, NoRoom, SlotPlace};
@@ -97,111 +95,17 @@ impl Pinned<'_> {
         })
     }
 
-    /// Removes `key` if the condition holds. Returns its former version, `None` if it was absent.
-    pub fn delete(
-        &self,
-        table: &Table,
-        hash: u64,
-        key: &[u8],
-        condition: Condition,
-    ) -> Result<Option<u64>, WriteError> {
-        self.admit(table, key, 0, NEVER_MS)?;
-        self.refuse_unknown(table, hash, key)?;
-        let staged = self.stage_removal(table, key)?;
-        let removed = self.delete_found(table, (hash, key), condition, staged.as_ref());
-        if !matches!(removed, Ok(Some(_)))
-            && let Some(staged) = &staged
-        {
-            self.unstage(table, staged);
-        }
-        // An expired object was removed, and nobody may learn of it.
-        removed.map(|version| version.filter(|&version| version != 0))
-    }
-
-    /// Removes the object of a key, with the staged tombstone that a durable table needs for it. Returns the version
-    /// that readers saw, 0 if it had expired.
-    fn delete_found(
-        &self,
-        table: &Table,
-        (hash, key): (u64, &[u8]),
-        condition: Condition,
-        staged: Option<&Staged>,
-    ) -> Result<Option<u64>, WriteError> {
-        let bucket = table.index.lock(&self.pin, hash)?;
-        let found = bucket.find(hash, |location| self.with_location(location, key));
-        let current = self.visible_version(found.as_ref().map(|(_, (_, object))| object));
-        if table.is_synced() {
-            self.note_seen(hash, found.as_ref().map(|(_, (_, object))| object));
-        }
-        refuse_unless(condition, current)?;
-        let Some((place, (location, object))) = found else { return Ok(None) };
-        if !table.lets_go(key) {
-            return Err(WriteError::Retry { after_us: RETRY_AFTER_US });
-        }
-        let writing = self.begin_durable(table);
-        if let (Some(writing), Some(staged)) = (&writing, staged) {
-            let log = &self.core.store.log;
-            log.seal(staged, object.version(), log.sequence_at(location));
-            let cut = self.advance(writing, table.is_synced());
-            self.note_removed(hash, cut);
-        }
-        self.take_out(table, bucket, place, location, &object);
-        Ok(Some(current))
-    }
-
     /// Refuses a write that depends on an object which may still arrive.
     #[inline]
     pub(crate) fn refuse_unknown(&self, table: &Table, hash: u64, key: &[u8]) -> Result<(), WriteError> {
         if self.knows(table, hash, key) { Ok(()) } else { Err(WriteError::NotArrived) }
     }
 
-    /// Notes the removal of a key from a durable table, which this cut is the first to include, before anybody can miss
-    /// the key.
-    #[inline]
-    pub(crate) fn note_removed(&self, hash: u64, cut: u64) {
-        if let Some(durable) = &self.core.store.log.durable {
-            durable.note_removed(hash, cut);
-        }
-    }
-
     /// Refuses a write to a durable table whose disk does not admit it.
     #[inline]
-    fn refuse_without_disk(&self, table: &Table, removes: bool) -> Result<(), WriteError> {
+    pub(crate) fn refuse_without_disk(&self, table: &Table, removes: bool) -> Result<(), WriteError> {
         let durable = self.core.store.log.durable.as_ref().filter(|_| table.is_durable());
         durable.and_then(|durable| durable.refusal(removes)).map_or(Ok(()), Err)
-    }
-
-    /// Removes an object found in a locked bucket, whose key [`Table::lets_go`] admits.
-    pub(crate) fn take_out(
-        &self,
-        table: &Table,
-        mut bucket: LockedBucket<'_>,
-        place: SlotPlace,
-        location: Location,
-        object: &Object<'_>,
-    ) {
-        table.remember_version(object.version());
-        let (mark, changed) = bucket.remove(place);
-        table.note_removal(object.key(), changed);
-        drop(bucket);
-        self.bury(table, location, object, mark);
-        if table.ordered.is_some() {
-            self.leave(table, crate::hash(object.key()), object.key());
-        }
-        self.look_at_load(table);
-    }
-
-    /// Counts an unreachable object as gone; `mark` is the mark of its entry.
-    pub(crate) fn bury(&self, table: &Table, location: Location, object: &Object<'_>, mark: Mark) {
-        let bytes = object.log_bytes() as u32;
-        if let Some(cache) = &table.cache
-            && !mark.is_main()
-        {
-            cache.count_small(self.core.index, u64::from(bytes).wrapping_neg());
-        }
-        self.core.store.log.bury(self.core.index, location, bytes);
-        table.count(self.core.index, 1_u64.wrapping_neg(), u64::from(bytes).wrapping_neg());
-        table.count_expiring(self.core.index, object.expires(), false);
     }
 
     /// Checks everything that can be checked before the write begins.
@@ -258,19 +162,6 @@ impl Pinned<'_> {
         let keep = || store.keep_for_writers();
         let staged = store.log.stage(&mut head, keep, table.id(), (key, value), expires_ms);
         staged.map_err(|_| self.no_room(table, table.lengths(key, value.len(), expires_ms).object_bytes()))
-    }
-
-    /// Copies the key of a tombstone to the log head, for a removal from a durable table; nothing for another table. It
-    /// may take what is kept from writers, so that a full store can be emptied.
-    pub(crate) fn stage_removal(&self, table: &Table, key: &[u8]) -> Result<Option<Staged>, WriteError> {
-        if !table.is_durable() {
-            return Ok(None);
-        }
-        self.refuse_without_disk(table, true)?;
-        let log = &self.core.store.log;
-        let mut head = self.core.durable_head.borrow_mut();
-        let staged = log.stage_tombstone(&mut head, |bytes| log.claim_of_writer(bytes, 0), table.id(), key);
-        staged.map(Some).map_err(|_| self.no_room(table, table.lengths(key, 0, NEVER_MS).object_bytes()))
     }
 
     pub(crate) fn unstage(&self, table: &Table, staged: &Staged) {
@@ -536,6 +427,6 @@ pub(crate) fn hold_against_quota(
 }
 
 #[inline]
-fn refuse_unless(condition: Condition, current: u64) -> Result<(), WriteError> {
+pub(crate) fn refuse_unless(condition: Condition, current: u64) -> Result<(), WriteError> {
     if condition.holds(current) { Ok(()) } else { Err(WriteError::ConditionFailed { current }) }
 }

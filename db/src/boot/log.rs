@@ -13,8 +13,8 @@ use super::BootError;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::durability::log_thread::{LogHandle, LogThread};
-use crate::durability::log_writer::{LogWriter, frames_reserved};
-use crate::durability::{Layout, recovery};
+use crate::durability::log_writer::frames_reserved;
+use crate::durability::{LogLayout, recovery};
 use crate::limits::REMOVAL_FRAMES;
 use crate::tenant::account::Accounts;
 use crate::worker::siblings::SiblingWorkers;
@@ -23,24 +23,23 @@ use crate::worker::siblings::SiblingWorkers;
 const LOG_FILE: &str = "log";
 
 /// Opens the log in the data directory, if the server has a disk, and rebuilds the durable tables of the metadata in
-/// the empty store. The clock begins no earlier than the log ends.
+/// the empty store; starts the thread that goes on with the log. The clock begins no earlier than the log ends.
 ///
 /// # Errors
 /// If the log cannot be read, or the server has none but the directory has.
 pub(super) fn open(
     config: &Config,
-    store: &Arc<Store>,
-    accounts: &Accounts,
+    (store, accounts): (&Arc<Store>, &Accounts),
     metadata: &Metadata,
-    clock: &mut Clock,
-) -> Result<Option<LogWriter>, BootError> {
+    (clock, siblings): (&mut Clock, &Arc<SiblingWorkers>),
+) -> Result<Option<(LogThread, LogHandle)>, BootError> {
     let path = config.data_directory.join(LOG_FILE);
     let Some(bytes_max) = config.disk_bytes() else {
         return if path.exists() { Err(refuse_without_disk(&path)) } else { Ok(None) };
     };
     let failed =
         |error: &dyn std::fmt::Display| BootError::new("cannot open the log of durable tables", error);
-    let frame_bytes = Layout::frame_bytes_of(config.segment_bytes);
+    let frame_bytes = LogLayout::frame_bytes_of(config.segment_bytes);
     let options =
         Options { frame_bytes, bytes_max, identity: *b"splinter log\0\0\0\0", way: config.disk_way };
     let disk = FileDisk::open(&path, &options).map_err(|error| failed(&error))?;
@@ -61,7 +60,12 @@ pub(super) fn open(
         report.tell();
     }
     clock.begin_at(report.clock_ms);
-    Ok(Some(writer))
+    let siblings = Arc::clone(siblings);
+    let interval = Duration::from_millis(config.flush_interval_ms);
+    let thread = LogThread::start(writer, interval, move || siblings.wake_holding());
+    let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
+    let handle = thread.handle();
+    Ok(Some((thread, handle)))
 }
 
 /// Makes a durable table, or returns the one that was made.
@@ -74,21 +78,6 @@ fn make_table(
     let kind = if ordered { TableKind::Ordered } else { TableKind::Hash };
     let options = TableOptions { kind, eviction: Eviction::Never, durable: true, ..TableOptions::default() };
     store.table_with(number, options, accounts.of(tenant).quota(store.cores()))
-}
-
-/// Starts the thread that writes the log.
-pub(super) fn start(
-    writer: Option<LogWriter>,
-    config: &Config,
-    siblings: &Arc<SiblingWorkers>,
-) -> Result<(Option<LogThread>, Option<LogHandle>), BootError> {
-    let Some(writer) = writer else { return Ok((None, None)) };
-    let siblings = Arc::clone(siblings);
-    let interval = Duration::from_millis(config.flush_interval_ms);
-    let thread = LogThread::start(writer, interval, move || siblings.wake_holding());
-    let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
-    let handle = thread.handle();
-    Ok((Some(thread), Some(handle)))
 }
 
 fn refuse_without_disk(path: &Path) -> BootError {
@@ -114,7 +103,7 @@ fn tell_way(disk: &FileDisk) {
 
 /// Refuses a disk that is too small to clean.
 fn check_room(frames_max: u32, frame_bytes: usize, cores: usize) -> Result<(), DiskRoom> {
-    let layout = Layout::of(frame_bytes, frames_max);
+    let layout = LogLayout::of(frame_bytes, frames_max);
     let frames = (frames_max as usize).saturating_sub(2 * layout.digest_frames as usize);
     let (reserve, _) = frames_reserved(cores, frames);
     let least = 2 * reserve + REMOVAL_FRAMES + 2 * layout.digest_frames as usize;

@@ -19,7 +19,7 @@ use disk::{
     PAYLOAD_BYTES, Read, Trailer, blocks_of,
 };
 
-use super::Layout;
+use super::LogLayout;
 use super::log_writer::{LogState, Segment};
 
 /// Blocks that are read at once.
@@ -73,7 +73,7 @@ struct Tail {
 ///
 /// # Errors
 /// [`LogError`].
-pub(super) fn find(disk: &mut dyn Disk, layout: Layout) -> Result<FoundLog, LogError> {
+pub(super) fn find(disk: &mut dyn Disk, layout: LogLayout) -> Result<FoundLog, LogError> {
     let Some(digest) = read_digest(disk, layout)? else { return Ok(FoundLog::default()) };
     let (mut segments, mut free, last) = frames_by_segment(disk, layout, &digest)?;
     let mut tails = Vec::new();
@@ -137,7 +137,7 @@ fn leave_out_survivors(
 }
 
 /// Returns the newer of both copies of the digest; `None` on a disk without any.
-fn read_digest(disk: &mut dyn Disk, layout: Layout) -> Result<Option<Digest>, LogError> {
+fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>, LogError> {
     let mut newest: Option<Digest> = None;
     let mut is_blank = true;
     for copy in 0..2 {
@@ -175,7 +175,7 @@ fn read_digest(disk: &mut dyn Disk, layout: Layout) -> Result<Option<Digest>, Lo
 /// Segments with their frames, frames that belong to none, and the highest number ever used.
 type Frames = (BTreeMap<u32, Segment>, Vec<FrameId>, u32);
 
-fn frames_by_segment(disk: &mut dyn Disk, layout: Layout, digest: &Digest) -> Result<Frames, LogError> {
+fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) -> Result<Frames, LogError> {
     let mut segments: BTreeMap<u32, Segment> = digest
         .segments
         .iter()
@@ -236,7 +236,11 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: Layout, digest: &Digest) -> Re
 }
 
 /// Returns the first intact trailer of a frame whose first block is damaged.
-fn trailer_within(disk: &mut dyn Disk, layout: Layout, frame: FrameId) -> Result<Option<Trailer>, LogError> {
+fn trailer_within(
+    disk: &mut dyn Disk,
+    layout: LogLayout,
+    frame: FrameId,
+) -> Result<Option<Trailer>, LogError> {
     let mut content = Buffer::new(layout.frame_bytes);
     disk.read(&mut [Read::of(frame, 0, &mut content)])?;
     Ok(content.chunks(BLOCK_BYTES).find_map(Trailer::read))
@@ -245,7 +249,7 @@ fn trailer_within(disk: &mut dyn Disk, layout: Layout, frame: FrameId) -> Result
 /// Reads the last frame of a segment, and returns the last of its blocks with what it says.
 fn read_tail(
     disk: &mut dyn Disk,
-    layout: Layout,
+    layout: LogLayout,
     sequence: u32,
     segment: &Segment,
 ) -> Result<Option<Tail>, LogError> {
@@ -303,7 +307,7 @@ pub(super) struct SegmentBytes {
 /// If the disk does not read.
 pub(super) fn read_segment(
     disk: &mut dyn Disk,
-    layout: Layout,
+    layout: LogLayout,
     sequence: u32,
     segment: &Segment,
     into: &mut SegmentBytes,

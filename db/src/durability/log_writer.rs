@@ -20,7 +20,7 @@ use disk::{
 };
 use store::{Admission, LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
-use super::Layout;
+use super::LogLayout;
 use crate::limits::{FRAMES_PER_SEGMENT, FRAMES_SHORT_DIVISOR, LOG_BATCH_BLOCKS, REMOVAL_FRAMES};
 
 const _: () = assert!(disk::SURVIVOR_CLASSES == SIDE_WRITERS, "a class for each head of survivors");
@@ -120,7 +120,7 @@ impl Part {
 pub struct LogWriter {
     store: Arc<Store>,
     disk: Box<dyn Disk>,
-    layout: Layout,
+    layout: LogLayout,
     frames_max: u32,
     cores: usize,
     state: LogState,
@@ -143,7 +143,7 @@ impl LogWriter {
     pub(super) fn new(
         store: Arc<Store>,
         mut disk: Box<dyn Disk>,
-        (layout, frames_max): (Layout, u32),
+        (layout, frames_max): (LogLayout, u32),
         cores: usize,
         state: LogState,
     ) -> Result<Self, DiskError> {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use disk::{Disk, DiskError};
 use store::{Core, LogOnDisk, Recovered, Recovery, RecoveryError, Store, Table};
 
-use super::Layout;
+use super::LogLayout;
 use super::log_reader::{self, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use crate::limits::{DAMAGED_NAMED_MAX, RECOVERY_PROGRESS_MS};
@@ -53,7 +53,7 @@ pub fn recover(
     table: &(dyn Fn(u32) -> Option<Arc<Table>> + Sync),
 ) -> Result<(LogWriter, Report), LogError> {
     let began = Instant::now();
-    let layout = Layout::of(disk.frame_bytes(), frames_max);
+    let layout = LogLayout::of(disk.frame_bytes(), frames_max);
     let found = log_reader::find(&mut *disk, layout)?;
     store.advance_clock(found.clock_ms);
     store.cut_above(found.cut);
@@ -77,7 +77,7 @@ fn replay(
     mut cores: Vec<Core>,
     log: &LogOnDisk,
     segments: &std::collections::BTreeMap<u32, Segment>,
-    (disk, layout, bytes): (&dyn Disk, Layout, u64),
+    (disk, layout, bytes): (&dyn Disk, LogLayout, u64),
     table: &(dyn Fn(u32) -> Option<Arc<Table>> + Sync),
 ) -> Result<(Recovered, u64), LogError> {
     let own = cores.pop().expect("a core replays");
@@ -122,7 +122,7 @@ fn replay(
 /// Reads segments and hands them over; returns the number of damaged blocks.
 fn read_all(
     disk: &mut dyn Disk,
-    layout: Layout,
+    layout: LogLayout,
     order: VecDeque<(&u32, &Segment)>,
     bytes: u64,
     (filled, to_fill): (SyncSender<Filled>, Receiver<SegmentBytes>),

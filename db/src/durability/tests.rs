@@ -1,1 +1,1 @@
-
+//! The log over a disk that fails, with a model.

@@ -13,28 +13,24 @@
 //! worker's round ends. At the end of a round, answers of invocations wait for more of their kind if more follow soon,
 //! since a frame costs more than its content. If the port breaks meanwhile, the end of the round reports it.
 
+mod held;
+
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 
 use net::Outbox;
-use store::Admission;
 use wire::limits::{
     FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, IS_PART, MESSAGE_HEADER_BYTES, REPLY_PARTS_BYTES_MAX,
 };
 use wire::reply::Part;
 use wire::{FrameWriter, Status};
 
-use super::held::{HeldAnswers, HeldRoute, INLINE_BYTES};
+use self::held::HeldAnswers;
 use super::ports::Exits;
-use super::replies::ReplyPlace;
-use crate::limits::{GATHER_US, HELD_BYTES_MAX, OUTGOING_FRAMES, RETRY_HELD_US};
+use crate::limits::{GATHER_US, OUTGOING_FRAMES};
 use crate::metrics::{Counter, WorkerMetrics};
-use crate::ops::WorkerEnvironment;
-use crate::ops::write::WriteOutcome;
-use crate::session::{Route, Session, StreamAnswer};
-use crate::sync::oneshot::Sender;
-use crate::tenant::ledger::Page;
+use crate::session::Session;
 
 const HEADS_BYTES: usize = FRAME_HEADER_BYTES + GROUP_HEADER_BYTES + MESSAGE_HEADER_BYTES;
 
@@ -61,7 +57,7 @@ pub struct Outgoing {
     /// Buffer for an answer that is sent in parts.
     whole: Box<[u8]>,
     /// Answers that wait for the disk.
-    pub(super) held: HeldAnswers,
+    held: HeldAnswers,
     /// Number of the latest answer in parts. It starts at random, so that the numbers of two workers rarely coincide.
     stamp: u32,
 }
@@ -175,106 +171,6 @@ impl Outgoing {
             part.encode(body.expect("there is room for the part, it was asked for"));
         }
         self.whole = whole;
-    }
-
-    /// Writes a reply if what it shows is stable on the disk, as far as the core has noted; otherwise holds it until
-    /// then.
-    #[inline]
-    pub fn reply_when_stable<P: Exits>(
-        &mut self,
-        port: &mut P,
-        environment: &WorkerEnvironment<'_>,
-        to: &Addressee,
-        head: (u32, Status),
-        body_bytes: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) {
-        let cut = environment.core.take_seen_cut();
-        if cut > 0 && cut > environment.core.store().stable_cut() {
-            return self.hold(port, environment, (to, cut), head, body_bytes, fill);
-        }
-        self.reply(port, environment.metrics, to, head, body_bytes, fill);
-    }
-
-    #[inline(never)]
-    fn hold<P: Exits>(
-        &mut self,
-        port: &mut P,
-        environment: &WorkerEnvironment<'_>,
-        (to, cut): (&Addressee, u64),
-        (sequence_low, status): (u32, Status),
-        body_bytes: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) {
-        let metrics = environment.metrics;
-        if environment.core.store().admission() == Admission::Failed {
-            return self.reply(port, metrics, to, (sequence_low, Status::StorageFailed), 0, no_body);
-        }
-        if body_bytes > INLINE_BYTES && self.held.bytes() + body_bytes > HELD_BYTES_MAX {
-            metrics.count(Counter::Retries);
-            let outcome = WriteOutcome::retry(RETRY_HELD_US);
-            return self.reply(port, metrics, to, (sequence_low, outcome.status), outcome.bytes, |body| {
-                outcome.write_body(body);
-            });
-        }
-        metrics.count(Counter::AnswersHeld);
-        self.held.hold(cut, HeldRoute::Frame(*to, sequence_low), status, body_bytes, fill);
-    }
-
-    /// Answers a stream as [`Outgoing::reply_when_stable`] does a frame.
-    pub fn answer_when_stable(
-        &mut self,
-        environment: &WorkerEnvironment<'_>,
-        to: &Sender<StreamAnswer>,
-        answer: StreamAnswer,
-    ) {
-        let (store, cut) = (environment.core.store(), environment.core.take_seen_cut());
-        if cut == 0 || cut <= store.stable_cut() {
-            // The stream may be gone; then nobody waits.
-            to.send(answer);
-            return;
-        }
-        if store.admission() == Admission::Failed {
-            to.send(StreamAnswer { status: Status::StorageFailed, body: Vec::new() });
-            return;
-        }
-        environment.metrics.count(Counter::AnswersHeld);
-        let StreamAnswer { status, body } = answer;
-        self.held.hold(cut, HeldRoute::Stream(to.clone()), status, body.len(), |held| {
-            held.copy_from_slice(&body);
-        });
-    }
-
-    /// Returns whether an answer waits for no other cut than this stable one.
-    #[inline]
-    #[must_use]
-    pub fn has_due(&self, stable: u64) -> bool {
-        self.held.is_due(stable)
-    }
-
-    /// Writes the held answers for which this cut suffices; with `has_failed`, refusals in place of all of them.
-    pub fn release_held<P: Exits>(
-        &mut self,
-        port: &mut P,
-        metrics: &WorkerMetrics,
-        stable: u64,
-        has_failed: bool,
-    ) {
-        while let Some(answer) = self.held.take(if has_failed { u64::MAX } else { stable }) {
-            let (status, body) =
-                if has_failed { (Status::StorageFailed, &[][..]) } else { (answer.status, answer.body()) };
-            match &answer.route {
-                HeldRoute::Frame(to, sequence_low) => {
-                    self.hurry();
-                    self.reply(port, metrics, to, (*sequence_low, status), body.len(), |into| {
-                        into.copy_from_slice(body);
-                    });
-                }
-                HeldRoute::Stream(to) => {
-                    to.send(StreamAnswer { status, body: body.to_vec() });
-                }
-            }
-        }
     }
 
     /// Sends all open frames.
@@ -411,55 +307,6 @@ impl Addressee {
     #[inline]
     pub fn of(session: &Session, (port, peer): (u16, SocketAddr), takes_parts: bool) -> Self {
         Self { port, peer, token: session.token, home_core: session.home_core(), takes_parts }
-    }
-}
-
-/// The place of a reply in the outgoing frame of a peer. Each request gets a new one, which holds only borrows and the
-/// address.
-pub struct FramePlace<'s, P: Exits> {
-    /// Frames under construction.
-    outgoing: &'s mut Outgoing,
-    /// The port that sends frames.
-    port: &'s mut P,
-    /// The worker's store and counters.
-    environment: WorkerEnvironment<'s>,
-    /// The tenant's counters.
-    pub page: &'s Page,
-    /// The addressee.
-    to: Addressee,
-    /// Low half of the request's sequence.
-    sequence_low: u32,
-}
-
-impl<'s, P: Exits> FramePlace<'s, P> {
-    /// Creates the place of the reply to a request of a session.
-    #[inline]
-    pub fn new(
-        (outgoing, port): (&'s mut Outgoing, &'s mut P),
-        environment: &WorkerEnvironment<'s>,
-        (session, sequence): (&'s Session, u64),
-        to: Addressee,
-    ) -> Self {
-        let page = session.account.ledger.page(environment.core.index());
-        Self { outgoing, port, environment: *environment, page, to, sequence_low: sequence as u32 }
-    }
-}
-
-impl<P: Exits> ReplyPlace for FramePlace<'_, P> {
-    #[inline]
-    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
-        self.page.answered(status, body_bytes);
-        let head = (self.sequence_low, status);
-        self.outgoing.hurry();
-        self.outgoing.reply_when_stable(self.port, &self.environment, &self.to, head, body_bytes, fill);
-    }
-
-    fn shows_anything(&self) {
-        self.environment.pin.note_seen_all();
-    }
-
-    fn route(&self) -> Route {
-        Route::Frame { port: self.to.port, peer: self.to.peer }
     }
 }
 

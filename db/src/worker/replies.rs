@@ -9,14 +9,11 @@ use store::Object;
 use wire::Status;
 use wire::reply::Throttled;
 
-use super::outgoing::Outgoing;
 use crate::limits::{RETRY_BUSY_US, RETRY_PASSING_US};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::ops::write::WriteOutcome;
-use crate::session::{Claim, Route, Session, StreamAnswer};
-use crate::sync::oneshot::Sender;
-use crate::tenant::ledger::Page;
+use crate::session::{Claim, Route, Session};
 use crate::tenant::limit::TenantLimit;
 use crate::view::RoundView;
 
@@ -185,33 +182,4 @@ pub(super) fn reply_bare(place: &mut impl ReplyPlace, status: Status) {
 pub(super) fn ttl_ms(environment: &WorkerEnvironment<'_>, object: &Object<'_>) -> Option<u64> {
     let expires_ms = object.expires_ms();
     (expires_ms != store::NEVER_MS).then(|| expires_ms.saturating_sub(environment.core.store().now_ms()))
-}
-
-/// The place of a reply to a stream thread.
-pub struct StreamPlace<'s> {
-    /// Answers that wait for the disk.
-    pub outgoing: &'s mut Outgoing,
-    /// The worker's store.
-    pub environment: WorkerEnvironment<'s>,
-    /// Receives the reply.
-    pub answer: &'s Sender<StreamAnswer>,
-    /// The tenant's counters.
-    pub page: &'s Page,
-}
-
-impl ReplyPlace for StreamPlace<'_> {
-    fn reply(&mut self, status: Status, body_bytes: usize, fill: impl FnOnce(&mut [u8])) {
-        self.page.answered(status, body_bytes);
-        let mut body = vec![0; body_bytes];
-        fill(&mut body);
-        self.outgoing.answer_when_stable(&self.environment, self.answer, StreamAnswer { status, body });
-    }
-
-    fn shows_anything(&self) {
-        self.environment.pin.note_seen_all();
-    }
-
-    fn route(&self) -> Route {
-        Route::Stream(self.answer.clone())
-    }
 }

@@ -158,6 +158,7 @@ pub const UNSAFE_MAY_STAND_IN: &[&str] = &[
     "store/src/index/growth.rs",
     "store/src/log.rs",
     "store/src/log/copy.rs",
+    "store/src/log/durable.rs",
     "store/src/memory.rs",
     "store/src/ordered/node.rs",
     "store/src/reclaim.rs",

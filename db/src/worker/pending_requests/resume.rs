@@ -13,10 +13,11 @@ use crate::session::{Route, Session};
 use crate::view::RoundView;
 use crate::view::catalog::WorkerCatalog;
 use crate::worker::native;
-use crate::worker::outgoing::{Addressee, FramePlace, Outgoing};
+use crate::worker::outgoing::{Addressee, Outgoing};
+use crate::worker::places::{FramePlace, StreamPlace};
 use crate::worker::ports::Exits;
 use crate::worker::prefetch::{Located, locate};
-use crate::worker::replies::{self, Caller, ReplyPlace, RequestOutcome, StreamPlace};
+use crate::worker::replies::{self, Caller, ReplyPlace, RequestOutcome};
 
 /// The circumstances in which a request arrived.
 #[derive(Clone, Copy)]

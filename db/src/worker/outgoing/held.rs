@@ -10,14 +10,20 @@
 
 use std::collections::VecDeque;
 
+use store::Admission;
 use wire::Status;
 
-use super::outgoing::Addressee;
+use super::{Addressee, Outgoing, no_body};
+use crate::limits::{HELD_BYTES_MAX, RETRY_HELD_US};
+use crate::metrics::{Counter, WorkerMetrics};
+use crate::ops::WorkerEnvironment;
+use crate::ops::write::WriteOutcome;
 use crate::session::StreamAnswer;
 use crate::sync::oneshot::Sender;
+use crate::worker::ports::Exits;
 
 /// Bytes of a body that need no allocation: those of every answer to a write of one object.
-pub(super) const INLINE_BYTES: usize = 16;
+const INLINE_BYTES: usize = 16;
 
 /// The body of a held answer.
 #[derive(Debug)]
@@ -121,6 +127,122 @@ impl HeldAnswers {
     #[inline]
     pub(super) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.is_news)
+    }
+}
+
+impl Outgoing {
+    /// Writes a reply if what it shows is stable on the disk, as far as the core has noted; otherwise holds it until
+    /// then.
+    #[inline]
+    pub fn reply_when_stable<P: Exits>(
+        &mut self,
+        port: &mut P,
+        environment: &WorkerEnvironment<'_>,
+        to: &Addressee,
+        head: (u32, Status),
+        body_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        let cut = environment.core.take_seen_cut();
+        if cut > 0 && cut > environment.core.store().stable_cut() {
+            return self.hold(port, environment, (to, cut), head, body_bytes, fill);
+        }
+        self.reply(port, environment.metrics, to, head, body_bytes, fill);
+    }
+
+    #[inline(never)]
+    fn hold<P: Exits>(
+        &mut self,
+        port: &mut P,
+        environment: &WorkerEnvironment<'_>,
+        (to, cut): (&Addressee, u64),
+        (sequence_low, status): (u32, Status),
+        body_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        let metrics = environment.metrics;
+        if environment.core.store().admission() == Admission::Failed {
+            return self.reply(port, metrics, to, (sequence_low, Status::StorageFailed), 0, no_body);
+        }
+        if body_bytes > INLINE_BYTES && self.held.bytes() + body_bytes > HELD_BYTES_MAX {
+            metrics.count(Counter::Retries);
+            let outcome = WriteOutcome::retry(RETRY_HELD_US);
+            return self.reply(port, metrics, to, (sequence_low, outcome.status), outcome.bytes, |body| {
+                outcome.write_body(body);
+            });
+        }
+        metrics.count(Counter::AnswersHeld);
+        self.held.hold(cut, HeldRoute::Frame(*to, sequence_low), status, body_bytes, fill);
+    }
+
+    /// Answers a stream as [`Outgoing::reply_when_stable`] does a frame.
+    pub fn answer_when_stable(
+        &mut self,
+        environment: &WorkerEnvironment<'_>,
+        to: &Sender<StreamAnswer>,
+        answer: StreamAnswer,
+    ) {
+        let (store, cut) = (environment.core.store(), environment.core.take_seen_cut());
+        if cut == 0 || cut <= store.stable_cut() {
+            // The stream may be gone; then nobody waits.
+            to.send(answer);
+            return;
+        }
+        if store.admission() == Admission::Failed {
+            to.send(StreamAnswer { status: Status::StorageFailed, body: Vec::new() });
+            return;
+        }
+        environment.metrics.count(Counter::AnswersHeld);
+        let StreamAnswer { status, body } = answer;
+        self.held.hold(cut, HeldRoute::Stream(to.clone()), status, body.len(), |held| {
+            held.copy_from_slice(&body);
+        });
+    }
+
+    /// Returns whether an answer waits for no other cut than this stable one.
+    #[inline]
+    #[must_use]
+    pub fn has_due(&self, stable: u64) -> bool {
+        self.held.is_due(stable)
+    }
+
+    /// Writes the held answers for which this cut suffices; with `has_failed`, refusals in place of all of them.
+    pub fn release_held<P: Exits>(
+        &mut self,
+        port: &mut P,
+        metrics: &WorkerMetrics,
+        stable: u64,
+        has_failed: bool,
+    ) {
+        while let Some(answer) = self.held.take(if has_failed { u64::MAX } else { stable }) {
+            let (status, body) =
+                if has_failed { (Status::StorageFailed, &[][..]) } else { (answer.status, answer.body()) };
+            match &answer.route {
+                HeldRoute::Frame(to, sequence_low) => {
+                    self.hurry();
+                    self.reply(port, metrics, to, (*sequence_low, status), body.len(), |into| {
+                        into.copy_from_slice(body);
+                    });
+                }
+                HeldRoute::Stream(to) => {
+                    to.send(StreamAnswer { status, body: body.to_vec() });
+                }
+            }
+        }
+    }
+
+    /// Returns whether no answer is held.
+    #[inline]
+    #[must_use]
+    pub fn holds_nothing(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Returns whether answers were held since the last call.
+    #[inline]
+    #[must_use]
+    pub fn take_news_of_held(&mut self) -> bool {
+        self.held.take_news()
     }
 }
 
