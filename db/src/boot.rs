@@ -177,8 +177,7 @@ impl Server {
         };
         server.start_control(config.populate)?;
         server.open_listeners(listener, readers, shm_listener)?;
-        server.join_cluster(reached, wants)?;
-        Ok(server)
+        server.join_cluster(reached, wants)
     }
 
     fn populate(&mut self, is_wanted: bool) -> Result<(), BootError> {
@@ -191,7 +190,7 @@ impl Server {
     }
 
     /// Registers the server in its cluster, if it has one.
-    fn join_cluster(&mut self, reached: SocketAddr, wants: Option<Wants>) -> Result<(), BootError> {
+    fn join_cluster(mut self, reached: SocketAddr, wants: Option<Wants>) -> Result<Self, BootError> {
         if let Some(wants) = wants {
             let asking = remote::start(&self.control, &self.stopping, wants);
             self.control_threads.push(asking.map_err(no_thread)?);
@@ -204,7 +203,7 @@ impl Server {
             let coordinating = coordination::start(&self.control, &self.stopping, run);
             self.control_threads.push(coordinating.map_err(no_thread)?);
         }
-        Ok(())
+        Ok(self)
     }
 
     /// Restores tables and extensions from the metadata, and starts housekeeping.
