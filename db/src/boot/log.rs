@@ -34,7 +34,7 @@ pub(super) fn open(
     (clock, siblings): (&mut Clock, &Arc<SiblingWorkers>),
 ) -> Result<Option<(LogThread, LogHandle)>, BootError> {
     let path = config.data_directory.join(LOG_FILE);
-    let Some(bytes_max) = config.disk_bytes() else {
+    let Some(bytes_max) = config.disk_bytes(metadata.records().is_shared()) else {
         return if path.exists() { Err(refuse_without_disk(&path)) } else { Ok(None) };
     };
     let failed =

@@ -90,10 +90,10 @@ fn the_durability_of_a_table_is_its_owners_to_change() {
     let grant = AdminRequest::GrantCreate { name: "t", to: "bob", right: Right::Write };
     ann.control.ask(&grant).expect("both are tenants");
     for (name, status) in [("t", Status::UnknownTable), ("ann/t", Status::NameInvalid)] {
-        let alter = AdminRequest::TableAlter { name, durability: Durability::Memory };
+        let alter = AdminRequest::TableAlter { name, durability: Durability::Written };
         assert_eq!(bob.control.ask(&alter).expect_err("not bob's").0, status, "{name}");
     }
-    let alter = AdminRequest::TableAlter { name: "t", durability: Durability::Memory };
+    let alter = AdminRequest::TableAlter { name: "t", durability: Durability::Written };
     ann.control.ask(&alter).expect("one's own");
 }
 

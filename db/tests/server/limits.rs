@@ -197,7 +197,7 @@ fn who_writes_to_a_granted_table_meets_the_limit_of_its_owner() {
     limit_memory(&site, "ann", 1000);
     limit_memory(&site, "bob", 0);
     assert_eq!(bob.status(&put(granted, b"k", b"v")), Status::Ok);
-    assert_eq!(bob.status(&put(own, b"k", b"longer")), Status::OverQuota);
+    assert_eq!(bob.status(&put(own, b"k", b"a longer value")), Status::OverQuota);
     assert_eq!(ann.call(&Request::Get { table, key: b"k" }).1[8..], *b"v");
 }
 

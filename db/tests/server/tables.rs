@@ -1,11 +1,14 @@
-//! Tables of a server without a disk: their durability, and what is refused.
+//! The durability of tables: what a server with and without a disk admits, and what a restart keeps.
+
+use std::path::Path;
 
 use control::Durability::{self, Memory, Synced, Written};
-use control::{AdminRequest, TableEntry, TableOptions, TableStatistics};
-use wire::Status;
+use control::{AdminRequest, TableEntry, TableId, TableOptions, TableStatistics};
+use db::config::{Config, DiskSpace};
+use wire::{Condition, Request, Status};
 
-use super::Site;
 use super::client::Client;
+use super::{Site, config, file, no_toolchain};
 
 fn create(
     client: &mut Client,
@@ -37,10 +40,20 @@ fn shown(client: &mut Client, name: &str) -> Option<Durability> {
     listed
 }
 
+fn id_of(client: &mut Client, name: &str) -> u32 {
+    let answer = client.control.ask(&AdminRequest::TableOpen { name }).expect("it is there");
+    control::decode::<TableId>(&answer).expect("an id").id
+}
+
+fn start_without_disk(directory: &Path) -> Site {
+    let config = Config { disk: DiskSpace::Off, ..config(directory, 2) };
+    Site::start_config(&config, 1, file(directory), no_toolchain())
+}
+
 #[test]
 fn a_server_without_a_disk_has_tables_in_memory_only() {
     let directory = tempfile::tempdir().expect("a directory");
-    let site = Site::start(directory.path(), 1, 2);
+    let site = start_without_disk(directory.path());
     let secret = site.create_tenant("ann");
     let mut ann = site.client("ann", &secret);
     create(&mut ann, "default", None, None).expect("a fresh name");
@@ -64,7 +77,60 @@ fn a_server_without_a_disk_has_tables_in_memory_only() {
     }
     drop(ann);
     site.server.stop();
-    let site = Site::start(directory.path(), 1, 1);
+    let site = start_without_disk(directory.path());
     let mut ann = site.client("ann", &secret);
     assert_eq!(shown(&mut ann, "default"), Some(Memory), "the choice is stored");
+}
+
+#[test]
+fn tables_are_synced_by_default_and_their_objects_survive_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 2);
+    let secret = site.create_tenant("ann");
+    let mut ann = site.client("ann", &secret);
+    for (name, given, shows) in
+        [("a", None, Synced), ("b", Some(Written), Written), ("c", Some(Memory), Memory)]
+    {
+        create(&mut ann, name, given, None).expect("a fresh name");
+        assert_eq!(shown(&mut ann, name), Some(shows));
+    }
+    create(&mut ann, "cache", None, Some(1 << 20)).expect("a fresh name");
+    assert_eq!(shown(&mut ann, "cache"), Some(Memory));
+    alter(&mut ann, "b", Synced).expect("both are on the disk");
+    alter(&mut ann, "a", Written).expect("both are on the disk");
+    for (name, durability) in [("a", Memory), ("c", Written)] {
+        let (status, text) = alter(&mut ann, name, durability).expect_err("objects would have to move");
+        assert!(status == Status::Unavailable && text.contains("copy"), "{status:?} {text}");
+    }
+    let put = |ann: &mut Client, name: &str, key: &[u8], value: &[u8]| {
+        let table = id_of(ann, name);
+        let (status, version) = ann.call(&Request::Put { table, key, value, condition: Condition::Always });
+        assert_eq!(status, Ok(Status::Ok));
+        u64::from_le_bytes(version.try_into().expect("a version"))
+    };
+    let versions = ["a", "b", "c"].map(|name| {
+        put(&mut ann, name, b"gone", b"");
+        let table = id_of(&mut ann, name);
+        let delete = Request::Delete { table, key: b"gone", condition: Condition::Always };
+        assert_eq!(ann.status(&delete), Status::Ok);
+        put(&mut ann, name, b"k", name.as_bytes())
+    });
+    drop(ann);
+    site.server.stop();
+    let site = Site::start(directory.path(), 2, 1);
+    let mut ann = site.client("ann", &secret);
+    assert_eq!(
+        ["a", "b", "c"].map(|name| shown(&mut ann, name)),
+        [Some(Written), Some(Synced), Some(Memory)]
+    );
+    for (name, version) in ["a", "b"].into_iter().zip(versions) {
+        let table = id_of(&mut ann, name);
+        let (status, found) = ann.call(&Request::Get { table, key: b"k" });
+        assert_eq!((status, &found[8..]), (Ok(Status::Ok), name.as_bytes()));
+        assert_eq!(found[..8], version.to_le_bytes());
+        assert_eq!(ann.status(&Request::Get { table, key: b"gone" }), Status::NotFound);
+        assert!(put(&mut ann, name, b"gone", b"again") > version, "versions only grow");
+    }
+    let table = id_of(&mut ann, "c");
+    assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::NotFound);
 }
