@@ -233,6 +233,7 @@ impl Pinned<'_> {
         if !table.lets_go(object.key()) {
             return false;
         }
+        self.note_expired(table, hash, location);
         self.take_out(table, bucket, place, location, object);
         self.core.store.objects_expired.fetch_add(1, Ordering::Relaxed);
         true

@@ -304,6 +304,8 @@ impl Pinned<'_> {
 
     /// Moves the core's position behind a sealed commit, and notes its removals.
     fn advance_all(&self, writing: &Writing<'_>, writes: &[Write<'_>]) {
+        #[cfg(weakened = "group")]
+        self.advance_by_halves(writing);
         let is_synced = writes.iter().any(|write| write.table.is_synced());
         let cut = self.advance(writing, is_synced);
         let removals = writes.iter().filter(|write| write.value.is_none());

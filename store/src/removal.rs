@@ -71,8 +71,20 @@ impl Pinned<'_> {
     /// the key.
     #[inline]
     pub(crate) fn note_removed(&self, hash: u64, cut: u64) {
-        if let Some(durable) = &self.core.store.log.durable {
+        if let Some(durable) = self.core.store.log.durable.as_ref().filter(|_| !cfg!(weakened = "absence")) {
             durable.note_removed(hash, cut);
+        }
+    }
+
+    /// Notes that an expired object of a synced table is about to go from memory: while the disk does not hold it, a crash
+    /// would bring back what it replaced.
+    pub(crate) fn note_expired(&self, table: &Table, hash: u64, location: Location) {
+        let log = &self.core.store.log;
+        if let Some(durable) = &log.durable
+            && table.is_synced()
+            && !log.is_stable(location)
+        {
+            durable.note_removed(hash, durable.cuts.next());
         }
     }
 

@@ -91,7 +91,8 @@ pub(super) fn find(disk: &mut dyn Disk, layout: LogLayout) -> Result<FoundLog, L
     );
     // Parts of it may lie in segments whose bytes a later digest has fixed.
     let is_fixed = latest <= digest.cut;
-    let is_complete = is_fixed
+    let is_complete = cfg!(weakened = "cut")
+        || is_fixed
         || whole.iter().all(|whole| *whole) && parts.iter().all(|&writes| usize::from(writes) == parts.len());
     for tail in &tails {
         let segment = segments.get_mut(&tail.sequence).expect("it has a tail");

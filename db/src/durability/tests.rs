@@ -1,1 +1,81 @@
-//! The log over a disk that fails, with a model.
+//! The log over a disk that crashes, fails and is full, with a model.
+//!
+//! Writers, the cleaner and the log's thread take turns at random; the disk crashes at a planned call. What a start finds
+//! must be the model as of the last cut that was reported as stable, or as of the cut under way: all of it, every key,
+//! every version, and nothing else. And whatever a client was told by then must hold.
+
+mod pairs;
+mod world;
+
+use disk::{Fault, FrameId};
+use fastrand::Rng;
+
+use self::world::World;
+
+/// Returns the seeds of a run: as many as `few`, or `many` with `SPLINTER_FULL`; one if `SPLINTER_SEED` names it.
+fn seeds(test: &str, few: u64, many: u64) -> impl Iterator<Item = u64> {
+    let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let count = match given {
+        Some(_) => 1,
+        None if std::env::var_os("SPLINTER_FULL").is_some() => many,
+        None => few,
+    };
+    let first = given.unwrap_or_else(|| fastrand::u64(..u64::MAX / 2));
+    println!("{test}: {count} seeds from SPLINTER_SEED={first}");
+    (0..count).map(move |index| first + index)
+}
+
+#[test]
+fn a_crash_at_any_call_leaves_a_cut_and_nothing_that_was_told_is_lost() {
+    for seed in seeds("a_crash_at_any_call", 300, 10_000) {
+        let mut random = Rng::with_seed(seed);
+        let mut world = World::new(&mut random);
+        for _ in 0..random.u32(1..5) {
+            let most = if random.bool() { 8 } else { 200 };
+            let calls = random.u64(0..most);
+            let fault = match random.u32(0..8) {
+                0 => Fault::CrashUntold,
+                1 => Fault::Error,
+                _ => Fault::Crash,
+            };
+            world.disk.plan(calls, fault);
+            world.run_until_crash(&mut random, 40_000);
+            world.restart(&mut random, seed);
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_recovers_by_itself() {
+    for seed in seeds("a_full_disk", 20, 500) {
+        let mut random = Rng::with_seed(seed);
+        let mut world = World::with_small_disk(&mut random);
+        world.fill(&mut random);
+        assert!(world.refused > 0, "seed {seed}: the disk was never full");
+        world.check(&format!("seed {seed}"));
+        world.delete_most(&mut random);
+        world.write_again(&mut random, seed);
+        world.disk.crash();
+        world.restart(&mut random, seed);
+    }
+}
+
+#[test]
+fn rot_is_reported_and_what_it_left_is_found() {
+    for seed in seeds("rot", 60, 2_000) {
+        let mut random = Rng::with_seed(seed);
+        let mut world = World::new(&mut random);
+        (0..random.u32(500..3_000)).for_each(|_| world.turn(&mut random));
+        world.sync();
+        let frames = world.frames_of_fixed_segments();
+        world.disk.crash();
+        if frames.is_empty() {
+            continue;
+        }
+        for _ in 0..random.u32(1..4) {
+            let FrameId(frame) = frames[random.usize(..frames.len())];
+            world.disk.flip(FrameId(frame), random.usize(..world.frame_bytes() * 8));
+        }
+        world.restart_with_rot(seed);
+    }
+}

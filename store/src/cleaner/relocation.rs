@@ -266,7 +266,8 @@ impl Store {
             if entry.table.is_some() || entry.version == 0 {
                 continue;
             }
-            let matters = entry.predecessor != source.sequence
+            let matters = !cfg!(weakened = "tombstone")
+                && entry.predecessor != source.sequence
                 && cleaner.on_disk.has(entry.predecessor)
                 && tables.get(entry.table_id).is_some();
             if matters && self.leave_tombstone(cleaner, pinned, source, entry).is_err() {

@@ -1,0 +1,118 @@
+//! Writers on threads of their own while the log's thread cuts and the disk crashes: what depends on something is never
+//! found without it.
+//!
+//! One core adds to a number; another copies it and commits the copy as a pair of keys. After a crash, both keys of the
+//! pair are equal, the copy is no newer than the number, and neither is older than what its writer was told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use disk::{Fault, SimulatedDisk};
+use fastrand::Rng;
+use store::{Condition, Config, Core, NEVER_MS, Pinned, Quota, Store, Table, TableOptions, Write};
+
+use super::super::log_writer::LogWriter;
+use super::super::{LogLayout, recovery};
+use super::seeds;
+
+const FRAMES_MAX: u32 = 2_000;
+const NUMBER: &[u8] = b"number";
+const PAIR: [&[u8]; 2] = [b"first", b"second"];
+
+const CONFIG: Config =
+    Config { memory_bytes: 1 << 20, segment_bytes: 16384, cores: 2, huge_pages: false, durable: true };
+
+/// What the writers were told: the number, and the copy.
+#[derive(Default)]
+struct Told {
+    number: AtomicU64,
+    copy: AtomicU64,
+}
+
+fn open(disk: &SimulatedDisk) -> (Arc<Store>, Arc<Table>, LogWriter) {
+    let store = Store::new(CONFIG).expect("a small store");
+    let options = TableOptions { durable: true, ..TableOptions::default() };
+    let table = store.table_with(1, options, &Arc::new(Quota::new(2, u64::MAX)));
+    table.set_synced(true);
+    let find = |id| (id == 1).then(|| Arc::clone(&table));
+    let opened = recovery::recover(&store, Box::new(disk.clone()), FRAMES_MAX, (2, 2), &find);
+    let (writer, _) = opened.expect("a sound log");
+    (store, table, writer)
+}
+
+fn get(pin: &Pinned<'_>, table: &Table, key: &[u8]) -> u64 {
+    let object = pin.get(table, store::hash(key), key);
+    object.map_or(0, |object| u64::from_le_bytes(object.value().try_into().expect("a number")))
+}
+
+/// Publishes what becomes stable of the values that a core wrote.
+fn tell(core: &Core, written: &mut Vec<(u64, u64)>, value: u64, told: &AtomicU64) {
+    written.push((core.take_seen_cut(), value));
+    let stable = core.store().stable_cut();
+    written.retain(|&(cut, value)| {
+        if cut <= stable {
+            told.fetch_max(value, Ordering::SeqCst);
+        }
+        cut > stable
+    });
+}
+
+fn add(core: &Core, table: &Table, told: &Told, stop: &AtomicBool) {
+    let mut written = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let added = core.pin().increment(table, store::hash(NUMBER), NUMBER, 1);
+        if let Ok((_, sum)) = added {
+            tell(core, &mut written, sum as u64, &told.number);
+        }
+        core.step();
+    }
+}
+
+fn copy(core: &Core, table: &Table, told: &Told, stop: &AtomicBool) {
+    let mut written = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let pin = core.pin();
+        let value = get(&pin, table, NUMBER);
+        let bytes = value.to_le_bytes();
+        let write =
+            |key| Write { table, hash: store::hash(key), key, value: Some(&bytes), expires_ms: NEVER_MS };
+        let committed = pin.commit(&[], &PAIR.map(write));
+        drop(pin);
+        if committed.is_ok() {
+            tell(core, &mut written, value, &told.copy);
+        }
+        core.step();
+    }
+}
+
+#[test]
+fn a_copy_is_never_found_without_what_it_copies_nor_half_of_a_pair() {
+    for seed in seeds("pairs", 60, 2_000) {
+        let mut random = Rng::with_seed(seed);
+        let disk = SimulatedDisk::new(seed, LogLayout::frame_bytes_of(CONFIG.segment_bytes), FRAMES_MAX);
+        let (store, table, mut writer) = open(&disk);
+        disk.plan(random.u64(0..300), if random.bool() { Fault::Crash } else { Fault::CrashUntold });
+        let (stop, told) = (AtomicBool::new(false), Told::default());
+        let [first, second] = [store.core(0), store.core(1)];
+        thread::scope(|scope| {
+            let (table, told, stop) = (&*table, &told, &stop);
+            scope.spawn(move || add(&first, table, told, stop));
+            scope.spawn(move || copy(&second, table, told, stop));
+            while writer.step().is_ok() {}
+            stop.store(true, Ordering::Relaxed);
+        });
+        drop((writer, store, table));
+        let (store, table, _writer) = open(&disk.restart());
+        let core = store.core(0);
+        let pin = core.pin();
+        let number = get(&pin, &table, NUMBER);
+        let pair = PAIR.map(|key| get(&pin, &table, key));
+        assert_eq!(pair[0], pair[1], "seed {seed}: half of a commit");
+        assert!(pair[0] <= number, "seed {seed}: {} was copied from {number}", pair[0]);
+        let [told_number, told_copy] = [&told.number, &told.copy].map(|told| told.load(Ordering::SeqCst));
+        assert!(number >= told_number && pair[0] >= told_copy, "seed {seed}: {told_number} {told_copy}");
+        let put = pin.put(&table, store::hash(b"k"), b"k", b"v", Condition::Always);
+        assert!(put.is_ok(), "seed {seed}: {put:?}");
+    }
+}

@@ -1,0 +1,511 @@
+//! A store with its log on a simulated disk, and the model of what clients know.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use disk::{Disk, FrameId, SimulatedDisk};
+use fastrand::Rng;
+use store::{
+    Condition, Config, Core, NEVER_MS, Quota, Store, Table, TableKind, TableOptions, Write, WriteError,
+};
+
+use super::super::LogLayout;
+use super::super::log_reader::LogError;
+use super::super::log_writer::{LogWriter, Step, frames_reserved};
+use super::super::recovery::{self, Report};
+
+const CORES: usize = 2;
+const TABLES: u32 = 2;
+const KEYS_MAX: u64 = 400;
+
+type Key = (u32, u64);
+
+/// What a key holds: version, value, expiry.
+type Held = (u64, Vec<u8>, u64);
+
+/// Something that a client was told of a key, once this cut is stable.
+struct Fact {
+    key: Key,
+    /// The version that it had; of an absence, the one that was deleted.
+    version: u64,
+    cut: u64,
+}
+
+/// The state of all keys.
+#[derive(Clone, Default)]
+struct Model {
+    objects: BTreeMap<Key, Held>,
+    /// The newest version of each key, gone or not.
+    newest: HashMap<Key, u64>,
+    now_ms: u64,
+}
+
+/// A running server without its network.
+struct Running {
+    store: Arc<Store>,
+    tables: Vec<Arc<Table>>,
+    cores: Vec<Core>,
+    writer: LogWriter,
+}
+
+/// A server, its disk and its clients.
+pub(super) struct World {
+    pub(super) disk: SimulatedDisk,
+    /// Writes that the store refused because the disk was full.
+    pub(super) refused: u64,
+    running: Option<Running>,
+    config: Config,
+    frames_max: u32,
+    model: Model,
+    /// The model as of the last stable cut, and as of the latest one that was begun.
+    stable: Model,
+    begun: Model,
+    facts: Vec<Fact>,
+    /// The last stable cut.
+    told_to: u64,
+    keys: u64,
+}
+
+impl World {
+    pub(super) fn new(random: &mut Rng) -> World {
+        Self::with_disk(random, |_, _| 4_000)
+    }
+
+    pub(super) fn with_small_disk(random: &mut Rng) -> World {
+        // Of the memory, half fits besides what is kept.
+        Self::with_disk(random, |memory_bytes, frame_bytes| {
+            let kept =
+                frames_reserved(CORES, 0).1 + 2 * LogLayout::of(frame_bytes, 400).digest_frames as usize;
+            (kept + memory_bytes / 2 / frame_bytes) as u32
+        })
+    }
+
+    fn with_disk(random: &mut Rng, frames_max: impl Fn(usize, usize) -> u32) -> World {
+        let segment_bytes = 16384 << random.u32(0..2);
+        let memory_bytes = segment_bytes * random.usize(14..40);
+        let config = Config { memory_bytes, segment_bytes, cores: CORES, huge_pages: false, durable: true };
+        let frame_bytes = LogLayout::frame_bytes_of(segment_bytes);
+        let frames_max = frames_max(memory_bytes, frame_bytes);
+        let disk = SimulatedDisk::new(random.u64(..), frame_bytes, frames_max);
+        let running = Running::open(&config, &disk, frames_max, 0).expect("an empty disk").0;
+        let keys = random.u64(20..KEYS_MAX.min(memory_bytes as u64 / 400));
+        let (model, stable, begun, facts) = Default::default();
+        World {
+            disk,
+            refused: 0,
+            running: Some(running),
+            config,
+            frames_max,
+            model,
+            stable,
+            begun,
+            facts,
+            told_to: 0,
+            keys,
+        }
+    }
+
+    fn running(&mut self) -> &mut Running {
+        self.running.as_mut().expect("it runs")
+    }
+
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.disk.frame_bytes()
+    }
+
+    /// Returns the frames of segments of which the disk knows how far they reach.
+    pub(super) fn frames_of_fixed_segments(&mut self) -> Vec<FrameId> {
+        self.running().writer.frames_of_fixed()
+    }
+
+    /// Takes turns until the disk has crashed or failed, or so many have passed: then it crashes.
+    pub(super) fn run_until_crash(&mut self, random: &mut Rng, turns: u32) {
+        for _ in 0..turns {
+            self.turn(random);
+            if self.running.is_none() {
+                return;
+            }
+        }
+        self.disk.crash();
+        self.running = None;
+    }
+
+    pub(super) fn turn(&mut self, random: &mut Rng) {
+        let core = random.usize(..CORES);
+        match random.u32(0..100) {
+            0..35 => self.put(random, core),
+            35..50 => self.delete(random, core),
+            50..58 => self.commit(random, core),
+            58..66 => self.increment(random, core),
+            66..82 => self.read(random, core),
+            82..92 => {
+                let running = self.running();
+                (0..random.u32(1..20)).for_each(|_| _ = running.cores[core].step());
+            }
+            92..99 => self.sync(),
+            _ => {
+                self.model.now_ms += random.u64(0..50);
+                let now = self.model.now_ms;
+                self.running().store.advance_clock(now);
+                self.model.objects.retain(|_, (.., expires_ms)| *expires_ms > now);
+            }
+        }
+    }
+
+    /// Lets the log's thread take a step.
+    pub(super) fn sync(&mut self) {
+        self.begun = self.model.clone();
+        match self.running().writer.step() {
+            Ok(Step::Written | Step::Idle) => {
+                self.stable = self.begun.clone();
+                self.told_to = self.running().store.stable_cut();
+            }
+            Ok(Step::Full) => {}
+            Err(_) => self.running = None,
+        }
+    }
+
+    fn key(&self, random: &mut Rng) -> Key {
+        let number = random.u64(..self.keys);
+        // A part of the keys is hot.
+        let number = if random.bool() { number } else { number % (self.keys / 8 + 1) };
+        (random.u32(1..=TABLES), number)
+    }
+
+    /// Notes what a client is told of a key.
+    fn tell(&mut self, core: usize, key: Key, version: u64) {
+        let cut = self.running().cores[core].take_seen_cut();
+        self.facts.push(Fact { key, version, cut });
+    }
+
+    fn wrote(&mut self, core: usize, key: Key, held: Held) {
+        let newest = self.model.newest.entry(key).or_default();
+        assert!(held.0 > *newest, "versions of a key only grow");
+        *newest = held.0;
+        self.tell(core, key, held.0);
+        self.model.objects.insert(key, held);
+    }
+
+    /// Handles the refusal of a write.
+    fn refuse(&mut self, core: usize, error: WriteError) {
+        self.running().cores[core].take_seen_cut();
+        match error {
+            WriteError::StorageFull => self.refused += 1,
+            WriteError::Retry { .. } | WriteError::OutOfMemory => {}
+            WriteError::NotANumber | WriteError::Overflow => return,
+            error => panic!("{error}"),
+        }
+        self.sync();
+        if let Some(running) = &mut self.running {
+            (0..50).for_each(|_| _ = running.cores[core].step());
+        }
+    }
+
+    fn put(&mut self, random: &mut Rng, core: usize) {
+        let (key, value) = (self.key(random), value(random));
+        let expires_ms =
+            if random.u32(0..8) == 0 { self.model.now_ms + random.u64(1..100) } else { NEVER_MS };
+        let running = self.running();
+        let (table, bytes) = (&running.tables[key.0 as usize - 1], key.1.to_be_bytes());
+        let pin = running.cores[core].pin();
+        let put = pin.put_until(table, store::hash(&bytes), &bytes, &value, expires_ms, Condition::Always);
+        drop(pin);
+        match put {
+            Ok(version) => self.wrote(core, key, (version, value, expires_ms)),
+            Err(error) => self.refuse(core, error),
+        }
+    }
+
+    fn delete(&mut self, random: &mut Rng, core: usize) {
+        let key = self.key(random);
+        let running = self.running();
+        let (table, bytes) = (&running.tables[key.0 as usize - 1], key.1.to_be_bytes());
+        let deleted = running.cores[core].pin().delete(table, store::hash(&bytes), &bytes, Condition::Always);
+        match deleted {
+            Ok(version) => {
+                let known = self.model.objects.remove(&key);
+                assert_eq!(version, known.map(|(version, ..)| version), "a delete of {key:?}");
+                let newest = self.model.newest.get(&key).copied().unwrap_or(0);
+                self.tell(core, key, newest);
+            }
+            Err(error) => self.refuse(core, error),
+        }
+    }
+
+    fn increment(&mut self, random: &mut Rng, core: usize) {
+        let key = self.key(random);
+        let running = self.running();
+        let (table, bytes) = (&running.tables[key.0 as usize - 1], key.1.to_be_bytes());
+        let added = running.cores[core].pin().increment(table, store::hash(&bytes), &bytes, 1);
+        match added {
+            Ok((version, sum)) => {
+                let expires_ms =
+                    self.model.objects.get(&key).map_or(NEVER_MS, |&(.., expires_ms)| expires_ms);
+                self.wrote(core, key, (version, sum.to_le_bytes().to_vec(), expires_ms));
+            }
+            Err(error) => self.refuse(core, error),
+        }
+    }
+
+    fn commit(&mut self, random: &mut Rng, core: usize) {
+        let changes: Vec<(Key, [u8; 8], Option<Vec<u8>>)> = (0..random.usize(1..6))
+            .map(|_| {
+                let key = self.key(random);
+                (key, key.1.to_be_bytes(), random.bool().then(|| value(random)))
+            })
+            .collect();
+        let running = self.running();
+        let writes: Vec<_> = changes
+            .iter()
+            .map(|(key, bytes, value)| Write {
+                table: &running.tables[key.0 as usize - 1],
+                hash: store::hash(bytes),
+                key: bytes,
+                value: value.as_deref(),
+                expires_ms: NEVER_MS,
+            })
+            .collect();
+        let committed = running.cores[core].pin().commit(&[], &writes);
+        match committed {
+            Ok(version) => {
+                let cut = running.cores[core].take_seen_cut();
+                let last: BTreeMap<Key, _> =
+                    changes.into_iter().map(|(key, _, value)| (key, value)).collect();
+                for (key, value) in last {
+                    match value {
+                        Some(value) => self.wrote(core, key, (version, value, NEVER_MS)),
+                        None => {
+                            self.model.objects.remove(&key);
+                            let newest = self.model.newest.get(&key).copied().unwrap_or(0);
+                            self.facts.push(Fact { key, version: newest, cut });
+                        }
+                    }
+                    if let Some(fact) = self.facts.last_mut() {
+                        fact.cut = cut;
+                    }
+                }
+            }
+            Err(store::CommitError::Write(error)) => self.refuse(core, error),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn read(&mut self, random: &mut Rng, core: usize) {
+        let key = self.key(random);
+        let known = self.model.objects.get(&key).cloned();
+        let newest = self.model.newest.get(&key).copied().unwrap_or(0);
+        let running = self.running();
+        let (table, bytes) = (&running.tables[key.0 as usize - 1], key.1.to_be_bytes());
+        let pin = running.cores[core].pin();
+        let found = pin.get(table, store::hash(&bytes), &bytes);
+        assert_eq!(found.map(|object| object.version()), known.map(|(version, ..)| version), "{key:?}");
+        drop(pin);
+        self.tell(core, key, newest);
+    }
+
+    /// Fills the tables until the disk has refused some writes.
+    pub(super) fn fill(&mut self, random: &mut Rng) {
+        self.keys = 100_000;
+        for _ in 0..20_000 {
+            self.put(random, 0);
+            if self.refused > 20 || self.running.is_none() {
+                break;
+            }
+            self.running().cores[0].step();
+            if random.u32(0..20) == 0 {
+                self.sync();
+            }
+        }
+    }
+
+    /// Deletes nine in ten keys, which a full disk admits as far as they fit.
+    pub(super) fn delete_most(&mut self, random: &mut Rng) {
+        let keys: Vec<Key> = self.model.objects.keys().copied().filter(|_| random.u32(0..10) > 0).collect();
+        for key in keys {
+            for _ in 0..500 {
+                let running = self.running();
+                let (table, bytes) = (&running.tables[key.0 as usize - 1], key.1.to_be_bytes());
+                let deleted =
+                    running.cores[0].pin().delete(table, store::hash(&bytes), &bytes, Condition::Always);
+                match deleted {
+                    Ok(_) => {
+                        self.model.objects.remove(&key);
+                        let newest = self.model.newest.get(&key).copied().unwrap_or(0);
+                        self.tell(0, key, newest);
+                        break;
+                    }
+                    Err(error) => self.refuse(0, error),
+                }
+            }
+            assert!(!self.model.objects.contains_key(&key), "{key:?} could not be deleted");
+        }
+    }
+
+    /// Writes as much again as was refused, with steps of the cleaner and of the log.
+    pub(super) fn write_again(&mut self, random: &mut Rng, seed: u64) {
+        let (mut accepted, before) = (0, self.model.newest.len());
+        for _ in 0..10_000 {
+            let known: u64 = self.model.newest.values().sum();
+            self.put(random, 0);
+            accepted += u32::from(self.model.newest.values().sum::<u64>() > known);
+            if accepted > 50 {
+                return;
+            }
+            (0..10).for_each(|_| _ = self.running().cores[0].step());
+            self.sync();
+        }
+        panic!("seed {seed}: {accepted} writes were accepted after {before} keys were deleted");
+    }
+
+    /// Starts the server anew over what the disk has, and compares.
+    pub(super) fn restart(&mut self, random: &mut Rng, seed: u64) {
+        let (stable, report) = self.reopen(random, seed);
+        assert_eq!((report.recovered.dropped, &report.recovered.damaged), (0, &Vec::new()), "seed {seed}");
+        let found = self.contents(self.keys.max(KEYS_MAX));
+        let is = |model: &Model| found == model.objects;
+        if !is(&self.stable) && !is(&self.begun) {
+            let (stable, begun) = (&self.stable.objects, &self.begun.objects);
+            let mut keys: Vec<_> = stable.keys().chain(begun.keys()).chain(found.keys()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                let [was, began, is] = [stable, begun, &found].map(|state| brief(state.get(key)));
+                if was != is || began != is {
+                    println!("{key:?}: stable {was:?}, under way {began:?}, found {is:?}");
+                }
+            }
+            panic!("seed {seed}: neither the last stable cut nor the one under way");
+        }
+        self.model = if is(&self.stable) { self.stable.clone() } else { self.begun.clone() };
+        self.check_facts(stable, seed);
+        self.begin_again();
+    }
+
+    /// As [`World::restart`] over a disk with flipped bits: what is lost was reported.
+    pub(super) fn restart_with_rot(&mut self, seed: u64) {
+        self.running = None;
+        self.disk = self.disk.restart();
+        match Running::open(&self.config, &self.disk, self.frames_max, self.model.now_ms) {
+            Err(LogError::Unsuitable(text)) => assert!(text.contains("log"), "seed {seed}: {text}"),
+            Err(error) => panic!("seed {seed}: {error}"),
+            Ok((running, report)) => {
+                let found = running.contents(self.keys.max(KEYS_MAX), &self.stable);
+                let is_sound = |key: &Key| found.get(key) == self.stable.objects.get(key);
+                let all = self.stable.objects.keys().chain(found.keys());
+                let lost: Vec<&Key> = all.filter(|key| !is_sound(key)).collect();
+                let told = report.blocks_damaged > 0 || !report.recovered.damaged.is_empty();
+                assert!(lost.is_empty() || told, "seed {seed}: {lost:?} are lost in silence");
+            }
+        }
+    }
+
+    fn reopen(&mut self, random: &mut Rng, seed: u64) -> (u64, Report) {
+        let stable = self.told_to;
+        self.running = None;
+        self.disk = self.disk.restart();
+        // The machine's clock may have been set back.
+        let now_ms = if random.bool() { 0 } else { self.model.now_ms };
+        let opened = Running::open(&self.config, &self.disk, self.frames_max, now_ms);
+        let (running, report) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let now = running.store.now_ms();
+        let now = now.max(self.stable.now_ms);
+        for model in [&mut self.stable, &mut self.begun] {
+            model.now_ms = now;
+            model.objects.retain(|_, (.., expires_ms)| *expires_ms > now);
+        }
+        // A clock that goes on from an incomplete cut expires more than the last stable one had.
+        running.store.advance_clock(self.stable.now_ms);
+        self.running = Some(running);
+        (stable, report)
+    }
+
+    /// Checks that what was told by this cut holds.
+    fn check_facts(&mut self, stable: u64, seed: u64) {
+        for fact in self.facts.drain(..).filter(|fact| fact.cut <= stable) {
+            let newest = self.model.newest.get(&fact.key).copied().unwrap_or(0);
+            assert!(
+                newest >= fact.version,
+                "seed {seed}: {:?} was {} and is {newest}",
+                fact.key,
+                fact.version
+            );
+        }
+    }
+
+    fn contents(&self, keys: u64) -> BTreeMap<Key, Held> {
+        self.running.as_ref().expect("it runs").contents(keys, &self.model)
+    }
+
+    fn begin_again(&mut self) {
+        let newest = self.model.newest.values().copied().max().unwrap_or(0);
+        self.running().tables.iter().for_each(|table| table.begin_above(newest));
+        self.stable = self.model.clone();
+        self.begun = self.model.clone();
+        // Cuts that wrote nothing are not on the disk, so numbers may come again.
+        self.told_to = self.running().store.stable_cut();
+    }
+
+    pub(super) fn check(&mut self, what: &str) {
+        let found = self.contents(self.keys);
+        assert!(found == self.model.objects, "{what}: not what was written");
+    }
+}
+
+impl Running {
+    fn open(
+        config: &Config,
+        disk: &SimulatedDisk,
+        frames_max: u32,
+        now_ms: u64,
+    ) -> Result<(Running, Report), LogError> {
+        let store = Store::new(*config).expect("a small store");
+        store.advance_clock(now_ms);
+        let quota = Arc::new(Quota::new(CORES, u64::MAX));
+        let tables: Vec<_> = (1..=TABLES)
+            .map(|id| {
+                let kind = if id == 1 { TableKind::Hash } else { TableKind::Ordered };
+                let options = TableOptions { kind, durable: true, ..TableOptions::default() };
+                let table = store.table_with(id, options, &quota);
+                table.set_synced(true);
+                table
+            })
+            .collect();
+        let find = |id: u32| tables.get(id as usize - 1).cloned();
+        let (writer, report) =
+            recovery::recover(&store, Box::new(disk.clone()), frames_max, (CORES, CORES), &find)?;
+        let cores = (0..CORES).map(|core| store.core(core)).collect();
+        Ok((Running { store, tables, cores, writer }, report))
+    }
+
+    /// Returns what can be read, and checks the counts.
+    fn contents(&self, keys: u64, model: &Model) -> BTreeMap<Key, Held> {
+        let pin = self.cores[0].pin();
+        let mut all = BTreeMap::new();
+        for (table, id) in self.tables.iter().zip(1..) {
+            let mut objects = 0;
+            let known = model.objects.range((id, 0)..=(id, u64::MAX)).map(|((_, number), _)| *number);
+            for number in (0..keys.min(KEYS_MAX)).chain(known.filter(|number| *number >= KEYS_MAX)) {
+                let bytes = number.to_be_bytes();
+                let Some(object) = pin.get(table, store::hash(&bytes), &bytes) else { continue };
+                assert!(object.verify(), "{id} {number} is damaged");
+                objects += 1;
+                all.insert((id, number), (object.version(), object.value().to_vec(), object.expires_ms()));
+            }
+            if keys <= KEYS_MAX {
+                let expired = table.objects() - objects;
+                assert!(expired <= table.expiring(), "{expired} objects too many in table {id}");
+            }
+        }
+        self.cores[0].take_seen_cut();
+        all
+    }
+}
+
+fn value(random: &mut Rng) -> Vec<u8> {
+    let length = if random.u8(..) == 0 { 1500 } else { random.usize(0..150) };
+    vec![random.u8(..); length]
+}
+
+fn brief(held: Option<&Held>) -> Option<(u64, usize, u64)> {
+    held.map(|(version, value, expires_ms)| (*version, value.len(), *expires_ms))
+}
