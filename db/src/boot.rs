@@ -138,6 +138,7 @@ impl Server {
             accounts,
             store,
             log,
+            completions: Arc::default(),
             parts_made,
             emptied: Mutex::default(),
             workers: started.senders,

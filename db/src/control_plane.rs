@@ -47,6 +47,7 @@ use crate::extension::registry::Registry;
 use crate::limits::{ETCD_OPENING_MS, SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::session::Session;
+use crate::session::completions::Completions;
 use crate::sync::lock;
 use crate::tablet::{PartsMade, TableEntry};
 use crate::tenant::account::Accounts;
@@ -168,6 +169,8 @@ pub struct Control {
     pub store: Arc<Store>,
     /// The log of durable tables; `None` without a disk.
     pub log: Option<LogHandle>,
+    /// Clients whose completion records may be needed.
+    pub completions: Arc<Completions>,
     /// The parts that were made.
     pub parts_made: PartsMade,
     /// Time at which each table last lost objects because a server ended, in milliseconds since the Unix epoch, by
@@ -351,6 +354,7 @@ impl Control {
     pub fn tidy(&self) {
         self.acts.catch_up(&self.metadata);
         self.close_idle_sessions();
+        self.completions.tidy(self.clock.now_us());
         self.registry.collect();
         if let Some(counts) = self.streams.news() {
             let Counts { evicted, turned_away, refused, ceded } = counts;

@@ -9,6 +9,7 @@
 //! request in a frame that runs to completion needs none. An invocation keeps its origin until it ends; then origin,
 //! status and reply go to the worker, which stores the reply for retries and sends it.
 
+pub mod completions;
 pub mod ring;
 
 pub use ring::{Claim, Ring};

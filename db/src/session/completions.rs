@@ -1,0 +1,116 @@
+//! Completion records of the log: which are still needed, and the replies that a start found for clients to come back.
+//!
+//! ```text
+//!   write ── completion record beside the object ──► log ── start ──► recovered ── the client resumes ──► its ring
+//!                                                     │
+//!                                    the cleaner asks ┴ is_needed: not acknowledged, and the client may come back
+//! ```
+//! A client that has gone without a word keeps its replies until its lease ends. Leases begin anew with a start, so they
+//! stand still while the server is down.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use wire::Status;
+
+use super::Session;
+
+/// A reply that a start found in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundReply {
+    /// The number of its request.
+    pub sequence: u64,
+    /// The status.
+    pub status: Status,
+    /// The body.
+    pub body: Box<[u8]>,
+}
+
+/// What is known of a client.
+#[derive(Debug)]
+enum Client {
+    /// It has a session.
+    Here(Weak<Session>),
+    /// It had one before the start, and may come back until this time, in microseconds.
+    Gone { replies: Vec<FoundReply>, until_us: u64 },
+}
+
+/// The clients whose completion records may be needed, by their numbers.
+#[derive(Debug, Default)]
+pub struct Completions {
+    clients: RwLock<HashMap<u64, Client>>,
+}
+
+impl Completions {
+    /// Takes in a reply that a start found; the client may come back until this time.
+    pub fn recovered(&self, client_id: u64, reply: FoundReply, until_us: u64) {
+        let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        let gone = || Client::Gone { replies: Vec::new(), until_us };
+        if let Client::Gone { replies, .. } = clients.entry(client_id).or_insert_with(gone) {
+            replies.push(reply);
+        }
+    }
+
+    /// Notes that a client has a session. Returns the replies that wait for it, in no order.
+    pub fn opened(&self, session: &Arc<Session>) -> Vec<FoundReply> {
+        let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        match clients.insert(session.client_id, Client::Here(Arc::downgrade(session))) {
+            Some(Client::Gone { replies, .. }) => replies,
+            Some(Client::Here(_)) | None => Vec::new(),
+        }
+    }
+
+    /// Returns whether a completion record must be kept. For the cleaner: never waits.
+    #[must_use]
+    pub fn is_needed(&self, client_id: u64, sequence: u64) -> bool {
+        let Ok(clients) = self.clients.try_read() else { return true };
+        match clients.get(&client_id) {
+            Some(Client::Here(session)) => session
+                .upgrade()
+                .is_some_and(|session| !session.is_closed() && session.ring.acknowledged() <= sequence),
+            Some(Client::Gone { .. }) => true,
+            None => false,
+        }
+    }
+
+    /// Forgets clients whose session has ended, and those that did not come back in time.
+    pub fn tidy(&self, now_us: u64) {
+        let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|_, client| match client {
+            Client::Here(session) => session.upgrade().is_some_and(|session| !session.is_closed()),
+            Client::Gone { until_us, .. } => now_us < *until_us,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use wire::{Status, TenantId};
+
+    use super::{Completions, FoundReply};
+    use crate::session::Session;
+    use crate::tenant::account::Account;
+
+    #[test]
+    fn replies_wait_for_their_client_and_records_until_they_are_acknowledged() {
+        let completions = Completions::default();
+        let reply = |sequence| FoundReply { sequence, status: Status::Ok, body: Box::from([1]) };
+        completions.recovered(7, reply(3), 100);
+        completions.recovered(7, reply(2), 100);
+        completions.recovered(8, reply(1), 50);
+        completions.tidy(60);
+        assert!(completions.is_needed(7, 3) && !completions.is_needed(8, 1));
+        let session = Arc::new(Session::new(1, 7, Arc::new(Account::new(TenantId(1))), 0));
+        assert_eq!(completions.opened(&session), [reply(3), reply(2)]);
+        assert!(completions.is_needed(7, 2));
+        session.ring.acknowledge(3);
+        assert!(!completions.is_needed(7, 2) && completions.is_needed(7, 3));
+        completions.tidy(1_000);
+        assert!(completions.is_needed(7, 3));
+        session.close();
+        completions.tidy(1_000);
+        assert!(!completions.is_needed(7, 3));
+    }
+}
