@@ -55,6 +55,7 @@ use crate::limits::{
 use crate::moving::coordination;
 use crate::process::Joining;
 use crate::remote::{self, Wants};
+use crate::session::completions::Completions;
 use crate::tenant::account::Accounts;
 use crate::view::change::Change;
 use crate::worker::ports::FramePorts;
@@ -117,17 +118,16 @@ impl Server {
         let (mut clock, streams) = (Clock::new(), Streams::new(devices::stream_limits(config)?));
         let (tcp, reached) = addresses(config, &listener)?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
-        let identity = Identity::in_cluster(&config.data_directory, &metadata)?;
-        let run = identity.as_ref().map(|own| own.begin(&metadata, reached, clock.wall_ms())).transpose()?;
-        let (store, accounts) = (make_store(config, run.is_some())?, Accounts::over(config.cores));
+        let (identity, run) = Identity::begin_run(config, &metadata, reached, clock.wall_ms())?.unzip();
+        let (store, accounts, completions) = memory(config, run.is_some())?;
         let ((administrator, nobody), registry) = (secrets(config)?, open_registry(prepare, &accounts)?);
         let ((client_ids, parts_made), frame_ports) = (devices::reserve(&metadata)?, FramePorts::of(&ports));
+        let parts = (&store, &accounts, &completions);
         let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
-        let (log_thread, log) =
-            log::open(config, (&store, &accounts), &metadata, (&mut clock, &siblings))?.unzip();
+        let (log_thread, log) = log::open(config, parts, &metadata, (&mut clock, &siblings))?.unzip();
         let (watchdog, wants) = (start_watchdog(&siblings, clock)?, remote_wants(run.is_some())?);
-        let (view, others) = (first_view(run), (wants.as_ref(), log.as_ref()));
-        let started = workers::start(config, &store, ports, (clock, view), &siblings, others)?;
+        let when = (clock, first_view(run));
+        let started = workers::start(config, &store, ports, when, &siblings, (wants.as_ref(), log.as_ref()))?;
         let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
         let control = Arc::new(Control {
             clock,
@@ -138,7 +138,7 @@ impl Server {
             accounts,
             store,
             log,
-            completions: Arc::default(),
+            completions,
             parts_made,
             emptied: Mutex::default(),
             workers: started.senders,
@@ -167,7 +167,7 @@ impl Server {
             metrics,
             stops: Vec::new(),
             remote: wants.as_ref().map(Wants::waker),
-            stopping: Arc::new(AtomicBool::new(false)),
+            stopping: Arc::default(),
             control_threads: Vec::new(),
             workers: started.threads,
             log: log_thread,
@@ -383,8 +383,11 @@ fn open_registry(prepare: Prepare, accounts: &Accounts) -> Result<Registry, Boot
         .map_err(|error| BootError::new("cannot open the extension registry", error))
 }
 
-fn make_store(config: &Config, moves_tablets: bool) -> Result<Arc<Store>, BootError> {
-    Store::new(config.store(moves_tablets)).map_err(|error| BootError::new("cannot create the store", error))
+/// Creates what workers, control plane and log share: the empty store, the tenants' accounts, what is known of clients.
+fn memory(config: &Config, in_cluster: bool) -> Result<(Arc<Store>, Accounts, Arc<Completions>), BootError> {
+    let store = Store::new(config.store(in_cluster));
+    let store = store.map_err(|error| BootError::new("cannot create the store", error))?;
+    Ok((store, Accounts::over(config.cores), Arc::default()))
 }
 
 /// An error that prevented a server's start: the part that failed, and advice for the operator.

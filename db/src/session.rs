@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use net::shm::is_link;
-use store::prefetch_value;
+use store::{RequestId, prefetch_value};
 use wire::{Status, TenantId};
 
 use crate::limits::PROGRESS_EVERY_US;
@@ -164,6 +164,14 @@ pub struct Origin {
     pub recorded: bool,
     /// The destination of the reply.
     pub route: Route,
+}
+
+impl Origin {
+    /// Returns the identity of the request, if it may write.
+    #[must_use]
+    pub fn request(&self) -> Option<RequestId> {
+        self.recorded.then(|| RequestId { client: self.session.client_id, sequence: self.sequence })
+    }
 }
 
 /// The destination of a reply.

@@ -167,9 +167,9 @@ impl<P: SharedPort> Worker<P> {
                 per_second: REFUSALS_PER_SECOND,
             }),
             invocations: if parts.isolation {
-                Invocations::new()?
+                Invocations::new()?.identifying(Origin::request)
             } else {
-                Invocations::without_isolation()?
+                Invocations::without_isolation()?.identifying(Origin::request)
             },
             requests: Vec::new(),
             reads: Vec::new(),

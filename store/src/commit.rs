@@ -114,6 +114,7 @@ impl Pinned<'_> {
             Err(error) => Err(error.into()),
         };
         if committed.is_err() {
+            self.unstage_completion();
             for (staged, write) in scratch.staged.iter().zip(writes).rev() {
                 staged.iter().for_each(|staged| self.unstage(write.table, staged));
             }
@@ -185,7 +186,8 @@ impl Pinned<'_> {
             };
             scratch.staged.push(staged);
         }
-        Ok(())
+        let durable = writes.iter().find(|write| write.table.is_durable());
+        durable.map_or(Ok(()), |write| self.stage_completion_of_commit(write.table))
     }
 
     /// Adds new keys to the trees of ordered tables and publishes the writes. Repeats both if another writer has
@@ -296,14 +298,15 @@ impl Pinned<'_> {
         }
         self.check_ranges((reads, ranges), writes, (entering, order))?;
         if let Some(writing) = &writing {
-            self.advance_all(writing, writes);
+            self.advance_all(writing, writes, version);
         }
         self.publish_all(&mut set, reads.len(), writes, (staged, superseded), version);
         Ok(version)
     }
 
     /// Moves the core's position behind a sealed commit, and notes its removals.
-    fn advance_all(&self, writing: &Writing<'_>, writes: &[Write<'_>]) {
+    fn advance_all(&self, writing: &Writing<'_>, writes: &[Write<'_>], version: u64) {
+        self.seal_completion(version, None);
         #[cfg(weakened = "group")]
         self.advance_by_halves(writing);
         let is_synced = writes.iter().any(|write| write.table.is_synced());

@@ -16,7 +16,9 @@
 //! overwrite (TOCS'15 §4.3); this takes four bytes.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
+use crate::completion::Needs;
 use crate::cut::{Cuts, LogPosition};
 use crate::error::WriteError;
 use crate::limits::{REMOVED_PLACES, SURVIVOR_CLASSES};
@@ -72,6 +74,8 @@ pub(crate) struct Durable {
     /// then an absence waits for a later cut than it must.
     removed: Box<[AtomicU64]>,
     admission: AtomicU8,
+    /// See [`crate::Store::keep_completions`].
+    pub(crate) needs: OnceLock<Needs>,
     /// Whether the disk is short of frames: then cleaning frees them first.
     pub(crate) is_short: AtomicBool,
 }
@@ -115,6 +119,7 @@ impl Durable {
             gone_count: AtomicU32::new(0),
             removed: (0..REMOVED_PLACES).map(|_| AtomicU64::new(0)).collect(),
             admission: AtomicU8::new(Admission::All as u8),
+            needs: OnceLock::new(),
             is_short: AtomicBool::new(false),
         }
     }

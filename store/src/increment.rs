@@ -68,6 +68,7 @@ impl Pinned<'_> {
                 table.lengths(key, size_of::<u64>(), expires_ms).object_bytes(),
             )?;
             let mut staged = self.stage(table, key, &[0; size_of::<u64>()], expires_ms)?;
+            self.stage_completion(table, Some(&staged))?;
             let place = (hash, key);
             let is_indexed = |added: &Added| matches!(added, Added::Sum(..));
             let added = self.write_entering(table, place, is_indexed, |entered| {
@@ -117,7 +118,7 @@ impl Pinned<'_> {
         hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
         let version = next_version(table, before);
         self.admit_to_index(table, key, found.is_none(), entered)?;
-        self.publish_locked(table, hash, staged, bucket, found, version)?;
+        self.publish_locked(table, hash, staged, bucket, found, (version, Some(number)))?;
         Ok(Added::Sum(version, number))
     }
 }

@@ -196,6 +196,9 @@ pub const CLEAN_SEGLETS_PER_LOOK: u32 = 1024;
 /// Places that remember the hashes of keys removed from durable tables: at a million removals a second, and 0.2 ms
 /// until one is stable, one absence in twenty waits for a removal of another key. 32 KiB.
 pub const REMOVED_PLACES: usize = if cfg!(loom_model) { 2 } else { 4096 };
+/// Completion records of a client that may be asked for: the distance between its oldest unanswered request and its
+/// newest one is below it.
+pub const COMPLETIONS_PER_CLIENT: u64 = 1024;
 /// Part of a window (a divisor) that the chosen segments must bring: more would be worse ones.
 pub const CLEAN_GAIN_DIVISOR: u64 = 4;
 /// Classes of survivors by age, each with a segment of its own.

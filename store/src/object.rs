@@ -44,6 +44,8 @@ pub(crate) enum Kind {
     Object,
     /// The end of a key, in durable tables: entries of the key up to this version are gone. Without a value.
     Tombstone,
+    /// The reply to a request: see `completion.rs`.
+    Completion,
 }
 
 impl Kind {
@@ -51,6 +53,7 @@ impl Kind {
         match self {
             Kind::Object => 1,
             Kind::Tombstone => 2,
+            Kind::Completion => 3,
         }
     }
 
@@ -58,7 +61,7 @@ impl Kind {
     pub(crate) fn ends_to(self, version: u64) -> u64 {
         match self {
             Kind::Object => version - 1,
-            Kind::Tombstone => version,
+            Kind::Tombstone | Kind::Completion => version,
         }
     }
 
@@ -66,6 +69,7 @@ impl Kind {
         match code {
             1 => Some(Kind::Object),
             2 => Some(Kind::Tombstone),
+            3 => Some(Kind::Completion),
             _ => None,
         }
     }
@@ -430,7 +434,7 @@ mod tests {
 
     #[test]
     fn header_round_trips_at_its_limits() {
-        for kind in [Kind::Object, Kind::Tombstone] {
+        for kind in [Kind::Object, Kind::Tombstone, Kind::Completion] {
             for version in [1, 77, VERSION_MAX] {
                 for (key_bytes, value_bytes) in
                     [(0, 0), (30, 100), (KEY_BYTES_MAX, VALUE_BYTES_MAX), (1, 65_536)]

@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::completion::{FoundCompletion, FoundCompletions};
 use crate::durable::RECOVERED;
 use crate::error::WriteError;
 use crate::limits::VERSION_MAX;
@@ -78,12 +79,20 @@ struct Shared {
 #[derive(Clone)]
 pub struct RecoveryHandle(Arc<Shared>);
 
+/// What a core has found.
+#[derive(Debug)]
+pub struct RecoveredPart {
+    found: Recovered,
+    completions: FoundCompletions,
+}
+
 /// A recovery in progress on one core; see [`Core::recover`].
 pub struct Recovery<'c> {
     core: &'c Core,
     head: Head,
     shared: Arc<Shared>,
     found: Recovered,
+    completions: FoundCompletions,
     /// Whether the memory that is kept from writers is needed: what comes was in memory before.
     takes_all: bool,
 }
@@ -144,8 +153,8 @@ fn cleaner_of(core: &Core) -> ExclusiveGuard<'_, Cleaner> {
 
 impl<'c> Recovery<'c> {
     fn on(core: &'c Core, shared: Arc<Shared>) -> Self {
-        let (head, found, takes_all) = Default::default();
-        Recovery { core, head, shared, found, takes_all }
+        let (head, found, completions, takes_all) = Default::default();
+        Recovery { core, head, shared, found, completions, takes_all }
     }
 
     /// Returns a handle by which another core can take a part of the segments.
@@ -154,13 +163,14 @@ impl<'c> Recovery<'c> {
     }
 
     /// Ends the part of a core; another one takes in what is returned, before it finishes.
-    pub fn into_found(self) -> Recovered {
-        self.found
+    pub fn end_part(self) -> RecoveredPart {
+        RecoveredPart { found: self.found, completions: self.completions }
     }
 
     /// Takes in what another core has found.
-    pub fn join(&mut self, other: Recovered) {
-        let Recovered { objects, dead, dropped, damaged } = other;
+    pub fn join(&mut self, other: RecoveredPart) {
+        let Recovered { objects, dead, dropped, damaged } = other.found;
+        self.completions.join(other.completions);
         let found = &mut self.found;
         (found.objects, found.dead, found.dropped) =
             (found.objects + objects, found.dead + dead, found.dropped + dropped);
@@ -198,7 +208,11 @@ impl Recovery<'_> {
                 offset = next;
                 continue;
             };
-            if entry.version() != 0 {
+            if entry.version() == 0 {
+                // It was never published.
+            } else if entry.kind() == Kind::Completion {
+                self.completion(&entry)?;
+            } else {
                 match table(entry.table()) {
                     Some(table) => self.entry(sequence, &entry, &table)?,
                     None => self.found.dropped += 1,
@@ -209,6 +223,29 @@ impl Recovery<'_> {
         self.core.store.log.close(&mut self.head);
         self.core.store.release(&mut cleaner_of(self.core), sequence, RECOVERED);
         Ok(())
+    }
+
+    /// Keeps a completion record whose client may ask for it.
+    fn completion(&mut self, entry: &Entry<'_>) -> Result<(), RecoveryError> {
+        if !self.completions.add(entry) {
+            return Ok(());
+        }
+        self.retrying(|this, pinned| {
+            let log = &pinned.core.store.log;
+            let claim = |bytes| log.claim_of_writer(bytes, 0);
+            let content = (entry.key(), entry.value());
+            let staged = log.stage_completion(&mut this.head, claim, entry.table(), content);
+            let staged = staged.map_err(|NoSegment| WriteError::Retry { after_us: 0 })?;
+            log.seal(&staged, entry.version(), 0);
+            log.bury(pinned.core.index, staged.location, staged.bytes());
+            Ok(())
+        })
+    }
+
+    /// Returns the completion records that clients may ask for. Called before [`Recovery::finish`], from which on the
+    /// cleaner asks which of them are needed.
+    pub fn take_completions(&mut self) -> impl Iterator<Item = FoundCompletion> + use<> {
+        std::mem::take(&mut self.completions).into_all()
     }
 
     /// Ends the recovery: what is empty leaves the disk. Returns what was found.
@@ -225,8 +262,7 @@ impl Recovery<'_> {
         let hash = crate::hash(entry.key());
         let may_live = entry.kind() == Kind::Object && !is_expired;
         let is_alive = may_live && !has_ended(&self.shared.ended(hash), entry) && {
-            let placed =
-                self.retrying(table, |this, pinned| this.place(pinned, (hash, entry), table, matters))?;
+            let placed = self.retrying(|this, pinned| this.place(pinned, (hash, entry), table, matters))?;
             self.found.objects += u64::from(placed);
             placed
         };
@@ -238,7 +274,7 @@ impl Recovery<'_> {
             self.end(hash, entry, table)?;
         }
         if matters {
-            self.retrying(table, |this, _| this.leave_tombstone(entry, table))?;
+            self.retrying(|this, _| this.leave_tombstone(entry, table))?;
         }
         Ok(())
     }
@@ -252,7 +288,7 @@ impl Recovery<'_> {
         }
         table.remember_version(entry.version().min(VERSION_MAX / 2));
         let key = entry.key();
-        self.retrying(table, |this, pinned| {
+        self.retrying(|this, pinned| {
             let bucket = table.index.lock(&pinned.pin, hash)?;
             let found = bucket.find(hash, |location| pinned.with_location(location, key));
             if let Some((place, (location, object))) = found
@@ -322,7 +358,6 @@ impl Recovery<'_> {
     /// Repeats a write until there is room for it, with steps of background work.
     fn retrying<T>(
         &mut self,
-        _: &Table,
         mut write: impl FnMut(&mut Self, &Pinned<'_>) -> Result<T, WriteError>,
     ) -> Result<T, RecoveryError> {
         for _ in 0..STEPS_MAX {

@@ -26,6 +26,7 @@ impl Pinned<'_> {
         self.admit(table, key, 0, NEVER_MS)?;
         self.refuse_unknown(table, hash, key)?;
         let staged = self.stage_removal(table, key)?;
+        self.stage_completion(table, staged.as_ref())?;
         let removed = self.delete_found(table, (hash, key), condition, staged.as_ref());
         if !matches!(removed, Ok(Some(_)))
             && let Some(staged) = &staged
@@ -56,10 +57,15 @@ impl Pinned<'_> {
         if !table.lets_go(key) {
             return Err(WriteError::Retry { after_us: RETRY_AFTER_US });
         }
+        if current == 0 {
+            // The reply will be that nothing was there.
+            self.unstage_completion();
+        }
         let writing = self.begin_durable(table);
         if let (Some(writing), Some(staged)) = (&writing, staged) {
             let log = &self.core.store.log;
             log.seal(staged, object.version(), log.sequence_at(location));
+            self.seal_completion(object.version(), None);
             let cut = self.advance(writing, table.is_synced());
             self.note_removed(hash, cut);
         }

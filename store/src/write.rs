@@ -82,6 +82,7 @@ impl Pinned<'_> {
         }
         self.make_room(table, (hash, key), table.lengths(key, value.len(), expires_ms).object_bytes())?;
         let staged = self.stage(table, key, value, expires_ms)?;
+        self.stage_completion(table, Some(&staged))?;
         let place = (hash, key);
         let published = self.write_entering(
             table,
@@ -165,6 +166,7 @@ impl Pinned<'_> {
     }
 
     pub(crate) fn unstage(&self, table: &Table, staged: &Staged) {
+        self.unstage_completion();
         let mut head = self.core.head_of(table).borrow_mut();
         self.core.store.log.unstage(self.core.index, &mut head, staged);
     }
@@ -244,10 +246,11 @@ impl Pinned<'_> {
         let version = next_version(table, before);
         hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
         self.admit_to_index(table, key, found.is_none(), entered)?;
-        Ok(self.publish_locked(table, hash, staged, bucket, found, version)?)
+        Ok(self.publish_locked(table, hash, staged, bucket, found, (version, None))?)
     }
 
-    /// Publishes a staged object with that version in place of the found one, and unlocks. A new key of an ordered
+    /// Publishes a staged object with that version, and the number in it if its completion record names one, in place of
+    /// the found one, and unlocks. A new key of an ordered
     /// table must have entered its tree ([`Pinned::admit_to_index`]).
     #[inline]
     pub(crate) fn publish_locked(
@@ -257,7 +260,7 @@ impl Pinned<'_> {
         staged: &Staged,
         mut bucket: LockedBucket<'_>,
         found: Option<(SlotPlace, (Location, Object<'_>))>,
-        version: u64,
+        (version, number): (u64, Option<[u8; 8]>),
     ) -> Result<u64, WriteError> {
         let log = &self.core.store.log;
         if version > VERSION_MAX {
@@ -275,6 +278,7 @@ impl Pinned<'_> {
             }
             let replaced = found.as_ref().map(|&(_, (location, _))| location);
             log.seal(staged, version, self.predecessor(staged.location, replaced));
+            self.seal_completion(version, number);
             self.advance(writing, table.is_synced());
         } else {
             log.seal(staged, version, 0);

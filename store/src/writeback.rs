@@ -18,6 +18,12 @@ impl Store {
         self.log.durable.as_ref().expect("the store was created with durable heads")
     }
 
+    /// Returns whether the store can have durable tables.
+    #[inline]
+    pub fn has_durable_heads(&self) -> bool {
+        self.log.durable.is_some()
+    }
+
     /// Makes a cut through all heads: fills in the position of each writer, and returns its number. Whatever lies below
     /// these positions depends on nothing above them. For one thread, which waits for writes in progress.
     pub fn cut(&self, positions: &mut Vec<LogPosition>) -> u64 {

@@ -11,6 +11,7 @@ use std::path::Path;
 use cluster::metadata::{Metadata, ServerRun};
 
 use super::BootError;
+use crate::config::Config;
 
 /// Name of the file with cluster and number.
 const ID_FILE: &str = "server.id";
@@ -27,12 +28,22 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Opens a directory's identity if the metadata is shared; otherwise there is none.
+    /// Opens a directory's identity and begins a run of its server if the metadata is shared; otherwise there is none.
     ///
     /// # Errors
     /// Same as [`Identity::open`].
-    pub(super) fn in_cluster(directory: &Path, metadata: &Metadata) -> Result<Option<Self>, BootError> {
-        metadata.records().is_shared().then(|| Self::open(directory, metadata)).transpose()
+    pub(super) fn begin_run(
+        config: &Config,
+        metadata: &Metadata,
+        reached: SocketAddr,
+        now_ms: u64,
+    ) -> Result<Option<(Self, ServerRun)>, BootError> {
+        if !metadata.records().is_shared() {
+            return Ok(None);
+        }
+        let own = Self::open(&config.data_directory, metadata)?;
+        let run = own.begin(metadata, reached, now_ms)?;
+        Ok(Some((own, run)))
     }
 
     /// Opens a directory's identity; assigns a new number if it has none.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use cluster::metadata::Metadata;
 use control::Durability;
 use disk::{DiskError, FileDisk, Options, Way};
-use store::{Eviction, Store, Table, TableKind, TableOptions};
+use store::{CompletionReply, Eviction, FoundCompletion, RequestId, Store, Table, TableKind, TableOptions};
+use wire::Status;
 
 use super::BootError;
 use crate::clock::Clock;
@@ -15,7 +16,8 @@ use crate::config::Config;
 use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
 use crate::durability::{LogLayout, recovery};
-use crate::limits::REMOVAL_FRAMES;
+use crate::limits::{COMPLETION_LEASE_MS, REMOVAL_FRAMES};
+use crate::session::completions::{Completions, FoundReply};
 use crate::tenant::account::Accounts;
 use crate::worker::siblings::SiblingWorkers;
 
@@ -29,7 +31,7 @@ const LOG_FILE: &str = "log";
 /// If the log cannot be read, or the server has none but the directory has.
 pub(super) fn open(
     config: &Config,
-    (store, accounts): (&Arc<Store>, &Accounts),
+    (store, accounts, completions): (&Arc<Store>, &Accounts, &Arc<Completions>),
     metadata: &Metadata,
     (clock, siblings): (&mut Clock, &Arc<SiblingWorkers>),
 ) -> Result<Option<(LogThread, LogHandle)>, BootError> {
@@ -53,8 +55,15 @@ pub(super) fn open(
         let durable = row.durability() != Durability::Memory;
         durable.then(|| make_table(store, accounts, row.tenant, (number, row.options.ordered)))
     };
+    let known = Arc::clone(completions);
+    store.keep_completions(move |request| known.is_needed(request.client, request.sequence));
+    let until_us = clock.now_us() + COMPLETION_LEASE_MS * 1_000;
+    let completed = |found: FoundCompletion| {
+        let (client_id, reply) = reply_of(found);
+        completions.recovered(client_id, reply, until_us);
+    };
     let (writer, report) =
-        recovery::recover(store, Box::new(disk), frames_max, (cores, config.cores), &table)
+        recovery::recover(store, Box::new(disk), frames_max, (cores, config.cores), &table, &completed)
             .map_err(|error| failed(&error))?;
     if report.segments > 0 {
         report.tell();
@@ -66,6 +75,22 @@ pub(super) fn open(
     let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
     let handle = thread.handle();
     Ok(Some((thread, handle)))
+}
+
+/// Returns the client of a completion record, and its reply as the ring stores it.
+fn reply_of(found: FoundCompletion) -> (u64, FoundReply) {
+    let RequestId { client, sequence } = found.request;
+    let (status, body) = match found.reply {
+        CompletionReply::Version(version) => (Status::Ok, version.to_le_bytes().into()),
+        CompletionReply::Number(version, number) => {
+            (Status::Ok, [version.to_le_bytes(), number].concat().into_boxed_slice())
+        }
+        CompletionReply::Bytes(bytes) => match bytes.split_first() {
+            Some((status, body)) => (Status::from_u8(*status).unwrap_or(Status::Internal), body.into()),
+            None => (Status::ReplyForgotten, Box::default()),
+        },
+    };
+    (client, FoundReply { sequence, status, body })
 }
 
 /// Makes a durable table, or returns the one that was made.

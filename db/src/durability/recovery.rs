@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use disk::{Disk, DiskError};
-use store::{Core, LogOnDisk, Recovered, Recovery, RecoveryError, Store, Table};
+use store::{Core, FoundCompletion, LogOnDisk, Recovered, Recovery, RecoveryError, Store, Table};
 
 use super::LogLayout;
 use super::log_reader::{self, LogError, SegmentBytes};
@@ -40,8 +40,12 @@ pub struct Report {
 /// A read segment on its way to a core; empty ones go back.
 type Filled = (u32, SegmentBytes);
 
+/// Finds a table by its number.
+pub type FindTable<'t> = dyn Fn(u32) -> Option<Arc<Table>> + Sync + 't;
+
 /// Rebuilds the durable tables of an empty store from the log on a disk, on these of the store's cores, and returns the
-/// log to go on with. `table` finds a table by its number; entries of others are dropped.
+/// log to go on with. `table` finds a table by its number; entries of others are dropped. `completed` gets the completion
+/// records that clients may ask for.
 ///
 /// # Errors
 /// [`LogError`]: then the disk is as it was.
@@ -50,7 +54,8 @@ pub fn recover(
     mut disk: Box<dyn Disk>,
     frames_max: u32,
     (cores, replaying): (usize, usize),
-    table: &(dyn Fn(u32) -> Option<Arc<Table>> + Sync),
+    table: &FindTable<'_>,
+    completed: &dyn Fn(FoundCompletion),
 ) -> Result<(LogWriter, Report), LogError> {
     let began = Instant::now();
     let layout = LogLayout::of(disk.frame_bytes(), frames_max);
@@ -66,7 +71,8 @@ pub fn recover(
     let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
     let (segments_count, clock_ms) = (segments.len(), found.clock_ms);
     let replaying: Vec<Core> = (0..replaying).map(|index| store.core(index)).collect();
-    let (recovered, blocks_damaged) = replay(replaying, &log, segments, (&*disk, layout, bytes), table)?;
+    let (recovered, blocks_damaged) =
+        replay(replaying, &log, segments, (&*disk, layout, bytes), (table, completed))?;
     let writer = LogWriter::new(Arc::clone(store), disk, (layout, frames_max), cores, found.state)?;
     let took = began.elapsed();
     let report = Report { recovered, segments: segments_count, bytes, blocks_damaged, clock_ms, took };
@@ -78,7 +84,7 @@ fn replay(
     log: &LogOnDisk,
     segments: &std::collections::BTreeMap<u32, Segment>,
     (disk, layout, bytes): (&dyn Disk, LogLayout, u64),
-    table: &(dyn Fn(u32) -> Option<Arc<Table>> + Sync),
+    (table, completed): (&FindTable<'_>, &dyn Fn(FoundCompletion)),
 ) -> Result<(Recovered, u64), LogError> {
     let own = cores.pop().expect("a core replays");
     let mut first = own.recover(log);
@@ -102,7 +108,7 @@ fn replay(
                 let (handle, to_replay, emptied) = (first.handle(), Arc::clone(&to_replay), emptied.clone());
                 scope.spawn(move || {
                     let mut recovery = handle.on(&core);
-                    replay_some(&mut recovery, &to_replay, &emptied, table).map(|()| recovery.into_found())
+                    replay_some(&mut recovery, &to_replay, &emptied, table).map(|()| recovery.end_part())
                 })
             })
             .collect();
@@ -115,6 +121,7 @@ fn replay(
         for other in others {
             first.join(other?);
         }
+        first.take_completions().for_each(completed);
         Ok((first.finish(), read?))
     })
 }
@@ -152,7 +159,7 @@ fn replay_some(
     recovery: &mut Recovery<'_>,
     to_replay: &Mutex<Receiver<Filled>>,
     emptied: &SyncSender<SegmentBytes>,
-    table: &(dyn Fn(u32) -> Option<Arc<Table>> + Sync),
+    table: &FindTable<'_>,
 ) -> Result<(), LogError> {
     loop {
         let next = lock(to_replay).recv();

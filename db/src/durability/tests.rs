@@ -5,6 +5,7 @@
 //! every version, and nothing else. And whatever a client was told by then must hold.
 
 mod pairs;
+mod running;
 mod world;
 
 use disk::{Fault, FrameId};
@@ -31,7 +32,7 @@ fn a_crash_at_any_call_leaves_a_cut_and_nothing_that_was_told_is_lost() {
         let mut random = Rng::with_seed(seed);
         let mut world = World::new(&mut random);
         for _ in 0..random.u32(1..5) {
-            let most = if random.bool() { 8 } else { 200 };
+            let most = [8, 200, 1_000][random.usize(..3)];
             let calls = random.u64(0..most);
             let fault = match random.u32(0..8) {
                 0 => Fault::CrashUntold,

@@ -36,6 +36,7 @@ use guest::fault::Guarded;
 use guest::preempt::Preemption;
 use guest::stack::StackPool;
 use state::{InvocationState, Pools};
+use store::RequestId;
 use table::InvocationTable;
 use turns::ClockPace;
 use waiting::{Awaiting, Holding};
@@ -82,6 +83,8 @@ pub struct Invocations<O> {
     plain: Option<VecDeque<NonNull<InvocationState<O>>>>,
     /// Limits that replace those of the accounts.
     budget: Option<LimitOverrides>,
+    /// The request of an origin: see [`Invocations::identifying`].
+    request_of: fn(&O) -> Option<RequestId>,
     parked_max: usize,
     preemption: Preemption,
     /// The next check of parked invocations' deadlines, in microseconds.
@@ -183,6 +186,13 @@ impl<O> Invocations<O> {
         Self::paced(Some(budget), budget)
     }
 
+    /// Makes commits record their replies under the request of their origin, for durable tables.
+    #[must_use]
+    pub fn identifying(mut self, request_of: fn(&O) -> Option<RequestId>) -> Self {
+        self.request_of = request_of;
+        self
+    }
+
     /// Like [`Invocations::new`], without preemption, shares and time accounting.
     ///
     /// Each invocation is polled in order of arrival until it ends or yields. `scripts/isolation` measures the cost of
@@ -209,6 +219,7 @@ impl<O> Invocations<O> {
             gauge: Gauge::new(),
             plain: None,
             budget,
+            request_of: |_| None,
             parked_max: pace.parked,
             preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
             parked_look_us: 0,
@@ -315,7 +326,9 @@ impl<O> Invocations<O> {
         };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };
+        let request = (self.request_of)(&origin);
         fresh.begin(extension, function, origin, environment.now_us, place, self.budget.as_ref());
+        fresh.request = request;
         fresh.bring_in(table, key, arguments);
         if input_bytes > UNCOUNTED_INPUT_BYTES {
             self.hold_input(slot);
@@ -359,7 +372,9 @@ impl<O> Invocations<O> {
         };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };
+        let request = (self.request_of)(&origin);
         fresh.begin(extension, function, origin, environment.now_us, PlaceId::NONE, Some(&ENDLESS));
+        fresh.request = request;
         fresh.bring_in(table, key, arguments);
         if let Some(queue) = &mut self.plain {
             queue.push_back(slot);

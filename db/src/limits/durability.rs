@@ -41,3 +41,10 @@ pub const DISK_BYTES_MIN: u64 = 1 << 30;
 
 /// Time that a stopping worker waits for the disk to release the answers that it holds, in milliseconds.
 pub const HELD_STOP_MS: u64 = 1_000;
+
+/// Time after a start in which a client of before may come back for its replies, in milliseconds: ten times as long as a
+/// session lives without a word.
+pub const COMPLETION_LEASE_MS: u64 = 600_000;
+
+/// Bytes of a reply that a completion record keeps; a longer one is `ReplyForgotten` after a crash.
+pub const COMPLETION_REPLY_BYTES_MAX: usize = 1024;

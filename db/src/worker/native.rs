@@ -6,7 +6,7 @@
 //! then. `replies.rs` answers requests that are not executed, and defines the places of replies: a frame, or a
 //! stream's answer.
 
-use store::{Object, Table};
+use store::{Object, RequestId, Table};
 use wire::reply::{Entry, Object as GetReply, Objects};
 use wire::{Keys, Request, Status};
 
@@ -205,7 +205,9 @@ fn mutate(
     match ring.claim(sequence) {
         Claim::Execute => {
             let nowhere = || missing(environment, caller.session, request, located);
+            environment.core.begin_request(RequestId { client: caller.session.client_id, sequence }, &[]);
             let outcome = located.target().map_or_else(nowhere, change);
+            environment.core.end_request();
             if outcome.status == Status::Retry {
                 if outcome.lacks() {
                     return RequestOutcome::Lacks;

@@ -344,7 +344,7 @@ impl Store {
     }
 
     /// Returns the claim of survivors for an object of `bytes`, from a source with `live_bytes`.
-    pub(super) fn claim_of_survivors(&self, level: Level, live_bytes: usize, bytes: usize) -> Claim {
+    pub(crate) fn claim_of_survivors(&self, level: Level, live_bytes: usize, bytes: usize) -> Claim {
         let window = self.log.segments.window_seglets();
         let least = self.log.seglets_for(bytes);
         let (most, windows_kept) = match level {

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use crate::completion::RequestId;
 use crate::directory::Listing;
 use crate::index::{Location, NotLocked};
 use crate::limits::VERSION_MAX;
@@ -177,6 +178,10 @@ impl Store {
     ) {
         for entry in entries {
             let is_it = |location| (location == entry.location).then_some(());
+            if entry.kind == Kind::Completion {
+                entry.table = None;
+                continue;
+            }
             let leads_here = |table: &Table| table.index.find(&pinned.pin, entry.hash, is_it).is_some();
             entry.table = match tables.get(entry.table_id) {
                 Some(table) if leads_here(table) => Some(table),
@@ -266,6 +271,12 @@ impl Store {
             if entry.table.is_some() || entry.version == 0 {
                 continue;
             }
+            if entry.kind == Kind::Completion {
+                if self.keep_completion(cleaner, pinned, source, entry).is_err() {
+                    return at;
+                }
+                continue;
+            }
             let matters = !cfg!(weakened = "tombstone")
                 && entry.predecessor != source.sequence
                 && cleaner.on_disk.has(entry.predecessor)
@@ -280,6 +291,28 @@ impl Store {
             }
         }
         entries.len()
+    }
+
+    /// Copies a completion record of a source to the survivors if it is needed.
+    fn keep_completion(
+        &self,
+        cleaner: &mut Cleaner,
+        pinned: &Pinned<'_>,
+        source: &Source,
+        entry: &SourceEntry<'_>,
+    ) -> Result<(), NoSegment> {
+        let object = self.log.object(entry.location, &pinned.pin);
+        let Some(request) = RequestId::of_key(object.key()) else { return Ok(()) };
+        let needs = self.log.durable.as_ref().and_then(|durable| durable.needs.get());
+        if !cleaner.recovering && !needs.is_some_and(|needs| needs(request)) {
+            return Ok(());
+        }
+        let head = cleaner.head(source);
+        let claim = || self.claim_of_survivors(source.level, source.live_bytes, entry.bytes as usize);
+        let copy = self.log.copy(head, entry.location, entry.bytes as usize, claim)?;
+        head.note_origin(source.generation);
+        self.log.bury(pinned.core.index, copy, entry.bytes);
+        Ok(())
     }
 
     fn leave_tombstone(

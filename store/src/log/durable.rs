@@ -122,4 +122,16 @@ impl Log {
         head.tombstones += staged.bytes();
         Ok(staged)
     }
+
+    /// Copies a completion record to a durable head.
+    pub(crate) fn stage_completion(
+        &self,
+        head: &mut Head,
+        claim: impl FnOnce(usize) -> Claim,
+        table: u32,
+        content: (&[u8], &[u8]),
+    ) -> Result<Staged, NoSegment> {
+        debug_assert_ne!(head.role, Role::Memory, "a completion record is for a replay");
+        self.append(head, claim, (table, Kind::Completion, false), content, NEVER_MS)
+    }
 }

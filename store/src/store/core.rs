@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use crate::completion::RequestId;
 use crate::cut::Writing;
 use crate::epoch::{EpochPin, HeldPin, LocalEpoch};
 use crate::error::WriteError;
@@ -31,6 +32,11 @@ pub struct Core {
     pub(crate) head: RefCell<Head>,
     /// The head for objects of durable tables.
     pub(crate) durable_head: RefCell<Head>,
+    /// The request to which writes belong, and what a commit records as its reply.
+    pub(crate) request: Cell<Option<RequestId>>,
+    pub(crate) reply: RefCell<Vec<u8>>,
+    /// The completion record of the write in progress.
+    pub(crate) completion: Cell<Option<Staged>>,
     /// See [`Core::take_seen_cut`].
     pub(crate) seen_cut: Cell<u64>,
     pub(crate) scratch: RefCell<Scratch>,
@@ -89,7 +95,22 @@ impl Core {
         let (head, scratch, garbage) = Default::default();
         let durable_head = RefCell::new(Head::new(Role::Writer(index)));
         let (seen_cut, turn, owed) = Default::default();
-        Core { store, index, local, head, durable_head, seen_cut, scratch, garbage, turn, owed }
+        let (request, reply, completion) = Default::default();
+        Core {
+            store,
+            index,
+            local,
+            head,
+            durable_head,
+            request,
+            reply,
+            completion,
+            seen_cut,
+            scratch,
+            garbage,
+            turn,
+            owed,
+        }
     }
 
     /// Returns the number of the first cut that includes whatever this core has read, found absent or written in

@@ -196,7 +196,7 @@ impl Pinned<'_> {
                 return Ok(false);
             }
             self.admit_to_index(table, key, found.is_none(), entered)?;
-            self.publish_locked(table, hash, &staged, bucket, found, header.version)?;
+            self.publish_locked(table, hash, &staged, bucket, found, (header.version, None))?;
             Ok(true)
         };
         let published = self.write_entering(table, (hash, key), |stored| *stored, publish);

@@ -1,8 +1,10 @@
 //! Writers on threads of their own while the log's thread cuts and the disk crashes: what depends on something is never
 //! found without it.
 //!
-//! One core adds to a number; another copies it and commits the copy as a pair of keys. After a crash, both keys of the
-//! pair are equal, the copy is no newer than the number, and neither is older than what its writer was told.
+//! One core adds to a number, and sometimes writes one of many other keys, which live on while segments around them die:
+//! the cleaner moves them all the time. Another core copies the number and commits the copy as a pair of keys. After a
+//! crash, both keys of the pair are equal, the copy is no newer than the number, and nothing is older than what its writer
+//! was told.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,16 +20,25 @@ use super::seeds;
 
 const FRAMES_MAX: u32 = 2_000;
 const NUMBER: &[u8] = b"number";
+/// Keys that are written now and then.
+const OTHERS: usize = 256;
 const PAIR: [&[u8]; 2] = [b"first", b"second"];
 
 const CONFIG: Config =
     Config { memory_bytes: 1 << 20, segment_bytes: 16384, cores: 2, huge_pages: false, durable: true };
 
 /// What the writers were told: the number, and the copy.
-#[derive(Default)]
 struct Told {
     number: AtomicU64,
     copy: AtomicU64,
+    others: [AtomicU64; OTHERS],
+}
+
+impl Told {
+    fn new() -> Told {
+        let (number, copy) = Default::default();
+        Told { number, copy, others: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
 }
 
 fn open(disk: &SimulatedDisk) -> (Arc<Store>, Arc<Table>, LogWriter) {
@@ -36,7 +47,7 @@ fn open(disk: &SimulatedDisk) -> (Arc<Store>, Arc<Table>, LogWriter) {
     let table = store.table_with(1, options, &Arc::new(Quota::new(2, u64::MAX)));
     table.set_synced(true);
     let find = |id| (id == 1).then(|| Arc::clone(&table));
-    let opened = recovery::recover(&store, Box::new(disk.clone()), FRAMES_MAX, (2, 2), &find);
+    let opened = recovery::recover(&store, Box::new(disk.clone()), FRAMES_MAX, (2, 2), &find, &|_| {});
     let (writer, _) = opened.expect("a sound log");
     (store, table, writer)
 }
@@ -60,10 +71,18 @@ fn tell(core: &Core, written: &mut Vec<(u64, u64)>, value: u64, told: &AtomicU64
 
 fn add(core: &Core, table: &Table, told: &Told, stop: &AtomicBool) {
     let mut written = Vec::new();
+    let mut others: [Vec<(u64, u64)>; OTHERS] = std::array::from_fn(|_| Vec::new());
     while !stop.load(Ordering::Relaxed) {
         let added = core.pin().increment(table, store::hash(NUMBER), NUMBER, 1);
         if let Ok((_, sum)) = added {
             tell(core, &mut written, sum as u64, &told.number);
+            let (number, key) = (sum as usize % OTHERS, (sum as usize % OTHERS).to_le_bytes());
+            let value = sum.to_le_bytes();
+            if sum % 9 == 0
+                && core.pin().put(table, store::hash(&key), &key, &value, Condition::Always).is_ok()
+            {
+                tell(core, &mut others[number], sum as u64, &told.others[number]);
+            }
         }
         core.step();
     }
@@ -93,7 +112,7 @@ fn a_copy_is_never_found_without_what_it_copies_nor_half_of_a_pair() {
         let disk = SimulatedDisk::new(seed, LogLayout::frame_bytes_of(CONFIG.segment_bytes), FRAMES_MAX);
         let (store, table, mut writer) = open(&disk);
         disk.plan(random.u64(0..300), if random.bool() { Fault::Crash } else { Fault::CrashUntold });
-        let (stop, told) = (AtomicBool::new(false), Told::default());
+        let (stop, told) = (AtomicBool::new(false), Told::new());
         let [first, second] = [store.core(0), store.core(1)];
         thread::scope(|scope| {
             let (table, told, stop) = (&*table, &told, &stop);
@@ -112,6 +131,10 @@ fn a_copy_is_never_found_without_what_it_copies_nor_half_of_a_pair() {
         assert!(pair[0] <= number, "seed {seed}: {} was copied from {number}", pair[0]);
         let [told_number, told_copy] = [&told.number, &told.copy].map(|told| told.load(Ordering::SeqCst));
         assert!(number >= told_number && pair[0] >= told_copy, "seed {seed}: {told_number} {told_copy}");
+        for (number, told) in told.others.iter().enumerate() {
+            let (found, told) = (get(&pin, &table, &number.to_le_bytes()), told.load(Ordering::SeqCst));
+            assert!(found >= told, "seed {seed}: key {number} was {told} and is {found}");
+        }
         let put = pin.put(&table, store::hash(b"k"), b"k", b"v", Condition::Always);
         assert!(put.is_ok(), "seed {seed}: {put:?}");
     }

@@ -1,27 +1,16 @@
 //! A store with its log on a simulated disk, and the model of what clients know.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use disk::{Disk, FrameId, SimulatedDisk};
 use fastrand::Rng;
-use store::{
-    Condition, Config, Core, NEVER_MS, Quota, Store, Table, TableKind, TableOptions, Write, WriteError,
-};
+use store::{Condition, Config, NEVER_MS, Write, WriteError};
 
 use super::super::LogLayout;
 use super::super::log_reader::LogError;
-use super::super::log_writer::{LogWriter, Step, frames_reserved};
-use super::super::recovery::{self, Report};
-
-const CORES: usize = 2;
-const TABLES: u32 = 2;
-const KEYS_MAX: u64 = 400;
-
-type Key = (u32, u64);
-
-/// What a key holds: version, value, expiry.
-type Held = (u64, Vec<u8>, u64);
+use super::super::log_writer::{Step, frames_reserved};
+use super::super::recovery::Report;
+use super::running::{CORES, Held, KEYS_MAX, Key, Running, TABLES};
 
 /// Something that a client was told of a key, once this cut is stable.
 struct Fact {
@@ -38,14 +27,6 @@ struct Model {
     /// The newest version of each key, gone or not.
     newest: HashMap<Key, u64>,
     now_ms: u64,
-}
-
-/// A running server without its network.
-struct Running {
-    store: Arc<Store>,
-    tables: Vec<Arc<Table>>,
-    cores: Vec<Core>,
-    writer: LogWriter,
 }
 
 /// A server, its disk and its clients.
@@ -82,7 +63,7 @@ impl World {
 
     fn with_disk(random: &mut Rng, frames_max: impl Fn(usize, usize) -> u32) -> World {
         let segment_bytes = 16384 << random.u32(0..2);
-        let memory_bytes = segment_bytes * random.usize(14..40);
+        let memory_bytes = segment_bytes * random.usize(9..20);
         let config = Config { memory_bytes, segment_bytes, cores: CORES, huge_pages: false, durable: true };
         let frame_bytes = LogLayout::frame_bytes_of(segment_bytes);
         let frames_max = frames_max(memory_bytes, frame_bytes);
@@ -389,7 +370,7 @@ impl World {
             Err(LogError::Unsuitable(text)) => assert!(text.contains("log"), "seed {seed}: {text}"),
             Err(error) => panic!("seed {seed}: {error}"),
             Ok((running, report)) => {
-                let found = running.contents(self.keys.max(KEYS_MAX), &self.stable);
+                let found = running.contents(self.keys.max(KEYS_MAX), self.stable.objects.keys().copied());
                 let is_sound = |key: &Key| found.get(key) == self.stable.objects.get(key);
                 let all = self.stable.objects.keys().chain(found.keys());
                 let lost: Vec<&Key> = all.filter(|key| !is_sound(key)).collect();
@@ -433,7 +414,7 @@ impl World {
     }
 
     fn contents(&self, keys: u64) -> BTreeMap<Key, Held> {
-        self.running.as_ref().expect("it runs").contents(keys, &self.model)
+        self.running.as_ref().expect("it runs").contents(keys, self.model.objects.keys().copied())
     }
 
     fn begin_again(&mut self) {
@@ -448,56 +429,6 @@ impl World {
     pub(super) fn check(&mut self, what: &str) {
         let found = self.contents(self.keys);
         assert!(found == self.model.objects, "{what}: not what was written");
-    }
-}
-
-impl Running {
-    fn open(
-        config: &Config,
-        disk: &SimulatedDisk,
-        frames_max: u32,
-        now_ms: u64,
-    ) -> Result<(Running, Report), LogError> {
-        let store = Store::new(*config).expect("a small store");
-        store.advance_clock(now_ms);
-        let quota = Arc::new(Quota::new(CORES, u64::MAX));
-        let tables: Vec<_> = (1..=TABLES)
-            .map(|id| {
-                let kind = if id == 1 { TableKind::Hash } else { TableKind::Ordered };
-                let options = TableOptions { kind, durable: true, ..TableOptions::default() };
-                let table = store.table_with(id, options, &quota);
-                table.set_synced(true);
-                table
-            })
-            .collect();
-        let find = |id: u32| tables.get(id as usize - 1).cloned();
-        let (writer, report) =
-            recovery::recover(&store, Box::new(disk.clone()), frames_max, (CORES, CORES), &find)?;
-        let cores = (0..CORES).map(|core| store.core(core)).collect();
-        Ok((Running { store, tables, cores, writer }, report))
-    }
-
-    /// Returns what can be read, and checks the counts.
-    fn contents(&self, keys: u64, model: &Model) -> BTreeMap<Key, Held> {
-        let pin = self.cores[0].pin();
-        let mut all = BTreeMap::new();
-        for (table, id) in self.tables.iter().zip(1..) {
-            let mut objects = 0;
-            let known = model.objects.range((id, 0)..=(id, u64::MAX)).map(|((_, number), _)| *number);
-            for number in (0..keys.min(KEYS_MAX)).chain(known.filter(|number| *number >= KEYS_MAX)) {
-                let bytes = number.to_be_bytes();
-                let Some(object) = pin.get(table, store::hash(&bytes), &bytes) else { continue };
-                assert!(object.verify(), "{id} {number} is damaged");
-                objects += 1;
-                all.insert((id, number), (object.version(), object.value().to_vec(), object.expires_ms()));
-            }
-            if keys <= KEYS_MAX {
-                let expired = table.objects() - objects;
-                assert!(expired <= table.expiring(), "{expired} objects too many in table {id}");
-            }
-        }
-        self.cores[0].take_seen_cut();
-        all
     }
 }
 

@@ -21,7 +21,7 @@ use guest::wasm::settings::MODULE_STACK_BYTES;
 use sandstorm::Error;
 use sandstorm::abi::wasm32::STACK_BYTES;
 use sandstorm::abi::{Call, Code, OK, PENDING, RawReply, RawSlice};
-use store::{CommitError, HeldPin};
+use store::{CommitError, HeldPin, RequestId};
 use wire::Status;
 
 use super::ending::Ending;
@@ -85,6 +85,8 @@ pub(super) struct InvocationState<O> {
     held: Option<HeldPin>,
     /// The stack on which it was preempted.
     parked: Option<ParkedStack>,
+    /// The request that it serves.
+    pub(super) request: Option<RequestId>,
     /// The cut that includes whatever it has seen so far: see [`store::Core::take_seen_cut`].
     pub(super) seen_cut: u64,
     /// The index of the function.
@@ -142,6 +144,7 @@ impl<O> InvocationState<O> {
             origin: None,
             held: None,
             parked: None,
+            request: None,
             seen_cut: 0,
             function: 0,
             place: PlaceId::NONE,
@@ -377,8 +380,10 @@ impl<O> InvocationState<O> {
             return PollOutcome::Ended(Ending::of(Status::Internal));
         };
         let parts_of = |id| tables.get(tenant, id).map(|entry| &entry.parts);
+        self.name_request(environment.core);
         // SAFETY: the first read was made under the held pin, or under this one if it never yielded.
         let committed = unsafe { self.access.transaction().commit(environment.pin, parts_of) };
+        environment.core.end_request();
         match committed {
             Ok(()) => PollOutcome::Ended(Ending::WELL),
             Err(Uncommitted::Refused(CommitError::Conflict { .. })) if self.tries + 1 < COMMIT_TRIES_MAX => {

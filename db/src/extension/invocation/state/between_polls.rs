@@ -15,6 +15,7 @@ use guest::cycles;
 use guest::running::ParkedStack;
 use guest::stack::Stack;
 use sandstorm::abi::Code;
+use store::Core;
 use wire::Status;
 use wire::limits::REPLY_BYTES_MAX;
 
@@ -29,7 +30,10 @@ use crate::extension::invocation_memory::{REPLY_HEAD_BYTES, TouchedPages};
 use crate::extension::module_call::ModuleCall;
 use crate::extension::trace::Recorder;
 use crate::extension::version_metrics::Spent;
-use crate::limits::{LAST_WORDS_BYTES_MAX, OFFER_INPUT_BYTES, SLICE_US, SLICES_CHARGED_MAX, STEADY_SLICES};
+use crate::limits::{
+    COMPLETION_REPLY_BYTES_MAX, LAST_WORDS_BYTES_MAX, OFFER_INPUT_BYTES, SLICE_US, SLICES_CHARGED_MAX,
+    STEADY_SLICES,
+};
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteAnswer;
 
@@ -315,6 +319,18 @@ impl<O> InvocationState<O> {
             Body::NoModule => self.describe_missing_module(),
             Body::UnknownCode(code) => self.describe_unknown_code(code),
             Body::Empty => &[],
+        }
+    }
+
+    /// Names the request of the commit that follows, with its reply.
+    pub(in crate::extension::invocation) fn name_request(&mut self, core: &Core) {
+        let Some(request) = self.request.filter(|_| core.store().has_durable_heads()) else { return };
+        let body = self.body(&Ending::WELL);
+        if body.len() > COMPLETION_REPLY_BYTES_MAX {
+            core.begin_request(request, &[Status::ReplyForgotten as u8]);
+        } else {
+            core.begin_request(request, &[Status::Ok as u8]);
+            core.begin_request(request, body);
         }
     }
 

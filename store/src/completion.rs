@@ -1,0 +1,122 @@
+//! Completion records: which request of which client a write belongs to, and its reply, beside the object in the log.
+//!
+//! ```text
+//!   entry of kind completion:   key   client u64 │ sequence u64
+//!                               value 1: a version, the entry's            2 │ number: version and number
+//!                                     3 │ bytes: as the caller gave them
+//! ```
+//! RIFL (Lee et al., SOSP'15): a record is in the log if and only if its write is, since one cut includes both. In memory
+//! it counts as dead from the beginning: nothing leads to it. The cleaner copies those that are still needed
+//! ([`Store::keep_completions`]), and a recovery hands out the newest of each client.
+
+use std::collections::HashMap;
+
+use crate::limits::COMPLETIONS_PER_CLIENT;
+use crate::object::Entry;
+
+/// Bytes of the key of a completion record.
+pub(crate) const KEY_BYTES: usize = 16;
+/// Bytes of its value for a write of one object.
+pub(crate) const SHORT_BYTES: usize = 9;
+
+/// The identity of a request, equal in all its copies.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct RequestId {
+    /// The number of the client.
+    pub client: u64,
+    /// The number of the request.
+    pub sequence: u64,
+}
+
+/// The reply to a completed request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum CompletionReply {
+    /// The version that was written or removed.
+    Version(u64),
+    /// The version and the number after an increment.
+    Number(u64, [u8; 8]),
+    /// What [`Core::begin_request`] was given.
+    Bytes(Box<[u8]>),
+}
+
+/// A completion record that a recovery found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FoundCompletion {
+    /// The request.
+    pub request: RequestId,
+    /// Its reply.
+    pub reply: CompletionReply,
+}
+
+/// The newest completion records of clients.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct FoundCompletions {
+    by_client: HashMap<u64, (u64, Vec<FoundCompletion>)>,
+}
+
+/// Decides whether a completion record is needed.
+pub(crate) type Needs = Box<dyn Fn(RequestId) -> bool + Send + Sync>;
+
+impl RequestId {
+    pub(crate) fn key(self) -> [u8; KEY_BYTES] {
+        let mut key = [0; KEY_BYTES];
+        key[..8].copy_from_slice(&self.client.to_le_bytes());
+        key[8..].copy_from_slice(&self.sequence.to_le_bytes());
+        key
+    }
+
+    pub(crate) fn of_key(key: &[u8]) -> Option<RequestId> {
+        let (client, sequence) = key.split_first_chunk()?;
+        let (client, sequence) = (u64::from_le_bytes(*client), sequence.try_into().ok()?);
+        Some(RequestId { client, sequence: u64::from_le_bytes(sequence) })
+    }
+}
+
+impl FoundCompletion {
+    /// Reads an entry.
+    fn of(entry: &Entry<'_>) -> Option<FoundCompletion> {
+        let request = RequestId::of_key(entry.key())?;
+        let (form, rest) = entry.value().split_first()?;
+        let reply = match form {
+            1 => CompletionReply::Version(entry.version()),
+            2 => CompletionReply::Number(entry.version(), rest.try_into().ok()?),
+            3 => CompletionReply::Bytes(rest.into()),
+            _ => return None,
+        };
+        Some(FoundCompletion { request, reply })
+    }
+}
+
+impl FoundCompletions {
+    /// Takes in a record; returns whether its client may still ask for it.
+    pub(crate) fn add(&mut self, entry: &Entry<'_>) -> bool {
+        let Some(found) = FoundCompletion::of(entry) else { return false };
+        self.insert(found)
+    }
+
+    fn insert(&mut self, found: FoundCompletion) -> bool {
+        let sequence = found.request.sequence;
+        let (newest, records) = self.by_client.entry(found.request.client).or_default();
+        *newest = sequence.max(*newest);
+        let is_old = |sequence: u64| sequence.saturating_add(COMPLETIONS_PER_CLIENT) <= *newest;
+        if is_old(sequence) {
+            return false;
+        }
+        records.push(found);
+        if records.len() as u64 >= 2 * COMPLETIONS_PER_CLIENT {
+            records.retain(|found| !is_old(found.request.sequence));
+        }
+        true
+    }
+
+    /// Takes in those that another core found.
+    pub(crate) fn join(&mut self, other: FoundCompletions) {
+        let records = other.by_client.into_values().flat_map(|(_, records)| records);
+        records.for_each(|found| _ = self.insert(found));
+    }
+
+    /// Returns all records.
+    pub(crate) fn into_all(self) -> impl Iterator<Item = FoundCompletion> {
+        self.by_client.into_values().flat_map(|(_, records)| records)
+    }
+}
