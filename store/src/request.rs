@@ -33,6 +33,9 @@ impl Pinned<'_> {
     #[inline]
     pub(crate) fn stage_completion(&self, table: &Table, staged: Option<&Staged>) -> Result<(), WriteError> {
         let Some(request) = self.core.request.get().filter(|_| table.is_durable()) else { return Ok(()) };
+        if cfg!(weakened = "record") {
+            return Ok(());
+        }
         let completion = self.append_completion(table, request, &[0; SHORT_BYTES]);
         if completion.is_err()
             && let Some(staged) = staged

@@ -1,14 +1,15 @@
 //! A running server without its network: a store, its tables, its cores and its log.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use disk::SimulatedDisk;
-use store::{Config, Core, Quota, Store, Table, TableKind, TableOptions};
+use store::{CompletionReply, Config, Core, FoundCompletion, Quota, Store, Table, TableKind, TableOptions};
 
 use super::super::log_reader::LogError;
 use super::super::log_writer::LogWriter;
 use super::super::recovery::{self, Report};
+use crate::sync::lock;
 
 pub(super) const CORES: usize = 2;
 pub(super) const TABLES: u32 = 2;
@@ -18,6 +19,9 @@ pub(super) type Key = (u32, u64);
 
 /// What a key holds: version, value, expiry.
 pub(super) type Held = (u64, Vec<u8>, u64);
+
+/// Replies by client and sequence.
+pub(super) type Completions = BTreeMap<(u64, u64), CompletionReply>;
 
 /// A running server without its network.
 pub(super) struct Running {
@@ -33,7 +37,7 @@ impl Running {
         disk: &SimulatedDisk,
         frames_max: u32,
         now_ms: u64,
-    ) -> Result<(Running, Report), LogError> {
+    ) -> Result<(Running, Report, Completions), LogError> {
         let store = Store::new(*config).expect("a small store");
         store.advance_clock(now_ms);
         let quota = Arc::new(Quota::new(CORES, u64::MAX));
@@ -46,11 +50,16 @@ impl Running {
                 table
             })
             .collect();
+        let completions = Mutex::new(BTreeMap::new());
+        let completed = |found: FoundCompletion| {
+            lock(&completions).insert((found.request.client, found.request.sequence), found.reply);
+        };
         let find = |id: u32| tables.get(id as usize - 1).cloned();
         let (writer, report) =
-            recovery::recover(&store, Box::new(disk.clone()), frames_max, (CORES, CORES), &find, &|_| {})?;
+            recovery::recover(&store, Box::new(disk.clone()), frames_max, (CORES, CORES), &find, &completed)?;
         let cores = (0..CORES).map(|core| store.core(core)).collect();
-        Ok((Running { store, tables, cores, writer }, report))
+        let completions = completions.into_inner().expect("no thread has panicked");
+        Ok((Running { store, tables, cores, writer }, report, completions))
     }
 
     /// Returns what can be read, and checks the counts.

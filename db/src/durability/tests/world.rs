@@ -1,16 +1,18 @@
 //! A store with its log on a simulated disk, and the model of what clients know.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::{Disk, FrameId, SimulatedDisk};
 use fastrand::Rng;
-use store::{Condition, Config, NEVER_MS, Write, WriteError};
+use store::{CompletionReply, Condition, Config, NEVER_MS, RequestId, Write, WriteError};
 
 use super::super::LogLayout;
 use super::super::log_reader::LogError;
 use super::super::log_writer::{Step, frames_reserved};
 use super::super::recovery::Report;
-use super::running::{CORES, Held, KEYS_MAX, Key, Running, TABLES};
+use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, TABLES};
 
 /// Something that a client was told of a key, once this cut is stable.
 struct Fact {
@@ -20,9 +22,15 @@ struct Fact {
     cut: u64,
 }
 
+/// Requests that a client has not acknowledged: each core is a client with so many.
+const UNANSWERED: u64 = 20;
+
 /// The state of all keys.
 #[derive(Clone, Default)]
 struct Model {
+    /// The last request of each client, and its replies that count as unanswered.
+    sequences: [u64; CORES],
+    replies: Completions,
     objects: BTreeMap<Key, Held>,
     /// The newest version of each key, gone or not.
     newest: HashMap<Key, u64>,
@@ -44,7 +52,11 @@ pub(super) struct World {
     facts: Vec<Fact>,
     /// The last stable cut.
     told_to: u64,
+    /// For each core's client, the lowest sequence without an acknowledgement.
+    acknowledged: [Arc<AtomicU64>; CORES],
     keys: u64,
+    /// The completion records of the last start.
+    found: Completions,
 }
 
 impl World {
@@ -69,6 +81,8 @@ impl World {
         let frames_max = frames_max(memory_bytes, frame_bytes);
         let disk = SimulatedDisk::new(random.u64(..), frame_bytes, frames_max);
         let running = Running::open(&config, &disk, frames_max, 0).expect("an empty disk").0;
+        let acknowledged: [Arc<AtomicU64>; CORES] = Default::default();
+        keep_unanswered(&running, &acknowledged);
         let keys = random.u64(20..KEYS_MAX.min(memory_bytes as u64 / 400));
         let (model, stable, begun, facts) = Default::default();
         World {
@@ -82,7 +96,9 @@ impl World {
             begun,
             facts,
             told_to: 0,
+            acknowledged,
             keys,
+            found: Completions::new(),
         }
     }
 
@@ -153,6 +169,26 @@ impl World {
         (random.u32(1..=TABLES), number)
     }
 
+    /// Begins the next request of a core's client.
+    fn begin_request(&mut self, core: usize) {
+        self.model.sequences[core] += 1;
+        let request = RequestId { client: core as u64, sequence: self.model.sequences[core] };
+        self.acknowledged[core].store(request.sequence.saturating_sub(UNANSWERED), Ordering::Relaxed);
+        self.running().cores[core].begin_request(request, b"");
+    }
+
+    /// Ends a request with a reply, if it has changed anything.
+    fn end_request(&mut self, core: usize, reply: Option<CompletionReply>) {
+        self.running().cores[core].end_request();
+        let sequence = self.model.sequences[core];
+        if let Some(reply) = reply {
+            self.model.replies.insert((core as u64, sequence), reply);
+        }
+        let is_old =
+            |client: u64, other: u64| client == core as u64 && other < sequence.saturating_sub(UNANSWERED);
+        self.model.replies.retain(|&(client, other), _| !is_old(client, other));
+    }
+
     /// Notes what a client is told of a key.
     fn tell(&mut self, core: usize, key: Key, version: u64) {
         let cut = self.running().cores[core].take_seen_cut();
@@ -184,6 +220,7 @@ impl World {
 
     fn put(&mut self, random: &mut Rng, core: usize) {
         let (key, value) = (self.key(random), value(random));
+        self.begin_request(core);
         let expires_ms =
             if random.u32(0..8) == 0 { self.model.now_ms + random.u64(1..100) } else { NEVER_MS };
         let running = self.running();
@@ -191,6 +228,7 @@ impl World {
         let pin = running.cores[core].pin();
         let put = pin.put_until(table, store::hash(&bytes), &bytes, &value, expires_ms, Condition::Always);
         drop(pin);
+        self.end_request(core, put.ok().map(CompletionReply::Version));
         match put {
             Ok(version) => self.wrote(core, key, (version, value, expires_ms)),
             Err(error) => self.refuse(core, error),
@@ -199,9 +237,11 @@ impl World {
 
     fn delete(&mut self, random: &mut Rng, core: usize) {
         let key = self.key(random);
+        self.begin_request(core);
         let running = self.running();
         let (table, bytes) = (&running.tables[key.0 as usize - 1], key.1.to_be_bytes());
         let deleted = running.cores[core].pin().delete(table, store::hash(&bytes), &bytes, Condition::Always);
+        self.end_request(core, deleted.ok().flatten().map(CompletionReply::Version));
         match deleted {
             Ok(version) => {
                 let known = self.model.objects.remove(&key);
@@ -215,9 +255,12 @@ impl World {
 
     fn increment(&mut self, random: &mut Rng, core: usize) {
         let key = self.key(random);
+        self.begin_request(core);
         let running = self.running();
         let (table, bytes) = (&running.tables[key.0 as usize - 1], key.1.to_be_bytes());
         let added = running.cores[core].pin().increment(table, store::hash(&bytes), &bytes, 1);
+        let reply = |(version, sum): (u64, i64)| CompletionReply::Number(version, sum.to_le_bytes());
+        self.end_request(core, added.ok().map(reply));
         match added {
             Ok((version, sum)) => {
                 let expires_ms =
@@ -235,6 +278,10 @@ impl World {
                 (key, key.1.to_be_bytes(), random.bool().then(|| value(random)))
             })
             .collect();
+        self.begin_request(core);
+        let said = random.u64(..).to_le_bytes();
+        let request = RequestId { client: core as u64, sequence: self.model.sequences[core] };
+        self.running().cores[core].begin_request(request, &said);
         let running = self.running();
         let writes: Vec<_> = changes
             .iter()
@@ -247,9 +294,11 @@ impl World {
             })
             .collect();
         let committed = running.cores[core].pin().commit(&[], &writes);
+        drop(writes);
+        self.end_request(core, committed.is_ok().then(|| CompletionReply::Bytes(said.into())));
         match committed {
             Ok(version) => {
-                let cut = running.cores[core].take_seen_cut();
+                let cut = self.running().cores[core].take_seen_cut();
                 let last: BTreeMap<Key, _> =
                     changes.into_iter().map(|(key, _, value)| (key, value)).collect();
                 for (key, value) in last {
@@ -343,7 +392,7 @@ impl World {
         let (stable, report) = self.reopen(random, seed);
         assert_eq!((report.recovered.dropped, &report.recovered.damaged), (0, &Vec::new()), "seed {seed}");
         let found = self.contents(self.keys.max(KEYS_MAX));
-        let is = |model: &Model| found == model.objects;
+        let is = |model: &Model| found == model.objects && self.has_replies_of(model);
         if !is(&self.stable) && !is(&self.begun) {
             let (stable, begun) = (&self.stable.objects, &self.begun.objects);
             let mut keys: Vec<_> = stable.keys().chain(begun.keys()).chain(found.keys()).collect();
@@ -369,7 +418,7 @@ impl World {
         match Running::open(&self.config, &self.disk, self.frames_max, self.model.now_ms) {
             Err(LogError::Unsuitable(text)) => assert!(text.contains("log"), "seed {seed}: {text}"),
             Err(error) => panic!("seed {seed}: {error}"),
-            Ok((running, report)) => {
+            Ok((running, report, _)) => {
                 let found = running.contents(self.keys.max(KEYS_MAX), self.stable.objects.keys().copied());
                 let is_sound = |key: &Key| found.get(key) == self.stable.objects.get(key);
                 let all = self.stable.objects.keys().chain(found.keys());
@@ -387,7 +436,9 @@ impl World {
         // The machine's clock may have been set back.
         let now_ms = if random.bool() { 0 } else { self.model.now_ms };
         let opened = Running::open(&self.config, &self.disk, self.frames_max, now_ms);
-        let (running, report) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let (running, report, completions) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        keep_unanswered(&running, &self.acknowledged);
+        self.found = completions;
         let now = running.store.now_ms();
         let now = now.max(self.stable.now_ms);
         for model in [&mut self.stable, &mut self.begun] {
@@ -413,6 +464,18 @@ impl World {
         }
     }
 
+    /// Returns whether each unanswered request has its reply, and no request that changed nothing has one.
+    fn has_replies_of(&self, model: &Model) -> bool {
+        let is_unanswered = |&(client, sequence): &(u64, u64)| {
+            sequence > model.sequences[client as usize].saturating_sub(UNANSWERED)
+        };
+        model.replies.iter().all(|(request, reply)| self.found.get(request) == Some(reply))
+            && self
+                .found
+                .iter()
+                .all(|(request, reply)| !is_unanswered(request) || model.replies.get(request) == Some(reply))
+    }
+
     fn contents(&self, keys: u64) -> BTreeMap<Key, Held> {
         self.running.as_ref().expect("it runs").contents(keys, self.model.objects.keys().copied())
     }
@@ -430,6 +493,14 @@ impl World {
         let found = self.contents(self.keys);
         assert!(found == self.model.objects, "{what}: not what was written");
     }
+}
+
+/// Makes the cleaner keep the completion records that clients have not acknowledged.
+fn keep_unanswered(running: &Running, acknowledged: &[Arc<AtomicU64>; CORES]) {
+    let acknowledged = acknowledged.clone();
+    running.store.keep_completions(move |request| {
+        acknowledged[request.client as usize].load(Ordering::Relaxed) <= request.sequence
+    });
 }
 
 fn value(random: &mut Rng) -> Vec<u8> {
