@@ -104,6 +104,9 @@ impl LogThread {
 }
 
 fn write_all(mut writer: LogWriter, flush_interval: Duration, bell: &Bell, on_stable: impl Fn()) {
+    if let Err(error) = writer.grow_ahead() {
+        tracing::warn!(%error, "the log grows on its own thread: some writes take milliseconds");
+    }
     if let Err(error) = process::take_real_time() {
         tracing::warn!(
             %error,

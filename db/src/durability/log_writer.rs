@@ -21,7 +21,11 @@ use disk::{
 use store::{Admission, LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
 use super::LogLayout;
-use crate::limits::{FRAMES_PER_SEGMENT, FRAMES_SHORT_DIVISOR, LOG_BATCH_BLOCKS, REMOVAL_FRAMES};
+use super::growth::Growth;
+use crate::limits::{
+    FRAMES_AHEAD, FRAMES_AHEAD_DIVISOR, FRAMES_PER_SEGMENT, FRAMES_SHORT_DIVISOR, LOG_BATCH_BLOCKS,
+    REMOVAL_FRAMES,
+};
 
 const _: () = assert!(disk::SURVIVOR_CLASSES == SIDE_WRITERS, "a class for each head of survivors");
 
@@ -133,6 +137,8 @@ pub struct LogWriter {
     buffer: Buffer,
     figures: Arc<LogFigures>,
     digest_is_due: bool,
+    /// Adds frames; without it the writer does.
+    growth: Option<Growth>,
 }
 
 impl LogWriter {
@@ -165,6 +171,7 @@ impl LogWriter {
             buffer: Buffer::new(LOG_BATCH_BLOCKS * BLOCK_BYTES),
             figures: Arc::default(),
             digest_is_due: false,
+            growth: None,
         };
         let frames_of_segments = u64::from(frames_max - 2 * layout.digest_frames);
         writer.figures.frames_max.store(frames_of_segments, Ordering::Relaxed);
@@ -173,6 +180,16 @@ impl LogWriter {
         writer.write_digest(clock_ms)?;
         writer.admit();
         Ok(writer)
+    }
+
+    /// Adds frames on a thread of its own from now on.
+    ///
+    /// # Errors
+    /// If the kernel has no resources for it.
+    pub(super) fn grow_ahead(&mut self) -> Result<(), DiskError> {
+        self.growth = Some(Growth::start(&*self.disk)?);
+        self.admit();
+        Ok(())
     }
 
     /// Returns the figures of the log.
@@ -300,7 +317,8 @@ impl LogWriter {
         let needed = bytes.div_ceil(self.layout.payload_bytes());
         let segment = self.state.segments.get_mut(&sequence).expect("it was opened");
         while segment.frames.len() < needed {
-            let frame = match self.state.free.pop() {
+            let added = || self.growth.as_ref().and_then(Growth::take);
+            let frame = match self.state.free.pop().or_else(added) {
                 Some(frame) => frame,
                 None if self.disk.frames() >= self.frames_max => return Ok(false),
                 None => match self.disk.grow() {
@@ -421,8 +439,12 @@ impl LogWriter {
 
     /// Admits as many writes as there are frames for what is open and about to be opened.
     fn admit(&mut self) {
-        let more = self.frames_max.saturating_sub(self.disk.frames()) as usize;
-        let available = self.state.free.len() + more;
+        let more = self.frames_max.saturating_sub(self.disk.frames());
+        let (more, ready) = self.growth.as_ref().map_or((more, 0), |growth| {
+            let more = if growth.is_full() { 0 } else { more };
+            (more, growth.ready())
+        });
+        let available = self.state.free.len() + (more + ready) as usize;
         let frames_of_segments = self.frames_max.saturating_sub(2 * self.layout.digest_frames) as usize;
         let (reserve, short) = frames_reserved(self.cores, frames_of_segments);
         let admission = match available {
@@ -434,8 +456,15 @@ impl LogWriter {
             self.store.admit_durable(admission);
         }
         self.store.set_disk_short(available < short);
+        let free = self.state.free.len();
         let used = frames_of_segments.saturating_sub(available) as u64;
         self.figures.frames_used.store(used, Ordering::Relaxed);
+        if let Some(growth) = &self.growth
+            && !self.state.segments.is_empty()
+        {
+            let ahead = (used as usize / FRAMES_AHEAD_DIVISOR).clamp(FRAMES_PER_SEGMENT, FRAMES_AHEAD);
+            growth.want((reserve + ahead).saturating_sub(free) as u32);
+        }
         self.figures.segments.store(self.state.segments.len() as u64, Ordering::Relaxed);
     }
 }
@@ -444,8 +473,8 @@ impl LogWriter {
 /// below which cleaning frees some.
 #[must_use]
 pub fn frames_reserved(cores: usize, frames: usize) -> (usize, usize) {
-    // Each head has a segment and the next one; the cleaner writes as much again until it has freed anything.
-    let reserve = 2 * (cores + SIDE_WRITERS) * FRAMES_PER_SEGMENT;
+    // What each head has open, and what the cleaner writes until it has freed anything.
+    let reserve = (cores + 2 * SIDE_WRITERS) * FRAMES_PER_SEGMENT;
     (reserve, reserve + REMOVAL_FRAMES + frames / FRAMES_SHORT_DIVISOR)
 }
 

@@ -15,8 +15,14 @@ pub const REMOVAL_FRAMES: usize = 8;
 /// Share (a divisor) of all frames below which cleaning frees some.
 pub const FRAMES_SHORT_DIVISOR: usize = 8;
 
-/// Frames that are added to the file ahead of their use: a second of writing.
+/// Most frames that are added to the file ahead of their use: tens of milliseconds of writing.
 pub const FRAMES_AHEAD: usize = 64;
+
+/// Share (a divisor) of the used frames that is added ahead: a small log stays small.
+pub const FRAMES_AHEAD_DIVISOR: usize = 8;
+
+/// Time between two attempts to add frames to a file system without space, in milliseconds.
+pub const GROWTH_RETRY_MS: u64 = 500;
 
 /// Time after which a write of a table in `written` is on the disk, by default, in milliseconds.
 pub const FLUSH_INTERVAL_MS: u64 = 10;
