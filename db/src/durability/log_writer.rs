@@ -434,6 +434,8 @@ impl LogWriter {
             self.store.admit_durable(admission);
         }
         self.store.set_disk_short(available < short);
+        // Half of the reserve is for what heads of cores have open.
+        self.store.set_disk_room((available.saturating_sub(reserve / 2) / FRAMES_PER_SEGMENT) as u32);
         let used = frames_of_segments.saturating_sub(available) as u64;
         self.figures.frames_used.store(used, Ordering::Relaxed);
         self.figures.segments.store(self.state.segments.len() as u64, Ordering::Relaxed);

@@ -157,6 +157,9 @@ impl Store {
         if !segments.is_settled(id, self.oldest_pin_for_disk()) {
             return length;
         }
+        if segments.sequence_at(id.0) != 0 && self.disk_room(cleaner) == 0 {
+            return length;
+        }
         let used = segments.used(id);
         let dead = segments.dead(id) + self.dead_tombstones(cleaner, id);
         if dead == used && segments.sequence_at(id.0) == 0 {
@@ -179,6 +182,13 @@ impl Store {
             cleaner.candidates.offer((whole - live) * weight / (whole + live), id);
         }
         length
+    }
+
+    /// Returns how many durable segments may be chosen: their survivors must have room on the disk, which forgets a
+    /// segment only after them. If the disk had no room for them, nothing would become stable any more.
+    fn disk_room(&self, cleaner: &Cleaner) -> u32 {
+        let room = self.log.durable.as_ref().map_or(u32::MAX, |durable| durable.room.load(Ordering::Relaxed));
+        room.saturating_sub(cleaner.on_disk.empty_count())
     }
 
     /// Returns the live bytes of all segments in memory with the number of this one.
@@ -223,7 +233,7 @@ impl Store {
             "the segments in hand are done with before others are chosen"
         );
         let (mut used, mut dead) = (0, 0);
-        for _ in 0..CLEAN_SOURCES_MAX {
+        for _ in 0..(self.disk_room(cleaner) as usize).clamp(1, CLEAN_SOURCES_MAX) {
             let Some(id) = cleaner.candidates.take_best() else { break };
             if segments.state(id) != State::Closed {
                 // A writer buried its last object between two looks, the second of which has retired it.

@@ -463,6 +463,23 @@ impl World {
 }
 
 #[test]
+fn a_short_disk_is_given_no_more_survivors_than_it_has_room_for() {
+    let mut world = filled(20);
+    world.store.set_disk_short(true);
+    world.store.set_disk_room(2);
+    let mut all = 0;
+    for _ in 0..10 {
+        let emptied = world.clean();
+        assert!(emptied <= 2, "{emptied} segments");
+        all += emptied;
+        world.sync();
+    }
+    assert!(all >= 6, "once some are gone, others follow: {all}");
+    world.check();
+    world.crash();
+}
+
+#[test]
 fn what_a_recovery_brought_to_several_segments_is_not_taken_for_garbage() {
     let mut world = filled(2_400);
     world.crash();
