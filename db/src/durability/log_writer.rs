@@ -425,8 +425,9 @@ impl LogWriter {
         let available = self.state.free.len() + more;
         let frames_of_segments = self.frames_max.saturating_sub(2 * self.layout.digest_frames) as usize;
         let (reserve, short) = frames_reserved(self.cores, frames_of_segments);
+        // The cleaner leaves half of the reserve: removals, for which it works, go on meanwhile.
         let admission = match available {
-            few if few < reserve => Admission::Nothing,
+            few if few < reserve / 2 => Admission::Nothing,
             few if few < reserve + REMOVAL_FRAMES => Admission::Removals,
             _ => Admission::All,
         };
@@ -434,7 +435,6 @@ impl LogWriter {
             self.store.admit_durable(admission);
         }
         self.store.set_disk_short(available < short);
-        // Half of the reserve is for what heads of cores have open.
         self.store.set_disk_room((available.saturating_sub(reserve / 2) / FRAMES_PER_SEGMENT) as u32);
         let used = frames_of_segments.saturating_sub(available) as u64;
         self.figures.frames_used.store(used, Ordering::Relaxed);
