@@ -78,6 +78,8 @@ pub(crate) struct Durable {
     pub(crate) needs: OnceLock<Needs>,
     /// Whether the disk is short of frames: then cleaning frees them first.
     pub(crate) is_short: AtomicBool,
+    /// Segments that may be empty, or about to be, before the disk has forgotten them.
+    pub(crate) room: AtomicU32,
 }
 
 /// Which writes to durable tables are admitted.
@@ -101,6 +103,8 @@ pub(crate) struct OnDisk {
     held: HashMap<u32, Vec<SegmentId>>,
     /// Segments of survivors that a recovery left out: what names one may have to do with any of these.
     left_out: HashMap<u32, Vec<u32>>,
+    /// Numbers whose segments in memory are empty, and which the disk has not forgotten.
+    empty: u32,
 }
 
 impl Durable {
@@ -121,6 +125,7 @@ impl Durable {
             admission: AtomicU8::new(Admission::All as u8),
             needs: OnceLock::new(),
             is_short: AtomicBool::new(false),
+            room: AtomicU32::new(u32::MAX),
         }
     }
 
@@ -208,6 +213,7 @@ impl OnDisk {
         }
         for sequence in durable.gone.take_all() {
             let held = self.held.remove(&sequence);
+            self.empty -= 1;
             debug_assert_eq!(held, Some(Vec::new()), "the disk forgets what no segment in memory has");
         }
     }
@@ -228,12 +234,19 @@ impl OnDisk {
     pub(crate) fn leave(&mut self, sequence: u32, segment: SegmentId) -> bool {
         let held = self.held.get_mut(&sequence).expect("the segment was begun");
         held.retain(|&other| other != segment);
-        held.is_empty()
+        let is_empty = held.is_empty();
+        self.empty += u32::from(is_empty);
+        is_empty
     }
 
     /// Returns the segments in memory with a number.
     pub(crate) fn segments(&self, sequence: u32) -> &[SegmentId] {
         self.held.get(&sequence).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the number of segments that are empty in memory.
+    pub(crate) fn empty_count(&self) -> u32 {
+        self.empty
     }
 
     /// Returns the number of segments.

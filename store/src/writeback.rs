@@ -133,4 +133,9 @@ impl Store {
     pub fn set_disk_short(&self, is_short: bool) {
         self.durable().is_short.store(is_short, Ordering::Relaxed);
     }
+
+    /// Tells how many segments' survivors have room on the disk beside the segments themselves. One may always begin.
+    pub fn set_disk_room(&self, segments: u32) {
+        self.durable().room.store(segments.max(1), Ordering::Relaxed);
+    }
 }

@@ -23,6 +23,9 @@ use crate::stopping;
 /// What a server says when another one has its ports, or the queue of its device over AF_XDP.
 const IN_USE: [&str; 2] = ["Address already in use", "Failed to create xsk socket"];
 
+/// What a server logs, in its data directory: a file that it does not use itself.
+const LOG: &str = "server.log";
+
 /// A server and its data directory.
 #[derive(Debug)]
 pub struct Server {
@@ -90,7 +93,7 @@ impl Server {
             match spawn(directory.path(), &settings, free_address(settings.cores)?) {
                 Err(error) if is_in_use(&error) && Instant::now() < deadline => {
                     // What is said of the next attempt is of that one alone.
-                    let _ = fs::remove_file(directory.path().join("log"));
+                    let _ = fs::remove_file(directory.path().join(LOG));
                 }
                 Err(error) => return Err(error),
                 Ok((child, address)) => return Ok(Self { child, address, directory, settings }),
@@ -115,7 +118,7 @@ impl Server {
 
     /// Its log so far.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+        fs::read_to_string(self.directory.path().join(LOG)).unwrap_or_default()
     }
 
     /// The administrator's secret.
@@ -260,7 +263,7 @@ fn free_address(cores: usize) -> io::Result<SocketAddr> {
 fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Result<(Child, SocketAddr)> {
     let ready = directory.join("ready");
     let _ = fs::remove_file(&ready);
-    let log = File::options().create(true).append(true).open(directory.join("log"))?;
+    let log = File::options().create(true).append(true).open(directory.join(LOG))?;
     let server = binary("splinter-server");
     let elsewhere = Elsewhere::given();
     let wrapper =
@@ -295,7 +298,7 @@ fn spawn(directory: &Path, settings: &Settings, listen: SocketAddr) -> io::Resul
         if ended.is_some() || Instant::now() > deadline {
             let _ = child.kill();
             let _ = child.wait();
-            let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
+            let log = fs::read_to_string(directory.join(LOG)).unwrap_or_default();
             return Err(io::Error::other(format!("the server did not come up ({ended:?})\n{log}")));
         }
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -439,16 +439,16 @@ impl LogWriter {
 
     /// Admits as many writes as there are frames for what is open and about to be opened.
     fn admit(&mut self) {
-        let more = self.frames_max.saturating_sub(self.disk.frames());
-        let (more, ready) = self.growth.as_ref().map_or((more, 0), |growth| {
-            let more = if growth.is_full() { 0 } else { more };
-            (more, growth.ready())
-        });
+        let to_add = self.frames_max.saturating_sub(self.disk.frames());
+        let (ready, is_full) =
+            self.growth.as_ref().map_or((0, false), |growth| (growth.ready(), growth.is_full()));
+        let more = if is_full { 0 } else { to_add };
         let available = self.state.free.len() + (more + ready) as usize;
         let frames_of_segments = self.frames_max.saturating_sub(2 * self.layout.digest_frames) as usize;
         let (reserve, short) = frames_reserved(self.cores, frames_of_segments);
+        // The cleaner leaves half of the reserve: removals, for which it works, go on meanwhile.
         let admission = match available {
-            few if few < reserve => Admission::Nothing,
+            few if few < reserve / 2 => Admission::Nothing,
             few if few < reserve + REMOVAL_FRAMES => Admission::Removals,
             _ => Admission::All,
         };
@@ -456,8 +456,9 @@ impl LogWriter {
             self.store.admit_durable(admission);
         }
         self.store.set_disk_short(available < short);
+        self.store.set_disk_room((available.saturating_sub(reserve / 2) / FRAMES_PER_SEGMENT) as u32);
         let free = self.state.free.len();
-        let used = frames_of_segments.saturating_sub(available) as u64;
+        let used = frames_of_segments.saturating_sub(free + (to_add + ready) as usize) as u64;
         self.figures.frames_used.store(used, Ordering::Relaxed);
         if let Some(growth) = &self.growth
             && !self.state.segments.is_empty()

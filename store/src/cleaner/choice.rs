@@ -157,6 +157,9 @@ impl Store {
         if !segments.is_settled(id, self.oldest_pin_for_disk()) {
             return length;
         }
+        if segments.sequence_at(id.0) != 0 && self.disk_room(cleaner) == 0 {
+            return length;
+        }
         let used = segments.used(id);
         let dead = segments.dead(id) + self.dead_tombstones(cleaner, id);
         if dead == used && segments.sequence_at(id.0) == 0 {
@@ -164,19 +167,38 @@ impl Store {
             return length;
         }
         let is_disk_short = self.is_disk_short();
-        let (before, whole) = match segments.disk_bytes(id) {
-            // What it takes on the disk is what can be gained there.
-            disk_bytes if is_disk_short && disk_bytes > 0 => (disk_bytes, f64::from(disk_bytes)),
-            _ => (used, f64::from(length) * self.log.seglet_bytes() as f64),
+        let (before, live, whole) = match segments.disk_bytes(id) {
+            // What it takes on the disk is what can be gained there, but for what all segments of its number keep.
+            disk_bytes if is_disk_short && disk_bytes > 0 => {
+                (disk_bytes, self.live_on_disk(cleaner, id), f64::from(disk_bytes))
+            }
+            _ => (used, used.saturating_sub(dead), f64::from(length) * self.log.seglet_bytes() as f64),
         };
-        let gone = u64::from(before - used.saturating_sub(dead).min(before));
+        let gone = u64::from(before - live.min(before));
         if gone * CLEAN_GARBAGE_DIVISOR >= u64::from(before) {
-            let live = f64::from(used.saturating_sub(dead));
+            let live = f64::from(live.min(before));
             let age = now.saturating_sub(segments.closed_at(id)) as f64 + 1.0;
             let weight = if pressed || is_disk_short { 1.0 } else { age.sqrt() };
             cleaner.candidates.offer((whole - live) * weight / (whole + live), id);
         }
         length
+    }
+
+    /// Returns how many durable segments may be chosen: their survivors must have room on the disk, which forgets a
+    /// segment only after them. If the disk had no room for them, nothing would become stable any more.
+    fn disk_room(&self, cleaner: &Cleaner) -> u32 {
+        let room = self.log.durable.as_ref().map_or(u32::MAX, |durable| durable.room.load(Ordering::Relaxed));
+        room.saturating_sub(cleaner.on_disk.empty_count())
+    }
+
+    /// Returns the live bytes of all segments in memory with the number of this one.
+    fn live_on_disk(&self, cleaner: &Cleaner, id: SegmentId) -> u32 {
+        let segments = &self.log.segments;
+        let same = cleaner.on_disk.segments(segments.sequence_at(id.0)).iter();
+        same.map(|&same| {
+            segments.used(same).saturating_sub(segments.dead(same) + self.dead_tombstones(cleaner, same))
+        })
+        .sum()
     }
 
     /// Returns whether cleaning must free frames of the disk.
@@ -211,7 +233,7 @@ impl Store {
             "the segments in hand are done with before others are chosen"
         );
         let (mut used, mut dead) = (0, 0);
-        for _ in 0..CLEAN_SOURCES_MAX {
+        for _ in 0..(self.disk_room(cleaner) as usize).clamp(1, CLEAN_SOURCES_MAX) {
             let Some(id) = cleaner.candidates.take_best() else { break };
             if segments.state(id) != State::Closed {
                 // A writer buried its last object between two looks, the second of which has retired it.

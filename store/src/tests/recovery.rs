@@ -426,3 +426,63 @@ fn what_was_below_a_cut_is_found_after_a_crash_and_nothing_else() {
         }
     });
 }
+
+/// A store of durable objects, with every so manieth deleted again, of which a disk has all.
+fn filled(deleted: usize) -> World {
+    let mut world = World::new(1);
+    world.memory = (128 << 20, 1 << 20);
+    (world.store, world.tables) = open_store(world.memory.0, world.memory.1);
+    world.cores = (0..CORES).map(|core| world.store.core(core)).collect();
+    world.keys = 2_400;
+    for number in 0..world.keys {
+        let (key, bytes) = ((1, number), number.to_be_bytes());
+        let (pinned, hash, value) = (world.cores[0].pin(), crate::hash(&bytes), vec![7; 4_000]);
+        let put = pinned.put(&world.tables[0], hash, &bytes, &value, Condition::Always);
+        world.model.put(key, put.expect("there is room"), value, NEVER_MS);
+    }
+    for number in (0..world.keys).step_by(deleted) {
+        let bytes = number.to_be_bytes();
+        let deleted =
+            world.cores[0].pin().delete(&world.tables[0], crate::hash(&bytes), &bytes, Condition::Always);
+        assert!(deleted.expect("a delete is taken").is_some());
+        world.model.objects.remove(&(1, number));
+    }
+    // The second one closes epochs, so that segments are settled.
+    (0..2).for_each(|_| world.sync());
+    world
+}
+
+impl World {
+    /// Cleans as long as there is anything to do; returns how many segments have begun to be emptied.
+    fn clean(&mut self) -> usize {
+        (0..20_000).for_each(|_| _ = self.cores[0].step());
+        let emptied: Vec<u32> = self.store.take_emptied().collect();
+        self.recorder.record.emptied.extend(&emptied);
+        emptied.len()
+    }
+}
+
+#[test]
+fn a_short_disk_is_given_no_more_survivors_than_it_has_room_for() {
+    let mut world = filled(20);
+    world.store.set_disk_short(true);
+    world.store.set_disk_room(2);
+    let mut all = 0;
+    for _ in 0..10 {
+        let emptied = world.clean();
+        assert!(emptied <= 2, "{emptied} segments");
+        all += emptied;
+        world.sync();
+    }
+    assert!(all >= 6, "once some are gone, others follow: {all}");
+    world.check();
+    world.crash();
+}
+
+#[test]
+fn what_a_recovery_brought_to_several_segments_is_not_taken_for_garbage() {
+    let mut world = filled(2_400);
+    world.crash();
+    world.store.set_disk_short(true);
+    assert_eq!(world.clean(), 0, "hardly anything is dead");
+}

@@ -12,6 +12,7 @@ mod cluster_migration;
 mod cluster_queue;
 mod cluster_reads;
 mod cluster_routing;
+mod durability;
 mod edges;
 mod eviction;
 mod extension;

@@ -3,9 +3,11 @@
 //!
 //! Clients of one tenant send to both cores of a server, so that transfers meet each other on both and in
 //! between. Among the transfers are looks at the balances, functions that write a forged balance and then
-//! panic, fail or never end, and native writes under a condition. An auditor adds everything up meanwhile.
+//! panic, fail or never end, and native writes under a condition. An auditor adds everything up meanwhile. The server
+//! crashes in [`crashes`] alone.
 
 mod bank;
+mod crashes;
 mod network;
 mod teller;
 

@@ -1,0 +1,190 @@
+//! A disk that fills up: refusals with a reason, everything else goes on, and space comes back without an operator.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Client, Durability, Error, Status};
+use tests::patience::comes;
+use tests::server::Server;
+
+use super::super::replies::refusal;
+use super::{crash, create, settings, start};
+
+/// Bytes of each value.
+const VALUE_BYTES: usize = 4_000;
+/// Memory of the store, in which much more has room than on the disk.
+const MEMORY: &str = "128MiB";
+/// Time in which a disk that is not full takes a write again.
+const CLEANING: Duration = Duration::from_secs(20);
+
+fn refused_with(disk: &str) -> Option<String> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let started = Server::start_in(directory, settings(MEMORY, &["--disk", disk]));
+    started.err().as_ref().map(io::Error::to_string)
+}
+
+/// The smallest disk that the server accepts, as it says itself.
+fn least_disk() -> String {
+    let said = refused_with("1MiB").expect("1 MiB hold no log");
+    let (_, least) = said.split_once("--disk is too small: at least ").expect("it says how much it needs");
+    format!("{}MiB", least.split(' ').next().expect("a number"))
+}
+
+fn value(key: u32, round: u8) -> Vec<u8> {
+    let mut value = vec![round; VALUE_BYTES];
+    value[..4].copy_from_slice(&key.to_le_bytes());
+    value
+}
+
+/// Puts objects until one is refused; returns how many there are then.
+fn fill(client: &mut Client, table: u32, round: u8) -> u32 {
+    let mut key = 0_u32;
+    loop {
+        match client.put(table, &key.to_le_bytes(), &value(key, round)) {
+            Ok(_) => key += 1,
+            Err(error) => {
+                assert_eq!(error.status(), Some(Status::StorageFull), "{error}");
+                return key;
+            }
+        }
+        assert!(key < 30_000, "the disk is much smaller");
+    }
+}
+
+/// Puts until the disk has room again; returns what happened else.
+fn put_when_possible(client: &mut Client, table: u32, key: &[u8]) -> Result<u64, Error> {
+    let deadline = Instant::now() + CLEANING;
+    loop {
+        match client.put(table, key, b"value") {
+            Err(error) if error.status() == Some(Status::StorageFull) && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            put => return put,
+        }
+    }
+}
+
+fn assert_all(client: &mut Client, table: u32, keys: std::ops::Range<u32>, round: u8) {
+    for key in keys {
+        let found = client.get(table, &key.to_le_bytes()).expect("the server answers");
+        assert!(found.is_some_and(|object| object.value == value(key, round)), "object {key}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_too_small_is_refused_with_the_size_that_would_do() {
+    let least = least_disk();
+    assert_eq!(refused_with(&least), None);
+    let mebibytes: u64 = least.trim_end_matches("MiB").parse().expect("a number");
+    let said = refused_with(&format!("{}MiB", mebibytes - 2)).expect("it was the least");
+    assert!(said.contains(&format!("at least {mebibytes} MiB")), "{said}");
+}
+
+#[test]
+fn a_full_disk_refuses_writes_serves_reads_and_takes_deletes_which_make_room_again() {
+    let mut server = start(MEMORY, &["--disk", &least_disk()]);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let synced = create(&mut client, "synced", Durability::Synced, false);
+    let written = create(&mut client, "written", Durability::Written, false);
+    let memory = create(&mut client, "memory", Durability::Memory, false);
+    client.put(written, b"k", b"old").unwrap();
+    let mut first = None;
+    for round in 0..4_u8 {
+        let stored = fill(&mut client, synced, round);
+        println!("round {round}: {stored} objects");
+        let first = *first.get_or_insert(stored);
+        assert!(stored > 500 && stored > first / 2, "{stored} objects after {first}");
+        assert_eq!(refusal(client.increment(synced, b"n", 1)), Status::StorageFull);
+        assert_eq!(refusal(client.put(written, b"k", b"new")), Status::StorageFull);
+        assert_all(&mut client, synced, 0..stored, round);
+        client.put(memory, &[round], b"value").unwrap();
+        assert!(client.get(memory, &[round]).unwrap().is_some());
+        if round % 2 == 1 {
+            crash(&mut server);
+            client = server.client(&tenant);
+            assert_all(&mut client, synced, 0..stored, round);
+        }
+        let kept = stored / 10;
+        for key in kept..stored {
+            let removed = client.delete(synced, &key.to_le_bytes());
+            assert!(removed.as_ref().is_ok_and(Option::is_some), "{key} of {stored}: {removed:?}");
+        }
+        put_when_possible(&mut client, synced, b"again").expect("deletes make room");
+        put_when_possible(&mut client, written, b"again").expect("also for other tables");
+        client.delete(synced, b"again").unwrap();
+        assert_all(&mut client, synced, 0..kept, round);
+        assert_eq!(client.get(synced, &kept.to_le_bytes()).unwrap(), None);
+    }
+    crash(&mut server);
+    let mut client = server.client(&tenant);
+    assert_eq!(client.get(written, b"k").unwrap().expect("it was never deleted").value, b"old");
+}
+
+#[test]
+fn one_delete_after_another_is_taken_until_a_full_disk_is_empty() {
+    let mut server = start(MEMORY, &["--disk", &least_disk()]);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, true);
+    let stored = fill(&mut client, table, 1);
+    crash(&mut server);
+    let mut client = server.client(&tenant);
+    for key in 0..stored {
+        assert!(client.delete(table, &key.to_le_bytes()).expect("a delete is taken").is_some());
+    }
+    assert_eq!(client.table_stat("data").unwrap().objects, 0);
+    crash(&mut server);
+    let mut client = server.client(&tenant);
+    assert_eq!(client.enumerate(table).count(), 0);
+    let again =
+        comes("the disk has room", || Some(fill(&mut client, table, 2)).filter(|&all| all > stored / 2));
+    assert_all(&mut client, table, 0..again, 2);
+}
+
+#[test]
+fn a_little_garbage_everywhere_on_a_full_disk_is_cleaned_in_pieces() {
+    let mut server = start(MEMORY, &["--disk", &least_disk()]);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    for round in 0..2_u8 {
+        let stored = fill(&mut client, table, round);
+        let keys: Vec<[u8; 4]> = (0..stored).step_by(20).map(u32::to_le_bytes).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        for removed in client.multi_delete(table, &keys).expect("the session lives") {
+            assert!(removed.is_ok(), "{removed:?}");
+        }
+        put_when_possible(&mut client, table, b"again").expect("deletes make room");
+        crash(&mut server);
+        client = server.client(&tenant);
+        client.delete(table, b"again").unwrap();
+        let found = client.table_stat("data").unwrap().objects;
+        assert_eq!(found, u64::from(stored - stored.div_ceil(20)));
+        for key in 0..stored {
+            client.delete(table, &key.to_le_bytes()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn many_times_the_disk_can_be_overwritten() {
+    let mut server = start(MEMORY, &["--disk", &least_disk()]);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    for round in 0..40_u8 {
+        for first in (0..400_u32).step_by(100) {
+            let keys: Vec<[u8; 4]> = (first..first + 100).map(u32::to_le_bytes).collect();
+            let values: Vec<Vec<u8>> = (first..first + 100).map(|key| value(key, round)).collect();
+            let objects: Vec<(&[u8], &[u8])> =
+                keys.iter().zip(&values).map(|(key, value)| (&key[..], &value[..])).collect();
+            for result in client.multi_put(table, &objects).expect("the session lives") {
+                assert!(result.is_ok(), "round {round}: {result:?}");
+            }
+        }
+    }
+    crash(&mut server);
+    assert_all(&mut server.client(&tenant), table, 0..400, 39);
+}

@@ -1,0 +1,228 @@
+//! The file of the log: who may have it, how it is written, what a stop leaves, and damage in it.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Client, Durability};
+use fastrand::Rng;
+use tests::raw::PATIENCE;
+use tests::server::{Server, binary};
+
+use super::{LOG_FILE, crash, create, settings, start};
+
+/// Bytes of a block in the file, and where its trailer begins.
+const BLOCK_BYTES: usize = 4096;
+const TRAILER: usize = 4048;
+
+fn put_all(client: &mut Client, table: u32, keys: std::ops::Range<u32>) {
+    for key in keys {
+        client.put(table, &key.to_le_bytes(), &value_of(key)).expect("there is room");
+    }
+}
+
+/// A value that stands nowhere else.
+fn value_of(key: u32) -> Vec<u8> {
+    let mut random = Rng::with_seed(u64::from(key) + 1);
+    std::iter::repeat_with(|| random.u8(..)).take(1_000).collect()
+}
+
+/// The keys that are there; their values are those that were put.
+fn found(client: &mut Client, table: u32, keys: std::ops::Range<u32>) -> Vec<u32> {
+    let mut there = Vec::new();
+    for key in keys {
+        if let Some(object) = client.get(table, &key.to_le_bytes()).expect("the server answers") {
+            assert!(object.value == value_of(key), "the value of {key}");
+            there.push(key);
+        }
+    }
+    there
+}
+
+#[test]
+fn a_server_without_a_disk_refuses_a_directory_with_a_log_and_says_what_to_do() {
+    let mut server = Server::start();
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = client.table_create("data").unwrap();
+    put_all(&mut client, table, 0..10);
+    server.kill();
+    server.settings.arguments = ["--disk", "off"].map(str::to_owned).to_vec();
+    let said = server.try_restart().expect_err("it has objects").to_string();
+    assert!(said.contains("start without `--disk off`") && said.contains("move the file away"), "{said}");
+    server.settings.arguments.clear();
+    server.restart();
+    assert_eq!(found(&mut server.client(&tenant), table, 0..10).len(), 10, "nothing was touched");
+    // As it says.
+    server.stop();
+    fs::rename(server.directory().join(LOG_FILE), server.directory().join("away")).unwrap();
+    server.settings.arguments = ["--disk", "off"].map(str::to_owned).to_vec();
+    server.restart();
+    assert!(found(&mut server.client(&tenant), table, 0..10).is_empty());
+}
+
+/// Runs a server that is expected to end by itself.
+fn run_server(arguments: &[&str], data: &std::path::Path) -> Output {
+    let mut command = Command::new(binary("splinter-server"));
+    command.args(["--listen", "127.0.0.1:0", "--memory", "64MiB", "--data"]).arg(data).args(arguments);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().expect("it is our child").is_none() {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("it has ended")
+}
+
+#[test]
+fn a_second_server_on_a_directory_is_refused_and_touches_nothing() {
+    let mut server = Server::start();
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = client.table_create("data").unwrap();
+    put_all(&mut client, table, 0..100);
+    let ended = run_server(&[], server.directory());
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code().is_some_and(|code| code != 0), "{said}");
+    assert!(said.contains("another"), "{said}");
+    put_all(&mut client, table, 100..200);
+    crash(&mut server);
+    assert_eq!(found(&mut server.client(&tenant), table, 0..200).len(), 200);
+}
+
+#[test]
+fn both_ways_to_the_disk_read_and_write_the_same_log() {
+    let mut server = start("64MiB", &["--disk-io", "system-calls"]);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    for (round, way) in ["io-uring", "system-calls", "io-uring"].into_iter().enumerate() {
+        let all = 300 * round as u32;
+        put_all(&mut client, table, all..all + 300);
+        server.kill();
+        server.settings.arguments = ["--disk-io", way].map(str::to_owned).to_vec();
+        server.restart();
+        client = server.client(&tenant);
+        assert_eq!(found(&mut client, table, 0..all + 300).len(), all as usize + 300);
+    }
+    let log = server.log();
+    let count = |text: &str| log.matches(text).count();
+    assert_eq!((count("by system calls alone"), count("by io_uring")), (2, 2), "{log}");
+}
+
+#[test]
+fn a_stop_loses_nothing_of_a_durable_table() {
+    let mut server = start("64MiB", &["--flush-interval", "10000"]);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let tables = [Durability::Written, Durability::Synced]
+        .map(|durability| create(&mut client, durability.name(), durability, false));
+    for round in 0..3 {
+        tables.iter().for_each(|&table| put_all(&mut client, table, round * 200..(round + 1) * 200));
+        assert!(server.stop().success());
+        server.restart();
+        client = server.client(&tenant);
+        for table in tables {
+            assert_eq!(found(&mut client, table, 0..(round + 1) * 200).len() as u32, (round + 1) * 200);
+        }
+    }
+}
+
+#[test]
+fn a_crash_loses_of_a_written_table_only_what_is_younger_than_the_flush_interval() {
+    let mut server = start("64MiB", &["--flush-interval", "20"]);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Written, false);
+    for round in 0..3_u32 {
+        let first = round * 1_000;
+        put_all(&mut client, table, first..first + 200);
+        thread::sleep(Duration::from_millis(200));
+        put_all(&mut client, table, first + 200..first + 1_000);
+        crash(&mut server);
+        client = server.client(&tenant);
+        let there = found(&mut client, table, first..first + 1_000);
+        println!("{} of 1000 are there", there.len());
+        assert!(there.len() >= 200, "{} objects", there.len());
+        assert!(there.iter().copied().eq(first..first + there.len() as u32), "the newest are lost first");
+    }
+}
+
+#[test]
+fn what_was_written_before_a_table_became_synced_is_there_with_the_next_answered_write() {
+    let mut server = start("64MiB", &["--flush-interval", "10000"]);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Written, false);
+    put_all(&mut client, table, 0..200);
+    client.table_alter("data", Durability::Synced).unwrap();
+    put_all(&mut client, table, 200..201);
+    crash(&mut server);
+    assert_eq!(found(&mut server.client(&tenant), table, 0..201).len(), 201);
+}
+
+/// Where a value lies in the log in one piece, which begins at a multiple of four bytes.
+fn place_of(log: &[u8], value: &[u8]) -> Option<usize> {
+    log.chunks_exact(4).enumerate().find_map(|(chunk, bytes)| {
+        (bytes == &value[..4] && log[4 * chunk..].starts_with(value)).then_some(4 * chunk)
+    })
+}
+
+fn flip(server: &Server, place: usize) {
+    let file = fs::File::options().read(true).write(true).open(server.directory().join(LOG_FILE)).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, place as u64).unwrap();
+    file.write_all_at(&[!byte[0]], place as u64).unwrap();
+    file.sync_all().unwrap();
+}
+
+/// A server that has crashed with so many objects in several segments.
+fn crashed(count: u32) -> (Server, tests::server::Tenant, u32) {
+    let mut server = Server::start_with(settings("64MiB", &[]));
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Written, false);
+    put_all(&mut client, table, 0..count);
+    client.table_alter("data", Durability::Synced).unwrap();
+    client.put(table, b"last", b"").unwrap();
+    server.kill();
+    (server, tenant, table)
+}
+
+#[test]
+fn damage_in_the_log_costs_at_most_the_objects_behind_it_in_its_block_and_is_reported() {
+    let (mut server, tenant, table) = crashed(4_000);
+    let log = fs::read(server.directory().join(LOG_FILE)).unwrap();
+    let victims = (300..400).filter_map(|key| Some((key, place_of(&log, &value_of(key))?)));
+    let (victim, place) = victims.into_iter().next().expect("values that lie in one block");
+    flip(&server, place + 500);
+    server.restart();
+    let said = server.log();
+    assert!(said.contains("ERROR") && said.contains("damaged entries in the log"), "{said}");
+    let mut client = server.client(&tenant);
+    let there = found(&mut client, table, 0..4_000);
+    let lost: Vec<u32> = (0..4_000).filter(|key| there.binary_search(key).is_err()).collect();
+    assert!(lost.len() <= BLOCK_BYTES / 1_000 && lost[0] == victim, "{lost:?}");
+    assert!(lost.iter().copied().eq(victim..victim + lost.len() as u32), "{lost:?}");
+    assert!(client.verify(table).unwrap().corrupted.is_empty());
+    put_all(&mut client, table, victim..victim + lost.len() as u32);
+    crash(&mut server);
+    assert_eq!(found(&mut server.client(&tenant), table, 0..4_000).len(), 4_000);
+}
+
+#[test]
+fn a_damaged_trailer_costs_no_object() {
+    let (mut server, tenant, table) = crashed(4_000);
+    let log = fs::read(server.directory().join(LOG_FILE)).unwrap();
+    for key in [300, 900] {
+        let place = (key..key + 50).find_map(|key| place_of(&log, &value_of(key))).expect("one in one block");
+        flip(&server, place / BLOCK_BYTES * BLOCK_BYTES + TRAILER + 20);
+    }
+    server.restart();
+    assert!(server.log().contains("damaged blocks"), "{}", server.log());
+    assert_eq!(found(&mut server.client(&tenant), table, 0..4_000).len(), 4_000);
+}
