@@ -169,6 +169,31 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Keeps the calling thread off these CPUs, if the process may use others.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn stay_off(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: the set is live and its size is passed along; 0 is the calling thread.
+    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    for &cpu in cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize) {
+        // SAFETY: `cpu` is below CPU_SETSIZE, so the bit lies within the set.
+        unsafe { libc::CPU_CLR(cpu, &mut set) };
+    }
+    // SAFETY: the set is live.
+    if unsafe { libc::CPU_COUNT(&set) } == 0 {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The highest nice value.
 const NICE_MAX: i32 = 19;
 

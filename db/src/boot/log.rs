@@ -71,7 +71,7 @@ pub(super) fn open(
     clock.begin_at(report.clock_ms);
     let siblings = Arc::clone(siblings);
     let interval = Duration::from_millis(config.flush_interval_ms);
-    let thread = LogThread::start(writer, interval, move || siblings.wake_holding());
+    let thread = LogThread::start(writer, (interval, config.pin.clone()), move || siblings.wake_holding());
     let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
     let handle = thread.handle();
     Ok(Some((thread, handle)))

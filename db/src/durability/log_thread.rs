@@ -71,20 +71,24 @@ pub struct LogThread {
 }
 
 impl LogThread {
-    /// Starts the thread. It calls `on_stable` after each cut that became stable, and when the disk has failed.
+    /// Starts the thread, off the workers' CPUs. It calls `on_stable` after each cut that became stable, and when the disk
+    /// has failed.
     ///
     /// # Errors
     /// If the kernel gives no thread.
     pub fn start(
         writer: LogWriter,
-        flush_interval: Duration,
+        (flush_interval, workers_cpus): (Duration, Vec<usize>),
         on_stable: impl Fn() + Send + 'static,
     ) -> std::io::Result<Self> {
         let bell = Arc::new(Bell::default());
         let (own, figures) = (Arc::clone(&bell), writer.figures());
-        let thread = thread::Builder::new()
-            .name("log".to_owned())
-            .spawn(move || write_all(writer, flush_interval, &own, on_stable))?;
+        let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
+            if let Err(error) = process::stay_off(&workers_cpus) {
+                tracing::debug!(%error, "the log's thread may use the workers' CPUs");
+            }
+            write_all(writer, flush_interval, &own, on_stable);
+        })?;
         Ok(Self { waker: LogWaker { bell, thread: thread.thread().clone() }, figures, thread })
     }
 
