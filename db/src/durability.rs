@@ -13,6 +13,7 @@
 //! Guarantees: a replay finds all that lies below the latest cut that was reported as stable, and a prefix of cuts in
 //! any case. A failed write ends all reports for good.
 
+pub mod figures;
 mod growth;
 pub mod log_reader;
 pub mod log_thread;

@@ -70,6 +70,8 @@ fn of_server(control: &Control) -> Vec<Statistic> {
     statistics.extend([statistic("watchdog_nudges", nudges), statistic("watchdog_stalls", stalls)]);
     statistics.extend(control.shm_listener.iter().flat_map(of_links));
     statistics.extend(store::of(control));
+    let of_log = control.log.iter().flat_map(|log| log.figures.list(&control.store));
+    statistics.extend(of_log.map(|figure| statistic(figure.name, figure.value)));
     statistics.extend(control.migrations.iter().flat_map(of_migrations));
     statistics
 }

@@ -18,7 +18,7 @@ use crate::limits::GROWTH_RETRY_MS;
 
 /// State of both threads.
 #[derive(Debug, Default)]
-struct Shared {
+struct GrowthState {
     /// Added frames that the log's thread should find.
     wanted: AtomicU32,
     /// Added frames that it has not taken.
@@ -31,7 +31,7 @@ struct Shared {
 /// The log thread's side.
 #[derive(Debug)]
 pub(super) struct Growth {
-    shared: Arc<Shared>,
+    shared: Arc<GrowthState>,
     frames: Receiver<FrameId>,
     grower: Thread,
 }
@@ -43,7 +43,7 @@ impl Growth {
     /// If the kernel has no resources for it.
     pub(super) fn start(disk: &dyn Disk) -> Result<Growth, DiskError> {
         let mut disk = disk.another()?;
-        let (shared, (sender, frames)) = (Arc::new(Shared::default()), channel());
+        let (shared, (sender, frames)) = (Arc::new(GrowthState::default()), channel());
         let own = Arc::clone(&shared);
         let grower = thread::Builder::new().name("log-growth".to_owned());
         let grower = grower.spawn(move || grow_all(&mut *disk, &own, &sender)).map_err(|error| {
@@ -85,7 +85,7 @@ impl Drop for Growth {
     }
 }
 
-fn grow_all(disk: &mut dyn Disk, shared: &Shared, frames: &Sender<FrameId>) {
+fn grow_all(disk: &mut dyn Disk, shared: &GrowthState, frames: &Sender<FrameId>) {
     while !shared.is_stopping.load(Ordering::Relaxed) {
         if shared.ready.load(Ordering::Relaxed) >= shared.wanted.load(Ordering::Relaxed) {
             thread::park_timeout(Duration::from_millis(GROWTH_RETRY_MS));

@@ -16,7 +16,8 @@ use std::time::Duration;
 use disk::DiskError;
 use store::Admission;
 
-use super::log_writer::{LogFigures, LogWriter, Step};
+use super::figures::LogFigures;
+use super::log_writer::{LogWriter, Step};
 use crate::process;
 
 /// State shared with those that wake the thread.

@@ -12,7 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use disk::{
     BLOCK_BYTES, Buffer, Digest, DigestSegment, Disk, DiskError, FrameId, NO_ENTRY, OPEN_ENDED,
@@ -21,6 +22,7 @@ use disk::{
 use store::{Admission, LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
 use super::LogLayout;
+use super::figures::LogFigures;
 use super::growth::Growth;
 use crate::limits::{
     FRAMES_AHEAD, FRAMES_AHEAD_DIVISOR, FRAMES_PER_SEGMENT, FRAMES_SHORT_DIVISOR, LOG_BATCH_BLOCKS,
@@ -49,27 +51,6 @@ pub(super) struct LogState {
     /// The highest sequence number known.
     pub(super) last: u32,
     pub(super) left_out: Vec<(u32, Vec<u32>)>,
-}
-
-/// Figures of a log, for readers on other threads.
-#[derive(Debug, Default)]
-pub struct LogFigures {
-    /// Cuts that were written.
-    pub cuts: AtomicU64,
-    /// Bytes of segments that were written.
-    pub bytes: AtomicU64,
-    /// Bytes of blocks that were written, trailers, repeated blocks and digests included.
-    pub disk_bytes: AtomicU64,
-    /// Frames of segments.
-    pub frames_used: AtomicU64,
-    /// Frames of segments, and those that can still be had.
-    pub frames_max: AtomicU64,
-    /// Bytes of a frame.
-    pub frame_bytes: AtomicU64,
-    /// Segments on the disk.
-    pub segments: AtomicU64,
-    /// Time of the last cut from its beginning to its being stable, in microseconds.
-    pub cut_us: AtomicU64,
 }
 
 /// What a step did.
@@ -218,7 +199,7 @@ impl LogWriter {
     /// # Errors
     /// If the disk fails: nothing becomes stable any more.
     pub fn step(&mut self) -> Result<Step, DiskError> {
-        let clock_ms = self.store.now_ms();
+        let (clock_ms, began) = (self.store.now_ms(), Instant::now());
         let mut positions = std::mem::take(&mut self.positions);
         let cut = self.store.cut(&mut positions);
         self.take_news();
@@ -229,6 +210,9 @@ impl LogWriter {
         let result = self.write_cut((cut, clock_ms), &positions);
         self.positions = positions;
         let step = result?;
+        if step == Step::Written {
+            self.figures.cut_us.store(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+        }
         if step != Step::Full {
             self.exchange(clock_ms)?;
         }

@@ -4,6 +4,7 @@
 //! must be the model as of the last cut that was reported as stable, or as of the cut under way: all of it, every key,
 //! every version, and nothing else. And whatever a client was told by then must hold.
 
+mod model;
 mod pairs;
 mod running;
 mod world;

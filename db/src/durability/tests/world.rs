@@ -12,30 +12,8 @@ use super::super::LogLayout;
 use super::super::log_reader::LogError;
 use super::super::log_writer::{Step, frames_reserved};
 use super::super::recovery::Report;
+use super::model::{Fact, Model, UNANSWERED};
 use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, TABLES};
-
-/// Something that a client was told of a key, once this cut is stable.
-struct Fact {
-    key: Key,
-    /// The version that it had; of an absence, the one that was deleted.
-    version: u64,
-    cut: u64,
-}
-
-/// Requests that a client has not acknowledged: each core is a client with so many.
-const UNANSWERED: u64 = 20;
-
-/// The state of all keys.
-#[derive(Clone, Default)]
-struct Model {
-    /// The last request of each client, and its replies that count as unanswered.
-    sequences: [u64; CORES],
-    replies: Completions,
-    objects: BTreeMap<Key, Held>,
-    /// The newest version of each key, gone or not.
-    newest: HashMap<Key, u64>,
-    now_ms: u64,
-}
 
 /// A server, its disk and its clients.
 pub(super) struct World {

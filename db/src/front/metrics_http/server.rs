@@ -11,6 +11,7 @@ use super::text::{Kind, MetricsText};
 use crate::control_plane::Control;
 use crate::control_plane::listener_status::{ChannelFigure, LINK_COUNTERS, LINKS, ListenerStatus};
 use crate::control_plane::migrations::{Figure, Migrations};
+use crate::durability::figures::LogFigure;
 use crate::metrics::Counter;
 
 /// Writes the metrics of this server.
@@ -22,7 +23,22 @@ pub(super) fn write<W: FnMut(&[u8]) -> io::Result<()>>(
     write_cores(control, text)?;
     write_links(control, text)?;
     write_store(control, text)?;
+    write_log(control, text)?;
     write_streams(control, text)
+}
+
+/// Writes the metrics of the log of durable tables.
+fn write_log<W: FnMut(&[u8]) -> io::Result<()>>(
+    control: &Control,
+    text: &mut MetricsText<W>,
+) -> io::Result<()> {
+    let Some(log) = &control.log else { return Ok(()) };
+    for LogFigure { name, help, is_total, value } in log.figures.list(&control.store) {
+        let (kind, end) = if is_total { (Kind::Counter, "_total") } else { (Kind::Gauge, "") };
+        text.family(&format!("splinter_{name}{end}"), kind, help)?;
+        text.sample(&[], value)?;
+    }
+    Ok(())
 }
 
 /// Writes the metrics of the registration in a cluster, and of migrations.

@@ -1,0 +1,74 @@
+//! Figures of a log, for readers on other threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use store::{Admission, Store};
+
+/// Figures of a log. The thread that writes it stores them.
+#[derive(Debug, Default)]
+pub struct LogFigures {
+    /// Cuts that were written.
+    pub(super) cuts: AtomicU64,
+    /// Bytes of segments that were written.
+    pub(super) bytes: AtomicU64,
+    /// Bytes of blocks that were written, trailers, repeated blocks and digests included.
+    pub(super) disk_bytes: AtomicU64,
+    /// Frames of segments.
+    pub(super) frames_used: AtomicU64,
+    /// Frames of segments that the limit of the disk admits.
+    pub(super) frames_max: AtomicU64,
+    /// Bytes of a frame.
+    pub(super) frame_bytes: AtomicU64,
+    /// Segments on the disk.
+    pub(super) segments: AtomicU64,
+    /// Time from the latest cut to its being stable, in microseconds.
+    pub(super) cut_us: AtomicU64,
+}
+
+/// A figure with its name and its text for people.
+pub struct LogFigure {
+    /// The name.
+    pub name: &'static str,
+    /// What it is.
+    pub help: &'static str,
+    /// Whether it only grows.
+    pub is_total: bool,
+    /// The value.
+    pub value: u64,
+}
+
+impl LogFigures {
+    /// Returns all figures of a store's log.
+    #[must_use]
+    pub fn list(&self, store: &Store) -> Vec<LogFigure> {
+        let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let frame_bytes = of(&self.frame_bytes);
+        let gauge = |name, help, value| LogFigure { name, help, is_total: false, value };
+        let total = |name, help, value| LogFigure { name, help, is_total: true, value };
+        let admission = store.admission();
+        vec![
+            gauge(
+                "log_used_bytes",
+                "Bytes of the disk that segments take.",
+                of(&self.frames_used) * frame_bytes,
+            ),
+            gauge(
+                "log_limit_bytes",
+                "Bytes of the disk that they may take.",
+                of(&self.frames_max) * frame_bytes,
+            ),
+            gauge("log_segments", "Segments of the log on the disk.", of(&self.segments)),
+            gauge("log_behind_bytes", "Bytes of durable tables not yet on the disk.", store.unstable_bytes()),
+            gauge("log_cut_us", "Microseconds that the latest cut took to become stable.", of(&self.cut_us)),
+            gauge(
+                "log_full",
+                "1 while writes of durable tables are refused.",
+                u64::from(admission > Admission::All),
+            ),
+            gauge("log_failed", "1 after the disk has failed.", u64::from(admission == Admission::Failed)),
+            total("log_cuts", "Cuts that became stable.", of(&self.cuts)),
+            total("log_bytes", "Bytes of segments written to the disk.", of(&self.bytes)),
+            total("log_disk_bytes", "Bytes of blocks written to the disk.", of(&self.disk_bytes)),
+        ]
+    }
+}
