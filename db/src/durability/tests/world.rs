@@ -1,6 +1,6 @@
 //! A store with its log on a simulated disk, and the model of what clients know.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
