@@ -185,6 +185,7 @@ impl Shared {
             view: world.view,
             next_sequence: 1,
             shm: world.shm.clone(),
+            proof: None,
         };
         (Status::Ok, opened.encode())
     }
