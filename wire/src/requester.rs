@@ -246,6 +246,21 @@ impl Requester {
         }
     }
 
+    /// Completes with [`CompletionError::Closed`] the requests for which `ends` is true, also those that completed with
+    /// [`crate::Status::BadToken`].
+    pub fn close_where(
+        &mut self,
+        ends: impl Fn(&Accepted<'_>) -> bool,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        for sequence in self.first..self.next {
+            let slot = self.ring.slot(sequence);
+            if (slot.is_call() || slot.state == State::Refused) && ends(&slot.accepted()) {
+                self.give_up(sequence, Some(CompletionError::Closed), complete);
+            }
+        }
+    }
+
     fn give_up(
         &mut self,
         sequence: u64,

@@ -254,6 +254,22 @@ fn a_resumed_session_sends_again_what_had_no_answer_under_its_sequences() {
 }
 
 #[test]
+fn requests_that_are_too_old_to_resume_are_closed_alone() {
+    let mut requester = requester(1, 8);
+    submit(&mut requester, 0, 3);
+    transmit(&mut requester, 0);
+    assert_eq!(receive(&mut requester, 20, &[(1, Status::BadToken as u8, b"")]).len(), 1);
+    let stream = requester.reserve_sequence().expect("the window has room");
+    let mut done = Vec::new();
+    let is_old = |call: &Accepted<'_>| call.tag < 102;
+    requester.close_where(is_old, &mut |it| done.push(Done::new(it.tag, it.sequence, it.status)));
+    let closed = Err(CompletionError::Closed);
+    assert_eq!(done, [Done::new(100, 1, closed), Done::new(101, 2, closed)]);
+    assert_eq!((requester.first_unacknowledged(), requester.outstanding()), (3, 2));
+    assert!(requester.release(stream));
+}
+
+#[test]
 fn a_request_of_an_unknown_session_keeps_its_deadline_when_it_is_resumed() {
     let mut requester = requester(1, 8);
     submit(&mut requester, 0, 1);
