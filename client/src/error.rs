@@ -60,8 +60,9 @@ pub enum Error {
         /// The last limit that did so, and its wait in microseconds, if known.
         limit: Option<(String, u32)>,
     },
-    /// The session ended during a request that may write. The request may have been executed, once. The server was
-    /// restarted, or the session revoked. The session has been reopened.
+    /// The session ended during a request that may write, and could not be resumed. The request may have been executed,
+    /// once. The session was revoked, a server of a cluster was restarted, or the server was out of reach for most of a
+    /// minute. Another session has been opened.
     SessionLost,
     /// The stream broke during an administrative request, which may have been executed.
     StreamBroken {
@@ -124,6 +125,10 @@ impl Error {
     }
 
     /// Returns whether the request may have been executed without a reply. To find out, read the object, or list.
+    ///
+    /// A restart of a server outside a cluster alone leaves no outcome unknown: the session is resumed, and the request
+    /// gets the answer of its execution, or is executed, if its time is not up before. A request whose time is up is
+    /// given up, so its outcome stays unknown.
     #[must_use]
     pub fn outcome_is_unknown(&self) -> bool {
         matches!(self, Error::TimedOut | Error::SessionLost | Error::StreamBroken { .. })

@@ -15,3 +15,10 @@ pub(crate) const OUTBOX_FRAMES: usize = 64;
 /// not get requests from all clients at once. Each server has one map request at a time; so at
 /// most [`wire::limits::SERVERS_MAX`] are open, and within a call of five seconds nine.
 pub(crate) const NEXT_MAP_AFTER_US: u64 = 10_000;
+
+/// Time after its submission for which a mutation may be sent again in a resumed session, in microseconds. The server may
+/// have ended the former session, and forgotten with it what was executed, once it had not heard from the client for
+/// [`wire::limits::SESSION_IDLE_MS`]; the difference allows for clocks that run at different rates.
+pub(crate) const RESEND_AGE_US_MAX: u64 = 50_000_000;
+
+const _: () = assert!(RESEND_AGE_US_MAX * 6 / 5 <= wire::limits::SESSION_IDLE_MS * 1_000);

@@ -3,10 +3,11 @@
 //! ```text
 //! submit --> requester --> frames          answered: completion to the caller
 //!        \-> stream_worker  --> stream           UseStream: the same request and sequence over the stream
-//!                                          BadToken: the session is over; reopen it
+//!                                          BadToken: the session is lost; resume it, or open another one
 //! ```
 //! The only socket here is the stream: [`crate::Session`] and [`crate::SessionGroup`] move the frames.
 
+mod reopening;
 mod second_step;
 
 use std::collections::VecDeque;
@@ -46,10 +47,14 @@ pub(crate) struct SessionState {
     pub(crate) stream_worker: StreamWorker,
     /// Number of outstanding requests on the stream.
     on_stream: usize,
-    /// Number of them that belong to earlier sessions.
+    /// Number of them that belong to earlier clients.
     orphans: usize,
     /// Replies that need a second step, until the current batch is through.
     troubles: Vec<Trouble>,
+    /// Sequences that the server refused because it does not know the session, until that is settled.
+    refused: Vec<u64>,
+    /// Requests that the stream of a lost session did not carry, until that is settled.
+    stranded: Vec<Job>,
     /// Requests to repeat in this session.
     again: VecDeque<OwnedRequest>,
     /// Requests for another server.
@@ -80,6 +85,8 @@ pub struct SessionStatistics {
     pub stream_bytes: u64,
     /// Number of times that the session was reopened.
     pub reopened: u64,
+    /// Number of these times that it was resumed, so that its requests continued.
+    pub resumed: u64,
 }
 
 impl SessionState {
@@ -114,6 +121,8 @@ impl SessionState {
             on_stream: 0,
             orphans: 0,
             troubles: Vec::new(),
+            refused: Vec::new(),
+            stranded: Vec::new(),
             again: VecDeque::new(),
             moved: Vec::new(),
             connectivity: Connectivity::Open,
@@ -133,7 +142,8 @@ impl SessionState {
         statistics: &mut SessionStatistics,
     ) -> Result<(), Error> {
         if self.connectivity == Connectivity::Closed {
-            self.reopen(statistics, &mut |_| {})?;
+            // Nothing is outstanding, so the time is of no importance.
+            self.reopen(0, statistics, &mut |_| {})?;
         }
         if let Request::Enumerate { bytes_max, .. } | Request::Scan { bytes_max, .. } = request
             && *bytes_max as usize > LISTING_IN_PARTS_BYTES
@@ -166,10 +176,14 @@ impl SessionState {
     fn send_over_stream(&mut self, sequence: u64, request: OwnedRequest, statistics: &mut SessionStatistics) {
         statistics.stream_requests += 1;
         statistics.stream_bytes += request.body.len() as u64;
+        self.send_job(sequence, request);
+    }
+
+    fn send_job(&mut self, sequence: u64, request: OwnedRequest) {
         self.on_stream += 1;
         let first_unacknowledged = self.requester.first_unacknowledged();
-        let (token, view) = (self.opened.token, self.view);
-        self.stream_worker.send(Job { token, request, sequence, first_unacknowledged, view });
+        let (token, client_id, view) = (self.opened.token, self.opened.client_id, self.view);
+        self.stream_worker.send(Job { token, client_id, request, sequence, first_unacknowledged, view });
     }
 
     /// Returns the number of requests without a completion.

@@ -23,8 +23,10 @@ use crate::reconnecting_stream::ReconnectingStream;
 
 /// A data request for the stream.
 pub(crate) struct Job {
-    /// The session that sent it. The reply must not go to a later session.
+    /// The session that sent it, over whose stream it travels.
     pub(crate) token: u64,
+    /// The client of that session, whose sequence it has. The reply must not go to another client.
+    pub(crate) client_id: u64,
     pub(crate) request: OwnedRequest,
     pub(crate) sequence: u64,
     pub(crate) first_unacknowledged: u64,

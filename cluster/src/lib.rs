@@ -6,7 +6,7 @@
 //!   remote        reads at other servers                  peer           who belongs to the cluster
 //!   metadata      the rules: tenants, tables, extensions, tablets, migrations, plans
 //!   records       storage: ordered keys with revisions
-//!   secret        moment        limits
+//!   secret        session_proof        moment        limits
 //! ```
 //!
 //! The state machines take messages and the time and return messages and actions; the server's threads perform those.
@@ -27,3 +27,4 @@ pub mod records;
 pub mod registration;
 pub mod remote;
 pub mod secret;
+pub mod session_proof;

@@ -153,7 +153,7 @@ impl Challenge {
     }
 }
 
-/// The secret shared by the servers of a cluster.
+/// The secret shared by the servers of a cluster; a lone server has one of its own.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterSecret(pub [u8; 32]);
 

@@ -133,6 +133,7 @@ impl Server {
             clock,
             lease_cache: LeaseCache::of(run),
             migrations: devices::migrations(run, &metadata, &siblings, config.cores)?,
+            resumption: devices::resumption(&metadata, client_ids.start, clock)?,
             metadata,
             registry,
             accounts,

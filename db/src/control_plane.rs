@@ -6,7 +6,8 @@
 //! under time pressure. Workers never use this state.
 //!
 //! Its parts: [`acts`] for the audit log, [`grant`]s to other tenants, the [`home_balancer`], the [`lease_cache`] that
-//! replaces the metadata while it does not answer, running [`migrations`], [`ownership`] of tables, [`streams`]' permits.
+//! replaces the metadata while it does not answer, running [`migrations`], [`ownership`] of tables, [`resumption`] of
+//! sessions after a restart, [`streams`]' permits.
 
 pub mod acts;
 pub mod grant;
@@ -15,6 +16,7 @@ pub mod lease_cache;
 pub mod listener_status;
 pub mod migrations;
 pub mod ownership;
+pub mod resumption;
 pub mod streams;
 
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +32,7 @@ use cluster::moment::Moment;
 use cluster::records::{HeldLease, RecordsError};
 use cluster::secret::{SecretHash, random_token};
 use store::Store;
+use wire::limits::SESSION_IDLE_MS;
 use wire::reply::Throttled;
 use wire::{Status, TenantId};
 
@@ -39,12 +42,13 @@ use self::home_balancer::{HomeBalancer, Look, Move};
 use self::lease_cache::LeaseCache;
 use self::listener_status::ListenerStatus;
 use self::migrations::Migrations;
+use self::resumption::Resumption;
 use self::streams::{Counts, Streams};
 use crate::clock::Clock;
 use crate::durability::log_thread::LogHandle;
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
-use crate::limits::{ETCD_OPENING_MS, SESSION_IDLE_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
+use crate::limits::{ETCD_OPENING_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::session::Session;
 use crate::session::completions::Completions;
@@ -171,6 +175,8 @@ pub struct Control {
     pub log: Option<LogHandle>,
     /// Clients whose completion records may be needed.
     pub completions: Arc<Completions>,
+    /// Which clients may resume their sessions.
+    pub resumption: Resumption,
     /// The parts that were made.
     pub parts_made: PartsMade,
     /// Time at which each table last lost objects because a server ended, in milliseconds since the Unix epoch, by
@@ -268,17 +274,34 @@ impl Control {
     /// `LimitExceeded`; `BadSecret` if the tenant was dropped or its secret changed meanwhile; or a failure of
     /// numbers, workers or the metadata.
     pub fn open_session(&self, checked: TenantRow, peer: SocketAddr) -> Result<Arc<Session>, Refusal> {
-        let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
         let client_id = self.next_client_id()?;
+        self.begin_session(checked, peer, (client_id, 0))
+    }
+
+    /// Opens a session under this client id, which has the replies below `first_unacknowledged`; the others that a start
+    /// found for it are in its ring before any worker knows it. Errors as [`Control::open_session`].
+    fn begin_session(
+        &self,
+        checked: TenantRow,
+        peer: SocketAddr,
+        (client_id, first_unacknowledged): (u64, u64),
+    ) -> Result<Arc<Session>, Refusal> {
+        let token = random_token().map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
         let account = self.accounts.of(checked.id);
         let session = Session::new(token, client_id, account, self.clock.now_us());
         let session = Arc::new(session.opened_from(peer.ip()));
         let (tenant, opened_ms) = (checked.name.clone(), self.clock.wall_ms());
         // Registered before the tenant is checked again: a drop from then on ends this session too.
         self.admit(OpenSession { session: Arc::clone(&session), tenant, peer, opened_ms })?;
+        let replies = self.completions.opened(&session);
+        let found = replies.iter().map(|reply| (reply.sequence, reply.status, &*reply.body));
+        session.ring.restore(first_unacknowledged, found);
         let confirmed = self.confirm(&checked, &session);
         if confirmed.is_err() {
             lock(&self.sessions).remove(&token);
+            if !replies.is_empty() {
+                self.completions.not_opened(client_id, replies, self.resumption.replies_until_us());
+            }
         }
         confirmed.map(|()| session)
     }
@@ -355,6 +378,7 @@ impl Control {
         self.acts.catch_up(&self.metadata);
         self.close_idle_sessions();
         self.completions.tidy(self.clock.now_us());
+        self.resumption.tidy(self.clock.now_us());
         self.registry.collect();
         if let Some(counts) = self.streams.news() {
             let Counts { evicted, turned_away, refused, ceded } = counts;

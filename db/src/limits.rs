@@ -98,8 +98,12 @@ pub const SESSIONS_MAX: usize = 16_384;
 /// Sessions of one tenant, so that one tenant cannot take all of them.
 pub const SESSIONS_PER_TENANT_MAX: usize = 1024;
 
-/// Time after which a session without a stream and without frames is closed, in milliseconds.
-pub const SESSION_IDLE_MS: u64 = 60_000;
+/// Time after a start in which clients of earlier runs may resume their sessions, in milliseconds: longer than any of them
+/// relies on. Later than that, replies that the log holds for them may be forgotten.
+pub const RESUME_MS: u64 = wire::limits::SESSION_IDLE_MS;
+
+/// Time after a start for which replies are kept for clients of earlier runs, in milliseconds: whoever resumes finds them.
+pub const RECOVERED_REPLIES_MS: u64 = 2 * RESUME_MS;
 
 /// Default weight of a tenant.
 pub const TENANT_WEIGHT_DEFAULT: u64 = 100;

@@ -162,6 +162,7 @@ fn listen(server: usize) -> String {
                 view: VIEW,
                 next_sequence: 1,
                 shm: None,
+                proof: None,
             };
             let body = opened.encode();
             let head = RecordHeader { body_bytes: body.len() as u32, ..RecordHeader::default() };

@@ -110,6 +110,11 @@ impl BodyWriter {
         self.bytes.extend_from_slice(cut.as_bytes());
     }
 
+    /// Appends bytes of a fixed number.
+    pub fn array<const N: usize>(&mut self, value: &[u8; N]) {
+        self.bytes.extend_from_slice(value);
+    }
+
     /// Appends bytes.
     ///
     /// # Panics
@@ -193,6 +198,14 @@ impl<'a> BodyReader<'a> {
     /// [`Status::Malformed`].
     pub fn u64(&mut self) -> Result<u64, Status> {
         Ok(u64::from_le_bytes(self.take()?))
+    }
+
+    /// Takes bytes of a fixed number.
+    ///
+    /// # Errors
+    /// [`Status::Malformed`].
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Status> {
+        self.take()
     }
 
     /// Takes a string.

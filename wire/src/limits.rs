@@ -5,8 +5,10 @@
 
 /// First two bytes of every frame and of every opening record: "SP", read as a little-endian number.
 pub const MAGIC: u16 = 0x5053;
-/// The protocol version of this crate, in each frame and negotiated when a stream opens.
+/// The version of frames, and the oldest version of openings.
 pub const PROTOCOL_VERSION: u8 = 1;
+/// The newest version of openings: from 2 on a session has a proof, by which its client resumes it.
+pub const OPENING_VERSION: u8 = 2;
 /// The suite of an unencrypted frame; the only one known.
 pub const SUITE_CLEAR: u8 = 0;
 
@@ -85,11 +87,15 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub const LIMIT_CHANGES_MAX: usize = 64;
 /// Longest name of another tenant's table or extension: two names and a slash.
 pub const QUALIFIED_NAME_BYTES_MAX: usize = 2 * NAME_BYTES_MAX + 1;
+/// Time after which a server ends a session without a stream and without frames, in milliseconds. A client relies on it:
+/// what it sent less long ago has not been forgotten with the session.
+pub const SESSION_IDLE_MS: u64 = 60_000;
+
 /// Longest secret on the wire, in bytes.
 pub const SECRET_BYTES_MAX: usize = 256;
 /// Bytes of the challenge that one server sends to another.
 pub const NONCE_BYTES: usize = 32;
-/// Bytes of the proof that answers a challenge.
+/// Bytes of the proof that answers a challenge, and of a session's proof.
 pub const PROOF_BYTES: usize = 32;
 /// Maximum outstanding requests of a session. Far below 2^31, so the low half of a sequence determines the whole.
 pub const CREDITS_MAX: u16 = 32_768;

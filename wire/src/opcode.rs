@@ -48,6 +48,8 @@ pub const OPEN_ADMIN: u8 = 34;
 pub const OPEN_PEER: u8 = 35;
 /// The second record of a peer stream: the proof that follows the challenge.
 pub const PROVE_PEER: u8 = 36;
+/// Opens a session again that its client may have lost with the server.
+pub const RESUME: u8 = 37;
 
 /// An administrative request, whose body names it: see the crate `control`.
 pub const ADMINISTER: u8 = 64;

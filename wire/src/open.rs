@@ -4,11 +4,19 @@
 //! supports. The reply is [`Opened`] under `Ok` (an empty body for the administrator), or a refusal after which the
 //! server closes the stream; `UnsupportedVersion` carries the server's [`VersionRange`]. A token is unguessable and
 //! opens only its own session.
+//!
+//! A client whose session is lost may resume it: [`OpenRequest::Resume`] asks for a session under the same client id, in
+//! which the requests that had no answer keep their sequences.
 
 use crate::body::{Body, BodyReader, BodyWriter};
-use crate::limits::{MACHINE_BYTES, MAGIC, NONCE_BYTES, PROTOCOL_VERSION, SECRET_BYTES_MAX};
+use crate::limits::{
+    MACHINE_BYTES, MAGIC, NONCE_BYTES, OPENING_VERSION, PROOF_BYTES, PROTOCOL_VERSION, SECRET_BYTES_MAX,
+};
 use crate::opcode;
 use crate::status::Status;
+
+/// The version from which on [`Opened`] has a proof.
+const PROOF_SINCE: u8 = 2;
 
 /// The protocol versions that one side supports, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +29,7 @@ pub struct VersionRange {
 
 impl VersionRange {
     /// The versions that this crate supports.
-    pub const OURS: VersionRange = VersionRange { min: PROTOCOL_VERSION, max: PROTOCOL_VERSION };
+    pub const OURS: VersionRange = VersionRange { min: PROTOCOL_VERSION, max: OPENING_VERSION };
 
     /// Returns the newest version that both support.
     ///
@@ -71,6 +79,20 @@ pub enum OpenRequest<'a> {
         /// Bytes that it has never sent before.
         nonce: [u8; NONCE_BYTES],
     },
+    /// Opens the session of a client again, or one in its place after a restart of the server. Its requests without an
+    /// answer keep their sequences, and each gets the answer of its execution, or executes.
+    Resume {
+        /// The tenant's name.
+        tenant: &'a str,
+        /// The tenant's secret.
+        secret: &'a str,
+        /// The client's id, of [`Opened::client_id`].
+        client_id: u64,
+        /// The lowest sequence without an answer.
+        first_unacknowledged: u64,
+        /// The proof of [`Opened::proof`].
+        proof: [u8; PROOF_BYTES],
+    },
 }
 
 impl<'a> OpenRequest<'a> {
@@ -81,6 +103,7 @@ impl<'a> OpenRequest<'a> {
             OpenRequest::Attach { .. } => opcode::ATTACH,
             OpenRequest::Admin { .. } => opcode::OPEN_ADMIN,
             OpenRequest::Peer { .. } => opcode::OPEN_PEER,
+            OpenRequest::Resume { .. } => opcode::RESUME,
         }
     }
 
@@ -98,7 +121,14 @@ impl<'a> OpenRequest<'a> {
             OpenRequest::Admin { secret } => writer.text(secret),
             OpenRequest::Peer { server, nonce } => {
                 writer.u32(*server);
-                nonce.iter().for_each(|byte| writer.u8(*byte));
+                writer.array(nonce);
+            }
+            OpenRequest::Resume { tenant, secret, client_id, first_unacknowledged, proof } => {
+                writer.text(tenant);
+                writer.text(secret);
+                writer.u64(*client_id);
+                writer.u64(*first_unacknowledged);
+                writer.array(proof);
             }
         }
         writer.into_bytes()
@@ -112,7 +142,7 @@ impl<'a> OpenRequest<'a> {
     /// [`Status::BadSecret`] for a secret that exceeds the maximum length.
     pub fn decode(number: u8, body: &'a [u8]) -> Result<(u8, OpenRequest<'a>), Status> {
         let mut reader = BodyReader::new(body);
-        if !matches!(number, opcode::OPEN_SESSION..=opcode::OPEN_PEER) {
+        if !matches!(number, opcode::OPEN_SESSION..=opcode::OPEN_PEER | opcode::RESUME) {
             return Err(Status::UnknownOpcode);
         }
         if reader.u16()? != MAGIC {
@@ -125,13 +155,14 @@ impl<'a> OpenRequest<'a> {
             }
             opcode::ATTACH => OpenRequest::Attach { token: reader.u64()? },
             opcode::OPEN_ADMIN => OpenRequest::Admin { secret: secret(&mut reader)? },
-            _ => {
-                let (server, mut nonce) = (reader.u32()?, [0; NONCE_BYTES]);
-                for byte in &mut nonce {
-                    *byte = reader.u8()?;
-                }
-                OpenRequest::Peer { server, nonce }
-            }
+            opcode::OPEN_PEER => OpenRequest::Peer { server: reader.u32()?, nonce: reader.array()? },
+            _ => OpenRequest::Resume {
+                tenant: reader.name()?,
+                secret: secret(&mut reader)?,
+                client_id: reader.u64()?,
+                first_unacknowledged: reader.u64()?,
+                proof: reader.array()?,
+            },
         };
         reader.finish()?;
         Ok((version, request))
@@ -150,6 +181,11 @@ impl core::fmt::Debug for OpenRequest<'_> {
             OpenRequest::Peer { server, .. } => {
                 formatter.debug_struct("Peer").field("server", server).finish_non_exhaustive()
             }
+            OpenRequest::Resume { tenant, client_id, .. } => formatter
+                .debug_struct("Resume")
+                .field("tenant", tenant)
+                .field("client_id", client_id)
+                .finish_non_exhaustive(),
         }
     }
 }
@@ -203,17 +239,13 @@ pub struct ShmEndpoint {
 
 impl Body for ShmEndpoint {
     fn write(&self, writer: &mut BodyWriter) {
-        self.machine.iter().for_each(|byte| writer.u8(*byte));
+        writer.array(&self.machine);
         writer.u32(self.user);
         writer.text(&self.path);
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<ShmEndpoint, Status> {
-        let mut machine = [0; MACHINE_BYTES];
-        for byte in &mut machine {
-            *byte = reader.u8()?;
-        }
-        Ok(ShmEndpoint { machine, user: reader.u32()?, path: reader.text()?.to_owned() })
+        Ok(ShmEndpoint { machine: reader.array()?, user: reader.u32()?, path: reader.text()?.to_owned() })
     }
 }
 
@@ -272,6 +304,9 @@ pub struct Opened {
     pub next_sequence: u64,
     /// The address for shared-memory clients on the server's host, if offered.
     pub shm: Option<ShmEndpoint>,
+    /// Proves to the server, also after a restart, that it gave this client id to this tenant; `None` under version 1,
+    /// and from a server that resumes no session.
+    pub proof: Option<[u8; PROOF_BYTES]>,
 }
 
 impl core::fmt::Debug for Opened {
@@ -304,6 +339,12 @@ impl Body for Opened {
         if let Some(shm) = &self.shm {
             shm.write(writer);
         }
+        if self.version >= PROOF_SINCE {
+            writer.flag(self.proof.is_some());
+            if let Some(proof) = &self.proof {
+                writer.array(proof);
+            }
+        }
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<Opened, Status> {
@@ -316,6 +357,8 @@ impl Body for Opened {
         let limits = SessionLimits::read(reader)?;
         let (credits, view, next_sequence) = (reader.u16()?, reader.u64()?, reader.u64()?);
         let shm = if reader.flag()? { Some(ShmEndpoint::read(reader)?) } else { None };
+        let has_proof = version >= PROOF_SINCE && reader.flag()?;
+        let proof = if has_proof { Some(reader.array()?) } else { None };
         if home_core >= core_count || credits == 0 {
             return Err(Status::Malformed);
         }
@@ -330,6 +373,7 @@ impl Body for Opened {
             view,
             next_sequence,
             shm,
+            proof,
         })
     }
 }

@@ -162,13 +162,14 @@ impl Requester {
         Some(sequence)
     }
 
-    /// Completes a sequence that was reserved, or whose completion had the status [`crate::Status::UseStream`].
+    /// Completes a sequence that was reserved, or whose completion had the status [`crate::Status::UseStream`] or
+    /// [`crate::Status::BadToken`].
     ///
     /// Call it when the reply has come over the stream, or the caller no longer waits for it. Returns whether there
     /// was such a sequence.
     pub fn release(&mut self, sequence: u64) -> bool {
-        let held =
-            (self.first..self.next).contains(&sequence) && self.ring.slot(sequence).state == State::Reserved;
+        let held = (self.first..self.next).contains(&sequence)
+            && matches!(self.ring.slot(sequence).state, State::Reserved | State::Refused);
         if held {
             self.free(sequence);
         }
@@ -206,6 +207,33 @@ impl Requester {
         self.give_up_at_us = give_up_at_us;
     }
 
+    /// Continues in the session of `token`, which the server gave the client in place of this one. All outstanding
+    /// requests keep their sequences and deadlines; those that were sent are sent again at once, also those that
+    /// completed with [`crate::Status::BadToken`].
+    pub fn resume(&mut self, token: u64) {
+        self.token = token;
+        // Of an earlier run of the server. No frame under the former token is executed any more.
+        (self.home_core, self.sent_view, self.assemblies) = (None, 0, Assemblies::default());
+        for sequence in self.first..self.unsent {
+            let slot = self.ring.slot_mut(sequence);
+            if slot.state == State::Refused {
+                slot.state = State::Sent;
+                self.give_up_at_us = self.give_up_at_us.min(slot.deadline_us);
+            }
+            if slot.awaits_reply() {
+                (slot.due_us, slot.doublings) = (0, 0);
+                self.resend_at_us = 0;
+            }
+        }
+    }
+
+    /// Returns the outstanding requests, without those on the stream.
+    pub fn calls(&self) -> impl Iterator<Item = (u64, Accepted<'_>)> {
+        let slots = (self.first..self.next).map(|sequence| (sequence, self.ring.slot(sequence)));
+        let calls = slots.filter(|(_, slot)| slot.is_call() || slot.state == State::Refused);
+        calls.map(|(sequence, slot)| (sequence, slot.accepted()))
+    }
+
     /// Ends the session: completes every request with [`CompletionError::Closed`] and releases every reserved
     /// sequence.
     pub fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
@@ -214,6 +242,21 @@ impl Requester {
                 self.give_up(sequence, Some(CompletionError::Closed), complete);
             } else {
                 self.release(sequence);
+            }
+        }
+    }
+
+    /// Completes with [`CompletionError::Closed`] the requests for which `ends` is true, also those that completed with
+    /// [`crate::Status::BadToken`].
+    pub fn close_where(
+        &mut self,
+        ends: impl Fn(&Accepted<'_>) -> bool,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        for sequence in self.first..self.next {
+            let slot = self.ring.slot(sequence);
+            if (slot.is_call() || slot.state == State::Refused) && ends(&slot.accepted()) {
+                self.give_up(sequence, Some(CompletionError::Closed), complete);
             }
         }
     }

@@ -285,6 +285,7 @@ impl Router {
     /// Makes an administrative request to the home server.
     pub(crate) fn administer(
         &mut self,
+        now_us: u64,
         call: &AdminCall,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
@@ -295,6 +296,7 @@ impl Router {
             Some(state) => state,
             None => home.insert(SessionState::open(settings.clone())?),
         };
-        state.administer(call, statistics, &mut |completion| sort(completion, owed, inbox, complete))
+        let sorted = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
+        state.administer(now_us, call, statistics, sorted)
     }
 }

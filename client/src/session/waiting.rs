@@ -158,8 +158,9 @@ impl Session {
     /// Makes an administrative request over the session's stream and decodes its reply.
     pub(crate) fn administer<T: DeserializeOwned>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {
         let call = AdminCall::new(request, &self.settings().config)?;
+        let now_us = self.watch.look();
         let Session { router, parked, statistics, .. } = self;
-        let answer = router.administer(&call, statistics, &mut |completion| {
+        let answer = router.administer(now_us, &call, statistics, &mut |completion| {
             parked.push(Parked::copy(&completion));
         })?;
         decode_answer(answer)

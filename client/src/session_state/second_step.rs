@@ -1,25 +1,14 @@
-//! The second step after an intermediate reply: to the stream, a new session, or another server.
+//! The second step after an intermediate reply: to the stream, to a session in place of a lost one, or to another server.
 //!
-//! A session is lost if the server no longer has it: it restarted, or the session was revoked. Requests that only read
-//! are repeated in a new session. A request that may write is repeated only if it cannot have been executed: the server
-//! refused its only transmission, so no earlier one had reached it. All others complete as closed: their outcome
-//! is unknown.
+//! A session is lost if the server no longer has it: it restarted, or the session was revoked. See `reopening.rs`.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use wire::{Completion, CompletionError, Opened, Requester, Status, opcode};
+use wire::{Completion, CompletionError, Status, opcode};
 
 use super::{SessionState, SessionStatistics};
 use crate::Error;
 use crate::admin_call::AdminCall;
-use crate::connection::Connection;
 use crate::owned_request::OwnedRequest;
 use crate::stream_worker::{Done, Job};
-use crate::transport::SessionTransport;
-
-/// Pause between attempts to reopen a lost session.
-const REOPEN_PAUSE: Duration = Duration::from_millis(50);
 
 /// The state of a session's connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,26 +73,16 @@ impl SessionState {
     ) -> Result<(), Error> {
         self.requester.on_timer(now_us, complete);
         for Trouble { sequence, status, end } in std::mem::take(&mut self.troubles) {
-            let accepted = self.requester.accepted(sequence);
-            let was_repeated = accepted.was_repeated;
-            let request = OwnedRequest::of(&accepted);
+            let request = || OwnedRequest::of(&self.requester.accepted(sequence));
             match status {
-                Status::UseStream => {
-                    self.send_over_stream(sequence, request, statistics);
-                    continue;
-                }
+                Status::UseStream => self.send_over_stream(sequence, request(), statistics),
                 Status::NotOwned | Status::SeveralTablets => {
-                    self.moved.push(Moved { request, status, end });
-                    continue;
+                    self.moved.push(Moved { request: request(), status, end });
                 }
-                _ => {}
-            }
-            self.connectivity = Connectivity::Lost;
-            // Sent once and refused, so it was not executed.
-            if opcode::is_read(request.code) || !was_repeated {
-                self.again.push_back(request);
-            } else {
-                complete(failed(request.tag, sequence, CompletionError::Closed));
+                _ => {
+                    self.connectivity = Connectivity::Lost;
+                    self.refused.push(sequence);
+                }
             }
         }
         if self.on_stream > 0 {
@@ -113,10 +92,13 @@ impl SessionState {
         }
         if self.connectivity == Connectivity::Lost {
             if !self.is_patient {
+                self.end_refused(complete);
                 return Ok(());
             }
-            self.reopen(statistics, complete)?;
+            self.reopen(now_us, statistics, complete)?;
         }
+        // Of the session before it was resumed.
+        self.send_stranded(now_us, complete);
         self.submit_again(statistics);
         Ok(())
     }
@@ -128,17 +110,22 @@ impl SessionState {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        let Done { job: Job { token, request, sequence, .. }, answer } = done;
-        let tag = request.tag;
+        let Done { job, answer } = done;
+        let is_own = self.opened.token != 0 && job.client_id == self.opened.client_id;
+        let lost = matches!(answer, Err(Error::SessionLost) | Ok((Status::BadToken, _)));
         self.on_stream -= 1;
-        if token == self.opened.token {
+        if is_own && lost {
+            if job.token == self.opened.token {
+                self.connectivity = Connectivity::Lost;
+            }
+            return self.stranded.push(job);
+        }
+        let Job { request, sequence, .. } = job;
+        let tag = request.tag;
+        if is_own {
             self.requester.release(sequence);
         } else {
             self.orphans -= 1;
-        }
-        let lost = matches!(answer, Err(Error::SessionLost) | Ok((Status::BadToken, _)));
-        if lost && token == self.opened.token {
-            self.connectivity = Connectivity::Lost;
         }
         match answer {
             _ if lost && opcode::is_read(request.code) => self.again.push_back(request),
@@ -155,52 +142,6 @@ impl SessionState {
             Err(Error::Throttled { .. }) => complete(failed(tag, sequence, CompletionError::Throttled)),
             Err(_) => complete(failed(tag, sequence, CompletionError::TimedOut)),
         }
-    }
-
-    /// Reopens the session and sorts the outstanding requests.
-    pub(super) fn reopen(
-        &mut self,
-        statistics: &mut SessionStatistics,
-        complete: &mut impl FnMut(Completion<'_>),
-    ) -> Result<(), Error> {
-        self.close(complete);
-        let (connection, opened) = match self.open_patiently() {
-            Ok(opened) => opened,
-            Err(error) => {
-                self.connectivity = Connectivity::Closed;
-                for again in self.again.drain(..) {
-                    complete(failed(again.tag, 0, CompletionError::TimedOut));
-                }
-                return Err(error);
-            }
-        };
-        self.requester =
-            Requester::new(opened.token, opened.next_sequence, opened.credits, self.requester_config);
-        *self.stream_worker.stream() = super::stream_of(connection, &opened, &self.settings);
-        self.view = opened.view;
-        self.home = super::core_address(&self.settings, &opened, opened.home_core);
-        self.home_core = opened.home_core;
-        self.transport = SessionTransport::of(&opened, &self.settings.config);
-        self.homes += 1;
-        self.opened = opened;
-        self.connectivity = Connectivity::Open;
-        statistics.reopened += 1;
-        Ok(())
-    }
-
-    /// Ends the session: queues reads for repetition, completes all others as closed.
-    fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
-        let mut ended = Vec::new();
-        self.requester.close(&mut |completion| ended.push(completion.sequence));
-        for sequence in ended {
-            let ended = self.requester.accepted(sequence);
-            if opcode::is_read(ended.code) {
-                self.again.push_back(OwnedRequest::of(&ended));
-            } else {
-                complete(failed(ended.tag, sequence, CompletionError::Closed));
-            }
-        }
-        self.orphans = self.on_stream;
     }
 
     /// Returns whether the session is over. A patient session detects and repairs that automatically.
@@ -254,23 +195,11 @@ impl SessionState {
         }
     }
 
-    /// Opens a session. Keeps trying for as long as a call may take.
-    fn open_patiently(&self) -> Result<(Connection, Opened), Error> {
-        let deadline = Instant::now() + self.settings.config.call_timeout;
-        loop {
-            match super::open(&self.settings) {
-                Err(Error::Unreachable { .. }) if Instant::now() + REOPEN_PAUSE < deadline => {
-                    thread::sleep(REOPEN_PAUSE);
-                }
-                opened => return opened,
-            }
-        }
-    }
-
     /// Makes an administrative request over the session's stream. If the session turns out to be lost, reopens it and
     /// repeats the request, which was refused unseen.
     pub(crate) fn administer(
         &mut self,
+        now_us: u64,
         call: &AdminCall,
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
@@ -280,12 +209,12 @@ impl SessionState {
         if !matches!(answer, Err(Error::SessionLost) | Ok((Status::BadToken, _))) {
             return answer;
         }
-        self.reopen(statistics, complete)?;
+        self.reopen(now_us, statistics, complete)?;
         self.stream_worker.stream().administer(call)
     }
 }
 
 /// Returns a completion without a reply.
-fn failed(tag: u64, sequence: u64, error: CompletionError) -> Completion<'static> {
+pub(super) fn failed(tag: u64, sequence: u64, error: CompletionError) -> Completion<'static> {
     Completion { tag, sequence, status: Err(error), body: &[] }
 }

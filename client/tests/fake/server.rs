@@ -132,7 +132,7 @@ impl Shared {
         while stream.read_record(&mut record, Duration::from_secs(60), limit).is_ok() {
             let Ok((header, body)) = RecordHeader::split(&record) else { return };
             let (status, reply) = match header.code {
-                opcode::OPEN_SESSION | opcode::ATTACH | opcode::OPEN_ADMIN => {
+                opcode::OPEN_SESSION | opcode::ATTACH | opcode::OPEN_ADMIN | opcode::RESUME => {
                     self.open(header.code, body, &mut token)
                 }
                 code if code < opcode::OPEN_SESSION => {
@@ -166,13 +166,21 @@ impl Shared {
             Ok((_, OpenRequest::Attach { .. })) => return (Status::BadToken, vec![]),
             Ok((_, OpenRequest::Admin { secret: ADMIN_SECRET })) => return (Status::Ok, vec![]),
             Ok((_, OpenRequest::Admin { .. })) => return (Status::BadSecret, vec![]),
+            Ok((_, OpenRequest::Resume { client_id, first_unacknowledged, proof, .. })) => {
+                assert_eq!(proof, [client_id as u8; 32]);
+                match world.resume_session(client_id, first_unacknowledged) {
+                    Some(token) => token,
+                    None => return (Status::BadToken, vec![]),
+                }
+            }
             Ok((_, OpenRequest::Peer { .. })) => return (Status::UnknownOpcode, vec![]),
             Err(status) => return (status, vec![]),
         };
+        let client_id = world.client_id(*token);
         let opened = Opened {
-            version: 1,
+            version: 2,
             token: *token,
-            client_id: *token,
+            client_id,
             home_core: world.home,
             core_ports: self.core_ports.clone(),
             limits: SessionLimits {
@@ -185,6 +193,7 @@ impl Shared {
             view: world.view,
             next_sequence: 1,
             shm: world.shm.clone(),
+            proof: world.is_resumable.then_some([client_id as u8; 32]),
         };
         (Status::Ok, opened.encode())
     }

@@ -45,13 +45,20 @@ pub struct World {
     pub resolutions: u64,
     /// How often a session was opened.
     pub sessions_opened: u64,
+    /// Sessions have a proof, and their records outlive a restart, as do the objects.
+    pub is_resumable: bool,
+    /// How often a session was resumed.
+    pub sessions_resumed: u64,
     sessions: HashMap<u64, Records>,
+    /// The records of clients whose session a restart ended, by client id.
+    gone: HashMap<u64, Records>,
     version: u64,
 }
 
 /// The exactly-once records of a session.
 #[derive(Default)]
 struct Records {
+    client_id: u64,
     /// Everything below is acknowledged, and forgotten.
     floor: u64,
     answers: HashMap<u64, (Status, Vec<u8>)>,
@@ -79,7 +86,10 @@ impl World {
             extension: 1,
             resolutions: 0,
             sessions_opened: 0,
+            is_resumable: false,
+            sessions_resumed: 0,
             sessions: HashMap::new(),
+            gone: HashMap::new(),
             version: 0,
         }
     }
@@ -87,9 +97,27 @@ impl World {
     pub fn open_session(&mut self) -> u64 {
         // No two servers give the same one.
         let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
-        self.sessions.insert(token, Records::default());
+        self.sessions.insert(token, Records { client_id: token, ..Records::default() });
         self.sessions_opened += 1;
         token
+    }
+
+    /// Gives a client that comes back a session with its records, unless they are gone.
+    pub fn resume_session(&mut self, client_id: u64, first_unacknowledged: u64) -> Option<u64> {
+        let open = self.sessions.iter().find(|(_, records)| records.client_id == client_id);
+        if let Some((&token, _)) = open {
+            return Some(token);
+        }
+        let records = self.gone.remove(&client_id)?;
+        let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
+        self.sessions.insert(token, records);
+        self.acknowledge(token, first_unacknowledged);
+        self.sessions_resumed += 1;
+        Some(token)
+    }
+
+    pub fn client_id(&self, token: u64) -> u64 {
+        self.sessions[&token].client_id
     }
 
     pub fn knows(&self, token: u64) -> bool {
@@ -101,7 +129,10 @@ impl World {
     }
 
     pub fn forget_sessions(&mut self) {
-        self.sessions.clear();
+        let ended = self.sessions.drain().map(|(_, records)| (records.client_id, records));
+        if self.is_resumable {
+            self.gone.extend(ended);
+        }
     }
 
     pub fn acknowledge(&mut self, token: u64, first_unacknowledged: u64) {
@@ -336,17 +367,17 @@ impl World {
                 value: self.executions,
             }])),
             AdminRequest::SessionList => {
-                let entry = |&client_id: &u64| SessionEntry {
-                    client_id,
+                let entry = |records: &Records| SessionEntry {
+                    client_id: records.client_id,
                     tenant: "acme".to_owned(),
                     peer: String::new(),
                     opened_ms: 0,
                     home_core: 0,
                 };
-                ok(control::encode(&self.sessions.keys().map(entry).collect::<Vec<_>>()))
+                ok(control::encode(&self.sessions.values().map(entry).collect::<Vec<_>>()))
             }
             AdminRequest::SessionRevoke { client_id } => {
-                self.sessions.remove(client_id);
+                self.sessions.retain(|_, records| records.client_id != *client_id);
                 ok(vec![])
             }
             AdminRequest::TenantCreate { .. } => {

@@ -90,7 +90,8 @@ impl Metadata {
         })
     }
 
-    /// Returns the secret that servers prove to each other, drawn at the first request.
+    /// Returns the secret that servers prove to each other, and under which they make proofs of sessions, also a lone
+    /// server; drawn at the first request.
     ///
     /// # Errors
     /// When it cannot be read or stored.

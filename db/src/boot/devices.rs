@@ -21,8 +21,10 @@ use net::dpdk::{self, DpdkConfig, Role};
 use net::{HostPort, Listener, Port, UdpConfig};
 
 use super::{BootError, Server};
+use crate::clock::Clock;
 use crate::config::{Config, DpdkSettings, MetadataPlace, SharedMemory, StreamLimits};
 use crate::control_plane::migrations::Migrations;
+use crate::control_plane::resumption::Resumption;
 use crate::etcd::Etcd;
 use crate::extension::registry::Prepare;
 use crate::front::shm_listener::ShmEntrance;
@@ -170,6 +172,20 @@ pub(super) fn reserve(metadata: &Metadata) -> Result<(Range<u64>, PartsMade), Bo
     let failed = |error| BootError::new("cannot write the metadata", error);
     let client_ids = metadata.reserve_client_ids().map_err(failed)?;
     Ok((client_ids, PartsMade::above(metadata.reserve_versions().map_err(failed)?)))
+}
+
+/// Creates the state of resumed sessions. In a cluster no client of an earlier run resumes. To be called when the log has
+/// been read: the time in which clients may come back begins.
+pub(super) fn resumption(
+    metadata: &Metadata,
+    first_client: u64,
+    clock: Clock,
+) -> Result<Resumption, BootError> {
+    let first_of_run = if metadata.records().is_shared() { 0 } else { first_client };
+    let secret = metadata
+        .cluster_secret()
+        .map_err(|error| BootError::new("cannot read the server's secret", error))?;
+    Ok(Resumption::new(ClusterSecret(secret), first_of_run, clock.now_us()))
 }
 
 /// Returns the limits of client streams: the configured ones, or fewer if the process may open too few files or threads.

@@ -1,13 +1,13 @@
 //! The first record of a stream: authenticates the peer and determines its role.
 //!
-//! A tenant authenticates itself by its secret, a further stream by its session's token, the administrator by the
-//! secret in the data directory, another server by a second record. A peer that fails gets one typed
+//! A tenant authenticates itself by its secret, a further stream by its session's token, a client that resumes its session
+//! by the tenant's secret and its proof, the administrator by the secret in the data directory, another server by a second
+//! record. A peer that fails gets one typed
 //! refusal and is disconnected. A source prefix with too many failures gets `Retry` until its bucket refills; the
 //! token of an ended session does not count as a failure. A correct secret is never refused because of other
 //! clients' wrong ones. An authenticated peer takes the stream's permit before anything is allocated for it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::metadata::TenantRow;
@@ -50,8 +50,21 @@ pub fn open(
     let (version, request) = OpenRequest::decode(opcode, body)?;
     match request {
         OpenRequest::Session { tenant, secret } => {
-            let session = open_session(control, place, (tenant, secret), peer)?;
+            let row = authenticated(control, (tenant, secret), peer)?;
+            place.take(Holder::Tenant(row.id))?;
+            let session = control.open_session(row, peer)?;
             let answer = opened(control, &session, version, 1).encode();
+            Ok((Entrant::Known(Role::Tenant(session)), answer))
+        }
+        OpenRequest::Resume { tenant, secret, client_id, first_unacknowledged, proof } => {
+            let row = authenticated(control, (tenant, secret), peer)?;
+            if !control.resumption.is_proof(row.id, client_id, &proof) {
+                let refusal = Refusal::new(Status::BadSecret, "wrong proof of the client's session");
+                return Err(control.wrong(peer, refusal));
+            }
+            place.take(Holder::Tenant(row.id))?;
+            let session = control.resume_session(row, peer, (client_id, first_unacknowledged))?;
+            let answer = opened(control, &session, version, session.ring.next_sequence()).encode();
             Ok((Entrant::Known(Role::Tenant(session)), answer))
         }
         OpenRequest::Attach { token } => {
@@ -90,22 +103,19 @@ pub fn refusal_body(refusal: &Refusal) -> Vec<u8> {
     }
 }
 
-fn open_session(
+/// Returns the tenant of this name and secret.
+fn authenticated(
     control: &Control,
-    place: &ConnectionPermit,
     (tenant, secret): (&str, &str),
     peer: SocketAddr,
-) -> Result<Arc<Session>, Refusal> {
+) -> Result<TenantRow, Refusal> {
     // Always compared, so that neither the answer nor its latency reveals whether the tenant exists.
     let matches =
         |row: Option<&TenantRow>| row.map_or(&control.nobody, |row| &row.secret).matches(secret.as_bytes());
     let KnownTenant { row, doubt } = control.tenant_named(tenant, matches)?;
     let is_right = matches(row.as_ref());
     match row {
-        Some(row) if is_right => {
-            place.take(Holder::Tenant(row.id))?;
-            control.open_session(row, peer)
-        }
+        Some(row) if is_right => Ok(row),
         // Wrong name or wrong secret; if the metadata cannot be read, the opening may succeed at another server.
         _ => {
             let refusal = doubt.map_or_else(|| Refusal::new(Status::BadSecret, WRONG), Refusal::from);
@@ -144,6 +154,7 @@ fn opened(control: &Control, session: &Session, version: u8, next_sequence: u64)
         view: control.views.settled(),
         next_sequence,
         shm: control.shm_listener.as_ref().map(|status| status.told.clone()),
+        proof: Some(control.resumption.proof(session.tenant, session.client_id)),
     }
 }
 

@@ -60,6 +60,12 @@ impl Completions {
         }
     }
 
+    /// Notes that a session of [`Completions::opened`] did not open after all; its replies wait again until this time.
+    pub fn not_opened(&self, client_id: u64, replies: Vec<FoundReply>, until_us: u64) {
+        let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        clients.insert(client_id, Client::Gone { replies, until_us });
+    }
+
     /// Returns whether a completion record must be kept. For the cleaner: never waits.
     #[must_use]
     pub fn is_needed(&self, client_id: u64, sequence: u64) -> bool {
@@ -103,6 +109,8 @@ mod tests {
         completions.tidy(60);
         assert!(completions.is_needed(7, 3) && !completions.is_needed(8, 1));
         let session = Arc::new(Session::new(1, 7, Arc::new(Account::new(TenantId(1))), 0));
+        assert_eq!(completions.opened(&session), [reply(3), reply(2)]);
+        completions.not_opened(7, vec![reply(3), reply(2)], 100);
         assert_eq!(completions.opened(&session), [reply(3), reply(2)]);
         assert!(completions.is_needed(7, 2));
         session.ring.acknowledge(3);

@@ -108,6 +108,27 @@ impl Ring {
         }
     }
 
+    /// Takes in the replies of requests that ran before this ring was made; the client has those below
+    /// `first_unacknowledged`. Ignores replies outside the window that begins there. For a ring that no worker knows yet.
+    pub fn restore<'a>(
+        &self,
+        first_unacknowledged: u64,
+        replies: impl IntoIterator<Item = (u64, Status, &'a [u8])>,
+    ) {
+        self.acknowledge(first_unacknowledged);
+        for (sequence, status, body) in replies {
+            let (claim, _) = self.judge(sequence);
+            if claim != Claim::Execute {
+                continue;
+            }
+            // Which of them were invocations is not known, so read-only ones look at all.
+            self.written.fetch_max(sequence, Ordering::Release);
+            let record = &self.records[(sequence & MASK) as usize];
+            record.state.store(sequence << 2 | PHASE_EXECUTING, Ordering::Release);
+            self.complete(sequence, status, body);
+        }
+    }
+
     /// Records that the client has the replies to all requests below `first_unacknowledged`.
     #[inline]
     pub fn acknowledge(&self, first_unacknowledged: u64) {

@@ -26,6 +26,7 @@ mod places;
 mod proxy;
 mod rates;
 mod restart;
+mod resume;
 mod sandbox;
 #[path = "../support/seed.rs"]
 mod seed;

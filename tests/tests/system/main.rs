@@ -25,6 +25,7 @@ mod metrics;
 mod operator;
 mod outage;
 mod replies;
+mod resume;
 mod scan;
 mod shm;
 mod tables;

@@ -105,7 +105,8 @@ pub struct Completion<'a> {
     /// The tag that the caller passed to `submit`.
     pub tag: u64,
     /// The request's sequence. After [`Status::UseStream`] it stays reserved: the caller sends the same
-    /// request over the stream under this sequence and then releases it.
+    /// request over the stream under this sequence and then releases it. After [`Status::BadToken`] it stays
+    /// outstanding too: the caller resumes the session, or releases it.
     pub sequence: u64,
     /// The server's reply, any but [`Status::Retry`], [`Status::Throttled`] and [`Status::WrongView`], or the reason
     /// why there is none. After [`Status::NotOwned`] this server can execute no copy of the request any more,

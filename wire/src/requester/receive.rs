@@ -132,6 +132,7 @@ impl Requester {
                 return self.put_off(now_us, sequence, after_us, State::PutOff);
             }
             Status::UseStream => slot.state = State::Reserved,
+            Status::BadToken => slot.state = State::Refused,
             _ => self.free(sequence),
         }
         complete(Completion { tag, sequence, status: Ok(status), body });

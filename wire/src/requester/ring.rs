@@ -23,6 +23,8 @@ pub(super) enum State {
     Throttled,
     /// The sequence belongs to a request over the stream.
     Reserved,
+    /// The server did not know the session; waits until the session is resumed or closed.
+    Refused,
 }
 
 /// The reason why a request was sent again.

@@ -2,18 +2,25 @@
 
 use wire::{Attach, Body, OpenRequest, Opened, SessionLimits, ShmEndpoint, Status, VersionRange, opcode};
 
-pub fn open_requests() -> [OpenRequest<'static>; 4] {
+pub fn open_requests() -> [OpenRequest<'static>; 5] {
     [
         OpenRequest::Session { tenant: "acme", secret: "s3cret" },
         OpenRequest::Attach { token: 0x0123_4567_89ab_cdef },
         OpenRequest::Admin { secret: "root" },
         OpenRequest::Peer { server: 7, nonce: std::array::from_fn(|byte| byte as u8) },
+        OpenRequest::Resume {
+            tenant: "acme",
+            secret: "s3cret",
+            client_id: 8,
+            first_unacknowledged: 17,
+            proof: [6; 32],
+        },
     ]
 }
 
 fn opened() -> Opened {
     Opened {
-        version: 1,
+        version: 2,
         token: 7,
         client_id: 8,
         home_core: 1,
@@ -28,6 +35,7 @@ fn opened() -> Opened {
         view: 9,
         next_sequence: 1,
         shm: Some(ShmEndpoint { machine: [5; 16], user: 1_000, path: "/run/splinter/shm".into() }),
+        proof: Some([6; 32]),
     }
 }
 
@@ -42,10 +50,10 @@ fn every_opening_survives_the_wire() {
     for request in open_requests() {
         let body = request.encode(VersionRange { min: 0, max: 9 });
         let (version, decoded) = OpenRequest::decode(request.opcode(), &body).expect("it was encoded here");
-        assert!(version == 1 && decoded == request);
+        assert!(version == 2 && decoded == request);
         assert!(!format!("{decoded:?}").contains("s3cret"), "secrets stay out of logs");
     }
-    let newer = open_requests()[0].encode(VersionRange { min: 2, max: 3 });
+    let newer = open_requests()[0].encode(VersionRange { min: 3, max: 4 });
     assert_eq!(OpenRequest::decode(opcode::OPEN_SESSION, &newer), Err(Status::UnsupportedVersion));
 }
 
@@ -63,6 +71,8 @@ fn survives<T: Body + PartialEq + core::fmt::Debug>(answer: T) {
 fn every_answer_survives_the_wire() {
     survives(opened());
     survives(Opened { shm: None, ..opened() });
+    survives(Opened { proof: None, ..opened() });
+    survives(Opened { version: 1, proof: None, ..opened() });
     survives(Attach { token: 7, core: 3 });
     survives(VersionRange { min: 1, max: 2 });
 }
@@ -73,4 +83,17 @@ fn a_session_without_its_home_core_or_without_credits_is_refused() {
     for answer in answers {
         assert_eq!(Opened::decode(&answer.encode()), Err(Status::Malformed));
     }
+}
+
+/// A peer of the first version neither sends a proof nor expects one.
+#[test]
+fn a_session_of_the_first_version_is_opened_without_a_proof() {
+    let first = VersionRange { min: 1, max: 1 };
+    let opening = open_requests()[0];
+    let (version, _) =
+        OpenRequest::decode(opening.opcode(), &opening.encode(first)).expect("a known version");
+    assert_eq!(version, 1);
+    let old = Opened { version, ..opened() }.encode();
+    assert_eq!(Opened::decode(&old), Ok(Opened { version, proof: None, ..opened() }));
+    assert_eq!(old.len() + 33, opened().encode().len());
 }

@@ -3,7 +3,8 @@
 use crate::peer::{
     Done, GET, OK, TOKEN, answer, expire, receive, requester, submit, transmit, transmit_under,
 };
-use wire::{Accepted, CompletionError, Journey, Request, Requester, Status, reply};
+use wire::limits::FRAME_BYTES_MAX;
+use wire::{Accepted, CompletionError, FrameReader, Journey, Request, Requester, Status, reply};
 
 #[test]
 fn a_request_is_sent_once_and_completed_once() {
@@ -219,4 +220,66 @@ fn every_status_completes_the_call_also_an_unknown_one() {
         };
         assert_eq!(receive(&mut requester, 1, &[(1, code, b"")]), [Done::new(100, 1, Ok(expected))]);
     }
+}
+
+#[test]
+fn a_resumed_session_sends_again_what_had_no_answer_under_its_sequences() {
+    let mut requester = requester(1, 8);
+    submit(&mut requester, 0, 3);
+    transmit(&mut requester, 0);
+    assert_eq!(receive(&mut requester, 10, &[(1, OK, b"")]).len(), 1);
+    let refused = receive(&mut requester, 20, &[(2, Status::BadToken as u8, b"")]);
+    assert_eq!(refused, [Done::new(101, 2, Ok(Status::BadToken))]);
+    let stream = requester.reserve_sequence().expect("the window has room");
+    submit(&mut requester, 30, 1);
+    assert_eq!((requester.first_unacknowledged(), requester.outstanding()), (2, 4));
+    assert_eq!(requester.calls().map(|(sequence, _)| sequence).collect::<Vec<_>>(), [2, 3, 5]);
+
+    requester.resume(TOKEN + 1);
+    assert_eq!(requester.token(), TOKEN + 1);
+    let (mut buffer, mut sent) = (vec![0; FRAME_BYTES_MAX], Vec::new());
+    let frame_bytes = requester.poll_transmit(40, 4, &mut buffer).expect("requests to send");
+    for group in FrameReader::new(&buffer[..frame_bytes]).expect("a frame").groups() {
+        let group = group.expect("a group");
+        assert_eq!((group.token, group.first_unacknowledged), (TOKEN + 1, 2));
+        sent.extend(group.messages().map(|message| message.expect("a message").sequence_low));
+    }
+    assert_eq!(sent, [2, 3, 5]);
+    assert_eq!(receive(&mut requester, 50, &[(2, OK, b"")]), [], "a reply to the former session");
+    let late = answer(TOKEN + 1, &[(2, OK, b""), (3, OK, b""), (5, OK, b"")]);
+    let mut done = 0;
+    requester.on_frame(60, &late, &mut |_| done += 1).expect("a frame");
+    assert!(requester.release(stream));
+    assert_eq!((done, requester.outstanding()), (3, 0));
+}
+
+#[test]
+fn requests_that_are_too_old_to_resume_are_closed_alone() {
+    let mut requester = requester(1, 8);
+    submit(&mut requester, 0, 3);
+    transmit(&mut requester, 0);
+    assert_eq!(receive(&mut requester, 20, &[(1, Status::BadToken as u8, b"")]).len(), 1);
+    let stream = requester.reserve_sequence().expect("the window has room");
+    let mut done = Vec::new();
+    let is_old = |call: &Accepted<'_>| call.tag < 102;
+    requester.close_where(is_old, &mut |it| done.push(Done::new(it.tag, it.sequence, it.status)));
+    let closed = Err(CompletionError::Closed);
+    assert_eq!(done, [Done::new(100, 1, closed), Done::new(101, 2, closed)]);
+    assert_eq!((requester.first_unacknowledged(), requester.outstanding()), (3, 2));
+    assert!(requester.release(stream));
+}
+
+#[test]
+fn a_request_of_an_unknown_session_keeps_its_deadline_when_it_is_resumed() {
+    let mut requester = requester(1, 8);
+    submit(&mut requester, 0, 1);
+    transmit(&mut requester, 0);
+    assert_eq!(receive(&mut requester, 20, &[(1, Status::BadToken as u8, b"")]).len(), 1);
+    requester.resume(TOKEN);
+    assert_eq!(expire(&mut requester, 1_000_000), [Done::new(100, 1, Err(CompletionError::TimedOut))]);
+    submit(&mut requester, 1_000_000, 1);
+    transmit(&mut requester, 1_000_000);
+    assert_eq!(receive(&mut requester, 1_000_010, &[(2, Status::BadToken as u8, b"")]).len(), 1);
+    assert!(requester.release(2) && !requester.release(2));
+    assert_eq!(requester.outstanding(), 0);
 }

@@ -136,6 +136,49 @@ fn replies_of_requests_that_were_all_claimed_before_the_first_was_stored_are_bou
 }
 
 #[test]
+fn restored_replies_are_answered_and_nothing_else_is_taken_for_executed() {
+    let ring = Ring::new();
+    let long = vec![3; 5_000];
+    let found: [(u64, Status, &[u8]); 7] = [
+        (12, Status::ConditionFailed, &[1; 8]),
+        (10, Status::Ok, &long),
+        (9, Status::Ok, &[2]),
+        (12, Status::Ok, &[4]),
+        (10 + WINDOW, Status::Ok, &[5]),
+        (u64::MAX, Status::Ok, &[6]),
+        (9 + WINDOW, Status::Ok, &[]),
+    ];
+    ring.restore(10, found);
+    assert_eq!(ring.acknowledged(), 10);
+    assert_eq!(
+        (ring.claim(9), ring.claim(10), ring.claim(12)),
+        (Claim::Expired, Claim::Replay, Claim::Replay)
+    );
+    assert_eq!(stored(&ring, 10), Some((Status::Ok, long)));
+    assert_eq!(stored(&ring, 12), Some((Status::ConditionFailed, vec![1; 8])), "the first of two counts");
+    assert_eq!(ring.look(10 + WINDOW), Claim::Ahead);
+    assert_eq!(ring.next_sequence(), 10 + WINDOW, "beyond all that was restored");
+    // A read-only version of a function that may have written looks for the reply.
+    assert_eq!((ring.begin_read(12), ring.begin_read(11)), (Claim::Replay, Claim::Execute));
+    assert_eq!(ring.claim(11), Claim::Execute);
+    ring.complete(11, Status::Ok, &[7]);
+    ring.acknowledge(13);
+    assert_eq!(ring.long_bytes.load(Ordering::Relaxed), 0);
+    assert_eq!(ring.claim(10 + WINDOW), Claim::Execute);
+}
+
+#[test]
+fn restored_replies_that_are_too_many_are_forgotten_and_do_not_run_again() {
+    let ring = Ring::new();
+    let body = vec![7; SESSION_REPLY_BYTES_MAX / 4];
+    ring.restore(1, (1..=20).map(|sequence| (sequence, Status::Ok, &body[..])));
+    assert!((1..=20).all(|sequence| ring.look(sequence) == Claim::Replay));
+    let kept = (1..=20).filter(|&sequence| stored(&ring, sequence) == Some((Status::Ok, body.clone())));
+    assert_eq!(kept.count(), 8);
+    assert_eq!(stored(&ring, 20), Some((Status::ReplyForgotten, Vec::new())));
+}
+
+#[test]
 fn of_many_threads_one_executes() {
     let ring = Arc::new(Ring::new());
     let executed: Arc<Vec<AtomicU64>> = Arc::new((0..4000).map(|_| AtomicU64::new(0)).collect());

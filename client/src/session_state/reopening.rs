@@ -1,0 +1,199 @@
+//! A lost session: resumed under its client id, or replaced by another one.
+//!
+//! ```text
+//!   lost ── Resume ──► the server, or the same server after its restart, knows the client: requests keep their sequences
+//!             │        and are sent again; what was executed gets its answer, all else is executed once
+//!             └ refused ──► a new session: reads are repeated; so is what cannot have been executed, since the server
+//!                           refused its only transmission; all else completes as closed, its outcome is unknown
+//! ```
+//! Not resumed is a session whose requests all may be repeated, nor one in a cluster, where another server may answer.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wire::{Completion, CompletionError, Journey, OpenRequest, Opened, Requester, Status, opcode};
+
+use super::second_step::{Connectivity, failed};
+use super::{SessionState, SessionStatistics, core_address, open, stream_of};
+use crate::Error;
+use crate::config::SessionSettings;
+use crate::connection::{Connection, opened_of};
+use crate::limits::RESEND_AGE_US_MAX;
+use crate::owned_request::OwnedRequest;
+use crate::stream_worker::Job;
+use crate::transport::SessionTransport;
+
+/// Pause between attempts to reopen a lost session.
+const REOPEN_PAUSE: Duration = Duration::from_millis(50);
+
+impl SessionState {
+    /// Resumes the session or opens another one, and sorts the outstanding requests.
+    pub(super) fn reopen(
+        &mut self,
+        now_us: u64,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<(), Error> {
+        let since = Instant::now();
+        let (connection, opened) = match self.open_patiently() {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.close(complete);
+                self.connectivity = Connectivity::Closed;
+                for again in self.again.drain(..) {
+                    complete(failed(again.tag, 0, CompletionError::TimedOut));
+                }
+                return Err(error);
+            }
+        };
+        let now_us = now_us + since.elapsed().as_micros() as u64;
+        // No two clients have the same id.
+        let is_resumed = opened.client_id == self.opened.client_id;
+        if is_resumed {
+            self.end_old(now_us, complete);
+            self.requester.resume(opened.token);
+            self.refused.clear();
+        } else {
+            self.close(complete);
+            self.requester =
+                Requester::new(opened.token, opened.next_sequence, opened.credits, self.requester_config);
+        }
+        *self.stream_worker.stream() = stream_of(connection, &opened, &self.settings);
+        self.view = opened.view;
+        self.home = core_address(&self.settings, &opened, opened.home_core);
+        self.home_core = opened.home_core;
+        self.transport = SessionTransport::of(&opened, &self.settings.config);
+        self.homes += 1;
+        self.opened = opened;
+        self.connectivity = Connectivity::Open;
+        statistics.reopened += 1;
+        statistics.resumed += u64::from(is_resumed);
+        self.send_stranded(now_us, complete);
+        Ok(())
+    }
+
+    /// Resumes the session if that matters, else opens one. Keeps trying for as long as a call may take.
+    fn open_patiently(&self) -> Result<(Connection, Opened), Error> {
+        let deadline = Instant::now() + self.settings.config.call_timeout;
+        let mut resumes = self.opened.proof.is_some() && self.may_have_written();
+        loop {
+            let opened = if resumes { self.resume() } else { open(&self.settings) };
+            let is_late = Instant::now() + REOPEN_PAUSE >= deadline;
+            match opened {
+                // Another stream of this client resumes it.
+                Err(Error::Refused { status: Status::Retry, .. }) if resumes && !is_late => {}
+                Err(Error::Refused { .. }) if resumes => {
+                    resumes = false;
+                    continue;
+                }
+                Err(Error::Unreachable { .. }) if !is_late => {}
+                opened => return opened,
+            }
+            thread::sleep(REOPEN_PAUSE);
+        }
+    }
+
+    fn resume(&self) -> Result<(Connection, Opened), Error> {
+        let SessionSettings { identity, config, .. } = &self.settings;
+        let request = OpenRequest::Resume {
+            tenant: &identity.tenant,
+            secret: &identity.secret,
+            client_id: self.opened.client_id,
+            first_unacknowledged: self.requester.first_unacknowledged(),
+            proof: self.opened.proof.unwrap_or_default(),
+        };
+        let (connection, answer) = Connection::open(identity.server, config, request)?;
+        Ok((connection, opened_of(&answer)?))
+    }
+
+    /// Returns whether a request without an answer may have been executed and may not be repeated.
+    fn may_have_written(&self) -> bool {
+        self.on_stream > self.orphans
+            || !self.stranded.is_empty()
+            || self.requester.calls().any(|(_, call)| !opcode::is_read(call.code))
+    }
+
+    /// Ends requests of the resumed session that the server may have executed and forgotten.
+    fn end_old(&mut self, now_us: u64, complete: &mut impl FnMut(Completion<'_>)) {
+        let call_timeout_us = self.requester_config.call_timeout_us;
+        let is_old = |code, journey| !opcode::is_read(code) && is_old(now_us, call_timeout_us, journey);
+        self.requester.close_where(|call| is_old(call.code, call.journey), complete);
+        for job in self.stranded.extract_if(.., |job| is_old(job.request.code, job.request.journey)) {
+            self.requester.release(job.sequence);
+            complete(failed(job.request.tag, job.sequence, CompletionError::Closed));
+        }
+    }
+
+    /// Sends again what the stream of the session did not carry before it was resumed.
+    pub(super) fn send_stranded(&mut self, now_us: u64, complete: &mut impl FnMut(Completion<'_>)) {
+        for Job { request, sequence, .. } in std::mem::take(&mut self.stranded) {
+            if now_us < request.journey.deadline_us {
+                self.send_job(sequence, request);
+            } else {
+                self.requester.release(sequence);
+                complete(failed(request.tag, sequence, CompletionError::TimedOut));
+            }
+        }
+    }
+
+    /// Ends the session: queues reads for repetition, completes all others as closed.
+    pub(super) fn close(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
+        self.end_refused(complete);
+        let mut ended = Vec::new();
+        self.requester.close(&mut |completion| ended.push(completion.sequence));
+        for sequence in ended {
+            let ended = self.requester.accepted(sequence);
+            if opcode::is_read(ended.code) {
+                self.again.push_back(OwnedRequest::of(&ended));
+            } else {
+                complete(failed(ended.tag, sequence, CompletionError::Closed));
+            }
+        }
+        self.orphans = self.on_stream;
+    }
+
+    /// Ends the requests that a session which is not resumed has refused or did not carry.
+    pub(super) fn end_refused(&mut self, complete: &mut impl FnMut(Completion<'_>)) {
+        for sequence in std::mem::take(&mut self.refused) {
+            let accepted = self.requester.accepted(sequence);
+            let was_repeated = accepted.was_repeated;
+            let request = OwnedRequest::of(&accepted);
+            self.requester.release(sequence);
+            // Sent once and refused, so it was not executed.
+            if opcode::is_read(request.code) || !was_repeated {
+                self.again.push_back(request);
+            } else {
+                complete(failed(request.tag, sequence, CompletionError::Closed));
+            }
+        }
+        for Job { request, sequence, .. } in std::mem::take(&mut self.stranded) {
+            self.requester.release(sequence);
+            if opcode::is_read(request.code) {
+                self.again.push_back(request);
+            } else {
+                complete(failed(request.tag, sequence, CompletionError::Closed));
+            }
+        }
+    }
+}
+
+/// Returns whether a call was made so long ago that the server may have forgotten its execution.
+fn is_old(now_us: u64, call_timeout_us: u64, journey: Journey) -> bool {
+    let made_us = journey.deadline_us.saturating_sub(call_timeout_us);
+    now_us.saturating_sub(made_us) > RESEND_AGE_US_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Journey;
+
+    use super::is_old;
+    use crate::limits::RESEND_AGE_US_MAX;
+
+    #[test]
+    fn a_call_is_old_by_the_time_since_it_was_made() {
+        let journey = Journey::begin(1_000, 300_000_000);
+        assert!(!is_old(1_000 + RESEND_AGE_US_MAX, 300_000_000, journey));
+        assert!(is_old(1_001 + RESEND_AGE_US_MAX, 300_000_000, journey));
+    }
+}
