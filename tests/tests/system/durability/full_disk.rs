@@ -1,10 +1,12 @@
 //! A disk that fills up: refusals with a reason, everything else goes on, and space comes back without an operator.
 
 use std::io;
+use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{Client, Durability, Error, Status};
+use tests::effort::rounds;
 use tests::patience::comes;
 use tests::server::Server;
 
@@ -13,6 +15,8 @@ use super::{crash, create, settings, start};
 
 /// Bytes of each value.
 const VALUE_BYTES: usize = 4_000;
+/// Objects that are put together.
+const TOGETHER: usize = 50;
 /// Memory of the store, in which much more has room than on the disk.
 const MEMORY: &str = "128MiB";
 /// Time in which a disk that is not full takes a write again.
@@ -37,18 +41,37 @@ fn value(key: u32, round: u8) -> Vec<u8> {
     value
 }
 
-/// Puts objects until one is refused; returns how many there are then.
+/// Puts objects until some are refused; returns how many there are then, from key 0 on.
 fn fill(client: &mut Client, table: u32, round: u8) -> u32 {
-    let mut key = 0_u32;
-    loop {
-        match client.put(table, &key.to_le_bytes(), &value(key, round)) {
-            Ok(_) => key += 1,
-            Err(error) => {
-                assert_eq!(error.status(), Some(Status::StorageFull), "{error}");
-                return key;
+    for first in (0_u32..30_000).step_by(TOGETHER) {
+        let refused = put_many(client, table, first, round);
+        if let Some(status) = refused {
+            assert_eq!(status, Status::StorageFull);
+            for key in first..first + TOGETHER as u32 {
+                client.delete(table, &key.to_le_bytes()).expect("a delete is taken");
             }
+            return first;
         }
-        assert!(key < 30_000, "the disk is much smaller");
+    }
+    panic!("the disk is much smaller");
+}
+
+/// Puts objects together; returns the status of the first that was refused.
+fn put_many(client: &mut Client, table: u32, first: u32, round: u8) -> Option<Status> {
+    let keys: Vec<[u8; 4]> = (first..first + TOGETHER as u32).map(u32::to_le_bytes).collect();
+    let values: Vec<Vec<u8>> = (first..first + TOGETHER as u32).map(|key| value(key, round)).collect();
+    let objects: Vec<(&[u8], &[u8])> =
+        keys.iter().zip(&values).map(|(key, value)| (&key[..], &value[..])).collect();
+    let results = client.multi_put(table, &objects).expect("the session lives");
+    results.into_iter().find_map(|result| result.err().map(|error| error.status().expect("an answer")))
+}
+
+/// Deletes every so manieth of these objects, which are there.
+fn delete_many(client: &mut Client, table: u32, keys: Range<u32>, step: usize) {
+    let keys: Vec<[u8; 4]> = keys.step_by(step).map(u32::to_le_bytes).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    for deleted in client.multi_delete(table, &keys).expect("the session lives") {
+        assert!(deleted.is_ok(), "a delete is taken: {deleted:?}");
     }
 }
 
@@ -65,10 +88,12 @@ fn put_when_possible(client: &mut Client, table: u32, key: &[u8]) -> Result<u64,
     }
 }
 
-fn assert_all(client: &mut Client, table: u32, keys: std::ops::Range<u32>, round: u8) {
-    for key in keys {
-        let found = client.get(table, &key.to_le_bytes()).expect("the server answers");
-        assert!(found.is_some_and(|object| object.value == value(key, round)), "object {key}");
+fn assert_all(client: &mut Client, table: u32, keys: Range<u32>, round: u8) {
+    let names: Vec<[u8; 4]> = keys.clone().map(u32::to_le_bytes).collect();
+    let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
+    let found = client.multi_get(table, &names).expect("the server answers");
+    for (key, object) in keys.zip(found) {
+        assert!(object.is_some_and(|object| object.value == value(key, round)), "object {key}");
     }
 }
 
@@ -91,9 +116,8 @@ fn a_full_disk_refuses_writes_serves_reads_and_takes_deletes_which_make_room_aga
     let memory = create(&mut client, "memory", Durability::Memory, false);
     client.put(written, b"k", b"old").unwrap();
     let mut first = None;
-    for round in 0..4_u8 {
+    for round in 0..rounds(3, 40) as u8 {
         let stored = fill(&mut client, synced, round);
-        println!("round {round}: {stored} objects");
         let first = *first.get_or_insert(stored);
         assert!(stored > 500 && stored > first / 2, "{stored} objects after {first}");
         assert_eq!(refusal(client.increment(synced, b"n", 1)), Status::StorageFull);
@@ -107,10 +131,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_takes_deletes_which_make_room_aga
             assert_all(&mut client, synced, 0..stored, round);
         }
         let kept = stored / 10;
-        for key in kept..stored {
-            let removed = client.delete(synced, &key.to_le_bytes());
-            assert!(removed.as_ref().is_ok_and(Option::is_some), "{key} of {stored}: {removed:?}");
-        }
+        delete_many(&mut client, synced, kept..stored, 1);
         put_when_possible(&mut client, synced, b"again").expect("deletes make room");
         put_when_possible(&mut client, written, b"again").expect("also for other tables");
         client.delete(synced, b"again").unwrap();
@@ -151,20 +172,16 @@ fn a_little_garbage_everywhere_on_a_full_disk_is_cleaned_in_pieces() {
     let table = create(&mut client, "data", Durability::Synced, false);
     for round in 0..2_u8 {
         let stored = fill(&mut client, table, round);
-        let keys: Vec<[u8; 4]> = (0..stored).step_by(20).map(u32::to_le_bytes).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        for removed in client.multi_delete(table, &keys).expect("the session lives") {
-            assert!(removed.is_ok(), "{removed:?}");
-        }
+        delete_many(&mut client, table, 0..stored, 20);
         put_when_possible(&mut client, table, b"again").expect("deletes make room");
         crash(&mut server);
         client = server.client(&tenant);
         client.delete(table, b"again").unwrap();
         let found = client.table_stat("data").unwrap().objects;
         assert_eq!(found, u64::from(stored - stored.div_ceil(20)));
-        for key in 0..stored {
-            client.delete(table, &key.to_le_bytes()).unwrap();
-        }
+        let left: Vec<_> = client.enumerate(table).map(|object| object.expect("a page").key).collect();
+        let left: Vec<&[u8]> = left.iter().map(|key| &key[..]).collect();
+        assert!(client.multi_delete(table, &left).expect("the session lives").iter().all(Result::is_ok));
     }
 }
 
@@ -174,17 +191,12 @@ fn many_times_the_disk_can_be_overwritten() {
     let tenant = server.tenant("acme");
     let mut client = server.client(&tenant);
     let table = create(&mut client, "data", Durability::Synced, false);
-    for round in 0..40_u8 {
-        for first in (0..400_u32).step_by(100) {
-            let keys: Vec<[u8; 4]> = (first..first + 100).map(u32::to_le_bytes).collect();
-            let values: Vec<Vec<u8>> = (first..first + 100).map(|key| value(key, round)).collect();
-            let objects: Vec<(&[u8], &[u8])> =
-                keys.iter().zip(&values).map(|(key, value)| (&key[..], &value[..])).collect();
-            for result in client.multi_put(table, &objects).expect("the session lives") {
-                assert!(result.is_ok(), "round {round}: {result:?}");
-            }
+    let rounds = rounds(24, 1_000);
+    for round in 0..rounds {
+        for first in (0..400).step_by(TOGETHER) {
+            assert_eq!(put_many(&mut client, table, first, round as u8), None, "round {round}");
         }
     }
     crash(&mut server);
-    assert_all(&mut server.client(&tenant), table, 0..400, 39);
+    assert_all(&mut server.client(&tenant), table, 0..400, (rounds - 1) as u8);
 }

@@ -1,6 +1,7 @@
 //! The file of the log: who may have it, how it is written, what a stop leaves, and damage in it.
 
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -17,7 +18,8 @@ use super::{LOG_FILE, crash, create, settings, start};
 const BLOCK_BYTES: usize = 4096;
 const TRAILER: usize = 4048;
 
-fn put_all(client: &mut Client, table: u32, keys: std::ops::Range<u32>) {
+/// Puts objects in the order of their keys.
+fn put_all(client: &mut Client, table: u32, keys: Range<u32>) {
     for key in keys {
         client.put(table, &key.to_le_bytes(), &value_of(key)).expect("there is room");
     }
@@ -30,15 +32,15 @@ fn value_of(key: u32) -> Vec<u8> {
 }
 
 /// The keys that are there; their values are those that were put.
-fn found(client: &mut Client, table: u32, keys: std::ops::Range<u32>) -> Vec<u32> {
-    let mut there = Vec::new();
-    for key in keys {
-        if let Some(object) = client.get(table, &key.to_le_bytes()).expect("the server answers") {
-            assert!(object.value == value_of(key), "the value of {key}");
-            there.push(key);
-        }
-    }
-    there
+fn found(client: &mut Client, table: u32, keys: Range<u32>) -> Vec<u32> {
+    let names: Vec<[u8; 4]> = keys.clone().map(u32::to_le_bytes).collect();
+    let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
+    let objects = client.multi_get(table, &names).expect("the server answers");
+    let there = keys.zip(objects).filter_map(|(key, object)| {
+        assert!(object.as_ref().is_none_or(|object| object.value == value_of(key)), "the value of {key}");
+        object.map(|_| key)
+    });
+    there.collect()
 }
 
 #[test]

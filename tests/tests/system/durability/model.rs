@@ -132,7 +132,8 @@ impl Object {
             Some((version, number)) => {
                 let state = State::present(version);
                 let is_newest = state == self.newest && self.number.is_none_or(|known| known == number);
-                if !is_newest && !(state > self.newest && self.puts.contains(&number)) {
+                let is_later = state > self.newest && self.puts.contains(&number);
+                if !is_newest && !is_later {
                     return Err(format!("put {number} with version {version} is there: {self:?}"));
                 }
                 (self.newest, self.number) = (state, Some(number));
