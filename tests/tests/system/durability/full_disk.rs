@@ -41,15 +41,13 @@ fn value(key: u32, round: u8) -> Vec<u8> {
     value
 }
 
-/// Puts objects until some are refused; returns how many there are then, from key 0 on.
+/// Puts objects until some are refused; returns how many there are then, from key 0 on. Of the next [`TOGETHER`] there
+/// may be some.
 fn fill(client: &mut Client, table: u32, round: u8) -> u32 {
     for first in (0_u32..30_000).step_by(TOGETHER) {
         let refused = put_many(client, table, first, round);
         if let Some(status) = refused {
             assert_eq!(status, Status::StorageFull);
-            for key in first..first + TOGETHER as u32 {
-                client.delete(table, &key.to_le_bytes()).expect("a delete is taken");
-            }
             return first;
         }
     }
@@ -64,6 +62,13 @@ fn put_many(client: &mut Client, table: u32, first: u32, round: u8) -> Option<St
         keys.iter().zip(&values).map(|(key, value)| (&key[..], &value[..])).collect();
     let results = client.multi_put(table, &objects).expect("the session lives");
     results.into_iter().find_map(|result| result.err().map(|error| error.status().expect("an answer")))
+}
+
+/// Deletes what [`fill`] left behind that many.
+fn delete_rest(client: &mut Client, table: u32, stored: u32) {
+    for key in stored..stored + TOGETHER as u32 {
+        client.delete(table, &key.to_le_bytes()).expect("a delete is taken");
+    }
 }
 
 /// Deletes every so manieth of these objects, which are there.
@@ -120,8 +125,11 @@ fn a_full_disk_refuses_writes_serves_reads_and_takes_deletes_which_make_room_aga
         let stored = fill(&mut client, synced, round);
         let first = *first.get_or_insert(stored);
         assert!(stored > 500 && stored > first / 2, "{stored} objects after {first}");
-        assert_eq!(refusal(client.increment(synced, b"n", 1)), Status::StorageFull);
-        assert_eq!(refusal(client.put(written, b"k", b"new")), Status::StorageFull);
+        if round == 0 {
+            // Later, cleaning may free what earlier deletes left.
+            assert_eq!(refusal(client.increment(synced, b"n", 1)), Status::StorageFull);
+            assert_eq!(refusal(client.put(written, b"k", b"new")), Status::StorageFull);
+        }
         assert_all(&mut client, synced, 0..stored, round);
         client.put(memory, &[round], b"value").unwrap();
         assert!(client.get(memory, &[round]).unwrap().is_some());
@@ -132,6 +140,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_takes_deletes_which_make_room_aga
         }
         let kept = stored / 10;
         delete_many(&mut client, synced, kept..stored, 1);
+        delete_rest(&mut client, synced, stored);
         put_when_possible(&mut client, synced, b"again").expect("deletes make room");
         put_when_possible(&mut client, written, b"again").expect("also for other tables");
         client.delete(synced, b"again").unwrap();
@@ -155,6 +164,7 @@ fn one_delete_after_another_is_taken_until_a_full_disk_is_empty() {
     for key in 0..stored {
         assert!(client.delete(table, &key.to_le_bytes()).expect("a delete is taken").is_some());
     }
+    delete_rest(&mut client, table, stored);
     assert_eq!(client.table_stat("data").unwrap().objects, 0);
     crash(&mut server);
     let mut client = server.client(&tenant);
@@ -173,6 +183,7 @@ fn a_little_garbage_everywhere_on_a_full_disk_is_cleaned_in_pieces() {
     for round in 0..2_u8 {
         let stored = fill(&mut client, table, round);
         delete_many(&mut client, table, 0..stored, 20);
+        delete_rest(&mut client, table, stored);
         put_when_possible(&mut client, table, b"again").expect("deletes make room");
         crash(&mut server);
         client = server.client(&tenant);
