@@ -177,8 +177,7 @@ impl Server {
             _watchdog: watchdog,
             _identity: identity,
         };
-        server.start_control(config.populate)?;
-        server.open_listeners(listener, readers, shm_listener)?;
+        server.start_control(config.populate)?.open_listeners(listener, readers, shm_listener)?;
         server.join_cluster(reached, wants)
     }
 
@@ -209,7 +208,7 @@ impl Server {
     }
 
     /// Restores tables and extensions from the metadata, and starts housekeeping.
-    fn start_control(&mut self, populates: bool) -> Result<(), BootError> {
+    fn start_control(&mut self, populates: bool) -> Result<&mut Self, BootError> {
         administration::restore(&self.control)
             .map_err(|refusal| BootError::new("cannot restore the server's state", refusal.text))?;
         self.populate(populates)?;
@@ -230,7 +229,7 @@ impl Server {
             control.acts.catch_up(&control.metadata);
         });
         self.control_threads.push(sweeping.map_err(no_thread)?);
-        Ok(())
+        Ok(self)
     }
 
     /// Starts the listeners of local clients, streams and metrics.
