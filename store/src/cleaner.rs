@@ -28,6 +28,7 @@ mod loom_tests;
 use crate::durable::Released;
 use crate::limits::{
     CLEAN_BYTES_PER_STEP, CLEAN_BYTES_PER_STEP_MAX, FREE_WANTED_DIVISOR, FREE_WANTED_PER_CORE_DIVISOR,
+    RESERVE_WINDOWS,
 };
 use crate::segment::{SegmentId, State};
 use crate::store::Store;
@@ -65,6 +66,7 @@ impl Store {
         }
         let freed = self.reclaim_pending(cleaner) | self.end_evacuation(cleaner);
         self.drain(cleaner);
+        cleaner.takes_reserve = cleaner.takes_reserve && cleaner.is_combining();
         self.hand_over_released(cleaner);
         let keep = self.keep_for_writers();
         if cleaner.source.is_none() && cleaner.chosen.is_empty() {
@@ -223,7 +225,7 @@ impl Store {
         );
         let generation = segments.generation(segment);
         let class = self.class_of(generation);
-        let live_bytes = used.saturating_sub(segments.dead(segment)) as usize;
+        let live_bytes = used.saturating_sub(segments.garbage(segment)) as usize;
         let end = next + used as usize;
         let (damaged, busy) = (false, false);
         let sequence = segments.sequence_at(segment.0);
@@ -259,6 +261,11 @@ impl Store {
         let others: Vec<_> =
             cleaner.on_disk.segments(sequence).iter().copied().filter(|&other| other != first).collect();
         if others.iter().any(|&other| !matches!(segments.state(other), State::Closed | State::Cleaning)) {
+            return Level::Compaction;
+        }
+        let used: u64 = others.iter().chain([&first]).map(|&segment| u64::from(segments.used(segment))).sum();
+        let kept = u64::from(RESERVE_WINDOWS) * u64::from(segments.window_seglets());
+        if segments.free_count() < kept + u64::from(self.log.seglets_for(used as usize)) {
             return Level::Compaction;
         }
         durable.empty(sequence);

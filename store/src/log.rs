@@ -242,7 +242,16 @@ impl Log {
         let sequence = if head.role == Role::Memory { 0 } else { number as u32 };
         self.begin_segment(segment, sequence, head.role);
         let offset = start + SEGMENT_HEADER_BYTES;
-        *head = Head { segment: Some(segment), offset, end, generation: 0, sequence, tombstones: 0, ..*head };
+        *head = Head {
+            segment: Some(segment),
+            offset,
+            end,
+            generation: 0,
+            sequence,
+            tombstones: 0,
+            needed: 0,
+            ..*head
+        };
         Ok(())
     }
 
@@ -261,6 +270,7 @@ impl Log {
         if head.role != Role::Memory {
             let gone = self.durable.as_ref().map_or(0, |durable| durable.gone_count());
             self.segments.set_tombstones(segment, head.tombstones, gone);
+            self.segments.set_needed(segment, head.needed);
             let written = if matches!(head.role, Role::Writer(_)) { used as u32 } else { head.disk_bytes };
             self.segments.set_disk_bytes(segment, written);
         }

@@ -93,8 +93,8 @@ pub struct Recovery<'c> {
     shared: Arc<Shared>,
     found: Recovered,
     completions: FoundCompletions,
-    /// Whether the memory that is kept from writers is needed: what comes was in memory before.
-    takes_all: bool,
+    /// How often the memory that is kept from writers was halved: what comes was in memory before.
+    halvings: u32,
 }
 
 impl Core {
@@ -153,8 +153,8 @@ fn cleaner_of(core: &Core) -> ExclusiveGuard<'_, Cleaner> {
 
 impl<'c> Recovery<'c> {
     fn on(core: &'c Core, shared: Arc<Shared>) -> Self {
-        let (head, found, completions, takes_all) = Default::default();
-        Recovery { core, head, shared, found, completions, takes_all }
+        let (head, found, completions, halvings) = Default::default();
+        Recovery { core, head, shared, found, completions, halvings }
     }
 
     /// Returns a handle by which another core can take a part of the segments.
@@ -237,6 +237,7 @@ impl Recovery<'_> {
             let staged = log.stage_completion(&mut this.head, claim, entry.table(), content);
             let staged = staged.map_err(|NoSegment| WriteError::Retry { after_us: 0 })?;
             log.seal(&staged, entry.version(), 0);
+            this.head.note_needed(staged.bytes());
             log.bury(pinned.core.index, staged.location, staged.bytes());
             Ok(())
         })
@@ -310,7 +311,7 @@ impl Recovery<'_> {
         matters: bool,
     ) -> Result<bool, WriteError> {
         let (store, shared, key) = (&self.core.store, Arc::clone(&self.shared), entry.key());
-        let keep = if self.takes_all { 0 } else { store.keep_for_writers() };
+        let keep = store.keep_for_writers() >> self.halvings;
         let staged = store.log.stage_again(
             &mut self.head,
             || keep,
@@ -366,7 +367,7 @@ impl Recovery<'_> {
             match written {
                 Ok(written) => return Ok(written),
                 Err(WriteError::Retry { .. }) => drop(core.step()),
-                Err(WriteError::OutOfMemory) if !self.takes_all => self.takes_all = true,
+                Err(WriteError::OutOfMemory) if self.halvings < u64::BITS - 1 => self.halvings += 1,
                 Err(_) => return Err(RecoveryError::OutOfMemory),
             }
         }

@@ -137,6 +137,8 @@ impl Pinned<'_> {
         let log = &self.core.store.log;
         let mut head = self.core.durable_head.borrow_mut();
         let staged = log.stage_tombstone(&mut head, |bytes| log.claim_of_writer(bytes, 0), table.id(), key);
-        staged.map(Some).map_err(|_| self.no_room(table, table.lengths(key, 0, NEVER_MS).object_bytes()))
+        staged
+            .map(Some)
+            .map_err(|_| self.no_room_to_remove(table, table.lengths(key, 0, NEVER_MS).object_bytes()))
     }
 }

@@ -85,6 +85,8 @@ struct Descriptor {
     /// Bytes of its tombstones, set when it is closed, and the number of segments that were gone from the disk then.
     tombstones: AtomicU32,
     gone_before: AtomicU32,
+    /// Bytes of its completion records that were needed when they came here, set when it is closed.
+    needed: AtomicU32,
     /// Bytes that the disk has of it under its number, set when it is closed: those before any compaction in memory.
     disk_bytes: AtomicU32,
 }
@@ -117,6 +119,7 @@ impl Segments {
             synced: AtomicU64::new(0),
             tombstones: AtomicU32::new(0),
             gone_before: AtomicU32::new(0),
+            needed: AtomicU32::new(0),
             disk_bytes: AtomicU32::new(0),
         };
         Segments {
@@ -189,6 +192,7 @@ impl Segments {
         descriptor.used.store(0, Ordering::Relaxed);
         descriptor.seglets.store(run.end - run.start, Ordering::Relaxed);
         descriptor.tombstones.store(0, Ordering::Relaxed);
+        descriptor.needed.store(0, Ordering::Relaxed);
         descriptor.disk_bytes.store(0, Ordering::Relaxed);
         self.set_state(id, State::Head);
         Some(id)
@@ -257,6 +261,17 @@ impl Segments {
     pub(crate) fn set_tombstones(&self, id: SegmentId, bytes: u32, gone: u32) {
         self.descriptor(id).tombstones.store(bytes, Ordering::Relaxed);
         self.descriptor(id).gone_before.store(gone, Ordering::Relaxed);
+    }
+
+    /// Notes the bytes of a closed segment's completion records that were needed when they came there. They count as
+    /// dead, since nothing leads to them, and yet the cleaner has to copy them.
+    pub(crate) fn set_needed(&self, id: SegmentId, bytes: u32) {
+        self.descriptor(id).needed.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the dead bytes of a segment that cleaning can be expected to free. Cost: as [`Segments::dead`].
+    pub(crate) fn garbage(&self, id: SegmentId) -> u32 {
+        self.dead(id).saturating_sub(self.descriptor(id).needed.load(Ordering::Relaxed))
     }
 
     /// Returns what [`Segments::set_tombstones`] noted.

@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use client::{Admin, Client, ClientConfig, LimitChange, Status};
+use client::{Admin, Client, ClientConfig, Durability, LimitChange, Status, TableOptions};
 use tempfile::TempDir;
 
 use crate::elsewhere::{self, Elsewhere};
@@ -181,6 +181,14 @@ impl Server {
     pub fn tenant_with_table(&self, name: &str) -> (Client, u32) {
         let mut client = self.client(&self.tenant(name));
         let table = client.table_create("data").expect("the table is created");
+        (client, table)
+    }
+
+    /// As [`tenant_with_table`](Self::tenant_with_table), but nothing of the table goes to the disk.
+    pub fn tenant_with_table_in_memory(&self, name: &str) -> (Client, u32) {
+        let mut client = self.client(&self.tenant(name));
+        let options = TableOptions { durability: Some(Durability::Memory), ..TableOptions::default() };
+        let table = client.table_create_with("data", options).expect("the table is created");
         (client, table)
     }
 

@@ -21,7 +21,7 @@ use crate::limits::{
 };
 use crate::segment::{Claim, SegmentId, State};
 use crate::store::Store;
-use crate::store::cleaning::{Chosen, Cleaner, Level};
+use crate::store::cleaning::{Chosen, Cleaner, Level, Source};
 use crate::sync::Ordering;
 
 use super::PRICE_UNIT;
@@ -99,7 +99,7 @@ impl Store {
             match state {
                 State::Retired => return Cleanable::Retired,
                 State::Closed | State::Cleaning => {
-                    dead += u64::from(segments.dead(id));
+                    dead += u64::from(segments.garbage(id));
                     used += u64::from(segments.used(id));
                 }
                 State::Free | State::Head | State::Damaged => {}
@@ -161,7 +161,7 @@ impl Store {
             return length;
         }
         let used = segments.used(id);
-        let dead = segments.dead(id) + self.dead_tombstones(cleaner, id);
+        let dead = segments.garbage(id) + self.dead_tombstones(cleaner, id);
         if dead == used && segments.sequence_at(id.0) == 0 {
             self.retire_segment(cleaner, id);
             return length;
@@ -196,7 +196,7 @@ impl Store {
         let segments = &self.log.segments;
         let same = cleaner.on_disk.segments(segments.sequence_at(id.0)).iter();
         same.map(|&same| {
-            segments.used(same).saturating_sub(segments.dead(same) + self.dead_tombstones(cleaner, same))
+            segments.used(same).saturating_sub(segments.garbage(same) + self.dead_tombstones(cleaner, same))
         })
         .sum()
     }
@@ -239,7 +239,7 @@ impl Store {
                 // A writer buried its last object between two looks, the second of which has retired it.
                 continue;
             }
-            let (bytes, bytes_dead) = (u64::from(segments.used(id)), u64::from(segments.dead(id)));
+            let (bytes, bytes_dead) = (u64::from(segments.used(id)), u64::from(segments.garbage(id)));
             (used, dead) = (used + bytes, dead + bytes_dead);
             segments.set_state(id, State::Cleaning);
             cleaner.chosen.push_back(Chosen { segment: id, again: false, combined: false });
@@ -279,7 +279,7 @@ impl Store {
             for (id, state) in segments.within(window * seglets..(window + 1) * seglets) {
                 settled &= state == State::Closed && segments.is_settled(id, oldest_pin);
                 count += 1;
-                live += u64::from(segments.used(id).saturating_sub(segments.dead(id)));
+                live += u64::from(segments.used(id).saturating_sub(segments.garbage(id)));
             }
             if settled && count > 0 && best.is_none_or(|(least, _)| live < least) {
                 best = Some((live, window));
@@ -344,8 +344,10 @@ impl Store {
             let (segment, again, combined) = (source.segment, source.again, source.is_combined());
             Chosen { segment, again, combined }
         });
+        self.log.close(&mut cleaner.compacted);
         for chosen in begun.into_iter().chain(cleaner.chosen.drain(..)) {
             if chosen.combined {
+                cleaner.takes_reserve = true;
                 cleaner.unsettled.push_back((self.epochs.retire(), chosen));
             } else {
                 self.log.segments.set_state(chosen.segment, State::Closed);
@@ -365,12 +367,14 @@ impl Store {
         (generation as usize).min(SURVIVOR_CLASSES - 1)
     }
 
-    /// Returns the claim of survivors for an object of `bytes`, from a source with `live_bytes`.
-    pub(crate) fn claim_of_survivors(&self, level: Level, live_bytes: usize, bytes: usize) -> Claim {
+    /// Returns the claim of survivors for an object of `bytes`.
+    pub(crate) fn claim_of_survivors(&self, source: &Source, takes_reserve: bool, bytes: usize) -> Claim {
         let window = self.log.segments.window_seglets();
         let least = self.log.seglets_for(bytes);
-        let (most, windows_kept) = match level {
-            Level::Compaction => (self.log.seglets_for(live_bytes).min(window), RESERVE_WINDOWS),
+        let of_all = self.log.seglets_for(source.live_bytes).min(window);
+        let (most, windows_kept) = match source.level {
+            Level::Compaction => (of_all, RESERVE_WINDOWS),
+            Level::Combined if takes_reserve => (of_all, 0),
             Level::Combined => (window / SURVIVOR_RUN_DIVISOR, RESERVE_WINDOWS),
             Level::Evacuation => (window, 0),
         };

@@ -241,9 +241,10 @@ impl Store {
         let lengths = object.lengths();
         let alone_bytes = Lengths { predecessor: false, ..lengths }.object_bytes() as u32;
         let is_shorter = alone_bytes < entry.bytes && !cleaner.on_disk.has(entry.predecessor);
+        let takes_reserve = cleaner.takes_reserve;
         let head = cleaner.head(source);
         let bytes = if is_shorter { alone_bytes } else { entry.bytes };
-        let claim = || self.claim_of_survivors(source.level, source.live_bytes, bytes as usize);
+        let claim = || self.claim_of_survivors(source, takes_reserve, bytes as usize);
         let copy = match is_shorter {
             true => self.log.copy_alone(head, object, entry.table_id, claim)?,
             // The cleaner's copy of the whole object, checksum included.
@@ -307,10 +308,12 @@ impl Store {
         if !cleaner.recovering && !needs.is_some_and(|needs| needs(request)) {
             return Ok(());
         }
+        let takes_reserve = cleaner.takes_reserve;
         let head = cleaner.head(source);
-        let claim = || self.claim_of_survivors(source.level, source.live_bytes, entry.bytes as usize);
+        let claim = || self.claim_of_survivors(source, takes_reserve, entry.bytes as usize);
         let copy = self.log.copy(head, entry.location, entry.bytes as usize, claim)?;
         head.note_origin(source.generation);
+        head.note_needed(entry.bytes);
         self.log.bury(pinned.core.index, copy, entry.bytes);
         Ok(())
     }
@@ -322,10 +325,10 @@ impl Store {
         source: &Source,
         entry: &SourceEntry<'_>,
     ) -> Result<(), NoSegment> {
-        let (level, live_bytes) = (source.level, source.live_bytes);
+        let takes_reserve = cleaner.takes_reserve;
         let key = self.log.object(entry.location, &pinned.pin).key();
         let head = cleaner.head(source);
-        let claim = |bytes| self.claim_of_survivors(level, live_bytes, bytes);
+        let claim = |bytes| self.claim_of_survivors(source, takes_reserve, bytes);
         let staged = self.log.stage_tombstone(head, claim, entry.table_id, key)?;
         self.log.seal(&staged, entry.kind.ends_to(entry.version), entry.predecessor);
         head.note_origin(source.generation);

@@ -31,6 +31,8 @@ pub(crate) struct Head {
     pub(super) sequence: u32,
     /// Bytes of the tombstones in its segment.
     pub(super) tombstones: u32,
+    /// Bytes of the completion records in its segment that were needed when they came there.
+    pub(super) needed: u32,
     /// Bytes that the disk has under the number of a compaction.
     pub(crate) disk_bytes: u32,
     /// Bytes appended since [`Log::take_appended`].
@@ -48,6 +50,11 @@ impl Head {
     /// Notes that an entry of its segment has become a tombstone.
     pub(crate) fn note_tombstone(&mut self, bytes: u32) {
         self.tombstones += bytes;
+    }
+
+    /// Notes that a completion record that is needed was appended.
+    pub(crate) fn note_needed(&mut self, bytes: u32) {
+        self.needed += bytes;
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -50,6 +50,8 @@ pub(crate) struct Cleaner {
     /// Whether a recovery is going on. Then objects of durable segments keep their segments' numbers, by which entries yet
     /// to come may name them as what they end.
     pub(crate) recovering: bool,
+    /// Whether what is being emptied, which cannot be given up, may take the memory kept for evacuations: it found no other.
+    pub(crate) takes_reserve: bool,
     /// Head for survivors of a compaction.
     pub(crate) compacted: Head,
     /// Head for survivors of an evacuation.
@@ -112,6 +114,7 @@ impl Cleaner {
             durable_survivors: std::array::from_fn(|class| Head::new(Role::Writer(cores + class))),
             on_disk: OnDisk::default(),
             recovering: false,
+            takes_reserve: false,
             released: Vec::new(),
             compacted: Head::default(),
             evacuated: Head::default(),

@@ -331,6 +331,17 @@ impl Pinned<'_> {
         if gives_way { WriteError::Retry { after_us: RETRY_AFTER_US } } else { error }
     }
 
+    /// Returns the error for a removal from `table` that can take no segment. It comes again while the cleaner has
+    /// anything in hand, also an evacuation, for which it has all that is kept.
+    #[cold]
+    pub(crate) fn no_room_to_remove(&self, table: &Table, bytes: usize) -> WriteError {
+        let in_hand = self.core.store.cleaning.in_hand.load(Ordering::Relaxed);
+        match self.no_room(table, bytes) {
+            WriteError::OutOfMemory if in_hand => WriteError::Retry { after_us: RETRY_AFTER_US },
+            error => error,
+        }
+    }
+
     /// Returns the error for a writer of `bytes` without a segment: retry if cleaning will bring one.
     #[cold]
     pub(crate) fn no_memory(&self, bytes: usize) -> WriteError {

@@ -389,6 +389,7 @@ fn after_a_restart_the_modules_attack_again_and_harm_nobody() {
     }
     let Attacked { mut stage, victim, .. } = attacked;
     stage.neighbours.end();
+    let objects = stage.client.table_stat("attacks").expect("an answer").objects;
     let tenant = victim.tenant.clone();
     victim.ends_well();
     assert!(stage.server.stop().success(), "{}", stage.server.log());
@@ -405,7 +406,7 @@ fn after_a_restart_the_modules_attack_again_and_harm_nobody() {
         let list = [&[3, 0], KEY].concat();
         let sum = other.invoke("checksum.checksum", canaries, b"", &list).expect("the victim is served");
         assert_eq!(sum[4..8], [1, 0, 0, 0], "it is found");
-        assert_eq!(client.table_stat("attacks").expect("an answer").objects, 0, "nothing was written");
+        assert_eq!(client.table_stat("attacks").expect("an answer").objects, objects, "nothing was written");
     }
     assert!(stage.server.is_running());
     let log = stage.server.log();

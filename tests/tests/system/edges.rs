@@ -167,15 +167,17 @@ fn a_tenant_with_less_memory_than_a_segment_keeps_within_it() {
 #[test]
 fn at_the_last_byte_every_write_is_refused_and_nothing_is_lost() {
     let settings = Settings { memory: "16MiB".into(), segment: "1MiB".into(), ..Settings::default() };
-    let server = Server::start_with(settings);
-    let (mut client, table) = server.tenant_with_table("acme");
+    let mut server = Server::start_with(settings);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = client.table_create("data").unwrap();
     let mut stored = 0_u32;
     // Large ones first, then what goes in between.
     for value in [&[1; 10_000][..], &[1; 100], &[1]] {
         loop {
             match client.put(table, &stored.to_le_bytes(), value) {
                 Ok(_) => stored += 1,
-                Err(error) => break assert_eq!(error.status(), Some(Status::OutOfMemory)),
+                Err(error) => break assert_eq!(error.status(), Some(Status::OutOfMemory), "{error}"),
             }
         }
     }
@@ -193,9 +195,17 @@ fn at_the_last_byte_every_write_is_refused_and_nothing_is_lost() {
             .iter()
             .all(|result| matches!(result, Err(error) if error.status() == Some(Status::OutOfMemory)))
     );
-    for key in 0..stored {
-        let object = client.get(table, &key.to_le_bytes()).unwrap().expect("nothing is lost");
-        assert!(object.value.iter().all(|&byte| byte == 1), "object {key}");
+    for is_restarted in [false, true] {
+        if is_restarted {
+            server.kill();
+            server.restart();
+            client = server.client(&tenant);
+            println!("{}", server.log());
+        }
+        for key in 0..stored {
+            let object = client.get(table, &key.to_le_bytes()).unwrap().expect("nothing is lost");
+            assert!(object.value.iter().all(|&byte| byte == 1), "object {key}");
+        }
     }
     let found = client.verify(table).unwrap();
     assert_eq!((found.objects, found.corrupted.len()), (u64::from(stored), 0));

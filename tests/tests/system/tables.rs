@@ -213,8 +213,7 @@ fn floating_point_numbers_are_added_to() {
 fn a_version_of_before_a_restart_never_holds_again_and_the_tenant_sees_when_its_objects_went() {
     let mut server = Server::start();
     let acme = server.tenant("acme");
-    let mut client = server.client(&acme);
-    let table = client.table_create("data").unwrap();
+    let (mut client, table) = server.tenant_with_table_in_memory("acme");
     assert_eq!(client.put(table, b"k", b"first").unwrap(), 1, "the first start counts from 1");
     assert_eq!(emptied(&server, &acme), Value::Null);
     let mut newest = client.put(table, b"k", b"second").unwrap();
