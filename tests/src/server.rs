@@ -187,8 +187,7 @@ impl Server {
     /// As [`tenant_with_table`](Self::tenant_with_table), but nothing of the table goes to the disk.
     pub fn tenant_with_table_in_memory(&self, name: &str) -> (Client, u32) {
         let mut client = self.client(&self.tenant(name));
-        let options = TableOptions { durability: Some(Durability::Memory), ..TableOptions::default() };
-        let table = client.table_create_with("data", options).expect("the table is created");
+        let table = create_in_memory(&mut client, "data");
         (client, table)
     }
 
@@ -371,4 +370,10 @@ fn build() -> PathBuf {
     let built = cargo.stdin(Stdio::null()).output().expect("cargo runs");
     assert!(built.status.success(), "cargo cannot build:\n{}", String::from_utf8_lossy(&built.stderr));
     folder
+}
+
+/// Creates a table of which nothing goes to the disk; returns its id.
+pub fn create_in_memory(client: &mut Client, name: &str) -> u32 {
+    let options = TableOptions { durability: Some(Durability::Memory), ..TableOptions::default() };
+    client.table_create_with(name, options).expect("the table is created")
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use client::{Client, Condition, Cursor, Error, PageSize, Status, TTL_MS_MAX, Write};
 use serde_json::Value;
-use tests::server::{Server, Tenant};
+use tests::server::{Server, Tenant, create_in_memory};
 
 use super::replies::refusal;
 
@@ -213,7 +213,8 @@ fn floating_point_numbers_are_added_to() {
 fn a_version_of_before_a_restart_never_holds_again_and_the_tenant_sees_when_its_objects_went() {
     let mut server = Server::start();
     let acme = server.tenant("acme");
-    let (mut client, table) = server.tenant_with_table_in_memory("acme");
+    let mut client = server.client(&acme);
+    let table = create_in_memory(&mut client, "data");
     assert_eq!(client.put(table, b"k", b"first").unwrap(), 1, "the first start counts from 1");
     assert_eq!(emptied(&server, &acme), Value::Null);
     let mut newest = client.put(table, b"k", b"second").unwrap();

@@ -216,8 +216,9 @@ fn tenants_tables_and_secrets_survive_a_restart() {
         let tables = acme.table_list().unwrap();
         assert_eq!(tables.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["data"]);
         assert_eq!(acme.table_open("data").unwrap(), table, "ids are kept");
-        assert_eq!(acme.get(table, b"k").unwrap(), None, "data is in memory for now");
-        acme.put(table, b"k", b"v").unwrap();
+        let object = acme.get(table, b"k").unwrap().expect("objects are kept");
+        assert_eq!(object.value, if crash { b"w" } else { b"v" });
+        acme.put(table, b"k", b"w").unwrap();
         let (mut other, other_table) = server.tenant_with_table(if crash { "third" } else { "second" });
         assert_ne!(other_table, table);
         assert_eq!(refusal(other.get(table, b"k")), Status::UnknownTable);
