@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use client::{Client, ClientConfig};
+use client::{Client, ClientConfig, Durability};
 use fastrand::Rng;
 use tests::effort::{rng, rounds};
 
@@ -38,7 +38,7 @@ fn client(bank: &Bank, network: &Network, link: usize) -> Client {
 /// Lets tellers work, every other one at the other core, with an auditor; then everything must add up.
 fn tellers_and_an_auditor(accounts: u64, tellers: usize, faults: Faults, work: Work) -> Ended {
     let mut random = rng();
-    let bank = Bank::open(accounts);
+    let bank = Bank::open(accounts, Durability::Memory);
     let cores: Vec<_> = (0..tellers).map(|teller| bank.core(teller as u16 % 2)).collect();
     let network = Network::to(&cores, faults, random.fork());
     let mut all = Ended::default();

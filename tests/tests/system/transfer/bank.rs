@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use builder::Package;
-use client::{Client, Condition, Error, PackageFile, Status};
+use client::{Client, Condition, Durability, Error, PackageFile, Status, TableOptions};
 use tests::server::{Server, Settings, Tenant};
 
 /// What each account begins with.
@@ -35,12 +35,13 @@ pub struct Audit {
 }
 
 impl Bank {
-    /// A server of two cores with that many accounts.
-    pub fn open(accounts: u64) -> Self {
+    /// A server of two cores with that many accounts, in a table of this durability.
+    pub fn open(accounts: u64, durability: Durability) -> Self {
         let server = Server::start_with(Settings { cores: 2, ..Settings::default() });
         let tenant = server.tenant("bank");
         let mut client = server.client(&tenant);
-        let table = client.table_create("accounts").expect("a table");
+        let options = TableOptions { durability: Some(durability), ..TableOptions::default() };
+        let table = client.table_create_with("accounts", options).expect("a table");
         for name in ["ycsbt", "misbehave"] {
             install(&mut client, name);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use client::{Client, Function, Session, Status};
+use client::{Client, Durability, Function, Session, Status};
 use fastrand::Rng;
 use tests::effort::{rng, rounds};
 use tests::server::patient;
@@ -73,7 +73,7 @@ fn transfer(
 #[test]
 fn the_total_stands_and_transfers_happen_once_over_crashes() {
     let mut random = rng();
-    let mut bank = Bank::open(ACCOUNTS);
+    let mut bank = Bank::open(ACCOUNTS, Durability::Synced);
     let mut paid = vec![0; ACCOUNTS as usize];
     for round in 0..rounds(4, 100) {
         let is_over = AtomicBool::new(false);
