@@ -7,6 +7,7 @@
 //! of the device. On a card that the kernel shares (mlx5) both addresses are the same.
 
 use std::fs::DirBuilder;
+use std::net::SocketAddr;
 #[cfg(feature = "dpdk")]
 use std::net::SocketAddrV4;
 use std::ops::Range;
@@ -59,12 +60,16 @@ impl Devices<HostPort> {
     /// # Errors
     /// Names the part that failed, and the reason.
     pub(super) fn over_kernel(config: &Config) -> Result<Self, BootError> {
-        let bind = |index| {
-            let address = config.frame_address(index);
+        let bind = |address: SocketAddr| {
             HostPort::bind(address, UdpConfig::default())
                 .map_err(|error| BootError::listening(&format!("UDP {address}"), &error))
         };
-        let ports = (0..config.cores).map(bind).collect::<Result<Vec<_>, _>>()?;
+        let mut ports: Vec<HostPort> = Vec::new();
+        for index in 0..config.cores {
+            let next = next_address(config, &ports, index);
+            let port = next.and_then(|address| bind(address).ok());
+            ports.push(port.map_or_else(|| bind(config.frame_address(index)), Ok)?);
+        }
         let devices = Self::over(config, ports)?;
         // Only now, because its path may be in the directory just created.
         Ok(Self { shm_entrance: shm_entrance(config, &devices.ports)?, ..devices })
@@ -77,7 +82,9 @@ impl<P: Port> Devices<P> {
     /// # Errors
     /// Names the part that failed, and the reason.
     pub(super) fn over(config: &Config, ports: Vec<P>) -> Result<Self, BootError> {
-        let listener = Listener::bind(config.listen)
+        let listener = next_address(config, &ports, 0).and_then(|address| Listener::bind(address).ok());
+        let listener = listener
+            .map_or_else(|| Listener::bind(config.listen), Ok)
             .map_err(|error| BootError::listening(&format!("TCP {}", config.listen), &error))?;
         let artefacts = config.data_directory.join("extensions");
         DirBuilder::new()
@@ -89,6 +96,13 @@ impl<P: Port> Devices<P> {
         let prepare = Box::new(move || Toolchain::prepare(&artefacts));
         Ok(Self { listener, ports, metadata, prepare, shm_entrance: None })
     }
+}
+
+/// Returns the address so many ports behind the first one, if the system chose that. Streams and frames then have the
+/// numbers that they would have at a given address, so that clients find a server that is started again there.
+fn next_address<P: Port>(config: &Config, ports: &[P], index: usize) -> Option<SocketAddr> {
+    let first = ports.first().filter(|_| config.listen.port() == 0)?.local().port();
+    Some(SocketAddr::new(config.listen.ip(), first.checked_add(index as u16)?))
 }
 
 /// Opens the configured shared-memory listener. If the configuration names no path, a server that cannot open one
