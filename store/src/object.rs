@@ -378,11 +378,22 @@ impl<'a> Entry<'a> {
         Some((Entry { header, content, predecessor }, length))
     }
 
-    /// Returns whether the entry is intact, or means nothing, as one that was never published.
-    pub(crate) fn verify(&self) -> bool {
+    /// Checks the entry; returns the checksum of its content if it is intact, or means nothing, as one that was never
+    /// published.
+    pub(crate) fn check(&self) -> Option<u32> {
         let content = checksum::append(0, self.content);
-        self.header.version == 0
-            || self.header.sealed(content, self.predecessor).checksum == self.header.checksum
+        let is_sound = self.header.version == 0
+            || self.header.sealed(content, self.predecessor).checksum == self.header.checksum;
+        is_sound.then_some(content)
+    }
+
+    pub(crate) fn lengths(&self) -> Lengths {
+        self.header.lengths
+    }
+
+    /// Returns the content: key, value, and the expiry if there is one.
+    pub(crate) fn content(&self) -> &'a [u8] {
+        self.content
     }
 
     pub(crate) fn kind(&self) -> Kind {
