@@ -15,7 +15,7 @@
 use crate::SURVIVOR_CLASSES;
 
 /// The version of the format of digests and blocks.
-pub const LOG_FORMAT: u32 = 1;
+pub const LOG_FORMAT: u32 = 2;
 const MAGIC: [u8; 8] = *b"SPLNLOG\0";
 const HEAD_BYTES: usize = 24;
 const CHECKSUM_AT: usize = 12;
@@ -171,7 +171,7 @@ impl Words<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Digest, DigestError, DigestSegment, OPEN_ENDED};
+    use super::{Digest, DigestError, DigestSegment, LOG_FORMAT, OPEN_ENDED};
 
     fn digest() -> Digest {
         Digest {
@@ -206,8 +206,8 @@ mod tests {
             assert_eq!(Digest::decode(&whole[..at]), Err(DigestError::Damaged));
         }
         let mut other = whole;
-        other[8] = 2;
-        assert_eq!(Digest::decode(&other), Err(DigestError::Format(2)));
+        other[8] += 1;
+        assert_eq!(Digest::decode(&other), Err(DigestError::Format(LOG_FORMAT + 1)));
         assert_eq!(Digest::decode(&[0; 64]), Err(DigestError::Damaged));
     }
 }

@@ -24,8 +24,8 @@ use crate::transfer::assert_within;
 use crate::uring::Ring;
 use crate::{BLOCK_BYTES, Disk, DiskError, FrameId, Read, Write};
 
-/// Zeros that a growing file is written with at once.
-const ZEROS_BYTES: usize = 1 << 20;
+/// Most zeros that a growing file is written with at once: a frame of the usual size.
+const ZEROS_BYTES: usize = 2 << 20;
 
 /// How blocks move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,8 @@ struct Shared {
 pub struct FileDisk {
     shared: Arc<Shared>,
     ring: Option<Ring>,
+    /// What this handle adds frames with, once it has added one: fresh memory for each costs more than the write.
+    zeros: Option<Buffer>,
 }
 
 impl FileDisk {
@@ -126,7 +128,7 @@ impl FileDisk {
             without_ring: ring.as_ref().err().cloned(),
             without_direct,
         };
-        Ok(Self { shared: Arc::new(shared), ring: ring.ok() })
+        Ok(Self { shared: Arc::new(shared), ring: ring.ok(), zeros: None })
     }
 
     /// Returns the identity that the file was created with.
@@ -227,7 +229,8 @@ impl Disk for FileDisk {
             return Err(DiskError::Full);
         }
         let (start, end) = (self.start_of(frame), self.start_of(frame + 1));
-        match write_zeros(&shared.plain, start, end) {
+        let zeros = self.zeros.get_or_insert_with(|| Buffer::new(shared.frame_bytes.min(ZEROS_BYTES)));
+        match write_zeros(&shared.plain, zeros, start, end) {
             Ok(()) => {}
             Err(error) if is_no_space(&error) => {
                 // What was written is given back; if that fails, the next attempt writes over it.
@@ -265,7 +268,7 @@ impl Disk for FileDisk {
             }
             None => None,
         };
-        Ok(Box::new(Self { shared: Arc::clone(&self.shared), ring }))
+        Ok(Box::new(Self { shared: Arc::clone(&self.shared), ring, zeros: None }))
     }
 }
 
@@ -326,11 +329,10 @@ fn superblock_of(path: &Path, file: &File, options: &Options) -> Result<Superblo
 }
 
 /// Writes zeros from `start` to `end`, the file's new end, and makes them stable.
-fn write_zeros(file: &File, start: u64, end: u64) -> io::Result<()> {
-    let zeros = Buffer::new(ZEROS_BYTES);
+fn write_zeros(file: &File, zeros: &Buffer, start: u64, end: u64) -> io::Result<()> {
     let mut at = start;
     while at < end {
-        let bytes = (end - at).min(ZEROS_BYTES as u64);
+        let bytes = (end - at).min(zeros.len() as u64);
         file.write_all_at(&zeros[..bytes as usize], at)?;
         at += bytes;
     }

@@ -1,23 +1,25 @@
 //! Completion records: which request of which client a write belongs to, and its reply, beside the object in the log.
 //!
 //! ```text
-//!   entry of kind completion:   key   client u64 │ sequence u64
-//!                               value 1: a version, the entry's            2 │ number: version and number
+//!   entry of kind completion:   key   client u64 │ sequence, low 32 bits; its high 32 bits in place of a table
+//!                               value none: a version, the entry's         2 │ number: version and number
 //!                                     3 │ bytes: as the caller gave them
 //! ```
 //! RIFL (Lee et al., SOSP'15): a record is in the log if and only if its write is, since one cut includes both. In memory
 //! it counts as dead from the beginning: nothing leads to it. The cleaner copies those that are still needed
-//! ([`Store::keep_completions`]), and a recovery hands out the newest of each client.
+//! ([`Store::keep_completions`]), and a recovery hands out the newest of each client. A record of a plain write takes 32
+//! bytes: there is one for each write.
 
 use std::collections::HashMap;
 
 use crate::limits::COMPLETIONS_PER_CLIENT;
+use crate::number_hash::NumberHash;
 use crate::object::Entry;
 
 /// Bytes of the key of a completion record.
-pub(crate) const KEY_BYTES: usize = 16;
-/// Bytes of its value for a write of one object.
-pub(crate) const SHORT_BYTES: usize = 9;
+pub(crate) const KEY_BYTES: usize = 12;
+/// Bytes of its value for an increment.
+pub(crate) const NUMBER_BYTES: usize = 9;
 
 /// The identity of a request, equal in all its copies.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -51,7 +53,7 @@ pub struct FoundCompletion {
 /// The newest completion records of clients.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct FoundCompletions {
-    by_client: HashMap<u64, (u64, Vec<FoundCompletion>)>,
+    by_client: HashMap<u64, (u64, Vec<FoundCompletion>), NumberHash>,
 }
 
 /// Decides whether a completion record is needed.
@@ -61,26 +63,34 @@ impl RequestId {
     pub(crate) fn key(self) -> [u8; KEY_BYTES] {
         let mut key = [0; KEY_BYTES];
         key[..8].copy_from_slice(&self.client.to_le_bytes());
-        key[8..].copy_from_slice(&self.sequence.to_le_bytes());
+        key[8..].copy_from_slice(&(self.sequence as u32).to_le_bytes());
         key
     }
 
-    pub(crate) fn of_key(key: &[u8]) -> Option<RequestId> {
-        let (client, sequence) = key.split_first_chunk()?;
-        let (client, sequence) = (u64::from_le_bytes(*client), sequence.try_into().ok()?);
-        Some(RequestId { client, sequence: u64::from_le_bytes(sequence) })
+    /// Returns what stands in place of a table's number.
+    pub(crate) fn table(self) -> u32 {
+        (self.sequence >> 32) as u32
+    }
+
+    /// Returns the request of an entry with this key and what stands in place of a table's number.
+    pub(crate) fn of(table: u32, key: &[u8]) -> Option<RequestId> {
+        let (client, low) = key.split_first_chunk()?;
+        let low = u32::from_le_bytes(low.try_into().ok()?);
+        Some(RequestId {
+            client: u64::from_le_bytes(*client),
+            sequence: u64::from(table) << 32 | u64::from(low),
+        })
     }
 }
 
 impl FoundCompletion {
     /// Reads an entry.
     fn of(entry: &Entry<'_>) -> Option<FoundCompletion> {
-        let request = RequestId::of_key(entry.key())?;
-        let (form, rest) = entry.value().split_first()?;
-        let reply = match form {
-            1 => CompletionReply::Version(entry.version()),
-            2 => CompletionReply::Number(entry.version(), rest.try_into().ok()?),
-            3 => CompletionReply::Bytes(rest.into()),
+        let request = RequestId::of(entry.table(), entry.key())?;
+        let reply = match entry.value() {
+            [] => CompletionReply::Version(entry.version()),
+            [2, number @ ..] => CompletionReply::Number(entry.version(), number.try_into().ok()?),
+            [3, bytes @ ..] => CompletionReply::Bytes(bytes.into()),
             _ => return None,
         };
         Some(FoundCompletion { request, reply })

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::epoch::EpochPin;
+use crate::number_hash::NumberHash;
 use crate::reclaim::{Garbage, Reclaimer, Retired};
 use crate::sync::{AtomicPtr, Exclusive, ExclusiveGuard, Ordering};
 use crate::table::Table;
@@ -16,7 +17,7 @@ use crate::table::Table;
 /// The tables at one moment.
 #[derive(Clone, Default)]
 pub(crate) struct Listing {
-    tables: HashMap<u32, Arc<Table>>,
+    tables: HashMap<u32, Arc<Table>, NumberHash>,
     /// Retired tables whose id has been reused.
     replaced: Vec<Arc<Table>>,
 }

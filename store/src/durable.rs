@@ -22,6 +22,7 @@ use crate::completion::Needs;
 use crate::cut::{Cuts, LogPosition};
 use crate::error::WriteError;
 use crate::limits::{REMOVED_PLACES, SURVIVOR_CLASSES};
+use crate::number_hash::NumberHash;
 use crate::segment::SegmentId;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Inbox, Ordering};
 
@@ -100,9 +101,9 @@ pub enum Admission {
 #[derive(Default)]
 pub(crate) struct OnDisk {
     /// For each sequence number, the segments in memory that have it.
-    held: HashMap<u32, Vec<SegmentId>>,
+    held: HashMap<u32, Vec<SegmentId>, NumberHash>,
     /// Segments of survivors that a recovery left out: what names one may have to do with any of these.
-    left_out: HashMap<u32, Vec<u32>>,
+    left_out: HashMap<u32, Vec<u32>, NumberHash>,
     /// Numbers whose segments in memory are empty, and which the disk has not forgotten.
     empty: u32,
 }
@@ -219,9 +220,11 @@ impl OnDisk {
     }
 
     /// Returns whether a replay would find the segment of this number.
+    #[inline]
     pub(crate) fn has(&self, sequence: u32) -> bool {
         let has_one = |sources: &Vec<u32>| sources.iter().any(|source| self.held.contains_key(source));
-        self.held.contains_key(&sequence) || self.left_out.get(&sequence).is_some_and(has_one)
+        sequence != 0
+            && (self.held.contains_key(&sequence) || self.left_out.get(&sequence).is_some_and(has_one))
     }
 
     /// Takes in what a recovery finds, each segment as if it were in memory as [`RECOVERED`].

@@ -68,7 +68,7 @@ impl Pinned<'_> {
                 table.lengths(key, size_of::<u64>(), expires_ms).object_bytes(),
             )?;
             let mut staged = self.stage(table, key, &[0; size_of::<u64>()], expires_ms)?;
-            self.stage_completion(table, Some(&staged))?;
+            self.stage_completion(table, Some(&staged), true)?;
             let place = (hash, key);
             let is_indexed = |added: &Added| matches!(added, Added::Sum(..));
             let added = self.write_entering(table, place, is_indexed, |entered| {

@@ -36,6 +36,7 @@ mod limits;
 mod lock_set;
 mod log;
 mod memory;
+mod number_hash;
 mod object;
 mod ordered;
 mod ordered_table;
@@ -72,6 +73,7 @@ pub use crate::limits::{
 };
 pub use crate::log::SEGMENT_HEADER_BYTES;
 pub use crate::memory::{prefetch_lines, prefetch_value};
+pub use crate::number_hash::{NumberHash, NumberHasher};
 pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object, entry_bytes};
 pub use crate::ordered::KeyRange;
 pub use crate::ordered_table::NotOrdered;

@@ -35,7 +35,7 @@ use crate::limits::{
 use crate::memory::Mapping;
 use crate::object::{
     EXPIRES, EXPIRY_BYTES, Header, Kind, Lengths, NEVER_MS, OBJECT_HEADER_BYTES, Object, PREDECESSOR,
-    content_checksum,
+    PREDECESSOR_BYTES, content_checksum,
 };
 use crate::segment::{Claim, SegmentId, Segments, State};
 use crate::sync::{AtomicU32, AtomicU64};
@@ -434,10 +434,8 @@ impl Log {
                 _ => u64::from_le(key_at.add(key_bytes + value_bytes).cast::<u64>().read_unaligned()),
             };
             let end = key_bytes + value_bytes + if word & EXPIRES == 0 { 0 } else { EXPIRY_BYTES };
-            let predecessor = match word & PREDECESSOR {
-                0 => 0,
-                _ => u32::from_le(key_at.add(end).cast::<u32>().read_unaligned()),
-            };
+            let behind = if word & PREDECESSOR == 0 { 0 } else { PREDECESSOR_BYTES };
+            let predecessor = std::slice::from_raw_parts(key_at.add(end), behind);
             Object::new(header, word, (key, value), expires_ms, predecessor)
         }
     }

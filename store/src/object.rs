@@ -192,20 +192,21 @@ pub struct Object<'p> {
     key: &'p [u8],
     value: &'p [u8],
     expires_ms: u64,
-    predecessor: u32,
+    /// Its bytes, if it has one: read when needed, since writers seldom have the end of an object in the cache.
+    predecessor: &'p [u8],
     header: &'p [u8; OBJECT_HEADER_BYTES],
 }
 
 impl<'p> Object<'p> {
-    /// Creates the object whose bytes begin with `header`, followed by `key`, `value` and the expiry unless it is
-    /// [`NEVER_MS`].
+    /// Creates the object whose bytes begin with `header`, followed by `key`, `value`, the expiry unless it is
+    /// [`NEVER_MS`], and the bytes of the predecessor if it has one.
     #[inline]
     pub(crate) fn new(
         header: &'p [u8; OBJECT_HEADER_BYTES],
         version_word: u64,
         (key, value): (&'p [u8], &'p [u8]),
         expires_ms: u64,
-        predecessor: u32,
+        predecessor: &'p [u8],
     ) -> Object<'p> {
         Object { version_word, key, value, expires_ms, predecessor, header }
     }
@@ -262,7 +263,8 @@ impl<'p> Object<'p> {
     /// Returns whether the bytes are intact (crc32c; about 10 ns and 0.1 ns per byte).
     pub fn verify(&self) -> bool {
         let content = content_checksum(self.key, self.value, self.expires_ms);
-        let is_sealed = |header: Header| header.sealed(content, self.predecessor).checksum == header.checksum;
+        let predecessor = self.predecessor.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        let is_sealed = |header: Header| header.sealed(content, predecessor).checksum == header.checksum;
         Header::decode(self.header).is_some_and(is_sealed)
     }
 }
@@ -376,11 +378,22 @@ impl<'a> Entry<'a> {
         Some((Entry { header, content, predecessor }, length))
     }
 
-    /// Returns whether the entry is intact, or means nothing, as one that was never published.
-    pub(crate) fn verify(&self) -> bool {
+    /// Checks the entry; returns the checksum of its content if it is intact, or means nothing, as one that was never
+    /// published.
+    pub(crate) fn check(&self) -> Option<u32> {
         let content = checksum::append(0, self.content);
-        self.header.version == 0
-            || self.header.sealed(content, self.predecessor).checksum == self.header.checksum
+        let is_sound = self.header.version == 0
+            || self.header.sealed(content, self.predecessor).checksum == self.header.checksum;
+        is_sound.then_some(content)
+    }
+
+    pub(crate) fn lengths(&self) -> Lengths {
+        self.header.lengths
+    }
+
+    /// Returns the content: key, value, and the expiry if there is one.
+    pub(crate) fn content(&self) -> &'a [u8] {
+        self.content
     }
 
     pub(crate) fn kind(&self) -> Kind {

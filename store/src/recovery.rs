@@ -8,6 +8,9 @@
 //! Segments may come in any order; the newest first costs least. What comes to memory is what compaction of the segment
 //! would leave, so the disk need not be written: a segment on the disk has the same number as before. The end of a key is
 //! remembered until all segments have come, since older entries may follow.
+//!
+//! Entries pass in batches, so that the buckets of a batch come from memory side by side. An index gets room early for
+//! what the rest of the log may bring, as long as memory has room for all of that: else it would be moved four times.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -16,16 +19,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::completion::{FoundCompletion, FoundCompletions};
 use crate::durable::RECOVERED;
 use crate::error::WriteError;
-use crate::limits::VERSION_MAX;
+use crate::index::bucket::BUCKET_BYTES;
+use crate::limits::{LOAD_DENOMINATOR, LOAD_NUMERATOR, VERSION_MAX};
 use crate::log::{Head, NoSegment, Role, SEGMENT_HEADER_BYTES, read_segment_header};
-use crate::object::{Entry, Kind};
+use crate::number_hash::NumberHash;
+use crate::object::{Entry, Kind, Lengths};
 use crate::store::cleaning::Cleaner;
 use crate::store::core::{Core, Pinned};
-use crate::sync::ExclusiveGuard;
+use crate::sync::{AtomicBool, AtomicU64, ExclusiveGuard, Ordering};
 use crate::table::Table;
 
 /// Parts of the ended keys with a lock each, so that cores rarely meet.
 const ENDED_SHARDS: usize = 64;
+
+/// Entries that are replayed together.
+const BATCH: usize = 32;
+
+/// Most objects, as a multiple of those that have come, for which an index gets room ahead.
+const ROOM_AHEAD_FACTOR: u64 = 4;
 
 /// Background steps that may be needed to make room for a segment.
 const STEPS_MAX: u32 = 100_000;
@@ -39,6 +50,8 @@ pub struct LogOnDisk {
     pub last: u32,
     /// Segments of survivors that are left out, wholly or in part, with those that their objects came from.
     pub left_out: Vec<(u32, Vec<u32>)>,
+    /// The bytes of all segments, if known: indexes then get room in time.
+    pub bytes: u64,
 }
 
 /// What was found in segments.
@@ -70,9 +83,21 @@ type Ended = HashMap<(u32, Box<[u8]>), u64>;
 struct Shared {
     /// By hash.
     ended: [Mutex<Ended>; ENDED_SHARDS],
+    /// Whether any has ended. Set before the first one is noted, and so before the bucket of its key is locked.
+    any_ended: AtomicBool,
     /// Segments that the disk holds, and those in place of which it holds others.
-    sequences: HashSet<u32>,
-    left_out: HashMap<u32, Vec<u32>>,
+    sequences: HashSet<u32, NumberHash>,
+    left_out: HashMap<u32, Vec<u32>, NumberHash>,
+    /// Bytes of all segments, and of those that have come.
+    bytes: u64,
+    bytes_done: AtomicU64,
+}
+
+/// An object or a tombstone of a segment, which is intact.
+struct Arrived<'b> {
+    entry: Entry<'b>,
+    hash: u64,
+    content_checksum: u32,
 }
 
 /// A recovery, for cores to take part in it.
@@ -107,8 +132,11 @@ impl Core {
         cleaner.recovering = true;
         let shared = Shared {
             ended: std::array::from_fn(|_| Mutex::default()),
+            any_ended: AtomicBool::new(false),
             sequences: log.sequences.iter().copied().collect(),
             left_out: log.left_out.iter().cloned().collect(),
+            bytes: log.bytes,
+            bytes_done: AtomicU64::new(0),
         };
         Recovery::on(self, Arc::new(shared))
     }
@@ -132,14 +160,28 @@ impl Shared {
     fn ended(&self, hash: u64) -> MutexGuard<'_, Ended> {
         self.ended[hash as usize % ENDED_SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn has_ended(ended: &Ended, entry: &Entry<'_>) -> bool {
-    // A look-up by a borrowed pair would need a type for it; few keys have ended.
-    !ended.is_empty()
-        && ended
-            .get(&(entry.table(), Box::from(entry.key())))
-            .is_some_and(|&version| entry.version() <= version)
+    /// Returns whether an entry's key is known to have ended with a later one. Certain while the key's bucket is locked:
+    /// who notes an end later finds the entry in the bucket.
+    fn has_ended(&self, hash: u64, entry: &Entry<'_>) -> bool {
+        if !self.any_ended.load(Ordering::Relaxed) {
+            return false;
+        }
+        let ended = self.ended(hash);
+        // A look-up by a borrowed pair would need a type for it; few keys have ended.
+        !ended.is_empty()
+            && ended
+                .get(&(entry.table(), Box::from(entry.key())))
+                .is_some_and(|&version| entry.version() <= version)
+    }
+
+    /// Notes that an entry has ended its key.
+    fn note_ended(&self, hash: u64, entry: &Entry<'_>) {
+        self.any_ended.store(true, Ordering::Relaxed);
+        let mut ended = self.ended(hash);
+        let version = ended.entry((entry.table(), Box::from(entry.key()))).or_default();
+        *version = entry.version().max(*version);
+    }
 }
 
 fn cleaner_of(core: &Core) -> ExclusiveGuard<'_, Cleaner> {
@@ -199,9 +241,13 @@ impl Recovery<'_> {
         self.head.role = Role::Compaction(sequence);
         self.head.disk_bytes = bytes.len() as u32;
         let mut offset = SEGMENT_HEADER_BYTES;
+        let mut batch = Vec::with_capacity(BATCH);
+        // The table of the batch.
+        let mut current: Option<(u32, Option<Arc<Table>>)> = None;
         while offset < bytes.len() {
-            let sound = Entry::split(&bytes[offset..]).filter(|(entry, _)| entry.verify());
-            let Some((entry, length)) = sound else {
+            let split = Entry::split(&bytes[offset..]);
+            let sound = split.and_then(|(entry, length)| Some((entry, length, entry.check()?)));
+            let Some((entry, length, content_checksum)) = sound else {
                 let next = starts.iter().map(|&start| start as usize).find(|&start| start > offset);
                 let next = next.unwrap_or(bytes.len()).min(bytes.len());
                 self.found.damaged.push((sequence, offset, next - offset));
@@ -213,16 +259,70 @@ impl Recovery<'_> {
             } else if entry.kind() == Kind::Completion {
                 self.completion(&entry)?;
             } else {
-                match table(entry.table()) {
-                    Some(table) => self.entry(sequence, &entry, &table)?,
-                    None => self.found.dropped += 1,
+                let is_same = current.as_ref().is_some_and(|(id, _)| *id == entry.table());
+                if batch.len() == BATCH || !is_same {
+                    self.batch(sequence, &mut batch, &current)?;
                 }
+                if !is_same {
+                    current = Some((entry.table(), table(entry.table())));
+                }
+                batch.push(Arrived { entry, hash: crate::hash(entry.key()), content_checksum });
             }
             offset += length;
         }
+        self.batch(sequence, &mut batch, &current)?;
+        self.make_room_ahead(bytes.len(), &current);
         self.core.store.log.close(&mut self.head);
         self.core.store.release(&mut cleaner_of(self.core), sequence, RECOVERED);
         Ok(())
+    }
+
+    /// Replays entries of one table, and forgets them.
+    fn batch(
+        &mut self,
+        sequence: u32,
+        batch: &mut Vec<Arrived<'_>>,
+        current: &Option<(u32, Option<Arc<Table>>)>,
+    ) -> Result<(), RecoveryError> {
+        let Some((_, Some(table))) = current else {
+            self.found.dropped += batch.len() as u64;
+            batch.clear();
+            return Ok(());
+        };
+        {
+            let pinned = self.core.pin();
+            batch.iter().for_each(|arrived| table.index.prefetch_bucket(&pinned.pin, arrived.hash));
+            for Arrived { entry, hash, .. } in &*batch {
+                let prefetch = |location| {
+                    self.core.store.log.prefetch_replaced(self.core.index, location, entry.key().len())
+                };
+                table.index.candidates(&pinned.pin, *hash, prefetch);
+            }
+        }
+        batch.drain(..).try_for_each(|arrived| self.entry(sequence, &arrived, table))
+    }
+
+    /// Gives a table's index room for what the rest of the log may bring, judged by what has come; unless the memory
+    /// might be needed for objects.
+    fn make_room_ahead(&self, segment_bytes: usize, current: &Option<(u32, Option<Arc<Table>>)>) {
+        let (shared, log) = (&self.shared, &self.core.store.log);
+        let done =
+            shared.bytes_done.fetch_add(segment_bytes as u64, Ordering::Relaxed) + segment_bytes as u64;
+        let left = shared.bytes.saturating_sub(done);
+        let Some((_, Some(table))) = current else { return };
+        let objects = table.objects();
+        let expected = (u128::from(objects) * u128::from(left) / u128::from(done)) as u64;
+        // Older segments hold fewer objects that count.
+        let more = expected.min(objects.saturating_mul(ROOM_AHEAD_FACTOR));
+        let index_bytes = (objects + more) * LOAD_DENOMINATOR / LOAD_NUMERATOR * BUCKET_BYTES as u64;
+        let free = log.segments.free_count().saturating_sub(self.core.store.keep_for_writers());
+        let has_memory = free * log.seglet_bytes() as u64 >= left + index_bytes;
+        let pinned = self.core.pin();
+        // Not for a little: an estimate that rises slightly is no reason to move all that has come.
+        if has_memory && table.index.is_overloaded(&pinned.pin, objects + more / 4 * 3) {
+            // An index without this room grows later.
+            let _ = pinned.hurry_growth(table, more);
+        }
     }
 
     /// Keeps a completion record whose client may ask for it.
@@ -257,13 +357,14 @@ impl Recovery<'_> {
         self.found
     }
 
-    fn entry(&mut self, sequence: u32, entry: &Entry<'_>, table: &Table) -> Result<(), RecoveryError> {
+    fn entry(&mut self, sequence: u32, arrived: &Arrived<'_>, table: &Table) -> Result<(), RecoveryError> {
+        let Arrived { entry, hash, .. } = arrived;
+        let hash = *hash;
         let matters = entry.predecessor() != sequence && self.shared.has(entry.predecessor());
         let is_expired = entry.expires_ms() <= self.core.store.now_ms();
-        let hash = crate::hash(entry.key());
         let may_live = entry.kind() == Kind::Object && !is_expired;
-        let is_alive = may_live && !has_ended(&self.shared.ended(hash), entry) && {
-            let placed = self.retrying(|this, pinned| this.place(pinned, (hash, entry), table, matters))?;
+        let is_alive = may_live && !self.shared.has_ended(hash, entry) && {
+            let placed = self.retrying(|this, pinned| this.place(pinned, arrived, table, matters))?;
             self.found.objects += u64::from(placed);
             placed
         };
@@ -282,11 +383,7 @@ impl Recovery<'_> {
 
     /// Remembers that a key has ended with this entry, and removes what was found of it.
     fn end(&mut self, hash: u64, entry: &Entry<'_>, table: &Table) -> Result<(), RecoveryError> {
-        {
-            let mut ended = self.shared.ended(hash);
-            let version = ended.entry((entry.table(), Box::from(entry.key()))).or_default();
-            *version = entry.version().max(*version);
-        }
+        self.shared.note_ended(hash, entry);
         table.remember_version(entry.version().min(VERSION_MAX / 2));
         let key = entry.key();
         self.retrying(|this, pinned| {
@@ -306,19 +403,17 @@ impl Recovery<'_> {
     fn place(
         &mut self,
         pinned: &Pinned<'_>,
-        (hash, entry): (u64, &Entry<'_>),
+        &Arrived { entry, hash, content_checksum }: &Arrived<'_>,
         table: &Table,
         matters: bool,
     ) -> Result<bool, WriteError> {
-        let (store, shared, key) = (&self.core.store, Arc::clone(&self.shared), entry.key());
-        let keep = store.keep_for_writers() >> self.halvings;
-        let staged = store.log.stage_again(
-            &mut self.head,
-            || keep,
-            (table.id(), matters),
-            (key, entry.value()),
-            entry.expires_ms(),
-        );
+        let (store, shared, key) = (&self.core.store, &self.shared, entry.key());
+        let halvings = self.halvings;
+        let keep = || store.keep_for_writers() >> halvings;
+        let lengths = Lengths { predecessor: matters, ..entry.lengths() };
+        let content = (entry.content(), content_checksum);
+        let staged =
+            store.log.stage_content(&mut self.head, keep, (table.id(), lengths), content, entry.expires_ms());
         let staged = staged.map_err(|NoSegment| pinned.no_room(table, entry.bytes()))?;
         let placed = pinned.write_entering(
             table,
@@ -330,7 +425,7 @@ impl Recovery<'_> {
                 let is_old =
                     found.as_ref().is_some_and(|(_, (_, object))| object.version() >= entry.version());
                 // Another core may have noted its end after the look before; it removes what it finds once it has the bucket.
-                if is_old || has_ended(&shared.ended(hash), entry) {
+                if is_old || shared.has_ended(hash, &entry) {
                     return Ok(false);
                 }
                 pinned.admit_to_index(table, key, found.is_none(), entered)?;

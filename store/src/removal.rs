@@ -26,7 +26,7 @@ impl Pinned<'_> {
         self.admit(table, key, 0, NEVER_MS)?;
         self.refuse_unknown(table, hash, key)?;
         let staged = self.stage_removal(table, key)?;
-        self.stage_completion(table, staged.as_ref())?;
+        self.stage_completion(table, staged.as_ref(), false)?;
         let removed = self.delete_found(table, (hash, key), condition, staged.as_ref());
         if !matches!(removed, Ok(Some(_)))
             && let Some(staged) = &staged

@@ -1,6 +1,6 @@
 //! Writes that belong to requests: each appends its completion record to the durable head, under the same cut.
 
-use crate::completion::{KEY_BYTES, RequestId, SHORT_BYTES};
+use crate::completion::{KEY_BYTES, NUMBER_BYTES, RequestId};
 use crate::error::WriteError;
 use crate::log::{NoSegment, Staged};
 use crate::object::NEVER_MS;
@@ -29,14 +29,20 @@ impl Core {
 
 impl Pinned<'_> {
     /// Copies the completion record of a write of one object to the durable head, if the write belongs to a request and
-    /// its table is durable.
+    /// its table is durable; with room for a number if the reply has one.
     #[inline]
-    pub(crate) fn stage_completion(&self, table: &Table, staged: Option<&Staged>) -> Result<(), WriteError> {
+    pub(crate) fn stage_completion(
+        &self,
+        table: &Table,
+        staged: Option<&Staged>,
+        has_number: bool,
+    ) -> Result<(), WriteError> {
         let Some(request) = self.core.request.get().filter(|_| table.is_durable()) else { return Ok(()) };
         if cfg!(weakened = "record") {
             return Ok(());
         }
-        let completion = self.append_completion(table, request, &[0; SHORT_BYTES]);
+        let value: &[u8] = if has_number { &[0; NUMBER_BYTES] } else { &[] };
+        let completion = self.append_completion(table, request, value);
         if completion.is_err()
             && let Some(staged) = staged
         {
@@ -52,12 +58,12 @@ impl Pinned<'_> {
         self.append_completion(table, request, &value)
     }
 
-    #[cold]
+    #[inline]
     fn append_completion(&self, table: &Table, request: RequestId, value: &[u8]) -> Result<(), WriteError> {
         let (store, key) = (&self.core.store, request.key());
         let claim = |bytes| store.log.claim_of_writer(bytes, 0);
         let mut head = self.core.durable_head.borrow_mut();
-        let staged = store.log.stage_completion(&mut head, claim, table.id(), (&key, value));
+        let staged = store.log.stage_completion(&mut head, claim, request.table(), (&key, value));
         let staged = staged.map_err(|NoSegment| self.no_room(table, KEY_BYTES + value.len()))?;
         self.core.completion.set(Some(staged));
         Ok(())
@@ -66,17 +72,11 @@ impl Pinned<'_> {
     /// Seals the staged completion record, if there is one, with the version of its write.
     #[inline]
     pub(crate) fn seal_completion(&self, version: u64, number: Option<[u8; 8]>) {
-        if let Some(staged) = self.core.completion.take() {
-            self.seal_staged_completion(staged, version, number);
-        }
-    }
-
-    fn seal_staged_completion(&self, mut staged: Staged, version: u64, number: Option<[u8; 8]>) {
+        let Some(mut staged) = self.core.completion.take() else { return };
         let log = &self.core.store.log;
-        if let (Some(request), true) = (self.core.request.get(), self.core.reply.borrow().is_empty()) {
-            let mut value = [0; SHORT_BYTES];
-            value[0] = if number.is_some() { 2 } else { 1 };
-            value[1..].copy_from_slice(&number.unwrap_or_default());
+        if let (Some(request), Some(number)) = (self.core.request.get(), number) {
+            let mut value = [2; NUMBER_BYTES];
+            value[1..].copy_from_slice(&number);
             log.restage(&mut staged, &request.key(), &value, NEVER_MS);
         }
         log.seal(&staged, version, 0);

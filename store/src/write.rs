@@ -82,7 +82,7 @@ impl Pinned<'_> {
         }
         self.make_room(table, (hash, key), table.lengths(key, value.len(), expires_ms).object_bytes())?;
         let staged = self.stage(table, key, value, expires_ms)?;
-        self.stage_completion(table, Some(&staged))?;
+        self.stage_completion(table, Some(&staged), false)?;
         let place = (hash, key);
         let published = self.write_entering(
             table,

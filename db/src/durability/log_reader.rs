@@ -302,7 +302,7 @@ pub(super) struct SegmentBytes {
     pub(super) blocks_damaged: u32,
 }
 
-/// Reads a segment.
+/// Reads a segment, by way of `blocks`, memory that is used again for the next one.
 ///
 /// # Errors
 /// If the disk does not read.
@@ -311,14 +311,18 @@ pub(super) fn read_segment(
     layout: LogLayout,
     sequence: u32,
     segment: &Segment,
-    into: &mut SegmentBytes,
+    (blocks, into): (&mut Option<Buffer>, &mut SegmentBytes),
 ) -> Result<(), DiskError> {
     let SegmentBytes { bytes, starts, blocks_damaged } = into;
     bytes.clear();
     starts.clear();
     *blocks_damaged = 0;
     let length = segment.bytes as usize;
-    let mut buffer = Buffer::new(segment.frames.len().max(1) * layout.frame_bytes);
+    let needed = segment.frames.len().max(1) * layout.frame_bytes;
+    let buffer = match blocks.take().filter(|buffer| needed <= buffer.len()) {
+        Some(buffer) => blocks.insert(buffer),
+        None => blocks.insert(Buffer::new(needed)),
+    };
     let mut reads: Vec<_> = Vec::new();
     let mut left = blocks_of(segment.bytes) as usize;
     for (frame, memory) in segment.frames.iter().zip(buffer.chunks_mut(layout.frame_bytes)) {

@@ -83,19 +83,21 @@ struct Part {
 }
 
 impl Part {
-    /// Returns where the first entry begins that begins in the block at `from`, from its beginning, and passes the
-    /// entries that do, unless the block is written again.
-    fn pass_entries(&mut self, store: &Store, from: usize, is_last: bool) -> u16 {
-        let to = self.end.min(from + PAYLOAD_BYTES);
-        if self.entry >= to {
+    /// Returns where the first entry begins that begins in a block, from its beginning, and passes the entries that do,
+    /// unless the block is written again. `bytes` are those of the segment from the block at `from` on, up to the end
+    /// of the part.
+    fn pass_entries(&mut self, bytes: &[u8], from: usize, is_last: bool) -> u16 {
+        let block_bytes = bytes.len().min(PAYLOAD_BYTES);
+        let mut at = self.entry - from;
+        if at >= block_bytes {
             return NO_ENTRY;
         }
-        let first = (self.entry - from) as u16;
-        if !is_last || to == from + PAYLOAD_BYTES {
-            while self.entry < to {
-                let entry = store.sealed_bytes(self.opened, self.entry..self.end);
-                self.entry += store::entry_bytes(entry).expect("a sealed log consists of entries");
+        let first = at as u16;
+        if !is_last || block_bytes == PAYLOAD_BYTES {
+            while at < block_bytes {
+                at += store::entry_bytes(&bytes[at..]).expect("a sealed log consists of entries");
             }
+            self.entry = from + at;
         }
         first
     }
@@ -334,6 +336,8 @@ impl LogWriter {
                 class: segment.class,
                 first: NO_ENTRY,
             };
+            let begin = trailer.written().start as usize * PAYLOAD_BYTES;
+            let sealed = self.store.sealed_bytes(opened, begin..end);
             for block in trailer.written() {
                 if filled == LOG_BATCH_BLOCKS {
                     write_batch(&mut *self.disk, &self.buffer, &mut batch)?;
@@ -342,10 +346,11 @@ impl LogWriter {
                 let target = &mut self.buffer[filled * BLOCK_BYTES..(filled + 1) * BLOCK_BYTES];
                 let from = block as usize * PAYLOAD_BYTES;
                 // The copy of what goes to the disk.
-                let bytes = self.store.sealed_bytes(opened, from..end.min(from + PAYLOAD_BYTES));
+                let behind = &sealed[from - begin..];
+                let bytes = &behind[..behind.len().min(PAYLOAD_BYTES)];
                 target[..bytes.len()].copy_from_slice(bytes);
                 target[bytes.len()..PAYLOAD_BYTES].fill(0);
-                let first = part.pass_entries(&self.store, from, block + 1 == trailer.written().end);
+                let first = part.pass_entries(behind, from, block + 1 == trailer.written().end);
                 Trailer { block, first, ..trailer }.seal(target);
                 let frame = segment.frames[(block / self.layout.blocks()) as usize];
                 let offset = (block % self.layout.blocks()) as usize * BLOCK_BYTES;

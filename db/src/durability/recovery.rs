@@ -63,12 +63,13 @@ pub fn recover(
     store.advance_clock(found.clock_ms);
     store.cut_above(found.cut);
     let segments = &found.state.segments;
+    let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
     let log = LogOnDisk {
         sequences: segments.keys().copied().collect(),
         last: found.state.last,
         left_out: found.state.left_out.clone(),
+        bytes,
     };
-    let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
     let (segments_count, clock_ms) = (segments.len(), found.clock_ms);
     let replaying: Vec<Core> = (0..replaying).map(|index| store.core(index)).collect();
     let (recovered, blocks_damaged) =
@@ -134,11 +135,11 @@ fn read_all(
     bytes: u64,
     (filled, to_fill): (SyncSender<Filled>, Receiver<SegmentBytes>),
 ) -> Result<u64, DiskError> {
-    let (mut blocks_damaged, mut done) = (0, 0);
+    let (mut blocks_damaged, mut done, mut blocks) = (0, 0, None);
     let mut told = Instant::now();
     for (&sequence, segment) in order {
         let Ok(mut into) = to_fill.recv() else { break };
-        log_reader::read_segment(disk, layout, sequence, segment, &mut into)?;
+        log_reader::read_segment(disk, layout, sequence, segment, (&mut blocks, &mut into))?;
         if into.blocks_damaged > 0 {
             tracing::error!(sequence, blocks = into.blocks_damaged, "damaged blocks in a segment of the log");
         }

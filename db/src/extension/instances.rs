@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use store::NumberHash;
+
 use super::Extension;
 use super::module_call::ModuleCall;
 use crate::limits::{INSTANCES_KEPT_PER_WORKER, INSTANCES_PER_WORKER_MAX};
 use crate::metrics::{Counter, WorkerMetrics};
-use crate::tablet::NumberHash;
 use wire::TenantId;
 
 /// The reason why an invocation gets no instance.

@@ -36,7 +36,7 @@ use guest::fault::Guarded;
 use guest::preempt::Preemption;
 use guest::stack::StackPool;
 use state::{InvocationState, Pools};
-use store::RequestId;
+use store::{NumberHash, RequestId};
 use table::InvocationTable;
 use turns::ClockPace;
 use waiting::{Awaiting, Holding};
@@ -52,7 +52,6 @@ use crate::limits::{
     INVOCATIONS_PER_WORKER_MAX, OFFER_INPUT_BYTES, UNCOUNTED_INPUT_BYTES, WARM_BYTES_PER_WORKER,
 };
 use crate::ops::WorkerEnvironment;
-use crate::tablet::NumberHash;
 use crate::tenant::limit::TenantLimit;
 
 pub use super::allowance::LimitOverrides;

@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
+use store::NumberHash;
 use wire::Status;
 
 use super::Session;
@@ -38,7 +39,7 @@ enum Client {
 /// The clients whose completion records may be needed, by their numbers.
 #[derive(Debug, Default)]
 pub struct Completions {
-    clients: RwLock<HashMap<u64, Client>>,
+    clients: RwLock<HashMap<u64, Client, NumberHash>>,
 }
 
 impl Completions {

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use store::NumberHash;
 use wire::TenantId;
 
 use super::change::Change;
@@ -13,7 +14,7 @@ use crate::extension::ActiveVersions;
 use crate::limits::ENDED_SESSIONS_REMEMBERED;
 use crate::ops::remote::RemoteReads;
 use crate::session::Session;
-use crate::tablet::{Newest, NumberHash, Tables};
+use crate::tablet::{Newest, Tables};
 
 /// Sessions, tables and extensions of one worker.
 #[derive(Default)]

@@ -16,6 +16,7 @@ pub use resume::{RequestContext, Resume, park};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use store::NumberHash;
 use wire::TenantId;
 
 use crate::limits::{
@@ -23,7 +24,6 @@ use crate::limits::{
     TENANT_PENDING_BYTES_MAX, TENANT_PENDING_REQUESTS_MAX,
 };
 use crate::session::{Route, Session};
-use crate::tablet::NumberHash;
 use crate::view::change::Wake;
 
 /// A request that waits for objects.

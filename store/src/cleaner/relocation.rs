@@ -145,10 +145,17 @@ impl Store {
         while batch.count < BATCH && offset < stop {
             let Some((header, key, predecessor)) = self.log.entry(offset, end, &pinned.pin) else { break };
             let Header { table: table_id, version, kind, .. } = header;
-            let hash = crate::hash(key);
-            if let Some(table) = tables.get(table_id) {
-                table.index.prefetch_bucket(&pinned.pin, hash);
-            }
+            let hash = match kind {
+                // In no index.
+                Kind::Completion => 0,
+                Kind::Object | Kind::Tombstone => {
+                    let hash = crate::hash(key);
+                    if let Some(table) = tables.get(table_id) {
+                        table.index.prefetch_bucket(&pinned.pin, hash);
+                    }
+                    hash
+                }
+            };
             let (location, bytes) = (Location::from_offset(offset), header.object_bytes());
             let entry = SourceEntry {
                 location,
@@ -303,7 +310,7 @@ impl Store {
         entry: &SourceEntry<'_>,
     ) -> Result<(), NoSegment> {
         let object = self.log.object(entry.location, &pinned.pin);
-        let Some(request) = RequestId::of_key(object.key()) else { return Ok(()) };
+        let Some(request) = RequestId::of(entry.table_id, object.key()) else { return Ok(()) };
         let needs = self.log.durable.as_ref().and_then(|durable| durable.needs.get());
         if !cleaner.recovering && !needs.is_some_and(|needs| needs(request)) {
             return Ok(());

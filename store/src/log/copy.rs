@@ -148,8 +148,28 @@ impl Log {
         content_checksum: u32,
     ) -> Result<Staged, NoSegment> {
         let lengths = Lengths { predecessor: head.role != Role::Memory, ..carried.header().lengths };
+        self.stage_content(
+            head,
+            keep,
+            (table, lengths),
+            (carried.content(), content_checksum),
+            carried.expires_ms(),
+        )
+    }
+
+    /// Copies the content of an object with its checksum to the head, for `table` (the only copy that is made of it).
+    #[inline]
+    pub(crate) fn stage_content(
+        &self,
+        head: &mut Head,
+        keep: impl FnOnce() -> u64,
+        (table, lengths): (u32, Lengths),
+        (content, content_checksum): (&[u8], u32),
+        expires_ms: u64,
+    ) -> Result<Staged, NoSegment> {
+        assert_eq!(content.len(), lengths.content_bytes(), "the lengths are those of the content");
         let header = Header { checksum: 0, table, version: 0, kind: Kind::Object, lengths };
-        let (content, bytes) = (carried.content(), header.object_bytes());
+        let bytes = header.object_bytes();
         self.make_room(head, bytes, || self.claim_of_writer(bytes, keep()))?;
         let offset = head.offset;
         head.offset += bytes;
@@ -157,14 +177,13 @@ impl Log {
         let at = self.pointer(offset);
         let end = OBJECT_HEADER_BYTES + content.len();
         // SAFETY: `bytes` bytes from `at` lie after the head of a segment that only this head owns (`make_room`), and
-        // no location points there yet. The content has the length that its header states (`Carried::split`) and
-        // cannot lie there, since staged bytes are never lent.
+        // no location points there yet. The content has the length that the header states (checked above) and cannot
+        // lie there, since staged bytes are never lent.
         unsafe {
             at.copy_from_nonoverlapping(header.encode().as_ptr(), OBJECT_HEADER_BYTES);
             at.add(OBJECT_HEADER_BYTES).copy_from_nonoverlapping(content.as_ptr(), content.len());
             at.add(end).write_bytes(0, bytes - end);
         }
-        let (location, expires_ms) = (Location::from_offset(offset), carried.expires_ms());
-        Ok(Staged { location, header, content_checksum, expires_ms })
+        Ok(Staged { location: Location::from_offset(offset), header, content_checksum, expires_ms })
     }
 }

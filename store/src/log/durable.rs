@@ -96,19 +96,6 @@ impl Log {
         unsafe { std::slice::from_raw_parts(self.pointer(self.start_of(place.0) + from), to - from) }
     }
 
-    /// As [`Log::stage`], with or without room for a predecessor.
-    pub(crate) fn stage_again(
-        &self,
-        head: &mut Head,
-        keep: impl FnOnce() -> u64,
-        (table, predecessor): (u32, bool),
-        content: (&[u8], &[u8]),
-        expires_ms: u64,
-    ) -> Result<Staged, NoSegment> {
-        let claim = |bytes| self.claim_of_writer(bytes, keep());
-        self.append(head, claim, (table, Kind::Object, predecessor), content, expires_ms)
-    }
-
     /// Copies the key of a tombstone to a durable head.
     pub(crate) fn stage_tombstone(
         &self,

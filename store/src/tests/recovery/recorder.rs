@@ -122,6 +122,7 @@ impl Record {
         self.emptied.clear();
         self.survivors = Default::default();
         let sequences = self.segments.keys().copied().collect();
-        LogOnDisk { sequences, last: self.last, left_out: self.left_out.clone() }
+        let bytes = self.segments.values().map(|(_, bytes)| bytes.len() as u64).sum();
+        LogOnDisk { sequences, last: self.last, left_out: self.left_out.clone(), bytes }
     }
 }

@@ -10,11 +10,10 @@ use std::ops::{Index, IndexMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use store::prefetch_value;
+use store::{NumberHash, prefetch_value};
 use wire::TenantId;
 
 use crate::limits::{TENANT_PLACE_ENTRIES_KEPT, TENANT_PLACES_KEPT};
-use crate::tablet::NumberHash;
 use crate::tenant::account::Account;
 
 /// The place of a tenant; valid until all of its invocations have ended.
