@@ -2,6 +2,7 @@
 //! archives that were changed, and tenants who want what is another's.
 
 mod attacks;
+mod bucket;
 
 use std::path::Path;
 use std::process::{Command, Output};
