@@ -3,6 +3,7 @@
 
 mod attacks;
 mod bucket;
+mod cleaning;
 
 use std::path::Path;
 use std::process::{Command, Output};
