@@ -3,12 +3,13 @@
 use std::ops::RangeInclusive;
 
 use control::{
-    AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, LimitChange, MigrationEntry,
-    MigrationMode, MigrationProgress, PlanEntry, ServerEntry, SessionEntry, Statistic, TabletEntry,
-    TenantCreated, TenantEntry, TenantLimitEntry,
+    AdminRequest, Adopted, ArchiveBegun, ArchivePiece, AuditEntry, ClusterStatus, DeserializeOwned,
+    LimitChange, MigrationEntry, MigrationMode, MigrationProgress, PlanEntry, ServerEntry, SessionEntry,
+    Statistic, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry,
 };
 
 use crate::admin_call::{AdminCall, decode_answer};
+use crate::archive::{self, ArchivedSource};
 use crate::connection::Opening;
 use crate::reach::{Reached, reach};
 use crate::reconnecting_stream::ReconnectingStream;
@@ -253,6 +254,46 @@ impl Admin {
     /// A refusal, or no reply.
     pub fn audit(&mut self, after: u64, count: u32) -> Result<Vec<AuditEntry>, Error> {
         self.call(&AdminRequest::AuditRead { after, count })
+    }
+
+    /// Begins an archive of a tenant as of one cut of the log, and ends an earlier one of that tenant.
+    ///
+    /// # Errors
+    /// `Unavailable` without a disk, `LimitExceeded` if the server reads as many as it may, `NotPermitted`, another
+    /// refusal, or no reply.
+    pub fn archive_begin(&mut self, tenant: &str) -> Result<ArchiveBegun, Error> {
+        self.call(&AdminRequest::ArchiveBegin { tenant: Some(tenant) })
+    }
+
+    /// Reads a piece of an archive, all keys from piece 0 on or all objects: [`crate::archived_keys`],
+    /// [`crate::archived_objects`].
+    ///
+    /// # Errors
+    /// `NotFound` if the archive has ended, `StorageFull` if the server's disk needed the room, `StorageFailed` if its
+    /// log cannot be read, another refusal, or no reply.
+    pub fn archive_read(&mut self, id: u64, piece: u32, keys_only: bool) -> Result<ArchivePiece, Error> {
+        self.call(&AdminRequest::ArchiveRead { id, keys_only, piece })
+    }
+
+    /// Reads the source of a version of an extension: paths and bytes.
+    ///
+    /// # Errors
+    /// `NotFound` if it was removed since, another refusal, or no reply.
+    pub fn archive_source(
+        &mut self,
+        id: u64,
+        extension: &str,
+        version: u32,
+    ) -> Result<ArchivedSource, Error> {
+        archive::source(|request| self.call(request), (id, extension, version))
+    }
+
+    /// Ends an archive.
+    ///
+    /// # Errors
+    /// `NotFound` if it has ended, another refusal, or no reply.
+    pub fn archive_end(&mut self, id: u64) -> Result<(), Error> {
+        self.call(&AdminRequest::ArchiveEnd { id })
     }
 
     fn call<T: DeserializeOwned>(&mut self, request: &AdminRequest<'_>) -> Result<T, Error> {

@@ -4,6 +4,7 @@
 //! client automatically repeats a read that was lost with its session, but never a write. Use [`Client::session`] for
 //! many concurrent requests.
 
+mod archive;
 mod count;
 mod data;
 mod enumerate;

@@ -24,6 +24,7 @@
 
 mod admin;
 mod admin_call;
+mod archive;
 pub mod both_sides;
 mod client;
 mod config;
@@ -43,18 +44,19 @@ mod transport;
 mod watch;
 
 pub use admin::Admin;
+pub use archive::{ArchivedKey, ArchivedObject, ArchivedSource, archived_keys, archived_objects};
 pub use client::{
     Client, CountedTable, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Verification, Write,
 };
 pub use config::{ClientConfig, Transport};
 pub use control::{
-    Actor, Adopted, AuditEntry, ClusterStatus, Durability, ExtensionDescription, ExtensionEntry,
-    ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry, LimitChange, LogEntry,
-    LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress,
-    MigrationWait, PackageFile, Placement, PlanEntry, PlanProgress, Right, ServerEntry, SessionEntry,
-    Statistic, Subject, TableEntry, TableOptions, TableStatistics, TabletEntry, TenantEntry,
-    TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces, VersionDescription, VersionEntry,
-    VersionState, limit_word, limit_words,
+    Actor, Adopted, ArchiveBegun, ArchivePiece, ArchivedExtension, ArchivedTable, AuditEntry, ClusterStatus,
+    Durability, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry,
+    FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry,
+    MigrationMode, MigrationPhase, MigrationProgress, MigrationWait, PackageFile, Placement, PlanEntry,
+    PlanProgress, Restored, Right, ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableOptions,
+    TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
+    VersionDescription, VersionEntry, VersionState, limit_word, limit_words,
 };
 pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;
@@ -63,4 +65,5 @@ pub use session::Session;
 pub use session_state::SessionStatistics;
 pub use wire::KeyRange;
 pub use wire::limits::TTL_MS_MAX;
+pub use wire::name_is_valid;
 pub use wire::{Completion, CompletionError, Condition, Keys, Request, SessionLimits, Status, reply};

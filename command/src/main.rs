@@ -4,6 +4,7 @@
 //! An error becomes a [`Failure`](failure::Failure), printed on standard error with a suggestion, and sets the exit
 //! code.
 
+mod archive;
 mod audit;
 mod bytes;
 mod cluster;
@@ -59,6 +60,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
     match options.command {
         Command::Tenant(command) => tenant::run(settings, command),
         Command::Table(command) => table::run(settings, command),
+        Command::Archive(command) => archive::run(settings, command),
         Command::Get(options) => object::get(settings, &options),
         Command::Put(options) => object::put(settings, &options),
         Command::Delete(options) => object::delete(settings, &options),

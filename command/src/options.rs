@@ -2,6 +2,7 @@
 //!
 //! [`Global`] holds the options common to all commands (address, credentials, output); each command declares its own.
 
+mod archive;
 mod cluster;
 mod extension;
 mod grant;
@@ -12,6 +13,7 @@ mod tao;
 mod trace;
 
 pub use self::tao::{DemoOptions, GraphTable, TaoCommand, Through};
+pub use archive::ArchiveCommand;
 pub use cluster::{ClusterCommand, MigrateOptions, MigrationWay};
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
@@ -73,6 +75,9 @@ pub enum Command {
         #[arg(long, value_name = "NUMBER", conflicts_with = "delta", allow_negative_numbers = true)]
         float: Option<f64>,
     },
+    /// Create, list, verify and restore archives of tenants, in a directory or an S3 bucket.
+    #[command(subcommand)]
+    Archive(ArchiveCommand),
     /// Write, check, install, list, describe and remove extensions.
     #[command(subcommand)]
     Ext(ExtensionCommand),

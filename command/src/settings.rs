@@ -87,13 +87,18 @@ impl Settings {
     /// Connects as the tenant.
     pub fn connect(&self) -> Result<Client, Failure> {
         let (tenant, secret) = self.tenant()?;
+        self.connect_as(&tenant, &secret)
+    }
+
+    /// Connects as this tenant.
+    pub fn connect_as(&self, tenant: &str, secret: &str) -> Result<Client, Failure> {
         let transport = match self.given.transport {
             TransportOption::Auto => Transport::Auto,
             TransportOption::Udp => Transport::Udp,
             TransportOption::Shm => Transport::Shm,
         };
         let config = ClientConfig { transport, ..ClientConfig::default() };
-        Ok(Client::connect_with(self.address(), &tenant, &secret, config)?)
+        Ok(Client::connect_with(self.address(), tenant, secret, config)?)
     }
 
     /// Connects as the administrator.

@@ -63,7 +63,7 @@ fn hand_over(done: &str, name: &str, secret: &str, file: Option<&Path>) -> Resul
 }
 
 /// Writes a secret to a file that only its owner can read.
-fn write_secret(path: &Path, secret: &str) -> std::io::Result<()> {
+pub fn write_secret(path: &Path, secret: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     // An existing file keeps its mode: restrict it before writing the secret.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;

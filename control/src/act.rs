@@ -7,7 +7,8 @@ use crate::{
 };
 
 impl AdminRequest<'_> {
-    /// Returns whether the request only reads, and so may be repeated.
+    /// Returns whether the request only reads, and so may be repeated. That of an archive's objects may be, too: it writes
+    /// objects, as data requests do, and changes nothing the second time.
     pub fn only_reads(&self) -> bool {
         self.act().is_none()
     }
@@ -55,6 +56,7 @@ impl AdminRequest<'_> {
             AdminRequest::ClusterBalance => "cluster balance".to_owned(),
             AdminRequest::ClusterStop { plan } => format!("cluster stop {plan}"),
             AdminRequest::ClusterAdopt { server } => format!("cluster adopt {server}"),
+            AdminRequest::ArchiveBegin { tenant } => format!("archive create {}", tenant.unwrap_or_default()),
             AdminRequest::SessionRevoke { client_id } => format!("session revoke {client_id}"),
             AdminRequest::TenantList
             | AdminRequest::TenantLimits { .. }
@@ -75,6 +77,10 @@ impl AdminRequest<'_> {
             | AdminRequest::MigrationList
             | AdminRequest::MigrationProgress
             | AdminRequest::ClusterStatus
+            | AdminRequest::ArchiveRead { .. }
+            | AdminRequest::ArchiveSource { .. }
+            | AdminRequest::ArchiveEnd { .. }
+            | AdminRequest::ArchiveRestore { .. }
             | AdminRequest::AuditRead { .. } => return None,
         })
     }

@@ -275,6 +275,6 @@ pub struct PackageFile<'a> {
 }
 
 /// Serializes bytes as a byte string, not as a list of numbers.
-fn as_bytes<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_bytes<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }

@@ -13,12 +13,16 @@
 #![forbid(unsafe_code)]
 
 mod act;
+mod archive;
 mod cluster;
 mod extension;
 mod request;
 mod table;
 mod tenant;
 
+pub use archive::{
+    ArchiveBegun, ArchivePiece, ArchiveSource, ArchivedExtension, ArchivedTable, ByteString, Restored,
+};
 pub use cluster::{
     Adopted, ClusterStatus, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress,
     MigrationWait, PlanEntry, PlanProgress, ServerEntry, TabletEntry,

@@ -261,6 +261,46 @@ pub enum AdminRequest<'a> {
         /// The other tenant.
         to: &'a str,
     },
+    /// Begins an archive of a tenant: [`crate::ArchiveBegun`]. Replaces one of the tenant that has begun.
+    ArchiveBegin {
+        /// The tenant; `None` for the tenant of the stream.
+        #[serde(borrow)]
+        tenant: Option<&'a str>,
+    },
+    /// Reads a piece of an archive: [`crate::ArchivePiece`]. All keys can be read, then all objects, and again.
+    ArchiveRead {
+        /// Number of the archive.
+        id: u64,
+        /// Whether only keys are read, not objects.
+        keys_only: bool,
+        /// Number of the piece, from 0: the next one, or the last one again.
+        piece: u32,
+    },
+    /// Reads a piece of the source of an extension's version: [`crate::ArchiveSource`].
+    ArchiveSource {
+        /// Number of the archive.
+        id: u64,
+        /// Name of the extension.
+        extension: &'a str,
+        /// The version.
+        version: u32,
+        /// Bytes before the piece.
+        from: u64,
+    },
+    /// Ends an archive: empty. One that nobody reads ends by itself.
+    ArchiveEnd {
+        /// Number of the archive.
+        id: u64,
+    },
+    /// Stores objects of an archive in a table, with their versions and expiry: [`crate::Restored`]. An object is skipped
+    /// if the table has a version as new, so the request can be repeated.
+    ArchiveRestore {
+        /// Name of the table.
+        table: &'a str,
+        /// Entries as the log has them, one after the other.
+        #[serde(serialize_with = "crate::extension::as_bytes")]
+        objects: &'a [u8],
+    },
 }
 
 impl<'a> AdminRequest<'a> {
@@ -316,6 +356,9 @@ impl<'a> AdminRequest<'a> {
             | AdminRequest::SessionList
             | AdminRequest::SessionRevoke { .. }
             | AdminRequest::AuditRead { .. }
+            | AdminRequest::ArchiveBegin { tenant: None }
+            | AdminRequest::ArchiveRead { .. }
+            | AdminRequest::ArchiveEnd { .. }
             | AdminRequest::GrantList => true,
             AdminRequest::TenantCreate { name }
             | AdminRequest::TenantDrop { name }
@@ -330,6 +373,9 @@ impl<'a> AdminRequest<'a> {
             | AdminRequest::ExtensionRollback { name, .. }
             | AdminRequest::ExtensionPin { name, .. }
             | AdminRequest::ExtensionPromote { name }
+            | AdminRequest::ArchiveBegin { tenant: Some(name) }
+            | AdminRequest::ArchiveSource { extension: name, .. }
+            | AdminRequest::ArchiveRestore { table: name, .. }
             | AdminRequest::Statistics { tenant: Some(name) } => name_is_valid(name),
             AdminRequest::TableOpen { name }
             | AdminRequest::ExtensionDescribe { name }

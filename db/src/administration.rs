@@ -5,6 +5,7 @@
 //! nothing of others. Names are relative to the stream's tenant, so a tenant cannot even name another tenant's tables
 //! or extensions. Each subject has its file.
 
+mod archives;
 mod audit;
 mod description;
 mod extensions;
@@ -163,6 +164,14 @@ fn serve_role(
         (AdminRequest::SessionList, role) => sessions::list(control, role),
         (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, *client_id),
         (AdminRequest::AuditRead { after, count }, role) => audit::read(control, role, *after, *count),
+        (AdminRequest::ArchiveBegin { tenant }, role) => archives::begin(control, role, *tenant),
+        (AdminRequest::ArchiveRead { id, keys_only, piece }, role) => {
+            archives::read(control, role, *id, (*piece, *keys_only))
+        }
+        (AdminRequest::ArchiveSource { id, extension, version, from }, role) => {
+            archives::source(control, role, *id, (extension, *version, *from))
+        }
+        (AdminRequest::ArchiveEnd { id }, role) => archives::end(control, role, *id),
         (request, Role::Tenant(session)) => serve_tenant(control, session, request, body),
         (_, Role::Administrator) => Err(not_permitted("tables and extensions belong to tenants")),
     }
@@ -187,6 +196,9 @@ fn serve_tenant(
         AdminRequest::TableOpen { name } => tables::open(control, tenant, name),
         AdminRequest::ExtensionInstall { name, files, placement } => {
             installation::install(control, session, (name, files, *placement), body)
+        }
+        AdminRequest::ArchiveRestore { table, objects } => {
+            archives::restore(control, session, table, objects)
         }
         AdminRequest::ExtensionList => extensions::list(control, tenant),
         AdminRequest::ExtensionDescribe { name } => description::describe(control, tenant, name),

@@ -40,6 +40,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::control_plane::Control;
 use crate::control_plane::acts::Acts;
+use crate::control_plane::archives::Archives;
 use crate::control_plane::home_balancer::HomeBalancer;
 use crate::control_plane::lease_cache::LeaseCache;
 use crate::control_plane::streams::Streams;
@@ -112,9 +113,8 @@ impl Server {
     /// Names the part that failed, and the reason.
     pub fn start_over<P: SharedPort + 'static>(
         config: &Config,
-        devices: Devices<P>,
+        Devices { listener, ports, metadata, prepare, shm_entrance }: Devices<P>,
     ) -> Result<Self, BootError> {
-        let Devices { listener, ports, metadata, prepare, shm_entrance } = devices;
         let (mut clock, streams) = (Clock::new(), Streams::new(devices::stream_limits(config)?));
         let (tcp, reached) = addresses(config, &listener)?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
@@ -139,6 +139,7 @@ impl Server {
             accounts,
             store,
             log,
+            archives: Archives::default(),
             completions,
             parts_made,
             emptied: Mutex::default(),
@@ -220,6 +221,7 @@ impl Server {
                 thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
                 control.balance(&mut home_balancer);
                 control.tidy();
+                control.archives.end_idle();
                 administration::watch_canaries(&control);
                 damage.look(&control.store);
                 if looks.next() == Some(0) {

@@ -5,11 +5,12 @@
 //! metadata operations are slow under it. A second lock protects the ownership of tables, which migrations change
 //! under time pressure. Workers never use this state.
 //!
-//! Its parts: [`acts`] for the audit log, [`grant`]s to other tenants, the [`home_balancer`], the [`lease_cache`] that
+//! Its parts: [`acts`] for the audit log, [`archives`] that are read, [`grant`]s to other tenants, the [`home_balancer`], the [`lease_cache`] that
 //! replaces the metadata while it does not answer, running [`migrations`], [`ownership`] of tables, [`resumption`] of
 //! sessions after a restart, [`streams`]' permits.
 
 pub mod acts;
+pub mod archives;
 pub mod grant;
 pub mod home_balancer;
 pub mod lease_cache;
@@ -37,6 +38,7 @@ use wire::reply::Throttled;
 use wire::{Status, TenantId};
 
 use self::acts::Acts;
+use self::archives::Archives;
 use self::grant::Grant;
 use self::home_balancer::{HomeBalancer, Look, Move};
 use self::lease_cache::LeaseCache;
@@ -173,6 +175,8 @@ pub struct Control {
     pub store: Arc<Store>,
     /// The log of durable tables; `None` without a disk.
     pub log: Option<LogHandle>,
+    /// Archives that are read from the log.
+    pub archives: Archives,
     /// Clients whose completion records may be needed.
     pub completions: Arc<Completions>,
     /// Which clients may resume their sessions.

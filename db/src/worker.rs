@@ -33,6 +33,7 @@ pub mod ports;
 pub mod prefetch;
 pub mod replies;
 pub mod response_limiter;
+mod restoring;
 pub mod siblings;
 mod stale_read;
 
@@ -64,7 +65,7 @@ use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteReads;
 use crate::session::Origin;
 use crate::view::catalog::WorkerCatalog;
-use crate::view::change::{Change, Changes, PeerReads, StreamRequest};
+use crate::view::change::{ArchivedObjects, Change, Changes, PeerReads, StreamRequest};
 use crate::view::{Fence, RoundView, Views};
 
 /// The state of one worker.
@@ -87,6 +88,7 @@ pub struct Worker<P: SharedPort> {
     invocations: Invocations<Origin>,
     requests: Vec<Arc<StreamRequest>>,
     reads: Vec<Arc<PeerReads>>,
+    restores: Vec<Arc<ArchivedObjects>>,
     pending: PendingRequests,
     log: Option<LogWaker>,
     /// What the siblings know of it: see [`SiblingWorkers::set_holding`].
@@ -173,6 +175,7 @@ impl<P: SharedPort> Worker<P> {
             },
             requests: Vec::new(),
             reads: Vec::new(),
+            restores: Vec::new(),
             pending: PendingRequests::default(),
             log: parts.log,
             is_holding: false,
@@ -308,7 +311,7 @@ impl<P: SharedPort> Worker<P> {
     /// Returns true if there is work besides frames.
     fn has_work(&self, now_us: u64) -> bool {
         let offers = self.siblings.offers(self.core.index());
-        let is_handed = !self.requests.is_empty() || !self.reads.is_empty();
+        let is_handed = !self.requests.is_empty() || !self.reads.is_empty() || !self.restores.is_empty();
         let is_live = is_handed || self.invocations.can_run(now_us) || !offers.is_empty();
         is_live || self.pending.is_due(now_us) || (self.stopping && self.pending.requests() > 0)
     }
@@ -354,6 +357,7 @@ impl<P: SharedPort> Worker<P> {
             return true;
         }
         self.reads.drain(..).for_each(|reads| peer_reads::answer(&environment, &reads));
+        self.restores.drain(..).for_each(|objects| restoring::store(&environment, &objects));
         if self.invocations.expects_long_polls() {
             self.outgoing.send_hurried(&mut self.ports, &self.metrics);
         }
@@ -386,6 +390,7 @@ impl<P: SharedPort> Worker<P> {
             let taken = self.changes.take(|change| match change {
                 Change::Request(request) => self.requests.push(request),
                 Change::Reads(reads) => self.reads.push(reads),
+                Change::Restore(objects) => self.restores.push(objects),
                 Change::Answers(answers) => self.invocations.answer(&answers),
                 Change::Wake(wake) => {
                     self.pending.wake(&wake);

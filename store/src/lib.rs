@@ -14,6 +14,7 @@
 //! Callers: the server's workers, one [`Core`] each; control threads create and retire tables. See docs/formats.md
 //! for the bytes.
 
+mod archived;
 mod arrival;
 mod background;
 mod cache;
@@ -58,6 +59,7 @@ mod writeback;
 #[cfg(all(test, not(loom_model)))]
 mod tests;
 
+pub use crate::archived::{DamagedEntry, SegmentEntries, SegmentEntry};
 pub use crate::cache::Eviction;
 pub use crate::commit::{RangeCheck, ReadCheck, Write};
 pub use crate::completion::{CompletionReply, FoundCompletion, RequestId};

@@ -4,10 +4,11 @@ use std::any::type_name;
 use std::fmt::Debug;
 
 use control::{
-    Actor, AdminRequest, Adopted, AuditEntry, ClusterStatus, DeserializeOwned, Durability,
-    ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode,
-    GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode,
-    MigrationPhase, MigrationProgress, MigrationWait, PackageFile, Placement, PlanEntry, PlanProgress, Right,
+    Actor, AdminRequest, Adopted, ArchiveBegun, ArchivePiece, ArchiveSource, ArchivedExtension,
+    ArchivedTable, AuditEntry, ByteString, ClusterStatus, DeserializeOwned, Durability, ExtensionDescription,
+    ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry,
+    LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase,
+    MigrationProgress, MigrationWait, PackageFile, Placement, PlanEntry, PlanProgress, Restored, Right,
     ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics,
     TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
     VersionDescription, VersionEntry, VersionState,
@@ -62,6 +63,7 @@ pub fn seen() -> Seen {
     replies_about_extensions(&mut seen);
     replies_about_the_server(&mut seen);
     replies_about_tablets(&mut seen);
+    replies_about_archives(&mut seen);
     seen
 }
 
@@ -91,7 +93,7 @@ fn cluster_requests() -> Vec<AdminRequest<'static>> {
 }
 
 pub fn requests() -> Vec<AdminRequest<'static>> {
-    [requests_about_tenants(), cluster_requests()].concat()
+    [requests_about_tenants(), cluster_requests(), archive_requests()].concat()
 }
 
 fn requests_about_tenants() -> Vec<AdminRequest<'static>> {
@@ -156,6 +158,45 @@ fn requests_about_tenants() -> Vec<AdminRequest<'static>> {
         AdminRequest::GrantList,
         AdminRequest::GrantRevoke { subject: Subject::Extension, name, to: "acme" },
     ]
+}
+
+fn archive_requests() -> Vec<AdminRequest<'static>> {
+    vec![
+        AdminRequest::ArchiveBegin { tenant: None },
+        AdminRequest::ArchiveBegin { tenant: Some("acme") },
+        AdminRequest::ArchiveRead { id: 1, keys_only: true, piece: 2 },
+        AdminRequest::ArchiveSource { id: 1, extension: "tao", version: 2, from: 3 },
+        AdminRequest::ArchiveEnd { id: u64::MAX },
+        AdminRequest::ArchiveRestore { table: "users", objects: b"\xff\x00" },
+    ]
+}
+
+fn replies_about_archives(seen: &mut Seen) {
+    let state = VersionState { current: 1, canary: 2, canary_percent: 10, pinned: true };
+    let grant = GrantEntry {
+        owner: "acme".into(),
+        name: "users".into(),
+        to: "other".into(),
+        right: Right::Read,
+        granted_ms: 3,
+    };
+    let weight = TenantLimitEntry { name: "weight".into(), value: 1, default: 2, least: 3, most: u64::MAX };
+    let options = TableOptions { durability: Some(Durability::Synced), ..TableOptions::default() };
+    seen.survives(ArchiveBegun {
+        id: 1,
+        tenant: "acme".into(),
+        cut: 2,
+        clock_ms: 3,
+        tables: vec![ArchivedTable { id: 4, name: "users".into(), options }],
+        left_out: vec!["volatile".into()],
+        extensions: vec![ArchivedExtension { name: "tao".into(), versions: vec![1, 2], state }],
+        limits: vec![weight],
+        grants: vec![grant],
+    });
+    let records = ByteString(vec![0, 0xff]);
+    seen.survives(ArchivePiece { records, segment: 1, is_last: true, done_bytes: 2, all_bytes: 3 });
+    seen.survives(ArchiveSource { bytes: ByteString(vec![1]), all_bytes: 9 });
+    seen.survives(Restored { stored: 1, late: 2 });
 }
 
 fn function() -> FunctionEntry {

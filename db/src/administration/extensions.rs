@@ -66,7 +66,7 @@ fn stored(control: &Control, row: &ExtensionRow, version: u32) -> Result<(Files,
 
 /// Returns the files of a stored package: the body of its installation. Earlier versions of the server stored a name
 /// (u16 of length, text), a u16 of count, and per file a path (u16, text) and bytes (u32, bytes).
-fn files_of(package: &[u8]) -> Result<Vec<PackageFile<'_>>, Status> {
+pub(super) fn files_of(package: &[u8]) -> Result<Vec<PackageFile<'_>>, Status> {
     let of_a_map = package.first().is_some_and(|byte| byte & 0x80 != 0);
     if of_a_map {
         return match AdminRequest::decode(package)? {

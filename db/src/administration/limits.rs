@@ -137,7 +137,7 @@ fn checked(change: &LimitChange<'_>) -> Result<(TenantLimit, Option<u64>), Refus
     Ok((limit, change.value))
 }
 
-fn entries(account: &Account) -> Vec<TenantLimitEntry> {
+pub(super) fn entries(account: &Account) -> Vec<TenantLimitEntry> {
     let entry = |limit: &TenantLimit| {
         let (least, most) = limit.bounds();
         TenantLimitEntry {

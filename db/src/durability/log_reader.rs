@@ -122,19 +122,30 @@ fn leave_out_survivors(
     digest: &Digest,
     left_out: &mut Vec<(u32, Vec<u32>)>,
 ) {
-    let Some(class) = usize::from(segment.class).checked_sub(1) else { return };
-    let (last, bytes) = digest.survivors[class];
-    let counts = match last.cmp(&sequence) {
-        std::cmp::Ordering::Less => 0,
-        std::cmp::Ordering::Equal => bytes.min(segment.bytes),
-        std::cmp::Ordering::Greater => segment.bytes,
-    };
+    let counts = counting_bytes(sequence, segment.class, segment.bytes, |class| digest.survivors[class]);
     if counts < segment.bytes {
         left_out.push((sequence, digest.emptied.clone()));
         segment.bytes = counts;
     }
     // From now on it is a segment as any other.
     segment.class = 0;
+}
+
+/// Returns the bytes of a segment that count, of those that are there: all but for one of survivors, `survivors` of whose
+/// class says up to where.
+pub(super) fn counting_bytes(
+    sequence: u32,
+    class: u8,
+    bytes: u32,
+    survivors: impl Fn(usize) -> (u32, u32),
+) -> u32 {
+    let Some(class) = usize::from(class).checked_sub(1) else { return bytes };
+    let (last, counting) = survivors(class);
+    match last.cmp(&sequence) {
+        std::cmp::Ordering::Less => 0,
+        std::cmp::Ordering::Equal => counting.min(bytes),
+        std::cmp::Ordering::Greater => bytes,
+    }
 }
 
 /// Returns the newer of both copies of the digest; `None` on a disk without any.

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use disk::DiskError;
 use store::Admission;
 
 use super::figures::LogFigures;
-use super::log_writer::{LogWriter, Step};
+use super::log_writer::{LogWriter, Snapshot, Step};
+use crate::limits::SNAPSHOT_WAIT_MS;
 use crate::process;
 
 /// State shared with those that wake the thread.
@@ -54,6 +56,9 @@ impl LogWaker {
     }
 }
 
+/// Gets a snapshot.
+type SnapshotSender = SyncSender<Result<Snapshot, DiskError>>;
+
 /// What others know of a running log.
 #[derive(Clone, Debug)]
 pub struct LogHandle {
@@ -61,13 +66,28 @@ pub struct LogHandle {
     pub waker: LogWaker,
     /// Its figures.
     pub figures: Arc<LogFigures>,
+    snapshots: Sender<SnapshotSender>,
+}
+
+impl LogHandle {
+    /// Returns the log as of a cut that includes everything written before the call; of a full disk, as of the latest
+    /// cut that is on it. Waits for the log's thread, some milliseconds.
+    ///
+    /// # Errors
+    /// [`DiskError`]; `None` if the thread does not answer, as after a failure of the disk.
+    pub fn snapshot(&self) -> Result<Snapshot, Option<DiskError>> {
+        let (sender, receiver) = sync_channel(1);
+        self.snapshots.send(sender).map_err(|_| None)?;
+        self.waker.wake();
+        let answer = receiver.recv_timeout(Duration::from_millis(SNAPSHOT_WAIT_MS));
+        answer.map_err(|_| None)?.map_err(Some)
+    }
 }
 
 /// The running thread.
 #[derive(Debug)]
 pub struct LogThread {
-    waker: LogWaker,
-    figures: Arc<LogFigures>,
+    handle: LogHandle,
     thread: JoinHandle<()>,
 }
 
@@ -84,31 +104,38 @@ impl LogThread {
     ) -> std::io::Result<Self> {
         let bell = Arc::new(Bell::default());
         let (own, figures) = (Arc::clone(&bell), writer.figures());
+        let (snapshots, wanted) = channel();
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
             if let Err(error) = process::stay_off(&workers_cpus) {
                 tracing::debug!(%error, "the log's thread may use the workers' CPUs");
             }
-            write_all(writer, flush_interval, &own, on_stable);
+            write_all(writer, flush_interval, (&own, &wanted), on_stable);
         })?;
-        Ok(Self { waker: LogWaker { bell, thread: thread.thread().clone() }, figures, thread })
+        let waker = LogWaker { bell, thread: thread.thread().clone() };
+        Ok(Self { handle: LogHandle { waker, figures, snapshots }, thread })
     }
 
     /// Returns what others may know of the log.
     #[must_use]
     pub fn handle(&self) -> LogHandle {
-        LogHandle { waker: self.waker.clone(), figures: Arc::clone(&self.figures) }
+        self.handle.clone()
     }
 
     /// Makes the thread write all that was appended and end.
     pub fn stop(self) -> JoinHandle<()> {
-        self.waker.bell.is_stopping.store(true, Ordering::SeqCst);
-        self.waker.wake();
+        self.handle.waker.bell.is_stopping.store(true, Ordering::SeqCst);
+        self.handle.waker.wake();
         self.thread.thread().unpark();
         self.thread
     }
 }
 
-fn write_all(mut writer: LogWriter, flush_interval: Duration, bell: &Bell, on_stable: impl Fn()) {
+fn write_all(
+    mut writer: LogWriter,
+    flush_interval: Duration,
+    (bell, wanted): (&Bell, &Receiver<SnapshotSender>),
+    on_stable: impl Fn(),
+) {
     if let Err(error) = writer.grow_ahead() {
         tracing::warn!(%error, "the log grows on its own thread: some writes take milliseconds");
     }
@@ -123,8 +150,14 @@ fn write_all(mut writer: LogWriter, flush_interval: Duration, bell: &Bell, on_st
     loop {
         let is_last = bell.is_stopping.load(Ordering::SeqCst);
         bell.is_wanted.store(false, Ordering::SeqCst);
+        // Requested before the step, so that its cut includes what was written before the request.
+        let snapshots: Vec<_> = wanted.try_iter().collect();
         match writer.step() {
             Ok(step) => {
+                for sender in snapshots {
+                    // The requester may have given up waiting.
+                    let _ = sender.send(writer.snapshot());
+                }
                 if step != Step::Full {
                     on_stable();
                 }

@@ -10,6 +10,8 @@
 //! A step that finds no free frame leaves its cut unwritten, and a later one includes it. That does not happen as long
 //! as [`Admission`] keeps enough frames for what heads and the cleaner have open.
 
+mod snapshot;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +23,9 @@ use disk::{
 };
 use store::{Admission, LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
+pub use self::snapshot::{Snapshot, SnapshotError};
+
+use self::snapshot::Pins;
 use super::LogLayout;
 use super::figures::LogFigures;
 use super::growth::Growth;
@@ -122,6 +127,7 @@ pub struct LogWriter {
     digest_is_due: bool,
     /// Adds frames; without it the writer does.
     growth: Option<Growth>,
+    pins: Pins,
 }
 
 impl LogWriter {
@@ -155,6 +161,7 @@ impl LogWriter {
             figures: Arc::default(),
             digest_is_due: false,
             growth: None,
+            pins: Pins::default(),
         };
         let frames_of_segments = u64::from(frames_max - 2 * layout.digest_frames);
         writer.figures.frames_max.store(frames_of_segments, Ordering::Relaxed);
@@ -392,7 +399,7 @@ impl LogWriter {
         self.state.left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
         self.write_digest(clock_ms)?;
         // Only now, since before a start would have found them.
-        self.state.free.extend(frames);
+        self.pins.withhold(frames);
         gone.into_iter().for_each(|sequence| self.store.note_gone(sequence));
         Ok(())
     }
@@ -432,9 +439,11 @@ impl LogWriter {
         let (ready, is_full) =
             self.growth.as_ref().map_or((0, false), |growth| (growth.ready(), growth.is_full()));
         let more = if is_full { 0 } else { to_add };
-        let available = self.state.free.len() + (more + ready) as usize;
         let frames_of_segments = self.frames_max.saturating_sub(2 * self.layout.digest_frames) as usize;
         let (reserve, short) = frames_reserved(self.cores, frames_of_segments);
+        let is_short = self.state.free.len() + ((more + ready) as usize) < short;
+        self.pins.release(&mut self.state.free, is_short);
+        let available = self.state.free.len() + (more + ready) as usize;
         // The cleaner leaves half of the reserve: removals, for which it works, go on meanwhile.
         let admission = match available {
             few if few < reserve / 2 => Admission::Nothing,

@@ -54,3 +54,25 @@ pub const COMPLETION_LEASE_MS: u64 = 600_000;
 
 /// Bytes of a reply that a completion record keeps; a longer one is `ReplyForgotten` after a crash.
 pub const COMPLETION_REPLY_BYTES_MAX: usize = 1024;
+
+/// Time that a request for a snapshot of the log waits for the log's thread, in milliseconds: many cuts.
+pub const SNAPSHOT_WAIT_MS: u64 = 5_000;
+
+/// Archives that a server reads at once: each keeps a segment in memory, and frames of the disk.
+pub const ARCHIVES_MAX: usize = 4;
+
+/// Time after which an archive that nobody reads ends, in milliseconds: its frames are kept from the log.
+pub const ARCHIVE_IDLE_MS: u64 = 60_000;
+
+/// Bytes of the log that all archives together read in a second: a small share of what a disk, or a processor that
+/// computes checksums, does.
+pub const ARCHIVE_BYTES_PER_SECOND: u64 = 128 << 20;
+
+/// Bytes of the pieces in which an archive is sent; an object may exceed it.
+pub const ARCHIVE_PIECE_BYTES: usize = 512 << 10;
+
+/// Bytes of objects that a worker stores in one turn at a restore: some hundred microseconds.
+pub const RESTORE_TURN_BYTES: usize = 32 << 10;
+
+/// Time that a restore waits for room in memory or on the disk, or for a worker, in milliseconds.
+pub const RESTORE_PATIENCE_MS: u64 = 10_000;

@@ -124,7 +124,12 @@ impl WorkerCatalog {
                 self.newest_extensions.forget(tenant);
                 self.tables.remove_tenant(tenant);
             }
-            Change::Wake(_) | Change::Answers(_) | Change::Reads(_) | Change::Request(_) | Change::Stop => {}
+            Change::Wake(_)
+            | Change::Answers(_)
+            | Change::Reads(_)
+            | Change::Restore(_)
+            | Change::Request(_)
+            | Change::Stop => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use net::Waker;
-use store::{Inbox, Taken};
+use store::{Inbox, ReplayError, Replayed, Taken};
 use wire::TenantId;
 
 use super::Cut;
@@ -46,6 +46,8 @@ pub enum Change {
     Answers(Arc<[Answered]>),
     /// Reads that another server requests for its invocations.
     Reads(Arc<PeerReads>),
+    /// Objects of an archive to be stored.
+    Restore(Arc<ArchivedObjects>),
     /// A data request of a stream.
     Request(Arc<StreamRequest>),
     /// The worker stops after this round.
@@ -57,6 +59,28 @@ pub struct PeerReads {
     pub(crate) record: Vec<u8>,
     /// Receives the body of the answer, which is empty if the record is invalid.
     pub(crate) answer: Sender<Vec<u8>>,
+}
+
+/// Objects of an archive on their way to a table, stored by one worker in one turn.
+pub struct ArchivedObjects {
+    pub(crate) tenant: TenantId,
+    pub(crate) table: u32,
+    /// Entries as a log has them.
+    pub(crate) entries: Vec<u8>,
+    pub(crate) answer: Sender<RestoredObjects>,
+}
+
+/// What a worker has done of them.
+#[derive(Debug, Default)]
+pub struct RestoredObjects {
+    /// Bytes of the entries that are stored, or need not be.
+    pub(crate) done_bytes: usize,
+    /// The entries among these.
+    pub(crate) counts: Replayed,
+    /// The reason why the rest is not stored.
+    pub(crate) refused: Option<ReplayError>,
+    /// The cut of the log that includes what is stored; 0 if the table is not synced.
+    pub(crate) cut: u64,
 }
 
 impl Change {

@@ -108,6 +108,7 @@ fn tenants_do_not_administer_tenants_nor_the_administrator_tables() {
         AdminRequest::TenantList,
         AdminRequest::TenantDrop { name: "ann" },
         AdminRequest::TenantRotate { name: "ann" },
+        AdminRequest::ArchiveBegin { tenant: Some("bob") },
     ] {
         assert_eq!(ann.control.ask(&request).expect_err("a tenant asked").0, Status::NotPermitted);
     }

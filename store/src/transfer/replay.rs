@@ -8,11 +8,12 @@ use std::fmt;
 
 use crate::error::WriteError;
 use crate::hash_range::HashRange;
-use crate::limits::{EXPECTED_INDEX_DIVISOR, RETRY_AFTER_US};
+use crate::limits::{EXPECTED_INDEX_DIVISOR, RETRY_AFTER_US, VERSION_MAX};
 use crate::log::Staged;
 use crate::object::{Carried, Cut};
 use crate::store::core::Pinned;
 use crate::table::Table;
+use crate::write::hold_against_quota;
 
 /// The result of replaying pulls.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -45,6 +46,8 @@ enum Way {
     Back,
     /// From the source of a move that keeps using them: there are no writes here.
     Copied,
+    /// From an archive: nobody has admitted them before.
+    Archived,
 }
 
 impl Pinned<'_> {
@@ -97,6 +100,24 @@ impl Pinned<'_> {
         replayed: &mut Replayed,
     ) -> Result<(), ReplayError> {
         self.store_all(table, (hashes, Way::Copied), pull, replayed)
+    }
+
+    /// Stores objects of an archive with their versions and expiry, as puts are admitted: within the quota and what the
+    /// disk has room for.
+    ///
+    /// Skips an object that has expired, or that the store has in a version as new, and counts it as late. Finished
+    /// objects are taken off `objects`. A version in the upper half of all versions is refused, so that the key's next
+    /// ones have numbers left.
+    ///
+    /// # Errors
+    /// [`ReplayError`].
+    pub fn restore(
+        &self,
+        table: &Table,
+        objects: &mut &[u8],
+        restored: &mut Replayed,
+    ) -> Result<(), ReplayError> {
+        self.store_all(table, (table.hashes(), Way::Archived), objects, restored)
     }
 
     fn store_all(
@@ -184,6 +205,15 @@ impl Pinned<'_> {
         content_checksum: u32,
     ) -> Result<bool, WriteError> {
         let (header, key) = (carried.header(), carried.key());
+        if way == Way::Archived {
+            if carried.expires_ms() <= self.core.store.now_ms() {
+                return Ok(false);
+            }
+            if header.version > VERSION_MAX / 2 {
+                return Err(WriteError::Overflow);
+            }
+            self.refuse_without_disk(table, false)?;
+        }
         self.admit(table, key, header.lengths.value_bytes, carried.expires_ms())?;
         self.make_room(table, (hash, key), header.object_bytes())?;
         let staged = self.stage_carried(table, carried, content_checksum)?;
@@ -194,6 +224,10 @@ impl Pinned<'_> {
             let is_newer = found.as_ref().is_none_or(|(_, (_, object))| object.version() < header.version);
             if !is_newer || arrival.is_some_and(|arrival| arrival.is_late(key, hash)) {
                 return Ok(false);
+            }
+            if way == Way::Archived {
+                let before = found.as_ref().map(|(_, (_, object))| object);
+                hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
             }
             self.admit_to_index(table, key, found.is_none(), entered)?;
             self.publish_locked(table, hash, &staged, bucket, found, (header.version, None))?;
@@ -216,7 +250,7 @@ impl Pinned<'_> {
     #[cold]
     fn hurry_for_arrivals(&self, table: &Table, way: Way) -> bool {
         let bytes_max = self.core.store.memory_bytes() / EXPECTED_INDEX_DIVISOR;
-        (way == Way::Copied || !table.is_complete())
+        (matches!(way, Way::Copied | Way::Archived) || !table.is_complete())
             && table.index.bytes() * 2 <= bytes_max
             && self.hurry_growth(table, table.index.slots()).is_ok_and(|grows| grows)
     }

@@ -5,6 +5,7 @@
 //! that of another one. What would disturb others, or be disturbed by them, is a binary of its own beside this folder and
 //! says why.
 
+mod archive;
 mod checker;
 mod cluster;
 mod cluster_linearizability;

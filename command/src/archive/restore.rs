@@ -1,0 +1,249 @@
+//! `splinter archive restore`: a new tenant, or the tables of one's own, from an archive.
+//!
+//! Objects keep versions and expiry; what has expired since stays out. Every file is checked before any of it is sent.
+//! If a restore fails, what it made is removed: the administrator's new tenant, or the tables.
+
+use super::counts::Counts;
+use super::file::{self, Objects};
+use super::manifest::{Archive, Extension, Grant};
+use super::place::Place;
+use super::{damaged, value_of};
+use crate::failure::{Failure, FailureKind};
+use crate::output::{Answer, thousands};
+use crate::settings::Settings;
+use crate::tenant::write_secret;
+use client::{Client, LimitChange, PackageFile, Placement, Restored, Status};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Bytes of objects in one request.
+const REQUEST_BYTES: usize = 1 << 20;
+
+/// What was restored, and what could not be.
+#[derive(Default)]
+struct Outcome {
+    restored: Restored,
+    not_granted: Vec<String>,
+    renumbered: Vec<String>,
+}
+
+/// Restores an archive, as a new tenant with the administrator's secret, else in the tenant.
+pub fn run(
+    settings: &Settings,
+    place: &Place,
+    name: &str,
+    (new_name, secret_file): (Option<&str>, Option<&Path>),
+) -> Result<Answer, Failure> {
+    let archive = Archive::read(place, name)?;
+    if !settings.is_admin() {
+        if new_name.is_some() || secret_file.is_some() {
+            return Err(Failure::new(
+                FailureKind::Usage,
+                "only the administrator restores under another name",
+            )
+            .next("give --admin-secret, or leave out --as and --secret-file"));
+        }
+        let mut client = settings.connect()?;
+        let mut created = Vec::new();
+        return match fill(&mut client, place, &archive, &mut created) {
+            Ok(outcome) => Ok(answer(name, &archive, (&settings.tenant()?.0, None), &outcome)),
+            Err(failure) => {
+                for (kind, made) in created.into_iter().rev() {
+                    // What remains is told by the first failure.
+                    let _ = match kind {
+                        Made::Table => client.table_drop(&made),
+                        Made::Extension => client.extension_remove(&made),
+                    };
+                }
+                Err(failure.after("nothing was restored"))
+            }
+        };
+    }
+    let tenant = new_name.unwrap_or(&archive.tenant);
+    let mut admin = settings.connect_admin()?;
+    let secret = admin.tenant_create(tenant)?;
+    let mut fill_new = || {
+        let changes: Vec<_> = archive
+            .limits
+            .iter()
+            .map(|limit| LimitChange { limit: &limit.name, value: Some(limit.value) })
+            .collect();
+        if !changes.is_empty() {
+            admin.tenant_limits_set(tenant, &changes)?;
+        }
+        if let Some(path) = secret_file {
+            write_secret(path, &secret).map_err(|error| {
+                Failure::new(FailureKind::Local, format!("cannot write {}: {error}", path.display()))
+            })?;
+        }
+        fill(&mut settings.connect_as(tenant, &secret)?, place, &archive, &mut Vec::new())
+    };
+    match fill_new() {
+        Ok(outcome) => {
+            let shown = secret_file.is_none().then_some(&*secret);
+            Ok(answer(name, &archive, (tenant, shown), &outcome))
+        }
+        Err(failure) => {
+            let before = match admin.tenant_drop(tenant) {
+                Ok(()) => "nothing was restored".to_owned(),
+                Err(error) => format!("tenant {tenant} is incomplete and could not be dropped ({error})"),
+            };
+            Err(failure.after(before))
+        }
+    }
+}
+
+fn answer(
+    name: &str,
+    archive: &Archive,
+    (tenant, secret): (&str, Option<&str>),
+    outcome: &Outcome,
+) -> Answer {
+    let Outcome { restored, not_granted, renumbered } = outcome;
+    let mut text = format!(
+        "restored {name} as {tenant}: {} objects of {} tables, {} extensions\n",
+        thousands(restored.stored),
+        archive.tables.len(),
+        archive.extensions.len()
+    );
+    if restored.late > 0 {
+        text += &format!("{} objects have expired since\n", thousands(restored.late));
+    }
+    for line in renumbered {
+        text += &format!("{line}\n");
+    }
+    for grant in not_granted {
+        text += &format!("not granted, since there is no such tenant: {grant}\n");
+    }
+    if let Some(secret) = secret {
+        text += &format!("secret: {secret}\n");
+    }
+    let mut value = value_of(name, archive);
+    value["restored_as"] = json!(tenant);
+    value["stored"] = json!(restored.stored);
+    value["expired"] = json!(restored.late);
+    value["not_granted"] = json!(not_granted);
+    value["secret"] = json!(secret);
+    Answer::new(text, value)
+}
+
+/// What a restore makes.
+enum Made {
+    Table,
+    Extension,
+}
+
+/// Makes tables, objects, extensions and grants; notes what it made.
+fn fill(
+    client: &mut Client,
+    place: &Place,
+    archive: &Archive,
+    created: &mut Vec<(Made, String)>,
+) -> Result<Outcome, Failure> {
+    let mut outcome = Outcome::default();
+    for table in &archive.tables {
+        let made = client.table_create_with(&table.name, table.options);
+        made.map_err(|error| Failure::from(error).after(format!("table {}", table.name)))?;
+        created.push((Made::Table, table.name.clone()));
+    }
+    fill_tables(client, place, archive, &mut outcome.restored)?;
+    for extension in &archive.extensions {
+        if client.extension_list()?.iter().any(|known| known.name == extension.name) {
+            let what = format!("there is an extension {} already", extension.name);
+            return Err(Failure::new(FailureKind::Condition, what));
+        }
+        created.push((Made::Extension, extension.name.clone()));
+        outcome.renumbered.extend(install(client, place, archive, extension)?);
+    }
+    for Grant { name, to, right } in &archive.grants {
+        match client.grant(name, to, *right) {
+            Ok(()) => {}
+            Err(error) if error.status() == Some(Status::UnknownTenant) => {
+                outcome.not_granted.push(format!("{name} to {to}"));
+            }
+            // A grant on a table that was left out.
+            Err(error) if archive.left_out.contains(name) && error.status() == Some(Status::UnknownTable) => {
+            }
+            Err(error) => return Err(Failure::from(error).after(format!("grant of {name} to {to}"))),
+        }
+    }
+    Ok(outcome)
+}
+
+fn fill_tables(
+    client: &mut Client,
+    place: &Place,
+    archive: &Archive,
+    restored: &mut Restored,
+) -> Result<(), Failure> {
+    let bar = super::bar(archive.stored_bytes());
+    bar.set_message("restore");
+    let mut counts = Counts::default();
+    let names: BTreeMap<u32, &str> = archive.tables.iter().map(|table| (table.id, &*table.name)).collect();
+    for file in &archive.files {
+        let content = file::read(place, &archive.tenant, file)?;
+        counts.add_file(archive, file, &content)?;
+        let mut gathered: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+        for object in Objects::of(&content)? {
+            let (table, entry) = object?;
+            let entries = gathered.entry(table).or_default();
+            entries.extend(entry);
+            if entries.len() >= REQUEST_BYTES {
+                let entries = std::mem::take(entries);
+                store(client, names[&table], &entries, restored)?;
+            }
+        }
+        for (table, entries) in gathered.iter().filter(|(_, entries)| !entries.is_empty()) {
+            store(client, names[table], entries, restored)?;
+        }
+        bar.inc(file.bytes);
+    }
+    bar.finish_and_clear();
+    counts.check(archive)
+}
+
+fn store(client: &mut Client, table: &str, entries: &[u8], restored: &mut Restored) -> Result<(), Failure> {
+    let stored = client.archive_restore(table, entries).map_err(|error| match error.status() {
+        Some(Status::Malformed | Status::Overflow) => damaged(format!("table {table}: {error}")),
+        _ => Failure::from(error).after(format!("table {table}")),
+    })?;
+    restored.stored += stored.stored;
+    restored.late += stored.late;
+    Ok(())
+}
+
+/// Builds the versions of an extension in their order, and makes the same one current. Returns a line about numbers, if
+/// they are not those of the archive.
+fn install(
+    client: &mut Client,
+    place: &Place,
+    archive: &Archive,
+    extension: &Extension,
+) -> Result<Option<String>, Failure> {
+    let Extension { name, versions, state } = extension;
+    let after = |error| Failure::from(error).after(format!("extension {name}"));
+    let (mut numbers, mut current) = (Vec::new(), 0);
+    for version in versions {
+        let source = file::read_source(place, &archive.tenant, &version.file)?;
+        let files = source.iter().map(|(path, bytes)| PackageFile { path, bytes }).collect();
+        let placement = match state.canary_percent {
+            percent if version.version == state.canary => Placement::Canary(percent),
+            _ => Placement::Current,
+        };
+        let installed = client.extension_install_as(name, files, placement).map_err(after)?;
+        if version.version == state.current {
+            current = installed.version;
+        }
+        numbers.push((version.version, installed.version));
+    }
+    if state.pinned && current > 0 {
+        client.extension_pin(name, Some(current)).map_err(after)?;
+    } else if current > 0 && state.canary == 0 && numbers.last().is_some_and(|(_, last)| *last != current) {
+        client.extension_roll_back(name, Some(current)).map_err(after)?;
+    }
+    let changed: Vec<_> = numbers.iter().filter(|(old, new)| old != new).collect();
+    let lines = changed.iter().map(|(old, new)| format!("{name}@{old} is {name}@{new}"));
+    let line = lines.collect::<Vec<_>>().join(", ");
+    Ok((!line.is_empty()).then(|| format!("versions are numbered anew: {line}")))
+}

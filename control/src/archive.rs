@@ -1,0 +1,131 @@
+//! Replies about archives: what a tenant has as of one cut of the log, and its objects in pieces.
+//!
+//! The server only reads: an archive under way is a number, which ends by itself when nobody reads it.
+
+use std::fmt;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{GrantEntry, TableOptions, TenantLimitEntry, VersionState};
+
+/// An archive that begins.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArchiveBegun {
+    /// Its number, for the requests that read it.
+    pub id: u64,
+    /// The tenant.
+    pub tenant: String,
+    /// The number of the cut of the log.
+    pub cut: u64,
+    /// The server's clock at the cut, in milliseconds since the Unix epoch. Objects that have expired by then are not in
+    /// the archive.
+    pub clock_ms: u64,
+    /// The tables whose objects are on the disk.
+    pub tables: Vec<ArchivedTable>,
+    /// Names of the tables in memory, which are left out.
+    pub left_out: Vec<String>,
+    /// The tenant's extensions.
+    pub extensions: Vec<ArchivedExtension>,
+    /// The tenant's limits.
+    pub limits: Vec<TenantLimitEntry>,
+    /// The grants that the tenant gave.
+    pub grants: Vec<GrantEntry>,
+}
+
+/// A table of an archive.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArchivedTable {
+    /// The id that pieces name it by.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its options.
+    pub options: TableOptions,
+}
+
+/// An extension of an archive.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArchivedExtension {
+    /// Its name.
+    pub name: String,
+    /// Its kept versions, the oldest first.
+    pub versions: Vec<u32>,
+    /// Which of them are invoked.
+    pub state: VersionState,
+}
+
+/// A piece of an archive: records, one after the other, in the order of the log.
+///
+/// A record of keys is the keyed hash of table and key (16 bytes), the table's id (u32), and a word (u64): the version,
+/// plus 2^63 if the key ends there. A record of objects is the same, then the length of the entry (u32) and the entry as
+/// the log has it. Numbers are little-endian.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArchivePiece {
+    /// The records.
+    pub records: ByteString,
+    /// The number of the segment that they come from; a segment's records come in pieces one after the other.
+    pub segment: u32,
+    /// Whether no piece follows.
+    pub is_last: bool,
+    /// Bytes of the log that were read up to here.
+    pub done_bytes: u64,
+    /// Bytes of the log that are read in all.
+    pub all_bytes: u64,
+}
+
+/// A piece of the source of an extension's version.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArchiveSource {
+    /// The piece.
+    pub bytes: ByteString,
+    /// Bytes of the whole source: the body of a request that installs it.
+    pub all_bytes: u64,
+}
+
+/// The result of restoring objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Restored {
+    /// Objects that were stored.
+    pub stored: u64,
+    /// Objects that have expired, or of which the table has a version as new.
+    pub late: u64,
+}
+
+/// Bytes that are encoded as such, not as a list of numbers.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct ByteString(pub Vec<u8>);
+
+impl Serialize for ByteString {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteString {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = ByteString;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("bytes")
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<ByteString, E> {
+                Ok(ByteString(bytes.to_vec()))
+            }
+
+            fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<ByteString, E> {
+                Ok(ByteString(bytes))
+            }
+        }
+        deserializer.deserialize_byte_buf(Bytes)
+    }
+}
+
+impl fmt::Debug for ByteString {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} bytes", self.0.len())
+    }
+}
