@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::buffer::Buffer;
 use crate::superblock::{Identity, Superblock};
@@ -26,6 +28,10 @@ use crate::{BLOCK_BYTES, Disk, DiskError, FrameId, Read, Write};
 
 /// Most zeros that a growing file is written with at once: a frame of the usual size.
 const ZEROS_BYTES: usize = 2 << 20;
+
+/// Longest wait for the lock, and time between two looks at it.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// How blocks move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +88,7 @@ impl FileDisk {
     /// Opens the file at `path`, and creates it if there is none. The directory exists.
     ///
     /// # Errors
-    /// [`DiskError::InUse`], [`DiskError::Unsuitable`], or the kernel's reason.
+    /// [`DiskError::InUse`] after 3 s, [`DiskError::Unsuitable`], or the kernel's reason.
     ///
     /// # Panics
     /// If a frame of the options is not of whole blocks.
@@ -90,11 +96,7 @@ impl FileDisk {
         let frame_bytes = options.frame_bytes;
         assert!(frame_bytes > 0 && frame_bytes.is_multiple_of(BLOCK_BYTES), "{frame_bytes}: whole blocks");
         let (plain, without_direct) = open(path, 0).map_err(DiskError::failed("open", path))?;
-        match plain.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(DiskError::InUse(path.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(DiskError::failed("lock", path)(error)),
-        }
+        lock(path, &plain)?;
         let superblock = superblock_of(path, &plain, options)?;
         if superblock.frame_bytes != frame_bytes as u64 {
             let (found, asked) = (superblock.frame_bytes, frame_bytes);
@@ -303,6 +305,20 @@ fn open(path: &Path, flags: i32) -> io::Result<(File, Option<String>)> {
             Ok((open(flags)?, Some("the file system refuses it".to_owned())))
         }
         opened => opened.map(|file| (file, None)),
+    }
+}
+
+/// Locks the file for this process. Waits a while for one that was killed: the kernel may end its ring, which holds the
+/// file, only after the process has ended.
+fn lock(path: &Path, file: &File) -> Result<(), DiskError> {
+    let since = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if since.elapsed() < LOCK_PATIENCE => thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => return Err(DiskError::InUse(path.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(DiskError::failed("lock", path)(error)),
+        }
     }
 }
 

@@ -59,7 +59,7 @@ impl<'a> Iterator for SegmentEntries<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         while self.offset < self.bytes.len() {
             let rest = &self.bytes[self.offset..];
-            let sound = Entry::split(rest).filter(|(entry, _)| entry.verify());
+            let sound = Entry::split(rest).filter(|(entry, _)| entry.check().is_some());
             let Some((entry, length)) = sound else {
                 let damaged = DamagedEntry(self.offset);
                 self.offset = self.bytes.len();

@@ -34,7 +34,7 @@ impl Load {
         let value = [5; 20_000];
         while self.submitted < INCREMENTS && self.session.can_submit() && self.session.outstanding() < 100 {
             let tag = self.submitted;
-            let request = if tag % LARGE_EVERY == 0 && self.large < tag / LARGE_EVERY + 1 {
+            let request = if tag.is_multiple_of(LARGE_EVERY) && self.large < tag / LARGE_EVERY + 1 {
                 self.large += 1;
                 let put = Request::Put {
                     table: self.table,

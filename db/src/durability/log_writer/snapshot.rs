@@ -59,8 +59,9 @@ impl Snapshot {
     /// [`SnapshotError`].
     pub fn read(&mut self, index: usize) -> Result<(u32, Vec<u8>), SnapshotError> {
         let (sequence, segment) = &self.segments[index];
-        let mut content = SegmentBytes::default();
-        let read = log_reader::read_segment(&mut *self.disk, self.layout, *sequence, segment, &mut content);
+        let (mut blocks, mut content) = (None, SegmentBytes::default());
+        let into = (&mut blocks, &mut content);
+        let read = log_reader::read_segment(&mut *self.disk, self.layout, *sequence, segment, into);
         // A frame is used again only after this was set.
         if self.pin.load(Ordering::SeqCst) {
             return Err(SnapshotError::Ended);
