@@ -3,6 +3,8 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use disk::{BLOCK_BYTES, Buffer, Disk, DiskError, FileDisk, FrameId, Options, Read, Way, Write};
 
@@ -51,6 +53,19 @@ fn one_process_has_the_file_and_its_handles_share_it() {
     other.grow().expect("space");
     drop(other);
     assert_eq!(FileDisk::open(&path, &options()).expect("free again").frames(), 1);
+}
+
+#[test]
+fn a_start_waits_for_a_process_that_is_about_to_let_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("log");
+    let disk = FileDisk::open(&path, &options()).expect("created");
+    let ending = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100));
+        drop(disk);
+    });
+    FileDisk::open(&path, &options()).expect("it is waited for");
+    ending.join().expect("it ends");
 }
 
 #[test]
