@@ -40,6 +40,9 @@ pub struct Snapshot {
     pin: Arc<AtomicBool>,
 }
 
+/// Reads of a segment before it counts as damaged: the last block of one that grows may be read in the middle of a write.
+const READS_MAX: u32 = 3;
+
 impl Snapshot {
     /// Returns the number of its segments.
     #[must_use]
@@ -60,17 +63,19 @@ impl Snapshot {
     pub fn read(&mut self, index: usize) -> Result<(u32, Vec<u8>), SnapshotError> {
         let (sequence, segment) = &self.segments[index];
         let (mut blocks, mut content) = (None, SegmentBytes::default());
-        let into = (&mut blocks, &mut content);
-        let read = log_reader::read_segment(&mut *self.disk, self.layout, *sequence, segment, into);
-        // A frame is used again only after this was set.
-        if self.pin.load(Ordering::SeqCst) {
-            return Err(SnapshotError::Ended);
+        for _ in 0..READS_MAX {
+            let into = (&mut blocks, &mut content);
+            let read = log_reader::read_segment(&mut *self.disk, self.layout, *sequence, segment, into);
+            // A frame is used again only after this was set.
+            if self.pin.load(Ordering::SeqCst) {
+                return Err(SnapshotError::Ended);
+            }
+            read.map_err(SnapshotError::Disk)?;
+            if content.blocks_damaged == 0 {
+                return Ok((*sequence, content.bytes));
+            }
         }
-        read.map_err(SnapshotError::Disk)?;
-        if content.blocks_damaged > 0 {
-            return Err(SnapshotError::Damaged(*sequence));
-        }
-        Ok((*sequence, content.bytes))
+        Err(SnapshotError::Damaged(*sequence))
     }
 }
 
