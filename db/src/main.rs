@@ -191,7 +191,11 @@ fn main() -> ExitCode {
     // The builder starts this program again, in its sandbox, to check a tenant's source.
     builder::child_main();
     let arguments = Arguments::parse();
-    let log = tracing_subscriber::fmt().with_max_level(arguments.log).with_writer(io::stderr);
+    // A line that cannot be written must not end the thread that writes it.
+    let log = tracing_subscriber::fmt()
+        .with_max_level(arguments.log)
+        .with_writer(io::stderr)
+        .log_internal_errors(false);
     match arguments.log_format {
         LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),

@@ -133,13 +133,14 @@ pub(super) fn follow(
     Ok(())
 }
 
-/// Publishes the tables that a server outside a cluster had before its start.
+/// Publishes the tables that a server outside a cluster had before its start, and notes those that lost their objects.
 fn begin_empty(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
     let now_ms = control.clock.wall_ms();
+    let had_log = control.log.as_ref().is_some_and(|log| !log.is_new);
     for row in &catalog.tables {
         if control.table(row.tenant, &row.name).is_none() {
             control.publish_table(row.id, row.tenant, &row.name, row.options)?;
-            if !row.durability().is_on_disk() {
+            if !had_log || !row.durability().is_on_disk() {
                 lock(&control.emptied).insert(row.id, now_ms);
             }
         }

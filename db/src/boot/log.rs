@@ -68,12 +68,16 @@ pub(super) fn open(
     if report.segments > 0 {
         report.tell();
     }
+    let tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
+    if report.is_new && tables > 0 {
+        tracing::error!(tables, path = %path.display(), "the log of durable tables is gone or empty: they lost their objects");
+    }
     clock.begin_at(report.clock_ms);
     let siblings = Arc::clone(siblings);
     let interval = Duration::from_millis(config.flush_interval_ms);
     let thread = LogThread::start(writer, (interval, config.pin.clone()), move || siblings.wake_holding());
     let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
-    let handle = thread.handle();
+    let handle = thread.handle(report.is_new);
     Ok(Some((thread, handle)))
 }
 

@@ -8,6 +8,8 @@
 //! The thread blocks in the kernel and never spins: it runs at real-time priority where the kernel permits that, so
 //! that a core's other threads do not make every write wait for their time slices (4 to 8 ms).
 
+use std::fmt::Display;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -15,7 +17,7 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use disk::DiskError;
-use store::Admission;
+use store::{Admission, Store};
 
 use super::figures::LogFigures;
 use super::log_writer::{LogWriter, Snapshot, Step};
@@ -66,6 +68,8 @@ pub struct LogHandle {
     pub waker: LogWaker,
     /// Its figures.
     pub figures: Arc<LogFigures>,
+    /// Whether the disk held no log when the server started.
+    pub is_new: bool,
     snapshots: Sender<SnapshotSender>,
 }
 
@@ -109,16 +113,20 @@ impl LogThread {
             if let Err(error) = process::stay_off(&workers_cpus) {
                 tracing::debug!(%error, "the log's thread may use the workers' CPUs");
             }
-            write_all(writer, flush_interval, (&own, &wanted), on_stable);
+            let store = Arc::clone(writer.store());
+            let write = || write_all(writer, flush_interval, (&own, &wanted), &on_stable);
+            if panic::catch_unwind(AssertUnwindSafe(write)).is_err() {
+                fail(&store, &own, &"its thread ended", &on_stable);
+            }
         })?;
         let waker = LogWaker { bell, thread: thread.thread().clone() };
-        Ok(Self { handle: LogHandle { waker, figures, snapshots }, thread })
+        Ok(Self { handle: LogHandle { waker, figures, is_new: false, snapshots }, thread })
     }
 
-    /// Returns what others may know of the log.
+    /// Returns what others may know of the log, which the disk did not hold at the start if it `is_new`.
     #[must_use]
-    pub fn handle(&self) -> LogHandle {
-        self.handle.clone()
+    pub fn handle(&self, is_new: bool) -> LogHandle {
+        LogHandle { is_new, ..self.handle.clone() }
     }
 
     /// Makes the thread write all that was appended and end.
@@ -134,7 +142,7 @@ fn write_all(
     mut writer: LogWriter,
     flush_interval: Duration,
     (bell, wanted): (&Bell, &Receiver<SnapshotSender>),
-    on_stable: impl Fn(),
+    on_stable: &impl Fn(),
 ) {
     if let Err(error) = writer.grow_ahead() {
         tracing::warn!(%error, "the log grows on its own thread: some writes take milliseconds");
@@ -163,13 +171,14 @@ fn write_all(
                 }
                 tell_if_full(&mut was_full, step);
                 if is_last {
-                    return;
+                    let finished = if step == Step::Full { Ok(()) } else { writer.finish() };
+                    return finished.unwrap_or_else(|error| fail(writer.store(), bell, &error, on_stable));
                 }
                 if step == Step::Written && bell.is_wanted.load(Ordering::SeqCst) {
                     continue;
                 }
             }
-            Err(error) => return fail(&writer, bell, &error, on_stable),
+            Err(error) => return fail(writer.store(), bell, &error, on_stable),
         }
         bell.is_asleep.store(true, Ordering::SeqCst);
         if !bell.is_wanted.load(Ordering::SeqCst) && !bell.is_stopping.load(Ordering::SeqCst) {
@@ -187,13 +196,14 @@ fn tell_if_full(was_full: &mut bool, step: Step) {
     *was_full = is_full;
 }
 
-fn fail(writer: &LogWriter, bell: &Bell, error: &DiskError, on_stable: impl Fn()) {
+/// Ends all acknowledgements. The text comes last, since nobody knows where it goes: perhaps to the disk that failed.
+fn fail(store: &Store, bell: &Bell, error: &dyn Display, on_stable: &impl Fn()) {
+    store.admit_durable(Admission::Failed);
+    bell.has_failed.store(true, Ordering::Release);
+    on_stable();
     tracing::error!(
         %error,
         "the disk failed: durable tables admit no writes until the server is restarted, and what was not answered may be \
          lost"
     );
-    writer.store().admit_durable(Admission::Failed);
-    bell.has_failed.store(true, Ordering::Release);
-    on_stable();
 }

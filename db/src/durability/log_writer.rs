@@ -10,6 +10,7 @@
 //! A step that finds no free frame leaves its cut unwritten, and a later one includes it. That does not happen as long
 //! as [`Admission`] keeps enough frames for what heads and the cleaner have open.
 
+mod finish;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -33,6 +33,8 @@ pub struct Report {
     pub blocks_damaged: u64,
     /// The latest time of the store's clock before the start, in milliseconds.
     pub clock_ms: u64,
+    /// Whether the disk held no log.
+    pub is_new: bool,
     /// How long it took.
     pub took: Duration,
 }
@@ -70,13 +72,14 @@ pub fn recover(
         left_out: found.state.left_out.clone(),
         bytes,
     };
-    let (segments_count, clock_ms) = (segments.len(), found.clock_ms);
+    let (segments_count, clock_ms, is_new) = (segments.len(), found.clock_ms, found.state.digest_number == 0);
     let replaying: Vec<Core> = (0..replaying).map(|index| store.core(index)).collect();
     let (recovered, blocks_damaged) =
         replay(replaying, &log, segments, (&*disk, layout, bytes), (table, completed))?;
     let writer = LogWriter::new(Arc::clone(store), disk, (layout, frames_max), cores, found.state)?;
     let took = began.elapsed();
-    let report = Report { recovered, segments: segments_count, bytes, blocks_damaged, clock_ms, took };
+    let report =
+        Report { recovered, segments: segments_count, bytes, blocks_damaged, clock_ms, is_new, took };
     Ok((writer, report))
 }
 

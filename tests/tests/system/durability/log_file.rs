@@ -228,3 +228,31 @@ fn a_damaged_trailer_costs_no_object() {
     assert!(server.log().contains("damaged blocks"), "{}", server.log());
     assert_eq!(found(&mut server.client(&tenant), table, 0..4_000).len(), 4_000);
 }
+
+#[test]
+fn after_a_stop_damage_in_what_was_written_last_is_reported_and_a_log_that_is_gone_too() {
+    let mut server = Server::start_with(settings("64MiB", &[]));
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    put_all(&mut client, table, 0..200);
+    assert!(server.stop().success());
+    let path = server.directory().join(LOG_FILE);
+    let log = fs::read(&path).unwrap();
+    let place = (190..200).rev().find_map(|key| place_of(&log, &value_of(key))).expect("one in one block");
+    flip(&server, place + 500);
+    server.restart();
+    assert!(server.log().contains("damaged entries in the log"), "{}", server.log());
+    assert!(found(&mut server.client(&tenant), table, 0..200).len() >= 190);
+
+    assert!(server.stop().success());
+    fs::remove_file(&path).unwrap();
+    server.restart();
+    assert!(server.log().contains("the log of durable tables is gone or empty"), "{}", server.log());
+    let mut client = server.client(&tenant);
+    assert!(found(&mut client, table, 0..200).is_empty());
+    assert!(client.table_list().unwrap()[0].emptied_ms.is_some(), "the tenant sees it");
+    put_all(&mut client, table, 0..10);
+    crash(&mut server);
+    assert_eq!(found(&mut server.client(&tenant), table, 0..200).len(), 10);
+}

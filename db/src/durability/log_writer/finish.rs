@@ -1,0 +1,21 @@
+//! The end of a log that is written no more.
+
+use disk::DiskError;
+
+use super::LogWriter;
+
+impl LogWriter {
+    /// Fixes in a last digest what all segments have, so that a start finds damage at their ends: without it, that looks
+    /// like a write that a crash interrupted. Called after the last step.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn finish(&mut self) -> Result<(), DiskError> {
+        for open in self.open.drain(..).filter(|open| open.written > 0) {
+            if let Some(segment) = self.state.segments.get_mut(&open.opened.sequence) {
+                segment.bytes = open.written as u32;
+            }
+        }
+        self.write_digest(self.store.now_ms())
+    }
+}
