@@ -57,7 +57,7 @@ struct Arguments {
     #[arg(long, default_value = "8MiB", value_parser = parse_bytes, value_name = "BYTES")]
     segment: usize,
 
-    /// Directory for metadata, the administrator's secret and compiled extensions
+    /// Directory for the log of durable tables, metadata, the administrator's secret and compiled extensions
     #[arg(long, env = "SPLINTER_DATA", default_value = "splinter-data", value_name = "DIRECTORY")]
     data: PathBuf,
 

@@ -177,8 +177,9 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
     // A server that ended while it wrote the first digest has written nothing else.
     let is_new = disk.frames() <= 2 * layout.digest_frames;
     if newest.is_none() && !is_blank && !is_new {
-        let text = "both copies of the log's digest are damaged: restore the data directory from an archive, or move \
-                    the file `log` away to start without objects";
+        let text = "both copies of the log's digest are damaged, or --disk is not as before: start with the --disk of \
+                    before, restore the data directory from a copy of it, or move the file `log` away to start \
+                    without objects";
         return Err(LogError::Unsuitable(text.to_owned()));
     }
     Ok(newest)
@@ -239,8 +240,9 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
         if segment.bytes != OPEN_ENDED && segment.frames.len() < needed {
             let found = segment.frames.len();
             return Err(LogError::Unsuitable(format!(
-                "segment {sequence} of the log has {needed} frames and {found} of them are on the disk: restore the data \
-                 directory from an archive, or move the file `log` away to start without objects"
+                "segment {sequence} of the log has {needed} frames and {found} of them are on the disk, or --disk is not \
+                 as before: start with the --disk of before, restore the data directory from a copy of it, or move the \
+                 file `log` away to start without objects"
             )));
         }
     }

@@ -178,7 +178,7 @@ fn replay_some(
 fn refusal(sequence: u32, error: RecoveryError) -> String {
     match error {
         RecoveryError::NotTheSegment => format!(
-            "segment {sequence} of the log is damaged from its beginning: restore the data directory from an archive, or \
+            "segment {sequence} of the log is damaged from its beginning: restore the data directory from a copy of it, or \
              move the file `log` away to start without objects"
         ),
         RecoveryError::OutOfMemory => {
