@@ -10,10 +10,10 @@
 //! `cleaner/choice.rs` chooses between three ways. *Combined cleaning* takes several segments by cost and benefit and
 //! copies their live objects to fewer segments, old and young apart. *Compaction* gives one segment a run of exactly
 //! the length that it needs: its dead bytes are free as soon as the readers are gone. *Evacuation* empties one
-//! window, if memory is free but in runs too short for the next object; only evacuation may take the last whole
-//! window, and it brings back another, so a full store can always clean. The index decides which objects live, so
-//! deletes need no tombstones here: a log that outlives the index will (`object.rs` has their kind, and a table the
-//! versions of deleted keys).
+//! window, if memory is free but in runs too short for the next object; it may take the last whole window, and it
+//! brings back another, so a full store can always clean. So may combined cleaning of durable segments that has begun,
+//! since it cannot be given up. The index decides which objects live. Tombstones are for a replay alone: they and what
+//! dead entries of durable segments end stay until the disk has forgotten the older entries.
 //!
 //! One core at a time cleans, a bounded step at a time. A core pays for the bytes that it has written, at the price
 //! of the segments in hand and more as memory gets short. Without debts a step is small, and while enough is free
