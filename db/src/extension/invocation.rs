@@ -92,6 +92,11 @@ pub struct Invocations<O> {
     /// The last turn was long for the few polls that it made.
     long_polls: bool,
     ended_last: bool,
+    /// The clock for the age of invocations at the last turn, in microseconds; it stops while something else has the
+    /// core.
+    worked_us: u64,
+    /// The last turn left something that can run.
+    left_over: bool,
     /// The recorder, lent to the traced invocation.
     recorder: Option<Box<Recorder>>,
     /// Also keeps this value on its thread.
@@ -225,6 +230,8 @@ impl<O> Invocations<O> {
             pace: ClockPace::new(),
             long_polls: false,
             ended_last: false,
+            worked_us: 0,
+            left_over: false,
             recorder: Some(Box::default()),
             _guarded: Guarded::new()?,
         })

@@ -67,6 +67,10 @@ pub const INVOCATION_CPU_US_MAX: u64 = 100_000;
 /// Maximum runs of an invocation until its commit meets no conflict.
 pub const COMMIT_TRIES_MAX: u32 = 8;
 
+/// Runs of an invocation after which the others of its tenant on its worker wait until it ends: those that overwrite what
+/// it has read would otherwise have it start over again and again.
+pub const COMMIT_TRIES_AMONG_OTHERS: u32 = COMMIT_TRIES_MAX / 2;
+
 /// Bytes of a panic's text that the caller gets.
 pub const LAST_WORDS_BYTES_MAX: usize = 512;
 

@@ -215,7 +215,7 @@ impl<T> Fair<T> {
         self.fresh_used >= FRESH_SLICES * self.quantum && !self.round.is_empty()
     }
 
-    /// Returns an invocation that was taken and not run.
+    /// Puts an invocation before all others of its tenant: one that was taken and not run, or that goes first.
     pub(super) fn put_back(&mut self, turn: Runnable<T>) {
         let place = &mut self.places[turn.place];
         if turn.was_parked {

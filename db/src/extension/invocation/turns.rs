@@ -5,7 +5,7 @@
 //! used-up slice or when its own time is over.
 //!
 //! An invocation that yielded returns to its tenant's queue or waits for missing objects ([`super::waiting`]); one that
-//! used up its slice waits among its tenant's parked ones. When a worker has too many parked ones, it ends the newest
+//! used up its slice waits among its tenant's parked ones. One that has met conflicts goes first there. When a worker has too many parked ones, it ends the newest
 //! one of the tenant that has most. Every end leads through [`Invocations::finish`]: it passes on the reply while the
 //! memory still holds it, counts the outcome, and returns the stack and the slot for the next invocation.
 
@@ -50,7 +50,10 @@ impl<O> Invocations<O> {
             return self.run_plain(environment, on_done);
         }
         let began = cycles::now();
-        self.preemption.begin(began, self.queue.parked() > 0);
+        self.preemption.begin(began, std::mem::take(&mut self.left_over));
+        // Both readings are as old as the turn. What was lost between them counts from the next turn on.
+        let worked_us = environment.now_us.saturating_sub(cycles::to_us(self.preemption.lost_in_all()));
+        self.worked_us = self.worked_us.max(worked_us);
         self.end_overdue(environment, on_done);
         let ready = self.queue.ready();
         let now = self.take_turns(environment, began, on_done);
@@ -58,6 +61,7 @@ impl<O> Invocations<O> {
         self.long_polls = polled < INVOCATIONS_PER_TURN && now - began > self.preemption.slice() / 2;
         environment.metrics.add(Counter::InvocationCycles, now.wrapping_sub(began));
         self.preemption.rest(now);
+        self.left_over = self.queue.ready() + self.queue.parked() > 0;
     }
 
     /// Makes the polls of a turn. Reads the cycle counter when the tenant or the extension changes, when an invocation
@@ -183,7 +187,7 @@ impl<O> Invocations<O> {
             return;
         }
         self.parked_look_us = environment.now_us + PARKED_LOOK_US;
-        let worked_us = self.worked_us(environment);
+        let worked_us = self.worked_us;
         // SAFETY: what waits in the queue is ours alone.
         let overdue =
             |slot: &NonNull<InvocationState<O>>| unsafe { slot.as_ref() }.overdue(worked_us).is_some();
@@ -193,11 +197,6 @@ impl<O> Invocations<O> {
                 self.finish(slot, environment, Ending::killed(kill), on_done);
             }
         }
-    }
-
-    /// Returns the clock for the age of invocations, in microseconds; it stops while something else has the core.
-    fn worked_us(&self, environment: &WorkerEnvironment<'_>) -> u64 {
-        environment.now_us.saturating_sub(cycles::to_us(self.preemption.lost_in_all()))
     }
 
     #[cold]
@@ -211,7 +210,7 @@ impl<O> Invocations<O> {
         // SAFETY: a slot in hand is ours alone.
         let yielding = unsafe { slot.as_mut() };
         let charged = used.min(yielding.cycles_charged_max(self.preemption.slice()));
-        let worked_us = self.worked_us(environment);
+        let worked_us = self.worked_us;
         let kill = yielding.charge(environment, charged, worked_us);
         self.note_asking(slot);
         match kill.or_else(|| self.hold(slot, worked_us)) {
@@ -219,9 +218,22 @@ impl<O> Invocations<O> {
             None => match progress {
                 // The missing object of a parked one may have arrived without a wake-up: it is polled once more.
                 PollOutcome::Lacks(awaited) if !was_parked => self.wait_for(awaited, slot, environment),
-                // SAFETY: as above.
-                _ => self.queue.push(unsafe { slot.as_ref() }.place(), slot),
+                _ => self.queue_again(slot, false),
             },
+        }
+    }
+
+    /// Returns an invocation to its tenant's queue: to its end, or to its front if it
+    /// [goes first](InvocationState::goes_first).
+    fn queue_again(&mut self, slot: NonNull<InvocationState<O>>, was_parked: bool) {
+        // SAFETY: a slot in hand is ours alone.
+        let (place, goes_first) = unsafe { (slot.as_ref().place(), slot.as_ref().goes_first()) };
+        if goes_first {
+            self.queue.put_back(Runnable { place, item: slot, was_parked });
+        } else if was_parked {
+            self.queue.park(place, slot);
+        } else {
+            self.queue.push(place, slot);
         }
     }
 
@@ -241,13 +253,13 @@ impl<O> Invocations<O> {
         let charged = used.min(overrunner.cycles_charged_max(self.preemption.slice()));
         self.charge_tenant(environment, overrunner.place(), charged);
         overrunner.note_overrun(environment.now_us, used / self.preemption.slice());
-        let worked_us = self.worked_us(environment);
-        let (kill, place) = (overrunner.charge(environment, charged, worked_us), overrunner.place());
+        let worked_us = self.worked_us;
+        let kill = overrunner.charge(environment, charged, worked_us);
         self.note_asking(slot);
         if let Some(kill) = kill.or_else(|| self.hold(slot, worked_us)) {
             return self.finish(slot, environment, Ending::killed(kill), on_done);
         }
-        self.queue.park(place, slot);
+        self.queue_again(slot, true);
         if self.queue.parked() > self.parked_max
             && let Some(newest) = self.queue.take_newest_of_most_parked()
         {

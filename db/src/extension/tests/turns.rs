@@ -135,6 +135,49 @@ fn a_preempted_invocation_ages_only_while_its_worker_has_a_core() {
     assert_eq!(ended, [(1, (Status::Ok, b"done".to_vec()))]);
 }
 
+const LOST_AT_FIRST: Duration = Duration::from_millis(40);
+
+function!(loses_its_core_in_its_first_poll, |db, args, reply| {
+    // The signal of a thread without a core arrives when it has one again.
+    guest::signal::block();
+    std::thread::sleep(LOST_AT_FIRST);
+    guest::signal::unblock();
+    for number in 0..2_000_000_u32 {
+        std::hint::black_box(number);
+    }
+    reply.write(b"done")
+});
+
+#[test]
+fn what_a_worker_lost_during_the_first_poll_of_an_invocation_makes_that_no_older() {
+    let mut world = World::new();
+    let budget = LimitOverrides { wall_us: 20_000, ..LimitOverrides::default() };
+    world.invocations = Invocations::with_budget(budget).expect("stacks");
+    assert!(world.start(&World::extension(loses_its_core_in_its_first_poll, CallMode::Read), b"key", b"", 1));
+    assert_eq!(world.turn(), [], "it is preempted");
+    world.lent.now_us += LOST_AT_FIRST.as_micros() as u64;
+    let mut ended = world.turn();
+    while ended.is_empty() {
+        ended = world.turn();
+    }
+    assert_eq!(ended, [(1, (Status::Ok, b"done".to_vec()))]);
+}
+
+#[test]
+fn what_a_worker_lost_between_two_polls_makes_one_that_yielded_no_older() {
+    const LOST: Duration = Duration::from_millis(40);
+    let mut world = World::new();
+    let budget = LimitOverrides { wall_us: 20_000, ..LimitOverrides::default() };
+    world.invocations = Invocations::with_budget(budget).expect("stacks");
+    let extension = World::extension(echoes_after_yields, CallMode::Read);
+    assert!(world.start(&extension, b"key", &3_u32.to_le_bytes(), 1));
+    assert_eq!(world.turn(), [], "it yields");
+    std::thread::sleep(LOST);
+    world.lent.now_us += LOST.as_micros() as u64;
+    assert_eq!((world.turn(), world.turn()), (vec![], vec![]));
+    assert_eq!(world.turn(), [(1, (Status::Ok, b"key".to_vec()))]);
+}
+
 #[test]
 fn a_preempted_invocation_goes_on_while_new_ones_of_its_tenant_come_and_come() {
     const NEW_ONES: u64 = 32;
@@ -242,6 +285,20 @@ fn a_commit_that_meets_a_conflict_starts_over_and_counts_once() {
     assert_eq!(ended, [(1, (Status::Ok, vec![1])), (2, (Status::Ok, vec![2]))]);
     assert_eq!(world.value(TABLE, b"n"), Some(vec![2]));
     assert_eq!(world.lent.metrics.value(Counter::CommitConflicts), 1);
+}
+
+#[test]
+fn many_that_overwrite_what_the_others_read_all_end_well() {
+    let mut world = World::new();
+    let extension = World::extension(adds_one_slowly, CallMode::Write);
+    let count = 6 * COMMIT_TRIES_MAX as usize;
+    assert!((0..count).all(|id| world.start(&extension, b"n", b"", id as u64)));
+    let mut ended = Vec::new();
+    for _ in 0..4 * count {
+        ended.extend(world.turn().into_iter().map(|(_, (status, _))| status));
+    }
+    assert_eq!(ended, vec![Status::Ok; count]);
+    assert_eq!(world.value(TABLE, b"n"), Some(vec![count as u8]));
 }
 
 #[test]

@@ -31,8 +31,8 @@ use crate::extension::module_call::ModuleCall;
 use crate::extension::trace::Recorder;
 use crate::extension::version_metrics::Spent;
 use crate::limits::{
-    COMPLETION_REPLY_BYTES_MAX, LAST_WORDS_BYTES_MAX, OFFER_INPUT_BYTES, SLICE_US, SLICES_CHARGED_MAX,
-    STEADY_SLICES,
+    COMMIT_TRIES_AMONG_OTHERS, COMPLETION_REPLY_BYTES_MAX, LAST_WORDS_BYTES_MAX, OFFER_INPUT_BYTES, SLICE_US,
+    SLICES_CHARGED_MAX, STEADY_SLICES,
 };
 use crate::ops::WorkerEnvironment;
 use crate::ops::remote::RemoteAnswer;
@@ -42,6 +42,12 @@ impl<O> InvocationState<O> {
     #[inline]
     pub(in crate::extension::invocation) fn place(&self) -> PlaceId {
         self.place
+    }
+
+    /// Returns whether it has met so many conflicts that it goes before the others of its tenant.
+    #[inline]
+    pub(in crate::extension::invocation) fn goes_first(&self) -> bool {
+        self.tries >= COMMIT_TRIES_AMONG_OTHERS
     }
 
     /// Returns the extension's address, to tell extensions apart.
