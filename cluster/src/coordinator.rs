@@ -49,6 +49,7 @@ fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<Coordi
         steps.extend(left.map(|(_, _, side)| CoordinatorStep::Leave { migration, side }));
     } else if gone.iter().all(|(is_gone, _, _)| *is_gone) {
         let to = match row.phase {
+            MigrationPhase::Moving if row.is_durable => MigrationPhase::Ended,
             MigrationPhase::Moving | MigrationPhase::Finished => MigrationPhase::Finished,
             MigrationPhase::Preparing | MigrationPhase::Returning | MigrationPhase::Ended => {
                 MigrationPhase::Ended

@@ -118,22 +118,22 @@ impl Server {
         let (mut clock, streams) = (Clock::new(), Streams::new(devices::stream_limits(config)?));
         let (tcp, reached) = addresses(config, &listener)?;
         let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
-        let (identity, run) = Identity::begin_run(config, &metadata, reached, clock.wall_ms())?.unzip();
+        let (identity, run) = Identity::begin_run(config, &metadata, reached)?.unzip();
         let (store, accounts, completions) = memory(config, run.is_some())?;
         let ((administrator, nobody), registry) = (secrets(config)?, open_registry(prepare, &accounts)?);
-        let ((client_ids, parts_made), frame_ports) = (devices::reserve(&metadata)?, FramePorts::of(&ports));
-        let parts = (&store, &accounts, &completions);
-        let siblings = Arc::new(SiblingWorkers::new(ports.iter().map(Port::waker)));
-        let (log_thread, log) = log::open(config, parts, &metadata, (&mut clock, &siblings))?.unzip();
-        let (watchdog, wants) = (start_watchdog(&siblings, clock)?, remote_wants(run.is_some())?);
-        let when = (clock, first_view(run));
+        let ((ids, mut made), wants) = (devices::reserve(&metadata)?, remote_wants(run.is_some())?);
+        let (frame_ports, wakers) = (FramePorts::of(&ports), ports.iter().map(Port::waker));
+        let siblings = Arc::new(SiblingWorkers::new(wakers));
+        let parts = (&store, &accounts, &completions, &mut made);
+        let (log_thread, log) = log::open(config, parts, (&metadata, run), (&mut clock, &siblings))?.unzip();
+        let (watchdog, when) = (start_watchdog(&siblings, clock)?, (clock, first_view(run)));
         let started = workers::start(config, &store, ports, when, &siblings, (wants.as_ref(), log.as_ref()))?;
         let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
         let control = Arc::new(Control {
             clock,
             lease_cache: LeaseCache::of(run),
             migrations: devices::migrations(run, &metadata, &siblings, config.cores)?,
-            resumption: devices::resumption(&metadata, client_ids.start, clock)?,
+            resumption: devices::resumption(&metadata, ids.start, clock)?,
             metadata,
             registry,
             accounts,
@@ -141,7 +141,7 @@ impl Server {
             log,
             archives: Archives::default(),
             completions,
-            parts_made,
+            parts_made: made,
             emptied: Mutex::default(),
             workers: started.senders,
             metrics: started.metrics,
@@ -159,7 +159,7 @@ impl Server {
             tables: Mutex::default(),
             grants: Mutex::default(),
             traced: Mutex::default(),
-            client_ids: Mutex::new(client_ids),
+            client_ids: Mutex::new(ids),
             changing: Mutex::new(()),
             owning: Mutex::new(()),
         });

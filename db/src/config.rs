@@ -239,15 +239,14 @@ impl Config {
             segment_bytes: self.segment_bytes,
             cores: self.cores + if moves_tablets { MIGRATION_CORES } else { 0 },
             huge_pages: self.huge_pages,
-            durable: self.disk_bytes(moves_tablets).is_some(),
+            durable: self.disk_bytes().is_some(),
         }
     }
 
-    /// Returns the most bytes of the log of durable tables, if there is one. Tables of a cluster are in memory only.
+    /// Returns the most bytes of the log of durable tables, if there is one.
     #[must_use]
-    pub fn disk_bytes(&self, in_cluster: bool) -> Option<u64> {
+    pub fn disk_bytes(&self) -> Option<u64> {
         match self.disk {
-            _ if in_cluster => None,
             DiskSpace::Off => None,
             DiskSpace::Default => {
                 Some((self.memory_bytes as u64).saturating_mul(DISK_MEMORIES_DEFAULT).max(DISK_BYTES_MIN))

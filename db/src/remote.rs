@@ -35,7 +35,7 @@ use crate::ops::remote::{RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::sync::lock;
 use crate::sync::oneshot::oneshot;
 use crate::tenant::account::RemoteValue;
-use crate::view::change::{Change, PeerReads};
+use crate::view::change::{Change, PeerAnswer, PeerReads};
 
 /// The queue of remote reads, before the thread starts.
 pub struct Wants {
@@ -359,7 +359,11 @@ pub fn serve(control: &Control, mut stream: Stream) {
         if !worker.send(Change::Reads(reads)) {
             return;
         }
-        let Ok(body) = answered.receive_within(patience) else { return };
+        let Ok(PeerAnswer { body, cut }) = answered.receive_within(patience) else { return };
+        let log = control.log.as_ref().filter(|_| cut > 0);
+        if log.is_some_and(|log| log.await_stable(&control.store, cut, patience).is_err()) {
+            return;
+        }
         let head = (body.len() as u32).to_le_bytes();
         if body.is_empty() || stream.write_record(&head, &body).is_err() {
             return;

@@ -5,9 +5,11 @@
 //! has a second entry under its own number, with the other tenant and the right: so a lookup is the same for both, and
 //! a grant ends with its entry. [`Parts`] says which parts of a table are here, and which hashes are served.
 
+mod durable_parts;
 mod moving;
 mod parts;
 
+pub use durable_parts::DurableParts;
 pub use moving::{Copier, Copy, Moving, Range, Spot, overlap, subtract, unite};
 pub use parts::{Parts, PartsChange, PartsError};
 
@@ -186,21 +188,24 @@ impl Tables {
     }
 }
 
-/// The first number of parts that end with the process; durable ones have their table's, which is lower.
+/// The first number of parts that end with the process. Durable ones have lower numbers: of their records, or outside a
+/// cluster of their tables.
 const VOLATILE_PARTS: u32 = 1 << 31;
 
 /// The numbers and first versions of the table parts that a server creates, shared by the threads that create them.
-#[derive(Debug)]
 pub struct PartsMade {
     next: AtomicU32,
     versions_above: AtomicU64,
+    /// The records of the parts in the log; `None` outside a cluster, and without a log.
+    pub durable: Option<DurableParts>,
 }
 
 impl PartsMade {
     /// Creates counters; writes to later parts get versions above `version`.
     #[must_use]
     pub fn above(version: u64) -> Self {
-        Self { next: AtomicU32::new(VOLATILE_PARTS), versions_above: AtomicU64::new(version) }
+        let (next, versions_above) = (AtomicU32::new(VOLATILE_PARTS), AtomicU64::new(version));
+        Self { next, versions_above, durable: None }
     }
 
     /// Returns the number of the next part, which is valid only in this process.

@@ -21,6 +21,7 @@ pub use replay::{ReplayError, Replayed};
 use crate::arrival::Arrival;
 use crate::dirty_map::DirtyMap;
 use crate::enumerate::{Cursor, Gone};
+use crate::error::{Condition, WriteError};
 use crate::hash_range::{HashRange, Position};
 use crate::index::Location;
 use crate::limits::DISCARDED_PER_STEP;
@@ -234,11 +235,19 @@ impl Pinned<'_> {
     /// Removes the key with these two hashes, if present. For a thread that may wait for writers.
     ///
     /// # Errors
-    /// [`Gone`].
-    pub fn remove_placed(&self, table: &Table, (hash, second): (u64, u64)) -> Result<(), Gone> {
+    /// As a delete; of a table in memory only `TableRetired`.
+    pub fn remove_placed(&self, table: &Table, (hash, second): (u64, u64)) -> Result<(), WriteError> {
         self.assert_own(table);
         let position = Position { hash, second };
-        let bucket = table.index.lock_patiently(&self.pin, hash).ok_or(Gone)?;
+        if table.is_durable() {
+            let key = table.index.find(&self.pin, hash, |location| {
+                let object = self.core.store.log.object_within(location, &self.pin)?;
+                (Position::of(object.key()) == position).then(|| Box::<[u8]>::from(object.key()))
+            });
+            // A start must not find it either.
+            return key.map_or(Ok(()), |key| self.delete(table, hash, &key, Condition::Always).map(|_| ()));
+        }
+        let bucket = table.index.lock_patiently(&self.pin, hash).ok_or(WriteError::TableRetired)?;
         let found = bucket.find(hash, |location| {
             let object = self.core.store.log.object_within(location, &self.pin)?;
             (Position::of(object.key()) == position).then_some(location)
@@ -252,16 +261,16 @@ impl Pinned<'_> {
     }
 
     /// Removes the keys from the place `first` to the place `last`, by their two hashes, that are not in this pull,
-    /// which has all objects of the source between them. Returns their number.
+    /// which has all objects of the source between them. Returns their number. May be repeated after an error.
     ///
     /// # Errors
-    /// [`Gone`].
+    /// As [`Pinned::remove_placed`].
     pub fn remove_absent(
         &self,
         table: &Table,
         (first, last): ((u64, u64), (u64, u64)),
         mut pull: &[u8],
-    ) -> Result<u64, Gone> {
+    ) -> Result<u64, WriteError> {
         let place = |(hash, second)| Position { hash, second };
         let (first, last) = (place(first), place(last));
         let mut kept = Vec::new();
@@ -273,13 +282,14 @@ impl Pinned<'_> {
         let mut absent = Vec::new();
         let mut next = Some(Cursor::before(first.hash).until(last.hash));
         while let Some(from) = next {
-            next = self.walk(table, from, |group| {
+            let walked = self.walk(table, from, |group| {
                 let position = group[0].position;
                 if (first..=last).contains(&position) && kept.binary_search(&position).is_err() {
                     absent.push(position);
                 }
                 true
-            })?;
+            });
+            next = walked.map_err(|Gone| WriteError::TableRetired)?;
         }
         for position in &absent {
             self.remove_placed(table, (position.hash, position.second))?;

@@ -41,7 +41,7 @@ impl World {
 
     fn start(&mut self, id: u32) {
         let tcp = ([10, 0, 0, 1], id as u16).into();
-        let start = self.metadata.member_start(id, tcp).expect("room").start;
+        let start = self.metadata.member_start(id, tcp, false).expect("room").start;
         let held = self.metadata.records().lease_grant(Duration::from_hours(1)).expect("a lease");
         let row = ServerRow {
             id,

@@ -53,7 +53,7 @@ pub enum CoordinatorStep {
         migration: u32,
         /// Its phase.
         from: MigrationPhase,
-        /// A final phase with the same owner.
+        /// A final phase with the same owner; for a table on the disk, `Ended`.
         to: MigrationPhase,
     },
     /// Completes a finished migration for a server that is gone.

@@ -76,6 +76,10 @@ pub enum TabletError {
     NoServer(u32),
     /// The server is present.
     IsThere(u32),
+    /// The table is on the disk, and the server with this number has none.
+    NoDisk(u32),
+    /// The table is on the disk, and no present server has one.
+    NoDisks,
     /// The plan with this number has not ended.
     PlanRuns(u32),
 }
@@ -90,6 +94,14 @@ impl fmt::Display for TabletError {
             Self::SeveralOwners => formatter.write_str("more than one server owns these hashes"),
             Self::OnTheMove(id) => write!(formatter, "migration {id} moves some of these hashes"),
             Self::OwnedAlready(server) => write!(formatter, "server {server} owns these hashes already"),
+            Self::NoDisk(server) => {
+                write!(
+                    formatter,
+                    "the table is on the disk, and server {server} was started with `--disk off`"
+                )
+            }
+            Self::NoDisks => formatter
+                .write_str("the table is on the disk, and all servers were started with `--disk off`"),
             Self::IsThere(server) => write!(formatter, "server {server} is there"),
             Self::PlanRuns(plan) => write!(formatter, "plan {plan} is being carried out"),
             Self::NoServer(server) => write!(formatter, "server {server} is not there"),

@@ -1,7 +1,7 @@
 //! Records of all servers that a cluster has had: the last address of each, and the number of its starts.
 //!
 //! They stay when a server goes, unlike its registration ([`super::servers`]). So its tablets keep a known owner, and a
-//! server that returns is known to have lost its objects.
+//! server that returns is known to have lost its objects in memory.
 
 use std::net::SocketAddr;
 
@@ -20,6 +20,9 @@ pub struct MemberRow {
     pub run: ServerRun,
     /// The address where it accepts streams, or did last.
     pub tcp: SocketAddr,
+    /// Whether it has a log on its disk, or did last: only then can it own hashes of a table on the disk.
+    #[serde(default)]
+    pub has_disk: bool,
 }
 
 /// The last start of a row, whose key has the server.
@@ -59,17 +62,30 @@ pub(super) fn run_of(
     Ok(row.run)
 }
 
+/// Returns whether a server has a log on its disk.
+pub(super) fn has_disk(
+    transaction: &mut MetadataTransaction<'_>,
+    server: u32,
+) -> Result<bool, MetadataError> {
+    Ok(transaction.row::<MemberRow>(&padded(server))?.is_some_and(|row| row.has_disk))
+}
+
 impl Metadata {
-    /// Records a server's start and the address of its streams.
+    /// Records a server's start, the address of its streams, and whether it has a log on its disk.
     ///
     /// # Errors
     /// When it cannot be stored.
-    pub fn member_start(&self, server: u32, tcp: SocketAddr) -> Result<ServerRun, MetadataError> {
+    pub fn member_start(
+        &self,
+        server: u32,
+        tcp: SocketAddr,
+        has_disk: bool,
+    ) -> Result<ServerRun, MetadataError> {
         self.write(|transaction| {
             let before = transaction.row::<MemberRow>(&padded(server))?.map_or(0, |row| row.run.start);
             let start = before.checked_add(1).ok_or(MetadataError::LimitExceeded)?;
             let run = ServerRun { server, start };
-            transaction.store(&MemberRow { run, tcp })?;
+            transaction.store(&MemberRow { run, tcp, has_disk })?;
             Ok(run)
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! The owner implied by a [`MigrationPhase`] and the one in the tablets agree after every commit, because both change
 //! in one. A finished migration keeps its record until both servers are done with it, or another server is done for one
-//! that died. A restarted server is a different one to a migration, because it has lost its objects.
+//! that died. A restarted server is a different one to a migration, because it has lost its objects in memory.
 
 use serde::{Deserialize, Serialize};
 use store::HashRange;
@@ -57,6 +57,10 @@ pub struct MigrationRow {
     /// The phase, and so the owner of the hashes.
     #[serde(alias = "standing")]
     pub phase: MigrationPhase,
+    /// Whether the table is on the disk: nobody is served from the target before everything is on its disk, and a side
+    /// that is gone leaves the hashes to the source.
+    #[serde(default)]
+    pub is_durable: bool,
     /// The begin, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
     /// An abort was requested: the hashes should stay at the source.

@@ -59,10 +59,12 @@ pub(super) fn begin(
     }
     let source = members::run_of(transaction, source)?;
     let target = members::run_of(transaction, target)?;
-    let mode = match mode {
-        Some(mode) => mode,
-        None => tables::mode_of(transaction, tenant, table)?,
-    };
+    let (own_mode, is_durable) = tables::moving_of(transaction, tenant, table)?;
+    if is_durable && !members::has_disk(transaction, target.server)? {
+        return Err(TabletError::NoDisk(target.server).into());
+    }
+    // Objects on the disk move by copies, since until the end each side may return from its disk.
+    let mode = if is_durable { MigrationMode::PreCopy } else { mode.unwrap_or(own_mode) };
     let id = next_u32(transaction, "migration")?;
     transaction.store(&row)?;
     let row = MigrationRow {
@@ -74,6 +76,7 @@ pub(super) fn begin(
         target,
         mode,
         phase: MigrationPhase::Preparing,
+        is_durable,
         begun_ms,
         is_aborted: false,
         is_source_done: false,
@@ -102,7 +105,7 @@ pub(super) fn leave(
 
 impl Metadata {
     /// Begins to move hashes of a table with a single owner to a present server. The hashes begin and end with tablets.
-    /// Uses `mode`, or the table's mode.
+    /// Uses `mode`, or the table's mode; for a table on the disk [`MigrationMode::PreCopy`].
     ///
     /// # Errors
     /// `NotFound` when no such table was placed, `LimitExceeded`, [`TabletError`], or that it cannot be stored.

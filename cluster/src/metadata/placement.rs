@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use control::TableOptions;
+use control::{Durability, TableOptions};
+use store::HashRange;
 use wire::TenantId;
 
 use super::row::below;
 use super::servers::is_gone;
 use super::tablets::{Tablet, TabletsRow, find, overlap};
 use super::{
-    Metadata, MetadataError, MetadataTransaction, MigrationRow, Snapshot, TableRow, TabletError, VERSIONS,
-    drained, members, migrations, next,
+    MemberRow, Metadata, MetadataError, MetadataTransaction, MigrationRow, Snapshot, TableRow, TabletError,
+    VERSIONS, drained, members, migrations, next, tables,
 };
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 
@@ -25,6 +26,20 @@ fn fewest(owned: &mut BTreeMap<u32, usize>, first: u32, count: usize) -> Vec<u32
         }
     }
     chosen
+}
+
+/// Leaves of these servers those with a log on their disk.
+fn with_disk(
+    transaction: &mut MetadataTransaction<'_>,
+    owned: &BTreeMap<u32, usize>,
+) -> Result<BTreeMap<u32, usize>, MetadataError> {
+    let rows = transaction.rows::<MemberRow>("")?;
+    let has_disk = |server: u32| rows.iter().any(|row| row.run.server == server && row.has_disk);
+    Ok(owned
+        .iter()
+        .map(|(server, owned)| (*server, *owned))
+        .filter(|(server, _)| has_disk(*server))
+        .collect())
 }
 
 /// Gives tablets of some tables of a server to others; returns their number, and whether some are moving.
@@ -50,9 +65,14 @@ fn adopt_some(
         if lost.is_empty() || changed == TABLETS_CHANGED_AT_ONCE {
             continue;
         }
+        let (_, is_durable) = tables::moving_of(transaction, row.tenant, row.table)?;
+        let mut on_disks = is_durable.then(|| with_disk(transaction, owned)).transpose()?;
+        let heirs = fewest(on_disks.as_mut().unwrap_or(owned), first, lost.len());
+        if heirs.len() < lost.len() {
+            return Err(TabletError::NoDisks.into());
+        }
         changed += 1;
         given += lost.len();
-        let heirs = fewest(owned, first, lost.len());
         for (tablet, heir) in lost.into_iter().zip(heirs) {
             (tablet.server, tablet.emptied_ms) = (heir, Some(now_ms));
         }
@@ -89,7 +109,14 @@ impl Metadata {
         for tablet in tablets.iter().flat_map(|row| &row.tablets) {
             owned.entry(tablet.server).and_modify(|owned| *owned += 1);
         }
-        self.table_create_at(tenant, name, options, &fewest(&mut owned, asked, count))
+        if options.durability.is_some_and(Durability::is_on_disk) {
+            owned = self.read(|transaction| with_disk(transaction, &owned))?;
+        }
+        let servers = fewest(&mut owned, asked, count);
+        if servers.is_empty() {
+            return Err(TabletError::NoDisks.into());
+        }
+        self.table_create_at(tenant, name, options, &servers)
     }
 
     /// Places a table at a server if it was not placed.
@@ -106,20 +133,29 @@ impl Metadata {
         })
     }
 
-    /// Records that a server has lost the objects of all its tablets, and returns their number.
+    /// Records that a server has lost the objects of its tablets, except of those that it `has`, by their table's number,
+    /// and returns how many.
     ///
     /// # Errors
     /// When it cannot be stored: then it may be recorded for some.
-    pub fn tablets_emptied(&self, server: u32, now_ms: u64) -> Result<usize, MetadataError> {
-        let lost = |tablet: &Tablet| tablet.server == server && tablet.emptied_ms < Some(now_ms);
+    pub fn tablets_emptied(
+        &self,
+        server: u32,
+        now_ms: u64,
+        has: impl Fn(u32, HashRange) -> bool,
+    ) -> Result<usize, MetadataError> {
+        let lost = |table: u32, tablet: &Tablet| {
+            tablet.server == server && tablet.emptied_ms < Some(now_ms) && !has(table, tablet.hashes)
+        };
         let mut count = 0;
         loop {
             let noted = self.write(|transaction| {
                 let mut noted = 0;
                 let rows = transaction.rows::<TabletsRow>("")?;
-                let with_lost = rows.into_iter().filter(|row| row.tablets.iter().any(lost));
+                let with_lost =
+                    rows.into_iter().filter(|row| row.tablets.iter().any(|tablet| lost(row.table, tablet)));
                 for mut row in with_lost.take(TABLETS_CHANGED_AT_ONCE) {
-                    for tablet in row.tablets.iter_mut().filter(|tablet| lost(tablet)) {
+                    for tablet in row.tablets.iter_mut().filter(|tablet| lost(row.table, tablet)) {
                         tablet.emptied_ms = Some(now_ms);
                         noted += 1;
                     }

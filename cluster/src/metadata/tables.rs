@@ -52,14 +52,15 @@ impl TableRow {
     }
 }
 
-/// Returns the default mode of a table's migrations.
-pub(super) fn mode_of(
+/// Returns the default mode of a table's migrations, and whether the table is on the disk.
+pub(super) fn moving_of(
     transaction: &mut MetadataTransaction<'_>,
     tenant: TenantId,
     table: u32,
-) -> Result<MigrationMode, RecordsError> {
+) -> Result<(MigrationMode, bool), RecordsError> {
     let rows = transaction.rows::<TableRow>(&below(tenant))?;
-    Ok(rows.iter().find(|row| row.id == table).map_or(MigrationMode::default(), |row| row.options.migration))
+    let row = rows.iter().find(|row| row.id == table);
+    Ok(row.map_or_else(Default::default, |row| (row.options.migration, row.durability().is_on_disk())))
 }
 
 /// Removes a table's own record, and returns its number.

@@ -45,6 +45,8 @@ enum TargetPhase {
 pub struct Target {
     phase: TargetPhase,
     local_view: LocalView,
+    /// Whether the source, which returns with its objects, keeps the hashes if it goes.
+    is_durable: bool,
     is_aborted: bool,
     is_given_up: bool,
     /// Whether workers left the hashes for lack of a lease.
@@ -66,12 +68,14 @@ fn act(out: &mut Vec<TargetOutput>, action: TargetAction) {
 }
 
 impl Target {
-    /// Creates the target of a migration with this mode that begins or is restarted.
+    /// Creates the target of a migration with this mode that begins or is restarted. In a durable one its part is on the
+    /// disk, and nobody is served from it before the migration is finished.
     #[must_use]
-    pub fn new(mode: MigrationMode) -> Self {
+    pub fn new(mode: MigrationMode, is_durable: bool) -> Self {
         Target {
             phase: TargetPhase::Queued,
             local_view: LocalView::new(),
+            is_durable,
             is_aborted: false,
             is_given_up: false,
             is_closed: false,
@@ -324,7 +328,7 @@ impl Target {
                 (MigrationPhase::Finished, false)
             }
             (MigrationPhase::Moving | MigrationPhase::Returning, _) if self.local_view.is_peer_gone => {
-                (MigrationPhase::Finished, true)
+                (if self.is_durable { MigrationPhase::Ended } else { MigrationPhase::Finished }, true)
             }
             (
                 MigrationPhase::Moving,

@@ -19,17 +19,21 @@ fn seeds() -> Vec<u64> {
 }
 
 fn each_seed(trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
-    let worlds = [MigrationMode::Rocksteady, MigrationMode::PreCopy].map(|mode| each_seed_of(mode, &trouble));
-    worlds.into_iter().flatten().collect()
+    let modes =
+        [(MigrationMode::Rocksteady, false), (MigrationMode::PreCopy, false), (MigrationMode::PreCopy, true)];
+    modes.map(|mode| each_seed_of(mode, &trouble)).into_iter().flatten().collect()
 }
 
-/// Runs the worlds of all seeds. Pre-copy sends everything at least twice, so it runs a tenth of them.
-fn each_seed_of(mode: MigrationMode, trouble: impl Fn(&mut fastrand::Rng) -> Trouble) -> Vec<World> {
+/// Runs the worlds of all seeds, of a table in memory or on the disk. Pre-copy sends everything at least twice, so it runs a tenth of them.
+fn each_seed_of(
+    (mode, is_durable): (MigrationMode, bool),
+    trouble: impl Fn(&mut fastrand::Rng) -> Trouble,
+) -> Vec<World> {
     let run = |seed| {
-        println!("{mode:?}: SPLINTER_SEED={seed}");
+        println!("{mode:?}, durable {is_durable}: SPLINTER_SEED={seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         let trouble = trouble(&mut random);
-        let mut world = World::new(random, trouble, mode);
+        let mut world = World::new(random, trouble, (mode, is_durable));
         world.run();
         world
     };
@@ -93,7 +97,7 @@ fn a_death_after_an_abort_leaves_one_owner() {
 #[test]
 fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
     let mut out = Vec::new();
-    let mut target = Target::new(MigrationMode::Rocksteady);
+    let mut target = Target::new(MigrationMode::Rocksteady, false);
     target.step(0, TargetInput::Phase(MigrationPhase::Finished), &mut out);
     assert!(!target.is_over(), "the source is to discard");
     target.step(1, TargetInput::Forgotten(MigrationPhase::Finished), &mut out);

@@ -20,6 +20,7 @@ use super::missing::unknown_table;
 use super::{Role, extensions, limits, not_permitted};
 use crate::control_plane::archives::Archive;
 use crate::control_plane::{Control, Refusal};
+use crate::durability::log_thread::NotStable;
 use crate::limits::{ARCHIVE_PIECE_BYTES, RESTORE_PATIENCE_MS, RESTORE_TURN_BYTES};
 use crate::ops::write;
 use crate::session::Session;
@@ -28,6 +29,10 @@ use crate::sync::oneshot::oneshot;
 use crate::view::change::{ArchivedObjects, Change, RestoredObjects};
 
 pub(super) fn begin(control: &Control, role: &Role, name: Option<&str>) -> Result<Vec<u8>, Refusal> {
+    if control.lease_cache.run().is_some() {
+        let text = "this version makes no archives of a cluster";
+        return Err(Refusal::new(Status::Unavailable, text));
+    }
     let log = control.log.as_ref().ok_or_else(|| {
         let text = "tables of this server are in memory only: an archive holds those on the disk";
         Refusal::new(Status::Unavailable, text)
@@ -217,16 +222,9 @@ fn wait_for_room(error: WriteError, until: Instant) -> Result<(), Refusal> {
 
 fn wait_until_stable(control: &Control, cut: u64) -> Result<(), Refusal> {
     let Some(log) = control.log.as_ref().filter(|_| cut > 0) else { return Ok(()) };
-    let until = Instant::now() + Duration::from_millis(RESTORE_PATIENCE_MS);
-    while control.store.stable_cut() < cut {
-        if log.waker.has_failed() {
-            return Err(Status::StorageFailed.into());
-        }
-        if Instant::now() > until {
-            return Err(Status::StorageFull.into());
-        }
-        log.waker.wake();
-        thread::sleep(Duration::from_micros(500));
-    }
-    Ok(())
+    let patience = Duration::from_millis(RESTORE_PATIENCE_MS);
+    log.await_stable(&control.store, cut, patience).map_err(|error| match error {
+        NotStable::Failed => Status::StorageFailed.into(),
+        NotStable::Late => Status::StorageFull.into(),
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
 use control::{Durability, MigrationMode, Subject, TableEntry, TableId, TableOptions, TableStatistics};
-use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange};
+use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table};
 use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{Status, TenantId};
 
@@ -92,7 +92,7 @@ pub(super) fn follow(
         Some((row.table, row.tablets.iter().filter_map(|tablet| tablet.emptied_ms).max()?))
     };
     lock(&control.emptied).extend(catalog.tablets.iter().filter_map(emptied));
-    let mut alterations = Vec::new();
+    let (mut alterations, mut gone) = (Vec::new(), Vec::new());
     for row in &catalog.tables {
         // A table that is about to be placed.
         let Some(tablets) = tablets.get(&row.id) else { continue };
@@ -101,16 +101,25 @@ pub(super) fn follow(
         let known = control.table(row.tenant, &row.name);
         let entry = match &known {
             Some(entry) => Arc::clone(entry),
-            None => Arc::new(control.make_table(row.id, row.tenant, &row.name, row.options)),
+            None => Arc::new(with_recovered(
+                control,
+                control.make_table(row.id, row.tenant, &row.name, row.options),
+            )?),
         };
-        let Due { leave, take, missing, go } = due(&entry.parts, tablets, begun, own);
+        if entry.durability != row.durability() && known.is_some() {
+            control.set_durability(row.id, row.durability())?;
+        }
+        let kept = |part: &Table| control.parts_made.durable.as_ref()?.kept(part.id());
+        let Due { leave, take, missing, go } = due((&entry.parts, &kept), tablets, begun, own);
         let is_lost =
             |hashes: &HashRange| tablets.touching(*hashes).any(|tablet| tablet.emptied_ms.is_some());
         if missing.iter().any(is_lost) {
             // Its objects had versions of another server, or of an earlier start.
             control.parts_made.begin_above(control.metadata.reserved_versions()?);
         }
-        let come = missing.into_iter().map(|hashes| control.make_part(&entry, hashes, 0)).collect();
+        let come = missing.into_iter().map(|hashes| control.make_part(&entry, hashes, 0));
+        let come = come.collect::<Result<_, _>>()?;
+        gone.extend_from_slice(&go);
         let change = PartsChange { leave, take, come, go, moving: Vec::new() };
         let map = map_of(tablets, migrations(), &catalog.members, catalog.revision.0);
         let map = map.filter(|map| !entry.has_map(map));
@@ -127,10 +136,21 @@ pub(super) fn follow(
         let view = control.alter(&alterations)?;
         tracing::info!(view, tables = alterations.len(), "tablets were added, removed or moved");
     }
-    for part in alterations.iter().flat_map(|alteration| &alteration.change.go) {
-        part.retire();
-    }
+    control.retire(&gone);
     Ok(())
+}
+
+/// Returns a table's entry with the parts that the log had of it, which serve nothing yet.
+fn with_recovered(control: &Control, entry: tablet::TableEntry) -> Result<tablet::TableEntry, Refusal> {
+    let parts = control.parts_made.durable.as_ref().map(|durable| durable.take_recovered(entry.id));
+    let Some(come) = parts.filter(|parts| !parts.is_empty()) else { return Ok(entry) };
+    for part in &come {
+        part.begin_above(control.parts_made.versions_above());
+        part.set_synced(entry.durability == Durability::Synced);
+    }
+    let parts = entry.parts.altered(&PartsChange { come, ..PartsChange::default() });
+    let parts = parts.map_err(|error| Refusal::new(Status::Internal, error.to_string()))?;
+    Ok(entry.with_parts(parts, None))
 }
 
 /// Publishes the tables that a server outside a cluster had before its start, and notes those that lost their objects.
@@ -184,14 +204,11 @@ fn admit_durability(control: &Control, is_cache: bool, durability: Durability) -
         let text = "a cache keeps nothing on the disk: its durability is memory";
         return Err(Refusal::new(Status::OutOfRange, text));
     }
-    if control.log.is_some() {
+    // In a cluster it depends on the servers that are to own the hashes.
+    if control.log.is_some() || control.lease_cache.run().is_some() {
         return Ok(());
     }
-    let text = if control.lease_cache.run().is_some() {
-        "tables of a cluster are in memory only in this version: leave their durability at memory"
-    } else {
-        "the server was started with `--disk off`: leave the durability at memory, or ask the operator for a disk"
-    };
+    let text = "the server was started with `--disk off`: leave the durability at memory, or ask the operator for a disk";
     Err(Refusal::new(Status::Unavailable, text))
 }
 
@@ -202,29 +219,12 @@ pub(super) fn alter(
     name: &str,
     durability: Durability,
 ) -> Result<Vec<u8>, Refusal> {
-    let changing = lock(&control.changing);
+    let _changing = lock(&control.changing);
     let entry = control.table(tenant, name).ok_or_else(|| unknown_table(name))?;
     admit_durability(control, budget_of(&entry.parts).is_some(), durability)?;
     control.metadata.table_alter(tenant, name, durability).map_err(if_missing(|| unknown_table(name)))?;
-    apply_durability(control, &changing, &entry, durability)?;
+    control.set_durability(entry.id, durability)?;
     Ok(Vec::new())
-}
-
-/// Puts a durability in force on all workers.
-fn apply_durability(
-    control: &Control,
-    _changing: &MutexGuard<'_, ()>,
-    entry: &tablet::TableEntry,
-    durability: Durability,
-) -> Result<(), Refusal> {
-    if entry.durability == durability {
-        return Ok(());
-    }
-    for part in entry.parts.held() {
-        part.set_synced(durability == Durability::Synced);
-    }
-    // Only migrations change an entry without the lock, and in a cluster every table is in memory.
-    control.publish(Arc::new(entry.with_durability(durability)))
 }
 
 /// Returns the budget of a table that evicts.
@@ -246,7 +246,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
         bytes: entry.parts.bytes(),
         index_bytes: entry.parts.index_bytes(),
         cache_bytes: budget_of(&entry.parts),
-        evicted: entry.parts.sum(store::Table::evicted),
+        evicted: entry.parts.sum(Table::evicted),
         emptied_ms: emptied.get(&entry.id).copied(),
         durability: Some(entry.durability),
     });
@@ -270,7 +270,7 @@ pub(super) fn forget(control: &Control, tenant: TenantId, name: &str, id: u32) -
     };
     lock(&control.emptied).remove(&id);
     if let Some(entry) = entry {
-        entry.parts.retire();
+        control.retire(entry.parts.held());
     }
     told
 }
@@ -284,7 +284,7 @@ pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<V
         bytes: parts.bytes(),
         index_bytes: parts.index_bytes(),
         cache_bytes: budget_of(parts),
-        evicted: parts.sum(store::Table::evicted),
+        evicted: parts.sum(Table::evicted),
         emptied_ms: lock(&control.emptied).get(&entry.id).copied(),
         durability: Some(entry.durability),
     };

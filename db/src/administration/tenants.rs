@@ -86,7 +86,7 @@ pub(super) fn forget(control: &Control, tenant: TenantId) -> Result<(), Refusal>
         (tables, control.tell(&Change::TenantDropped(tenant)))
     };
     for entry in tables {
-        entry.parts.retire();
+        control.retire(entry.parts.held());
     }
     control.registry.remove_tenant(tenant);
     control.accounts.forget(tenant);

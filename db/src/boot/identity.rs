@@ -36,13 +36,12 @@ impl Identity {
         config: &Config,
         metadata: &Metadata,
         reached: SocketAddr,
-        now_ms: u64,
     ) -> Result<Option<(Self, ServerRun)>, BootError> {
         if !metadata.records().is_shared() {
             return Ok(None);
         }
         let own = Self::open(&config.data_directory, metadata)?;
-        let run = own.begin(metadata, reached, now_ms)?;
+        let run = own.begin(metadata, reached, config.disk_bytes().is_some())?;
         Ok(Some((own, run)))
     }
 
@@ -73,7 +72,7 @@ impl Identity {
         Ok(Self { id, _lock: lock })
     }
 
-    /// Records in the metadata that the server started, its address for other servers, and that it has no objects.
+    /// Records in the metadata that the server started, its address for other servers, and whether it has a disk.
     ///
     /// # Errors
     /// If other servers cannot reach the address, or the metadata fails.
@@ -81,23 +80,14 @@ impl Identity {
         &self,
         metadata: &Metadata,
         reached: SocketAddr,
-        now_ms: u64,
+        has_disk: bool,
     ) -> Result<ServerRun, BootError> {
         let failed = |error: &dyn std::fmt::Display| BootError::new("cannot join the cluster", error);
         if reached.ip().is_unspecified() {
             let text = format!("other servers cannot reach {reached}: name an address with --advertise");
             return Err(failed(&text));
         }
-        let run = metadata.member_start(self.id, reached).map_err(|error| failed(&error))?;
-        let emptied = metadata.tablets_emptied(self.id, now_ms).map_err(|error| failed(&error))?;
-        if emptied > 0 {
-            tracing::warn!(
-                server = self.id,
-                tablets = emptied,
-                "the objects of this server's tablets are lost"
-            );
-        }
-        Ok(run)
+        metadata.member_start(self.id, reached, has_disk).map_err(|error| failed(&error))
     }
 }
 

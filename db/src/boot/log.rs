@@ -1,13 +1,14 @@
 //! The log of durable tables at a start: opened, replayed before the workers start, and handed to its thread.
 
+mod parts;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::metadata::Metadata;
-use control::Durability;
+use cluster::metadata::{Catalog, Metadata, ServerRun, TableRow};
 use disk::{DiskError, FileDisk, Options, Way};
-use store::{CompletionReply, Eviction, FoundCompletion, RequestId, Store, Table, TableKind, TableOptions};
+use store::{CompletionReply, FoundCompletion, HashRange, RequestId, Store};
 use wire::Status;
 
 use super::BootError;
@@ -18,6 +19,7 @@ use crate::durability::log_writer::frames_reserved;
 use crate::durability::{LogLayout, recovery};
 use crate::limits::{COMPLETION_LEASE_MS, REMOVAL_FRAMES};
 use crate::session::completions::{Completions, FoundReply};
+use crate::tablet::{DurableParts, PartsMade};
 use crate::tenant::account::Accounts;
 use crate::worker::siblings::SiblingWorkers;
 
@@ -25,22 +27,28 @@ use crate::worker::siblings::SiblingWorkers;
 const LOG_FILE: &str = "log";
 
 /// Opens the log in the data directory, if the server has a disk, and rebuilds the durable tables of the metadata in
-/// the empty store; starts the thread that goes on with the log. The clock begins no earlier than the log ends.
+/// the empty store; starts the thread that goes on with the log. The clock begins no earlier than the log ends. In a
+/// cluster, records which tablets of this server have no objects.
 ///
 /// # Errors
-/// If the log cannot be read, or the server has none but the directory has.
+/// If the log cannot be read, or the server has none but the directory has; or the metadata fails.
 pub(super) fn open(
     config: &Config,
-    (store, accounts, completions): (&Arc<Store>, &Accounts, &Arc<Completions>),
-    metadata: &Metadata,
+    (store, accounts, completions, parts_made): (&Arc<Store>, &Accounts, &Arc<Completions>, &mut PartsMade),
+    (metadata, run): (&Metadata, Option<ServerRun>),
     (clock, siblings): (&mut Clock, &Arc<SiblingWorkers>),
 ) -> Result<Option<(LogThread, LogHandle)>, BootError> {
     let path = config.data_directory.join(LOG_FILE);
-    let Some(bytes_max) = config.disk_bytes(metadata.records().is_shared()) else {
-        return if path.exists() { Err(refuse_without_disk(&path)) } else { Ok(None) };
+    let Some(bytes_max) = config.disk_bytes() else {
+        if path.exists() {
+            return Err(refuse_without_disk(&path));
+        }
+        run.map_or(Ok(()), |run| note_emptied(metadata, run, None, clock))?;
+        return Ok(None);
     };
     let failed =
         |error: &dyn std::fmt::Display| BootError::new("cannot open the log of durable tables", error);
+    parts_made.durable = parts::open(config, &path, run).map_err(|text| failed(&text))?;
     let frame_bytes = LogLayout::frame_bytes_of(config.segment_bytes);
     let options =
         Options { frame_bytes, bytes_max, identity: *b"splinter log\0\0\0\0", way: config.disk_way };
@@ -50,11 +58,9 @@ pub(super) fn open(
     let frames_max = disk.frames_max();
     check_room(frames_max, frame_bytes, cores).map_err(|text| failed(&text))?;
     let catalog = metadata.catalog(None).map_err(|error| failed(&error))?;
-    let table = |number: u32| {
-        let row = catalog.tables.iter().find(|row| row.id == number)?;
-        let durable = row.durability() != Durability::Memory;
-        durable.then(|| make_table(store, accounts, row.tenant, (number, row.options.ordered)))
-    };
+    let named =
+        parts::named(&catalog, parts_made.durable.as_ref().zip(run)).map_err(|error| failed(&error))?;
+    let table = |number: u32| named.get(&number).map(|part| part.make(store, accounts, number));
     let known = Arc::clone(completions);
     store.keep_completions(move |request| known.is_needed(request.client, request.sequence));
     let until_us = clock.now_us() + COMPLETION_LEASE_MS * 1_000;
@@ -69,8 +75,12 @@ pub(super) fn open(
         report.tell();
     }
     let tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
-    if report.is_new && tables > 0 {
+    if report.is_new && tables > 0 && (run.is_none() || !named.is_empty()) {
         tracing::error!(tables, path = %path.display(), "the log of durable tables is gone or empty: they lost their objects");
+    }
+    if let (Some(durable), Some(run)) = (&parts_made.durable, run) {
+        parts::take(durable, &named, &table, store);
+        note_emptied(metadata, run, (!report.is_new).then_some((durable, &catalog)), clock)?;
     }
     clock.begin_at(report.clock_ms);
     let siblings = Arc::clone(siblings);
@@ -79,6 +89,26 @@ pub(super) fn open(
     let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
     let handle = thread.handle(report.is_new);
     Ok(Some((thread, handle)))
+}
+
+/// Records that this server has no objects of its tablets, except of those that parts in the log keep.
+fn note_emptied(
+    metadata: &Metadata,
+    run: ServerRun,
+    recovered: Option<(&DurableParts, &Catalog)>,
+    clock: &Clock,
+) -> Result<(), BootError> {
+    let has = |table: u32, hashes: HashRange| {
+        let Some((durable, catalog)) = recovered else { return false };
+        let is_on_disk = |row: &TableRow| row.id == table && row.durability().is_on_disk();
+        catalog.tables.iter().any(is_on_disk) && durable.keep_all(table, (hashes.first(), hashes.last()))
+    };
+    let emptied = metadata.tablets_emptied(run.server, clock.wall_ms(), has);
+    let tablets = emptied.map_err(|error| BootError::new("cannot join the cluster", error))?;
+    if tablets > 0 {
+        tracing::warn!(server = run.server, tablets, "the objects of this server's tablets are lost");
+    }
+    Ok(())
 }
 
 /// Returns the client of a completion record, and its reply as the ring stores it.
@@ -95,18 +125,6 @@ fn reply_of(found: FoundCompletion) -> (u64, FoundReply) {
         },
     };
     (client, FoundReply { sequence, status, body })
-}
-
-/// Makes a durable table, or returns the one that was made.
-fn make_table(
-    store: &Arc<Store>,
-    accounts: &Accounts,
-    tenant: wire::TenantId,
-    (number, ordered): (u32, bool),
-) -> Arc<Table> {
-    let kind = if ordered { TableKind::Ordered } else { TableKind::Hash };
-    let options = TableOptions { kind, eviction: Eviction::Never, durable: true, ..TableOptions::default() };
-    store.table_with(number, options, accounts.of(tenant).quota(store.cores()))
 }
 
 fn refuse_without_disk(path: &Path) -> BootError {

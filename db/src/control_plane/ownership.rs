@@ -72,6 +72,8 @@ impl Control {
         for Alteration { table, change, map } in changed {
             let entry = self.table_of(*table).ok_or_else(|| Refusal::from(Status::UnknownTable))?;
             is_news |= !change.is_empty() || map.as_ref().is_some_and(|map| entry.is_news(map));
+            // They may have been made under another durability.
+            change.come.iter().for_each(|part| part.set_synced(entry.durability == Durability::Synced));
             let parts = entry.parts.altered(change);
             let parts = parts.map_err(|error| Refusal::new(Status::OutOfRange, error.to_string()))?;
             tables.push(Arc::new(entry.with_parts(parts, map.as_ref())));
@@ -97,6 +99,21 @@ impl Control {
         }
         self.tell(&Change::Cut(Arc::new(cut)))?;
         Ok(view)
+    }
+
+    /// Puts a durability of a table in force on all workers.
+    ///
+    /// # Errors
+    /// If workers fail.
+    pub fn set_durability(&self, table: u32, durability: Durability) -> Result<(), Refusal> {
+        let owning = lock(&self.owning);
+        let Some(entry) = self.table_of(table).filter(|entry| entry.durability != durability) else {
+            return Ok(());
+        };
+        for part in entry.parts.held() {
+            part.set_synced(durability == Durability::Synced);
+        }
+        self.make_known(&owning, Arc::new(entry.with_durability(durability)))
     }
 
     /// Returns the entries of a table for the tenants with a grant.
@@ -138,17 +155,32 @@ impl Control {
         let s3_fifo = |budget_bytes| Eviction::S3Fifo { budget_bytes };
         let eviction = options.cache_bytes.map_or(Eviction::Never, s3_fifo);
         let parts = Parts::none(TableOptions { kind, eviction, ..TableOptions::default() });
-        let durability = options.durability.filter(|_| self.log.is_some()).unwrap_or(Durability::Memory);
+        let has_log = self.log.is_some() || self.lease_cache.run().is_some();
+        let durability = options.durability.filter(|_| has_log).unwrap_or(Durability::Memory);
         TableEntry { id, tenant, name: name.into(), writable: true, durability, owner, parts, map: None }
     }
 
     /// Creates an empty, unpublished part for these hashes of a table, with an index for this many objects. If the
     /// table evicts, the part gets its share of the budget.
-    #[must_use]
-    pub fn make_part(&self, entry: &TableEntry, hashes: HashRange, objects_expected: u64) -> Arc<Table> {
-        let durable = entry.durability != Durability::Memory;
-        // The log names tables by these numbers, so those of durable tables outlive the process.
-        let part = if durable { entry.id } else { self.parts_made.number() };
+    ///
+    /// # Errors
+    /// If the part of a durable table cannot be recorded, or this server has no disk.
+    pub fn make_part(
+        &self,
+        entry: &TableEntry,
+        hashes: HashRange,
+        objects_expected: u64,
+    ) -> Result<Arc<Table>, Refusal> {
+        let durable = entry.durability.is_on_disk();
+        if durable && self.log.is_none() {
+            return Err(Refusal::new(Status::Unavailable, "this server was started with `--disk off`"));
+        }
+        // The log names parts by these numbers, so those of durable ones outlive the process.
+        let part = match &self.parts_made.durable {
+            Some(parts) if durable => parts.add((entry.tenant, entry.id), (hashes.first(), hashes.last()))?,
+            None if durable => entry.id,
+            _ => self.parts_made.number(),
+        };
         let share = |bytes: u64| ((u128::from(bytes) * hashes.width()) >> 64) as u64;
         let eviction = match entry.parts.eviction() {
             Eviction::Never => Eviction::Never,
@@ -160,13 +192,19 @@ impl Control {
         let part = self.store.table_with(part, options, entry.owner.quota(self.store.cores()));
         part.begin_above(self.parts_made.versions_above());
         part.set_synced(entry.durability == Durability::Synced);
-        part
+        Ok(part)
+    }
+
+    /// Takes parts out of service for good.
+    pub fn retire(&self, parts: &[Arc<Table>]) {
+        parts.iter().for_each(|part| part.retire());
+        self.parts_made.durable.iter().for_each(|durable| durable.forget(parts));
     }
 
     /// Publishes a table of which this server owns everything.
     ///
     /// # Errors
-    /// If workers fail.
+    /// If workers fail, or as [`Control::make_part`].
     pub fn publish_table(
         &self,
         id: u32,
@@ -175,7 +213,7 @@ impl Control {
         options: control::TableOptions,
     ) -> Result<(), Refusal> {
         let entry = self.make_table(id, tenant, name, options);
-        let parts = Parts::whole(self.make_part(&entry, HashRange::ALL, 0));
+        let parts = Parts::whole(self.make_part(&entry, HashRange::ALL, 0)?);
         self.publish(Arc::new(entry.with_parts(parts, None)))
     }
 

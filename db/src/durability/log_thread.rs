@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use disk::DiskError;
 use store::{Admission, Store};
 
 use super::figures::LogFigures;
 use super::log_writer::{LogWriter, Snapshot, Step};
-use crate::limits::SNAPSHOT_WAIT_MS;
+use crate::limits::{SNAPSHOT_WAIT_MS, STABLE_LOOK_US};
 use crate::process;
 
 /// State shared with those that wake the thread.
@@ -85,6 +85,36 @@ impl LogHandle {
         self.waker.wake();
         let answer = receiver.recv_timeout(Duration::from_millis(SNAPSHOT_WAIT_MS));
         answer.map_err(|_| None)?.map_err(Some)
+    }
+}
+
+/// The reason why a cut is not stable.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NotStable {
+    /// The disk has failed.
+    Failed,
+    /// It takes too long, as on a full disk.
+    Late,
+}
+
+impl LogHandle {
+    /// Waits until a cut of the store's log is stable. For control threads.
+    ///
+    /// # Errors
+    /// [`NotStable`]
+    pub fn await_stable(&self, store: &Store, cut: u64, patience: Duration) -> Result<(), NotStable> {
+        let until = Instant::now() + patience;
+        while store.stable_cut() < cut {
+            if self.waker.has_failed() {
+                return Err(NotStable::Failed);
+            }
+            if Instant::now() > until {
+                return Err(NotStable::Late);
+            }
+            self.waker.wake();
+            thread::sleep(Duration::from_micros(STABLE_LOOK_US));
+        }
+        Ok(())
     }
 }
 

@@ -55,6 +55,9 @@ pub const COMPLETION_LEASE_MS: u64 = 600_000;
 /// Bytes of a reply that a completion record keeps; a longer one is `ReplyForgotten` after a crash.
 pub const COMPLETION_REPLY_BYTES_MAX: usize = 1024;
 
+/// Interval at which a control thread looks whether a cut has become stable, in microseconds.
+pub const STABLE_LOOK_US: u64 = 500;
+
 /// Time that a request for a snapshot of the log waits for the log's thread, in milliseconds: many cuts.
 pub const SNAPSHOT_WAIT_MS: u64 = 5_000;
 

@@ -127,7 +127,7 @@ impl Pieces {
     pub(super) fn remove(&self, core: &Core, place: PullCursor) {
         let of = |piece: &&RangeInPart| (piece.hashes.0..=piece.hashes.1).contains(&place.hash);
         if let Some(RangeInPart { part, .. }) = self.0.iter().find(of) {
-            // A part that is gone has no objects.
+            // A part that is gone has no objects, and from one on the disk a target removes none.
             let _ = core.pin().remove_placed(part, (place.hash, place.second));
         }
     }

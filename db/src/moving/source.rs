@@ -25,6 +25,8 @@ use crate::view::change::Change;
 
 /// Steps of the store's background work while there is no room for returned objects.
 const TIDY_STEPS_WITHOUT_ROOM: usize = 16;
+/// Pause before the departure of hashes is recorded again, in milliseconds.
+const LEAVE_RETRY_MS: u64 = 100;
 
 /// The source side of one migration.
 pub(super) struct SourceSide {
@@ -40,6 +42,8 @@ pub(super) struct SourceSide {
     moving: Option<Arc<Moving>>,
     partitions: Vec<store::HashRange>,
     copying: CopyDriver,
+    /// Whether the log's parts keep the hashes no longer.
+    have_left: bool,
 }
 
 impl SourceSide {
@@ -55,6 +59,7 @@ impl SourceSide {
             moving: None,
             partitions,
             copying: CopyDriver::default(),
+            have_left: false,
         }
     }
 
@@ -267,6 +272,11 @@ impl SourceSide {
     /// Runs a few steps of the removal; queues the rest.
     fn discard(&mut self) -> Option<SourceEnd> {
         self.close();
+        if !self.have_left() {
+            self.todo.push_back(SourceAction::Discard);
+            self.context.rest(Duration::from_millis(LEAVE_RETRY_MS));
+            return None;
+        }
         let core = self.context.core();
         let pieces = self.pieces.as_mut();
         let is_left = pieces.is_some_and(|pieces| (0..DISCARD_STEPS_AT_ONCE).all(|_| pieces.discard(core)));
@@ -277,6 +287,20 @@ impl SourceSide {
         }
         self.context.progress.set(Figure::EndedUs, self.context.now_us());
         Some(SourceEnd::Discarded)
+    }
+
+    /// Records that the hashes have left their parts in the log, before they may return in another one.
+    fn have_left(&mut self) -> bool {
+        let durable = self.context.control.parts_made.durable.as_ref();
+        let (Some(durable), Some(pieces)) = (durable.filter(|_| !self.have_left), &self.pieces) else {
+            return true;
+        };
+        let left = pieces.parts().iter().try_for_each(|(hashes, part)| durable.leave(part.id(), *hashes));
+        if let Err(error) = &left {
+            tracing::error!(migration = self.context.row.id, %error, "cannot record that hashes have left");
+        }
+        self.have_left = left.is_ok();
+        self.have_left
     }
 
     /// Stores returned objects; if there is no room now, the rest a little later.

@@ -59,13 +59,15 @@ pub(super) struct TargetSide {
     connecting: (bool, Option<Instant>),
     /// Time at which the source stopped serving the hashes, as far as is known here.
     pause_us: Option<u64>,
+    /// The cut of the log that has everything that the part got.
+    last_cut: Option<u64>,
 }
 
 impl TargetSide {
     pub(super) fn new(context: MigrationContext) -> Self {
         let partitions = context.row.hashes.split(MIGRATION_PARTITIONS);
         let pace = PullPace::from(context.now_us());
-        let machine = Target::new(context.row.mode);
+        let machine = Target::new(context.row.mode, context.row.is_durable);
         Self {
             context,
             machine,
@@ -85,6 +87,7 @@ impl TargetSide {
             wanted: Vec::new(),
             connecting: (false, None),
             pause_us: None,
+            last_cut: None,
         }
     }
 
@@ -254,6 +257,10 @@ impl TargetSide {
         for output in out.drain(..) {
             match output {
                 TargetOutput::Send(message) => self.say(&message),
+                // The source discards its objects then.
+                TargetOutput::Do(action @ TargetAction::Commit { to: MigrationPhase::Finished, .. }) => {
+                    self.todo.push_back(action);
+                }
                 TargetOutput::Do(TargetAction::Commit { from, to, is_peer_gone }) => {
                     self.context.commit(from, to, is_peer_gone);
                 }
@@ -294,6 +301,9 @@ impl TargetSide {
         Ok(match action {
             TargetAction::MakePart { objects } => {
                 self.make_part(objects)?;
+                if self.part.is_none() {
+                    return Ok(None);
+                }
                 let bounds = |hashes: &HashRange| (hashes.first(), hashes.last());
                 Some(TargetEnd::PartMade(self.partitions.iter().map(bounds).collect()))
             }
@@ -326,8 +336,17 @@ impl TargetSide {
                 self.drop_part();
                 None
             }
+            action @ TargetAction::Commit { .. } if !self.is_on_disk() => {
+                self.todo.push_back(action);
+                self.context.rest(Duration::from_micros(PULL_LOOK_US));
+                None
+            }
+            TargetAction::Commit { from, to, is_peer_gone } => {
+                self.context.commit(from, to, is_peer_gone);
+                None
+            }
             // Executed by background tasks.
-            TargetAction::Commit { .. } | TargetAction::LookUp => None,
+            TargetAction::LookUp => None,
         })
     }
 
@@ -363,7 +382,13 @@ impl TargetSide {
         let control = &self.context.control;
         let entry = control.table_of(self.context.row.table).ok_or(ExitReason::Gone)?;
         self.context.progress.set(Figure::ObjectsExpected, objects);
-        self.part = Some(control.make_part(&entry, self.context.row.hashes, objects));
+        match control.make_part(&entry, self.context.row.hashes, objects) {
+            Ok(part) => self.part = Some(part),
+            Err(refusal) => {
+                tracing::error!(migration = self.context.row.id, %refusal, "cannot record a part");
+                self.abort();
+            }
+        }
         Ok(())
     }
 
@@ -394,9 +419,24 @@ impl TargetSide {
         Ok(())
     }
 
-    /// Returns true if nobody may be served before all objects have arrived.
+    /// Returns true if nobody may be served before all objects have arrived, or are on the disk.
     fn stands_still(&self) -> bool {
-        self.context.row.mode == MigrationMode::StopAndCopy && !self.is_finished
+        let row = &self.context.row;
+        (row.mode == MigrationMode::StopAndCopy || row.is_durable) && !self.is_finished
+    }
+
+    /// Returns whether the disk has everything that the part got until the first call.
+    fn is_on_disk(&mut self) -> bool {
+        let Some(log) = self.context.control.log.as_ref().filter(|_| self.context.row.is_durable) else {
+            return true;
+        };
+        let store = &self.context.control.store;
+        let cut = *self.last_cut.get_or_insert_with(|| store.unstable_cut());
+        let is_stable = store.stable_cut() >= cut;
+        if !is_stable {
+            log.waker.wake();
+        }
+        is_stable
     }
 
     /// Gives the hashes to the workers; a second call changes nothing.
@@ -454,6 +494,6 @@ impl TargetSide {
         // If the table is gone, so are its parts.
         let _ = self.context.alter(&change);
         self.context.control.wake(&part, None);
-        part.retire();
+        self.context.control.retire(&[part]);
     }
 }

@@ -266,11 +266,6 @@ impl Parts {
     pub fn index_bytes(&self) -> u64 {
         self.sum(Table::index_bytes)
     }
-
-    /// Takes all parts out of service.
-    pub fn retire(&self) {
-        self.held.iter().for_each(|part| part.retire());
-    }
 }
 
 /// Returns the last hash, from `first` on, for which `part` stays the newest one.

@@ -57,8 +57,16 @@ pub enum Change {
 /// A record of another server's questions, to be answered by a worker.
 pub struct PeerReads {
     pub(crate) record: Vec<u8>,
-    /// Receives the body of the answer, which is empty if the record is invalid.
-    pub(crate) answer: Sender<Vec<u8>>,
+    pub(crate) answer: Sender<PeerAnswer>,
+}
+
+/// The answer to a record of questions.
+#[derive(Debug)]
+pub struct PeerAnswer {
+    /// Its body, which is empty if the record is invalid.
+    pub(crate) body: Vec<u8>,
+    /// The cut of the log that includes what it shows of synced tables; 0 for nothing.
+    pub(crate) cut: u64,
 }
 
 /// Objects of an archive on their way to a table, stored by one worker in one turn.

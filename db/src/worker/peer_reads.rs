@@ -6,7 +6,8 @@
 //! The stream's thread waits, the worker does not, and the next record is read after one is answered: this bounds the
 //! pending reads of a server. A tenant's invocation reads what that tenant may read, its own tables and those granted
 //! to it. A key that is not owned under the worker's view gets `NotOwned`; one that has not arrived yet is requested,
-//! and the answer is `Later`.
+//! and the answer is `Later`. An answer that shows what is not yet on the disk of a synced table waits on its stream's
+//! thread.
 
 use cluster::remote::message::{Answers, Question, Questions, Reply};
 use wire::TenantId;
@@ -14,14 +15,16 @@ use wire::TenantId;
 use crate::limits::REMOTE_ANSWER_BYTES;
 use crate::metrics::Counter;
 use crate::ops::{WorkerEnvironment, read};
-use crate::view::change::PeerReads;
+use crate::view::change::{PeerAnswer, PeerReads};
 
 /// Answers one record of questions.
 pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
     let Ok(questions) = Questions::decode(&reads.record) else {
-        reads.answer.send(Vec::new());
+        reads.answer.send(PeerAnswer { body: Vec::new(), cut: 0 });
         return;
     };
+    // What others in this round have seen is theirs.
+    let seen = environment.core.take_seen_cut();
     let (mut answers, mut bytes, mut served) = (Answers::new(), 0, 0);
     for question in &questions {
         let reply = find(environment, question, REMOTE_ANSWER_BYTES.saturating_sub(bytes));
@@ -33,8 +36,10 @@ pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
     }
     environment.metrics.add(Counter::RemoteReadsServed, served);
     environment.metrics.add(Counter::RemoteReadBytesServed, bytes as u64);
+    let cut = environment.core.take_seen_cut();
+    environment.core.see_cut(seen);
     // The stream may be gone; then nobody waits.
-    reads.answer.send(answers.into_bytes());
+    reads.answer.send(PeerAnswer { body: answers.into_bytes(), cut });
 }
 
 /// Reads one object; returns `Later` if there is no room for more values.

@@ -24,7 +24,7 @@ const QUARTER: u64 = 1 << 62;
 fn table(metadata: &Metadata, servers: &[u32]) -> (TenantId, u32) {
     let most = servers.iter().max().copied().unwrap_or_default();
     for server in 1..=most {
-        metadata.member_start(server, ([10, 0, 0, server as u8], 7000).into()).expect("room");
+        metadata.member_start(server, ([10, 0, 0, server as u8], 7000).into(), false).expect("room");
     }
     let ann = metadata.tenant_create("ann", SECRET).expect("room");
     (ann, metadata.table_create_at(ann, "t", TableOptions::default(), servers).expect("room"))
@@ -76,7 +76,7 @@ pub fn tablets_have_all_hashes_once_however_they_are_cut(place: &Place) {
 pub fn the_owner_changes_in_the_commit_that_changes_the_standing(place: &Place) {
     let (one, other) = (place.metadata(), place.metadata());
     let (ann, t) = table(&one, &[1]);
-    one.member_start(2, ([10, 0, 0, 2], 7000).into()).expect("room");
+    one.member_start(2, ([10, 0, 0, 2], 7000).into(), false).expect("room");
     let moved = range(QUARTER, HALF - 1);
     let begin = |target| one.migration_begin((ann, t), moved, target, MigrationMode::Rocksteady, 5);
     assert_eq!(begin(3), refused(TabletError::NoServer(3)));
@@ -178,7 +178,7 @@ pub fn nobody_is_taken_for_gone_who_is_registered_by_then(place: &Place) {
     assert!(!find().is_source_done, "it is back, and does so itself");
     assert_eq!(metadata.tablets_adopt(1, 5), refused(TabletError::IsThere(1)));
     // What it was before it was started again is gone for good.
-    metadata.member_start(1, ([10, 0, 0, 1], 7000).into()).expect("room");
+    metadata.member_start(1, ([10, 0, 0, 1], 7000).into(), false).expect("room");
     metadata.coordinate(term, &leave, 7).expect("records answer");
     assert!(find().is_source_done);
     metadata.records().lease_revoke(back).expect("records answer");
@@ -195,7 +195,7 @@ pub fn hashes_are_in_one_migration_whoever_begins_it(place: &Place) {
     let servers = [place.metadata(), place.metadata(), place.metadata()];
     let (ann, t) = table(&servers[0], &[1]);
     for server in 2..=4 {
-        servers[0].member_start(server, ([10, 0, 0, server as u8], 7000).into()).expect("room");
+        servers[0].member_start(server, ([10, 0, 0, server as u8], 7000).into(), false).expect("room");
     }
     // Each two have hashes in common.
     let ranges = [range(0, HALF - 1 + QUARTER), range(QUARTER, HALF + QUARTER - 1), range(HALF, u64::MAX)];
@@ -248,7 +248,7 @@ pub fn tablets_and_migrations_go_with_their_table(place: &Place) {
     assert_eq!(advanced, Err(MetadataError::NotFound));
     other.tenant_drop("ann").expect("a tenant");
     assert_eq!((one.migrations(), one.tablets()), (Ok(Vec::new()), Ok(Vec::new())));
-    let run = one.member_start(2, ([10, 0, 0, 7], 7000).into()).expect("room");
+    let run = one.member_start(2, ([10, 0, 0, 7], 7000).into(), false).expect("room");
     assert_eq!(run, ServerRun { server: 2, start: 2 });
     assert_eq!(left.side_of(run), None, "a server that was started again is another one");
     let members = other.members().expect("records answer");

@@ -177,7 +177,7 @@ pub fn a_server_that_was_started_again_takes_its_registration_over(place: &Place
     let (before, after) = (place.metadata(), place.metadata());
     let tcp = ([10, 0, 0, 1], 7000).into();
     let start = |metadata: &Metadata| {
-        let ServerRun { server: id, start } = metadata.member_start(1, tcp).expect("room");
+        let ServerRun { server: id, start } = metadata.member_start(1, tcp, false).expect("room");
         let version = "1".to_owned();
         let view = u64::from(start) << 32;
         let row = ServerRow { id, start, tcp, frame_ports: vec![1], view, started_ms: 1, version };

@@ -190,10 +190,11 @@ impl Client {
     }
 
     pub fn create_table(&mut self, name: &str) -> u32 {
-        let answer = self
-            .control
-            .ask(&AdminRequest::TableCreate { name, options: TableOptions::default() })
-            .expect("a fresh name");
+        self.create_table_with(name, TableOptions::default())
+    }
+
+    pub fn create_table_with(&mut self, name: &str, options: TableOptions) -> u32 {
+        let answer = self.control.ask(&AdminRequest::TableCreate { name, options }).expect("a fresh name");
         control::decode::<TableId>(&answer).expect("an id").id
     }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use cluster::metadata::{Metadata, MigrationRow, Side};
 use cluster::migration::{MigrationMode, MigrationPhase};
-use control::{AdminRequest, TableId};
+use control::{AdminRequest, Durability, TableId, TableOptions};
 use db::control_plane::migrations::Figure;
 use fastrand::Rng;
 use store::HashRange;
@@ -55,7 +55,9 @@ impl Pair {
     pub(super) fn table(&self) -> Table {
         let secret = self.sites[0].create_tenant("ann");
         let mut clients = [0, 1].map(|site: usize| self.sites[site].client("ann", &secret));
-        let number = clients[0].create_table("t");
+        // What is on the disk moves in one way only.
+        let options = TableOptions { durability: Some(Durability::Memory), ..TableOptions::default() };
+        let number = clients[0].create_table_with("t", options);
         comes(|| {
             let answer = clients[1].control.ask(&AdminRequest::TableOpen { name: "t" }).ok()?;
             Some(control::decode::<TableId>(&answer).expect("an id").id)

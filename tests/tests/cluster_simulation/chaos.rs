@@ -185,7 +185,7 @@ impl World {
 
     /// A server that died is started again.
     pub fn come_back(&mut self, server: u32) {
-        match self.metadata.member_start(server, server_address(server)) {
+        match self.metadata.member_start(server, server_address(server), false) {
             Ok(run) => self.boot(run),
             Err(_) => self.within(AWAY_US_MAX, Event::Return(server)),
         }

@@ -42,7 +42,7 @@ impl World {
     pub fn boot_cluster(&mut self) {
         let servers = self.plan.servers;
         for server in 1..=servers {
-            self.metadata.member_start(server, server_address(server)).expect("room");
+            self.metadata.member_start(server, server_address(server), false).expect("room");
         }
         let secret = SecretHash { salt: [1; 16], digest: [2; 32] };
         let tenant = self.metadata.tenant_create("ann", secret).expect("room");
@@ -289,7 +289,7 @@ impl World {
                     tally.begin(row.mode);
                     Machine::Source(Source::default())
                 }
-                Side::Target => Machine::Target(Box::new(Target::new(row.mode))),
+                Side::Target => Machine::Target(Box::new(Target::new(row.mode, row.is_durable))),
             };
             Moving::new(row.id, (row.hashes, row.mode), peer, (machine, lease))
         });

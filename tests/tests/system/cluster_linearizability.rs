@@ -10,6 +10,7 @@ mod path;
 mod recording;
 mod town;
 
+use client::Durability;
 use tests::effort::{rng, rounds};
 use tests::history::{Operation, Outcome, Verdict, check, porcupine, to_text};
 use town::{FaultyCluster, Tally, Troubles};
@@ -36,7 +37,8 @@ fn tell(history: &[Operation], tally: Tally) {
 #[test]
 fn a_single_server_is_linearizable_over_a_path_that_loses_doubles_and_reorders() {
     let cluster = FaultyCluster::start(1);
-    let (history, tally) = cluster.run(&mut rng(), rounds(3, 20), Troubles::None, false);
+    let (history, tally) =
+        cluster.run(&mut rng(), rounds(3, 20), (Troubles::None, Durability::Synced), false);
     tell(&history, tally);
     assert!(judge(&history) && history.len() > 100);
 }
@@ -44,19 +46,27 @@ fn a_single_server_is_linearizable_over_a_path_that_loses_doubles_and_reorders()
 #[test]
 fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
     let cluster = FaultyCluster::start(3);
-    let (history, tally) = cluster.run(&mut rng(), rounds(8, 150), Troubles::Moves, false);
-    tell(&history, tally);
-    assert!(judge(&history) && history.len() > 100);
-    assert!(tally.migrations > 0, "something moved");
+    let mut random = rng();
+    for durability in [Durability::Memory, Durability::Synced] {
+        let troubles = (Troubles::Moves, durability);
+        let (history, tally) = cluster.run(&mut random, rounds(6, 150), troubles, false);
+        tell(&history, tally);
+        assert!(judge(&history) && history.len() > 100, "{durability:?}");
+        assert!(tally.migrations > 0, "something moved");
+    }
 }
 
 #[test]
-fn what_survives_the_death_of_the_coordinator_is_linearizable() {
+fn what_survives_the_death_of_the_coordinator_is_linearizable_and_on_the_disk_that_is_everything() {
     let cluster = FaultyCluster::start(3);
-    let (history, tally) = cluster.run(&mut rng(), rounds(8, 150), Troubles::MovesAndDeaths, false);
-    tell(&history, tally);
-    assert!(judge(&history) && history.len() > 100);
-    assert!(tally.deaths > 0, "it died");
+    let mut random = rng();
+    for durability in [Durability::Memory, Durability::Synced] {
+        let troubles = (Troubles::MovesAndDeaths, durability);
+        let (history, tally) = cluster.run(&mut random, rounds(6, 150), troubles, false);
+        tell(&history, tally);
+        assert!(judge(&history) && history.len() > 100, "{durability:?}");
+        assert!(tally.deaths > 0, "it died");
+    }
 }
 
 #[test]
@@ -65,7 +75,7 @@ fn clients_that_ask_another_server_too_early_are_caught() {
     let mut random = rng();
     // Nearly every run catches one; on a machine that is slow there may be too few answers in it.
     let is_caught = (0..20).any(|_| {
-        let (history, tally) = cluster.run(&mut random, 4, Troubles::Moves, true);
+        let (history, tally) = cluster.run(&mut random, 4, (Troubles::Moves, Durability::Memory), true);
         tell(&history, tally);
         !judge(&history)
     });

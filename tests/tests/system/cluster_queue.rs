@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::thread;
 
 use client::{
-    MigrationEntry, MigrationMode, MigrationPhase, MigrationWait, PlanProgress, Status, TableOptions,
-    TabletEntry,
+    Durability, MigrationEntry, MigrationMode, MigrationPhase, MigrationWait, PlanProgress, Status,
+    TableOptions, TabletEntry,
 };
 use tests::cluster::Cluster;
 use tests::patience::{answered, comes};
@@ -28,11 +28,10 @@ impl QueueCluster {
         let numbers = cluster.numbers();
         let acme = cluster.servers[0].tenant("acme");
         let mut client = cluster.servers[0].client(&acme);
-        answered("the table", || {
-            match client.table_create_spread("data", TableOptions::default(), tablets) {
-                Err(error) if error.status() == Some(Status::AlreadyExists) => Ok(()),
-                made => made.map(drop),
-            }
+        let options = TableOptions { durability: Some(Durability::Memory), ..TableOptions::default() };
+        answered("the table", || match client.table_create_spread("data", options, tablets) {
+            Err(error) if error.status() == Some(Status::AlreadyExists) => Ok(()),
+            made => made.map(drop),
         });
         Self { cluster, numbers }
     }

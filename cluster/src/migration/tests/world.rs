@@ -7,7 +7,7 @@ mod sides;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sides::{SourceSide, TargetSide};
+use sides::{Objects, SourceSide, TargetSide};
 
 use crate::migration::{
     Message, MigrationMode, MigrationPhase, SourceAction, SourceEnd, SourceInput, SourceOutput, TargetAction,
@@ -87,10 +87,18 @@ pub struct World {
     /// Whether the source may have served after the target.
     has_returned: bool,
     mode: MigrationMode,
+    /// Whether a side that died returns with its objects.
+    is_durable: bool,
+    /// The objects on the disk of each side that died.
+    on_disk: [Option<Objects>; 2],
 }
 
 impl World {
-    pub fn new(mut random: fastrand::Rng, trouble: Trouble, mode: MigrationMode) -> World {
+    pub fn new(
+        mut random: fastrand::Rng,
+        trouble: Trouble,
+        (mode, is_durable): (MigrationMode, bool),
+    ) -> World {
         let mut model = BTreeMap::new();
         for key in (0..KEYS).filter(|key| key % 3 > 0) {
             model.insert(key, random.u64(..));
@@ -103,7 +111,7 @@ impl World {
             busy_until_us: [0; 2],
             records: MigrationPhase::Preparing,
             source: Some(SourceSide::new(&model)),
-            target: Some(TargetSide::new(mode)),
+            target: Some(TargetSide::new(mode, is_durable)),
             model,
             dirty: BTreeSet::new(),
             loss_percent,
@@ -113,6 +121,8 @@ impl World {
             closed: 0,
             has_returned: false,
             mode,
+            is_durable,
+            on_disk: [None, None],
             random,
         };
         world.admit(Event::ToTarget(TargetInput::Admitted));
@@ -228,12 +238,12 @@ impl World {
             Event::Gone(_) => self.tell_source(SourceInput::TargetGone),
             Event::Read(side, phase, lease) => self.has_read(side, phase, lease),
             Event::KillSource if self.target.is_some() => {
-                self.source = None;
+                self.on_disk[0] = self.source.take().map(|source| source.objects);
                 self.leases[0] = None;
                 self.soon(Event::ToTarget(TargetInput::SourceGone));
             }
             Event::KillTarget if self.source.is_some() => {
-                self.target = None;
+                self.on_disk[1] = self.target.take().map(|target| target.objects);
                 self.leases[1] = None;
                 self.soon(Event::ToSource(SourceInput::TargetGone));
             }
@@ -264,6 +274,7 @@ impl World {
         let Some(target) = &mut self.target else { return };
         let mut out = Vec::new();
         target.machine.step(self.now_us, input, &mut out);
+        target.serves |= self.is_durable && target.may_serve();
         for output in out {
             match output {
                 TargetOutput::Send(message) => self.send(true, &message),
@@ -288,7 +299,7 @@ impl World {
                 Some(SourceEnd::Committed(self.commit(from, to, is_peer_gone.then_some(1))))
             }
             SourceAction::Serve { ceiling } => {
-                if self.is_lost && self.records == MigrationPhase::Ended {
+                if self.is_lost && self.records == MigrationPhase::Ended && !self.is_durable {
                     self.forget_what_died_with_the_target();
                 }
                 self.source.as_mut().map(|source| source.serve(ceiling))
@@ -315,6 +326,7 @@ impl World {
                 None
             }
             TargetAction::GiveUpRest => {
+                assert!(!self.is_durable, "what is on a disk is waited for");
                 target.is_given_up = true;
                 if self.mode == MigrationMode::PreCopy {
                     // Objects that were not copied again are outdated.
@@ -469,7 +481,11 @@ impl World {
                 assert!(target.as_ref().is_none_or(|target| !target.serves && target.objects.is_empty()));
             }
             // The owner is dead, before or after the migration.
-            (MigrationPhase::Finished, _, None) | (MigrationPhase::Ended, None, _) => {}
+            (MigrationPhase::Finished, _, None) | (MigrationPhase::Ended, None, _) => {
+                let side = usize::from(self.records == MigrationPhase::Finished);
+                let disk = self.on_disk[side].as_ref().filter(|_| self.is_durable);
+                disk.iter().for_each(|objects| assert_eq!(values(objects), self.model, "it returns"));
+            }
             (records, ..) => panic!("{records:?} is no end"),
         }
     }

@@ -28,12 +28,16 @@ pub struct Due {
     pub go: Vec<Arc<Table>>,
 }
 
-/// Returns the changes due on a table that has these parts, for its tablets and migrations. The caller leaves out
+/// Returns the hashes that a part keeps; `None` if that is everything.
+pub type KeptBy<'k> = dyn Fn(&Table) -> Option<Vec<Range>> + 'k;
+
+/// Returns the changes due on a table that has these parts, for its tablets and migrations. `kept` returns what a part
+/// keeps, if that is not everything: see [`crate::tablet::DurableParts`]. The caller leaves out
 /// migrations with this server as the source that have not begun here: the server must own the hashes before it gives
 /// them away.
 #[must_use]
 pub fn due<'r>(
-    parts: &Parts,
+    (parts, kept): (&Parts, &KeptBy<'_>),
     tablets: &TabletsRow,
     migrations: impl Iterator<Item = &'r MigrationRow>,
     own: ServerRun,
@@ -57,11 +61,13 @@ pub fn due<'r>(
     let owned = parts.owned();
     let now = subtract(&owned, &left_alone);
     let (leave, take) = (subtract(&now, &wanted), subtract(&wanted, &now));
-    let held: Vec<Range> = parts.held().iter().map(|part| bounds(part.hashes())).collect();
+    let kept_by = |part: &Arc<Table>| kept(part).unwrap_or_else(|| vec![bounds(part.hashes())]);
+    let held: Vec<Range> = parts.held().iter().flat_map(kept_by).collect();
     // Edges of tablets and of parts are multiples of the narrowest range.
     let missing = subtract(&take, &held).into_iter();
     let missing = missing.filter_map(|(first, last)| HashRange::new(first, last)).collect();
-    let needed = unite(&unite(&subtract(&owned, &leave), &take), &left_alone);
+    // What is closed may return to this server.
+    let needed = unite(&unite(&unite(&subtract(&owned, &leave), &take), &left_alone), &closed);
     let is_idle = |part: &&Arc<Table>| !overlap(&[bounds(part.hashes())], &needed);
     let go = parts.held().iter().filter(is_idle).cloned().collect();
     Due { leave, take, missing, go }

@@ -67,10 +67,9 @@ impl Storing {
         let mut replayed = Replayed::default();
         let stored = match &action {
             TargetAction::StoreCopy(piece) => {
-                if piece.is_again && self.done_bytes == 0 {
-                    remove_absent(context, part, piece);
-                }
-                context.core().pin().copy(part, hashes, &mut rest, &mut replayed)
+                let is_due = piece.is_again && self.done_bytes == 0;
+                let removed = if is_due { remove_absent(context, part, piece) } else { Ok(()) };
+                removed.and_then(|()| context.core().pin().copy(part, hashes, &mut rest, &mut replayed))
             }
             _ => context.core().pin().replay(part, hashes, &mut rest, &mut replayed),
         };
@@ -122,13 +121,14 @@ impl Storing {
 }
 
 /// Removes keys that the source no longer has.
-fn remove_absent(context: &MigrationContext, part: &Table, piece: &Copied) {
+fn remove_absent(context: &MigrationContext, part: &Table, piece: &Copied) -> Result<(), ReplayError> {
     let place = |place: PullCursor| (place.hash, place.second);
     for span in &piece.spans {
         let span = (place(span.first), place(span.last));
-        // A part that is gone has no objects: its table was dropped.
-        let _ = context.core().pin().remove_absent(part, span, &piece.objects);
+        let removed = context.core().pin().remove_absent(part, span, &piece.objects);
+        removed.map_err(ReplayError::Refused)?;
     }
+    Ok(())
 }
 
 /// Notes that the action's objects have arrived.

@@ -80,7 +80,7 @@ impl Here {
         };
         let (sender, receiver) = oneshot();
         answer(&environment, &PeerReads { record: record.to_vec(), answer: sender });
-        receiver.try_receive().expect("an answer")
+        receiver.try_receive().expect("an answer").body
     }
 
     /// Returns the answers for these keys to a tenant.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::Admin;
+use client::{Admin, Durability, TableOptions};
 use control::MigrationMode;
 use fastrand::Rng;
 use tests::etcd::Etcd;
@@ -69,10 +69,10 @@ impl FaultyCluster {
         &self,
         random: &mut Rng,
         seconds: usize,
-        troubles: Troubles,
+        (troubles, durability): (Troubles, Durability),
         is_hasty: bool,
     ) -> (Vec<Operation>, Tally) {
-        let (addresses, table, name) = self.table();
+        let (addresses, table, name) = self.table(durability);
         let (tenant, secret) = (self.tenant.name.clone(), self.tenant.secret.clone());
         let (began, is_over, told) = (Instant::now(), AtomicBool::new(false), AtomicUsize::new(0));
         let town =
@@ -92,16 +92,19 @@ impl FaultyCluster {
             let lost = self.trouble(random, (town, &name), troubles, end, &mut tally);
             town.is_over.store(true, Ordering::Relaxed);
             history = clients.into_iter().flat_map(|client| client.join().expect("no panic")).collect();
-            history.extend(lost);
+            // On the disk nothing is lost.
+            history.extend(lost.into_iter().filter(|_| durability == Durability::Memory));
         });
         (history, tally)
     }
 
     /// Where the servers are, and a new table that all of them know.
-    fn table(&self) -> (BTreeMap<u32, std::net::SocketAddr>, u32, String) {
+    fn table(&self, durability: Durability) -> (BTreeMap<u32, std::net::SocketAddr>, u32, String) {
         let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let name = format!("t{}", self.runs.fetch_add(1, Ordering::Relaxed));
-        let table = servers[0].client(&self.tenant).table_create(&name).expect("the table is created");
+        let options = TableOptions { durability: Some(durability), ..TableOptions::default() };
+        let created = servers[0].client(&self.tenant).table_create_with(&name, options);
+        let table = created.expect("the table is created");
         let deadline = Instant::now() + PATIENCE;
         for server in &servers[1..] {
             while !server.client(&self.tenant).table_open(&name).is_ok_and(|id| id == table) {

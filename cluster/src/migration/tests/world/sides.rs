@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::KEYS;
 use crate::limits::{COPY_LEFT_BYTES, MIGRATION_PARTITIONS};
 use crate::migration::{
-    Gathered, Message, MigrationMode, PullCursor, PullSpan, Source, SourceAction, SourceEnd, Target,
-    TargetAction, TargetEnd,
+    Gathered, Message, MigrationMode, MigrationPhase, PullCursor, PullSpan, Source, SourceAction, SourceEnd,
+    Target, TargetAction, TargetEnd,
 };
 
 /// Objects of a pull and of a returned piece.
 const PULL_OBJECTS: usize = 6;
 const WIDTH: u64 = KEYS / MIGRATION_PARTITIONS as u64;
 
-type Objects = BTreeMap<u64, (u64, u64)>;
+pub type Objects = BTreeMap<u64, (u64, u64)>;
 
 fn encode<'a>(objects: impl Iterator<Item = (&'a u64, &'a (u64, u64))>) -> Vec<u8> {
     objects.flat_map(|(key, (version, value))| [*key, *version, *value]).flat_map(u64::to_le_bytes).collect()
@@ -152,6 +152,9 @@ impl SourceSide {
 pub struct TargetSide {
     pub machine: Target,
     is_copied: bool,
+    is_durable: bool,
+    /// Whether its part is ready.
+    is_ready: bool,
     pub objects: Objects,
     pub serves: bool,
     pub is_given_up: bool,
@@ -164,10 +167,12 @@ pub struct TargetSide {
 }
 
 impl TargetSide {
-    pub fn new(mode: MigrationMode) -> TargetSide {
+    pub fn new(mode: MigrationMode, is_durable: bool) -> TargetSide {
         TargetSide {
-            machine: Target::new(mode),
+            machine: Target::new(mode, is_durable),
             is_copied: mode == MigrationMode::PreCopy,
+            is_durable,
+            is_ready: false,
             objects: Objects::new(),
             serves: false,
             is_given_up: false,
@@ -177,6 +182,11 @@ impl TargetSide {
             newest: 0,
             given: 0,
         }
+    }
+
+    /// Returns whether a durable part may be served from: not before it is known to have everything on the disk.
+    pub fn may_serve(&self) -> bool {
+        self.is_ready && self.machine.phase() == MigrationPhase::Finished
     }
 
     fn has_arrived(&self, key: u64) -> bool {
@@ -217,7 +227,8 @@ impl TargetSide {
                 Some(TargetEnd::PartMade(partitions))
             }
             TargetAction::Serve { ceiling } => {
-                self.serves = true;
+                self.is_ready = true;
+                self.serves = !self.is_durable || self.may_serve();
                 if self.is_copied {
                     self.is_given_up = true;
                 }
@@ -249,7 +260,7 @@ impl TargetSide {
                 Some(TargetEnd::CopyStored)
             }
             TargetAction::Cut => {
-                self.serves = false;
+                (self.serves, self.is_ready) = (false, false);
                 Some(TargetEnd::Cut(self.newest))
             }
             TargetAction::GatherBack => {

@@ -40,6 +40,7 @@ fn migration(source: ServerRun, target: ServerRun, phase: MigrationPhase) -> Mig
         target,
         mode: MigrationMode::Rocksteady,
         phase,
+        is_durable: false,
         begun_ms: 5,
         is_aborted: false,
         is_source_done: false,
@@ -67,6 +68,9 @@ fn parts(held: &[Range], owned: &[Range]) -> Parts {
     Parts::new(TableOptions::default(), held, &owned).expect("as told")
 }
 
+/// Every part keeps what it was made for.
+const ALL: fn(&Table) -> Option<Vec<Range>> = |_| None;
+
 /// Returns the hashes to leave, to take and without a part, and the hashes of parts to drop.
 fn told(due: &Due) -> (Vec<Range>, Vec<Range>, Vec<Range>, Vec<Range>) {
     let bounds = |hashes: HashRange| (hashes.first(), hashes.last());
@@ -78,15 +82,15 @@ fn told(due: &Due) -> (Vec<Range>, Vec<Range>, Vec<Range>, Vec<Range>) {
 #[test]
 fn tablets_that_come_get_a_part_and_those_that_go_leave_none() {
     let nothing = parts(&[], &[]);
-    let come = told(&due(&nothing, &tablets([1, 2]), [].iter(), ONE));
+    let come = told(&due((&nothing, &ALL), &tablets([1, 2]), [].iter(), ONE));
     assert_eq!(come, (vec![], vec![LOW], vec![LOW], vec![]));
     let both = parts(&[(0, u64::MAX)], &[(0, u64::MAX)]);
-    assert_eq!(told(&due(&both, &tablets([1, 1]), [].iter(), ONE)), Default::default());
-    let split = told(&due(&both, &tablets([2, 1]), [].iter(), ONE));
+    assert_eq!(told(&due((&both, &ALL), &tablets([1, 1]), [].iter(), ONE)), Default::default());
+    let split = told(&due((&both, &ALL), &tablets([2, 1]), [].iter(), ONE));
     assert_eq!(split, (vec![LOW], vec![], vec![], vec![]), "the part has objects that stay");
-    let gone = told(&due(&both, &tablets([2, 2]), [].iter(), ONE));
+    let gone = told(&due((&both, &ALL), &tablets([2, 2]), [].iter(), ONE));
     assert_eq!(gone, (vec![(0, u64::MAX)], vec![], vec![], vec![(0, u64::MAX)]));
-    let grown = told(&due(&parts(&[LOW], &[LOW]), &tablets([1, 1]), [].iter(), ONE));
+    let grown = told(&due((&parts(&[LOW], &[LOW]), &ALL), &tablets([1, 1]), [].iter(), ONE));
     assert_eq!(grown, (vec![], vec![HIGH], vec![HIGH], vec![]));
 }
 
@@ -104,12 +108,18 @@ fn what_is_on_the_move_here_is_left_as_it_is() {
         let away = migration(ONE, OTHER, phase);
         let here = migration(OTHER, ONE, phase);
         for owners in [[1, 1], [1, 2]] {
-            assert_eq!(told(&due(&source, &tablets(owners), [away.clone()].iter(), ONE)), Default::default());
-            assert_eq!(told(&due(&target, &tablets(owners), [here.clone()].iter(), ONE)), Default::default());
+            assert_eq!(
+                told(&due((&source, &ALL), &tablets(owners), [away.clone()].iter(), ONE)),
+                Default::default()
+            );
+            assert_eq!(
+                told(&due((&target, &ALL), &tablets(owners), [here.clone()].iter(), ONE)),
+                Default::default()
+            );
         }
     }
     let done = MigrationRow { is_source_done: true, ..migration(ONE, OTHER, MigrationPhase::Finished) };
-    let left = told(&due(&source, &tablets([1, 2]), [done].iter(), ONE));
+    let left = told(&due((&source, &ALL), &tablets([1, 2]), [done].iter(), ONE));
     assert_eq!(left.0, [HIGH], "this side has nothing to do any more");
 }
 
@@ -118,15 +128,15 @@ fn a_server_that_was_started_again_leaves_alone_what_its_earlier_self_moved() {
     let before = ServerRun { start: ONE.start - 1, ..ONE };
     let nothing = parts(&[], &[]);
     let coming = [migration(OTHER, before, MigrationPhase::Moving)];
-    let due_then = told(&due(&nothing, &tablets([1, 1]), coming.iter(), ONE));
+    let due_then = told(&due((&nothing, &ALL), &tablets([1, 1]), coming.iter(), ONE));
     assert_eq!(due_then, (vec![], vec![LOW], vec![LOW], vec![]), "the source may have the upper half");
     let over = [migration(OTHER, before, MigrationPhase::Finished)];
-    assert_eq!(told(&due(&nothing, &tablets([1, 1]), over.iter(), ONE)).1, [(0, u64::MAX)]);
+    assert_eq!(told(&due((&nothing, &ALL), &tablets([1, 1]), over.iter(), ONE)).1, [(0, u64::MAX)]);
 }
 
 #[test]
 fn clients_are_told_every_owner_and_where_it_is() {
-    let member = |run, port| MemberRow { run, tcp: ([10, 0, 0, 1], port).into() };
+    let member = |run, port| MemberRow { run, tcp: ([10, 0, 0, 1], port).into(), has_disk: false };
     let members = [member(ONE, 7001), member(OTHER, 7002)];
     let told = |owners, moving: &[MigrationRow]| {
         map_of(&tablets(owners), moving.iter(), &members, 9).expect("a map")
@@ -146,4 +156,27 @@ fn clients_are_told_every_owner_and_where_it_is() {
         "who is about to get some is named"
     );
     assert_eq!(numbers(&[migration(ONE, OTHER, MigrationPhase::Ended)]), [1]);
+}
+
+#[test]
+fn what_a_part_from_the_log_does_not_keep_gets_another_part() {
+    let wide = parts(&[(0, u64::MAX)], &[]);
+    let lower = |_: &Table| Some(vec![LOW]);
+    let (leave, take, missing, go) = told(&due((&wide, &lower), &tablets([1, 1]), [].iter(), ONE));
+    assert_eq!((leave, take, missing, go), (vec![], vec![(0, u64::MAX)], vec![HIGH], vec![]));
+}
+
+#[test]
+fn a_part_from_the_log_is_held_until_a_move_with_its_server_is_over() {
+    let upper = parts(&[HIGH], &[]);
+    let earlier = ServerRun { start: ONE.start - 1, ..ONE };
+    let row = |phase| [migration(earlier, OTHER, phase)];
+    let moving = row(MigrationPhase::Moving);
+    assert_eq!(told(&due((&upper, &ALL), &tablets([2, 2]), moving.iter(), ONE)), Default::default());
+    let ended = row(MigrationPhase::Ended);
+    let (_, take, missing, go) = told(&due((&upper, &ALL), &tablets([2, 1]), ended.iter(), ONE));
+    assert_eq!((take, missing, go), (vec![HIGH], vec![], vec![]));
+    let finished = row(MigrationPhase::Finished);
+    let (_, take, missing, go) = told(&due((&upper, &ALL), &tablets([2, 2]), finished.iter(), ONE));
+    assert_eq!((take, missing, go), (vec![], vec![], vec![HIGH]));
 }

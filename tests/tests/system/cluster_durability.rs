@@ -1,0 +1,247 @@
+//! Durable tables of a cluster: a server that returns owns what it owned with its objects, and moves lose nothing though
+//! either side is killed in the middle.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use client::{Client, ClientConfig, Durability, KeyRange, MigrationMode, TableOptions};
+use fastrand::Rng;
+use tests::cluster::Cluster;
+use tests::effort::{rng, rounds};
+use tests::patience::{answered, comes};
+use tests::server::{Server, Settings, Tenant};
+
+const HALF: u64 = 1 << 63;
+
+/// A client that comes back to the cluster whatever happens to its servers.
+struct Tireless {
+    servers: String,
+    tenant: Tenant,
+    client: Option<Client>,
+    table: u32,
+}
+
+impl Tireless {
+    fn new(cluster: &Cluster, tenant: &Tenant, table: u32) -> Self {
+        let addresses: Vec<_> = cluster.servers.iter().map(|server| server.address().to_string()).collect();
+        Self { servers: addresses.join(","), tenant: tenant.clone(), client: None, table }
+    }
+
+    /// Repeats what may be done twice until it is answered.
+    fn ask<T>(&mut self, mut ask: impl FnMut(&mut Client, u32) -> Result<T, client::Error>) -> T {
+        comes("an answer of the cluster", || {
+            if self.client.is_none() {
+                let Tenant { name, secret } = &self.tenant;
+                self.client = Client::connect_with(&self.servers, name, secret, ClientConfig::default()).ok();
+            }
+            let answer = ask(self.client.as_mut()?, self.table);
+            if answer.is_err() {
+                self.client = None;
+            }
+            answer.ok()
+        })
+    }
+
+    fn get(&mut self, key: u64) -> Option<Vec<u8>> {
+        self.ask(|client, table| client.get(table, &key.to_le_bytes())).map(|object| object.value)
+    }
+
+    fn put(&mut self, key: u64, value: &[u8]) {
+        self.ask(|client, table| client.put(table, &key.to_le_bytes(), value));
+    }
+
+    fn delete(&mut self, key: u64) {
+        self.ask(|client, table| client.delete(table, &key.to_le_bytes()));
+    }
+}
+
+/// Two servers, a tenant, and its synced table of two tablets, one at each.
+fn cluster(ordered: bool) -> (Cluster, Tenant, u32) {
+    let settings = Settings { memory: "64MiB".into(), segment: "1MiB".into(), ..Settings::default() };
+    let cluster = Cluster::start(2, &settings);
+    cluster.numbers();
+    let tenant = cluster.servers[0].tenant("acme");
+    let mut client = cluster.servers[0].client(&tenant);
+    let options = TableOptions { ordered, durability: Some(Durability::Synced), ..TableOptions::default() };
+    let table = answered("the table", || client.table_create_spread("data", options, 2));
+    (cluster, tenant, table)
+}
+
+/// The number of the server that owns a hash.
+fn owner(server: &Server, hash: u64) -> u32 {
+    let tablets = answered("the tablets", || server.admin().tablet_list());
+    tablets.iter().find(|tablet| (tablet.first..=tablet.last).contains(&hash)).expect("an owner").server
+}
+
+/// Moves the upper half to a server, if it is elsewhere, and waits for the end.
+fn move_upper_half(cluster: &Cluster, to: u32) {
+    begin(cluster, to);
+    wait_for_moves(cluster);
+    assert_eq!(owner(&cluster.servers[0], u64::MAX), to);
+}
+
+fn begin(cluster: &Cluster, to: u32) {
+    let begun = comes("a migration", || {
+        let mut admin = cluster.servers[0].admin();
+        admin.migration_begin("acme/data", HALF..=u64::MAX, to, MigrationMode::Rocksteady).ok()
+    });
+    assert_eq!(begun.mode, MigrationMode::PreCopy, "what is on the disk is copied");
+}
+
+fn wait_for_moves(cluster: &Cluster) {
+    comes("the end of all migrations", || {
+        cluster.servers[0].admin().migration_list().ok()?.is_empty().then_some(())
+    });
+}
+
+fn check(user: &mut Tireless, model: &BTreeMap<u64, Vec<u8>>, keys: u64) {
+    for key in 0..keys {
+        assert_eq!(user.get(key), model.get(&key).cloned(), "key {key}");
+    }
+}
+
+fn assert_nothing_was_lost(server: &Server) {
+    let log = server.log();
+    assert!(!log.contains("objects of this server's tablets are lost"), "{log}");
+    let tablets = answered("the tablets", || server.admin().tablet_list());
+    assert!(tablets.iter().all(|tablet| tablet.emptied_ms == 0), "{tablets:?}");
+}
+
+/// Puts, overwrites and deletes some keys.
+fn change(user: &mut Tireless, model: &mut BTreeMap<u64, Vec<u8>>, random: &mut Rng, keys: u64) {
+    for _ in 0..keys {
+        let key = random.u64(0..keys);
+        if random.u8(0..4) == 0 {
+            user.delete(key);
+            model.remove(&key);
+        } else {
+            let value = vec![random.u8(..); random.usize(1..400)];
+            user.put(key, &value);
+            model.insert(key, value);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_returns_owns_what_it_owned_with_its_objects() {
+    for ordered in [false, true] {
+        let (mut cluster, tenant, table) = cluster(ordered);
+        let (mut user, mut model, mut random) =
+            (Tireless::new(&cluster, &tenant, table), BTreeMap::new(), rng());
+        change(&mut user, &mut model, &mut random, 800);
+        let owners = [0, u64::MAX].map(|hash| owner(&cluster.servers[0], hash));
+        assert_ne!(owners[0], owners[1]);
+        for _ in 0..2 {
+            for index in 0..2 {
+                cluster.servers[index].kill();
+                cluster.servers[index].restart();
+            }
+            check(&mut user, &model, 800);
+            change(&mut user, &mut model, &mut random, 100);
+        }
+        assert_eq!([0, u64::MAX].map(|hash| owner(&cluster.servers[0], hash)), owners);
+        cluster.servers.iter().for_each(assert_nothing_was_lost);
+        if ordered {
+            let found = user.ask(|client, table| client.scan(table, KeyRange::default(), usize::MAX));
+            assert_eq!(found.len(), model.len(), "the trees have what the indexes have");
+        }
+    }
+}
+
+#[test]
+fn hashes_that_left_and_returned_bring_back_nothing_of_what_was_there_before() {
+    let (mut cluster, tenant, table) = cluster(false);
+    let (mut user, mut model, mut random) = (Tireless::new(&cluster, &tenant, table), BTreeMap::new(), rng());
+    change(&mut user, &mut model, &mut random, 600);
+    let home = owner(&cluster.servers[0], u64::MAX);
+    let away = owner(&cluster.servers[0], 0);
+    for round in 0..rounds(2, 8) {
+        for to in [away, home] {
+            move_upper_half(&cluster, to);
+            change(&mut user, &mut model, &mut random, 300);
+            if round % 2 == 0 {
+                // Both have parts that they gave away.
+                for index in 0..2 {
+                    cluster.servers[index].kill();
+                    cluster.servers[index].restart();
+                }
+            }
+            check(&mut user, &model, 600);
+        }
+    }
+    cluster.servers.iter().for_each(assert_nothing_was_lost);
+    user.ask(|client, _| client.table_drop("data"));
+    for index in 0..2 {
+        cluster.servers[index].kill();
+        cluster.servers[index].restart();
+    }
+    let options = TableOptions { durability: Some(Durability::Synced), ..TableOptions::default() };
+    user.table = user.ask(|client, _| client.table_create_spread("data", options, 2));
+    check(&mut user, &BTreeMap::new(), 600);
+}
+
+#[test]
+fn a_move_loses_nothing_though_either_side_is_killed_at_any_moment() {
+    const KEYS: u64 = 400;
+    let (mut cluster, tenant, table) = cluster(false);
+    let mut random = rng();
+    for key in 0..KEYS {
+        Tireless::new(&cluster, &tenant, table).put(key, &0_u64.to_le_bytes());
+    }
+    let over = AtomicBool::new(false);
+    let mut users = [0, 1].map(|_| Tireless::new(&cluster, &tenant, table));
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..)
+            .zip(&mut users)
+            .map(|(own, user)| {
+                let (over, mut random) = (&over, random.fork());
+                scope.spawn(move || {
+                    let mut last = BTreeMap::new();
+                    for number in 1_u64.. {
+                        if over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let key = random.u64(0..KEYS / 2) * 2 + own;
+                        let found = user.get(key).expect("it is never deleted");
+                        let expected = last.get(&key).copied().unwrap_or(0_u64);
+                        assert_eq!(found, expected.to_le_bytes(), "key {key}");
+                        user.put(key, &number.to_le_bytes());
+                        last.insert(key, number);
+                    }
+                    last
+                })
+            })
+            .collect();
+        let (mut moved, mut stayed) = (0, 0);
+        for _ in 0..rounds(4, 60) {
+            let numbers = cluster.numbers();
+            let from = owner(&cluster.servers[0], u64::MAX);
+            let to = *numbers.iter().find(|number| **number != from).expect("two servers");
+            begin(&cluster, to);
+            thread::sleep(Duration::from_micros(random.u64(0..400_000)));
+            let who = random.u8(0..3);
+            for (index, number) in numbers.iter().enumerate() {
+                if who == 2 || (who == 0) == (*number == from) {
+                    cluster.servers[index].kill();
+                    cluster.servers[index].restart();
+                }
+            }
+            wait_for_moves(&cluster);
+            let now = owner(&cluster.servers[0], u64::MAX);
+            (moved, stayed) = if now == to { (moved + 1, stayed) } else { (moved, stayed + 1) };
+        }
+        println!("{moved} moved, {stayed} stayed");
+        over.store(true, Ordering::Relaxed);
+        for writer in writers {
+            let last = writer.join().expect("every answer is right");
+            assert!(!last.is_empty());
+            let mut user = Tireless::new(&cluster, &tenant, table);
+            for (key, number) in last {
+                assert_eq!(user.get(key), Some(number.to_le_bytes().to_vec()), "key {key}");
+            }
+        }
+    });
+    cluster.servers.iter().for_each(assert_nothing_was_lost);
+}
