@@ -76,7 +76,7 @@ impl Metadata {
         })
     }
 
-    /// Returns the recorded parts, by their numbers.
+    /// Returns the recorded parts, by tenant and number.
     ///
     /// # Errors
     /// When they cannot be read.
