@@ -8,6 +8,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use fastrand::Rng;
 
@@ -38,6 +40,7 @@ struct State {
     has_crashed: bool,
     is_stopped: bool,
     blocks_written: u64,
+    write_takes: Duration,
 }
 
 /// A handle of a simulated disk.
@@ -64,6 +67,7 @@ impl SimulatedDisk {
             has_crashed: false,
             is_stopped: false,
             blocks_written: 0,
+            write_takes: Duration::ZERO,
         };
         Self { state: Arc::new(Mutex::new(state)) }
     }
@@ -77,6 +81,11 @@ impl SimulatedDisk {
         let mut state = self.state();
         let at = state.calls + calls;
         state.planned.push((at, fault));
+    }
+
+    /// Makes each write take this long at least. Not after [`SimulatedDisk::restart`].
+    pub fn slow_down(&self, write_takes: Duration) {
+        self.state().write_takes = write_takes;
     }
 
     /// Returns the number of calls that wrote or grew the disk, failed ones included.
@@ -114,6 +123,7 @@ impl SimulatedDisk {
             planned: Vec::new(),
             has_crashed: false,
             is_stopped: false,
+            write_takes: Duration::ZERO,
             ..*before
         };
         drop(before);
@@ -204,6 +214,10 @@ impl Disk for SimulatedDisk {
     }
 
     fn write(&mut self, writes: &[Write<'_>]) -> Result<(), DiskError> {
+        let takes = self.state().write_takes;
+        if !takes.is_zero() {
+            thread::sleep(takes);
+        }
         let mut state = self.state();
         let fault = state.begin()?;
         let is_torn = matches!(fault, Some(Fault::Crash | Fault::Error));

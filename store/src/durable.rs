@@ -7,7 +7,8 @@
 //! ```
 //! A segment's sequence number names its bytes on the disk for ever. Compaction in memory keeps it, since the disk does
 //! not change: so several runs of memory can have the number of one. When the last of them is empty, the disk may forget
-//! it, once the copies of its survivors are stable.
+//! it, once the copies of its survivors are stable, and whatever ended its other entries: else a crash could undo the end of
+//! an entry that is gone.
 //!
 //! *Predecessors*: a replay finds each entry that is still on the disk, so what ended an entry must stay as long as that
 //! entry's segment. An object that replaces another names the segment of the other. When it dies in turn, and that

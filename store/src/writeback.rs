@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   loop:  cut ── take_opened ── sealed_bytes of each segment below the cut ── (write them) ── note_stable ── note_synced
-//!          take_released ── (once the survivors are stable, forget the segment) ── note_gone
+//!          ── (forget the segments that were released before the cut) ── note_gone
 //! ```
 
 use std::ops::Range;
@@ -24,10 +24,15 @@ impl Store {
         self.log.durable.is_some()
     }
 
-    /// Makes a cut through all heads: fills in the position of each writer, and returns its number. Whatever lies below
-    /// these positions depends on nothing above them. For one thread, which waits for writes in progress.
-    pub fn cut(&self, positions: &mut Vec<LogPosition>) -> u64 {
-        self.durable().cuts.cut(positions)
+    /// Makes a cut through all heads: fills in the position of each writer. Whatever lies below these positions depends on
+    /// nothing above them. For one thread, which waits for writes in progress.
+    ///
+    /// Returns the cut's number, and the segments released since the last one. The disk may forget these once it holds all
+    /// below this cut: it includes their survivors, and whatever ended their other entries.
+    pub fn cut(&self, positions: &mut Vec<LogPosition>) -> (u64, Taken<Released>) {
+        // Before the cut: what ended the entries of a segment that is released later may lie above it.
+        let released = self.durable().released.take_all();
+        (self.durable().cuts.cut(positions), released)
     }
 
     /// Returns the segments opened since the last call. Called after [`Store::cut`], it leaves out none below the cut.
@@ -40,11 +45,6 @@ impl Store {
     /// ends, a segment of survivors that a replay leaves out.
     pub fn take_emptied(&self) -> Taken<u32> {
         self.durable().emptied.take_all()
-    }
-
-    /// Returns the segments released since the last call, whose bytes the disk may forget once it holds the survivors.
-    pub fn take_released(&self) -> Taken<Released> {
-        self.durable().released.take_all()
     }
 
     /// Returns bytes of a segment, which its writer no longer changes.

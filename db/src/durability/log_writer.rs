@@ -211,7 +211,8 @@ impl LogWriter {
     pub fn step(&mut self) -> Result<Step, DiskError> {
         let (clock_ms, began) = (self.store.now_ms(), Instant::now());
         let mut positions = std::mem::take(&mut self.positions);
-        let cut = self.store.cut(&mut positions);
+        let (cut, released) = self.store.cut(&mut positions);
+        self.released.extend(released);
         self.take_news();
         if cfg!(weakened = "freed") {
             self.positions.clone_from(&positions);
@@ -230,7 +231,7 @@ impl LogWriter {
         Ok(step)
     }
 
-    /// Takes in what heads and the cleaner have done.
+    /// Takes in what heads have opened and the cleaner has begun to empty.
     fn take_news(&mut self) {
         for opened in self.store.take_opened() {
             // The digest would not count it.
@@ -243,7 +244,6 @@ impl LogWriter {
         let known = self.emptied.len();
         self.emptied.extend(self.store.take_emptied());
         self.digest_is_due |= self.emptied.len() > known;
-        self.released.extend(self.store.take_released());
     }
 
     fn write_cut(

@@ -9,12 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use disk::{Fault, SimulatedDisk};
 use fastrand::Rng;
 use store::{Condition, Config, Core, NEVER_MS, Pinned, Quota, Store, Table, TableOptions, Write};
 
-use super::super::log_writer::LogWriter;
+use super::super::log_writer::{LogWriter, Step};
 use super::super::{LogLayout, recovery};
 use super::seeds;
 
@@ -22,6 +23,10 @@ const FRAMES_MAX: u32 = 2_000;
 const NUMBER: &[u8] = b"number";
 /// Keys that are written now and then.
 const OTHERS: usize = 256;
+/// How long a slow write takes: meanwhile the memory becomes full. The next ones bring it to the disk, and give the cleaner
+/// time to free what is there.
+const SLOW: Duration = Duration::from_millis(30);
+const SLOW_WRITES: u32 = 3;
 const PAIR: [&[u8]; 2] = [b"first", b"second"];
 
 const CONFIG: Config =
@@ -111,14 +116,30 @@ fn a_copy_is_never_found_without_what_it_copies_nor_half_of_a_pair() {
         let mut random = Rng::with_seed(seed);
         let disk = SimulatedDisk::new(seed, LogLayout::frame_bytes_of(CONFIG.segment_bytes), FRAMES_MAX);
         let (store, table, mut writer) = open(&disk);
-        disk.plan(random.u64(0..300), if random.bool() { Fault::Crash } else { Fault::CrashUntold });
+        let fault = if random.bool() { Fault::Crash } else { Fault::CrashUntold };
+        // In half of the runs the disk fails soon after a slow write, while the cleaner freed what was there before.
+        let fails_after_slow = random.bool();
+        if !fails_after_slow {
+            disk.plan(random.u64(0..300), fault);
+        }
         let (stop, told) = (AtomicBool::new(false), Told::new());
         let [first, second] = [store.core(0), store.core(1)];
         thread::scope(|scope| {
             let (table, told, stop) = (&*table, &told, &stop);
             scope.spawn(move || add(&first, table, told, stop));
             scope.spawn(move || copy(&second, table, told, stop));
-            while writer.step().is_ok() {}
+            let mut cuts = random.u32(2..20);
+            while let Ok(step) = writer.step() {
+                cuts -= u32::from(fails_after_slow && step == Step::Written && cuts > 0);
+                match (fails_after_slow, cuts) {
+                    (true, 1..=SLOW_WRITES) => disk.slow_down(SLOW),
+                    (true, 0) => {
+                        disk.slow_down(Duration::ZERO);
+                        disk.plan(random.u64(0..4), fault);
+                    }
+                    _ => {}
+                }
+            }
             stop.store(true, Ordering::Relaxed);
         });
         drop((writer, store, table));

@@ -33,10 +33,10 @@ impl Recorder {
     /// Makes a cut and records everything below it.
     pub(super) fn sync(&mut self, store: &Store) {
         let mut positions = Vec::new();
-        let number = store.cut(&mut positions);
+        let (number, released) = store.cut(&mut positions);
+        self.released.extend(released);
         self.open.extend(store.take_opened().map(|opened| (opened, 0)));
         self.record.emptied.extend(store.take_emptied());
-        self.released.extend(store.take_released());
         for (opened, written) in &mut self.open {
             let position = positions[opened.writer];
             let to = match position.sequence.cmp(&opened.sequence) {
