@@ -19,7 +19,7 @@ use wire::reply::{Arrived, Left, StaleRead};
 use wire::{CompletionError, Status};
 
 /// Number of attempts after which a request goes to one server only.
-pub const MOVES_MAX: u16 = 2;
+pub const MOVES_MAX: u8 = 2;
 /// Number of remembered hashes that the target knows. A power of two.
 const KNOWN_HASHES: usize = 2_048;
 /// Time for which a source that tells nothing, or has not replied, is not asked.
@@ -154,7 +154,7 @@ impl Moving {
     }
 
     /// Returns the servers to ask for a hash. `owner` is its server by the map, `moves` the number of attempts so far.
-    pub fn source(&mut self, now_us: u64, hash: u64, (owner, moves): (usize, u16)) -> ReadSource {
+    pub fn source(&mut self, now_us: u64, hash: u64, (owner, moves): (usize, u8)) -> ReadSource {
         if self.wants_map(now_us) {
             return ReadSource::AloneAndMap;
         }

@@ -66,4 +66,6 @@ pub use session_state::SessionStatistics;
 pub use wire::KeyRange;
 pub use wire::limits::TTL_MS_MAX;
 pub use wire::name_is_valid;
-pub use wire::{Completion, CompletionError, Condition, Keys, Request, SessionLimits, Status, reply};
+pub use wire::{
+    Completion, CompletionError, Condition, Keys, Request, RequestDurability, SessionLimits, Status, reply,
+};

@@ -21,8 +21,8 @@ use std::collections::VecDeque;
 
 use net::Port;
 use wire::{
-    Completion, CompletionError, FrameError, FrameReader, Group, Journey, Opened, Request, SessionLimits,
-    Status,
+    Completion, CompletionError, FrameError, FrameReader, Group, Journey, Opened, Request, RequestDurability,
+    SessionLimits, Status,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -71,6 +71,8 @@ pub(crate) struct Router {
     client_id: u64,
     call_timeout_us: u64,
     source_patience_us: u64,
+    /// What replies to the caller's next requests wait for.
+    pub(crate) durability: RequestDurability,
 }
 
 /// A request that cannot be sent at present.
@@ -160,6 +162,7 @@ impl Router {
             client_id,
             call_timeout_us,
             source_patience_us,
+            durability: RequestDurability::OfTable,
         })
     }
 
@@ -172,6 +175,7 @@ impl Router {
         request: &Request<'_>,
         statistics: &mut SessionStatistics,
     ) -> Result<Option<usize>, Error> {
+        let journey = self.journey(now_us);
         let server = match request.table() {
             Some(table) if u64::from(table) != self.latest.table => None,
             Some(_) => self.known_way(request),
@@ -181,7 +185,6 @@ impl Router {
         let Some(state) = state.filter(|_| self.owed < self.credits.into()) else {
             return self.submit_by_map(now_us, tag, request, statistics);
         };
-        let journey = Journey::begin(now_us, self.call_timeout_us);
         match state.submit(journey, tag, request, statistics) {
             Ok(()) => {
                 statistics.requests += 1;
@@ -204,6 +207,12 @@ impl Router {
         }
     }
 
+    /// Begins the journey of a caller's request.
+    #[inline]
+    fn journey(&self, now_us: u64) -> Journey {
+        Journey { durability: self.durability, ..Journey::begin(now_us, self.call_timeout_us) }
+    }
+
     #[inline(never)]
     fn submit_by_map(
         &mut self,
@@ -217,7 +226,7 @@ impl Router {
         }
         let refused = |status| Error::Refused { status, text: String::new() };
         request.check().map_err(refused)?;
-        let journey = Journey::begin(now_us, self.call_timeout_us);
+        let journey = self.journey(now_us);
         let sent = self.send(now_us, (tag, journey), request, statistics)?;
         statistics.requests += 1;
         self.owed += 1;

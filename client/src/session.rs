@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use net::{Batch, Outbox, Port};
-use wire::{Completion, Opened, Request, SessionLimits};
+use wire::{Completion, Opened, Request, RequestDurability, SessionLimits};
 
 use self::waiting::{CALLERS_TAGS, Parked};
 
@@ -109,6 +109,12 @@ impl Session {
     pub fn submit(&mut self, request: &Request<'_>, tag: u64) -> Result<(), Error> {
         let now_us = self.watch.queue();
         self.router.submit(now_us, tag, request, &mut self.statistics).map(drop)
+    }
+
+    /// Sets what replies to later requests of this session wait for: the durability of each one's table, or one that the
+    /// caller chooses. A request that is in transit keeps its own. Costs nothing, so each request can have another.
+    pub fn set_durability(&mut self, durability: RequestDurability) {
+        self.router.durability = durability;
     }
 
     /// Returns whether the window of [`Session::submit`] has room.

@@ -113,6 +113,7 @@ impl Shared {
         }
         let header = RecordHeader {
             code: job.request.code,
+            flags: job.request.journey.durability.flags(),
             sequence: job.sequence,
             first_unacknowledged: job.first_unacknowledged,
             view: job.view,

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 }
 
 fn answer(options: Options) -> Result<Answer, Failure> {
-    let settings = &Settings::read(&options.global)?;
+    let settings = &Settings::read(&options.global)?.with_durability(options.command.durability());
     match options.command {
         Command::Tenant(command) => tenant::run(settings, command),
         Command::Table(command) => table::run(settings, command),
@@ -65,7 +65,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Put(options) => object::put(settings, &options),
         Command::Delete(options) => object::delete(settings, &options),
         Command::Scan(options) => object::scan(settings, &options),
-        Command::Increment { table, key, delta, float: None } => {
+        Command::Increment { table, key, delta, float: None, .. } => {
             object::increment(settings, &table, &key, delta)
         }
         Command::Increment { table, key, float: Some(delta), .. } => {
@@ -73,7 +73,7 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         }
         Command::Grant(command) => grant::run(settings, command),
         Command::Ext(command) => extension::run(settings, command),
-        Command::Invoke { function, table, key, arguments, version } => {
+        Command::Invoke { function, table, key, arguments, version, .. } => {
             extension::invoke(settings, &function, &table, (&key, &arguments), version)
         }
         Command::Trace(options) => trace::run(settings, &options),

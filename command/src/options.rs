@@ -18,7 +18,9 @@ pub use cluster::{ClusterCommand, MigrateOptions, MigrationWay};
 pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
-pub use object::{DeleteOptions, GetOptions, LineFormat, PutOptions, ScanOptions, WriteCondition};
+pub use object::{
+    AnswerOptions, DeleteOptions, GetOptions, LineFormat, PutOptions, ScanOptions, WriteCondition,
+};
 pub use table::{TableCommand, TableDurability};
 pub use trace::TraceOptions;
 
@@ -26,6 +28,7 @@ use super::bytes::Bytes;
 use super::settings::Global;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
+use client::RequestDurability;
 use std::path::PathBuf;
 
 /// Talks to a Splinter server: tenants, tables, objects, extensions, graphs.
@@ -74,6 +77,8 @@ pub enum Command {
         /// Add this floating-point number (IEEE 754, 64 bits) instead.
         #[arg(long, value_name = "NUMBER", conflicts_with = "delta", allow_negative_numbers = true)]
         float: Option<f64>,
+        #[command(flatten)]
+        waits: AnswerOptions,
     },
     /// Create, list, verify and restore archives of tenants, in a directory or an S3 bucket.
     #[command(subcommand)]
@@ -100,6 +105,8 @@ pub enum Command {
         /// Version of the extension; default: the current one.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
         version: Option<u32>,
+        #[command(flatten)]
+        waits: AnswerOptions,
     },
     /// Load, query or generate a graph. Requires the extension of ext/tao.
     #[command(subcommand)]
@@ -144,6 +151,20 @@ pub enum Command {
         /// Directory to write to, such as ~/.local/share/man/man1; created if missing.
         directory: PathBuf,
     },
+}
+
+impl Command {
+    /// Returns what the answers of the command's requests wait for.
+    pub fn durability(&self) -> RequestDurability {
+        match self {
+            Self::Get(GetOptions { waits, .. })
+            | Self::Put(PutOptions { waits, .. })
+            | Self::Delete(DeleteOptions { waits, .. })
+            | Self::Increment { waits, .. }
+            | Self::Invoke { waits, .. } => waits.durability(),
+            _ => RequestDurability::OfTable,
+        }
+    }
 }
 
 /// The commands of `splinter tenant`.

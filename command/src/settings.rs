@@ -6,7 +6,7 @@
 use super::failure::{Failure, FailureKind};
 use super::output::Output;
 use clap::{Args, ValueEnum};
-use client::{Admin, Client, ClientConfig, Transport};
+use client::{Admin, Client, ClientConfig, RequestDurability, Transport};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -56,6 +56,7 @@ pub struct Settings {
     given: Global,
     profile: Profile,
     profile_path: PathBuf,
+    durability: RequestDurability,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -81,7 +82,13 @@ impl Settings {
                 return Err(Failure::new(FailureKind::Local, what));
             }
         };
-        Ok(Settings { given: given.clone(), profile, profile_path: path })
+        let durability = RequestDurability::OfTable;
+        Ok(Settings { given: given.clone(), profile, profile_path: path, durability })
+    }
+
+    /// Returns the settings with what the answers of tenants' requests wait for.
+    pub fn with_durability(self, durability: RequestDurability) -> Settings {
+        Settings { durability, ..self }
     }
 
     /// Connects as the tenant.
@@ -98,7 +105,9 @@ impl Settings {
             TransportOption::Shm => Transport::Shm,
         };
         let config = ClientConfig { transport, ..ClientConfig::default() };
-        Ok(Client::connect_with(self.address(), tenant, secret, config)?)
+        let mut client = Client::connect_with(self.address(), tenant, secret, config)?;
+        client.session().set_durability(self.durability);
+        Ok(client)
     }
 
     /// Connects as the administrator.

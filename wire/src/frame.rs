@@ -225,7 +225,8 @@ impl<'a> Messages<'a> {
 pub struct Message<'a> {
     /// Opcode of a request, status of a reply.
     pub code: u8,
-    /// [`crate::limits::TAKES_PARTS`] of a request, [`crate::limits::IS_PART`] of a reply; others are ignored.
+    /// Of a request: [`crate::limits::TAKES_PARTS`] and those of [`crate::RequestDurability`]. Of a reply:
+    /// [`crate::limits::IS_PART`]. Others are ignored.
     pub flags: u8,
     /// Low half of the sequence.
     pub sequence_low: u32,

@@ -13,6 +13,7 @@
 
 mod body;
 mod condition;
+mod durability;
 mod frame;
 mod keys;
 pub mod limits;
@@ -28,6 +29,7 @@ mod tablets;
 
 pub use body::{Body, BodyReader, BodyWriter};
 pub use condition::Condition;
+pub use durability::RequestDurability;
 pub use frame::{FrameError, FrameReader, FrameWriter, Group, Groups, Message, Messages};
 pub use keys::Keys;
 pub use name::{TenantId, function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};

@@ -20,6 +20,10 @@ pub const GROUP_HEADER_BYTES: usize = 24;
 pub const MESSAGE_HEADER_BYTES: usize = 8;
 /// Flag of a request: its reply may come in parts.
 pub const TAKES_PARTS: u8 = 1;
+/// Flag of a request: see [`crate::RequestDurability::Written`].
+pub const ASKS_WRITTEN: u8 = 2;
+/// Flag of a request: see [`crate::RequestDurability::Synced`].
+pub const ASKS_SYNCED: u8 = 4;
 /// Flag of a reply: it is a part.
 pub const IS_PART: u8 = 1;
 /// Longest reply that comes in parts. A socket buffer takes several of this size, and repeating the whole after a

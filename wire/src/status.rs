@@ -160,6 +160,8 @@ statuses! {
     Frozen = 56,
     /// The server's disk failed; the outcome of the request is unknown until the server is restarted.
     StorageFailed = 57,
+    /// The table is in memory, and the write asked for the disk.
+    NotDurable = 58,
 }
 
 impl fmt::Display for Status {

@@ -19,7 +19,7 @@ pub struct RecordHeader {
     pub body_bytes: u32,
     /// Opcode of a request, status of a reply.
     pub code: u8,
-    /// No flag is known yet; a receiver ignores them.
+    /// Those of a [`crate::RequestDurability`] in a data request; others are ignored.
     pub flags: u8,
     /// Chosen by the client, repeated in the reply; 0 for opening and administration.
     pub sequence: u64,

@@ -111,6 +111,9 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::StorageFailed => {
             "ask the operator to check the disk and restart the server, and read the object before repeating a write"
         }
+        Status::NotDurable => {
+            "write without asking for the disk, or to a table that has another durability than memory"
+        }
         Status::NotPermitted => "ask the owner for a grant, or the operator",
         Status::BadToken => "open a new session",
         Status::NameInvalid => {

@@ -5,7 +5,7 @@
 
 use crate::bytes::Bytes;
 use clap::{Args, ValueEnum};
-use client::TTL_MS_MAX;
+use client::{RequestDurability, TTL_MS_MAX};
 use std::str::FromStr;
 
 /// The options of `splinter get`.
@@ -22,6 +22,8 @@ pub struct GetOptions {
     /// Format of the lines.
     #[arg(long, value_enum, default_value = "tab", conflicts_with = "keys")]
     pub format: LineFormat,
+    #[command(flatten)]
+    pub waits: AnswerOptions,
 }
 
 /// The options of `splinter put`.
@@ -46,6 +48,8 @@ pub struct PutOptions {
     /// Time to live: a number with ms, s, m, h or d. Default: no expiry.
     #[arg(long, value_name = "TIME")]
     pub ttl: Option<TimeToLive>,
+    #[command(flatten)]
+    pub waits: AnswerOptions,
 }
 
 /// The options of `splinter delete`.
@@ -65,6 +69,36 @@ pub struct DeleteOptions {
     /// Only if the object has exactly this version.
     #[arg(long, value_name = "VERSION")]
     pub if_version: Option<u64>,
+    #[command(flatten)]
+    pub waits: AnswerOptions,
+}
+
+/// What the answer of a command on objects waits for.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct AnswerOptions {
+    /// When the answer comes, whatever the durability of the table.
+    #[arg(long, value_enum, value_name = "DURABILITY")]
+    pub durability: Option<AnswerDurability>,
+}
+
+/// A durability that a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AnswerDurability {
+    /// At once: a crash of the server may undo what the answer says.
+    Written,
+    /// When all that it says is stable on the disk. A table in memory refuses such a write.
+    Synced,
+}
+
+impl AnswerOptions {
+    /// Returns the durability as requests encode it.
+    pub fn durability(self) -> RequestDurability {
+        match self.durability {
+            None => RequestDurability::OfTable,
+            Some(AnswerDurability::Written) => RequestDurability::Written,
+            Some(AnswerDurability::Synced) => RequestDurability::Synced,
+        }
+    }
 }
 
 /// Formats of a file with one object per line.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use net::Batch;
 use wire::limits::TAKES_PARTS;
-use wire::{FrameReader, Group, Message, Request, Status};
+use wire::{FrameReader, Group, Message, Request, RequestDurability, Status, opcode};
 
 use super::batch_admission::BatchAdmission;
 use super::invocation;
@@ -79,6 +79,7 @@ struct Pending<'b> {
     sequence: u64,
     peer: SocketAddr,
     takes_parts: bool,
+    durability: RequestDurability,
 }
 
 /// Requests that execute together. Unused places stay uninitialized: writing `None` into all of them took longer than
@@ -161,7 +162,11 @@ impl<'w, P: Exits> Dispatch<'w, P> {
                     let takes_parts = message.flags & TAKES_PARTS != 0 && session.is_reached_at(peer.ip());
                     let located =
                         chunk.tables.locate(&self.environment, session, &request, chunk.pending.len());
-                    self.admit(chunk, Pending { request, session, located, sequence, peer, takes_parts });
+                    let durability = RequestDurability::of_flags(message.flags);
+                    self.admit(
+                        chunk,
+                        Pending { request, session, located, sequence, peer, takes_parts, durability },
+                    );
                 }
                 Err(Status::WrongView) => self.refuse_other_view(session, sequence, peer),
                 Err(status) => {
@@ -245,11 +250,14 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let (environment, session) = (self.environment, pending.session);
         let caller = Caller { session, sequence: pending.sequence };
         let (catalog, invocations) = (self.catalog, &mut *self.invocations);
-        let to = Addressee::of(session, (self.arrived_at, pending.peer), pending.takes_parts);
+        let waits = (pending.takes_parts, pending.durability);
+        let to = Addressee::of(session, (self.arrived_at, pending.peer), waits);
         let exits = (&mut *self.outgoing, &mut *self.port);
         let mut place = FramePlace::new(exits, &environment, (session, pending.sequence), to);
         place.page.add(Entry::of(&pending.request), 1);
-        if let Request::Invoke { .. } = pending.request {
+        if cannot_sync(pending.durability, &pending.request, pending.located) {
+            replies::refuse(environment.metrics, &mut place, Status::NotDurable);
+        } else if let Request::Invoke { .. } = pending.request {
             invocation::start(
                 &environment,
                 catalog,
@@ -271,12 +279,12 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     #[cold]
     fn park(&mut self, pending: &Pending<'_>) {
         self.environment.core.take_seen_cut();
-        let Pending { session, sequence, peer, takes_parts, .. } = *pending;
+        let Pending { session, sequence, peer, takes_parts, durability, .. } = *pending;
         let environment = self.environment;
         let (view, since_us) = (self.view.own, environment.now_us);
         let came = RequestContext { session, sequence, view, takes_parts, since_us };
-        let (exits, to) =
-            ((&mut *self.outgoing, &mut *self.port), Addressee::of(session, (self.arrived_at, peer), false));
+        let exits = (&mut *self.outgoing, &mut *self.port);
+        let to = Addressee::of(session, (self.arrived_at, peer), (false, durability));
         let mut place = FramePlace::new(exits, &environment, (session, sequence), to);
         let wanted = (&pending.request, pending.located);
         pending_requests::park(&environment, self.pending, came, wanted, &mut place);
@@ -293,8 +301,9 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             environment.metrics.count(Counter::GroupsUnanswered);
             return;
         }
-        let to =
-            Addressee { port: self.arrived_at, peer, token: group.token, home_core: 0, takes_parts: false };
+        let (takes_parts, durability) = (false, RequestDurability::OfTable);
+        let (port, token) = (self.arrived_at, group.token);
+        let to = Addressee { port, peer, token, home_core: 0, takes_parts, durability };
         for Message { sequence_low, .. } in group.messages().map_while(Result::ok) {
             let head = (sequence_low, Status::BadToken);
             self.outgoing.reply(self.port, environment.metrics, &to, head, 0, |_| {});
@@ -309,9 +318,19 @@ impl<'w, P: Exits> Dispatch<'w, P> {
 
     /// Returns the place of a short answer.
     fn place<'s>(&'s mut self, session: &'s Session, sequence: u64, peer: SocketAddr) -> FramePlace<'s, P> {
-        let to = Addressee::of(session, (self.arrived_at, peer), false);
+        let waits = (false, RequestDurability::OfTable);
+        let to = Addressee::of(session, (self.arrived_at, peer), waits);
         FramePlace::new((self.outgoing, self.port), &self.environment, (session, sequence), to)
     }
+}
+
+/// Returns whether a write asks that a table in memory be on the disk.
+#[inline]
+fn cannot_sync(durability: RequestDurability, request: &Request<'_>, located: Located<'_>) -> bool {
+    durability == RequestDurability::Synced
+        && !matches!(request, Request::Invoke { .. })
+        && !opcode::is_read(request.opcode())
+        && located.part.is_some_and(|part| !part.is_durable())
 }
 
 /// Serves a data request of a stream on the session's home worker; its answer goes to the stream's thread, now or when
@@ -326,14 +345,15 @@ pub fn stream_request(
     (invocations, pending, outgoing): (&mut Invocations<Origin>, &mut PendingRequests, &mut Outgoing),
     asked: &StreamRequest,
 ) {
-    let StreamRequest { session, sequence, first_unacknowledged, opcode, .. } = asked;
+    let StreamRequest { session, sequence, first_unacknowledged, opcode, durability, .. } = asked;
     let metrics = environment.metrics;
     metrics.count(Counter::Requests);
     metrics.count(Counter::StreamRequests);
     let page = session.account.ledger.page(environment.core.index());
     page.add(Entry::Requests, 1);
     page.add(Entry::BytesReceived, asked.body().len() as u64);
-    let mut place = StreamPlace { outgoing, environment: *environment, answer: &asked.answer, page };
+    let (answer, durability) = (&asked.answer, *durability);
+    let mut place = StreamPlace { outgoing, environment: *environment, answer, durability, page };
     if catalog.session(session.token).is_none() {
         return replies::refuse(metrics, &mut place, Status::BadToken);
     }
@@ -354,7 +374,9 @@ pub fn stream_request(
     };
     page.add(Entry::of(&request), 1);
     let located = locate(environment, session, &request);
-    if let Request::Invoke { .. } = request {
+    if cannot_sync(durability, &request, located) {
+        replies::refuse(metrics, &mut place, Status::NotDurable);
+    } else if let Request::Invoke { .. } = request {
         let (caller, request) = ((session, *sequence), (&request, located));
         invocation::start(environment, catalog, invocations, caller, request, &mut place);
     } else {

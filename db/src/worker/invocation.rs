@@ -180,15 +180,15 @@ fn finish<P: Exits>(
         }
     }
     match origin.route {
-        Route::Frame { port: arrived_at, peer } => {
-            let to = Addressee::of(session, (arrived_at, peer), false);
+        Route::Frame { port: arrived_at, peer, durability } => {
+            let to = Addressee::of(session, (arrived_at, peer), (false, durability));
             let head = (sequence as u32, status);
             let fill = |body: &mut [u8]| body.copy_from_slice(reply);
             outgoing.reply_when_stable(port, environment, &to, head, reply.len(), fill);
         }
-        Route::Stream(answer) => {
+        Route::Stream(answer, durability) => {
             let reply = StreamAnswer { status, body: reply.to_vec() };
-            outgoing.answer_when_stable(environment, &answer, reply);
+            outgoing.answer_when_stable(environment, (&answer, durability), reply);
         }
     }
 }

@@ -24,7 +24,7 @@ use wire::limits::{
     FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, IS_PART, MESSAGE_HEADER_BYTES, REPLY_PARTS_BYTES_MAX,
 };
 use wire::reply::Part;
-use wire::{FrameWriter, Status};
+use wire::{FrameWriter, RequestDurability, Status};
 
 use self::held::HeldAnswers;
 use super::ports::Exits;
@@ -300,13 +300,19 @@ pub struct Addressee {
     pub home_core: u16,
     /// The client accepts an answer in parts.
     pub takes_parts: bool,
+    /// What the reply waits for.
+    pub durability: RequestDurability,
 }
 
 impl Addressee {
     /// Returns the addressee for a request of a session, from an address, at a worker's port.
     #[inline]
-    pub fn of(session: &Session, (port, peer): (u16, SocketAddr), takes_parts: bool) -> Self {
-        Self { port, peer, token: session.token, home_core: session.home_core(), takes_parts }
+    pub fn of(
+        session: &Session,
+        (port, peer): (u16, SocketAddr),
+        (takes_parts, durability): (bool, RequestDurability),
+    ) -> Self {
+        Self { port, peer, token: session.token, home_core: session.home_core(), takes_parts, durability }
     }
 }
 
@@ -351,7 +357,9 @@ mod tests {
     /// An answer to one of two clients.
     fn answer(outgoing: &mut Outgoing, exit: &mut Exit, metrics: &WorkerMetrics, client: u16) {
         let peer = SocketAddr::from(([127, 0, 0, 1], client));
-        let to = Addressee { port: 0, peer, token: client.into(), home_core: 0, takes_parts: false };
+        let durability = wire::RequestDurability::OfTable;
+        let to =
+            Addressee { port: 0, peer, token: client.into(), home_core: 0, takes_parts: false, durability };
         outgoing.reply(exit, metrics, &to, (1, Status::Ok), 8, |body| body.fill(1));
     }
 

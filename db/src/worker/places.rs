@@ -1,6 +1,6 @@
 //! The places of replies: in a frame, or at a stream's thread. Both hold a reply until what it shows is stable.
 
-use wire::Status;
+use wire::{RequestDurability, Status};
 
 use super::outgoing::{Addressee, Outgoing};
 use super::ports::Exits;
@@ -55,7 +55,8 @@ impl<P: Exits> ReplyPlace for FramePlace<'_, P> {
     }
 
     fn route(&self) -> Route {
-        Route::Frame { port: self.to.port, peer: self.to.peer }
+        let Addressee { port, peer, durability, .. } = self.to;
+        Route::Frame { port, peer, durability }
     }
 }
 
@@ -67,6 +68,8 @@ pub struct StreamPlace<'s> {
     pub environment: WorkerEnvironment<'s>,
     /// Receives the reply.
     pub answer: &'s Sender<StreamAnswer>,
+    /// What the reply waits for.
+    pub durability: RequestDurability,
     /// The tenant's counters.
     pub page: &'s Page,
 }
@@ -76,7 +79,8 @@ impl ReplyPlace for StreamPlace<'_> {
         self.page.answered(status, body_bytes);
         let mut body = vec![0; body_bytes];
         fill(&mut body);
-        self.outgoing.answer_when_stable(&self.environment, self.answer, StreamAnswer { status, body });
+        let to = (self.answer, self.durability);
+        self.outgoing.answer_when_stable(&self.environment, to, StreamAnswer { status, body });
     }
 
     fn shows_anything(&self) {
@@ -84,6 +88,6 @@ impl ReplyPlace for StreamPlace<'_> {
     }
 
     fn route(&self) -> Route {
-        Route::Stream(self.answer.clone())
+        Route::Stream(self.answer.clone(), self.durability)
     }
 }

@@ -47,7 +47,7 @@ pub struct Sides {
     /// Of this operation: it is made at one server.
     is_alone: bool,
     /// Of this operation: how often it was refused.
-    moves: u16,
+    moves: u8,
     /// Wants a session for nothing but the answer of the source.
     opens_source: bool,
     /// For how long the source is waited for.

@@ -8,6 +8,7 @@ mod full_disk;
 mod load;
 mod log_file;
 mod model;
+mod requests;
 mod rounds;
 mod starts;
 

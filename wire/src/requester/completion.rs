@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use crate::durability::RequestDurability;
 use crate::limits::FRAME_BYTES_MAX;
 use crate::status::Status;
 
@@ -122,7 +123,9 @@ pub struct Journey {
     /// The time at which it is given up, wherever it is.
     pub deadline_us: u64,
     /// Number of servers that replied that another one owns the key.
-    pub moves: u16,
+    pub moves: u8,
+    /// What its reply waits for.
+    pub durability: RequestDurability,
 }
 
 impl Journey {
@@ -130,7 +133,8 @@ impl Journey {
     #[inline]
     #[must_use]
     pub const fn begin(now_us: u64, timeout_us: u64) -> Journey {
-        Journey { deadline_us: now_us.saturating_add(timeout_us), moves: 0 }
+        let durability = RequestDurability::OfTable;
+        Journey { deadline_us: now_us.saturating_add(timeout_us), moves: 0, durability }
     }
 
     /// Returns the journey after one more server has refused the call.

@@ -3,6 +3,7 @@
 //! The number of slots is a power of two, at least the credits: two sequences within a window never share one. A slot
 //! keeps the encoded body for retransmission, in a buffer that only grows, up to one frame.
 
+use crate::durability::RequestDurability;
 use crate::frame::FrameWriter;
 use crate::limits::TAKES_PARTS;
 use crate::opcode;
@@ -49,7 +50,8 @@ pub(super) struct Slot {
     pub(super) doublings: u8,
     /// Length of the body at the start of `buffer`.
     body_bytes: u16,
-    moves: u16,
+    moves: u8,
+    durability: RequestDurability,
     pub(super) tag: u64,
     /// The time at which the call is given up.
     pub(super) deadline_us: u64,
@@ -86,7 +88,8 @@ impl Slot {
     /// Sets the deadline and moves of the call.
     #[inline]
     pub(super) fn set_journey(&mut self, journey: Journey) {
-        (self.deadline_us, self.moves) = (journey.deadline_us, journey.moves);
+        (self.deadline_us, self.moves, self.durability) =
+            (journey.deadline_us, journey.moves, journey.durability);
     }
 
     #[inline]
@@ -97,16 +100,17 @@ impl Slot {
     /// Returns the request as it was accepted.
     pub(super) fn accepted(&self) -> Accepted<'_> {
         let was_repeated = self.repetition != Repetition::None;
-        let journey = Journey { deadline_us: self.deadline_us, moves: self.moves };
+        let journey =
+            Journey { deadline_us: self.deadline_us, moves: self.moves, durability: self.durability };
         Accepted { tag: self.tag, journey, code: self.code, body: self.body(), was_repeated }
     }
 
     /// Returns the flags of the request: a read may be answered in parts, unless an answer was lost; then the stream
-    /// carries it.
+    /// carries it. And what the answer waits for.
     #[inline]
     const fn flags(&self) -> u8 {
         let takes_parts = opcode::is_read(self.code) && !matches!(self.repetition, Repetition::Lost);
-        if takes_parts { TAKES_PARTS } else { 0 }
+        self.durability.flags() | if takes_parts { TAKES_PARTS } else { 0 }
     }
 
     /// Writes the request as a message; `false` when it does not fit.
@@ -137,6 +141,7 @@ impl Ring {
             body_bytes: 0,
             tag: 0,
             moves: 0,
+            durability: RequestDurability::OfTable,
             deadline_us: 0,
             due_us: 0,
             sent_us: 0,

@@ -1,8 +1,8 @@
 //! Answers in parts: put together whatever order they come in, never out of two executions, asked for once.
 
-use wire::limits::{FRAME_BYTES_MAX, IS_PART, TAKES_PARTS};
+use wire::limits::{ASKS_SYNCED, ASKS_WRITTEN, FRAME_BYTES_MAX, IS_PART, TAKES_PARTS};
 use wire::reply::Part;
-use wire::{Condition, FrameReader, FrameWriter, Request, Requester, Status};
+use wire::{Condition, FrameReader, FrameWriter, Journey, Request, RequestDurability, Requester, Status};
 
 use crate::peer::{GET, OK, TOKEN, expire, requester, transmit};
 
@@ -77,6 +77,21 @@ fn reads_take_parts_until_an_answer_is_lost_and_writes_never_do() {
     assert_eq!(flags(&mut requester, 0), [TAKES_PARTS, 0]);
     let resend_at_us = requester.next_deadline_us().expect("two are outstanding");
     assert_eq!(flags(&mut requester, resend_at_us), [0, 0], "the stream brings it surely");
+}
+
+#[test]
+fn a_request_carries_what_its_answer_waits_for_each_time_that_it_is_sent() {
+    let mut requester = requester(1, 8);
+    let put = Request::Put { table: 1, key: b"k", value: b"v", condition: Condition::Always };
+    for durability in [RequestDurability::OfTable, RequestDurability::Written, RequestDurability::Synced] {
+        let journey = Journey { durability, ..Journey::begin(0, 1_000_000) };
+        requester.submit_on(journey, 1, &put).expect("there is room");
+        assert_eq!(RequestDurability::of_flags(durability.flags()), durability);
+    }
+    assert_eq!(flags(&mut requester, 0), [0, ASKS_WRITTEN, ASKS_SYNCED]);
+    let resend_at_us = requester.next_deadline_us().expect("three are outstanding");
+    assert_eq!(flags(&mut requester, resend_at_us), [0, ASKS_WRITTEN, ASKS_SYNCED]);
+    assert_eq!(RequestDurability::of_flags(ASKS_WRITTEN | ASKS_SYNCED), RequestDurability::Synced);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use crate::peer::{
     Done, GET, OK, TOKEN, answer, expire, receive, requester, submit, transmit, transmit_under,
 };
 use wire::limits::FRAME_BYTES_MAX;
-use wire::{Accepted, CompletionError, FrameReader, Journey, Request, Requester, Status, reply};
+use wire::{
+    Accepted, CompletionError, FrameReader, Journey, Request, RequestDurability, Requester, Status, reply,
+};
 
 #[test]
 fn a_request_is_sent_once_and_completed_once() {
@@ -130,7 +132,8 @@ fn a_retry_that_asks_for_hours_or_cannot_be_read_is_put_off_for_a_second() {
 fn a_call_that_was_on_its_way_before_keeps_its_deadline_and_can_be_read_back() {
     let mut requester = requester(1, 8);
     submit(&mut requester, 0, 1);
-    let journey = Journey { deadline_us: 400_000, moves: 2 };
+    let durability = RequestDurability::Synced;
+    let journey = Journey { deadline_us: 400_000, moves: 2, durability };
     let request = Request::Get { table: 3, key: b"far" };
     assert_eq!(requester.submit_on(journey, 7, &request), Ok(2));
     let mut body = vec![0; request.body_bytes()];

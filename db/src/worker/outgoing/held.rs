@@ -7,11 +7,13 @@
 //! Nothing else waits: not the worker, no epoch pin, no lock; the request is not executed again. An answer that needs an
 //! earlier cut than one before it waits for that one's, so that the queue stays in order. If the disk has failed, what
 //! is held and what would be held becomes `StorageFailed`: nobody knows whether it is on the disk.
+//!
+//! A request may ask for another durability than its table's: then its answer alone waits longer, or does not.
 
 use std::collections::VecDeque;
 
 use store::Admission;
-use wire::Status;
+use wire::{RequestDurability, Status};
 
 use super::{Addressee, Outgoing, no_body};
 use crate::limits::{HELD_BYTES_MAX, RETRY_HELD_US};
@@ -130,6 +132,18 @@ impl HeldAnswers {
     }
 }
 
+/// Returns the number of the cut that must be stable before a reply leaves, and forgets what the core has seen.
+#[inline]
+fn cut_before(environment: &WorkerEnvironment<'_>, durability: RequestDurability) -> u64 {
+    let seen = environment.core.take_seen_cut();
+    match durability {
+        RequestDurability::OfTable => seen,
+        RequestDurability::Written => 0,
+        // A cut that includes all that there is: what the request has written is among the newest.
+        RequestDurability::Synced => environment.core.store().unstable_cut(),
+    }
+}
+
 impl Outgoing {
     /// Writes a reply if what it shows is stable on the disk, as far as the core has noted; otherwise holds it until
     /// then.
@@ -143,7 +157,7 @@ impl Outgoing {
         body_bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) {
-        let cut = environment.core.take_seen_cut();
+        let cut = cut_before(environment, to.durability);
         if cut > 0 && cut > environment.core.store().stable_cut() {
             return self.hold(port, environment, (to, cut), head, body_bytes, fill);
         }
@@ -179,10 +193,10 @@ impl Outgoing {
     pub fn answer_when_stable(
         &mut self,
         environment: &WorkerEnvironment<'_>,
-        to: &Sender<StreamAnswer>,
+        (to, durability): (&Sender<StreamAnswer>, RequestDurability),
         answer: StreamAnswer,
     ) {
-        let (store, cut) = (environment.core.store(), environment.core.take_seen_cut());
+        let (store, cut) = (environment.core.store(), cut_before(environment, durability));
         if cut == 0 || cut <= store.stable_cut() {
             // The stream may be gone; then nobody waits.
             to.send(answer);
@@ -248,7 +262,7 @@ impl Outgoing {
 
 #[cfg(test)]
 mod tests {
-    use wire::Status;
+    use wire::{RequestDurability, Status};
 
     use super::{HeldAnswers, HeldRoute};
     use crate::worker::outgoing::Addressee;
@@ -261,6 +275,7 @@ mod tests {
             token: 1,
             home_core: 0,
             takes_parts: false,
+            durability: RequestDurability::OfTable,
         };
         let mut held = HeldAnswers::default();
         for (cut, bytes) in [(5, 8), (7, 100), (6, 0)] {

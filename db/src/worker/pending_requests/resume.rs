@@ -130,16 +130,17 @@ impl<P: Exits> Resume<'_, P> {
         parked.give_record_back();
         let known = (self.catalog, self.view);
         match route {
-            Route::Frame { port, peer } => {
-                let to = Addressee::of(session, (*port, *peer), *takes_parts);
+            Route::Frame { port, peer, durability } => {
+                let to = Addressee::of(session, (*port, *peer), (*takes_parts, *durability));
                 let exits = (&mut *self.outgoing, &mut *self.port);
                 let mut place = FramePlace::new(exits, &self.environment, (session, *sequence), to);
                 answer(&self.environment, known, self.pending, (parked, fate), &mut place);
             }
-            Route::Stream(answered) => {
+            Route::Stream(to, durability) => {
                 let page = session.account.ledger.page(self.environment.core.index());
                 let (outgoing, environment) = (&mut *self.outgoing, self.environment);
-                let mut place = StreamPlace { outgoing, environment, answer: answered, page };
+                let mut place =
+                    StreamPlace { outgoing, environment, answer: to, durability: *durability, page };
                 answer(&self.environment, known, self.pending, (parked, fate), &mut place);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::TenantId;
+use wire::{RequestDurability, TenantId};
 
 use super::{MissingHashes, PendingRequest, PendingRequests};
 use crate::limits::{
@@ -26,7 +26,7 @@ fn request(session: &Arc<Session>, sequence: u64, opcode: u8, body_bytes: usize)
         opcode,
         body: vec![0; body_bytes],
         takes_parts: false,
-        route: Route::Frame { port: 0, peer },
+        route: Route::Frame { port: 0, peer, durability: RequestDurability::OfTable },
         since_us: sequence,
     }
 }
