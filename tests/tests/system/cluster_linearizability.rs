@@ -44,6 +44,16 @@ fn a_single_server_is_linearizable_over_a_path_that_loses_doubles_and_reorders()
 }
 
 #[test]
+fn a_single_server_is_linearizable_over_many_crashes() {
+    let cluster = FaultyCluster::start(1);
+    let troubles = (Troubles::Deaths, Durability::Synced);
+    let (history, tally) = cluster.run(&mut rng(), rounds(4, 150), troubles, false);
+    tell(&history, tally);
+    assert!(judge(&history) && history.len() > 100);
+    assert!(tally.deaths > 1, "it died");
+}
+
+#[test]
 fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
     let cluster = FaultyCluster::start(3);
     let mut random = rng();

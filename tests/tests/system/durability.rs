@@ -10,6 +10,7 @@ mod log_file;
 mod model;
 mod requests;
 mod rounds;
+mod soak;
 mod starts;
 
 use client::{Client, Durability, TableOptions};

@@ -28,6 +28,8 @@ const TOLD_MIN: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Troubles {
     None,
+    /// The only server is killed and started again, many times.
+    Deaths,
     /// Splits, merges, migrations, aborts; etcd stands still.
     Moves,
     /// The same, and the coordinator is killed and started again.
@@ -133,7 +135,7 @@ impl FaultyCluster {
         let mut lost = Vec::new();
         let middle = Instant::now() + (end - Instant::now()) / 2;
         let is_little = |tally: &Tally| {
-            let moves = troubles == Troubles::None || tally.migrations > 0;
+            let moves = matches!(troubles, Troubles::None | Troubles::Deaths) || tally.migrations > 0;
             !moves || town.told.load(Ordering::Relaxed) < TOLD_MIN
         };
         while Instant::now() < end || is_little(tally) && Instant::now() < end + PATIENCE {
@@ -142,6 +144,14 @@ impl FaultyCluster {
                 continue;
             }
             let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+            if troubles == Troubles::Deaths {
+                if random.u8(0..6) == 0 || tally.deaths == 0 {
+                    servers[0].kill();
+                    servers[0].restart();
+                    tally.deaths += 1;
+                }
+                continue;
+            }
             let any = random.usize(0..servers.len());
             let mut admin = servers[any].admin();
             match random.u8(0..16) {
