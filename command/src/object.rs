@@ -142,5 +142,14 @@ pub fn scan(settings: &Settings, options: &ScanOptions) -> Result<Answer, Failur
         text += &format!("more: --cursor {next}\n");
     }
     let values: Vec<_> = objects.iter().map(|object| listed_value(object, options.keys_only)).collect();
-    Ok(Answer::new(text, json!({ "table": options.table, "objects": values, "cursor": next })))
+    let value = json!({ "table": options.table, "objects": values, "cursor": next });
+    Ok(Answer::new(text, value).with_note(more_follow(&next)))
+}
+
+/// Returns a note that a listing has ended at its limit, if there is a cursor to go on from.
+pub fn more_follow(next: &Option<String>) -> Option<String> {
+    let next = next.as_ref().filter(|next| !next.is_empty())?;
+    Some(format!(
+        "more objects follow; for all of them give --limit 4000000000, for the next --cursor {next}"
+    ))
 }

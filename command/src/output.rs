@@ -22,6 +22,8 @@ pub enum Output {
 pub struct Answer {
     text: Vec<u8>,
     json: Value,
+    /// What a reader of the JSON could overlook, for standard error; the text says it itself.
+    note: Option<String>,
     failure: Option<Failure>,
 }
 
@@ -32,20 +34,25 @@ impl Answer {
         if !text.is_empty() && !text.ends_with(b"\n") {
             text.push(b'\n');
         }
-        Answer { text, json, failure: None }
+        Answer { text, json, note: None, failure: None }
     }
 
     /// Bytes: as they are for a file or a program, as it can show them for a terminal.
     pub fn bytes(bytes: &[u8], json: Value) -> Answer {
         match std::io::stdout().is_terminal() {
             true => Answer::new(shown(bytes) + "\n", json),
-            false => Answer { text: bytes.to_vec(), json, failure: None },
+            false => Answer { text: bytes.to_vec(), json, note: None, failure: None },
         }
     }
 
     /// The same of a command of which a part failed.
     pub fn but(self, failure: Failure) -> Answer {
         Answer { failure: Some(failure), ..self }
+    }
+
+    /// The same with a note for whoever reads the JSON.
+    pub fn with_note(self, note: Option<String>) -> Answer {
+        Answer { note, ..self }
     }
 
     /// What failed, if a part did.
@@ -55,6 +62,9 @@ impl Answer {
 
     /// Writes it. A reader that has gone away (`| head`) is no failure; a full disk is one.
     pub fn print(&self, output: Output) -> Result<(), Failure> {
+        if let (Output::Json, Some(note)) = (output, &self.note) {
+            eprintln!("note: {note}");
+        }
         let mut out = std::io::stdout().lock();
         let written = match output {
             Output::Text => out.write_all(&self.text),

@@ -2,7 +2,7 @@
 
 use super::bytes::{from_hex, shown, to_hex};
 use super::failure::{Failure, FailureKind};
-use super::object::listed_value;
+use super::object::{listed_value, more_follow};
 use super::options::{TableCommand, TableDurability};
 use super::output::{Answer, moment, table_of, thousands};
 use super::settings::Settings;
@@ -145,7 +145,7 @@ fn enumerate(
     let values: Vec<_> = objects.iter().map(|object| listed_value(object, keys_only)).collect();
     let hashes: Vec<_> = corrupted.iter().map(|hash| format!("{hash:016x}")).collect();
     let value = json!({ "table": name, "objects": values, "corrupted": hashes, "cursor": next });
-    Ok(Answer::new(text, value))
+    Ok(Answer::new(text, value).with_note(more_follow(&next)))
 }
 
 /// Verifies a table; fails if an object is corrupted.

@@ -278,6 +278,12 @@ pub const WAKE_SIBLING_US: u64 = 500;
 /// does not answer.
 pub const STREAMS_STOP_MS: u64 = 12_000;
 
+/// Longest wait of a start for an address that is in use, as by a server that was just killed, in milliseconds.
+pub const BIND_PATIENCE_MS: u64 = 3_000;
+
+/// Time between two attempts to bind it, in milliseconds.
+pub const BIND_PAUSE_MS: u64 = 10;
+
 /// Time that a stopping server waits for all its control threads, in milliseconds: altogether it ends in less than the
 /// 30 s after which supervisors kill.
 pub const CONTROL_STOP_MS: u64 = 15_000;

@@ -241,8 +241,14 @@ fn run(arguments: Arguments) -> Result<(), String> {
         if let Some(signal) = signal {
             tracing::info!(signal, "stopping");
             tell_systemd(NotifyState::Stopping);
+            let log = server.control().log.clone();
             server.stop();
-            return Ok(());
+            return match log {
+                Some(log) if log.waker.has_failed() => {
+                    Err("the disk has failed: what was not on it is lost".to_owned())
+                }
+                _ => Ok(()),
+            };
         }
         if server.is_broken() {
             return Err("a worker ended while the server was running".to_owned());

@@ -111,6 +111,10 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::StorageFailed => {
             "ask the operator to check the disk and restart the server, and read the object before repeating a write"
         }
+        Status::Collisions => {
+            "use other keys; a part of an enumeration fits a new table only with the rest: export all of it, with \
+             --limit 4000000000"
+        }
         Status::NotDurable => {
             "write without asking for the disk, or to a table that has another durability than memory"
         }

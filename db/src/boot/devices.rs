@@ -7,12 +7,15 @@
 //! of the device. On a card that the kernel shares (mlx5) both addresses are the same.
 
 use std::fs::DirBuilder;
+use std::io;
 use std::net::SocketAddr;
 #[cfg(feature = "dpdk")]
 use std::net::SocketAddrV4;
 use std::ops::Range;
 use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use builder::Toolchain;
 use cluster::metadata::{Metadata, MetadataError, ServerRun};
@@ -29,6 +32,7 @@ use crate::control_plane::resumption::Resumption;
 use crate::etcd::Etcd;
 use crate::extension::registry::Prepare;
 use crate::front::shm_listener::ShmEntrance;
+use crate::limits::{BIND_PATIENCE_MS, BIND_PAUSE_MS};
 use crate::process;
 use crate::tablet::PartsMade;
 use crate::worker::siblings::SiblingWorkers;
@@ -60,15 +64,15 @@ impl Devices<HostPort> {
     /// # Errors
     /// Names the part that failed, and the reason.
     pub(super) fn over_kernel(config: &Config) -> Result<Self, BootError> {
-        let bind = |address: SocketAddr| {
-            HostPort::bind(address, UdpConfig::default())
-                .map_err(|error| BootError::listening(&format!("UDP {address}"), &error))
-        };
         let mut ports: Vec<HostPort> = Vec::new();
         for index in 0..config.cores {
             let next = next_address(config, &ports, index);
-            let port = next.and_then(|address| bind(address).ok());
-            ports.push(port.map_or_else(|| bind(config.frame_address(index)), Ok)?);
+            let port = next.and_then(|address| HostPort::bind(address, UdpConfig::default()).ok());
+            let address = config.frame_address(index);
+            ports.push(
+                port.map_or_else(|| when_free(|| HostPort::bind(address, UdpConfig::default())), Ok)
+                    .map_err(|error| BootError::listening(&format!("UDP {address}"), &error))?,
+            );
         }
         let devices = Self::over(config, ports)?;
         // Only now, because its path may be in the directory just created.
@@ -84,7 +88,7 @@ impl<P: Port> Devices<P> {
     pub(super) fn over(config: &Config, ports: Vec<P>) -> Result<Self, BootError> {
         let listener = next_address(config, &ports, 0).and_then(|address| Listener::bind(address).ok());
         let listener = listener
-            .map_or_else(|| Listener::bind(config.listen), Ok)
+            .map_or_else(|| when_free(|| Listener::bind(config.listen)), Ok)
             .map_err(|error| BootError::listening(&format!("TCP {}", config.listen), &error))?;
         let artefacts = config.data_directory.join("extensions");
         DirBuilder::new()
@@ -95,6 +99,19 @@ impl<P: Port> Devices<P> {
         let metadata = open_metadata(config)?;
         let prepare = Box::new(move || Toolchain::prepare(&artefacts));
         Ok(Self { listener, ports, metadata, prepare, shm_entrance: None })
+    }
+}
+
+/// Binds an address, once a server that was just killed has let go of it.
+fn when_free<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let until = Instant::now() + Duration::from_millis(BIND_PATIENCE_MS);
+    loop {
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                thread::sleep(Duration::from_millis(BIND_PAUSE_MS));
+            }
+            bound => return bound,
+        }
     }
 }
 

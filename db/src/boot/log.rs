@@ -18,6 +18,7 @@ use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
 use crate::durability::{LogLayout, recovery};
 use crate::limits::{COMPLETION_LEASE_MS, REMOVAL_FRAMES};
+use crate::process;
 use crate::session::completions::{Completions, FoundReply};
 use crate::tablet::{DurableParts, PartsMade};
 use crate::tenant::account::Accounts;
@@ -54,6 +55,7 @@ pub(super) fn open(
         Options { frame_bytes, bytes_max, identity: *b"splinter log\0\0\0\0", way: config.disk_way };
     let disk = FileDisk::open(&path, &options).map_err(|error| failed(&error))?;
     tell_way(&disk);
+    warn_of_room(&path, bytes_max);
     let cores = store.cores();
     let frames_max = disk.frames_max();
     check_room(frames_max, frame_bytes, cores).map_err(|text| failed(&text))?;
@@ -72,7 +74,7 @@ pub(super) fn open(
         recovery::recover(store, Box::new(disk), frames_max, (cores, config.cores), &table, &completed)
             .map_err(|error| failed(&error))?;
     if report.segments > 0 {
-        report.tell();
+        report.tell(store.statistics().objects);
     }
     let tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
     if report.is_new && tables > 0 && (run.is_none() || !named.is_empty()) {
@@ -133,6 +135,20 @@ fn refuse_without_disk(path: &Path) -> BootError {
         path.display()
     );
     BootError::new("the log of durable tables", text)
+}
+
+/// Warns of a file system that has less room than the log may take.
+fn warn_of_room(path: &Path, bytes_max: u64) {
+    let has = path.metadata().map_or(0, |file| file.len());
+    let Ok(room) = process::file_system_room(path) else { return };
+    if has.saturating_add(room) < bytes_max {
+        let mib = |bytes: u64| bytes >> 20;
+        tracing::warn!(
+            room_mib = mib(room),
+            disk_mib = mib(bytes_max),
+            "the file system has less room than --disk: durable writes end with StorageFull when it is full"
+        );
+    }
 }
 
 /// Says which way blocks move, and why.

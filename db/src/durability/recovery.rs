@@ -188,9 +188,9 @@ fn refusal(sequence: u32, error: RecoveryError) -> String {
 }
 
 impl Report {
-    /// Writes what was found to the server's log.
-    pub fn tell(&self) {
-        let Recovered { objects, dead, dropped, damaged } = &self.recovered;
+    /// Writes what was found to the server's log; so many objects are left of it.
+    pub fn tell(&self, objects: u64) {
+        let Recovered { dead, dropped, damaged, .. } = &self.recovered;
         tracing::info!(
             objects,
             dead,

@@ -3,7 +3,7 @@
 //! ```text
 //!   GET /metrics  ─▶ snapshot: names, counters, handles     locks of the control plane, each for a copy of a list
 //!                 ─▶ families, one after the other          no lock; sent as they come, 64 KiB at a time
-//!   GET /health   ─▶ 200 while all workers run, else 503
+//!   GET /health   ─▶ 200 while all workers run and the disk works, else 503
 //! ```
 //! Only control threads serve metrics, a few at a time, one answer each, with limits on the bytes read, on the time
 //! and on each source's rate. Workers write their counters as always and are not involved. Counters only grow while
@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 
 use super::listening::Reception;
 use crate::config::StreamLimits;
+use crate::control_plane::Control;
 use crate::control_plane::streams::{ConnectionPermit, Holder, Streams};
-use crate::control_plane::{Control, Refusal};
 use crate::limits::{METRICS_CONNECTIONS_MAX, METRICS_REQUESTS_BURST, METRICS_REQUESTS_PER_SECOND};
 use crate::sync::lock;
 use crate::worker::response_limiter::{ResponseLimiter, ResponseRate};
@@ -84,7 +84,11 @@ fn serve(
 }
 
 fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
+    let has_failed = control.log.as_ref().is_some_and(|log| log.waker.has_failed());
     let (status, body) = match control.workers_ended() {
+        0 if has_failed => {
+            ("503 Service Unavailable", "the disk of the durable tables has failed\n".to_owned())
+        }
         0 => ("200 OK", "ok\n".to_owned()),
         ended => ("503 Service Unavailable", format!("{ended} workers have ended\n")),
     };
@@ -94,13 +98,7 @@ fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result
 }
 
 fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
-    let snapshot = match MetricsSnapshot::of(control) {
-        Ok(snapshot) => snapshot,
-        Err(refusal) => {
-            tracing::warn!(%refusal, "cannot collect metrics");
-            return HttpResponse::refusal(socket, "500 Internal Server Error");
-        }
-    };
+    let snapshot = MetricsSnapshot::of(control);
     let mut answer = HttpResponse::begin(socket, request, "200 OK", CONTENT_TYPE)?;
     let mut text = MetricsText::new(|chunk: &[u8]| answer.write(chunk));
     snapshot.write(control, &mut text)?;
@@ -110,17 +108,24 @@ fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Resul
 
 /// Data that is copied under locks before anything is written.
 struct MetricsSnapshot {
+    /// Whether the metadata could be read.
+    has_names: bool,
     tenants: ShownTenants,
     tables: ShownTables,
     versions: Versions,
 }
 
 impl MetricsSnapshot {
-    fn of(control: &Control) -> Result<Self, Refusal> {
-        let tenants = ShownTenants::of(control)?;
+    fn of(control: &Control) -> Self {
+        // Those of the server matter most when something has failed.
+        let names = control.tenant_names().inspect_err(|error| {
+            tracing::warn!(%error, "metrics without tenants: the metadata cannot be read");
+        });
+        let has_names = names.is_ok();
+        let tenants = ShownTenants::of(control, names.unwrap_or_default());
         let tables = ShownTables::of(control, &tenants);
         let versions = Versions::of(control, &tenants);
-        Ok(Self { tenants, tables, versions })
+        Self { has_names, tenants, tables, versions }
     }
 
     fn write<W: FnMut(&[u8]) -> io::Result<()>>(
@@ -132,6 +137,12 @@ impl MetricsSnapshot {
         text.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1)?;
         text.family("splinter_uptime_seconds", Kind::Gauge, "Time since the server started.")?;
         text.seconds(&[], "", control.clock.now_us() * 1000)?;
+        text.family(
+            "splinter_metadata_readable",
+            Kind::Gauge,
+            "1 if the metadata can be read; if not, no tenants are shown.",
+        )?;
+        text.sample(&[], u64::from(self.has_names))?;
         text.family(
             "splinter_metrics_left_out",
             Kind::Gauge,

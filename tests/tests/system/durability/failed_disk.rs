@@ -1,0 +1,106 @@
+//! A disk that fails under a real server: its writes and syncs report errors from some moment on.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use client::{Durability, Status};
+use tests::server::Server;
+
+use super::super::replies::refusal;
+use super::{create, settings};
+
+/// In front of the C library: writes of blocks, and syncs, fail while the file FAILS exists.
+const FAILING_CALLS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static int fails(void) {
+    const char *path = getenv("FAILS");
+    return path && access(path, F_OK) == 0;
+}
+
+#define WRITE(NAME) \
+    ssize_t NAME(int file, const void *bytes, size_t count, off_t at) { \
+        static ssize_t (*next)(int, const void *, size_t, off_t); \
+        if (!next) next = dlsym(RTLD_NEXT, #NAME); \
+        if (count >= 4096 && fails()) { errno = EIO; return -1; } \
+        return next(file, bytes, count, at); \
+    }
+
+WRITE(pwrite)
+WRITE(pwrite64)
+
+int fdatasync(int file) {
+    static int (*next)(int);
+    if (!next) next = dlsym(RTLD_NEXT, "fdatasync");
+    if (fails()) { errno = EIO; return -1; }
+    return next(file);
+}
+"#;
+
+/// Compiles the calls that fail.
+fn compile(directory: &Path) -> PathBuf {
+    let (source, library) = (directory.join("failing.c"), directory.join("failing.so"));
+    fs::write(&source, FAILING_CALLS).expect("a temporary directory");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
+    let compiled = compiler.output().expect("the C compiler, which links Rust, runs");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    library
+}
+
+fn health(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the metrics port");
+    stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+#[test]
+fn after_a_failed_write_nothing_is_acknowledged_until_a_restart_which_finds_what_was() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (library, fails) = (compile(directory.path()), directory.path().join("fails"));
+    let mut settings = settings("64MiB", &["--disk-io", "system-calls", "--metrics", "127.0.0.1:0"]);
+    settings.wrapper =
+        ["env", &format!("LD_PRELOAD={}", library.display()), &format!("FAILS={}", fails.display())]
+            .map(str::to_owned)
+            .to_vec();
+    let mut server = Server::start_with(settings);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let [synced, memory] = [Durability::Synced, Durability::Memory]
+        .map(|durability| create(&mut client, durability.name(), durability, false));
+    client.put(synced, b"before", b"1").expect("the disk works");
+    let ready = fs::read_to_string(server.directory().join("ready")).expect("it is ready");
+    let metrics = ready.split_whitespace().find_map(|word| word.strip_prefix("metrics=")).expect("its port");
+    assert!(health(metrics).starts_with("HTTP/1.1 200"));
+
+    fs::write(&fails, "").expect("a temporary directory");
+    assert_eq!(refusal(client.put(synced, b"during", b"1")), Status::StorageFailed);
+    assert_eq!(refusal(client.put(synced, b"later", b"1")), Status::StorageFailed);
+    assert_eq!(refusal(client.delete(synced, b"before")), Status::StorageFailed);
+    assert!(client.get(synced, b"before").expect("what is on the disk is shown").is_some());
+    assert_eq!(refusal(client.get(synced, b"during")), Status::StorageFailed, "perhaps it is not");
+    client.put(memory, b"key", b"1").expect("it has no disk");
+    let said = health(metrics);
+    assert!(said.starts_with("HTTP/1.1 503") && said.contains("the disk"), "{said}");
+    // The error is not tried away, though the disk works again.
+    fs::remove_file(&fails).expect("it was written");
+    assert_eq!(refusal(client.put(synced, b"later", b"1")), Status::StorageFailed);
+    assert_eq!(server.stop().code(), Some(1), "something may be lost");
+
+    server.restart();
+    client = server.client(&tenant);
+    assert!(client.get(synced, b"before").expect("it works again").is_some());
+    assert!(client.get(synced, b"later").expect("it works again").is_none());
+    client.put(synced, b"during", b"2").expect("it works again");
+    assert!(server.stop().success());
+}
