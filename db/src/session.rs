@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use net::shm::is_link;
 use store::{RequestId, prefetch_value};
-use wire::{RequestDurability, Status, TenantId};
+use wire::{Status, TenantId};
 
 use crate::limits::PROGRESS_EVERY_US;
 use crate::sync::oneshot::Sender;
@@ -183,11 +183,11 @@ pub enum Route {
         port: u16,
         /// The client's address.
         peer: SocketAddr,
-        /// What the reply waits for.
-        durability: RequestDurability,
+        /// The request's flags, as [`wire::limits`] lists them.
+        flags: u8,
     },
-    /// To the control thread of a stream, once what it waits for is there.
-    Stream(Sender<StreamAnswer>, RequestDurability),
+    /// To the control thread of a stream; with the request's flags.
+    Stream(Sender<StreamAnswer>, u8),
 }
 
 /// The reply to a request over a stream.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use net::{Stream, StreamError};
 use wire::limits::{INSTALL_BODY_BYTES_MAX, RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
-use wire::{RecordHeader, RequestDurability, Status, opcode, reply};
+use wire::{RecordHeader, Status, opcode, reply};
 
 use super::listening::Reception;
 use super::opening::{self, Entrant};
@@ -195,7 +195,7 @@ fn serve_data(
         first_unacknowledged: header.first_unacknowledged,
         view: header.view,
         opcode: header.code,
-        durability: RequestDurability::of_flags(header.flags),
+        flags: header.flags,
         record,
         head_bytes: HEAD_BYTES,
         answer: sender,

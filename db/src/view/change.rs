@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use net::Waker;
 use store::{Inbox, ReplayError, Replayed, Taken};
-use wire::{RequestDurability, TenantId};
+use wire::TenantId;
 
 use super::Cut;
 use crate::extension::ActiveVersions;
@@ -126,8 +126,8 @@ pub struct StreamRequest {
     pub view: u64,
     /// The opcode.
     pub opcode: u8,
-    /// What the answer waits for.
-    pub durability: RequestDurability,
+    /// The request's flags.
+    pub flags: u8,
     /// The whole record as received.
     pub record: Vec<u8>,
     /// Bytes of the record before the request's body.

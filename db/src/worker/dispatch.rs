@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use net::Batch;
-use wire::limits::TAKES_PARTS;
-use wire::{FrameReader, Group, Message, Request, RequestDurability, Status, opcode};
+use wire::limits::{ASKS_SYNCED, TAKES_PARTS};
+use wire::{FrameReader, Group, Message, Request, Status, opcode};
 
 use super::batch_admission::BatchAdmission;
 use super::invocation;
@@ -78,8 +78,8 @@ struct Pending<'b> {
     located: Located<'b>,
     sequence: u64,
     peer: SocketAddr,
-    takes_parts: bool,
-    durability: RequestDurability,
+    /// See [`Addressee::flags`].
+    flags: u8,
 }
 
 /// Requests that execute together. Unused places stay uninitialized: writing `None` into all of them took longer than
@@ -159,14 +159,11 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             };
             match decoded {
                 Ok(request) => {
-                    let takes_parts = message.flags & TAKES_PARTS != 0 && session.is_reached_at(peer.ip());
+                    let may_take_parts = message.flags & TAKES_PARTS == 0 || session.is_reached_at(peer.ip());
+                    let flags = if may_take_parts { message.flags } else { message.flags & !TAKES_PARTS };
                     let located =
                         chunk.tables.locate(&self.environment, session, &request, chunk.pending.len());
-                    let durability = RequestDurability::of_flags(message.flags);
-                    self.admit(
-                        chunk,
-                        Pending { request, session, located, sequence, peer, takes_parts, durability },
-                    );
+                    self.admit(chunk, Pending { request, session, located, sequence, peer, flags });
                 }
                 Err(Status::WrongView) => self.refuse_other_view(session, sequence, peer),
                 Err(status) => {
@@ -250,12 +247,11 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let (environment, session) = (self.environment, pending.session);
         let caller = Caller { session, sequence: pending.sequence };
         let (catalog, invocations) = (self.catalog, &mut *self.invocations);
-        let waits = (pending.takes_parts, pending.durability);
-        let to = Addressee::of(session, (self.arrived_at, pending.peer), waits);
+        let to = Addressee::of(session, (self.arrived_at, pending.peer), pending.flags);
         let exits = (&mut *self.outgoing, &mut *self.port);
         let mut place = FramePlace::new(exits, &environment, (session, pending.sequence), to);
         place.page.add(Entry::of(&pending.request), 1);
-        if cannot_sync(pending.durability, &pending.request, pending.located) {
+        if cannot_sync(pending.flags, &pending.request, pending.located) {
             replies::refuse(environment.metrics, &mut place, Status::NotDurable);
         } else if let Request::Invoke { .. } = pending.request {
             invocation::start(
@@ -279,12 +275,12 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     #[cold]
     fn park(&mut self, pending: &Pending<'_>) {
         self.environment.core.take_seen_cut();
-        let Pending { session, sequence, peer, takes_parts, durability, .. } = *pending;
+        let Pending { session, sequence, peer, flags, .. } = *pending;
         let environment = self.environment;
         let (view, since_us) = (self.view.own, environment.now_us);
-        let came = RequestContext { session, sequence, view, takes_parts, since_us };
+        let came = RequestContext { session, sequence, view, since_us };
         let exits = (&mut *self.outgoing, &mut *self.port);
-        let to = Addressee::of(session, (self.arrived_at, peer), (false, durability));
+        let to = Addressee::of(session, (self.arrived_at, peer), flags);
         let mut place = FramePlace::new(exits, &environment, (session, sequence), to);
         let wanted = (&pending.request, pending.located);
         pending_requests::park(&environment, self.pending, came, wanted, &mut place);
@@ -301,9 +297,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
             environment.metrics.count(Counter::GroupsUnanswered);
             return;
         }
-        let (takes_parts, durability) = (false, RequestDurability::OfTable);
-        let (port, token) = (self.arrived_at, group.token);
-        let to = Addressee { port, peer, token, home_core: 0, takes_parts, durability };
+        let to = Addressee { port: self.arrived_at, peer, token: group.token, home_core: 0, flags: 0 };
         for Message { sequence_low, .. } in group.messages().map_while(Result::ok) {
             let head = (sequence_low, Status::BadToken);
             self.outgoing.reply(self.port, environment.metrics, &to, head, 0, |_| {});
@@ -318,16 +312,15 @@ impl<'w, P: Exits> Dispatch<'w, P> {
 
     /// Returns the place of a short answer.
     fn place<'s>(&'s mut self, session: &'s Session, sequence: u64, peer: SocketAddr) -> FramePlace<'s, P> {
-        let waits = (false, RequestDurability::OfTable);
-        let to = Addressee::of(session, (self.arrived_at, peer), waits);
+        let to = Addressee::of(session, (self.arrived_at, peer), 0);
         FramePlace::new((self.outgoing, self.port), &self.environment, (session, sequence), to)
     }
 }
 
 /// Returns whether a write asks that a table in memory be on the disk.
 #[inline]
-fn cannot_sync(durability: RequestDurability, request: &Request<'_>, located: Located<'_>) -> bool {
-    durability == RequestDurability::Synced
+fn cannot_sync(flags: u8, request: &Request<'_>, located: Located<'_>) -> bool {
+    flags & ASKS_SYNCED != 0
         && !matches!(request, Request::Invoke { .. })
         && !opcode::is_read(request.opcode())
         && located.part.is_some_and(|part| !part.is_durable())
@@ -345,15 +338,15 @@ pub fn stream_request(
     (invocations, pending, outgoing): (&mut Invocations<Origin>, &mut PendingRequests, &mut Outgoing),
     asked: &StreamRequest,
 ) {
-    let StreamRequest { session, sequence, first_unacknowledged, opcode, durability, .. } = asked;
+    let StreamRequest { session, sequence, first_unacknowledged, opcode, flags, .. } = asked;
     let metrics = environment.metrics;
     metrics.count(Counter::Requests);
     metrics.count(Counter::StreamRequests);
     let page = session.account.ledger.page(environment.core.index());
     page.add(Entry::Requests, 1);
     page.add(Entry::BytesReceived, asked.body().len() as u64);
-    let (answer, durability) = (&asked.answer, *durability);
-    let mut place = StreamPlace { outgoing, environment: *environment, answer, durability, page };
+    let (answer, flags) = (&asked.answer, *flags);
+    let mut place = StreamPlace { outgoing, environment: *environment, answer, flags, page };
     if catalog.session(session.token).is_none() {
         return replies::refuse(metrics, &mut place, Status::BadToken);
     }
@@ -374,7 +367,7 @@ pub fn stream_request(
     };
     page.add(Entry::of(&request), 1);
     let located = locate(environment, session, &request);
-    if cannot_sync(durability, &request, located) {
+    if cannot_sync(flags, &request, located) {
         replies::refuse(metrics, &mut place, Status::NotDurable);
     } else if let Request::Invoke { .. } = request {
         let (caller, request) = ((session, *sequence), (&request, located));
@@ -385,7 +378,7 @@ pub fn stream_request(
             == RequestOutcome::Lacks
         {
             let (sequence, view, since_us) = (*sequence, view.own, environment.now_us);
-            let came = RequestContext { session, sequence, view, takes_parts: false, since_us };
+            let came = RequestContext { session, sequence, view, since_us };
             pending_requests::park(environment, pending, came, (&request, located), &mut place);
         }
     }

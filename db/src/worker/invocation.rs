@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use wire::limits::TAKES_PARTS;
 use wire::{Request, Status};
 
 use super::outgoing::{Addressee, Outgoing};
@@ -180,15 +181,15 @@ fn finish<P: Exits>(
         }
     }
     match origin.route {
-        Route::Frame { port: arrived_at, peer, durability } => {
-            let to = Addressee::of(session, (arrived_at, peer), (false, durability));
+        Route::Frame { port: arrived_at, peer, flags } => {
+            let to = Addressee::of(session, (arrived_at, peer), flags & !TAKES_PARTS);
             let head = (sequence as u32, status);
             let fill = |body: &mut [u8]| body.copy_from_slice(reply);
             outgoing.reply_when_stable(port, environment, &to, head, reply.len(), fill);
         }
-        Route::Stream(answer, durability) => {
+        Route::Stream(answer, flags) => {
             let reply = StreamAnswer { status, body: reply.to_vec() };
-            outgoing.answer_when_stable(environment, (&answer, durability), reply);
+            outgoing.answer_when_stable(environment, (&answer, flags), reply);
         }
     }
 }

@@ -21,10 +21,10 @@ use std::net::SocketAddr;
 
 use net::Outbox;
 use wire::limits::{
-    FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, IS_PART, MESSAGE_HEADER_BYTES, REPLY_PARTS_BYTES_MAX,
+    FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, IS_PART, MESSAGE_HEADER_BYTES, REPLY_PARTS_BYTES_MAX, TAKES_PARTS,
 };
 use wire::reply::Part;
-use wire::{FrameWriter, RequestDurability, Status};
+use wire::{FrameWriter, Status};
 
 use self::held::HeldAnswers;
 use super::ports::Exits;
@@ -127,7 +127,7 @@ impl Outgoing {
         fill: impl FnOnce(&mut [u8]),
     ) {
         if HEADS_BYTES + body_bytes > self.outbox.frame_bytes_max() {
-            if to.takes_parts && body_bytes <= REPLY_PARTS_BYTES_MAX {
+            if to.flags & TAKES_PARTS != 0 && body_bytes <= REPLY_PARTS_BYTES_MAX {
                 fill(&mut self.whole[..body_bytes]);
                 return self.reply_in_parts(port, metrics, to, (sequence_low, status), body_bytes);
             }
@@ -298,21 +298,15 @@ pub struct Addressee {
     pub token: u64,
     /// The session's home core, named in the group.
     pub home_core: u16,
-    /// The client accepts an answer in parts.
-    pub takes_parts: bool,
-    /// What the reply waits for.
-    pub durability: RequestDurability,
+    /// The request's flags. Parts are for clients that are reached where they say.
+    pub flags: u8,
 }
 
 impl Addressee {
     /// Returns the addressee for a request of a session, from an address, at a worker's port.
     #[inline]
-    pub fn of(
-        session: &Session,
-        (port, peer): (u16, SocketAddr),
-        (takes_parts, durability): (bool, RequestDurability),
-    ) -> Self {
-        Self { port, peer, token: session.token, home_core: session.home_core(), takes_parts, durability }
+    pub fn of(session: &Session, (port, peer): (u16, SocketAddr), flags: u8) -> Self {
+        Self { port, peer, token: session.token, home_core: session.home_core(), flags }
     }
 }
 
@@ -357,9 +351,7 @@ mod tests {
     /// An answer to one of two clients.
     fn answer(outgoing: &mut Outgoing, exit: &mut Exit, metrics: &WorkerMetrics, client: u16) {
         let peer = SocketAddr::from(([127, 0, 0, 1], client));
-        let durability = wire::RequestDurability::OfTable;
-        let to =
-            Addressee { port: 0, peer, token: client.into(), home_core: 0, takes_parts: false, durability };
+        let to = Addressee { port: 0, peer, token: client.into(), home_core: 0, flags: 0 };
         outgoing.reply(exit, metrics, &to, (1, Status::Ok), 8, |body| body.fill(1));
     }
 

@@ -39,8 +39,6 @@ pub struct PendingRequest {
     pub opcode: u8,
     /// The request's body.
     pub body: Vec<u8>,
-    /// The answer may come in parts.
-    pub takes_parts: bool,
     /// The route of its answer.
     pub route: Route,
     /// Time since which it waits, in microseconds.

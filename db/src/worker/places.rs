@@ -1,6 +1,6 @@
 //! The places of replies: in a frame, or at a stream's thread. Both hold a reply until what it shows is stable.
 
-use wire::{RequestDurability, Status};
+use wire::Status;
 
 use super::outgoing::{Addressee, Outgoing};
 use super::ports::Exits;
@@ -55,8 +55,8 @@ impl<P: Exits> ReplyPlace for FramePlace<'_, P> {
     }
 
     fn route(&self) -> Route {
-        let Addressee { port, peer, durability, .. } = self.to;
-        Route::Frame { port, peer, durability }
+        let Addressee { port, peer, flags, .. } = self.to;
+        Route::Frame { port, peer, flags }
     }
 }
 
@@ -68,8 +68,8 @@ pub struct StreamPlace<'s> {
     pub environment: WorkerEnvironment<'s>,
     /// Receives the reply.
     pub answer: &'s Sender<StreamAnswer>,
-    /// What the reply waits for.
-    pub durability: RequestDurability,
+    /// The request's flags.
+    pub flags: u8,
     /// The tenant's counters.
     pub page: &'s Page,
 }
@@ -79,7 +79,7 @@ impl ReplyPlace for StreamPlace<'_> {
         self.page.answered(status, body_bytes);
         let mut body = vec![0; body_bytes];
         fill(&mut body);
-        let to = (self.answer, self.durability);
+        let to = (self.answer, self.flags);
         self.outgoing.answer_when_stable(&self.environment, to, StreamAnswer { status, body });
     }
 
@@ -88,6 +88,6 @@ impl ReplyPlace for StreamPlace<'_> {
     }
 
     fn route(&self) -> Route {
-        Route::Stream(self.answer.clone(), self.durability)
+        Route::Stream(self.answer.clone(), self.flags)
     }
 }

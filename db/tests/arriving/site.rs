@@ -17,7 +17,7 @@ use db::worker::siblings::SiblingWorkers;
 use db::worker::{Worker, WorkerParts};
 use net::{Faults, IdleStrategy, LoopbackClock, LoopbackNetwork, LoopbackPort, Port};
 use store::{Config, HashRange, Store, Table, TableOptions};
-use wire::{Request, RequestDurability, TenantId};
+use wire::{Request, TenantId};
 
 pub const TENANT: TenantId = TenantId(1);
 pub const TABLE: u32 = 70;
@@ -181,7 +181,7 @@ impl Site {
             first_unacknowledged: 1,
             view,
             opcode: request.opcode(),
-            durability: RequestDurability::OfTable,
+            flags: 0,
             record,
             head_bytes: 0,
             answer,

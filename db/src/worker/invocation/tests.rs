@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wire::limits::ARGUMENTS_BYTES_MAX;
-use wire::{Request, RequestDurability, Status, TenantId};
+use wire::{Request, Status, TenantId};
 
 use super::{run, start};
 use crate::extension::ActiveVersions;
@@ -56,7 +56,7 @@ impl ReplyPlace for Place {
     fn shows_anything(&self) {}
 
     fn route(&self) -> Route {
-        Route::Stream(self.0.clone(), RequestDurability::OfTable)
+        Route::Stream(self.0.clone(), 0)
     }
 }
 

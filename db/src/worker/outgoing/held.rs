@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 
 use store::Admission;
+use wire::limits::{ASKS_SYNCED, ASKS_WRITTEN};
 use wire::{RequestDurability, Status};
 
 use super::{Addressee, Outgoing, no_body};
@@ -134,13 +135,17 @@ impl HeldAnswers {
 
 /// Returns the number of the cut that must be stable before a reply leaves, and forgets what the core has seen.
 #[inline]
-fn cut_before(environment: &WorkerEnvironment<'_>, durability: RequestDurability) -> u64 {
+fn cut_before(environment: &WorkerEnvironment<'_>, flags: u8) -> u64 {
     let seen = environment.core.take_seen_cut();
-    match durability {
-        RequestDurability::OfTable => seen,
-        RequestDurability::Written => 0,
+    if flags & (ASKS_WRITTEN | ASKS_SYNCED) == 0 { seen } else { cut_asked_for(environment, flags) }
+}
+
+#[cold]
+fn cut_asked_for(environment: &WorkerEnvironment<'_>, flags: u8) -> u64 {
+    match RequestDurability::of_flags(flags) {
         // A cut that includes all that there is: what the request has written is among the newest.
         RequestDurability::Synced => environment.core.store().unstable_cut(),
+        RequestDurability::Written | RequestDurability::OfTable => 0,
     }
 }
 
@@ -157,7 +162,7 @@ impl Outgoing {
         body_bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) {
-        let cut = cut_before(environment, to.durability);
+        let cut = cut_before(environment, to.flags);
         if cut > 0 && cut > environment.core.store().stable_cut() {
             return self.hold(port, environment, (to, cut), head, body_bytes, fill);
         }
@@ -193,10 +198,10 @@ impl Outgoing {
     pub fn answer_when_stable(
         &mut self,
         environment: &WorkerEnvironment<'_>,
-        (to, durability): (&Sender<StreamAnswer>, RequestDurability),
+        (to, flags): (&Sender<StreamAnswer>, u8),
         answer: StreamAnswer,
     ) {
-        let (store, cut) = (environment.core.store(), cut_before(environment, durability));
+        let (store, cut) = (environment.core.store(), cut_before(environment, flags));
         if cut == 0 || cut <= store.stable_cut() {
             // The stream may be gone; then nobody waits.
             to.send(answer);
@@ -262,21 +267,14 @@ impl Outgoing {
 
 #[cfg(test)]
 mod tests {
-    use wire::{RequestDurability, Status};
+    use wire::Status;
 
     use super::{HeldAnswers, HeldRoute};
     use crate::worker::outgoing::Addressee;
 
     #[test]
     fn answers_leave_in_order_once_their_cut_is_stable() {
-        let to = Addressee {
-            port: 0,
-            peer: ([127, 0, 0, 1], 1).into(),
-            token: 1,
-            home_core: 0,
-            takes_parts: false,
-            durability: RequestDurability::OfTable,
-        };
+        let to = Addressee { port: 0, peer: ([127, 0, 0, 1], 1).into(), token: 1, home_core: 0, flags: 0 };
         let mut held = HeldAnswers::default();
         for (cut, bytes) in [(5, 8), (7, 100), (6, 0)] {
             held.hold(cut, HeldRoute::Frame(to, 1), Status::Ok, bytes, |body| body.fill(cut as u8));

@@ -28,8 +28,6 @@ pub struct RequestContext<'s> {
     pub sequence: u64,
     /// The view under which it was sent.
     pub view: u64,
-    /// The answer may come in parts.
-    pub takes_parts: bool,
     /// Time since which it waits, in microseconds.
     pub since_us: u64,
 }
@@ -50,14 +48,13 @@ pub fn park(
     };
     let mut body = vec![0; request.body_bytes()];
     request.encode(&mut body);
-    let RequestContext { session, sequence, view, takes_parts, since_us } = came;
+    let RequestContext { session, sequence, view, since_us } = came;
     let parked = PendingRequest {
         session: Arc::clone(session),
         sequence,
         view,
         opcode: request.opcode(),
         body,
-        takes_parts,
         route: place.route(),
         since_us,
     };
@@ -126,21 +123,20 @@ impl<P: Exits> Resume<'_, P> {
     }
 
     fn conclude(&mut self, parked: &PendingRequest, fate: Fate) {
-        let PendingRequest { session, sequence, takes_parts, route, .. } = parked;
+        let PendingRequest { session, sequence, route, .. } = parked;
         parked.give_record_back();
         let known = (self.catalog, self.view);
         match route {
-            Route::Frame { port, peer, durability } => {
-                let to = Addressee::of(session, (*port, *peer), (*takes_parts, *durability));
+            Route::Frame { port, peer, flags } => {
+                let to = Addressee::of(session, (*port, *peer), *flags);
                 let exits = (&mut *self.outgoing, &mut *self.port);
                 let mut place = FramePlace::new(exits, &self.environment, (session, *sequence), to);
                 answer(&self.environment, known, self.pending, (parked, fate), &mut place);
             }
-            Route::Stream(to, durability) => {
+            Route::Stream(answered, flags) => {
                 let page = session.account.ledger.page(self.environment.core.index());
                 let (outgoing, environment) = (&mut *self.outgoing, self.environment);
-                let mut place =
-                    StreamPlace { outgoing, environment, answer: to, durability: *durability, page };
+                let mut place = StreamPlace { outgoing, environment, answer: answered, flags: *flags, page };
                 answer(&self.environment, known, self.pending, (parked, fate), &mut place);
             }
         }
@@ -155,7 +151,7 @@ fn answer(
     place: &mut impl ReplyPlace,
 ) {
     let metrics = environment.metrics;
-    let PendingRequest { session, sequence, view: sent_under, takes_parts, since_us, .. } = parked;
+    let PendingRequest { session, sequence, view: sent_under, since_us, .. } = parked;
     let caller = Caller { session, sequence: *sequence };
     if catalog.session(session.token).is_none() {
         return replies::refuse(metrics, place, Status::BadToken);
@@ -171,13 +167,7 @@ fn answer(
     let located = locate(environment, session, &request);
     environment.core.take_seen_cut();
     if native::execute::<false>(environment, caller, &request, located, place) == RequestOutcome::Lacks {
-        let came = RequestContext {
-            session,
-            sequence: *sequence,
-            view: *sent_under,
-            takes_parts: *takes_parts,
-            since_us: *since_us,
-        };
+        let came = RequestContext { session, sequence: *sequence, view: *sent_under, since_us: *since_us };
         park(environment, pending, came, (&request, located), place);
     }
 }

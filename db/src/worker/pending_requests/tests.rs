@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::{RequestDurability, TenantId};
+use wire::TenantId;
 
 use super::{MissingHashes, PendingRequest, PendingRequests};
 use crate::limits::{
@@ -25,8 +25,7 @@ fn request(session: &Arc<Session>, sequence: u64, opcode: u8, body_bytes: usize)
         view: 1,
         opcode,
         body: vec![0; body_bytes],
-        takes_parts: false,
-        route: Route::Frame { port: 0, peer, durability: RequestDurability::OfTable },
+        route: Route::Frame { port: 0, peer, flags: 0 },
         since_us: sequence,
     }
 }
