@@ -272,7 +272,7 @@ impl Admin {
     /// `NotFound` if the archive has ended, `StorageFull` if the server's disk needed the room, `StorageFailed` if its
     /// log cannot be read, another refusal, or no reply.
     pub fn archive_read(&mut self, id: u64, piece: u32, keys_only: bool) -> Result<ArchivePiece, Error> {
-        self.call(&AdminRequest::ArchiveRead { id, keys_only, piece })
+        self.call(&AdminRequest::ArchiveRead { id, keys_only, piece, check: false })
     }
 
     /// Reads the source of a version of an extension: paths and bytes.

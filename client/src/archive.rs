@@ -3,6 +3,7 @@
 //! What a server sends is checked like everything from outside: a piece that ends within a record is no piece.
 
 use control::{AdminRequest, ArchiveSource};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Error;
 
@@ -36,6 +37,12 @@ pub struct ArchivedObject<'a> {
     pub key: ArchivedKey,
     /// The entry, as [`crate::Client::archive_restore`] takes it.
     pub entry: &'a [u8],
+}
+
+/// Returns the hash of a key: the one by which tablets divide a table (XXH3, 64 bits).
+#[must_use]
+pub fn key_hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
 }
 
 fn unintelligible() -> Error {

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use control::AdminRequest;
 use net::{Stream, StreamError};
 use wire::limits::{RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
-use wire::{Body, OpenRequest, Opened, RecordHeader, Status, VersionRange, opcode};
+use wire::{Body, OpenRequest, Opened, RecordHeader, ServerState, Status, VersionRange, opcode};
 
+use crate::config::resolve;
 use crate::{ClientConfig, Error};
 
 /// Idle time after which the connection is checked before an administrative request.
@@ -116,6 +117,23 @@ impl Connection {
         }
         let heard = self.stream.read_record(&mut self.record, Duration::from_millis(1), 0);
         !matches!(heard, Err(StreamError::Idle))
+    }
+}
+
+/// Asks the server at HOST:PORT how far its start is; a server answers before it serves anything else.
+///
+/// # Errors
+/// [`Error::Unreachable`] if nobody answers there within the timeouts of the configuration.
+pub fn server_state(address: &str, config: &ClientConfig) -> Result<ServerState, Error> {
+    match Connection::open(resolve(address)?, config, OpenRequest::State) {
+        Ok((_, answer)) => {
+            ServerState::decode(&answer).map_err(|_| Error::Unintelligible { expected: "the server's state" })
+        }
+        // Of an earlier release, which answers nobody before it serves.
+        Err(Error::Refused { status: Status::UnknownOpcode, .. }) => {
+            Ok(ServerState { is_serving: true, replayed_bytes: 0, log_bytes: 0 })
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -44,11 +44,12 @@ mod transport;
 mod watch;
 
 pub use admin::Admin;
-pub use archive::{ArchivedKey, ArchivedObject, ArchivedSource, archived_keys, archived_objects};
+pub use archive::{ArchivedKey, ArchivedObject, ArchivedSource, archived_keys, archived_objects, key_hash};
 pub use client::{
     Client, CountedTable, Cursor, Enumeration, Function, Listed, Object, Page, PageSize, Verification, Write,
 };
 pub use config::{ClientConfig, Transport};
+pub use connection::server_state;
 pub use control::{
     Actor, Adopted, ArchiveBegun, ArchivePiece, ArchivedExtension, ArchivedTable, AuditEntry, ClusterStatus,
     Durability, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry,
@@ -67,5 +68,6 @@ pub use wire::KeyRange;
 pub use wire::limits::TTL_MS_MAX;
 pub use wire::name_is_valid;
 pub use wire::{
-    Completion, CompletionError, Condition, Keys, Request, RequestDurability, SessionLimits, Status, reply,
+    Completion, CompletionError, Condition, Keys, Request, RequestDurability, ServerState, SessionLimits,
+    Status, reply,
 };

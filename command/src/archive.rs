@@ -40,7 +40,7 @@ pub fn run(settings: &Settings, command: ArchiveCommand) -> Result<Answer, Failu
 }
 
 /// Returns a bar of bytes on standard error, hidden if that is not a terminal.
-fn bar(total_bytes: u64) -> ProgressBar {
+pub fn bar(total_bytes: u64) -> ProgressBar {
     let bar = ProgressBar::new(total_bytes);
     let template = "{msg:9} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     if let Ok(style) = ProgressStyle::with_template(template) {

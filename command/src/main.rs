@@ -29,10 +29,11 @@ mod usage;
 
 use clap::Parser;
 use failure::Failure;
-use options::{Command, Options};
+use options::{Command, Options, ServerCommand};
 use output::{Answer, print_failure};
 use settings::Settings;
 use std::process::ExitCode;
+use std::time::Duration;
 
 fn main() -> ExitCode {
     builder::child_main();
@@ -81,6 +82,9 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Demo(options) => demo::run(settings, &options),
         Command::Ping { count } => server::ping(settings, count),
         Command::Stats { filter } => server::stats(settings, filter.as_deref()),
+        Command::Server(ServerCommand::Wait { timeout }) => {
+            server::wait(settings, Duration::from_millis(timeout.0))
+        }
         Command::Session(command) => server::session(settings, command),
         Command::Cluster(command) => cluster::run(settings, command),
         Command::Audit { lines, follow } => audit::run(settings, lines, follow),

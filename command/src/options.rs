@@ -19,7 +19,7 @@ pub use extension::{ExtensionCommand, LogLevel};
 pub use grant::{GrantCommand, RevokeCommand};
 pub use limits::{Setting, UNITS, UNLIMITED};
 pub use object::{
-    AnswerOptions, DeleteOptions, GetOptions, LineFormat, PutOptions, ScanOptions, WriteCondition,
+    AnswerOptions, DeleteOptions, GetOptions, LineFormat, PutOptions, ScanOptions, TimeToLive, WriteCondition,
 };
 pub use table::{TableCommand, TableDurability};
 pub use trace::TraceOptions;
@@ -126,6 +126,9 @@ pub enum Command {
         /// Show only names that contain this text.
         filter: Option<String>,
     },
+    /// Wait for a server.
+    #[command(subcommand)]
+    Server(ServerCommand),
     /// List and end open sessions: all for the administrator, else the tenant's own.
     #[command(subcommand)]
     Session(SessionCommand),
@@ -208,6 +211,17 @@ pub enum TenantCommand {
         /// Set sandbox=wasm even if a version that the tenant keeps has no WebAssembly module; its calls then fail.
         #[arg(long, requires = "set")]
         force: bool,
+    },
+}
+
+/// The commands of `splinter server`.
+#[derive(Debug, Subcommand)]
+pub enum ServerCommand {
+    /// Wait until the server serves, all of them if --address lists several. Shows how much of its log it has replayed.
+    Wait {
+        /// Give up after this time: a number with ms, s, m, h or d.
+        #[arg(long, value_name = "TIME", default_value = "5m")]
+        timeout: TimeToLive,
     },
 }
 

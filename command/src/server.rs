@@ -1,14 +1,21 @@
-//! `splinter ping | stats | session`: round trips to the server, its counters, and its sessions.
+//! `splinter ping | stats | server | session`: round trips to the server, its counters, its start, its sessions.
 //!
 //! The administrator sees the sessions of all tenants, a tenant only its own, including the one that this command
 //! opened.
 
+use super::archive;
 use super::failure::{Failure, FailureKind};
 use super::options::SessionCommand;
 use super::output::{Answer, moment, table_of, thousands};
 use super::settings::Settings;
-use client::SessionEntry;
+use client::{ClientConfig, Error, ServerState, SessionEntry};
 use serde_json::{Map, Value, json};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a server that starts, and the longest wait for its answer.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Measures some round trips.
 pub fn ping(settings: &Settings, count: u32) -> Result<Answer, Failure> {
@@ -58,6 +65,50 @@ pub fn stats(settings: &Settings, filter: Option<&str>) -> Result<Answer, Failur
         values.insert(statistic.name, Value::from(statistic.value));
     }
     Ok(Answer::new(table_of(&["counter", "value"], rows), Value::Object(values)))
+}
+
+/// Waits until all servers of the address serve.
+pub fn wait(settings: &Settings, timeout: Duration) -> Result<Answer, Failure> {
+    let began = Instant::now();
+    let config =
+        ClientConfig { connect_timeout: LOOK_TIMEOUT, call_timeout: LOOK_TIMEOUT, ..ClientConfig::default() };
+    let mut rows = Vec::new();
+    for address in settings.address().split(',').map(str::trim) {
+        let bar = archive::bar(0);
+        bar.set_message("starting");
+        loop {
+            let late = match client::server_state(address, &config) {
+                Ok(ServerState { is_serving: true, log_bytes, .. }) => {
+                    bar.finish_and_clear();
+                    rows.push((address, log_bytes));
+                    break;
+                }
+                Ok(ServerState { replayed_bytes, log_bytes, .. }) => {
+                    bar.set_length(log_bytes);
+                    bar.set_position(replayed_bytes);
+                    let percent = replayed_bytes * 100 / log_bytes.max(1);
+                    format!("{address} is starting: {percent} % of its log is replayed")
+                }
+                Err(error @ Error::AddressInvalid { .. }) => return Err(error.into()),
+                Err(error) => error.to_string(),
+            };
+            if began.elapsed() > timeout {
+                bar.finish_and_clear();
+                let text = format!("after {:.1} s: {late}", began.elapsed().as_secs_f64());
+                return Err(Failure::new(FailureKind::Unreachable, text).next("wait longer with --timeout"));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+    let ms = began.elapsed().as_millis() as u64;
+    let lines = rows.iter().map(|(address, bytes)| match bytes {
+        0 => format!("{address} serves"),
+        bytes => format!("{address} serves; it has replayed {} bytes", thousands(*bytes)),
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let servers: Vec<_> =
+        rows.iter().map(|(address, bytes)| json!({ "address": address, "log_bytes": bytes })).collect();
+    Ok(Answer::new(text, json!({ "servers": servers, "ms": ms })))
 }
 
 /// Lists or ends sessions.

@@ -1,5 +1,7 @@
 //! `splinter table`: the tenant's tables.
 
+mod disk;
+
 use super::bytes::{from_hex, shown, to_hex};
 use super::failure::{Failure, FailureKind};
 use super::object::{listed_value, more_follow};
@@ -41,7 +43,8 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
         TableCommand::Enumerate { name, keys_only, limit, cursor } => {
             enumerate(&mut client, &name, keys_only, limit, &cursor)
         }
-        TableCommand::Verify { name } => verify(&mut client, &name),
+        TableCommand::Verify { name, disk: true } => disk::verify(&mut client, &name),
+        TableCommand::Verify { name, disk: false } => verify(&mut client, &name),
     }
 }
 

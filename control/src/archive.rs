@@ -72,6 +72,12 @@ pub struct ArchivePiece {
     pub done_bytes: u64,
     /// Bytes of the log that are read in all.
     pub all_bytes: u64,
+    /// Of a check: blocks of the piece's segment that are not as they were written, told with its first piece.
+    #[serde(default)]
+    pub damaged_blocks: u32,
+    /// Of a check: bytes of entries of any tenant that were left out because they are damaged.
+    #[serde(default)]
+    pub damaged_bytes: u64,
 }
 
 /// A piece of the source of an extension's version.

@@ -275,6 +275,10 @@ pub enum AdminRequest<'a> {
         keys_only: bool,
         /// Number of the piece, from 0: the next one, or the last one again.
         piece: u32,
+        /// Whether this checks the log: then only keys are read, damaged entries are left out and counted, and the hash
+        /// of a record is that of the key alone (XXH3, 64 bits).
+        #[serde(default)]
+        check: bool,
     },
     /// Reads a piece of the source of an extension's version: [`crate::ArchiveSource`].
     ArchiveSource {

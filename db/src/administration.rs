@@ -35,6 +35,7 @@ use control::AdminRequest;
 use wire::limits::STREAM_BODY_BYTES_MAX;
 use wire::{Status, TenantId, opcode};
 
+use crate::control_plane::archives::Content;
 use crate::control_plane::{Control, Refusal};
 use crate::session::Session;
 use crate::sync::lock;
@@ -165,8 +166,8 @@ fn serve_role(
         (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, *client_id),
         (AdminRequest::AuditRead { after, count }, role) => audit::read(control, role, *after, *count),
         (AdminRequest::ArchiveBegin { tenant }, role) => archives::begin(control, role, *tenant),
-        (AdminRequest::ArchiveRead { id, keys_only, piece }, role) => {
-            archives::read(control, role, *id, (*piece, *keys_only))
+        (AdminRequest::ArchiveRead { id, keys_only, piece, check }, role) => {
+            archives::read(control, role, *id, (*piece, Content::of(*keys_only, *check)))
         }
         (AdminRequest::ArchiveSource { id, extension, version, from }, role) => {
             archives::source(control, role, *id, (extension, *version, *from))

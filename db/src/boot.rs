@@ -1,9 +1,9 @@
 //! Starts a server part by part in a fixed order, and stops it.
 //!
 //! ```text
-//!   data directory -> metadata, identity, administrator's secret -> store -> ports -> workers
-//!                  -> registry of extensions -> control -> tables and extensions of the metadata
-//!                  -> listener -> membership of the cluster
+//!   data directory -> metadata -> listeners, at which streams wait -> identity, administrator's secret -> store
+//!                  -> log -> workers -> registry of extensions -> control
+//!                  -> tables and extensions of the metadata -> streams are served -> membership of the cluster
 //! ```
 //! A failure at the start is a [`BootError`] and leaves no thread behind. At the stop, streams and migrations end
 //! first, then workers, which answer their pending requests, and last the registration, so that the server stays
@@ -11,6 +11,7 @@
 
 pub mod administrator;
 mod devices;
+mod entrance;
 mod identity;
 mod log;
 mod memory;
@@ -29,9 +30,10 @@ use std::time::Duration;
 use cluster::metadata::ServerRun;
 use cluster::secret::SecretHash;
 use guest::watchdog::Watchdog;
-use net::{Listener, Port, SharedPort, ShmListener, StopHandle, Waker};
+use net::{Listener, Port, SharedPort, ShmListener, Waker};
 use store::Store;
 
+use self::entrance::Entrance;
 use self::identity::Identity;
 use self::memory::{Damage, populate};
 use crate::administration;
@@ -46,9 +48,6 @@ use crate::control_plane::lease_cache::LeaseCache;
 use crate::control_plane::streams::Streams;
 use crate::durability::log_thread::LogThread;
 use crate::extension::registry::{Prepare, Registry};
-use crate::front::connection;
-use crate::front::listening::{self, Reception};
-use crate::front::metrics_http;
 use crate::front::shm_listener::{self, ShmEntrance};
 use crate::limits::{
     ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, CONTROL_STOP_MS, HOUSEKEEPING_MS, VERSIONS_LOOK_MS, WORKERS_STOP_MS,
@@ -76,11 +75,9 @@ const VIEW_BITS: u32 = 32;
 pub struct Server {
     control: Arc<Control>,
     tcp: SocketAddr,
-    metrics: Option<SocketAddr>,
-    stops: Vec<StopHandle>,
+    entrance: Entrance,
     /// Wakes the thread of remote reads, which does not park.
     remote: Option<Waker>,
-    stopping: Arc<AtomicBool>,
     control_threads: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
     /// Ends after the workers.
@@ -117,7 +114,7 @@ impl Server {
     ) -> Result<Self, BootError> {
         let (mut clock, streams) = (Clock::new(), Streams::new(devices::stream_limits(config)?));
         let (tcp, reached) = addresses(config, &listener)?;
-        let (readers, metrics) = config.metrics.map(listen_for_readers).transpose()?.unzip();
+        let entrance = Entrance::open(listener, config.metrics, &streams)?;
         let (identity, run) = Identity::begin_run(config, &metadata, reached)?.unzip();
         let (store, accounts, completions) = memory(config, run.is_some())?;
         let ((administrator, nobody), registry) = (secrets(config)?, open_registry(prepare, &accounts)?);
@@ -125,7 +122,9 @@ impl Server {
         let (frame_ports, wakers) = (FramePorts::of(&ports), ports.iter().map(Port::waker));
         let siblings = Arc::new(SiblingWorkers::new(wakers));
         let parts = (&store, &accounts, &completions, &mut made);
-        let (log_thread, log) = log::open(config, parts, (&metadata, run), (&mut clock, &siblings))?.unzip();
+        let (log_thread, log) =
+            log::open(config, parts, (&metadata, run), (&mut clock, &siblings, &entrance.gate.replay))?
+                .unzip();
         let (watchdog, when) = (start_watchdog(&siblings, clock)?, (clock, first_view(run)));
         let started = workers::start(config, &store, ports, when, &siblings, (wants.as_ref(), log.as_ref()))?;
         let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
@@ -166,10 +165,8 @@ impl Server {
         let mut server = Self {
             control,
             tcp,
-            metrics,
-            stops: Vec::new(),
+            entrance,
             remote: wants.as_ref().map(Wants::waker),
-            stopping: Arc::default(),
             control_threads: Vec::new(),
             workers: started.threads,
             log: log_thread,
@@ -178,7 +175,7 @@ impl Server {
             _watchdog: watchdog,
             _identity: identity,
         };
-        server.start_control(config.populate)?.open_listeners(listener, readers, shm_listener)?;
+        server.start_control(config.populate)?.let_in(shm_listener)?;
         server.join_cluster(reached, wants)
     }
 
@@ -186,7 +183,7 @@ impl Server {
         if !is_wanted {
             return Ok(());
         }
-        let (store, stopping) = (Arc::clone(&self.control.store), Arc::clone(&self.stopping));
+        let (store, stopping) = (Arc::clone(&self.control.store), Arc::clone(&self.entrance.stopping));
         self.control_threads.push(populate(store, stopping).map_err(no_thread)?);
         Ok(())
     }
@@ -194,15 +191,15 @@ impl Server {
     /// Registers the server in its cluster, if it has one.
     fn join_cluster(mut self, reached: SocketAddr, wants: Option<Wants>) -> Result<Self, BootError> {
         if let Some(wants) = wants {
-            let asking = remote::start(&self.control, &self.stopping, wants);
+            let asking = remote::start(&self.control, &self.entrance.stopping, wants);
             self.control_threads.push(asking.map_err(no_thread)?);
         }
         if let Some(run) = self.control.lease_cache.run() {
             let registered = membership::register(&self.control, &self.ended, reached, run);
             self.registration = Some(registered.map_err(no_thread)?);
-            let following = membership::follow(&self.control, &self.stopping);
+            let following = membership::follow(&self.control, &self.entrance.stopping);
             self.control_threads.push(following.map_err(no_thread)?);
-            let coordinating = coordination::start(&self.control, &self.stopping, run);
+            let coordinating = coordination::start(&self.control, &self.entrance.stopping, run);
             self.control_threads.push(coordinating.map_err(no_thread)?);
         }
         Ok(self)
@@ -213,7 +210,7 @@ impl Server {
         administration::restore(&self.control)
             .map_err(|refusal| BootError::new("cannot restore the server's state", refusal.text))?;
         self.populate(populates)?;
-        let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.stopping));
+        let (control, stopping) = (Arc::clone(&self.control), Arc::clone(&self.entrance.stopping));
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
             let (mut home_balancer, mut damage) = (HomeBalancer::default(), Damage::default());
             let mut looks = (0..VERSIONS_LOOK_MS / HOUSEKEEPING_MS).cycle();
@@ -234,33 +231,13 @@ impl Server {
         Ok(self)
     }
 
-    /// Starts the listeners of local clients, streams and metrics.
-    fn open_listeners(
-        &mut self,
-        clients: Listener,
-        readers: Option<Listener>,
-        shm_listener: Option<ShmListener>,
-    ) -> Result<(), BootError> {
+    /// Starts the listener of local clients, and lets in the streams that wait.
+    fn let_in(&mut self, shm_listener: Option<ShmListener>) -> Result<(), BootError> {
         if let Some(shm_listener) = shm_listener {
             let (stop, thread) = shm_listener::start(&self.control, shm_listener).map_err(no_thread)?;
-            self.stops.push(stop);
-            self.control_threads.push(thread);
+            self.entrance.add(stop, thread);
         }
-        self.receive("listener", clients, connection::reception(&self.control, &self.stopping))?;
-        match readers {
-            Some(readers) => self.receive("metrics", readers, metrics_http::reception(&self.control)),
-            None => Ok(()),
-        }
-    }
-
-    /// Starts the thread `name`, which receives streams.
-    fn receive(&mut self, name: &str, listener: Listener, reception: Reception) -> Result<(), BootError> {
-        self.stops.push(listener.stop_handle());
-        let stopping = Arc::clone(&self.stopping);
-        let accepting = thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || listening::accept_all(reception, &listener, &stopping));
-        self.control_threads.push(accepting.map_err(no_thread)?);
+        self.entrance.gate.open(&self.control);
         Ok(())
     }
 
@@ -273,7 +250,7 @@ impl Server {
     /// Returns the address of the metrics port, if there is one.
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
-        self.metrics
+        self.entrance.metrics
     }
 
     /// Returns the control plane.
@@ -302,10 +279,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        for stop in &self.stops {
-            stop.stop();
-        }
+        self.control_threads.extend(self.entrance.end());
         // Stream threads wait for migrations.
         if let Some(migrations) = &self.control.migrations {
             migrations.stop();
@@ -365,13 +339,6 @@ fn secrets(config: &Config) -> Result<(SecretHash, SecretHash), BootError> {
         .map_err(|error| BootError::new("cannot open the administrator's secret", error))?;
     let nobody = SecretHash::dummy().map_err(|error| BootError::new("cannot create a secret", error))?;
     Ok((administrator, nobody))
-}
-
-/// Opens the listener of the metrics port; returns it with its address.
-fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), BootError> {
-    Listener::bind(address)
-        .and_then(|listener| listener.local().map(|local| (listener, local)))
-        .map_err(|error| BootError::new(&format!("cannot serve metrics on TCP {address}"), error))
 }
 
 fn start_watchdog(siblings: &Arc<SiblingWorkers>, clock: Clock) -> Result<Watchdog, BootError> {

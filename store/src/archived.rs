@@ -46,6 +46,20 @@ impl<'a> SegmentEntries<'a> {
         Ok(SegmentEntries { bytes, offset: offset.max(SEGMENT_HEADER_BYTES) })
     }
 
+    /// Goes on behind a damaged entry, at the next of `starts`: offsets of entries, in rising order. Never at what merely
+    /// looks like an entry, since values may contain such bytes. Returns the bytes that are left out.
+    pub fn go_on_behind(&mut self, DamagedEntry(at): DamagedEntry, starts: &[u32]) -> usize {
+        let next = starts.iter().map(|&start| start as usize).find(|&start| start > at);
+        self.offset = next.unwrap_or(self.bytes.len()).min(self.bytes.len());
+        self.offset - at
+    }
+
+    /// Begins as [`SegmentEntries::new`], though the bytes may be no segment's header.
+    #[must_use]
+    pub fn within(bytes: &'a [u8], offset: usize) -> Self {
+        SegmentEntries { bytes, offset: offset.max(SEGMENT_HEADER_BYTES) }
+    }
+
     /// Returns where the next entry begins.
     #[must_use]
     pub fn offset(&self) -> usize {

@@ -50,6 +50,8 @@ pub const OPEN_PEER: u8 = 35;
 pub const PROVE_PEER: u8 = 36;
 /// Opens a session again that its client may have lost with the server.
 pub const RESUME: u8 = 37;
+/// Asks how far the start of a server is; answered by one that serves nothing yet, too.
+pub const STATE: u8 = 38;
 
 /// An administrative request, whose body names it: see the crate `control`.
 pub const ADMINISTER: u8 = 64;

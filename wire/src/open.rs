@@ -93,6 +93,8 @@ pub enum OpenRequest<'a> {
         /// The proof of [`Opened::proof`].
         proof: [u8; PROOF_BYTES],
     },
+    /// Asks for the [`ServerState`]; the server then closes the stream.
+    State,
 }
 
 impl<'a> OpenRequest<'a> {
@@ -104,6 +106,7 @@ impl<'a> OpenRequest<'a> {
             OpenRequest::Admin { .. } => opcode::OPEN_ADMIN,
             OpenRequest::Peer { .. } => opcode::OPEN_PEER,
             OpenRequest::Resume { .. } => opcode::RESUME,
+            OpenRequest::State => opcode::STATE,
         }
     }
 
@@ -130,6 +133,7 @@ impl<'a> OpenRequest<'a> {
                 writer.u64(*first_unacknowledged);
                 writer.array(proof);
             }
+            OpenRequest::State => {}
         }
         writer.into_bytes()
     }
@@ -142,7 +146,7 @@ impl<'a> OpenRequest<'a> {
     /// [`Status::BadSecret`] for a secret that exceeds the maximum length.
     pub fn decode(number: u8, body: &'a [u8]) -> Result<(u8, OpenRequest<'a>), Status> {
         let mut reader = BodyReader::new(body);
-        if !matches!(number, opcode::OPEN_SESSION..=opcode::OPEN_PEER | opcode::RESUME) {
+        if !matches!(number, opcode::OPEN_SESSION..=opcode::OPEN_PEER | opcode::RESUME | opcode::STATE) {
             return Err(Status::UnknownOpcode);
         }
         if reader.u16()? != MAGIC {
@@ -156,6 +160,7 @@ impl<'a> OpenRequest<'a> {
             opcode::ATTACH => OpenRequest::Attach { token: reader.u64()? },
             opcode::OPEN_ADMIN => OpenRequest::Admin { secret: secret(&mut reader)? },
             opcode::OPEN_PEER => OpenRequest::Peer { server: reader.u32()?, nonce: reader.array()? },
+            opcode::STATE => OpenRequest::State,
             _ => OpenRequest::Resume {
                 tenant: reader.name()?,
                 secret: secret(&mut reader)?,
@@ -186,6 +191,7 @@ impl core::fmt::Debug for OpenRequest<'_> {
                 .field("tenant", tenant)
                 .field("client_id", client_id)
                 .finish_non_exhaustive(),
+            OpenRequest::State => formatter.write_str("State"),
         }
     }
 }
@@ -193,6 +199,34 @@ impl core::fmt::Debug for OpenRequest<'_> {
 fn secret<'a>(reader: &mut BodyReader<'a>) -> Result<&'a str, Status> {
     let secret = reader.text()?;
     if secret.len() <= SECRET_BYTES_MAX { Ok(secret) } else { Err(Status::BadSecret) }
+}
+
+/// How far the start of a server is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerState {
+    /// Whether it serves requests.
+    pub is_serving: bool,
+    /// Bytes of its log that were replayed.
+    pub replayed_bytes: u64,
+    /// Bytes of its log when it started; 0 if there is none, or its size is not known yet.
+    pub log_bytes: u64,
+}
+
+impl Body for ServerState {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u8(self.is_serving.into());
+        writer.u64(self.replayed_bytes);
+        writer.u64(self.log_bytes);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<ServerState, Status> {
+        let is_serving = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Status::Malformed),
+        };
+        Ok(ServerState { is_serving, replayed_bytes: reader.u64()?, log_bytes: reader.u64()? })
+    }
 }
 
 /// Size limits of a session's requests and replies, in bytes; never above [`crate::limits`].

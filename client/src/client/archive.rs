@@ -23,7 +23,16 @@ impl Client {
     /// `NotFound` if the archive has ended, `StorageFull` if the server's disk needed the room, `StorageFailed` if its
     /// log cannot be read, another refusal, or no reply.
     pub fn archive_read(&mut self, id: u64, piece: u32, keys_only: bool) -> Result<ArchivePiece, Error> {
-        self.session.administer(&AdminRequest::ArchiveRead { id, keys_only, piece })
+        self.session.administer(&AdminRequest::ArchiveRead { id, keys_only, piece, check: false })
+    }
+
+    /// Reads a piece of keys to check the log on the server's disk: what is damaged is left out and counted, and the hash of
+    /// a record is that of its key ([`crate::key_hash`]).
+    ///
+    /// # Errors
+    /// As [`Client::archive_read`].
+    pub fn archive_check(&mut self, id: u64, piece: u32) -> Result<ArchivePiece, Error> {
+        self.session.administer(&AdminRequest::ArchiveRead { id, keys_only: true, piece, check: true })
     }
 
     /// Reads the source of a version of an extension: paths and bytes.

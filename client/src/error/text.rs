@@ -98,6 +98,31 @@ fn next_after(status: Status) -> Option<&'static str> {
             "find other corrupted objects with `splinter table verify`, and write the object again"
         }
         Status::UnsupportedVersion => "use a client of the server's release",
+        Status::NotPermitted => "ask the owner for a grant, or the operator",
+        Status::BadToken => "open a new session",
+        Status::NameInvalid => {
+            "use at most 64 letters, digits, `_`, `-` and `.`, starting with a letter or digit; give an owner or a \
+             version only where the command's --help does"
+        }
+        Status::Conflict => "repeat the call",
+        Status::Malformed => {
+            "for a call, pass the arguments that `splinter ext describe` shows; otherwise use a client of the \
+             server's release"
+        }
+        Status::Internal => "read the server's log",
+        Status::Unavailable => "repeat it later",
+        Status::NotOwned => "repeat it: the object has just moved to another server",
+        Status::WrongTablets => {
+            "see `splinter cluster tablets`, `splinter cluster servers` and `splinter cluster migrations`"
+        }
+        Status::SeveralTablets => "repeat it: the tablets of the table have just changed",
+        _ => return next_of_storage(status).or_else(|| next_for_author(status)),
+    })
+}
+
+/// Returns the suggestion for what memory and disk refuse.
+fn next_of_storage(status: Status) -> Option<&'static str> {
+    Some(match status {
         Status::OutOfMemory => "delete objects, or give the server more memory",
         Status::OverQuota => {
             "free some of it, or ask the operator for a higher limit (see `splinter tenant limits`)"
@@ -118,25 +143,7 @@ fn next_after(status: Status) -> Option<&'static str> {
         Status::NotDurable => {
             "write without asking for the disk, or to a table that has another durability than memory"
         }
-        Status::NotPermitted => "ask the owner for a grant, or the operator",
-        Status::BadToken => "open a new session",
-        Status::NameInvalid => {
-            "use at most 64 letters, digits, `_`, `-` and `.`, starting with a letter or digit; give an owner or a \
-             version only where the command's --help does"
-        }
-        Status::Conflict => "repeat the call",
-        Status::Malformed => {
-            "for a call, pass the arguments that `splinter ext describe` shows; otherwise use a client of the \
-             server's release"
-        }
-        Status::Internal => "read the server's log",
-        Status::Unavailable => "repeat it later",
-        Status::NotOwned => "repeat it: the object has just moved to another server",
-        Status::WrongTablets => {
-            "see `splinter cluster tablets`, `splinter cluster servers` and `splinter cluster migrations`"
-        }
-        Status::SeveralTablets => "repeat it: the tablets of the table have just changed",
-        _ => return next_for_author(status),
+        _ => return None,
     })
 }
 

@@ -173,7 +173,7 @@ impl Shared {
                     None => return (Status::BadToken, vec![]),
                 }
             }
-            Ok((_, OpenRequest::Peer { .. })) => return (Status::UnknownOpcode, vec![]),
+            Ok((_, OpenRequest::Peer { .. } | OpenRequest::State)) => return (Status::UnknownOpcode, vec![]),
             Err(status) => return (status, vec![]),
         };
         let client_id = world.client_id(*token);

@@ -116,5 +116,8 @@ pub enum TableCommand {
     Verify {
         /// Name of the table, or OWNER/TABLE for a granted one.
         name: String,
+        /// Check instead that the server's disk has each object, and name those that it has not: a start would lose them.
+        #[arg(long)]
+        disk: bool,
     },
 }

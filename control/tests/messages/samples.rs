@@ -164,7 +164,7 @@ fn archive_requests() -> Vec<AdminRequest<'static>> {
     vec![
         AdminRequest::ArchiveBegin { tenant: None },
         AdminRequest::ArchiveBegin { tenant: Some("acme") },
-        AdminRequest::ArchiveRead { id: 1, keys_only: true, piece: 2 },
+        AdminRequest::ArchiveRead { id: 1, keys_only: true, piece: 2, check: false },
         AdminRequest::ArchiveSource { id: 1, extension: "tao", version: 2, from: 3 },
         AdminRequest::ArchiveEnd { id: u64::MAX },
         AdminRequest::ArchiveRestore { table: "users", objects: b"\xff\x00" },
@@ -194,7 +194,15 @@ fn replies_about_archives(seen: &mut Seen) {
         grants: vec![grant],
     });
     let records = ByteString(vec![0, 0xff]);
-    seen.survives(ArchivePiece { records, segment: 1, is_last: true, done_bytes: 2, all_bytes: 3 });
+    seen.survives(ArchivePiece {
+        records,
+        segment: 1,
+        is_last: true,
+        done_bytes: 2,
+        all_bytes: 3,
+        damaged_blocks: 4,
+        damaged_bytes: 5,
+    });
     seen.survives(ArchiveSource { bytes: ByteString(vec![1]), all_bytes: 9 });
     seen.survives(Restored { stored: 1, late: 2 });
 }

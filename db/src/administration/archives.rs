@@ -18,7 +18,7 @@ use wire::{Status, TenantId};
 
 use super::missing::unknown_table;
 use super::{Role, extensions, limits, not_permitted};
-use crate::control_plane::archives::Archive;
+use crate::control_plane::archives::{Archive, Content};
 use crate::control_plane::{Control, Refusal};
 use crate::durability::log_thread::NotStable;
 use crate::limits::{ARCHIVE_PIECE_BYTES, RESTORE_PATIENCE_MS, RESTORE_TURN_BYTES};
@@ -112,7 +112,12 @@ fn find(control: &Control, role: &Role, id: u64) -> Result<Arc<Archive>, Refusal
     control.archives.find(id, tenant)
 }
 
-pub(super) fn read(control: &Control, role: &Role, id: u64, piece: (u32, bool)) -> Result<Vec<u8>, Refusal> {
+pub(super) fn read(
+    control: &Control,
+    role: &Role,
+    id: u64,
+    piece: (u32, Content),
+) -> Result<Vec<u8>, Refusal> {
     let piece = find(control, role, id)?.read(&control.archives, piece)?;
     Ok(control::encode(&piece))
 }

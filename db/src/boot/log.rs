@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
+use crate::durability::recovery::ReplayProgress;
 use crate::durability::{LogLayout, recovery};
 use crate::limits::{COMPLETION_LEASE_MS, REMOVAL_FRAMES};
 use crate::process;
@@ -37,7 +38,7 @@ pub(super) fn open(
     config: &Config,
     (store, accounts, completions, parts_made): (&Arc<Store>, &Accounts, &Arc<Completions>, &mut PartsMade),
     (metadata, run): (&Metadata, Option<ServerRun>),
-    (clock, siblings): (&mut Clock, &Arc<SiblingWorkers>),
+    (clock, siblings, progress): (&mut Clock, &Arc<SiblingWorkers>, &ReplayProgress),
 ) -> Result<Option<(LogThread, LogHandle)>, BootError> {
     let path = config.data_directory.join(LOG_FILE);
     let Some(bytes_max) = config.disk_bytes() else {
@@ -70,9 +71,16 @@ pub(super) fn open(
         let (client_id, reply) = reply_of(found);
         completions.recovered(client_id, reply, until_us);
     };
-    let (writer, report) =
-        recovery::recover(store, Box::new(disk), frames_max, (cores, config.cores), &table, &completed)
-            .map_err(|error| failed(&error))?;
+    let (writer, report) = recovery::recover(
+        store,
+        Box::new(disk),
+        frames_max,
+        (cores, config.cores),
+        &table,
+        &completed,
+        progress,
+    )
+    .map_err(|error| failed(&error))?;
     if report.segments > 0 {
         report.tell(store.statistics().objects);
     }

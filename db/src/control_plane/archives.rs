@@ -19,6 +19,7 @@ use store::{DamagedEntry, SegmentEntries, SegmentEntry};
 use wire::{Status, TenantId};
 
 use super::Refusal;
+use crate::durability::log_reader::SegmentBytes;
 use crate::durability::log_writer::{Snapshot, SnapshotError};
 use crate::limits::{ARCHIVE_BYTES_PER_SECOND, ARCHIVE_IDLE_MS, ARCHIVE_PIECE_BYTES, ARCHIVES_MAX};
 use crate::sync::lock;
@@ -53,11 +54,34 @@ struct Place {
     done_bytes: u64,
 }
 
+/// What pieces consist of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Keys, with hashes that only this archive has.
+    Keys,
+    /// Objects.
+    Objects,
+    /// Keys, with the hashes that clients know, but for what is damaged.
+    Check,
+}
+
+impl Content {
+    /// Returns what a request asks for.
+    #[must_use]
+    pub const fn of(keys_only: bool, check: bool) -> Self {
+        match (keys_only, check) {
+            (_, true) => Self::Check,
+            (true, false) => Self::Keys,
+            (false, false) => Self::Objects,
+        }
+    }
+}
+
 struct Reading {
     snapshot: Snapshot,
     /// The segment that was read last: its place, its number, its bytes.
-    segment: Option<(usize, u32, Vec<u8>)>,
-    keys_only: bool,
+    segment: Option<(usize, u32, SegmentBytes)>,
+    content: Content,
     /// Where the last piece began, and where the next one does, with its number.
     last: Place,
     next: Place,
@@ -84,7 +108,7 @@ impl Archives {
         }
         let (last, next) = Default::default();
         let (segment, used) = (None, Instant::now());
-        let reading = Reading { snapshot, segment, keys_only: true, last, next, number: 0, used };
+        let reading = Reading { snapshot, segment, content: Content::Keys, last, next, number: 0, used };
         let archive = Archive {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             tenant,
@@ -155,14 +179,13 @@ impl Archive {
     pub fn read(
         &self,
         archives: &Archives,
-        (number, keys_only): (u32, bool),
+        (number, content): (u32, Content),
     ) -> Result<ArchivePiece, Refusal> {
         let mut reading = lock(&self.reading);
         reading.used = Instant::now();
         if number == 0 {
             (reading.last, reading.next) = Default::default();
-        } else if keys_only != reading.keys_only || (number != reading.number && number + 1 != reading.number)
-        {
+        } else if content != reading.content || (number != reading.number && number + 1 != reading.number) {
             let text = format!("the next piece of the archive is {}, not {number}", reading.number);
             return Err(Refusal::new(Status::OutOfRange, text));
         } else if number == reading.number {
@@ -170,15 +193,24 @@ impl Archive {
         }
         let (from, all_bytes) = (reading.last, reading.all_bytes());
         if from.segment >= reading.snapshot.segments() {
-            let records = ByteString::default();
-            return Ok(ArchivePiece { records, segment: 0, is_last: true, done_bytes: all_bytes, all_bytes });
+            return Ok(ArchivePiece {
+                records: ByteString::default(),
+                segment: 0,
+                is_last: true,
+                done_bytes: all_bytes,
+                all_bytes,
+                damaged_blocks: 0,
+                damaged_bytes: 0,
+            });
         }
-        reading.load(archives, from.segment)?;
-        let (_, sequence, bytes) = reading.segment.as_ref().expect("it was loaded");
+        reading.load(archives, from.segment, content)?;
+        let (_, sequence, read) = reading.segment.as_ref().expect("it was loaded");
         let clock_ms = reading.snapshot.clock_ms;
-        let piece = self.piece((*sequence, bytes), from.offset, (keys_only, clock_ms));
-        let (records, offset) = piece.map_err(|DamagedEntry(at)| damaged(*sequence, Some(at)))?;
-        let (segment, segment_bytes) = (*sequence, bytes.len());
+        let piece = self.piece((*sequence, read), from.offset, (content, clock_ms));
+        let Piece { records, offset, damaged_bytes } =
+            piece.map_err(|DamagedEntry(at)| damaged(*sequence, Some(at)))?;
+        let damaged_blocks = if from.offset == 0 { read.blocks_damaged } else { 0 };
+        let (segment, segment_bytes) = (*sequence, read.bytes.len());
         reading.next = match offset {
             offset if offset >= segment_bytes => Place {
                 segment: from.segment + 1,
@@ -187,50 +219,80 @@ impl Archive {
             },
             offset => Place { offset, done_bytes: from.done_bytes + (offset - from.offset) as u64, ..from },
         };
-        (reading.number, reading.keys_only, reading.used) = (number + 1, keys_only, Instant::now());
+        (reading.number, reading.content, reading.used) = (number + 1, content, Instant::now());
         let is_last = reading.next.segment >= reading.snapshot.segments();
         let done_bytes = reading.next.done_bytes;
-        Ok(ArchivePiece { records: ByteString(records), segment, is_last, done_bytes, all_bytes })
+        Ok(ArchivePiece {
+            records: ByteString(records),
+            segment,
+            is_last,
+            done_bytes,
+            all_bytes,
+            damaged_blocks,
+            damaged_bytes,
+        })
     }
 
-    /// Returns the records of a piece of a segment, and the offset behind it.
+    /// Returns a piece of a segment.
     fn piece(
         &self,
-        (sequence, bytes): (u32, &[u8]),
+        (sequence, read): (u32, &SegmentBytes),
         offset: usize,
-        (keys_only, clock_ms): (bool, u64),
-    ) -> Result<(Vec<u8>, usize), DamagedEntry> {
-        let mut entries = SegmentEntries::new(sequence, bytes, offset)?;
-        let mut records = Vec::new();
+        (content, clock_ms): (Content, u64),
+    ) -> Result<Piece, DamagedEntry> {
+        let (bytes, is_check) = (&read.bytes[..], content == Content::Check);
+        let mut entries = match SegmentEntries::new(sequence, bytes, offset) {
+            Err(_) if is_check => SegmentEntries::within(bytes, offset),
+            entries => entries?,
+        };
+        let (mut records, mut damaged_bytes) = (Vec::new(), 0);
         while records.len() < ARCHIVE_PIECE_BYTES {
-            let Some(entry) = entries.next().transpose()? else { break };
+            let entry = match entries.next() {
+                None => break,
+                Some(Ok(entry)) => entry,
+                Some(Err(damaged)) if is_check => {
+                    damaged_bytes += entries.go_on_behind(damaged, &read.starts) as u64;
+                    continue;
+                }
+                Some(Err(damaged)) => return Err(damaged),
+            };
             // An object that has expired ends its key, as at a start.
             let object = entry.object.filter(|_| entry.expires_ms > clock_ms);
-            if self.tables.contains(&entry.table) && (keys_only || object.is_some()) {
-                self.append(&mut records, &entry, (object, keys_only));
+            if self.tables.contains(&entry.table) && (content != Content::Objects || object.is_some()) {
+                self.append(&mut records, &entry, (object, content));
             }
         }
-        Ok((records, entries.offset()))
+        Ok(Piece { records, offset: entries.offset(), damaged_bytes })
     }
 
     fn append(
         &self,
         records: &mut Vec<u8>,
         entry: &SegmentEntry<'_>,
-        (object, keys_only): (Option<&[u8]>, bool),
+        (object, content): (Option<&[u8]>, Content),
     ) {
-        for hasher in &self.hashers {
-            records.extend(hasher.hash_one((entry.table, entry.key)).to_le_bytes());
+        match content {
+            Content::Check => records.extend(u128::from(store::hash(entry.key)).to_le_bytes()),
+            Content::Keys | Content::Objects => self.hashers.iter().for_each(|hasher| {
+                records.extend(hasher.hash_one((entry.table, entry.key)).to_le_bytes());
+            }),
         }
         records.extend(entry.table.to_le_bytes());
         let ends = if object.is_none() { ENDS } else { 0 };
         records.extend((entry.version | ends).to_le_bytes());
-        if let Some(object) = object.filter(|_| !keys_only) {
+        if let Some(object) = object.filter(|_| content == Content::Objects) {
             records.extend((object.len() as u32).to_le_bytes());
             // The copy of the object out of its segment.
             records.extend(object);
         }
     }
+}
+
+/// A piece, the offset behind it, and the bytes in it that were left out.
+struct Piece {
+    records: Vec<u8>,
+    offset: usize,
+    damaged_bytes: u64,
 }
 
 impl Reading {
@@ -239,13 +301,13 @@ impl Reading {
     }
 
     /// Reads a segment, unless it is the one that was read last.
-    fn load(&mut self, archives: &Archives, index: usize) -> Result<(), Refusal> {
+    fn load(&mut self, archives: &Archives, index: usize, content: Content) -> Result<(), Refusal> {
         if self.segment.as_ref().is_some_and(|(known, ..)| *known == index) {
             return Ok(());
         }
         self.segment = None;
         archives.wait_for(self.snapshot.segment_bytes(index));
-        let (sequence, bytes) = self.snapshot.read(index).map_err(|error| match error {
+        let (sequence, read) = self.snapshot.read(index).map_err(|error| match error {
             SnapshotError::Ended => Refusal::new(
                 Status::StorageFull,
                 "the archive was ended, because the server's disk needs the room: repeat it with more room (--disk)",
@@ -254,9 +316,11 @@ impl Reading {
                 tracing::error!(%error, "cannot read the log for an archive");
                 Refusal::new(Status::StorageFailed, format!("the server cannot read its log: {error}"))
             }
-            SnapshotError::Damaged(sequence) => damaged(sequence, None),
         })?;
-        self.segment = Some((index, sequence, bytes));
+        if read.blocks_damaged > 0 && content != Content::Check {
+            return Err(damaged(sequence, None));
+        }
+        self.segment = Some((index, sequence, read));
         Ok(())
     }
 }

@@ -306,13 +306,13 @@ fn read_tail(
 
 /// The bytes of a segment.
 #[derive(Debug, Default)]
-pub(super) struct SegmentBytes {
+pub struct SegmentBytes {
     /// Those that count, as they were found.
-    pub(super) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// Offsets of entries, in rising order: at most one for each block.
-    pub(super) starts: Vec<u32>,
+    pub starts: Vec<u32>,
     /// Blocks that are not as they were written.
-    pub(super) blocks_damaged: u32,
+    pub blocks_damaged: u32,
 }
 
 /// Reads a segment, by way of `blocks`, memory that is used again for the next one.

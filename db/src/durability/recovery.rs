@@ -6,6 +6,7 @@
 //! The newest first, because what replaces comes before what it replaced, and old entries then cost no copy.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -39,6 +40,21 @@ pub struct Report {
     pub took: Duration,
 }
 
+/// How far a replay is.
+#[derive(Debug, Default)]
+pub struct ReplayProgress {
+    replayed: AtomicU64,
+    all: AtomicU64,
+}
+
+impl ReplayProgress {
+    /// Returns the bytes that were replayed, and all.
+    #[must_use]
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.replayed.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed))
+    }
+}
+
 /// A read segment on its way to a core; empty ones go back.
 type Filled = (u32, SegmentBytes);
 
@@ -58,6 +74,7 @@ pub fn recover(
     (cores, replaying): (usize, usize),
     table: &FindTable<'_>,
     completed: &dyn Fn(FoundCompletion),
+    progress: &ReplayProgress,
 ) -> Result<(LogWriter, Report), LogError> {
     let began = Instant::now();
     let layout = LogLayout::of(disk.frame_bytes(), frames_max);
@@ -66,6 +83,7 @@ pub fn recover(
     store.cut_above(found.cut);
     let segments = &found.state.segments;
     let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
+    progress.all.store(bytes, Ordering::Relaxed);
     let log = LogOnDisk {
         sequences: segments.keys().copied().collect(),
         last: found.state.last,
@@ -75,7 +93,7 @@ pub fn recover(
     let (segments_count, clock_ms, is_new) = (segments.len(), found.clock_ms, found.state.digest_number == 0);
     let replaying: Vec<Core> = (0..replaying).map(|index| store.core(index)).collect();
     let (recovered, blocks_damaged) =
-        replay(replaying, &log, segments, (&*disk, layout, bytes), (table, completed))?;
+        replay(replaying, &log, segments, (&*disk, layout, bytes), (table, completed, progress))?;
     let writer = LogWriter::new(Arc::clone(store), disk, (layout, frames_max), cores, found.state)?;
     let took = began.elapsed();
     let report =
@@ -88,7 +106,7 @@ fn replay(
     log: &LogOnDisk,
     segments: &std::collections::BTreeMap<u32, Segment>,
     (disk, layout, bytes): (&dyn Disk, LogLayout, u64),
-    (table, completed): (&FindTable<'_>, &dyn Fn(FoundCompletion)),
+    (table, completed, progress): (&FindTable<'_>, &dyn Fn(FoundCompletion), &ReplayProgress),
 ) -> Result<(Recovered, u64), LogError> {
     let own = cores.pop().expect("a core replays");
     let mut first = own.recover(log);
@@ -112,11 +130,12 @@ fn replay(
                 let (handle, to_replay, emptied) = (first.handle(), Arc::clone(&to_replay), emptied.clone());
                 scope.spawn(move || {
                     let mut recovery = handle.on(&core);
-                    replay_some(&mut recovery, &to_replay, &emptied, table).map(|()| recovery.end_part())
+                    replay_some(&mut recovery, &to_replay, &emptied, (table, progress))
+                        .map(|()| recovery.end_part())
                 })
             })
             .collect();
-        let own = replay_some(&mut first, &to_replay, &emptied, table);
+        let own = replay_some(&mut first, &to_replay, &emptied, (table, progress));
         drop((emptied, to_replay));
         let others: Vec<_> =
             others.into_iter().map(|other| other.join().expect("it does not panic")).collect();
@@ -163,13 +182,14 @@ fn replay_some(
     recovery: &mut Recovery<'_>,
     to_replay: &Mutex<Receiver<Filled>>,
     emptied: &SyncSender<SegmentBytes>,
-    table: &FindTable<'_>,
+    (table, progress): (&FindTable<'_>, &ReplayProgress),
 ) -> Result<(), LogError> {
     loop {
         let next = lock(to_replay).recv();
         let Ok((sequence, content)) = next else { return Ok(()) };
         let replayed = recovery.segment(sequence, &content.bytes, &content.starts, table);
         replayed.map_err(|error| LogError::Unsuitable(refusal(sequence, error)))?;
+        progress.replayed.fetch_add(content.bytes.len() as u64, Ordering::Relaxed);
         // The reader may have ended.
         let _ = emptied.send(content);
     }

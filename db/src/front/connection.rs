@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use net::{Stream, StreamError};
 use wire::limits::{INSTALL_BODY_BYTES_MAX, RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
-use wire::{RecordHeader, Status, opcode, reply};
+use wire::{Body, OpenRequest, RecordHeader, Status, opcode, reply};
 
+use super::gate::Gate;
 use super::listening::Reception;
 use super::opening::{self, Entrant};
 use crate::administration::{self, Role};
-use crate::control_plane::streams::ConnectionPermit;
+use crate::control_plane::streams::{ConnectionPermit, Streams};
 use crate::control_plane::{Control, Refusal};
 use crate::limits::{
     ANSWER_BYTES_MAX, ANSWER_ROOM_MS, ANSWER_ROOM_RETRY_US, OPENING_BYTES_MAX, OPENING_TIMEOUT_MS,
@@ -34,26 +35,23 @@ const ANSWER_LIMIT: &str = "answer_bytes_of_streams";
 
 /// Returns the reception of clients' streams.
 #[must_use]
-pub fn reception(control: &Arc<Control>, stopping: &Arc<AtomicBool>) -> Reception {
-    let (control, stopping) = (Arc::clone(control), Arc::clone(stopping));
+pub fn reception(gate: &Arc<Gate>, streams: &Arc<Streams>, stopping: &Arc<AtomicBool>) -> Reception {
+    let (gate, stopping) = (Arc::clone(gate), Arc::clone(stopping));
     Reception {
         name: "stream",
-        streams: Arc::clone(&control.streams),
-        serve: Box::new(move |stream, peer, place| serve(&control, stream, (peer, place), &stopping)),
+        streams: Arc::clone(streams),
+        serve: Box::new(move |stream, peer, place| serve(&gate, stream, (peer, place), &stopping)),
         turn_away,
     }
 }
 
 /// Serves a stream until its peer leaves, its session ends, or the server stops.
-fn serve(
-    control: &Control,
-    mut stream: Stream,
-    from: (SocketAddr, &ConnectionPermit),
-    stopping: &AtomicBool,
-) {
+fn serve(gate: &Gate, mut stream: Stream, from: (SocketAddr, &ConnectionPermit), stopping: &AtomicBool) {
     // Without this bound the kernel buffers more unread bytes, by its own limits.
     let _ = stream.bound_untaken(UNTAKEN_BYTES);
-    let Some(entrant) = open(control, &mut stream, from) else { return };
+    let Some(record) = first_record(gate, &mut stream) else { return };
+    let Some(control) = gate.wait() else { return };
+    let Some(entrant) = open(control, &mut stream, from, &record) else { return };
     match entrant {
         Entrant::Known(Role::Administrator) => {
             converse(control, &mut stream, (&Role::Administrator, from.1), stopping)
@@ -73,21 +71,37 @@ fn turn_away(mut stream: Stream) {
     answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has reached its stream limit");
 }
 
+/// Reads the first record of a stream; answers it if it asks for the server's state, or is too long.
+fn first_record(gate: &Gate, stream: &mut Stream) -> Option<Vec<u8>> {
+    let mut record = Vec::new();
+    let timeout = Duration::from_millis(OPENING_TIMEOUT_MS);
+    let limit = HEAD_BYTES + OPENING_BYTES_MAX;
+    match stream.read_record(&mut record, timeout, limit) {
+        Ok(()) => {}
+        Err(StreamError::TooLarge { .. }) => {
+            answer_record(stream, 0, Status::Malformed, b"");
+            return None;
+        }
+        Err(_) => return None,
+    }
+    let asked =
+        RecordHeader::split(&record).and_then(|(header, body)| OpenRequest::decode(header.code, body));
+    if let Ok((_, OpenRequest::State)) = asked {
+        answer_record(stream, 0, Status::Ok, &gate.state().encode());
+        return None;
+    }
+    Some(record)
+}
+
 fn open(
     control: &Control,
     stream: &mut Stream,
     (peer, place): (SocketAddr, &ConnectionPermit),
+    record: &[u8],
 ) -> Option<Entrant> {
-    let mut record = Vec::new();
-    let timeout = Duration::from_millis(OPENING_TIMEOUT_MS);
-    let limit = HEAD_BYTES + OPENING_BYTES_MAX;
-    let opened = match stream.read_record(&mut record, timeout, limit) {
-        Ok(()) => RecordHeader::split(&record)
-            .map_err(Refusal::from)
-            .and_then(|(header, body)| opening::open(control, place, (header.code, body), peer)),
-        Err(StreamError::TooLarge { .. }) => Err(Status::Malformed.into()),
-        Err(_) => return None,
-    };
+    let opened = RecordHeader::split(record)
+        .map_err(Refusal::from)
+        .and_then(|(header, body)| opening::open(control, place, (header.code, body), peer));
     match opened {
         Ok((entrant, answer)) => answer_record(stream, 0, Status::Ok, &answer).then_some(entrant),
         Err(refusal) => {

@@ -3,7 +3,7 @@
 //! ```text
 //!   GET /metrics  ─▶ snapshot: names, counters, handles     locks of the control plane, each for a copy of a list
 //!                 ─▶ families, one after the other          no lock; sent as they come, 64 KiB at a time
-//!   GET /health   ─▶ 200 while all workers run and the disk works, else 503
+//!   GET /health   ─▶ 200 while all workers run and the disk works, else 503, as while the server starts
 //! ```
 //! Only control threads serve metrics, a few at a time, one answer each, with limits on the bytes read, on the time
 //! and on each source's rate. Workers write their counters as always and are not involved. Counters only grow while
@@ -19,6 +19,9 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use wire::ServerState;
+
+use super::gate::Gate;
 use super::listening::Reception;
 use crate::config::StreamLimits;
 use crate::control_plane::Control;
@@ -36,8 +39,8 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Returns the reception of readers of metrics.
 #[must_use]
-pub fn reception(control: &Arc<Control>) -> Reception {
-    let control = Arc::clone(control);
+pub fn reception(gate: &Arc<Gate>) -> Reception {
+    let gate = Arc::clone(gate);
     let rate = ResponseRate { burst: METRICS_REQUESTS_BURST, per_second: METRICS_REQUESTS_PER_SECOND };
     let requests = Mutex::new(ResponseLimiter::new(rate));
     // Readers of metrics are not tenants.
@@ -48,7 +51,7 @@ pub fn reception(control: &Arc<Control>) -> Reception {
         streams,
         serve: Box::new(move |stream, peer, place| {
             // A reader that leaves early gets no answer.
-            let _ = serve(&control, &requests, stream.into_socket(), (peer, place));
+            let _ = serve(&gate, &requests, stream.into_socket(), (peer, place));
         }),
         turn_away: |stream| http::turn_away(stream.into_socket()),
     }
@@ -56,7 +59,7 @@ pub fn reception(control: &Arc<Control>) -> Reception {
 
 /// Answers one request.
 fn serve(
-    control: &Control,
+    gate: &Gate,
     requests: &Mutex<ResponseLimiter>,
     mut socket: TcpStream,
     (peer, place): (SocketAddr, &ConnectionPermit),
@@ -66,6 +69,7 @@ fn serve(
         Err(Fault::Gone) => return Ok(()),
         Err(Fault::Refused(status)) => return HttpResponse::refuse(socket, status),
     };
+    let Some(control) = gate.control() else { return starting(gate, &request, socket)?.close() };
     if !lock(requests).take_for(peer, control.clock.now_us()) {
         return HttpResponse::refuse(socket, "429 Too Many Requests");
     }
@@ -74,13 +78,43 @@ fn serve(
         return Ok(());
     }
     let answer = match request.path.as_str() {
-        "/metrics" => metrics(control, &request, socket),
+        "/metrics" => metrics((control, gate), &request, socket),
         "/health" => health(control, &request, socket),
         _ => HttpResponse::refusal(socket, "404 Not Found"),
     }?;
     // The answer is sent; a reader that is slow to leave must not keep others out.
     place.give_up();
     answer.close()
+}
+
+/// Answers while the server starts: how far it is.
+fn starting(gate: &Gate, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
+    let ServerState { replayed_bytes, log_bytes, .. } = gate.state();
+    if request.path != "/metrics" {
+        let percent = replayed_bytes * 100 / log_bytes.max(1);
+        let body = format!("starting: {percent} % of the log is replayed\n");
+        let status = "503 Service Unavailable";
+        let mut answer = HttpResponse::begin(socket, request, status, "text/plain; charset=utf-8")?;
+        answer.write(body.as_bytes())?;
+        return answer.end();
+    }
+    let mut answer = HttpResponse::begin(socket, request, "200 OK", CONTENT_TYPE)?;
+    let mut text = MetricsText::new(|chunk: &[u8]| answer.write(chunk));
+    write_replay(gate, &mut text)?;
+    text.end()?;
+    answer.end()
+}
+
+/// Writes how far the replay of the log is, or was at the start.
+fn write_replay<W: FnMut(&[u8]) -> io::Result<()>>(gate: &Gate, text: &mut MetricsText<W>) -> io::Result<()> {
+    let ServerState { is_serving, replayed_bytes, log_bytes } = gate.state();
+    text.family("splinter_serving", Kind::Gauge, "1 once the server serves, 0 while it starts.")?;
+    text.sample(&[], u64::from(is_serving))?;
+    let help = "Bytes of the log that the start has replayed.";
+    text.family("splinter_log_replayed_bytes", Kind::Gauge, help)?;
+    text.sample(&[], replayed_bytes)?;
+    text.family("splinter_log_replay_bytes", Kind::Gauge, "Bytes of the log that the start had to replay.")?;
+    text.sample(&[], log_bytes)
 }
 
 fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
@@ -97,10 +131,15 @@ fn health(control: &Control, request: &Request, socket: TcpStream) -> io::Result
     answer.end()
 }
 
-fn metrics(control: &Control, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
+fn metrics(
+    (control, gate): (&Control, &Gate),
+    request: &Request,
+    socket: TcpStream,
+) -> io::Result<HttpResponse> {
     let snapshot = MetricsSnapshot::of(control);
     let mut answer = HttpResponse::begin(socket, request, "200 OK", CONTENT_TYPE)?;
     let mut text = MetricsText::new(|chunk: &[u8]| answer.write(chunk));
+    write_replay(gate, &mut text)?;
     snapshot.write(control, &mut text)?;
     text.end()?;
     answer.end()

@@ -86,6 +86,8 @@ pub fn open(
             place.take(Holder::Operator)?;
             Ok((Entrant::Known(Role::Administrator), Vec::new()))
         }
+        // Answered before.
+        OpenRequest::State => Err(Status::Malformed.into()),
         OpenRequest::Peer { server, nonce } => {
             let (challenge, answer) = challenge(control, server, nonce)?;
             Ok((Entrant::Peer(challenge), answer))

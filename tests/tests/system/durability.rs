@@ -12,6 +12,7 @@ mod model;
 mod requests;
 mod rounds;
 mod soak;
+mod starting;
 mod starts;
 
 use client::{Client, Durability, TableOptions};

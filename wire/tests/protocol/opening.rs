@@ -1,8 +1,10 @@
 //! Opening means the same on both sides.
 
-use wire::{Attach, Body, OpenRequest, Opened, SessionLimits, ShmEndpoint, Status, VersionRange, opcode};
+use wire::{
+    Attach, Body, OpenRequest, Opened, ServerState, SessionLimits, ShmEndpoint, Status, VersionRange, opcode,
+};
 
-pub fn open_requests() -> [OpenRequest<'static>; 5] {
+pub fn open_requests() -> [OpenRequest<'static>; 6] {
     [
         OpenRequest::Session { tenant: "acme", secret: "s3cret" },
         OpenRequest::Attach { token: 0x0123_4567_89ab_cdef },
@@ -15,6 +17,7 @@ pub fn open_requests() -> [OpenRequest<'static>; 5] {
             first_unacknowledged: 17,
             proof: [6; 32],
         },
+        OpenRequest::State,
     ]
 }
 
@@ -75,6 +78,7 @@ fn every_answer_survives_the_wire() {
     survives(Opened { version: 1, proof: None, ..opened() });
     survives(Attach { token: 7, core: 3 });
     survives(VersionRange { min: 1, max: 2 });
+    survives(ServerState { is_serving: true, replayed_bytes: 5, log_bytes: 7 });
 }
 
 #[test]

@@ -24,8 +24,6 @@ pub enum SnapshotError {
     Ended,
     /// The disk does not read.
     Disk(DiskError),
-    /// Blocks are not as they were written: the number of the segment.
-    Damaged(u32),
 }
 
 /// The log as of one cut. Frees the frames that it keeps when dropped.
@@ -56,11 +54,12 @@ impl Snapshot {
         self.segments.get(index).map_or(0, |(_, segment)| u64::from(segment.bytes))
     }
 
-    /// Reads a segment and returns its number, and its bytes as far as they count. Takes some milliseconds.
+    /// Reads a segment and returns its number, and its bytes as far as they count, perhaps with damaged blocks. Takes some
+    /// milliseconds.
     ///
     /// # Errors
     /// [`SnapshotError`].
-    pub fn read(&mut self, index: usize) -> Result<(u32, Vec<u8>), SnapshotError> {
+    pub fn read(&mut self, index: usize) -> Result<(u32, SegmentBytes), SnapshotError> {
         let (sequence, segment) = &self.segments[index];
         let (mut blocks, mut content) = (None, SegmentBytes::default());
         for _ in 0..READS_MAX {
@@ -72,10 +71,10 @@ impl Snapshot {
             }
             read.map_err(SnapshotError::Disk)?;
             if content.blocks_damaged == 0 {
-                return Ok((*sequence, content.bytes));
+                break;
             }
         }
-        Err(SnapshotError::Damaged(*sequence))
+        Ok((*sequence, content))
     }
 }
 

@@ -16,6 +16,7 @@ use fastrand::Rng;
 use store::{Condition, Config, Core, NEVER_MS, Pinned, Quota, Store, Table, TableOptions, Write};
 
 use super::super::log_writer::{LogWriter, Step};
+use super::super::recovery::ReplayProgress;
 use super::super::{LogLayout, recovery};
 use super::seeds;
 
@@ -52,7 +53,15 @@ fn open(disk: &SimulatedDisk) -> (Arc<Store>, Arc<Table>, LogWriter) {
     let table = store.table_with(1, options, &Arc::new(Quota::new(2, u64::MAX)));
     table.set_synced(true);
     let find = |id| (id == 1).then(|| Arc::clone(&table));
-    let opened = recovery::recover(&store, Box::new(disk.clone()), FRAMES_MAX, (2, 2), &find, &|_| {});
+    let opened = recovery::recover(
+        &store,
+        Box::new(disk.clone()),
+        FRAMES_MAX,
+        (2, 2),
+        &find,
+        &|_| {},
+        &ReplayProgress::default(),
+    );
     let (writer, _) = opened.expect("a sound log");
     (store, table, writer)
 }

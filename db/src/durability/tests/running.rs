@@ -8,7 +8,7 @@ use store::{CompletionReply, Config, Core, FoundCompletion, Quota, Store, Table,
 
 use super::super::log_reader::LogError;
 use super::super::log_writer::LogWriter;
-use super::super::recovery::{self, Report};
+use super::super::recovery::{self, ReplayProgress, Report};
 use crate::sync::lock;
 
 pub(super) const CORES: usize = 2;
@@ -55,8 +55,15 @@ impl Running {
             lock(&completions).insert((found.request.client, found.request.sequence), found.reply);
         };
         let find = |id: u32| tables.get(id as usize - 1).cloned();
-        let (writer, report) =
-            recovery::recover(&store, Box::new(disk.clone()), frames_max, (CORES, CORES), &find, &completed)?;
+        let (writer, report) = recovery::recover(
+            &store,
+            Box::new(disk.clone()),
+            frames_max,
+            (CORES, CORES),
+            &find,
+            &completed,
+            &ReplayProgress::default(),
+        )?;
         let cores = (0..CORES).map(|core| store.core(core)).collect();
         let completions = completions.into_inner().expect("no thread has panicked");
         Ok((Running { store, tables, cores, writer }, report, completions))

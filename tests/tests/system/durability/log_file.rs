@@ -256,3 +256,52 @@ fn after_a_stop_damage_in_what_was_written_last_is_reported_and_a_log_that_is_go
     crash(&mut server);
     assert_eq!(found(&mut server.client(&tenant), table, 0..200).len(), 10);
 }
+
+#[test]
+fn what_the_disk_lacks_of_a_running_server_is_named_by_table_and_key() {
+    let mut server = start("64MiB", &[]);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let [table, other] = ["data", "other"].map(|name| create(&mut client, name, Durability::Synced, false));
+    create(&mut client, "memory", Durability::Memory, false);
+    put_all(&mut client, table, 0..2_000);
+    put_all(&mut client, other, 2_000..2_100);
+    client.delete(table, &7_u32.to_le_bytes()).expect("the server answers");
+    let verify = |name: &str| {
+        let arguments = ["table", "verify", name, "--disk", "--output", "json"];
+        let ended = server.command(&tenant).args(arguments).output().expect("it runs");
+        (
+            ended.status.success(),
+            serde_json::from_slice::<serde_json::Value>(&ended.stdout).unwrap_or_default(),
+        )
+    };
+    let (is_whole, found_all) = verify("data");
+    assert!(is_whole && found_all["objects"] == 1_999 && found_all["damaged_blocks"] == 0, "{found_all}");
+
+    let log = fs::read(server.directory().join(LOG_FILE)).unwrap();
+    let victims = (300..400).filter_map(|key| Some((key, place_of(&log, &value_of(key))?)));
+    let (victim, place) = victims.into_iter().next().expect("values that lie in one block");
+    flip(&server, place + 500);
+    let (is_whole, damaged) = verify("data");
+    let lacking = damaged["lacking"].as_array().expect("a list").clone();
+    let named = lacking.iter().map(|key| key["hex"].as_str().expect("hex").to_owned());
+    let hex = |key: u32| key.to_le_bytes().map(|byte| format!("{byte:02x}")).concat();
+    assert!(!is_whole && damaged["damaged_blocks"] == 1, "{damaged}");
+    assert!(!lacking.is_empty() && lacking.len() <= BLOCK_BYTES / 1_000, "{damaged}");
+    let behind: Vec<String> = (victim..victim + lacking.len() as u32).map(hex).collect();
+    let mut named: Vec<String> = named.collect();
+    named.sort_by_key(|hex| u32::from_str_radix(hex, 16).map(u32::swap_bytes).ok());
+    assert_eq!(named, behind);
+    let said = server.command(&tenant).args(["table", "verify", "data", "--disk"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("lacks") && said.contains("of table data"), "{said}");
+    assert!(verify("other").0, "another table has no part in it");
+    assert!(!verify("memory").0, "it has no disk");
+
+    // As it says: what is written again is there, and stays.
+    put_all(&mut client, table, victim..victim + lacking.len() as u32);
+    let (is_whole, again) = verify("data");
+    assert!(is_whole && again["damaged_blocks"] == 1, "{again}");
+    crash(&mut server);
+    assert_eq!(found(&mut server.client(&tenant), table, 0..2_000).len(), 1_999);
+}

@@ -1,0 +1,141 @@
+//! `splinter table verify --disk`: whether a start would find all objects that the table has now.
+//!
+//! ```text
+//!   keys and versions of the table ──► the log as of a later moment ──► keys of which it has no version as new, nor an end
+//! ```
+//! The log is read as for an archive, online and at a bounded rate, past what is damaged.
+
+use std::collections::HashMap;
+
+use client::{ArchiveBegun, Client, Status, archived_keys, key_hash};
+use serde_json::json;
+
+use crate::archive;
+use crate::bytes::shown;
+use crate::failure::{Failure, FailureKind};
+use crate::object::value_of;
+use crate::output::{Answer, thousands};
+
+/// Keys that the text names; JSON has all.
+const KEYS_SHOWN: usize = 20;
+
+/// The newest version of each object, by the hash of its key.
+type Versions = HashMap<u64, u64>;
+
+/// What the log has.
+#[derive(Default)]
+struct Checked {
+    log_bytes: u64,
+    damaged_blocks: u64,
+    damaged_bytes: u64,
+}
+
+/// Verifies a table; fails if the disk lacks an object.
+pub fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
+    if name.contains('/') {
+        let what = format!("{name} is another tenant's table, whose log only that tenant can read");
+        return Err(Failure::new(FailureKind::Refused, what).next("let its owner verify it"));
+    }
+    let id = client.table_open(name)?;
+    let mut missing = Versions::new();
+    for object in client.enumerate(id).map(|listed| listed.map(|it| (key_hash(&it.key), it.version))) {
+        missing.extend([object?]);
+    }
+    let objects = missing.len() as u64;
+    let begun = client.archive_begin()?;
+    let checked = check(client, &begun, name, &mut missing);
+    // One that has ended by itself is no failure of its own.
+    let ended = client.archive_end(begun.id);
+    let checked = checked?;
+    ended?;
+    let mut keys = Vec::new();
+    if !missing.is_empty() {
+        for object in client.enumerate(id) {
+            let object = object?;
+            // One that was written anew has another version.
+            if missing.get(&key_hash(&object.key)) == Some(&object.version) {
+                keys.push(object.key);
+            }
+        }
+    }
+    keys.sort_unstable();
+    Ok(report(name, objects, &checked, &keys))
+}
+
+/// Removes what the log has from what is missing.
+fn check(
+    client: &mut Client,
+    begun: &ArchiveBegun,
+    name: &str,
+    missing: &mut Versions,
+) -> Result<Checked, Failure> {
+    let Some(table) = begun.tables.iter().find(|table| table.name == name).map(|table| table.id) else {
+        let failure = Failure::new(FailureKind::Refused, format!("table {name} is in memory only"));
+        return Err(failure.known_as(Status::NotDurable));
+    };
+    let mut checked = Checked::default();
+    let bar = archive::bar(0);
+    bar.set_message("log");
+    for number in 0.. {
+        let piece = client.archive_check(begun.id, number)?;
+        bar.set_length(piece.all_bytes);
+        bar.set_position(piece.done_bytes);
+        checked.log_bytes = piece.all_bytes;
+        checked.damaged_blocks += u64::from(piece.damaged_blocks);
+        checked.damaged_bytes += piece.damaged_bytes;
+        for key in archived_keys(&piece.records.0)?.into_iter().filter(|key| key.table == table) {
+            // A later end is as good: the object is gone since.
+            let hash = key.hash as u64;
+            if missing.get(&hash).is_some_and(|&version| key.version >= version) {
+                missing.remove(&hash);
+            }
+        }
+        if piece.is_last {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(checked)
+}
+
+fn report(name: &str, objects: u64, checked: &Checked, keys: &[Vec<u8>]) -> Answer {
+    let Checked { log_bytes, damaged_blocks, damaged_bytes } = checked;
+    let mut text = match keys.len() {
+        0 => format!("the disk has all {} objects of table {name}", thousands(objects)),
+        lacking => format!(
+            "the disk has {} of the {} objects of table {name}",
+            thousands(objects - lacking as u64),
+            thousands(objects)
+        ),
+    };
+    text += &format!("; {} bytes of the log were read\n", thousands(*log_bytes));
+    if damaged_blocks + damaged_bytes > 0 {
+        text += &format!(
+            "damaged in the log, of any table: {} blocks, with {} bytes of entries\n",
+            thousands(*damaged_blocks),
+            thousands(*damaged_bytes)
+        );
+    }
+    let value = json!({
+        "table": name, "objects": objects, "log_bytes": log_bytes, "damaged_blocks": damaged_blocks,
+        "damaged_bytes": damaged_bytes, "lacking": keys.iter().map(|key| value_of(key)).collect::<Vec<_>>(),
+    });
+    let answer = Answer::new(text, value);
+    let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return answer };
+    let named: Vec<_> = keys.iter().take(KEYS_SHOWN).map(|key| shown(key)).collect();
+    let more = match keys.len().saturating_sub(KEYS_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {} more", thousands(more as u64)),
+    };
+    let what = format!(
+        "the disk lacks {} objects of table {name}, from {} to {}: {}{more}",
+        thousands(keys.len() as u64),
+        shown(first),
+        shown(last),
+        named.join(" ")
+    );
+    let failure = Failure::new(FailureKind::Different, what);
+    answer.but(failure.next(
+        "the server still has them in memory: read them and write them again before it ends; check the disk",
+    ))
+}

@@ -1,0 +1,88 @@
+//! The way into a server that is starting: streams come before it can serve them, and wait.
+//!
+//! ```text
+//!   listener ──► stream ──► first record ──┬ State ──► how far the start is
+//!                                          └ any other ──► waits until the server serves, or ends
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+
+use wire::ServerState;
+
+use crate::control_plane::Control;
+use crate::durability::recovery::ReplayProgress;
+use crate::sync::lock;
+
+/// See the module's head.
+#[derive(Default)]
+pub struct Gate {
+    /// How far the replay of the log is.
+    pub replay: ReplayProgress,
+    control: OnceLock<Arc<Control>>,
+    has_ended: AtomicBool,
+    changed: (Mutex<()>, Condvar),
+}
+
+impl Gate {
+    /// Lets everybody in.
+    pub fn open(&self, control: &Arc<Control>) {
+        // The only call.
+        let _ = self.control.set(Arc::clone(control));
+        self.tell();
+    }
+
+    /// Sends everybody away who waits.
+    pub fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        drop(lock(&self.changed.0));
+        self.changed.1.notify_all();
+    }
+
+    /// Returns the control plane, if the server serves.
+    #[must_use]
+    pub fn control(&self) -> Option<&Arc<Control>> {
+        self.control.get()
+    }
+
+    /// Waits for the control plane; `None` if the server ends before it serves.
+    #[must_use]
+    pub fn wait(&self) -> Option<&Arc<Control>> {
+        let mut waiting = lock(&self.changed.0);
+        while self.control.get().is_none() && !self.has_ended.load(Ordering::Relaxed) {
+            waiting = self.changed.1.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.control.get()
+    }
+
+    /// Returns how far the start is.
+    #[must_use]
+    pub fn state(&self) -> ServerState {
+        let (replayed_bytes, log_bytes) = self.replay.bytes();
+        ServerState { is_serving: self.control().is_some(), replayed_bytes, log_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::Gate;
+
+    #[test]
+    fn who_waits_at_a_server_that_ends_is_sent_away() {
+        let gate = Arc::new(Gate::default());
+        let waiting = {
+            let gate = Arc::clone(&gate);
+            thread::spawn(move || gate.wait().is_none())
+        };
+        gate.end();
+        assert!(waiting.join().expect("it does not panic"));
+        assert!(gate.wait().is_none() && !gate.state().is_serving);
+    }
+}
