@@ -39,6 +39,8 @@ pub struct Opened {
     pub sequence: u32,
     /// Its place in memory.
     pub place: SegmentPlace,
+    /// The most frames of the disk that it takes.
+    pub frames: u32,
 }
 
 /// A durable segment's place in memory, until the segment is reported stable.
@@ -82,6 +84,9 @@ pub(crate) struct Durable {
     pub(crate) is_short: AtomicBool,
     /// Segments that may be empty, or about to be, before the disk has forgotten them.
     pub(crate) room: AtomicU32,
+    /// The most frames that all segments opened by cores take, and up to where they may go before the disk has more.
+    frames_opened: AtomicU64,
+    frames_limit: AtomicU64,
 }
 
 /// Which writes to durable tables are admitted.
@@ -128,6 +133,8 @@ impl Durable {
             needs: OnceLock::new(),
             is_short: AtomicBool::new(false),
             room: AtomicU32::new(u32::MAX),
+            frames_opened: AtomicU64::new(0),
+            frames_limit: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -168,6 +175,22 @@ impl Durable {
         }
     }
 
+    /// Returns whether cores must wait for frames of the disk before they open another segment. Those in the middle of
+    /// opening one may pass: a segment for each core.
+    pub(crate) fn lacks_frames(&self) -> bool {
+        self.frames_opened.load(Ordering::Relaxed) >= self.frames_limit.load(Ordering::Relaxed)
+    }
+
+    /// Sets the frames that the segments of cores may take, all that were ever opened included.
+    pub(crate) fn limit_frames(&self, frames: u64) {
+        self.frames_limit.store(frames, Ordering::Relaxed);
+    }
+
+    /// Returns the number of cores.
+    pub(crate) fn cores(&self) -> usize {
+        self.stable.len() - SIDE_WRITERS
+    }
+
     /// Returns the stable position of a writer.
     pub(crate) fn stable(&self, writer: usize) -> LogPosition {
         LogPosition::from_word(self.stable[writer].load(Ordering::Acquire))
@@ -180,6 +203,9 @@ impl Durable {
 
     /// Hands a segment to the log thread.
     pub(crate) fn open(&self, opened: Opened) {
+        if opened.writer < self.cores() {
+            self.frames_opened.fetch_add(opened.frames.into(), Ordering::Relaxed);
+        }
         self.opened.push(opened).expect("the inbox is never closed");
     }
 

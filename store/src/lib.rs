@@ -70,7 +70,7 @@ pub use crate::epoch::HeldPin;
 pub use crate::error::{CommitError, Condition, StoreError, WriteError};
 pub use crate::hash_range::HashRange;
 pub use crate::limits::{
-    CACHE_BUDGET_BYTES_MIN, COMMIT_OPERATIONS_MAX, HASH_RANGE_WIDTH_MIN, KEY_BYTES_MAX,
+    CACHE_BUDGET_BYTES_MIN, COMMIT_OPERATIONS_MAX, FRAMES_PER_WINDOW, HASH_RANGE_WIDTH_MIN, KEY_BYTES_MAX,
     SEGMENT_BYTES_DEFAULT, VALUE_BYTES_MAX, VERIFY_CORRUPTED_PER_STEP, VERSION_MAX,
 };
 pub use crate::log::SEGMENT_HEADER_BYTES;

@@ -214,6 +214,8 @@ pub const FREE_WANTED_DIVISOR: u64 = 128;
 pub const FREE_WANTED_PER_CORE_DIVISOR: u64 = 4;
 /// Share (a divisor) of the seglets open to writers that a head takes, so that it leaves some to other cores.
 pub const HEAD_SHARE_DIVISOR: u64 = 4;
+/// Frames of the disk that a full window takes.
+pub const FRAMES_PER_WINDOW: u32 = 8;
 /// Recommended delay of a refused writer, in microseconds: a few cleaning steps.
 pub const RETRY_AFTER_US: u32 = 200;
 

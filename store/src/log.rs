@@ -227,6 +227,9 @@ impl Log {
     /// Opens a new segment for a head. The old one is closed only if there is a new one: a small object may still fit.
     #[cold]
     fn open(&self, head: &mut Head, claim: Claim) -> Result<(), NoSegment> {
+        if self.must_wait(head) {
+            return Err(NoSegment);
+        }
         let segment = self.segments.take(claim).ok_or(NoSegment)?;
         self.close(head);
         self.count_written(head);

@@ -129,6 +129,12 @@ impl Store {
         self.log.durable.as_ref().map_or(Admission::All, |durable| durable.admission())
     }
 
+    /// Sets how many frames the segments opened by cores may take, all that were ever opened included ([`Opened::frames`]): a
+    /// core that would go beyond waits. At first there is no limit.
+    pub fn limit_frames(&self, frames: u64) {
+        self.durable().limit_frames(frames);
+    }
+
     /// Tells whether the disk is short of space, so that cleaning must bring some.
     pub fn set_disk_short(&self, is_short: bool) {
         self.durable().is_short.store(is_short, Ordering::Relaxed);

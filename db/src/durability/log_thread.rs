@@ -21,7 +21,7 @@ use store::{Admission, Store};
 
 use super::figures::LogFigures;
 use super::log_writer::{LogWriter, Snapshot, Step};
-use crate::limits::{SNAPSHOT_WAIT_MS, STABLE_LOOK_US};
+use crate::limits::{SHORT_INTERVAL_MS, SNAPSHOT_WAIT_MS, STABLE_LOOK_US};
 use crate::process;
 
 /// State shared with those that wake the thread.
@@ -212,7 +212,9 @@ fn write_all(
         }
         bell.is_asleep.store(true, Ordering::SeqCst);
         if !bell.is_wanted.load(Ordering::SeqCst) && !bell.is_stopping.load(Ordering::SeqCst) {
-            thread::park_timeout(flush_interval);
+            // Cores that wait for frames do not wake it.
+            let short = Duration::from_millis(SHORT_INTERVAL_MS);
+            thread::park_timeout(if writer.is_short() { flush_interval.min(short) } else { flush_interval });
         }
         bell.is_asleep.store(false, Ordering::SeqCst);
     }

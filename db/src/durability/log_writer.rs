@@ -7,10 +7,11 @@
 //! A segment's bytes are copied once, into blocks with trailers; that is also when they get their checksums. One step
 //! is one cut; it writes in batches, and whatever it wrote counts only when all of it is there.
 //!
-//! A step that finds no free frame leaves its cut unwritten, and a later one includes it. That does not happen as long
-//! as [`Admission`] keeps enough frames for what heads and the cleaner have open.
+//! A step that finds no free frame leaves its cut unwritten, and a later one includes it. Then nothing becomes stable, so
+//! nothing is freed: `share.rs` keeps that from happening.
 
 mod finish;
+mod share;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,18 +23,16 @@ use disk::{
     BLOCK_BYTES, Buffer, Digest, DigestSegment, Disk, DiskError, FrameId, NO_ENTRY, OPEN_ENDED,
     PAYLOAD_BYTES, Trailer, Write, blocks_of,
 };
-use store::{Admission, LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
+use store::{LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
+pub use self::share::frames_reserved;
 pub use self::snapshot::{Snapshot, SnapshotError};
 
 use self::snapshot::Pins;
 use super::LogLayout;
 use super::figures::LogFigures;
 use super::growth::Growth;
-use crate::limits::{
-    FRAMES_AHEAD, FRAMES_AHEAD_DIVISOR, FRAMES_PER_SEGMENT, FRAMES_SHORT_DIVISOR, LOG_BATCH_BLOCKS,
-    REMOVAL_FRAMES,
-};
+use crate::limits::LOG_BATCH_BLOCKS;
 
 const _: () = assert!(disk::SURVIVOR_CLASSES == SIDE_WRITERS, "a class for each head of survivors");
 
@@ -126,6 +125,10 @@ pub struct LogWriter {
     buffer: Buffer,
     figures: Arc<LogFigures>,
     digest_is_due: bool,
+    /// The most frames that all segments opened by cores take.
+    frames_opened: u64,
+    /// Whether cores may soon have to wait for frames.
+    is_short: bool,
     /// Adds frames; without it the writer does.
     growth: Option<Growth>,
     pins: Pins,
@@ -161,6 +164,8 @@ impl LogWriter {
             buffer: Buffer::new(LOG_BATCH_BLOCKS * BLOCK_BYTES),
             figures: Arc::default(),
             digest_is_due: false,
+            frames_opened: 0,
+            is_short: false,
             growth: None,
             pins: Pins::default(),
         };
@@ -195,6 +200,12 @@ impl LogWriter {
         self.write_digest(0).expect("a disk that works");
         let fixed = self.state.segments.values().filter(|segment| segment.bytes != OPEN_ENDED);
         fixed.flat_map(|segment| segment.frames.clone()).collect()
+    }
+
+    /// Returns whether cores may soon have to wait for frames, which a step brings.
+    #[must_use]
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Returns the store.
@@ -237,6 +248,7 @@ impl LogWriter {
             // The digest would not count it.
             self.digest_is_due |= opened.sequence <= self.state.last;
             let class = opened.writer.checked_sub(self.cores).map_or(0, |class| class as u8 + 1);
+            self.frames_opened += if class == 0 { opened.frames.into() } else { 0 };
             let segment = Segment { frames: Vec::new(), bytes: OPEN_ENDED, class };
             self.state.segments.insert(opened.sequence, segment);
             self.open.push(OpenSegment { opened, written: 0, entry: SEGMENT_HEADER_BYTES });
@@ -433,49 +445,6 @@ impl LogWriter {
         self.figures.disk_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.disk.write(&writes)
     }
-
-    /// Admits as many writes as there are frames for what is open and about to be opened.
-    fn admit(&mut self) {
-        let to_add = self.frames_max.saturating_sub(self.disk.frames());
-        let (ready, is_full) =
-            self.growth.as_ref().map_or((0, false), |growth| (growth.ready(), growth.is_full()));
-        let more = if is_full { 0 } else { to_add };
-        let frames_of_segments = self.frames_max.saturating_sub(2 * self.layout.digest_frames) as usize;
-        let (reserve, short) = frames_reserved(self.cores, frames_of_segments);
-        let is_short = self.state.free.len() + ((more + ready) as usize) < short;
-        self.pins.release(&mut self.state.free, is_short);
-        let available = self.state.free.len() + (more + ready) as usize;
-        // The cleaner leaves half of the reserve: removals, for which it works, go on meanwhile.
-        let admission = match available {
-            few if few < reserve / 2 => Admission::Nothing,
-            few if few < reserve + REMOVAL_FRAMES => Admission::Removals,
-            _ => Admission::All,
-        };
-        if self.store.admission() != admission && self.store.admission() != Admission::Failed {
-            self.store.admit_durable(admission);
-        }
-        self.store.set_disk_short(available < short);
-        self.store.set_disk_room((available.saturating_sub(reserve / 2) / FRAMES_PER_SEGMENT) as u32);
-        let free = self.state.free.len();
-        let used = frames_of_segments.saturating_sub(free + (to_add + ready) as usize) as u64;
-        self.figures.frames_used.store(used, Ordering::Relaxed);
-        if let Some(growth) = &self.growth
-            && !self.state.segments.is_empty()
-        {
-            let ahead = (used as usize / FRAMES_AHEAD_DIVISOR).clamp(FRAMES_PER_SEGMENT, FRAMES_AHEAD);
-            growth.want((reserve + ahead).saturating_sub(free) as u32);
-        }
-        self.figures.segments.store(self.state.segments.len() as u64, Ordering::Relaxed);
-    }
-}
-
-/// Returns the frames that are kept for what heads and the cleaner have open and about to be opened, and the free frames
-/// below which cleaning frees some.
-#[must_use]
-pub fn frames_reserved(cores: usize, frames: usize) -> (usize, usize) {
-    // What each head has open, and what the cleaner writes until it has freed anything.
-    let reserve = (cores + 2 * SIDE_WRITERS) * FRAMES_PER_SEGMENT;
-    (reserve, reserve + REMOVAL_FRAMES + frames / FRAMES_SHORT_DIVISOR)
 }
 
 /// Writes the blocks that lie one after another in a buffer.

@@ -5,6 +5,7 @@
 //! every version, and nothing else. And whatever a client was told by then must hold.
 
 mod model;
+mod nearly_full;
 mod pairs;
 mod running;
 mod world;

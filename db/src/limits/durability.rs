@@ -1,7 +1,7 @@
 //! Limits of the log on the disk.
 
 /// Frames of a full segment: short ones, as heads take when memory is short, waste at most a part of one.
-pub const FRAMES_PER_SEGMENT: usize = 8;
+pub const FRAMES_PER_SEGMENT: usize = store::FRAMES_PER_WINDOW as usize;
 
 /// Bytes of a digest besides its segments: lists of segments of which a part has moved.
 pub const DIGEST_BYTES_MIN: usize = 64 << 10;
@@ -23,6 +23,9 @@ pub const FRAMES_AHEAD_DIVISOR: usize = 8;
 
 /// Time between two attempts to add frames to a file system without space, in milliseconds.
 pub const GROWTH_RETRY_MS: u64 = 500;
+
+/// Longest pause of the log's thread while the disk is short, in milliseconds.
+pub const SHORT_INTERVAL_MS: u64 = 2;
 
 /// Time after which a write of a table in `written` is on the disk, by default, in milliseconds.
 pub const FLUSH_INTERVAL_MS: u64 = 10;

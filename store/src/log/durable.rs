@@ -3,6 +3,7 @@
 use crate::cut::LogPosition;
 use crate::durable::{Opened, SegmentPlace};
 use crate::index::Location;
+use crate::limits::FRAMES_PER_WINDOW;
 use crate::log::{Head, Log, NoSegment, Role, SEGMENT_FORMAT, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, Staged};
 use crate::object::{Kind, NEVER_MS, Object};
 use crate::segment::{Claim, SegmentId, State};
@@ -26,8 +27,17 @@ impl Log {
             durable.begin(sequence, segment);
         }
         if let Some(writer) = writer {
-            durable.open(Opened { writer, sequence, place: SegmentPlace(segment.0) });
+            let seglets = self.segments.run(segment).len() as u32;
+            let frames = (seglets * FRAMES_PER_WINDOW).div_ceil(self.segments.window_seglets());
+            durable.open(Opened { writer, sequence, place: SegmentPlace(segment.0), frames });
         }
+    }
+
+    /// Returns whether a head must wait for frames of the disk before it opens a segment. The heads of survivors never do:
+    /// their work frees frames.
+    pub(super) fn must_wait(&self, head: &Head) -> bool {
+        let Role::Writer(writer) = head.role else { return false };
+        self.durable.as_ref().is_some_and(|durable| writer < durable.cores() && durable.lacks_frames())
     }
 
     /// Returns the position of a durable head.
@@ -77,7 +87,7 @@ impl Log {
     /// If the disk holds the segment already, or its writer has not got there.
     pub(crate) fn sealed_bytes(
         &self,
-        Opened { writer, sequence, place }: Opened,
+        Opened { writer, sequence, place, .. }: Opened,
         from: usize,
         to: usize,
     ) -> &[u8] {

@@ -326,6 +326,10 @@ impl Pinned<'_> {
     /// Returns the error for a writer of `bytes` to `table` that can take no segment.
     #[cold]
     pub(crate) fn no_room(&self, table: &Table, bytes: usize) -> WriteError {
+        let durable = self.core.store.log.durable.as_ref().filter(|_| table.is_durable());
+        if durable.is_some_and(|durable| durable.lacks_frames()) {
+            return WriteError::Retry { after_us: RETRY_AFTER_US };
+        }
         let error = self.no_memory(bytes);
         let gives_way = error == WriteError::OutOfMemory && self.give_way(table, bytes);
         if gives_way { WriteError::Retry { after_us: RETRY_AFTER_US } } else { error }
