@@ -369,6 +369,10 @@ pub const CONTROL_STACK_BYTES: usize = 512 << 10;
 /// Time after which a new connection that has opened nothing is closed, in milliseconds.
 pub const OPENING_TIMEOUT_MS: u64 = 10_000;
 
+/// Time between two looks whether a stream is still there that waits for the server's start, in milliseconds: well below
+/// [`STREAM_ROOM_MS`], within which a closed stream makes room for another.
+pub const GATE_LOOK_MS: u64 = 250;
+
 /// Bytes of the body of an opening: a name, a secret and their lengths, with room.
 pub const OPENING_BYTES_MAX: usize = 1024;
 

@@ -140,6 +140,19 @@ impl Stream {
         self.socket.local_addr()
     }
 
+    /// Returns whether the peer, or a [`StreamCloser`], has closed the stream. Not seen behind bytes that nobody has read.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self
+            .socket
+            .set_read_timeout(Some(Duration::from_millis(1)))
+            .and_then(|()| self.socket.peek(&mut [0]))
+        {
+            Ok(bytes) => bytes == 0,
+            Err(error) => !is_timeout(&error) && error.kind() != io::ErrorKind::Interrupted,
+        }
+    }
+
     /// Returns a handle that closes this stream from another thread.
     ///
     /// # Errors

@@ -13,15 +13,16 @@ use net::{Stream, StreamError};
 use wire::limits::{INSTALL_BODY_BYTES_MAX, RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
 use wire::{Body, OpenRequest, RecordHeader, Status, opcode, reply};
 
-use super::gate::Gate;
+use super::gate::{Gate, Passage};
 use super::listening::Reception;
 use super::opening::{self, Entrant};
 use crate::administration::{self, Role};
 use crate::control_plane::streams::{ConnectionPermit, Streams};
 use crate::control_plane::{Control, Refusal};
 use crate::limits::{
-    ANSWER_BYTES_MAX, ANSWER_ROOM_MS, ANSWER_ROOM_RETRY_US, OPENING_BYTES_MAX, OPENING_TIMEOUT_MS,
-    PAGE_BYTES_MAX, RECORD_ROOM_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS, UNTAKEN_BYTES,
+    ANSWER_BYTES_MAX, ANSWER_ROOM_MS, ANSWER_ROOM_RETRY_US, GATE_LOOK_MS, OPENING_BYTES_MAX,
+    OPENING_TIMEOUT_MS, PAGE_BYTES_MAX, RECORD_ROOM_MS, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
+    UNTAKEN_BYTES,
 };
 use crate::session::{Session, StreamAnswer};
 use crate::sync::oneshot::oneshot;
@@ -49,9 +50,22 @@ pub fn reception(gate: &Arc<Gate>, streams: &Arc<Streams>, stopping: &Arc<Atomic
 fn serve(gate: &Gate, mut stream: Stream, from: (SocketAddr, &ConnectionPermit), stopping: &AtomicBool) {
     // Without this bound the kernel buffers more unread bytes, by its own limits.
     let _ = stream.bound_untaken(UNTAKEN_BYTES);
-    let Some(record) = first_record(gate, &mut stream) else { return };
-    let Some(control) = gate.wait() else { return };
-    let Some(entrant) = open(control, &mut stream, from, &record) else { return };
+    let mut record = Vec::new();
+    let (version, request) = match first_request(&mut stream, &mut record) {
+        Ok(request) => request,
+        Err(None) => return,
+        Err(Some(status)) => return refuse(&mut stream, from.0, &status.into()),
+    };
+    if request == OpenRequest::State {
+        answer_record(&mut stream, 0, Status::Ok, &gate.state().encode());
+        return;
+    }
+    let Some(control) = await_start(gate, &stream) else { return };
+    let entrant = match opening::open(control, from.1, (version, request), from.0) {
+        Ok((entrant, answer)) if answer_record(&mut stream, 0, Status::Ok, &answer) => entrant,
+        Ok(_) => return,
+        Err(refusal) => return refuse(&mut stream, from.0, &refusal),
+    };
     match entrant {
         Entrant::Known(Role::Administrator) => {
             converse(control, &mut stream, (&Role::Administrator, from.1), stopping)
@@ -71,45 +85,39 @@ fn turn_away(mut stream: Stream) {
     answer_record(&mut stream, 0, Status::LimitExceeded, b"the server has reached its stream limit");
 }
 
-/// Reads the first record of a stream; answers it if it asks for the server's state, or is too long.
-fn first_record(gate: &Gate, stream: &mut Stream) -> Option<Vec<u8>> {
-    let mut record = Vec::new();
+/// Reads the first record of a stream into `record`: the version to speak, and the request.
+///
+/// # Errors
+/// The refusal to answer before the stream is closed; `None` if nobody would read it.
+fn first_request<'r>(
+    stream: &mut Stream,
+    record: &'r mut Vec<u8>,
+) -> Result<(u8, OpenRequest<'r>), Option<Status>> {
     let timeout = Duration::from_millis(OPENING_TIMEOUT_MS);
-    let limit = HEAD_BYTES + OPENING_BYTES_MAX;
-    match stream.read_record(&mut record, timeout, limit) {
+    match stream.read_record(record, timeout, HEAD_BYTES + OPENING_BYTES_MAX) {
         Ok(()) => {}
-        Err(StreamError::TooLarge { .. }) => {
-            answer_record(stream, 0, Status::Malformed, b"");
-            return None;
-        }
-        Err(_) => return None,
+        Err(StreamError::TooLarge { .. }) => return Err(Some(Status::Malformed)),
+        Err(_) => return Err(None),
     }
-    let asked =
-        RecordHeader::split(&record).and_then(|(header, body)| OpenRequest::decode(header.code, body));
-    if let Ok((_, OpenRequest::State)) = asked {
-        answer_record(stream, 0, Status::Ok, &gate.state().encode());
-        return None;
-    }
-    Some(record)
+    let (header, body) = RecordHeader::split(record)?;
+    Ok(OpenRequest::decode(header.code, body)?)
 }
 
-fn open(
-    control: &Control,
-    stream: &mut Stream,
-    (peer, place): (SocketAddr, &ConnectionPermit),
-    record: &[u8],
-) -> Option<Entrant> {
-    let opened = RecordHeader::split(record)
-        .map_err(Refusal::from)
-        .and_then(|(header, body)| opening::open(control, place, (header.code, body), peer));
-    match opened {
-        Ok((entrant, answer)) => answer_record(stream, 0, Status::Ok, &answer).then_some(entrant),
-        Err(refusal) => {
-            tracing::debug!(%peer, status = refusal.status.name(), "opening refused");
-            answer_record(stream, 0, refusal.status, &opening::refusal_body(&refusal));
-            None
+/// Waits for the control plane of a server that starts; `None` if the server ends, or the stream does: its peer has given
+/// up, or another stream has got its permit.
+fn await_start<'g>(gate: &'g Gate, stream: &Stream) -> Option<&'g Arc<Control>> {
+    loop {
+        match gate.wait(Duration::from_millis(GATE_LOOK_MS)) {
+            Passage::Waits if !stream.is_closed() => {}
+            Passage::Serves(control) => return Some(control),
+            Passage::Waits | Passage::Ended => return None,
         }
     }
+}
+
+fn refuse(stream: &mut Stream, peer: SocketAddr, refusal: &Refusal) {
+    tracing::debug!(%peer, status = refusal.status.name(), "opening refused");
+    answer_record(stream, 0, refusal.status, &opening::refusal_body(refusal));
 }
 
 fn converse(
@@ -256,4 +264,80 @@ fn answer_record(stream: &mut Stream, sequence: u64, status: Status, body: &[u8]
 fn write_answer(stream: &mut Stream, header: RecordHeader, status: Status, body: &[u8]) -> bool {
     let header = RecordHeader { body_bytes: body.len() as u32, code: status as u8, ..header };
     stream.write_record(&header.encode(), body).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+    use std::time::Duration;
+
+    use net::{Listener, Stream};
+    use wire::{Body, OpenRequest, RecordHeader, ServerState, Status, VersionRange};
+
+    use super::reception;
+    use crate::config::StreamLimits;
+    use crate::control_plane::streams::Streams;
+    use crate::front::gate::Gate;
+    use crate::front::listening::accept_all;
+    use crate::limits::STREAMS_LEAVING_MAX;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const PLACES: usize = 8;
+
+    /// Runs `ask` at a server that goes on starting.
+    fn at_a_start(limits: StreamLimits, ask: impl FnOnce(SocketAddr)) {
+        let (gate, stopping) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
+        let reception = reception(&gate, &Streams::new(limits), &stopping);
+        let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let (server, stop) = (listener.local().expect("an address"), listener.stop_handle());
+        thread::scope(|scope| {
+            let accepting = scope.spawn(|| accept_all(reception, &listener, &stopping));
+            ask(server);
+            gate.end();
+            stop.stop();
+            accepting.join().expect("no panic");
+        });
+    }
+
+    fn send(server: SocketAddr, request: OpenRequest<'_>, versions: VersionRange) -> Stream {
+        let mut stream = Stream::connect(server, PATIENCE, PATIENCE).expect("the server listens");
+        let header = RecordHeader { code: request.opcode(), ..RecordHeader::default() };
+        let body = request.encode(versions);
+        let head = RecordHeader { body_bytes: body.len() as u32, ..header }.encode();
+        stream.write_record(&head, &body).expect("the stream is open");
+        stream
+    }
+
+    fn answer(mut stream: Stream) -> (u8, Vec<u8>) {
+        let mut record = Vec::new();
+        stream.read_record(&mut record, PATIENCE, 1 << 20).expect("an answer");
+        let (header, body) = RecordHeader::split(&record).expect("a record");
+        (header.code, body.to_vec())
+    }
+
+    #[test]
+    fn however_many_wait_for_a_start_others_learn_how_far_it_is() {
+        at_a_start(StreamLimits { places: PLACES, of_tenant: 1, reserve: 1 }, |server| {
+            let of_nobody = OpenRequest::Admin { secret: "of nobody" };
+            let _waiting: Vec<Stream> = (0..PLACES + STREAMS_LEAVING_MAX + 8)
+                .map(|_| send(server, of_nobody, VersionRange::OURS))
+                .collect();
+            let (code, body) = answer(send(server, OpenRequest::State, VersionRange::OURS));
+            assert_eq!(code, Status::Ok as u8);
+            assert!(!ServerState::decode(&body).expect("a state").is_serving);
+        });
+    }
+
+    #[test]
+    fn a_first_record_that_nobody_could_serve_is_refused_before_the_server_serves() {
+        at_a_start(StreamLimits::default(), |server| {
+            let newer = VersionRange { min: 200, max: 201 };
+            let (code, body) = answer(send(server, OpenRequest::Admin { secret: "x" }, newer));
+            assert_eq!(code, Status::UnsupportedVersion as u8);
+            assert_eq!(VersionRange::decode(&body), Ok(VersionRange::OURS));
+        });
+    }
 }

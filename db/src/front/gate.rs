@@ -7,12 +7,23 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use wire::ServerState;
 
 use crate::control_plane::Control;
 use crate::durability::recovery::ReplayProgress;
 use crate::sync::lock;
+
+/// What becomes of a stream that waits.
+pub enum Passage<'g> {
+    /// The server serves it.
+    Serves(&'g Arc<Control>),
+    /// The server ends.
+    Ended,
+    /// The server is still starting.
+    Waits,
+}
 
 /// See the module's head.
 #[derive(Default)]
@@ -49,14 +60,18 @@ impl Gate {
         self.control.get()
     }
 
-    /// Waits for the control plane; `None` if the server ends before it serves.
+    /// Waits until the server serves or ends, for this long at most.
     #[must_use]
-    pub fn wait(&self) -> Option<&Arc<Control>> {
-        let mut waiting = lock(&self.changed.0);
-        while self.control.get().is_none() && !self.has_ended.load(Ordering::Relaxed) {
-            waiting = self.changed.1.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+    pub fn wait(&self, patience: Duration) -> Passage<'_> {
+        let has_ended = || self.has_ended.load(Ordering::Relaxed);
+        let waits = |(): &mut ()| self.control.get().is_none() && !has_ended();
+        let waited = self.changed.1.wait_timeout_while(lock(&self.changed.0), patience, waits);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        match self.control.get() {
+            Some(control) => Passage::Serves(control),
+            None if has_ended() => Passage::Ended,
+            None => Passage::Waits,
         }
-        self.control.get()
     }
 
     /// Returns how far the start is.
@@ -71,18 +86,20 @@ impl Gate {
 mod tests {
     use std::sync::Arc;
     use std::thread;
+    use std::time::Duration;
 
-    use super::Gate;
+    use super::{Gate, Passage};
 
     #[test]
     fn who_waits_at_a_server_that_ends_is_sent_away() {
         let gate = Arc::new(Gate::default());
         let waiting = {
             let gate = Arc::clone(&gate);
-            thread::spawn(move || gate.wait().is_none())
+            thread::spawn(move || matches!(gate.wait(Duration::from_mins(1)), Passage::Ended))
         };
+        assert!(matches!(gate.wait(Duration::from_millis(1)), Passage::Waits));
         gate.end();
         assert!(waiting.join().expect("it does not panic"));
-        assert!(gate.wait().is_none() && !gate.state().is_serving);
+        assert!(!gate.state().is_serving);
     }
 }

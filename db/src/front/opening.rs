@@ -37,17 +37,16 @@ pub enum Entrant {
 /// The refusal of a wrong tenant name or secret.
 const WRONG: &str = "wrong tenant name or secret";
 
-/// Checks the first record of a stream; returns the peer, and the body of the answer.
+/// Checks the request that opens a stream, of this version; returns the peer, and the body of the answer.
 ///
 /// # Errors
 /// The refusal to answer before the stream is closed.
 pub fn open(
     control: &Control,
     place: &ConnectionPermit,
-    (opcode, body): (u8, &[u8]),
+    (version, request): (u8, OpenRequest<'_>),
     peer: SocketAddr,
 ) -> Result<(Entrant, Vec<u8>), Refusal> {
-    let (version, request) = OpenRequest::decode(opcode, body)?;
     match request {
         OpenRequest::Session { tenant, secret } => {
             let row = authenticated(control, (tenant, secret), peer)?;
