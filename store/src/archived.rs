@@ -26,6 +26,13 @@ pub struct SegmentEntry<'a> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DamagedEntry(pub usize);
 
+/// Returns where to go on behind a damaged entry at `at`: the next of `starts`, offsets of entries in rising order, or the
+/// end of the segment of so many bytes. Never at what merely looks like an entry, since values may contain such bytes.
+pub(crate) fn next_start(starts: &[u32], at: usize, bytes: usize) -> usize {
+    let next = starts.iter().map(|&start| start as usize).find(|&start| start > at);
+    next.unwrap_or(bytes).min(bytes)
+}
+
 /// The entries of a segment in the order of the log. Cost: a checksum of each entry, about 0.1 ns per byte.
 #[derive(Clone, Debug)]
 pub struct SegmentEntries<'a> {
@@ -46,11 +53,9 @@ impl<'a> SegmentEntries<'a> {
         Ok(SegmentEntries { bytes, offset: offset.max(SEGMENT_HEADER_BYTES) })
     }
 
-    /// Goes on behind a damaged entry, at the next of `starts`: offsets of entries, in rising order. Never at what merely
-    /// looks like an entry, since values may contain such bytes. Returns the bytes that are left out.
+    /// Goes on behind a damaged entry, where a recovery does ([`next_start`]). Returns the bytes that are left out.
     pub fn go_on_behind(&mut self, DamagedEntry(at): DamagedEntry, starts: &[u32]) -> usize {
-        let next = starts.iter().map(|&start| start as usize).find(|&start| start > at);
-        self.offset = next.unwrap_or(self.bytes.len()).min(self.bytes.len());
+        self.offset = next_start(starts, at, self.bytes.len());
         self.offset - at
     }
 

@@ -16,6 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::archived::next_start;
 use crate::completion::{FoundCompletion, FoundCompletions};
 use crate::durable::RECOVERED;
 use crate::error::WriteError;
@@ -222,8 +223,7 @@ impl<'c> Recovery<'c> {
 
 impl Recovery<'_> {
     /// Recovers a segment: its bytes from the header on, as far as they count. Behind a damaged entry it goes on at the
-    /// next of `starts`, offsets of entries in rising order; never at what merely looks like an entry, since values may
-    /// contain such bytes. `table` finds a table by its number.
+    /// next of `starts`, offsets of entries in rising order. `table` finds a table by its number.
     ///
     /// # Errors
     /// [`RecoveryError`]. Damaged entries are no error: see [`Recovered::damaged`].
@@ -248,8 +248,7 @@ impl Recovery<'_> {
             let split = Entry::split(&bytes[offset..]);
             let sound = split.and_then(|(entry, length)| Some((entry, length, entry.check()?)));
             let Some((entry, length, content_checksum)) = sound else {
-                let next = starts.iter().map(|&start| start as usize).find(|&start| start > offset);
-                let next = next.unwrap_or(bytes.len()).min(bytes.len());
+                let next = next_start(starts, offset, bytes.len());
                 self.found.damaged.push((sequence, offset, next - offset));
                 offset = next;
                 continue;

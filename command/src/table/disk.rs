@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use client::{ArchiveBegun, Client, Status, archived_keys, key_hash};
+use client::{ArchiveBegun, Client, Cursor, Enumeration, PageSize, Status, archived_keys, key_hash};
 use serde_json::json;
 
 use crate::archive;
@@ -38,8 +38,9 @@ pub fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     }
     let id = client.table_open(name)?;
     let mut missing = Versions::new();
-    for object in client.enumerate(id).map(|listed| listed.map(|it| (key_hash(&it.key), it.version))) {
-        missing.extend([object?]);
+    for object in keys_of(client, id) {
+        let object = object?;
+        missing.insert(key_hash(&object.key), object.version);
     }
     let objects = missing.len() as u64;
     let begun = client.archive_begin()?;
@@ -50,7 +51,7 @@ pub fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     ended?;
     let mut keys = Vec::new();
     if !missing.is_empty() {
-        for object in client.enumerate(id) {
+        for object in keys_of(client, id) {
             let object = object?;
             // One that was written anew has another version.
             if missing.get(&key_hash(&object.key)) == Some(&object.version) {
@@ -60,6 +61,11 @@ pub fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     }
     keys.sort_unstable();
     Ok(report(name, objects, &checked, &keys))
+}
+
+/// Enumerates the keys and versions of a table.
+fn keys_of(client: &mut Client, table: u32) -> Enumeration<'_> {
+    client.enumerate_from(table, Cursor::start(), PageSize { keys_only: true, ..PageSize::default() })
 }
 
 /// Removes what the log has from what is missing.

@@ -103,7 +103,7 @@ impl<P: Port> Devices<P> {
 }
 
 /// Binds an address, once a server that was just killed has let go of it.
-fn when_free<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn when_free<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let until = Instant::now() + Duration::from_millis(BIND_PATIENCE_MS);
     loop {
         match bind() {

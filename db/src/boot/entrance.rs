@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use net::{Listener, StopHandle};
 
+use super::devices::when_free;
 use super::{BootError, no_thread};
 use crate::control_plane::streams::Streams;
 use crate::front::gate::Gate;
@@ -83,7 +84,7 @@ impl Drop for Entrance {
 
 /// Opens the listener of the metrics port; returns it with its address.
 fn listen_for_readers(address: SocketAddr) -> Result<(Listener, SocketAddr), BootError> {
-    Listener::bind(address)
+    when_free(|| Listener::bind(address))
         .and_then(|listener| listener.local().map(|local| (listener, local)))
         .map_err(|error| BootError::new(&format!("cannot serve metrics on TCP {address}"), error))
 }

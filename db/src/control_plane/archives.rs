@@ -302,8 +302,14 @@ impl Reading {
 
     /// Reads a segment, unless it is the one that was read last.
     fn load(&mut self, archives: &Archives, index: usize, content: Content) -> Result<(), Refusal> {
-        if self.segment.as_ref().is_some_and(|(known, ..)| *known == index) {
-            return Ok(());
+        let refuse = |sequence: u32, read: &SegmentBytes| match read.blocks_damaged {
+            1.. if content != Content::Check => Err(damaged(sequence, None)),
+            _ => Ok(()),
+        };
+        if let Some((known, sequence, read)) = &self.segment
+            && *known == index
+        {
+            return refuse(*sequence, read);
         }
         self.segment = None;
         archives.wait_for(self.snapshot.segment_bytes(index));
@@ -317,9 +323,7 @@ impl Reading {
                 Refusal::new(Status::StorageFailed, format!("the server cannot read its log: {error}"))
             }
         })?;
-        if read.blocks_damaged > 0 && content != Content::Check {
-            return Err(damaged(sequence, None));
-        }
+        refuse(sequence, &read)?;
         self.segment = Some((index, sequence, read));
         Ok(())
     }
