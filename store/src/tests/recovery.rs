@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::{budget, each_seed};
 use crate::commit::Write;
+use crate::hash_range::Position;
 use crate::{
     Condition, Config, Core, LogOnDisk, NEVER_MS, Quota, RecoveryError, RequestId, Store, Table, TableKind,
     TableOptions, WriteError,
@@ -93,7 +94,8 @@ impl World {
     fn step(&mut self) {
         match self.random.u32(0..100) {
             0..45 => self.put(),
-            45..65 => self.delete(),
+            45..60 => self.delete(),
+            60..65 => self.remove(),
             65..75 => self.commit(),
             75..85 => self.increment(),
             85..93 => {
@@ -141,6 +143,24 @@ impl World {
                 let known = self.model.objects.remove(&key);
                 assert_eq!(version, known.map(|(version, ..)| version), "a delete of {key:?}");
             }
+            Err(WriteError::Retry { .. } | WriteError::OutOfMemory) => self.make_room(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Removes a key as the target of a migration does: one that it has heard of, or one that the source has no more.
+    fn remove(&mut self) {
+        let (key, bytes) = self.key();
+        let table = &self.tables[key.0 as usize - 1];
+        let Position { hash, second } = Position::of(&bytes);
+        let pinned = self.cores[self.random.usize(0..CORES)].pin();
+        let removed = match self.random.bool() {
+            true => pinned.remove_placed(table, (hash, second)),
+            false => pinned.remove_absent(table, ((hash, second), (hash, second)), &[]).map(drop),
+        };
+        drop(pinned);
+        match removed {
+            Ok(()) => drop(self.model.objects.remove(&key)),
             Err(WriteError::Retry { .. } | WriteError::OutOfMemory) => self.make_room(),
             Err(error) => panic!("{error}"),
         }
