@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use control::TableOptions;
+use control::{Durability, TableOptions};
 use redb::Builder;
 use redb::backends::InMemoryBackend;
 use wire::TenantId;
@@ -41,7 +41,7 @@ impl World {
 
     fn start(&mut self, id: u32) {
         let tcp = ([10, 0, 0, 1], id as u16).into();
-        let start = self.metadata.member_start(id, tcp, false).expect("room").start;
+        let start = self.metadata.member_start(id, tcp, true).expect("room").start;
         let held = self.metadata.records().lease_grant(Duration::from_hours(1)).expect("a lease");
         let row = ServerRow {
             id,
@@ -63,7 +63,12 @@ impl World {
     }
 
     fn table(&self, name: &str, servers: &[u32]) {
-        self.metadata.table_create_at(self.ann, name, TableOptions::default(), servers).expect("room");
+        self.table_with(name, Durability::Memory, servers);
+    }
+
+    fn table_with(&self, name: &str, durability: Durability, servers: &[u32]) {
+        let options = TableOptions { durability: Some(durability), ..TableOptions::default() };
+        self.metadata.table_create_at(self.ann, name, options, servers).expect("room");
     }
 
     fn elect(&mut self) -> Coordinator {
@@ -226,18 +231,24 @@ fn plans_end_whatever_fails_and_whoever_dies() {
 
 #[test]
 fn what_two_dead_servers_moved_is_settled_and_cleared_away() {
-    for phase in [MigrationPhase::Preparing, MigrationPhase::Moving, MigrationPhase::Returning] {
+    let phases = [MigrationPhase::Preparing, MigrationPhase::Moving, MigrationPhase::Returning];
+    let each =
+        [Durability::Memory, Durability::Synced].map(|durability| phases.map(|phase| (durability, phase)));
+    for (durability, phase) in each.into_iter().flatten() {
         let mut world = World::new(1, 3);
-        world.table("t", &[1]);
+        world.table_with("t", durability, &[1]);
         let t = world.snapshot().tablets[0].table;
         let hashes = store::HashRange::ALL;
         let begun = world.metadata.migration_begin((world.ann, t), hashes, 2, None, 5);
         let id = begun.expect("room").id;
-        let path = [MigrationPhase::Preparing, MigrationPhase::Moving, MigrationPhase::Returning];
-        for pair in path.windows(2).take_while(|pair| pair[0] != phase) {
+        for pair in phases.windows(2).take_while(|pair| pair[0] != phase) {
             world.metadata.migration_advance(id, pair[0], pair[1]).expect("it is there");
         }
-        let owner = world.snapshot().tablets[0].tablets[0].server;
+        let owner = match durability {
+            Durability::Memory => world.snapshot().tablets[0].tablets[0].server,
+            // Its disk has everything, and the target's perhaps not.
+            Durability::Written | Durability::Synced => 1,
+        };
         world.kill(1);
         world.kill(2);
         let elected = world.elect();
@@ -247,6 +258,7 @@ fn what_two_dead_servers_moved_is_settled_and_cleared_away() {
             due.iter().for_each(|step| world.coordinate(elected, step));
         }
         let snapshot = world.snapshot();
-        assert_eq!((snapshot.migrations.len(), snapshot.tablets[0].tablets[0].server), (0, owner));
+        let found = (snapshot.migrations.len(), snapshot.tablets[0].tablets[0].server);
+        assert_eq!(found, (0, owner), "{durability:?}, {phase:?}");
     }
 }

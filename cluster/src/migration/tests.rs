@@ -9,7 +9,8 @@ use world::{Trouble, World};
 
 use super::{
     BadMessage, Copied, Left, Message, MigrationMode, MigrationPhase, PullCursor, PullSpan, Source,
-    SourceAction, SourceEnd, SourceInput, SourceOutput, Target, TargetInput,
+    SourceAction, SourceEnd, SourceInput, SourceOutput, Target, TargetAction, TargetEnd, TargetInput,
+    TargetOutput,
 };
 
 fn seeds() -> Vec<u64> {
@@ -113,6 +114,29 @@ fn a_side_whose_record_others_have_removed_is_over_though_nobody_answers_it() {
     // Another migration has returned the hashes to this source.
     source.step(SourceInput::Forgotten(MigrationPhase::Ended), &mut out);
     assert!(source.is_over());
+}
+
+#[test]
+fn a_source_that_is_gone_keeps_what_is_on_its_disk_and_leaves_what_was_in_memory() {
+    for (is_durable, to) in [(true, MigrationPhase::Ended), (false, MigrationPhase::Finished)] {
+        let (mut target, mut out) = (Target::new(MigrationMode::PreCopy, is_durable), Vec::new());
+        let inputs = [
+            TargetInput::Admitted,
+            TargetInput::Message(Message::Prepared { objects: 1 }),
+            TargetInput::End(TargetEnd::PartMade(vec![(0, u64::MAX)])),
+            TargetInput::Phase(MigrationPhase::Moving),
+            TargetInput::Message(Message::HandedOver { ceiling: 7 }),
+        ];
+        inputs.into_iter().for_each(|input| target.step(0, input, &mut out));
+        out.clear();
+        // Copies are still missing.
+        target.step(1, TargetInput::SourceGone, &mut out);
+        let from = MigrationPhase::Moving;
+        let commit = TargetOutput::Do(TargetAction::Commit { from, to, is_peer_gone: true });
+        assert!(out.contains(&commit), "durable {is_durable}: {out:?}");
+        let serves = |output: &TargetOutput| matches!(output, TargetOutput::Do(TargetAction::Serve { .. }));
+        assert!(!out.iter().any(serves), "durable {is_durable}: {out:?}");
+    }
 }
 
 #[test]
