@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use net::shm::is_link;
 use store::{RequestId, prefetch_value};
+use wire::limits::ASKS_SYNCED;
 use wire::{Status, TenantId};
 
 use crate::limits::PROGRESS_EVERY_US;
@@ -171,6 +172,13 @@ impl Origin {
     #[must_use]
     pub fn request(&self) -> Option<RequestId> {
         self.recorded.then(|| RequestId { client: self.session.client_id, sequence: self.sequence })
+    }
+
+    /// Returns whether the request asks that what it writes and shows be on the disk.
+    #[must_use]
+    pub fn asks_synced(&self) -> bool {
+        let (Route::Frame { flags, .. } | Route::Stream(_, flags)) = &self.route;
+        flags & ASKS_SYNCED != 0
     }
 }
 

@@ -169,9 +169,9 @@ impl<P: SharedPort> Worker<P> {
                 per_second: REFUSALS_PER_SECOND,
             }),
             invocations: if parts.isolation {
-                Invocations::new()?.identifying(Origin::request)
+                Invocations::new()?.identifying(Origin::request, Origin::asks_synced)
             } else {
-                Invocations::without_isolation()?.identifying(Origin::request)
+                Invocations::without_isolation()?.identifying(Origin::request, Origin::asks_synced)
             },
             requests: Vec::new(),
             reads: Vec::new(),

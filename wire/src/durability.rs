@@ -11,8 +11,8 @@ pub enum RequestDurability {
     OfTable = 0,
     /// Nothing: what the reply shows or acknowledges may be gone after a crash of the server.
     Written = ASKS_WRITTEN,
-    /// Until all that it shows or acknowledges is stable on the disk. A write of one object to a table in memory is
-    /// refused with [`crate::Status::NotDurable`].
+    /// Until all that it shows or acknowledges is stable on the disk. A write to a table in memory, or a function
+    /// that writes one, is refused with [`crate::Status::NotDurable`] and writes nothing.
     Synced = ASKS_SYNCED,
 }
 

@@ -160,7 +160,7 @@ statuses! {
     Frozen = 56,
     /// The server's disk failed; the outcome of the request is unknown until the server is restarted.
     StorageFailed = 57,
-    /// The table is in memory, and the write asked for the disk.
+    /// A table to be written is in memory, and the request asked for the disk; nothing was written.
     NotDurable = 58,
 }
 

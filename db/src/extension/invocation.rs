@@ -84,6 +84,8 @@ pub struct Invocations<O> {
     budget: Option<LimitOverrides>,
     /// The request of an origin: see [`Invocations::identifying`].
     request_of: fn(&O) -> Option<RequestId>,
+    /// Whether the request of an origin asks for the disk.
+    asks_synced: fn(&O) -> bool,
     parked_max: usize,
     preemption: Preemption,
     /// The next check of parked invocations' deadlines, in microseconds.
@@ -190,10 +192,15 @@ impl<O> Invocations<O> {
         Self::paced(Some(budget), budget)
     }
 
-    /// Makes commits record their replies under the request of their origin, for durable tables.
+    /// Makes commits record their replies under the request of their origin, for durable tables, and refuse to write
+    /// tables in memory for one that asks for the disk.
     #[must_use]
-    pub fn identifying(mut self, request_of: fn(&O) -> Option<RequestId>) -> Self {
-        self.request_of = request_of;
+    pub fn identifying(
+        mut self,
+        request_of: fn(&O) -> Option<RequestId>,
+        asks_synced: fn(&O) -> bool,
+    ) -> Self {
+        (self.request_of, self.asks_synced) = (request_of, asks_synced);
         self
     }
 
@@ -224,6 +231,7 @@ impl<O> Invocations<O> {
             plain: None,
             budget,
             request_of: |_| None,
+            asks_synced: |_| false,
             parked_max: pace.parked,
             preemption: Preemption::new(cycles::of_us(pace.slice_us))?,
             parked_look_us: 0,
@@ -332,9 +340,9 @@ impl<O> Invocations<O> {
         };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };
-        let request = (self.request_of)(&origin);
+        let (request, asks_synced) = ((self.request_of)(&origin), (self.asks_synced)(&origin));
         fresh.begin(extension, function, origin, environment.now_us, place, self.budget.as_ref());
-        fresh.request = request;
+        (fresh.request, fresh.asks_synced) = (request, asks_synced);
         fresh.bring_in(table, key, arguments);
         if input_bytes > UNCOUNTED_INPUT_BYTES {
             self.hold_input(slot);
@@ -378,9 +386,9 @@ impl<O> Invocations<O> {
         };
         // SAFETY: slots in hand are ours alone and stay where they are.
         let fresh = unsafe { slot.as_mut() };
-        let request = (self.request_of)(&origin);
+        let (request, asks_synced) = ((self.request_of)(&origin), (self.asks_synced)(&origin));
         fresh.begin(extension, function, origin, environment.now_us, PlaceId::NONE, Some(&ENDLESS));
-        fresh.request = request;
+        (fresh.request, fresh.asks_synced) = (request, asks_synced);
         fresh.bring_in(table, key, arguments);
         if let Some(queue) = &mut self.plain {
             queue.push_back(slot);

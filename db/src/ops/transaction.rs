@@ -55,6 +55,8 @@ pub enum Uncommitted {
     Refused(CommitError),
     /// This server no longer owns an object that was read or is to be written.
     Moved,
+    /// The writes are to be on the disk, and one of the tables is in memory.
+    NotDurable,
 }
 
 impl From<CommitError> for Uncommitted {
@@ -336,10 +338,10 @@ impl Transaction {
 
     /// Applies all writes, or none. `parts_of` returns the parts of a table by its number; a write to a table that is
     /// gone is refused as the store refuses a retired table. Each key is looked up again: its part may have changed
-    /// since the read, or be gone.
+    /// since the read, or be gone. With `for_disk`, all written tables must be durable.
     ///
     /// # Errors
-    /// The store's error, or `Moved`; nothing was written then.
+    /// The store's error, `Moved`, or `NotDurable`; nothing was written then.
     ///
     /// # Safety
     /// The pin under which the first read was made is held, and so is the memory of the write set.
@@ -347,13 +349,19 @@ impl Transaction {
         &mut self,
         pin: &Pinned<'_>,
         parts_of: impl Fn(u32) -> Option<&'t Parts>,
+        for_disk: bool,
     ) -> Result<(), Uncommitted> {
         let mut checks = recycle_checks(std::mem::take(&mut self.checks));
         let mut changes = recycle_changes(std::mem::take(&mut self.changes));
         let mut ranges = recycle_ranges(std::mem::take(&mut self.ranges));
         // SAFETY: as the caller says.
         let listed = unsafe { self.list(&parts_of, (&mut checks, &mut ranges, &mut changes)) };
-        let result = listed.and_then(|()| Ok(pin.commit_ranges(&checks, &ranges, &changes).map(|_| ())?));
+        let result = listed.and_then(|()| {
+            if for_disk && changes.iter().any(|change| !change.table.is_durable()) {
+                return Err(Uncommitted::NotDurable);
+            }
+            Ok(pin.commit_ranges(&checks, &ranges, &changes).map(|_| ())?)
+        });
         self.checks = recycle_checks(checks);
         self.ranges = recycle_ranges(ranges);
         self.changes = recycle_changes(changes);

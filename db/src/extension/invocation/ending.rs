@@ -138,6 +138,7 @@ impl Ending {
             Uncommitted::Moved => {
                 return Self::come_again(RETRY_BUSY_US);
             }
+            Uncommitted::NotDurable => return Self::of(Status::NotDurable),
         };
         let status = match error {
             CommitError::Conflict { .. } => Status::Conflict,

@@ -87,6 +87,8 @@ pub(super) struct InvocationState<O> {
     parked: Option<ParkedStack>,
     /// The request that it serves.
     pub(super) request: Option<RequestId>,
+    /// Whether the request asks that what it writes and shows be on the disk.
+    pub(super) asks_synced: bool,
     /// The cut that includes whatever it has seen so far: see [`store::Core::take_seen_cut`].
     pub(super) seen_cut: u64,
     /// The index of the function.
@@ -145,6 +147,7 @@ impl<O> InvocationState<O> {
             held: None,
             parked: None,
             request: None,
+            asks_synced: false,
             seen_cut: 0,
             function: 0,
             place: PlaceId::NONE,
@@ -382,7 +385,8 @@ impl<O> InvocationState<O> {
         let parts_of = |id| tables.get(tenant, id).map(|entry| &entry.parts);
         self.name_request(environment.core);
         // SAFETY: the first read was made under the held pin, or under this one if it never yielded.
-        let committed = unsafe { self.access.transaction().commit(environment.pin, parts_of) };
+        let committed =
+            unsafe { self.access.transaction().commit(environment.pin, parts_of, self.asks_synced) };
         environment.core.end_request();
         match committed {
             Ok(()) => PollOutcome::Ended(Ending::WELL),

@@ -15,9 +15,19 @@ const PUT: &str = r#"
 #![no_std]
 use sandstorm::{Args, Db, Error, Reply};
 
-sandstorm::extension! { write put }
+sandstorm::extension! { write put, write both }
 
 async fn put(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Error> {
+    db.put(args.table(), args.key(), args.bytes()).await
+}
+
+async fn both(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    let other = db.table("durable").await?;
+    if args.bytes().is_empty() {
+        let found = db.get(args.table(), args.key()).await?;
+        return reply.u32(found.is_some().into());
+    }
+    db.put(other, args.key(), args.bytes()).await?;
     db.put(args.table(), args.key(), args.bytes()).await
 }
 "#;
@@ -94,6 +104,31 @@ fn a_write_to_a_synced_table_that_waits_for_nothing_may_be_lost_until_another_is
     assert!(is_there(&mut client, table, "told"), "the answer waits for the disk");
     crash(&mut server);
     assert!(is_there(&mut server.client(&tenant), table, "told"));
+}
+
+#[test]
+fn a_function_that_asked_for_the_disk_writes_nothing_if_one_of_its_tables_is_in_memory() {
+    let server = slow();
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let durable = create(&mut client, "durable", Durability::Written, false);
+    let memory = create(&mut client, "memory", Durability::Memory, false);
+    install_source(&mut client, "sample", PUT).expect("it is built");
+    ask(&mut client, RequestDurability::Synced);
+    // In a frame, and over the stream.
+    for value in [vec![1], vec![1; LARGE]] {
+        for function in ["sample.put", "sample.both"] {
+            let refused = client.invoke(function, memory, b"key", &value).expect_err("it writes to memory");
+            assert_eq!(refused.status(), Some(Status::NotDurable), "{function}");
+        }
+    }
+    assert!(!is_there(&mut client, memory, "key") && !is_there(&mut client, durable, "key"));
+    put(&mut client, durable, "key");
+    client.invoke("sample.put", durable, b"key", b"value").expect("it writes to the disk");
+    client.invoke("sample.both", memory, b"key", b"").expect("it only reads what is in memory");
+    ask(&mut client, RequestDurability::OfTable);
+    client.invoke("sample.both", memory, b"key", b"value").expect("it asks for nothing");
+    assert!(is_there(&mut client, memory, "key"));
 }
 
 #[test]
