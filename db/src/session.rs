@@ -177,8 +177,7 @@ impl Origin {
     /// Returns whether the request asks that what it writes and shows be on the disk.
     #[must_use]
     pub fn asks_synced(&self) -> bool {
-        let (Route::Frame { flags, .. } | Route::Stream(_, flags)) = &self.route;
-        flags & ASKS_SYNCED != 0
+        self.route.asks_synced()
     }
 }
 
@@ -196,6 +195,15 @@ pub enum Route {
     },
     /// To the control thread of a stream; with the request's flags.
     Stream(Sender<StreamAnswer>, u8),
+}
+
+impl Route {
+    /// Returns whether the request asks that what it writes and shows be on the disk.
+    #[must_use]
+    pub fn asks_synced(&self) -> bool {
+        let (Self::Frame { flags, .. } | Self::Stream(_, flags)) = self;
+        flags & ASKS_SYNCED != 0
+    }
 }
 
 /// The reply to a request over a stream.

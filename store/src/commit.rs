@@ -309,8 +309,8 @@ impl Pinned<'_> {
         self.seal_completion(version, None);
         #[cfg(weakened = "group")]
         self.advance_by_halves(writing);
-        let is_synced = writes.iter().any(|write| write.table.is_synced());
-        let cut = self.advance(writing, is_synced);
+        let is_noted = writes.iter().any(|write| self.is_noted(write.table));
+        let cut = self.advance(writing, is_noted);
         let removals = writes.iter().filter(|write| write.value.is_none());
         removals.for_each(|write| self.note_removed(write.hash, cut));
     }

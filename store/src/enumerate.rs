@@ -201,7 +201,7 @@ impl Pinned<'_> {
             (count, bytes) = (end, end_bytes);
             true
         })?;
-        if table.is_synced() {
+        if self.is_noted(table) {
             self.note_seen_all();
         }
         Ok(Page { count, bytes, next })

@@ -98,7 +98,7 @@ impl Pinned<'_> {
     ) -> Result<Added, Unwritten> {
         let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
-        if table.is_synced() {
+        if self.is_noted(table) {
             self.note_seen(hash, found.as_ref().map(|(_, (_, object))| object));
         }
         let visible = found.as_ref().map(|(_, (_, object))| object).filter(|object| !self.is_expired(object));

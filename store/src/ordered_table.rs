@@ -92,7 +92,7 @@ impl Pinned<'_> {
                 break;
             }
         }
-        if table.is_synced() {
+        if self.is_noted(table) {
             // Keys that were just removed are not met.
             self.note_seen_all();
         }

@@ -87,7 +87,7 @@ impl Pinned<'_> {
             self.note_use(table, hash, key);
         }
         let found = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
-        if table.is_synced() {
+        if self.is_noted(table) {
             self.note_seen(hash, found.as_ref());
         }
         found.filter(|object| !self.is_expired(object))

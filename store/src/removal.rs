@@ -49,7 +49,7 @@ impl Pinned<'_> {
         let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let current = self.visible_version(found.as_ref().map(|(_, (_, object))| object));
-        if table.is_synced() {
+        if self.is_noted(table) {
             self.note_seen(hash, found.as_ref().map(|(_, (_, object))| object));
         }
         refuse_unless(condition, current)?;
@@ -66,7 +66,7 @@ impl Pinned<'_> {
             let log = &self.core.store.log;
             log.seal(staged, object.version(), log.sequence_at(location));
             self.seal_completion(object.version(), None);
-            let cut = self.advance(writing, table.is_synced());
+            let cut = self.advance(writing, self.is_noted(table));
             self.note_removed(hash, cut);
         }
         self.take_out(table, bucket, place, location, &object);
@@ -82,12 +82,12 @@ impl Pinned<'_> {
         }
     }
 
-    /// Notes that an expired object of a synced table is about to go from memory: while the disk does not hold it, a crash
+    /// Notes that an expired object of a durable table is about to go from memory: while the disk does not hold it, a crash
     /// would bring back what it replaced.
     pub(crate) fn note_expired(&self, table: &Table, hash: u64, location: Location) {
         let log = &self.core.store.log;
         if let Some(durable) = &log.durable
-            && table.is_synced()
+            && table.is_durable()
             && !log.is_stable(location)
         {
             durable.note_removed(hash, durable.cuts.next());

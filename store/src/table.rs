@@ -18,7 +18,12 @@ use crate::memory::prefetch;
 use crate::object::{Lengths, NEVER_MS};
 use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+/// Promises of tables in the order of what answers wait for: for no disk, only if the request asks, always.
+pub(crate) const IN_MEMORY: u8 = 0;
+pub(crate) const WRITTEN: u8 = 1;
+pub(crate) const SYNCED: u8 = 2;
 
 /// Bytes of a key in the tree besides its own: its offset, and its share of a leaf that is two thirds full.
 const KEY_OVERHEAD_BYTES: u64 = 8;
@@ -70,7 +75,8 @@ pub struct Table {
     /// The address of the log that its index points into.
     log: usize,
     durable: bool,
-    synced: AtomicBool,
+    /// [`IN_MEMORY`], [`WRITTEN`] or [`SYNCED`].
+    promise: AtomicU8,
     /// The eviction state, of a table that evicts.
     pub(crate) cache: Option<Box<Cache>>,
     hashes: HashRange,
@@ -118,7 +124,7 @@ impl Table {
         Table {
             hashes: options.hashes,
             durable: options.durable,
-            synced: AtomicBool::new(false),
+            promise: AtomicU8::new(if options.durable { WRITTEN } else { IN_MEMORY }),
             ordered,
             cache,
             index,
@@ -164,12 +170,20 @@ impl Table {
     /// Returns whether nobody may be told of its objects, nor of their absence, before the disk holds what is told.
     #[inline]
     pub fn is_synced(&self) -> bool {
-        self.synced.load(Ordering::Relaxed)
+        self.promise() == SYNCED
+    }
+
+    /// Returns what answers about it wait for.
+    #[inline]
+    pub(crate) fn promise(&self) -> u8 {
+        self.promise.load(Ordering::Relaxed)
     }
 
     /// Makes answers about a durable table wait for the disk from now on, or not: see [`crate::Core::take_seen_cut`].
     pub fn set_synced(&self, synced: bool) {
-        self.synced.store(synced && self.durable, Ordering::Relaxed);
+        if self.durable {
+            self.promise.store(if synced { SYNCED } else { WRITTEN }, Ordering::Relaxed);
+        }
     }
 
     /// Returns the lengths of an object that a writer appends.

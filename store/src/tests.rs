@@ -3,6 +3,7 @@
 //! Random tests print their seed and take it from `SPLINTER_SEED`; `SPLINTER_FULL=1` makes them longer, or runs them
 //! with many seeds.
 
+mod asking;
 mod concurrency;
 mod copied;
 mod damage;

@@ -239,7 +239,7 @@ impl Pinned<'_> {
         let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let before = found.as_ref().map(|(_, (_, object))| object);
-        if condition != Condition::Always && table.is_synced() {
+        if condition != Condition::Always && self.is_noted(table) {
             self.note_seen(hash, before);
         }
         refuse_unless(condition, self.visible_version(before))?;
@@ -279,7 +279,7 @@ impl Pinned<'_> {
             let replaced = found.as_ref().map(|&(_, (location, _))| location);
             log.seal(staged, version, self.predecessor(staged.location, replaced));
             self.seal_completion(version, number);
-            self.advance(writing, table.is_synced());
+            self.advance(writing, self.is_noted(table));
         } else {
             log.seal(staged, version, 0);
         }

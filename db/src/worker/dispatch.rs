@@ -251,6 +251,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let exits = (&mut *self.outgoing, &mut *self.port);
         let mut place = FramePlace::new(exits, &environment, (session, pending.sequence), to);
         place.page.add(Entry::of(&pending.request), 1);
+        environment.core.ask_for_disk(pending.flags & ASKS_SYNCED != 0);
         if cannot_sync(pending.flags, &pending.request, pending.located) {
             replies::refuse(environment.metrics, &mut place, Status::NotDurable);
         } else if let Request::Invoke { .. } = pending.request {
@@ -367,6 +368,7 @@ pub fn stream_request(
     };
     page.add(Entry::of(&request), 1);
     let located = locate(environment, session, &request);
+    environment.core.ask_for_disk(flags & ASKS_SYNCED != 0);
     if cannot_sync(flags, &request, located) {
         replies::refuse(metrics, &mut place, Status::NotDurable);
     } else if let Request::Invoke { .. } = request {

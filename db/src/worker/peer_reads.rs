@@ -25,6 +25,7 @@ pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
     };
     // What others in this round have seen is theirs.
     let seen = environment.core.take_seen_cut();
+    environment.core.ask_for_disk(false);
     let (mut answers, mut bytes, mut served) = (Answers::new(), 0, 0);
     for question in &questions {
         let reply = find(environment, question, REMOTE_ANSWER_BYTES.saturating_sub(bytes));

@@ -12,6 +12,7 @@ pub fn store(environment: &WorkerEnvironment<'_>, objects: &ArchivedObjects) {
     let mut restored = RestoredObjects::default();
     let entry = environment.tables.get(objects.tenant, objects.table);
     if let Some(part) = entry.and_then(|entry| entry.parts.only()) {
+        environment.core.ask_for_disk(false);
         let (mut rest, mut counts) = (&objects.entries[..], Replayed::default());
         restored.refused = environment.pin.restore(part, &mut rest, &mut counts).err();
         let cut = environment.core.take_seen_cut();

@@ -22,7 +22,7 @@ use crate::object::Object;
 use crate::ordered::{Entered, NodeGarbage};
 use crate::store::Store;
 use crate::sync::Ordering;
-use crate::table::Table;
+use crate::table::{SYNCED, Table, WRITTEN};
 
 /// A worker's access to a store.
 pub struct Core {
@@ -39,6 +39,8 @@ pub struct Core {
     pub(crate) completion: Cell<Option<Staged>>,
     /// See [`Core::take_seen_cut`].
     pub(crate) seen_cut: Cell<u64>,
+    /// The least promise of tables about which that notes anything: see [`Core::ask_for_disk`].
+    pub(crate) notes_from: Cell<u8>,
     pub(crate) scratch: RefCell<Scratch>,
     /// Nodes retired by this core's edits of ordered tables.
     pub(crate) garbage: RefCell<NodeGarbage>,
@@ -106,6 +108,7 @@ impl Core {
             reply,
             completion,
             seen_cut,
+            notes_from: Cell::new(SYNCED),
             scratch,
             garbage,
             turn,
@@ -114,11 +117,19 @@ impl Core {
     }
 
     /// Returns the number of the first cut that includes whatever this core has read, found absent or written in
-    /// synced tables ([`Table::set_synced`]) since the last call, and forgets it; 0 if all of that was stable. A replay
-    /// finds it once the stable cut ([`Store::stable_cut`]) has this number.
+    /// synced tables ([`Table::set_synced`]) since the last call, or in durable ones after [`Core::ask_for_disk`], and
+    /// forgets it; 0 if all of that was stable. A replay finds it once the stable cut ([`Store::stable_cut`]) has this
+    /// number.
     #[inline]
     pub fn take_seen_cut(&self) -> u64 {
         self.seen_cut.take()
+    }
+
+    /// Makes [`Core::take_seen_cut`] include what the core does in all durable tables from now on, or in synced ones only.
+    /// Each request that reads or writes begins with it. Cost: one store.
+    #[inline]
+    pub fn ask_for_disk(&self, asks: bool) {
+        self.notes_from.set(if asks { WRITTEN } else { SYNCED });
     }
 
     /// Makes the next call of [`Core::take_seen_cut`] return at least this number.
@@ -210,11 +221,11 @@ impl Pinned<'_> {
     /// Moves the core's position behind what it has appended, all of which is sealed and nothing of it published.
     /// Returns the number of the first cut that includes it.
     #[inline]
-    pub(crate) fn advance(&self, writing: &Writing<'_>, is_synced: bool) -> u64 {
+    pub(crate) fn advance(&self, writing: &Writing<'_>, is_noted: bool) -> u64 {
         let log = &self.core.store.log;
         let position = log.position(&self.core.durable_head.borrow());
         let cut = log.durable.as_ref().map_or(0, |durable| durable.cuts.advance(writing, position));
-        if is_synced && !cfg!(weakened = "answer") {
+        if is_noted && !cfg!(weakened = "answer") {
             self.core.see_cut(cut);
         }
         cut
@@ -232,7 +243,13 @@ impl Pinned<'_> {
         std::thread::yield_now();
     }
 
-    /// Notes what a read of a synced table has found for a key with this hash.
+    /// Returns whether the request in progress waits for what it does in a table.
+    #[inline(always)]
+    pub(crate) fn is_noted(&self, table: &Table) -> bool {
+        table.promise() >= self.core.notes_from.get()
+    }
+
+    /// Notes what a read has found for a key with this hash, in a table that [`Pinned::is_noted`].
     #[inline]
     pub(crate) fn note_seen(&self, hash: u64, found: Option<&Object<'_>>) {
         let log = &self.core.store.log;
@@ -249,7 +266,7 @@ impl Pinned<'_> {
         }
     }
 
-    /// Notes that whatever synced tables hold now may be shown: for scans, refused conditions and counts.
+    /// Notes that whatever durable tables hold now may be shown: for scans, refused conditions and counts.
     pub fn note_seen_all(&self) {
         self.core.see_cut(self.core.store.unstable_cut());
     }

@@ -1,5 +1,7 @@
 //! A store with its log on a simulated disk, and the model of what clients know.
 
+mod full_disk;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +15,7 @@ use super::super::log_reader::LogError;
 use super::super::log_writer::{Step, frames_reserved};
 use super::super::recovery::Report;
 use super::model::{Fact, Model, UNANSWERED};
-use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, TABLES};
+use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, SYNCED, TABLES};
 
 /// A server, its disk and its clients.
 pub(super) struct World {
@@ -33,6 +35,8 @@ pub(super) struct World {
     /// For each core's client, the lowest sequence without an acknowledgement.
     acknowledged: [Arc<AtomicU64>; CORES],
     keys: u64,
+    /// Whether requests ask for the disk.
+    asks: bool,
     /// The completion records of the last start.
     found: Completions,
 }
@@ -76,6 +80,7 @@ impl World {
             told_to: 0,
             acknowledged,
             keys,
+            asks: false,
             found: Completions::new(),
         }
     }
@@ -107,6 +112,7 @@ impl World {
 
     pub(super) fn turn(&mut self, random: &mut Rng) {
         let core = random.usize(..CORES);
+        self.asks = random.bool();
         match random.u32(0..100) {
             0..35 => self.put(random, core),
             35..50 => self.delete(random, core),
@@ -152,7 +158,9 @@ impl World {
         self.model.sequences[core] += 1;
         let request = RequestId { client: core as u64, sequence: self.model.sequences[core] };
         self.acknowledged[core].store(request.sequence.saturating_sub(UNANSWERED), Ordering::Relaxed);
-        self.running().cores[core].begin_request(request, b"");
+        let (asks, core) = (self.asks, &self.running().cores[core]);
+        core.ask_for_disk(asks);
+        core.begin_request(request, b"");
     }
 
     /// Ends a request with a reply, if it has changed anything.
@@ -170,14 +178,26 @@ impl World {
     /// Notes what a client is told of a key.
     fn tell(&mut self, core: usize, key: Key, version: u64) {
         let cut = self.running().cores[core].take_seen_cut();
-        self.facts.push(Fact { key, version, cut });
+        assert!(self.waits_for(key) || cut == 0, "nothing was promised of {key:?}");
+        self.tell_with(cut, key, version);
     }
 
-    fn wrote(&mut self, core: usize, key: Key, held: Held) {
+    /// As [`World::tell`], with the cut that the answer waits for.
+    fn tell_with(&mut self, cut: u64, key: Key, version: u64) {
+        if self.waits_for(key) {
+            self.facts.push(Fact { key, version, cut });
+        }
+    }
+
+    /// Returns whether the answer to a request waits for what it shows of a key.
+    fn waits_for(&self, key: Key) -> bool {
+        self.asks || key.0 == SYNCED
+    }
+
+    fn wrote(&mut self, key: Key, held: Held) {
         let newest = self.model.newest.entry(key).or_default();
         assert!(held.0 > *newest, "versions of a key only grow");
         *newest = held.0;
-        self.tell(core, key, held.0);
         self.model.objects.insert(key, held);
     }
 
@@ -208,7 +228,10 @@ impl World {
         drop(pin);
         self.end_request(core, put.ok().map(CompletionReply::Version));
         match put {
-            Ok(version) => self.wrote(core, key, (version, value, expires_ms)),
+            Ok(version) => {
+                self.tell(core, key, version);
+                self.wrote(key, (version, value, expires_ms));
+            }
             Err(error) => self.refuse(core, error),
         }
     }
@@ -243,7 +266,8 @@ impl World {
             Ok((version, sum)) => {
                 let expires_ms =
                     self.model.objects.get(&key).map_or(NEVER_MS, |&(.., expires_ms)| expires_ms);
-                self.wrote(core, key, (version, sum.to_le_bytes().to_vec(), expires_ms));
+                self.tell(core, key, version);
+                self.wrote(key, (version, sum.to_le_bytes().to_vec(), expires_ms));
             }
             Err(error) => self.refuse(core, error),
         }
@@ -281,16 +305,11 @@ impl World {
                     changes.into_iter().map(|(key, _, value)| (key, value)).collect();
                 for (key, value) in last {
                     match value {
-                        Some(value) => self.wrote(core, key, (version, value, NEVER_MS)),
-                        None => {
-                            self.model.objects.remove(&key);
-                            let newest = self.model.newest.get(&key).copied().unwrap_or(0);
-                            self.facts.push(Fact { key, version: newest, cut });
-                        }
+                        Some(value) => self.wrote(key, (version, value, NEVER_MS)),
+                        None => _ = self.model.objects.remove(&key),
                     }
-                    if let Some(fact) = self.facts.last_mut() {
-                        fact.cut = cut;
-                    }
+                    let newest = self.model.newest.get(&key).copied().unwrap_or(0);
+                    self.tell_with(cut, key, newest);
                 }
             }
             Err(store::CommitError::Write(error)) => self.refuse(core, error),
@@ -302,67 +321,15 @@ impl World {
         let key = self.key(random);
         let known = self.model.objects.get(&key).cloned();
         let newest = self.model.newest.get(&key).copied().unwrap_or(0);
+        let asks = self.asks;
         let running = self.running();
         let (table, bytes) = (&running.tables[key.0 as usize - 1], key.1.to_be_bytes());
+        running.cores[core].ask_for_disk(asks);
         let pin = running.cores[core].pin();
         let found = pin.get(table, store::hash(&bytes), &bytes);
         assert_eq!(found.map(|object| object.version()), known.map(|(version, ..)| version), "{key:?}");
         drop(pin);
         self.tell(core, key, newest);
-    }
-
-    /// Fills the tables until the disk has refused some writes.
-    pub(super) fn fill(&mut self, random: &mut Rng) {
-        self.keys = 100_000;
-        for _ in 0..20_000 {
-            self.put(random, 0);
-            if self.refused > 20 || self.running.is_none() {
-                break;
-            }
-            self.running().cores[0].step();
-            if random.u32(0..20) == 0 {
-                self.sync();
-            }
-        }
-    }
-
-    /// Deletes nine in ten keys, which a full disk admits as far as they fit.
-    pub(super) fn delete_most(&mut self, random: &mut Rng) {
-        let keys: Vec<Key> = self.model.objects.keys().copied().filter(|_| random.u32(0..10) > 0).collect();
-        for key in keys {
-            for _ in 0..500 {
-                let running = self.running();
-                let (table, bytes) = (&running.tables[key.0 as usize - 1], key.1.to_be_bytes());
-                let deleted =
-                    running.cores[0].pin().delete(table, store::hash(&bytes), &bytes, Condition::Always);
-                match deleted {
-                    Ok(_) => {
-                        self.model.objects.remove(&key);
-                        let newest = self.model.newest.get(&key).copied().unwrap_or(0);
-                        self.tell(0, key, newest);
-                        break;
-                    }
-                    Err(error) => self.refuse(0, error),
-                }
-            }
-            assert!(!self.model.objects.contains_key(&key), "{key:?} could not be deleted");
-        }
-    }
-
-    /// Writes as much again as was refused, with steps of the cleaner and of the log.
-    pub(super) fn write_again(&mut self, random: &mut Rng, seed: u64) {
-        let (mut accepted, before) = (0, self.model.newest.len());
-        for _ in 0..10_000 {
-            let known: u64 = self.model.newest.values().sum();
-            self.put(random, 0);
-            accepted += u32::from(self.model.newest.values().sum::<u64>() > known);
-            if accepted > 50 {
-                return;
-            }
-            (0..10).for_each(|_| _ = self.running().cores[0].step());
-            self.sync();
-        }
-        panic!("seed {seed}: {accepted} writes were accepted after {before} keys were deleted");
     }
 
     /// Starts the server anew over what the disk has, and compares.

@@ -293,6 +293,8 @@ impl<O> InvocationState<O> {
         // SAFETY: the slot is ours; no reference to these parts is held while the extension runs.
         let (run, arena, access, call) =
             unsafe { ((*slot).run, &raw mut (*slot).arena, &raw mut (*slot).access, &raw mut (*slot).call) };
+        // SAFETY: the slot is ours.
+        environment.core.ask_for_disk(unsafe { (*slot).asks_synced });
         // SAFETY: `leave` follows below, and the pin of the environment is held on at each yield.
         unsafe { (*access).enter(environment) };
         // SAFETY: the slot is ours, and the extension does not run yet.

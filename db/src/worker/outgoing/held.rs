@@ -8,13 +8,14 @@
 //! earlier cut than one before it waits for that one's, so that the queue stays in order. If the disk has failed, what
 //! is held and what would be held becomes `StorageFailed`: nobody knows whether it is on the disk.
 //!
-//! A request may ask for another durability than its table's: then its answer alone waits longer, or does not.
+//! A request may ask for another durability than its table's: then its answer alone does not wait, or waits for what it
+//! shows of tables that promise less ([`store::Core::ask_for_disk`]).
 
 use std::collections::VecDeque;
 
 use store::Admission;
+use wire::Status;
 use wire::limits::{ASKS_SYNCED, ASKS_WRITTEN};
-use wire::{RequestDurability, Status};
 
 use super::{Addressee, Outgoing, no_body};
 use crate::limits::{HELD_BYTES_MAX, RETRY_HELD_US};
@@ -137,16 +138,7 @@ impl HeldAnswers {
 #[inline]
 fn cut_before(environment: &WorkerEnvironment<'_>, flags: u8) -> u64 {
     let seen = environment.core.take_seen_cut();
-    if flags & (ASKS_WRITTEN | ASKS_SYNCED) == 0 { seen } else { cut_asked_for(environment, flags) }
-}
-
-#[cold]
-fn cut_asked_for(environment: &WorkerEnvironment<'_>, flags: u8) -> u64 {
-    match RequestDurability::of_flags(flags) {
-        // A cut that includes all that there is: what the request has written is among the newest.
-        RequestDurability::Synced => environment.core.store().unstable_cut(),
-        RequestDurability::Written | RequestDurability::OfTable => 0,
-    }
+    if flags & (ASKS_WRITTEN | ASKS_SYNCED) == ASKS_WRITTEN { 0 } else { seen }
 }
 
 impl Outgoing {

@@ -6,7 +6,9 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use client::{Durability, Status};
+use client::{Durability, KeyRange, RequestDurability, Status};
+use tests::package::install_source;
+use tests::patience::comes;
 use tests::server::Server;
 
 use super::super::replies::refusal;
@@ -45,6 +47,17 @@ int fdatasync(int file) {
 }
 "#;
 
+const READ: &str = r#"
+#![no_std]
+use sandstorm::{Args, Db, Error, Reply};
+
+sandstorm::extension! { read show }
+
+async fn show(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    reply.write(db.get(args.table(), args.key()).await?.ok_or(Error::NotFound)?)
+}
+"#;
+
 /// Compiles the calls that fail.
 fn compile(directory: &Path) -> PathBuf {
     let (source, library) = (directory.join("failing.c"), directory.join("failing.so"));
@@ -54,6 +67,17 @@ fn compile(directory: &Path) -> PathBuf {
     let compiled = compiler.output().expect("the C compiler, which links Rust, runs");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     library
+}
+
+/// Starts a server whose disk fails while the returned file exists.
+fn start_failing(directory: &Path) -> (Server, PathBuf) {
+    let (library, fails) = (compile(directory), directory.join("fails"));
+    let mut settings = settings("64MiB", &["--disk-io", "system-calls", "--metrics", "127.0.0.1:0"]);
+    settings.wrapper =
+        ["env", &format!("LD_PRELOAD={}", library.display()), &format!("FAILS={}", fails.display())]
+            .map(str::to_owned)
+            .to_vec();
+    (Server::start_with(settings), fails)
 }
 
 fn health(address: &str) -> String {
@@ -67,13 +91,7 @@ fn health(address: &str) -> String {
 #[test]
 fn after_a_failed_write_nothing_is_acknowledged_until_a_restart_which_finds_what_was() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let (library, fails) = (compile(directory.path()), directory.path().join("fails"));
-    let mut settings = settings("64MiB", &["--disk-io", "system-calls", "--metrics", "127.0.0.1:0"]);
-    settings.wrapper =
-        ["env", &format!("LD_PRELOAD={}", library.display()), &format!("FAILS={}", fails.display())]
-            .map(str::to_owned)
-            .to_vec();
-    let mut server = Server::start_with(settings);
+    let (mut server, fails) = start_failing(directory.path());
     let tenant = server.tenant("acme");
     let mut client = server.client(&tenant);
     let [synced, memory] = [Durability::Synced, Durability::Memory]
@@ -103,4 +121,43 @@ fn after_a_failed_write_nothing_is_acknowledged_until_a_restart_which_finds_what
     assert!(client.get(synced, b"later").expect("it works again").is_none());
     client.put(synced, b"during", b"2").expect("it works again");
     assert!(server.stop().success());
+}
+
+#[test]
+fn a_request_that_asked_for_the_disk_is_told_after_its_failure_what_was_there_and_no_more() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (mut server, fails) = start_failing(directory.path());
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let [written, ordered, memory] = [
+        ("written", Durability::Written, false),
+        ("ordered", Durability::Written, true),
+        ("memory", Durability::Memory, false),
+    ]
+    .map(|(name, durability, ordered)| create(&mut client, name, durability, ordered));
+    install_source(&mut client, "sample", READ).expect("it is built");
+    client.session().set_durability(RequestDurability::Synced);
+    client.put(written, b"before", b"1").expect("the disk works");
+
+    fs::write(&fails, "").expect("a temporary directory");
+    client.session().set_durability(RequestDurability::OfTable);
+    client.put(written, b"during", b"1").expect("it waits for nothing");
+    comes("the disk has failed", || client.put(written, b"later", b"1").err());
+    client.session().set_durability(RequestDurability::Synced);
+    assert!(client.get(written, b"before").expect("it was on the disk").is_some());
+    assert!(client.get(written, b"never").expect("and this never was").is_none());
+    let found = client.invoke("sample.show", written, b"before", b"").expect("it shows what is there");
+    assert_eq!(found, b"1");
+    assert_eq!(refusal(client.get(written, b"during")), Status::StorageFailed);
+    assert_eq!(refusal(client.invoke("sample.show", written, b"during", b"")), Status::StorageFailed);
+    assert_eq!(refusal(client.multi_get(written, &[b"before", b"during"])), Status::StorageFailed);
+    // What shows nothing of a durable table needs no disk.
+    assert!(client.get(memory, b"key").expect("it has no disk").is_none());
+    assert_eq!(refusal(client.put(memory, b"key", b"1")), Status::NotDurable);
+    assert_eq!(refusal(client.get(99_999, b"key")), Status::UnknownTable);
+    // A scan does not know what it has missed.
+    assert_eq!(refusal(client.scan(ordered, KeyRange::default(), 1)), Status::StorageFailed);
+    client.session().set_durability(RequestDurability::OfTable);
+    assert!(client.get(written, b"during").expect("it promises nothing").is_some());
+    assert_eq!(server.stop().code(), Some(1));
 }

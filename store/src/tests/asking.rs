@@ -1,0 +1,78 @@
+//! What a request waits for: of tables that promise less only if it asks, and only what it has seen.
+
+use std::sync::Arc;
+
+use crate::{Condition, Config, Core, NEVER_MS, Quota, Store, Table, TableKind, TableOptions, hash};
+
+/// Creates a store with an ordered durable table that promises nothing to who does not ask.
+fn written() -> (Core, Arc<Table>) {
+    let config = Config {
+        memory_bytes: 4 << 20,
+        segment_bytes: 256 << 10,
+        cores: 1,
+        huge_pages: false,
+        durable: true,
+    };
+    let store = Store::new(config).expect("a small store");
+    let options = TableOptions { kind: TableKind::Ordered, durable: true, ..TableOptions::default() };
+    let table = store.table_with(1, options, &Arc::new(Quota::new(1, u64::MAX)));
+    (store.core(0), table)
+}
+
+/// Tells the store that all is on the disk.
+fn sync(core: &Core) {
+    let mut positions = Vec::new();
+    let (number, _) = core.store().cut(&mut positions);
+    core.store().note_stable(number, &positions);
+}
+
+fn put(core: &Core, table: &Table, key: &[u8], expires_ms: u64) {
+    let put = core.pin().put_until(table, hash(key), key, b"value", expires_ms, Condition::Always);
+    put.expect("there is room");
+}
+
+/// Returns whether a request that asks, or not, waits for what it sees of a key.
+fn waits(core: &Core, table: &Table, key: &[u8], asks: bool) -> bool {
+    core.ask_for_disk(asks);
+    core.pin().get(table, hash(key), key);
+    core.take_seen_cut() > core.store().stable_cut()
+}
+
+#[test]
+fn who_asks_waits_for_what_it_has_seen_and_for_nothing_else() {
+    let (core, table) = written();
+    put(&core, &table, b"old", NEVER_MS);
+    put(&core, &table, b"gone", NEVER_MS);
+    assert_eq!(core.take_seen_cut(), 0, "it did not ask");
+    assert!(waits(&core, &table, b"old", true) && !waits(&core, &table, b"old", false));
+    sync(&core);
+    put(&core, &table, b"new", NEVER_MS);
+    core.pin().delete(&table, hash(b"gone"), b"gone", Condition::Always).expect("there is room");
+    for (key, is_told) in [(&b"old"[..], false), (b"never", false), (b"new", true), (b"gone", true)] {
+        assert_eq!(waits(&core, &table, key, true), is_told, "{key:?}");
+        assert!(!waits(&core, &table, key, false), "{key:?}");
+    }
+    core.ask_for_disk(true);
+    let refused = core.pin().put(&table, hash(b"new"), b"new", b"", Condition::Absent);
+    assert!(refused.is_err() && core.take_seen_cut() > 0, "the refusal tells of it");
+    put(&core, &table, b"mine", NEVER_MS);
+    assert!(core.take_seen_cut() > 0);
+    sync(&core);
+    for key in [&b"new"[..], b"gone", b"mine"] {
+        assert!(!waits(&core, &table, key, true), "{key:?}");
+    }
+}
+
+#[test]
+fn who_asks_waits_for_an_object_that_has_expired_before_the_disk_had_it() {
+    let (core, table) = written();
+    put(&core, &table, b"key", NEVER_MS);
+    sync(&core);
+    put(&core, &table, b"key", 10);
+    core.store().advance_clock(20);
+    (0..10_000).for_each(|_| _ = core.step());
+    assert_eq!(table.objects(), 0, "it is gone from memory");
+    assert!(waits(&core, &table, b"key", true) && !waits(&core, &table, b"key", false));
+    sync(&core);
+    assert!(!waits(&core, &table, b"key", true));
+}
