@@ -197,12 +197,17 @@ impl Asking {
                 if batch.is_empty() {
                     break;
                 }
-                let mut asked = Questions::new();
-                for number in batch {
-                    let Some(Want { tenant, table, key, .. }) = self.questions.get(number) else { continue };
-                    asked.push(&Question { number, tenant: tenant.0, table: *table, key });
+                // Records of their own, so that others do not wait for the disk with them.
+                let (for_disk, others): (Vec<_>, Vec<_>) = batch
+                    .into_iter()
+                    .partition(|&number| self.questions.get(number).is_some_and(|want| want.for_disk));
+                for (numbers, for_disk) in [(others, false), (for_disk, true)] {
+                    if numbers.is_empty() || sent.is_err() {
+                        continue;
+                    }
+                    let asked = record_of(&self.questions, &numbers, for_disk);
+                    sent = stream.send(&(asked.bytes().len() as u32).to_le_bytes(), asked.bytes());
                 }
-                sent = stream.send(&(asked.bytes().len() as u32).to_le_bytes(), asked.bytes());
             }
             if let Err(error) = sent {
                 tracing::debug!(server, %error, "a stream of reads ended");
@@ -240,6 +245,16 @@ impl Asking {
             thread::sleep(Duration::from_millis(REMOTE_LOOK_MS));
         }
     }
+}
+
+/// Returns the record of these questions.
+fn record_of(questions: &OpenQuestions<Want>, numbers: &[u64], for_disk: bool) -> Questions {
+    let mut asked = Questions::new(for_disk);
+    for &number in numbers {
+        let Some(Want { tenant, table, key, .. }) = questions.get(number) else { continue };
+        asked.push(&Question { number, tenant: tenant.0, table: *table, key });
+    }
+    asked
 }
 
 /// Returns a read with its outcome, if the reply ends it.

@@ -11,10 +11,10 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(message) = Message::decode(bytes) {
         assert_eq!(Message::decode(&message.encode()), Ok(message));
     }
-    if let Ok(questions) = Questions::decode(bytes) {
-        let mut again = Questions::new();
+    if let Ok((questions, for_disk)) = Questions::decode(bytes) {
+        let mut again = Questions::new(for_disk);
         questions.iter().for_each(|question| again.push(question));
-        assert_eq!(Questions::decode(again.bytes()), Ok(questions));
+        assert_eq!(Questions::decode(again.bytes()), Ok((questions, for_disk)));
     }
     if let Ok(answers) = Answers::decode(bytes) {
         let mut again = Answers::new();

@@ -10,6 +10,8 @@ use crate::limits::REMOTE_BATCH_READS;
 const QUESTIONS: u8 = 1;
 /// The first byte of a record of answers.
 const ANSWERS: u8 = 2;
+/// The first byte of a record of questions whose answers wait for the disk.
+const QUESTIONS_FOR_DISK: u8 = 3;
 
 /// A request for one object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,10 +62,11 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Creates an empty record.
+    /// Creates an empty record. With `for_disk`, its answers wait until the disk has what they show of any durable table,
+    /// not only of synced ones.
     #[must_use]
-    pub fn new() -> Self {
-        Self { bytes: vec![QUESTIONS], count: 0 }
+    pub fn new(for_disk: bool) -> Self {
+        Self { bytes: vec![if for_disk { QUESTIONS_FOR_DISK } else { QUESTIONS }], count: 0 }
     }
 
     /// Appends a question.
@@ -88,21 +91,17 @@ impl Questions {
         &self.bytes
     }
 
-    /// Decodes the questions of a record.
+    /// Decodes the questions of a record, and whether their answers wait for the disk.
     ///
     /// # Errors
     /// If the record is invalid or has too many.
-    pub fn decode(record: &[u8]) -> Result<Vec<Question<'_>>, BadRecord> {
-        list(record, QUESTIONS, |fields| {
+    pub fn decode(record: &[u8]) -> Result<(Vec<Question<'_>>, bool), BadRecord> {
+        let for_disk = record.first() == Some(&QUESTIONS_FOR_DISK);
+        let questions = list(record, if for_disk { QUESTIONS_FOR_DISK } else { QUESTIONS }, |fields| {
             let (number, tenant, table) = (fields.long()?, fields.number()?, fields.number()?);
             Ok(Question { number, tenant, table, key: fields.blob(store::KEY_BYTES_MAX)? })
-        })
-    }
-}
-
-impl Default for Questions {
-    fn default() -> Self {
-        Self::new()
+        })?;
+        Ok((questions, for_disk))
     }
 }
 
@@ -207,9 +206,13 @@ mod tests {
             Question { number: 1, tenant: 2, table: 3, key: b"" },
             Question { number: u64::MAX, tenant: u32::MAX, table: 0, key: b"a key" },
         ];
-        let mut asked = Questions::new();
-        questions.iter().for_each(|question| asked.push(question));
-        assert_eq!((asked.count(), Questions::decode(asked.bytes())), (2, Ok(questions.to_vec())));
+        let mut asked = Questions::new(false);
+        for for_disk in [true, false] {
+            asked = Questions::new(for_disk);
+            questions.iter().for_each(|question| asked.push(question));
+            let decoded = Questions::decode(asked.bytes());
+            assert_eq!((asked.count(), decoded), (2, Ok((questions.to_vec(), for_disk))));
+        }
         let replies = [
             (7, Reply::Found { version: 9, value: b"value" }),
             (8, Reply::Absent),
@@ -232,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_record_has_a_bounded_number() {
-        let mut asked = Questions::new();
+        let mut asked = Questions::new(false);
         for number in 0..=REMOTE_BATCH_READS as u64 {
             asked.push(&Question { number, tenant: 1, table: 1, key: b"key" });
         }

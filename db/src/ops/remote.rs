@@ -45,6 +45,8 @@ pub struct Want {
     pub map: Arc<[u8]>,
     /// The tenant's share of reads in flight.
     pub place: RemotePlace,
+    /// Whether the answer waits until the disk has what it shows, also of a table that does not promise that.
+    pub for_disk: bool,
 }
 
 /// The outcome of a read.

@@ -6,8 +6,8 @@
 //! The stream's thread waits, the worker does not, and the next record is read after one is answered: this bounds the
 //! pending reads of a server. A tenant's invocation reads what that tenant may read, its own tables and those granted
 //! to it. A key that is not owned under the worker's view gets `NotOwned`; one that has not arrived yet is requested,
-//! and the answer is `Later`. An answer that shows what is not yet on the disk of a synced table waits on its stream's
-//! thread.
+//! and the answer is `Later`. An answer that shows what is not yet on the disk of a synced table, or of any durable one if
+//! the invocation's request asks for the disk, waits on its stream's thread.
 
 use cluster::remote::message::{Answers, Question, Questions, Reply};
 use wire::TenantId;
@@ -19,13 +19,13 @@ use crate::view::change::{PeerAnswer, PeerReads};
 
 /// Answers one record of questions.
 pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
-    let Ok(questions) = Questions::decode(&reads.record) else {
+    let Ok((questions, for_disk)) = Questions::decode(&reads.record) else {
         reads.answer.send(PeerAnswer { body: Vec::new(), cut: 0 });
         return;
     };
     // What others in this round have seen is theirs.
     let seen = environment.core.take_seen_cut();
-    environment.core.ask_for_disk(false);
+    environment.core.ask_for_disk(for_disk);
     let (mut answers, mut bytes, mut served) = (Answers::new(), 0, 0);
     for question in &questions {
         let reply = find(environment, question, REMOTE_ANSWER_BYTES.saturating_sub(bytes));

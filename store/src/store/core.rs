@@ -132,6 +132,12 @@ impl Core {
         self.notes_from.set(if asks { WRITTEN } else { SYNCED });
     }
 
+    /// Returns whether the request in progress asks: see [`Core::ask_for_disk`].
+    #[must_use]
+    pub fn asks_for_disk(&self) -> bool {
+        self.notes_from.get() == WRITTEN
+    }
+
     /// Makes the next call of [`Core::take_seen_cut`] return at least this number.
     #[inline]
     pub fn see_cut(&self, cut: u64) {

@@ -6,14 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use client::{Client, ClientConfig, Durability, KeyRange, MigrationMode, TableOptions};
+use client::{
+    Client, ClientConfig, Durability, KeyRange, MigrationMode, RequestDurability, Status, TableOptions,
+};
 use fastrand::Rng;
 use tests::cluster::Cluster;
 use tests::effort::{rng, rounds};
+use tests::package::install_source;
 use tests::patience::{answered, comes};
 use tests::server::{Server, Settings, Tenant};
 
 const HALF: u64 = 1 << 63;
+const READS: &str = include_str!("cluster_reads/reads.rs");
 
 /// A client that comes back to the cluster whatever happens to its servers.
 struct Tireless {
@@ -59,14 +63,21 @@ impl Tireless {
 
 /// Two servers, a tenant, and its synced table of two tablets, one at each.
 fn cluster(ordered: bool) -> (Cluster, Tenant, u32) {
-    let settings = Settings { memory: "64MiB".into(), segment: "1MiB".into(), ..Settings::default() };
-    let cluster = Cluster::start(2, &settings);
-    cluster.numbers();
-    let tenant = cluster.servers[0].tenant("acme");
+    let (cluster, tenant) = servers(&[]);
     let mut client = cluster.servers[0].client(&tenant);
     let options = TableOptions { ordered, durability: Some(Durability::Synced), ..TableOptions::default() };
     let table = answered("the table", || client.table_create_spread("data", options, 2));
     (cluster, tenant, table)
+}
+
+/// Two servers with these arguments, and a tenant.
+fn servers(arguments: &[&str]) -> (Cluster, Tenant) {
+    let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let (memory, segment) = ("64MiB".into(), "1MiB".into());
+    let cluster = Cluster::start(2, &Settings { memory, segment, arguments, ..Settings::default() });
+    cluster.numbers();
+    let tenant = cluster.servers[0].tenant("acme");
+    (cluster, tenant)
 }
 
 /// The number of the server that owns a hash.
@@ -244,4 +255,52 @@ fn a_move_loses_nothing_though_either_side_is_killed_at_any_moment() {
         }
     });
     cluster.servers.iter().for_each(assert_nothing_was_lost);
+}
+
+/// What a function at the server of one half is told of the other half survives the other server's crash: of a synced
+/// table always, of a written one if the call asked for that.
+#[test]
+fn what_a_function_has_read_at_another_server_is_as_durable_there_as_the_call_asked() {
+    let (mut cluster, tenant) = servers(&["--flush-interval", "10000"]);
+    let mut client = cluster.servers[0].client(&tenant);
+    let tables = [Durability::Written, Durability::Synced].map(|durability| {
+        let options = TableOptions { durability: Some(durability), ..TableOptions::default() };
+        answered("the table", || client.table_create_spread(durability.name(), options, 2))
+    });
+    install_source(&mut client, "reads", READS).expect("an extension");
+    let lower = |key: &u64| store::hash(&key.to_le_bytes()) < HALF;
+    let here = (0..).find(lower).expect("a key").to_le_bytes();
+    let mut there = (0..).filter(|key| !lower(key)).map(u64::to_le_bytes);
+    let mut next = || there.next().expect("a key");
+    let [written, synced] = tables;
+    let other = owner(&cluster.servers[0], u64::MAX);
+    let index = cluster.numbers().iter().position(|&number| number == other).expect("a server");
+
+    let [asked, not_asked, by_table] = [next(), next(), next()];
+    for (table, key, durability) in [
+        (written, asked, RequestDurability::Synced),
+        // Its put waits for nothing, so that the read has to.
+        (synced, by_table, RequestDurability::OfTable),
+        (written, not_asked, RequestDurability::OfTable),
+    ] {
+        client.session().set_durability(RequestDurability::Written);
+        client.put(table, &key, b"value").expect("a put");
+        client.session().set_durability(durability);
+        let read = comes("a server that has heard of the extension", || {
+            match client.invoke("reads.one", table, &here, &key) {
+                Err(error) if error.status() == Some(Status::UnknownExtension) => None,
+                // Nobody could say in half a second: a loaded machine.
+                Ok(answer) if answer == [3] => None,
+                answer => Some(answer.expect("an answer")),
+            }
+        });
+        assert!(read[0] == 1 && read.ends_with(b"value"), "{read:?}");
+    }
+    cluster.servers[index].kill();
+    cluster.servers[index].restart();
+    let found = |table: u32, key: [u8; 8]| {
+        Tireless::new(&cluster, &tenant, table).ask(|client, table| client.get(table, &key)).is_some()
+    };
+    assert!(found(written, asked) && found(synced, by_table), "they were told");
+    assert!(!found(written, not_asked), "nothing waited for it");
 }

@@ -306,7 +306,8 @@ impl Access {
         let asker = Asker { worker, invocation: remote.invocation, read: number };
         let is_asked = RemotePlace::take(&extension.account, key.len()).is_some_and(|place| {
             let (key, map) = (key.into(), Arc::clone(map));
-            reads.ask(Want { asker, tenant: extension.tenant, table, hash, key, map, place })
+            let for_disk = environment.core.asks_for_disk();
+            reads.ask(Want { asker, tenant: extension.tenant, table, hash, key, map, place, for_disk })
         });
         if !is_asked {
             return Err(self.come_again(environment));

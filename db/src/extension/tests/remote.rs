@@ -143,6 +143,19 @@ fn what_another_server_has_is_waited_for_without_being_polled_and_asked_for_once
 }
 
 #[test]
+fn what_is_asked_for_the_disk_here_is_asked_for_the_disk_there() {
+    let mut halved = Halved::with(reads, CallMode::Read);
+    let invocations = Invocations::with_budget(LimitOverrides::default()).expect("stacks");
+    halved.world.invocations = invocations.identifying(|_| None, |&origin| origin == 2);
+    for (key, origin) in keys(true, 3).iter().zip(1..) {
+        halved.start(key, b"", origin);
+        assert!(halved.world.turn().is_empty());
+        let [want] = &halved.asked()[..] else { panic!("one") };
+        assert_eq!(want.for_disk, origin == 2);
+    }
+}
+
+#[test]
 fn an_object_that_is_nowhere_is_absent_and_a_server_that_does_not_answer_is_away() {
     let mut halved = Halved::with(reads, CallMode::Read);
     let key = &keys(true, 1)[0];

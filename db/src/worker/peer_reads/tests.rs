@@ -1,8 +1,10 @@
-//! Tests that a worker answers other servers with objects that the named tenant may read here, and nothing else.
+//! Tests that a worker answers other servers with objects that the named tenant may read here, and nothing else; and
+//! which answers wait for the disk.
 
 use std::sync::Arc;
 
 use cluster::remote::message::{Answers, Question, Questions, Reply};
+use control::Durability;
 use store::{Condition, Config, Core, HashRange, Quota, Store, Table, TableOptions};
 use wire::TenantId;
 
@@ -13,7 +15,7 @@ use crate::ops::WorkerEnvironment;
 use crate::sync::oneshot::oneshot;
 use crate::tablet::{Parts, TableEntry, Tables};
 use crate::tenant::account::Account;
-use crate::view::change::PeerReads;
+use crate::view::change::{PeerAnswer, PeerReads};
 
 /// The owner's table, and the number by which it is granted to another tenant.
 const TABLE: u32 = 1;
@@ -31,17 +33,18 @@ struct Here {
 impl Here {
     /// A table of which the lower half of all hashes is here.
     fn new() -> Self {
-        let config = Config {
-            memory_bytes: 16 << 20,
-            segment_bytes: 2 << 20,
-            cores: 1,
-            huge_pages: false,
-            durable: false,
-        };
+        Self::with(Durability::Memory)
+    }
+
+    fn with(durability: Durability) -> Self {
+        let durable = durability != Durability::Memory;
+        let config =
+            Config { memory_bytes: 16 << 20, segment_bytes: 2 << 20, cores: 1, huge_pages: false, durable };
         let store = Store::new(config).expect("a small store");
         let hashes = HashRange::new(0, (1 << 63) - 1).expect("a half");
         let quota = Arc::new(Quota::new(1, u64::MAX));
-        let part = store.table_with(7, TableOptions { hashes, ..TableOptions::default() }, &quota);
+        let part = store.table_with(7, TableOptions { hashes, durable, ..TableOptions::default() }, &quota);
+        part.set_synced(durability == Durability::Synced);
         let parts = Parts::new(TableOptions::default(), vec![Arc::clone(&part)], &[hashes]).expect("a half");
         let mut tables = Tables::default();
         for (id, tenant, name) in [(TABLE, OWNER, "data"), (GRANTED, OTHER, "owner/data")] {
@@ -52,7 +55,7 @@ impl Here {
                 tenant,
                 name,
                 writable: false,
-                durability: control::Durability::Memory,
+                durability,
                 owner,
                 parts,
                 map: None,
@@ -66,8 +69,19 @@ impl Here {
         pin.put(&self.part, store::hash(key), key, value, Condition::Always).expect("a put")
     }
 
+    /// Says that the disk has all.
+    fn sync(&self) {
+        let mut positions = Vec::new();
+        let (number, _) = self.core.store().cut(&mut positions);
+        self.core.store().note_stable(number, &positions);
+    }
+
     /// The body of the answer to a record.
     fn answer(&self, record: &[u8]) -> Vec<u8> {
+        self.answer_with_cut(record).body
+    }
+
+    fn answer_with_cut(&self, record: &[u8]) -> PeerAnswer {
         let pin = self.core.pin();
         let environment = WorkerEnvironment {
             core: &self.core,
@@ -80,17 +94,28 @@ impl Here {
         };
         let (sender, receiver) = oneshot();
         answer(&environment, &PeerReads { record: record.to_vec(), answer: sender });
-        receiver.try_receive().expect("an answer").body
+        receiver.try_receive().expect("an answer")
     }
 
     /// Returns the answers for these keys to a tenant.
     fn ask(&self, tenant: u32, table: u32, keys: &[&[u8]]) -> Vec<u8> {
-        let mut questions = Questions::new();
-        for (number, key) in (0..).zip(keys) {
-            questions.push(&Question { number, tenant, table, key });
-        }
-        self.answer(questions.bytes())
+        self.answer(record(tenant, table, keys, false).bytes())
     }
+
+    /// Returns whether the answer about a key waits for the disk.
+    fn waits(&self, key: &[u8], for_disk: bool) -> bool {
+        let answer = self.answer_with_cut(record(OWNER, TABLE, &[key], for_disk).bytes());
+        answer.cut > self.core.store().stable_cut()
+    }
+}
+
+/// A tenant's questions for these keys, by number.
+fn record(tenant: u32, table: u32, keys: &[&[u8]], for_disk: bool) -> Questions {
+    let mut questions = Questions::new(for_disk);
+    for (number, key) in (0..).zip(keys) {
+        questions.push(&Question { number, tenant, table, key });
+    }
+    questions
 }
 
 /// The first keys of a half of all hashes.
@@ -142,5 +167,37 @@ fn what_is_none_of_the_protocol_ends_the_stream() {
     let here = Here::new();
     for record in [&[][..], &[2], &[1, 0], &[9; 40]] {
         assert_eq!(here.answer(record), b"");
+    }
+}
+
+#[test]
+fn an_answer_waits_for_what_it_shows_of_a_synced_table_and_of_a_written_one_if_the_other_server_asks() {
+    for (durability, waits_always) in [(Durability::Synced, true), (Durability::Written, false)] {
+        let here = Here::with(durability);
+        let keys = keys(false, 4);
+        let [old, new, gone, never] = [0, 1, 2, 3].map(|index| &keys[index][..]);
+        here.put(old, b"value");
+        here.put(gone, b"value");
+        here.sync();
+        here.put(new, b"value");
+        let deleted = here
+            .core
+            .pin()
+            .delete(&here.part, store::hash(gone), gone, Condition::Present)
+            .expect("it is there");
+        assert!(deleted.is_some());
+        // What others have seen is theirs, before and after.
+        here.core.take_seen_cut();
+        here.core.see_cut(1_000);
+        for key in [new, gone] {
+            assert!(here.waits(key, true));
+            assert_eq!(here.waits(key, false), waits_always, "{durability:?}");
+        }
+        for key in [old, never] {
+            assert!(!here.waits(key, true) && !here.waits(key, false));
+        }
+        assert_eq!(here.core.take_seen_cut(), 1_000);
+        here.sync();
+        assert!(!here.waits(new, true) && !here.waits(gone, true));
     }
 }
