@@ -10,7 +10,7 @@
 //! | 5 | the server refused: secret, permission, limit |
 //! | 6 | the server cannot be reached or does not answer in time, or its disk failed |
 //! | 7 | an extension was refused, did not compile, or failed while it ran |
-//! | 8 | the demo's answers differ, or a table has corrupted objects |
+//! | 8 | the demo's answers differ, a table has corrupted objects, or the log on the disk is damaged |
 
 use client::{Error, Status};
 use serde_json::{Value, json};

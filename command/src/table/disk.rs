@@ -30,7 +30,7 @@ struct Checked {
     damaged_bytes: u64,
 }
 
-/// Verifies a table; fails if the disk lacks an object.
+/// Verifies a table; fails if the disk lacks an object, or the log is damaged.
 pub fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     if name.contains('/') {
         let what = format!("{name} is another tenant's table, whose log only that tenant can read");
@@ -45,10 +45,13 @@ pub fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     let objects = missing.len() as u64;
     let begun = client.archive_begin()?;
     let checked = check(client, &begun, name, &mut missing);
-    // One that has ended by itself is no failure of its own.
     let ended = client.archive_end(begun.id);
     let checked = checked?;
-    ended?;
+    match ended {
+        // It has ended by itself after all of it was read.
+        Err(error) if error.status() == Some(Status::NotFound) => {}
+        ended => ended?,
+    }
     let mut keys = Vec::new();
     if !missing.is_empty() {
         for object in keys_of(client, id) {
@@ -106,6 +109,7 @@ fn check(
 
 fn report(name: &str, objects: u64, checked: &Checked, keys: &[Vec<u8>]) -> Answer {
     let Checked { log_bytes, damaged_blocks, damaged_bytes } = checked;
+    let is_damaged = damaged_blocks + damaged_bytes > 0;
     let mut text = match keys.len() {
         0 => format!("the disk has all {} objects of table {name}", thousands(objects)),
         lacking => format!(
@@ -115,7 +119,7 @@ fn report(name: &str, objects: u64, checked: &Checked, keys: &[Vec<u8>]) -> Answ
         ),
     };
     text += &format!("; {} bytes of the log were read\n", thousands(*log_bytes));
-    if damaged_blocks + damaged_bytes > 0 {
+    if is_damaged {
         text += &format!(
             "damaged in the log, of any table: {} blocks, with {} bytes of entries\n",
             thousands(*damaged_blocks),
@@ -127,7 +131,24 @@ fn report(name: &str, objects: u64, checked: &Checked, keys: &[Vec<u8>]) -> Answ
         "damaged_bytes": damaged_bytes, "lacking": keys.iter().map(|key| value_of(key)).collect::<Vec<_>>(),
     });
     let answer = Answer::new(text, value);
-    let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return answer };
+    match lacking(name, keys) {
+        Some(failure) => answer.but(failure),
+        None if is_damaged => answer.but(damaged(name)),
+        None => answer,
+    }
+}
+
+/// Returns the failure of a check that found damage, but all objects of the table.
+fn damaged(name: &str) -> Failure {
+    let what = format!("the log is damaged, though not in the objects of table {name}");
+    Failure::new(FailureKind::Different, what).next(
+        "verify the tenants' other tables; a deleted object may return at the next start; check the disk",
+    )
+}
+
+/// Returns the failure of a check that found these keys of the table missing.
+fn lacking(name: &str, keys: &[Vec<u8>]) -> Option<Failure> {
+    let (first, last) = (keys.first()?, keys.last()?);
     let named: Vec<_> = keys.iter().take(KEYS_SHOWN).map(|key| shown(key)).collect();
     let more = match keys.len().saturating_sub(KEYS_SHOWN) {
         0 => String::new(),
@@ -140,8 +161,7 @@ fn report(name: &str, objects: u64, checked: &Checked, keys: &[Vec<u8>]) -> Answ
         shown(last),
         named.join(" ")
     );
-    let failure = Failure::new(FailureKind::Different, what);
-    answer.but(failure.next(
+    Some(Failure::new(FailureKind::Different, what).next(
         "the server still has them in memory: read them and write them again before it ends; check the disk",
     ))
 }
