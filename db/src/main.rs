@@ -247,6 +247,11 @@ fn run(arguments: Arguments) -> Result<(), String> {
                 Some(log) if log.waker.has_failed() => {
                     Err("the disk has failed: what was not on it is lost".to_owned())
                 }
+                Some(log) if !log.waker.is_complete() => Err(
+                    "the last writes of durable tables did not get to the disk, for want of space or time: \
+                         those of `written` tables are lost though they were answered"
+                        .to_owned(),
+                ),
                 _ => Ok(()),
             };
         }

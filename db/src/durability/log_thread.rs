@@ -31,6 +31,7 @@ struct Bell {
     is_asleep: AtomicBool,
     is_stopping: AtomicBool,
     has_failed: AtomicBool,
+    is_complete: AtomicBool,
 }
 
 /// Wakes the log's thread. Cheap to clone, usable from every thread.
@@ -55,6 +56,12 @@ impl LogWaker {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.bell.has_failed.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the thread was stopped and has written all of durable tables before it ended.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.bell.is_complete.load(Ordering::Acquire)
     }
 }
 
@@ -200,9 +207,18 @@ fn write_all(
                     on_stable();
                 }
                 tell_if_full(&mut was_full, step);
+                if is_last && step == Step::Full {
+                    let bytes = writer.store().unstable_bytes();
+                    return tracing::error!(
+                        bytes,
+                        "no space on the disk for the last writes of durable tables"
+                    );
+                }
                 if is_last {
-                    let finished = if step == Step::Full { Ok(()) } else { writer.finish() };
-                    return finished.unwrap_or_else(|error| fail(writer.store(), bell, &error, on_stable));
+                    return match writer.finish() {
+                        Ok(()) => bell.is_complete.store(true, Ordering::Release),
+                        Err(error) => fail(writer.store(), bell, &error, on_stable),
+                    };
                 }
                 if step == Step::Written && bell.is_wanted.load(Ordering::SeqCst) {
                     continue;

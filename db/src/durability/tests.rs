@@ -8,6 +8,7 @@ mod model;
 mod nearly_full;
 mod pairs;
 mod running;
+mod stopping;
 mod world;
 
 use disk::{Fault, FrameId};

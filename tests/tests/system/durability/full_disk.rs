@@ -211,3 +211,31 @@ fn many_times_the_disk_can_be_overwritten() {
     crash(&mut server);
     assert_all(&mut server.client(&tenant), table, 0..400, (rounds - 1) as u8);
 }
+
+#[test]
+fn a_server_that_stops_on_a_full_file_system_says_so_if_the_last_writes_found_no_room() {
+    let mut settings = settings(MEMORY, &["--flush-interval", "10000"]);
+    // Files of at most 24 MiB, beyond which a write fails and no signal comes.
+    settings.wrapper =
+        ["sh", "-c", "trap '' XFSZ; ulimit -f 49152; exec \"$@\"", "sh"].map(str::to_owned).to_vec();
+    let mut server = Server::start_with(settings);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Written, false);
+    let mut answered = 0;
+    while answered < 8_000 && put_many(&mut client, table, answered, 1).is_none() {
+        answered += TOGETHER as u32;
+    }
+    let code = server.stop().code();
+    println!("{answered} objects were answered");
+    assert_eq!(code, Some(1), "{}", server.log());
+    let log = server.log();
+    assert!(log.contains("no space on the disk for the last writes of durable tables"), "{log}");
+    assert!(log.contains("those of `written` tables are lost"), "{log}");
+    // With more room it starts again, with what there was room for.
+    server.settings.wrapper.clear();
+    server.restart();
+    let mut client = server.client(&tenant);
+    client.put(table, b"again", b"value").expect("there is room");
+    assert!(server.stop().success());
+}
