@@ -67,6 +67,11 @@ pub fn stats(settings: &Settings, filter: Option<&str>) -> Result<Answer, Failur
     Ok(Answer::new(table_of(&["counter", "value"], rows), Value::Object(values)))
 }
 
+/// Returns how many hundredths of a log are replayed, by whatever a server says.
+fn percent_of(replayed_bytes: u64, log_bytes: u64) -> u128 {
+    u128::from(replayed_bytes) * 100 / u128::from(log_bytes.max(1))
+}
+
 /// Waits until all servers of the address serve.
 pub fn wait(settings: &Settings, timeout: Duration) -> Result<Answer, Failure> {
     let began = Instant::now();
@@ -86,7 +91,7 @@ pub fn wait(settings: &Settings, timeout: Duration) -> Result<Answer, Failure> {
                 Ok(ServerState { replayed_bytes, log_bytes, .. }) => {
                     bar.set_length(log_bytes);
                     bar.set_position(replayed_bytes);
-                    let percent = replayed_bytes * 100 / log_bytes.max(1);
+                    let percent = percent_of(replayed_bytes, log_bytes);
                     format!("{address} is starting: {percent} % of its log is replayed")
                 }
                 Err(error @ Error::AddressInvalid { .. }) => return Err(error.into()),
@@ -140,4 +145,15 @@ fn session_table(sessions: &[SessionEntry]) -> Answer {
         })
     };
     Answer::new(table_of(&heads, rows), sessions.iter().map(value).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent_of;
+
+    #[test]
+    fn whatever_a_server_says_of_its_start_is_shown() {
+        assert_eq!((percent_of(1, 3), percent_of(7, 0)), (33, 700));
+        assert_eq!(percent_of(u64::MAX, u64::MAX), 100);
+    }
 }
