@@ -90,7 +90,10 @@ fn serve(
 /// Answers while the server starts: how far it is.
 fn starting(gate: &Gate, request: &Request, socket: TcpStream) -> io::Result<HttpResponse> {
     let ServerState { replayed_bytes, log_bytes, .. } = gate.state();
-    if request.path != "/metrics" {
+    if !matches!(request.path.as_str(), "/metrics" | "/health") {
+        return HttpResponse::refusal(socket, "404 Not Found");
+    }
+    if request.path == "/health" {
         let percent = replayed_bytes * 100 / log_bytes.max(1);
         let body = format!("starting: {percent} % of the log is replayed\n");
         let status = "503 Service Unavailable";

@@ -50,7 +50,7 @@ fn a_server_that_replays_says_how_far_it_is_and_who_comes_early_waits() {
     let (address, is_up) = (server.address(), AtomicBool::new(false));
     let look = || server_state(&address.to_string(), &ClientConfig::default());
     let mut seen: Vec<ServerState> = Vec::new();
-    let mut was_starting = String::new();
+    let [mut was_starting, mut was_unknown] = [String::new(), String::new()];
     thread::scope(|scope| {
         let wait = server.command(&tenant).args(["server", "wait", "--output", "json"]).spawn();
         let starting = scope.spawn(|| {
@@ -72,6 +72,7 @@ fn a_server_that_replays_says_how_far_it_is_and_who_comes_early_waits() {
             let state = look().expect("the server answers from the beginning on");
             if !state.is_serving && was_starting.is_empty() {
                 was_starting = fetch(metrics, "/health").unwrap_or_default();
+                was_unknown = fetch(metrics, "/unknown").unwrap_or_default();
             }
             seen.push(state);
         }
@@ -88,6 +89,7 @@ fn a_server_that_replays_says_how_far_it_is_and_who_comes_early_waits() {
         was_starting.starts_with("HTTP/1.1 503") && was_starting.contains("% of the log"),
         "{was_starting}"
     );
+    assert!(was_unknown.starts_with("HTTP/1.1 404"), "{was_unknown}");
     let last = look().expect("it serves");
     assert!(last.is_serving && last.replayed_bytes == last.log_bytes && last.log_bytes > 0, "{last:?}");
     assert!(fetch(metrics, "/health").expect("it serves").starts_with("HTTP/1.1 200"));
