@@ -28,13 +28,13 @@ use crate::sync::Ordering;
 use crate::table::Table;
 
 /// Kinds of work.
-const KINDS: u32 = 7;
+const KINDS: u32 = 8;
 
 impl Core {
     /// Does one bounded step of background work. Returns whether more is due now.
     ///
     /// A step frees memory that readers have left, cleans a segment, grows or shrinks an index, removes expired
-    /// objects, evicts, or takes a retired table apart. It takes a few microseconds, 20 if memory runs out. Call it
+    /// objects, evicts, rewrites objects, or takes a retired table apart. It takes a few microseconds, 20 if memory runs out. Call it
     /// without a pin, which would hold back the memory that it frees.
     pub fn step(&self) -> bool {
         let store = &self.store;
@@ -53,7 +53,8 @@ impl Core {
                 2 => !store.backlog.growing.is_empty() && store.growth_step(&self.pin()),
                 3 => !store.backlog.expiring.is_empty() && store.expiry_step(&self.pin()),
                 4 => !store.backlog.evicting.is_empty() && store.eviction_step(&self.pin()),
-                5 => !store.backlog.leaving.is_empty() && store.leaving_step(&self.pin()),
+                5 => !store.backlog.rewriting.is_empty() && store.rewrite_step(&self.pin()),
+                6 => !store.backlog.leaving.is_empty() && store.leaving_step(&self.pin()),
                 _ => store.retired_count.load(Ordering::Acquire) > 0 && store.retire_step(&self.pin()),
             };
             if worked {
@@ -65,11 +66,12 @@ impl Core {
 }
 
 impl Store {
-    /// Returns true if no kind of work would do anything now. Cost: fifteen loads.
+    /// Returns true if no kind of work would do anything now. Cost: seventeen loads.
     pub(crate) fn is_quiet(&self) -> bool {
-        let Backlog { growing, expiring, evicting, leaving, retiring: _ } = &self.backlog;
+        let Backlog { growing, expiring, evicting, leaving, rewriting, retiring: _ } = &self.backlog;
         self.reclaimer.is_empty()
-            && (growing.is_empty() && expiring.is_empty() && evicting.is_empty() && leaving.is_empty())
+            && (growing.is_empty() && expiring.is_empty() && evicting.is_empty())
+            && (leaving.is_empty() && rewriting.is_empty())
             && self.retired_count.load(Ordering::Acquire) == 0
             && self.cleaner_rests()
     }

@@ -18,6 +18,8 @@ use crate::table::Table;
 #[derive(Clone, Default)]
 pub(crate) struct Listing {
     tables: HashMap<u32, Arc<Table>, NumberHash>,
+    /// Tables by further numbers that entries have for them.
+    also: HashMap<u32, Arc<Table>, NumberHash>,
     /// Retired tables whose id has been reused.
     replaced: Vec<Arc<Table>>,
 }
@@ -25,7 +27,7 @@ pub(crate) struct Listing {
 impl Listing {
     /// Returns the table of that id that new requests use.
     pub(crate) fn get(&self, id: u32) -> Option<&Arc<Table>> {
-        self.tables.get(&id)
+        self.tables.get(&id).or_else(|| self.also.get(&id))
     }
 
     /// Returns every table.
@@ -97,11 +99,19 @@ impl Directory {
         })
     }
 
+    /// Makes a table found by a further number, as long as it is listed.
+    pub(crate) fn add_number(&self, reclaimer: &Reclaimer, number: u32, table: &Arc<Table>) {
+        self.change(&self.changing.lock(), reclaimer, |listing| {
+            listing.also.insert(number, Arc::clone(table));
+        });
+    }
+
     /// Removes a table that has been taken apart. Returns false if another thread is changing the listing.
     pub(crate) fn try_remove(&self, reclaimer: &Reclaimer, table: &Arc<Table>) -> bool {
         let Some(changing) = self.changing.try_lock() else { return false };
         self.change(&changing, reclaimer, |listing| {
             listing.tables.retain(|_, listed| !Arc::ptr_eq(listed, table));
+            listing.also.retain(|_, listed| !Arc::ptr_eq(listed, table));
             listing.replaced.retain(|listed| !Arc::ptr_eq(listed, table));
         });
         true

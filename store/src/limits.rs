@@ -117,6 +117,12 @@ pub const EXPIRY_REST_MS_MIN: u64 = 100;
 pub const EXPIRY_REST_MS_MAX: u64 = 10_000;
 /// A table rests this many times as long as its walk took, so that walks take at most a tenth of a core.
 pub const EXPIRY_REST_FACTOR: u64 = 9;
+/// Buckets that a background step of a rewriting looks through.
+pub const REWRITE_BUCKETS_PER_STEP: u32 = 32;
+/// Bytes of objects that it copies before it ends: some 20 us.
+pub const REWRITE_BYTES_PER_STEP: u64 = 64 << 10;
+/// Bytes before the disk from which on a rewriting waits for it, so that writers find frames and room beside it.
+pub const REWRITE_AHEAD_BYTES: u64 = 4 << 20;
 /// Buckets per step of an enumeration or a verification: some 600 objects, 50 us if none is cached.
 pub const WALK_BUCKETS_PER_STEP: usize = 128;
 /// Bytes of objects that one step of a verification checks.

@@ -254,6 +254,12 @@ impl<'p> Object<'p> {
         Lengths { key_bytes, value_bytes, expires, predecessor }
     }
 
+    /// Returns the number of its table, as the entry has it.
+    pub(crate) fn table(&self) -> u32 {
+        let [_, _, _, _, a, b, c, d, ..] = *self.header;
+        u32::from_le_bytes([a, b, c, d])
+    }
+
     /// Returns its bytes in the log.
     #[inline]
     pub fn log_bytes(&self) -> usize {

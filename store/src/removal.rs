@@ -136,7 +136,8 @@ impl Pinned<'_> {
         self.refuse_without_disk(table, true)?;
         let log = &self.core.store.log;
         let mut head = self.core.durable_head.borrow_mut();
-        let staged = log.stage_tombstone(&mut head, |bytes| log.claim_of_writer(bytes, 0), table.id(), key);
+        let claim = |bytes| log.claim_of_writer(bytes, 0);
+        let staged = log.stage_tombstone(&mut head, claim, table.entry_number(), key);
         staged
             .map(Some)
             .map_err(|_| self.no_room_to_remove(table, table.lengths(key, 0, NEVER_MS).object_bytes()))

@@ -51,6 +51,21 @@ impl Pinned<'_> {
         completion
     }
 
+    /// Appends a completion record of a request that has written to tables in memory, of which a durable one has come to
+    /// hold the effect. `reply` is as for [`Core::begin_request`].
+    ///
+    /// # Errors
+    /// As of a write to this durable table.
+    pub fn record_reply(&self, table: &Table, request: RequestId, reply: &[u8]) -> Result<(), WriteError> {
+        self.refuse_without_disk(table, false)?;
+        self.append_completion(table, request, &[&[3], reply].concat())?;
+        if let Some(writing) = self.begin_durable(table) {
+            self.seal_completion(1, None);
+            self.advance(&writing, false);
+        }
+        Ok(())
+    }
+
     /// Copies the completion record of a commit to the durable head.
     pub(crate) fn stage_completion_of_commit(&self, table: &Table) -> Result<(), WriteError> {
         let Some(request) = self.core.request.get() else { return Ok(()) };

@@ -126,6 +126,8 @@ pub(crate) struct Backlog {
     pub(crate) leaving: Worklist<Leaving>,
     /// Tables with objects that expire.
     pub(crate) expiring: Worklist<ExpiryWalk>,
+    /// Ids of tables whose objects go to other heads, each once.
+    pub(crate) rewriting: Worklist<u32>,
 }
 
 /// The progress of the removal of a table's expired objects.
@@ -168,6 +170,7 @@ impl Backlog {
             retiring: Exclusive::new(VecDeque::new()),
             leaving: Worklist::new(),
             expiring: Worklist::new(),
+            rewriting: Worklist::new(),
         }
     }
 }

@@ -18,7 +18,8 @@ use crate::memory::prefetch;
 use crate::object::{Lengths, NEVER_MS};
 use crate::ordered::OrderedKeys;
 use crate::quota::Quota;
-use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use crate::rewriting::Rewriting;
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Promises of tables in the order of what answers wait for: for no disk, only if the request asks, always.
 pub(crate) const IN_MEMORY: u8 = 0;
@@ -67,6 +68,18 @@ pub struct TableOptions {
     pub objects_expected: u64,
 }
 
+/// Whether a table takes writes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Service {
+    /// It does.
+    Open = 0,
+    /// Not for a moment: see [`Table::hold_writes`].
+    Held = 1,
+    /// Never again.
+    Retired = 2,
+}
+
 /// A table of a store, created by [`crate::Store::table`]. The fields that a look-up reads lie on the first cache
 /// line.
 #[repr(C, align(64))]
@@ -74,9 +87,9 @@ pub struct Table {
     pub(crate) index: Index,
     /// The address of the log that its index points into.
     log: usize,
-    durable: bool,
+    pub(crate) durable: AtomicBool,
     /// [`IN_MEMORY`], [`WRITTEN`] or [`SYNCED`].
-    promise: AtomicU8,
+    pub(crate) promise: AtomicU8,
     /// The eviction state, of a table that evicts.
     pub(crate) cache: Option<Box<Cache>>,
     hashes: HashRange,
@@ -86,7 +99,7 @@ pub struct Table {
     pub(crate) arrival: OnceLock<Arrival>,
     /// The marks of changes, of a table that is or was copied while in use.
     pub(crate) touched: OnceLock<DirtyMap>,
-    retired: AtomicBool,
+    service: AtomicU8,
     version_high_water: AtomicU64,
     /// All writes get higher versions; rarely changes.
     version_floor: AtomicU64,
@@ -97,6 +110,9 @@ pub struct Table {
     /// Whether the table is in the list of tables with expiring objects.
     expiry_is_due: AtomicBool,
     id: u32,
+    /// See [`Table::entry_number`].
+    pub(crate) log_number: AtomicU32,
+    pub(crate) rewriting: Rewriting,
     shards: Box<[CountShard]>,
     quota: Arc<Quota>,
     /// Tables of the store that are retired and not yet taken apart.
@@ -123,20 +139,22 @@ impl Table {
         };
         Table {
             hashes: options.hashes,
-            durable: options.durable,
+            durable: AtomicBool::new(options.durable),
             promise: AtomicU8::new(if options.durable { WRITTEN } else { IN_MEMORY }),
             ordered,
             cache,
             index,
             arrival: OnceLock::new(),
             touched: OnceLock::new(),
-            retired: AtomicBool::new(false),
+            service: AtomicU8::new(Service::Open as u8),
             version_high_water: AtomicU64::new(0),
             version_floor: AtomicU64::new(0),
             cursor_seed: RandomState::new().hash_one(id),
             earliest_expiry_ms: AtomicU64::new(NEVER_MS),
             expiry_is_due: AtomicBool::new(false),
             id,
+            log_number: AtomicU32::new(id),
+            rewriting: Rewriting::default(),
             log,
             shards: (0..quota.cores()).map(|_| CountShard::default()).collect(),
             quota,
@@ -164,7 +182,14 @@ impl Table {
     /// Returns whether its objects go to segments that a disk is to hold.
     #[inline]
     pub fn is_durable(&self) -> bool {
-        self.durable
+        self.durable.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number by which new entries name it: its own, or that of its present time on the disk
+    /// ([`crate::Store::turn`]).
+    #[inline]
+    pub(crate) fn entry_number(&self) -> u32 {
+        if self.is_durable() { self.log_number.load(Ordering::Relaxed) } else { self.id }
     }
 
     /// Returns whether nobody may be told of its objects, nor of their absence, before the disk holds what is told.
@@ -181,7 +206,7 @@ impl Table {
 
     /// Makes answers about a durable table wait for the disk from now on, or not: see [`crate::Core::take_seen_cut`].
     pub fn set_synced(&self, synced: bool) {
-        if self.durable {
+        if self.is_durable() {
             self.promise.store(if synced { SYNCED } else { WRITTEN }, Ordering::Relaxed);
         }
     }
@@ -189,7 +214,7 @@ impl Table {
     /// Returns the lengths of an object that a writer appends.
     #[inline]
     pub(crate) fn lengths(&self, key: &[u8], value_bytes: usize, expires_ms: u64) -> Lengths {
-        let (expires, predecessor) = (expires_ms != NEVER_MS, self.durable);
+        let (expires, predecessor) = (expires_ms != NEVER_MS, self.is_durable());
         Lengths { key_bytes: key.len(), value_bytes, expires, predecessor }
     }
 
@@ -262,7 +287,8 @@ impl Table {
 
     /// Takes the table out of service: writes are refused from now on, and background steps free its memory.
     pub fn retire(&self) {
-        if !self.retired.swap(true, Ordering::AcqRel) {
+        let retired = Service::Retired as u8;
+        if self.service.swap(retired, Ordering::AcqRel) != retired {
             self.retired_count.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -270,7 +296,33 @@ impl Table {
     /// Returns whether [`Table::retire`] was called.
     #[inline]
     pub fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.service() == Service::Retired
+    }
+
+    /// Returns whether it takes writes. What was changed while they were held is visible if it does.
+    #[inline]
+    pub(crate) fn service(&self) -> Service {
+        match self.service.load(Ordering::Acquire) {
+            0 => Service::Open,
+            1 => Service::Held,
+            _ => Service::Retired,
+        }
+    }
+
+    /// Refuses writes with [`crate::WriteError::Retry`] from now on, until [`Table::release_writes`]; those in progress
+    /// go on. Does nothing to a retired table.
+    pub fn hold_writes(&self) {
+        self.pass(Service::Open, Service::Held);
+    }
+
+    /// Admits writes again.
+    pub fn release_writes(&self) {
+        self.pass(Service::Held, Service::Open);
+    }
+
+    fn pass(&self, from: Service, to: Service) {
+        // A retired table stays retired.
+        let _ = self.service.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Asserts that the table belongs to this log; locations are valid only in their own store.

@@ -21,7 +21,7 @@ use crate::object::{NEVER_MS, Object};
 use crate::ordered::Entered;
 use crate::store::core::Pinned;
 use crate::sync::Busy;
-use crate::table::Table;
+use crate::table::{Service, Table};
 
 /// The reason why a write under the lock of a bucket did not take place.
 #[derive(Clone, Copy, Debug)]
@@ -119,8 +119,10 @@ impl Pinned<'_> {
         expires_ms: u64,
     ) -> Result<(), WriteError> {
         self.assert_own(table);
-        if table.is_retired() {
-            return Err(WriteError::TableRetired);
+        match table.service() {
+            Service::Open => {}
+            Service::Held => return Err(WriteError::Retry { after_us: RETRY_AFTER_US }),
+            Service::Retired => return Err(WriteError::TableRetired),
         }
         if key.len() > KEY_BYTES_MAX {
             return Err(WriteError::KeyTooLarge);
@@ -161,7 +163,7 @@ impl Pinned<'_> {
         let store = &self.core.store;
         let mut head = self.core.head_of(table).borrow_mut();
         let keep = || store.keep_for_writers();
-        let staged = store.log.stage(&mut head, keep, table.id(), (key, value), expires_ms);
+        let staged = store.log.stage(&mut head, keep, table.entry_number(), (key, value), expires_ms);
         staged.map_err(|_| self.no_room(table, table.lengths(key, value.len(), expires_ms).object_bytes()))
     }
 

@@ -213,7 +213,8 @@ impl Store {
             if let Some(table) = entry.table {
                 let object = self.log.object(entry.location, &pinned.pin);
                 if !object.verify() {
-                    source.busy |= !self.take_out(pinned, table, entry);
+                    let place = (entry.location, entry.hash, entry.version);
+                    source.busy |= !self.take_out_damaged(pinned, table, place);
                     source.damaged = true;
                 } else if pinned.is_expired(&object) && pinned.expire(table, entry.location, &object) {
                     if cleaner.on_disk.has(entry.predecessor)
@@ -253,7 +254,7 @@ impl Store {
         let bytes = if is_shorter { alone_bytes } else { entry.bytes };
         let claim = || self.claim_of_survivors(source, takes_reserve, bytes as usize);
         let copy = match is_shorter {
-            true => self.log.copy_alone(head, object, entry.table_id, claim)?,
+            true => self.log.copy_alone(head, object, entry.table_id, claim)?.location,
             // The cleaner's copy of the whole object, checksum included.
             false => self.log.copy(head, entry.location, bytes as usize, claim)?,
         };
@@ -288,7 +289,7 @@ impl Store {
             let matters = !cfg!(weakened = "tombstone")
                 && entry.predecessor != source.sequence
                 && cleaner.on_disk.has(entry.predecessor)
-                && tables.get(entry.table_id).is_some();
+                && tables.get(entry.table_id).is_some_and(|table| table.is_in_log_as(entry.table_id));
             if matters && self.leave_tombstone(cleaner, pinned, source, entry).is_err() {
                 return at;
             }
@@ -391,21 +392,26 @@ impl Store {
 
     /// Removes a damaged object from the index. Returns false if another thread holds its bucket.
     #[cold]
-    fn take_out(&self, pinned: &Pinned<'_>, table: &Table, entry: &SourceEntry<'_>) -> bool {
-        let is_it = |location| (location == entry.location).then_some(());
-        let mut bucket = match table.index.lock(&pinned.pin, entry.hash) {
+    pub(crate) fn take_out_damaged(
+        &self,
+        pinned: &Pinned<'_>,
+        table: &Table,
+        (location, hash, version): (Location, u64, u64),
+    ) -> bool {
+        let is_it = |found| (found == location).then_some(());
+        let mut bucket = match table.index.lock(&pinned.pin, hash) {
             Ok(bucket) => bucket,
             Err(reason) => return reason == NotLocked::Gone,
         };
-        let Some((place, ())) = bucket.find(entry.hash, is_it) else { return true };
-        let object = self.log.object(entry.location, &pinned.pin);
+        let Some((place, ())) = bucket.find(hash, is_it) else { return true };
+        let object = self.log.object(location, &pinned.pin);
         table.lets_go_in_any_case(object.key());
-        table.remember_version(entry.version.min(DAMAGED_VERSION_MAX));
+        table.remember_version(version.min(DAMAGED_VERSION_MAX));
         let (mark, changed) = bucket.remove(place);
         table.note_removal(object.key(), changed);
         drop(bucket);
-        pinned.leave(table, entry.hash, object.key());
-        pinned.bury(table, entry.location, &object, mark);
+        pinned.leave(table, hash, object.key());
+        pinned.bury(table, location, &object, mark);
         self.cleaning.damaged_objects.fetch_add(1, Ordering::Relaxed);
         true
     }

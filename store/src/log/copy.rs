@@ -60,21 +60,21 @@ impl Log {
         Some((header, key, predecessor))
     }
 
-    /// Copies a whole object without its predecessor to `head`. For the cleaner, which passes its claim and has checked
-    /// the object.
+    /// Copies a whole object without its predecessor to `head`, and seals the copy. The caller passes its claim and has
+    /// checked the object.
     pub(crate) fn copy_alone(
         &self,
         head: &mut Head,
         object: &Object<'_>,
         table: u32,
         claim: impl FnOnce() -> Claim,
-    ) -> Result<Location, NoSegment> {
+    ) -> Result<Staged, NoSegment> {
         let lengths = Lengths { predecessor: false, ..object.lengths() };
         let header = Header { checksum: 0, table, version: 0, kind: Kind::Object, lengths };
         self.make_room(head, lengths.object_bytes(), claim)?;
         let staged = self.place(head, header, (object.key(), object.value()), object.expires_ms());
         self.seal(&staged, object.version(), 0);
-        Ok(staged.location)
+        Ok(staged)
     }
 
     /// Makes an entry that nobody can find, and that no position includes yet, mean nothing; or, with `ends`, the end of

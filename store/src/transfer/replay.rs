@@ -192,7 +192,8 @@ impl Pinned<'_> {
         let store = &self.core.store;
         let mut head = self.core.head_of(table).borrow_mut();
         let keep = || store.keep_for_writers();
-        let staged = store.log.stage_carried(&mut head, keep, table.id(), carried, content_checksum);
+        let staged =
+            store.log.stage_carried(&mut head, keep, table.entry_number(), carried, content_checksum);
         staged.map_err(|_| self.no_room(table, carried.header().object_bytes()))
     }
 
