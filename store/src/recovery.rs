@@ -438,7 +438,11 @@ impl Recovery<'_> {
         } else {
             store.log.unstage(self.core.index, &mut self.head, &staged);
         }
-        placed.map_err(|error| pinned.refused(table, hash, error))
+        placed.map_err(|error| match pinned.refused(table, hash, error) {
+            // What was pulled or rewritten lies in hash order in the log.
+            WriteError::Collisions if pinned.hurry_in_order(table) => WriteError::Retry { after_us: 0 },
+            error => error,
+        })
     }
 
     fn leave_tombstone(&mut self, entry: &Entry<'_>, table: &Table) -> Result<(), WriteError> {

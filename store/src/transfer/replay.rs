@@ -238,21 +238,21 @@ impl Pinned<'_> {
         if published != Ok(true) {
             self.unstage(table, &staged);
         }
+        let may_hurry = || matches!(way, Way::Copied | Way::Archived) || !table.is_complete();
         published.map_err(|error| match self.refused(table, hash, error) {
-            WriteError::Collisions if self.hurry_for_arrivals(table, way) => {
+            WriteError::Collisions if may_hurry() && self.hurry_in_order(table) => {
                 WriteError::Retry { after_us: RETRY_AFTER_US }
             }
             error => error,
         })
     }
 
-    /// Immediately grows an index that is large enough for the present objects: objects arrive in hash order, so they
+    /// Immediately grows an index that is large enough for the present objects: objects come in hash order, so they
     /// fill a few of its buckets. Returns whether it grows: not beyond the size allowed for expected objects.
     #[cold]
-    fn hurry_for_arrivals(&self, table: &Table, way: Way) -> bool {
+    pub(crate) fn hurry_in_order(&self, table: &Table) -> bool {
         let bytes_max = self.core.store.memory_bytes() / EXPECTED_INDEX_DIVISOR;
-        (matches!(way, Way::Copied | Way::Archived) || !table.is_complete())
-            && table.index.bytes() * 2 <= bytes_max
+        table.index.bytes() * 2 <= bytes_max
             && self.hurry_growth(table, table.index.slots()).is_ok_and(|grows| grows)
     }
 }
