@@ -22,6 +22,7 @@ impl AdminCall {
         let body = request.encode().map_err(|status| Error::Refused { status, text: String::new() })?;
         let timeout = match request {
             AdminRequest::ExtensionInstall { .. } => config.install_timeout,
+            AdminRequest::TableAlter { .. } => config.alter_timeout,
             _ => config.admin_timeout,
         };
         Ok(AdminCall { body, is_repeatable: request.only_reads(), timeout })

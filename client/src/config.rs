@@ -31,6 +31,9 @@ pub struct ClientConfig {
     pub admin_timeout: Duration,
     /// Maximum time to wait for an installation, which compiles.
     pub install_timeout: Duration,
+    /// Maximum time of a change of a table's durability, which may rewrite all of its objects. The server goes on with it
+    /// after that.
+    pub alter_timeout: Duration,
     /// Time to wait for the source of a migration after the target's reply. Applies to reads that ask both servers, if
     /// the target lacks the object. A few round trips; then only the target is asked, and waited for.
     pub source_patience: Duration,
@@ -52,6 +55,7 @@ impl Default for ClientConfig {
             connect_timeout: Duration::from_secs(2),
             admin_timeout: Duration::from_secs(30),
             install_timeout: Duration::from_secs(180),
+            alter_timeout: Duration::from_secs(3_600),
             source_patience: Duration::from_millis(3),
             transport: Transport::Auto,
             udp: UdpConfig { receive_buffer_bytes: 4 << 20, send_buffer_bytes: 4 << 20, segmentation: true },

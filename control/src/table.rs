@@ -86,6 +86,9 @@ pub struct TableEntry {
     /// What of it survives the end of the server; `None` from a server that does not say.
     #[serde(default)]
     pub durability: Option<Durability>,
+    /// Bytes of its objects that have been rewritten, roughly, while the table goes from memory to the disk or back.
+    #[serde(default)]
+    pub rewritten_bytes: Option<u64>,
 }
 
 /// The statistics of a table.
@@ -109,4 +112,7 @@ pub struct TableStatistics {
     /// What of it survives the end of the server; `None` from a server that does not say.
     #[serde(default)]
     pub durability: Option<Durability>,
+    /// Bytes of its objects that have been rewritten, roughly, while the table goes from memory to the disk or back.
+    #[serde(default)]
+    pub rewritten_bytes: Option<u64>,
 }

@@ -5,6 +5,7 @@
 //! nothing of others. Names are relative to the stream's tenant, so a tenant cannot even name another tenant's tables
 //! or extensions. Each subject has its file.
 
+mod altering;
 mod archives;
 mod audit;
 mod description;
@@ -190,7 +191,7 @@ fn serve_tenant(
         AdminRequest::TableCreateSpread { name, options, tablets } => {
             tables::create(control, session, name, (*options, usize::from(*tablets)))
         }
-        AdminRequest::TableAlter { name, durability } => tables::alter(control, tenant, name, *durability),
+        AdminRequest::TableAlter { name, durability } => altering::alter(control, tenant, name, *durability),
         AdminRequest::TableList => Ok(tables::list(control, tenant)),
         AdminRequest::TableDrop { name } => tables::drop(control, tenant, name),
         AdminRequest::TableStat { name } => tables::count(control, tenant, name),

@@ -142,6 +142,7 @@ impl Server {
             completions,
             parts_made: made,
             emptied: Mutex::default(),
+            altering: Mutex::default(),
             workers: started.senders,
             metrics: started.metrics,
             ports: frame_ports,

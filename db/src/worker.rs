@@ -391,6 +391,7 @@ impl<P: SharedPort> Worker<P> {
                 Change::Request(request) => self.requests.push(request),
                 Change::Reads(reads) => self.reads.push(reads),
                 Change::Restore(objects) => self.restores.push(objects),
+                Change::Record(replies) => replies.record(&self.core.pin()),
                 Change::Answers(answers) => self.invocations.answer(&answers),
                 Change::Wake(wake) => {
                     self.pending.wake(&wake);

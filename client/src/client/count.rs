@@ -70,6 +70,7 @@ impl Client {
         if places.values().any(|place| !place.address.is_empty()) {
             for CountedTable { entry, .. } in &mut counted {
                 (entry.objects, entry.bytes, entry.index_bytes, entry.evicted) = (0, 0, 0, 0);
+                entry.rewritten_bytes = None;
             }
             for (number, place) in places {
                 self.add(&mut counted, number, &place, &own);
@@ -115,5 +116,7 @@ fn add(entry: &mut TableEntry, row: &TableEntry) {
     entry.bytes += row.bytes;
     entry.index_bytes += row.index_bytes;
     entry.evicted += row.evicted;
+    let rewritten = entry.rewritten_bytes.unwrap_or(0) + row.rewritten_bytes.unwrap_or(0);
+    entry.rewritten_bytes = entry.rewritten_bytes.or(row.rewritten_bytes).map(|_| rewritten);
     entry.emptied_ms = entry.emptied_ms.max(row.emptied_ms);
 }

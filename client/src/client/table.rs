@@ -52,11 +52,14 @@ impl Client {
         self.session.administer::<TableId>(&request).map(|table| table.id)
     }
 
-    /// Changes the durability of a table, between written and synced; later writes have it.
+    /// Changes the durability of a table; all objects have it when this returns, and later writes. From or to memory all
+    /// objects are rewritten while the table is in use: a gigabyte takes seconds, and
+    /// [`TableStatistics::rewritten_bytes`] tells how far it is.
     ///
     /// # Errors
-    /// `Unavailable` from or to memory, or on a server without a disk; `OutOfRange` for a cache; `UnknownTable`,
-    /// another refusal, or no reply.
+    /// `OutOfRange` for a cache; `Unavailable` on a server without a disk, from or to memory in a cluster, or while it is
+    /// under way already; `StorageFull`, `OutOfMemory` or `StorageFailed` if there is no room, and the table is as before;
+    /// `UnknownTable`, another refusal, or no reply: then the server may go on with it.
     pub fn table_alter(&mut self, name: &str, durability: Durability) -> Result<(), Error> {
         self.session.administer(&AdminRequest::TableAlter { name, durability })
     }

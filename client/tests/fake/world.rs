@@ -315,6 +315,7 @@ impl World {
                 evicted: 0,
                 emptied_ms: None,
                 durability: None,
+                rewritten_bytes: None,
             }
         };
         self.tables.iter().map(entry).collect()
@@ -348,6 +349,7 @@ impl World {
                         evicted: 0,
                         emptied_ms: None,
                         durability: None,
+                        rewritten_bytes: None,
                     }))
                 }
                 None => (Status::UnknownTable, vec![]),

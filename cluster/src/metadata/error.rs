@@ -18,7 +18,7 @@ pub enum MetadataError {
     VersionState(VersionStateError),
     /// The table's tablets do not allow it.
     Tablets(TabletError),
-    /// The table would change between memory and the disk.
+    /// The table of a cluster would change between memory and the disk.
     DurabilityFixed,
     /// Other servers repeatedly changed what the change depends on.
     Conflict,
@@ -35,7 +35,7 @@ impl fmt::Display for MetadataError {
             Self::VersionState(error) => error.fmt(formatter),
             Self::Tablets(error) => error.fmt(formatter),
             Self::DurabilityFixed => formatter.write_str(
-                "the durability of a table changes only between written and synced; create a new table and copy the \
+                "in a cluster the durability of a table changes only between written and synced; create a new table and copy the \
                  objects: export them with `splinter scan --output json`, or of a table without order with \
                  `splinter table enumerate --output json`, and import them with `splinter put --from`",
             ),

@@ -21,6 +21,10 @@ pub struct TableRow {
     /// The name, unique among the tables of the tenant.
     #[serde(skip)]
     pub name: String,
+    /// The number by which the log on the disk names it, outside a cluster: that of its present time there. `None`: its
+    /// own, or it is in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<u32>,
     /// The options with which it was created, with the durability in force.
     #[serde(flatten)]
     pub options: TableOptions,
@@ -109,7 +113,7 @@ impl Metadata {
                 return Err(MetadataError::LimitExceeded);
             }
             let id = next_u32(transaction, "table")?;
-            transaction.store(&TableRow { id, tenant, name: name.to_owned(), options })?;
+            transaction.store(&TableRow { id, tenant, name: name.to_owned(), options, part: None })?;
             if !servers.is_empty() {
                 transaction.store(&TabletsRow::spread(tenant, id, servers)?)?;
             }
@@ -117,8 +121,7 @@ impl Metadata {
         })
     }
 
-    /// Changes the durability of a table. A table stays in memory or on the disk: objects that are in memory only are
-    /// in no log from which a change could continue.
+    /// Changes the durability of a table that stays in memory or on the disk; [`Metadata::table_move`] does the rest.
     ///
     /// # Errors
     /// `NotFound`, `DurabilityFixed`, or that it cannot be stored.
@@ -135,6 +138,33 @@ impl Metadata {
                 return Err(MetadataError::DurabilityFixed);
             }
             row.options.durability = Some(durability);
+            Ok(transaction.store(&row)?)
+        })
+    }
+
+    /// Returns a number that no table has or had, by which a log may name one that comes to its disk.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn table_number(&self) -> Result<u32, MetadataError> {
+        self.write(|transaction| next_u32(transaction, "table"))
+    }
+
+    /// Records that the log has all objects of a table under this number, or with `None` that the table is in memory.
+    ///
+    /// # Errors
+    /// `NotFound` if the table has been dropped, or that it cannot be stored.
+    pub fn table_move(
+        &self,
+        tenant: TenantId,
+        (name, id): (&str, u32),
+        durability: Durability,
+        part: Option<u32>,
+    ) -> Result<(), MetadataError> {
+        self.write(|transaction| {
+            let row = transaction.row::<TableRow>(&TableRow::key_of(tenant, name))?;
+            let mut row = row.filter(|row| row.id == id).ok_or(MetadataError::NotFound)?;
+            (row.options.durability, row.part) = (Some(durability), part);
             Ok(transaction.store(&row)?)
         })
     }

@@ -109,7 +109,7 @@ fn tables(file: &WriteTransaction, records: &mut MetadataTransaction<'_>) -> Res
         let (tenant, name, ordered) = (TenantId(tenant), name.to_owned(), ordered.get(id)?.is_some());
         // No table of that format evicts.
         let options = TableOptions { ordered, ..TableOptions::default() };
-        records.store(&TableRow { id, tenant, name, options })?;
+        records.store(&TableRow { id, tenant, name, options, part: None })?;
     }
     Ok(())
 }

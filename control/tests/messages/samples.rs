@@ -274,6 +274,7 @@ fn replies_about_tables(seen: &mut Seen) {
             evicted,
             emptied_ms: Some(9),
             durability: Some(Durability::Written),
+            rewritten_bytes: Some(5),
         };
         3
     ]);
@@ -286,6 +287,7 @@ fn replies_about_tables(seen: &mut Seen) {
         evicted: 0,
         emptied_ms: None,
         durability: None,
+        rewritten_bytes: None,
     });
 }
 

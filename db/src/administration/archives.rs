@@ -4,7 +4,7 @@
 //! they belong together; pieces are read without it. Restored objects go to the workers in small batches, as puts would,
 //! so quotas and the disk's admission hold for them; the answer waits until they are stable.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,10 +40,11 @@ pub(super) fn begin(control: &Control, role: &Role, name: Option<&str>) -> Resul
     let _changing = lock(&control.changing);
     let (tenant, name) = tenant_of(control, role, name)?;
     let rows = control.metadata.catalog(Some(&[tenant].into()))?;
-    let (mut tables, mut left_out) = (Vec::new(), Vec::new());
+    let (mut tables, mut numbers, mut left_out) = (Vec::new(), BTreeMap::new(), Vec::new());
     for row in rows.tables.iter().filter(|row| row.tenant == tenant) {
         if row.durability().is_on_disk() {
             let options = TableOptions { durability: Some(row.durability()), ..row.options };
+            numbers.insert(row.part.unwrap_or(row.id), row.id);
             tables.push(ArchivedTable { id: row.id, name: row.name.clone(), options });
         } else {
             left_out.push(row.name.clone());
@@ -61,8 +62,7 @@ pub(super) fn begin(control: &Control, role: &Role, name: Option<&str>) -> Resul
         Refusal::new(Status::StorageFailed, format!("the log's thread gives no cut of the log{why}"))
     })?;
     let (cut, clock_ms) = (snapshot.cut, snapshot.clock_ms);
-    let ids: BTreeSet<u32> = tables.iter().map(|table| table.id).collect();
-    let archive = control.archives.begin(tenant, ids, snapshot)?;
+    let archive = control.archives.begin(tenant, numbers, snapshot)?;
     Ok(control::encode(&ArchiveBegun {
         id: archive.id,
         tenant: name,

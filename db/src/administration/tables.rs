@@ -1,4 +1,4 @@
-//! Tables of one tenant: create, alter, list, drop, count, find.
+//! Tables of one tenant: create, list, drop, count, find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
@@ -10,7 +10,7 @@ use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{Status, TenantId};
 
 use super::missing::{if_missing, unknown_table};
-use super::{TenantSet, grants};
+use super::{TenantSet, altering, grants};
 use crate::control_plane::ownership::{Alteration, Due, due, map_of};
 use crate::control_plane::{Control, Refusal};
 use crate::session::Session;
@@ -53,7 +53,7 @@ pub(super) fn create(
             return Err(Refusal::new(Status::Unavailable, text));
         }
         let id = control.metadata.table_create(tenant, name, options)?;
-        control.publish_table(id, tenant, name, options)?;
+        control.publish_table((id, None), tenant, name, options)?;
         return Ok(control::encode(&TableId { id }));
     };
     let id = control.metadata.table_create_spread(tenant, name, options, (tablets, own.server))?;
@@ -117,7 +117,7 @@ pub(super) fn follow(
             // Its objects had versions of another server, or of an earlier start.
             control.parts_made.begin_above(control.metadata.reserved_versions()?);
         }
-        let come = missing.into_iter().map(|hashes| control.make_part(&entry, hashes, 0));
+        let come = missing.into_iter().map(|hashes| control.make_part(&entry, (hashes, None), 0));
         let come = come.collect::<Result<_, _>>()?;
         gone.extend_from_slice(&go);
         let change = PartsChange { leave, take, come, go, moving: Vec::new() };
@@ -159,7 +159,7 @@ fn begin_empty(control: &Control, catalog: &Catalog) -> Result<(), Refusal> {
     let had_log = control.log.as_ref().is_some_and(|log| !log.is_new);
     for row in &catalog.tables {
         if control.table(row.tenant, &row.name).is_none() {
-            control.publish_table(row.id, row.tenant, &row.name, row.options)?;
+            control.publish_table((row.id, row.part), row.tenant, &row.name, row.options)?;
             if !had_log || !row.durability().is_on_disk() {
                 lock(&control.emptied).insert(row.id, now_ms);
             }
@@ -196,7 +196,11 @@ fn default_durability(control: &Control, is_cache: bool) -> Durability {
 }
 
 /// Refuses a durability that a cache, or this server, cannot have.
-fn admit_durability(control: &Control, is_cache: bool, durability: Durability) -> Result<(), Refusal> {
+pub(super) fn admit_durability(
+    control: &Control,
+    is_cache: bool,
+    durability: Durability,
+) -> Result<(), Refusal> {
     if !durability.is_on_disk() {
         return Ok(());
     }
@@ -212,23 +216,8 @@ fn admit_durability(control: &Control, is_cache: bool, durability: Durability) -
     Err(Refusal::new(Status::Unavailable, text))
 }
 
-/// Changes the durability of a table; the next write has it.
-pub(super) fn alter(
-    control: &Control,
-    tenant: TenantId,
-    name: &str,
-    durability: Durability,
-) -> Result<Vec<u8>, Refusal> {
-    let _changing = lock(&control.changing);
-    let entry = control.table(tenant, name).ok_or_else(|| unknown_table(name))?;
-    admit_durability(control, budget_of(&entry.parts).is_some(), durability)?;
-    control.metadata.table_alter(tenant, name, durability).map_err(if_missing(|| unknown_table(name)))?;
-    control.set_durability(entry.id, durability)?;
-    Ok(Vec::new())
-}
-
 /// Returns the budget of a table that evicts.
-fn budget_of(parts: &Parts) -> Option<u64> {
+pub(super) fn budget_of(parts: &Parts) -> Option<u64> {
     match parts.eviction() {
         Eviction::Never => None,
         Eviction::S3Fifo { budget_bytes } => Some(budget_bytes),
@@ -249,6 +238,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
         evicted: entry.parts.sum(Table::evicted),
         emptied_ms: emptied.get(&entry.id).copied(),
         durability: Some(entry.durability),
+        rewritten_bytes: altering::rewritten_bytes(&entry.parts),
     });
     control::encode(&entries.collect::<Vec<_>>())
 }
@@ -287,6 +277,7 @@ pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<V
         evicted: parts.sum(Table::evicted),
         emptied_ms: lock(&control.emptied).get(&entry.id).copied(),
         durability: Some(entry.durability),
+        rewritten_bytes: altering::rewritten_bytes(parts),
     };
     Ok(control::encode(&statistics))
 }

@@ -7,7 +7,7 @@
 //! an entry, and what another tenant wrote is never read as if it were an entry of the client's tables. Keys are hashed
 //! with a secret of the archive, so that nobody writes two keys with one hash.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ pub struct Archive {
     pub id: u64,
     /// The tenant.
     pub tenant: TenantId,
-    tables: BTreeSet<u32>,
+    tables: BTreeMap<u32, u32>,
     hashers: [RandomState; 2],
     reading: Mutex<Reading>,
 }
@@ -90,14 +90,15 @@ struct Reading {
 }
 
 impl Archives {
-    /// Begins an archive of these tables; ends an earlier one of the tenant.
+    /// Begins an archive of these tables, each by the number that the log has for it and by its own; ends an earlier one of
+    /// the tenant.
     ///
     /// # Errors
     /// `LimitExceeded` if the server reads as many as it may.
     pub fn begin(
         &self,
         tenant: TenantId,
-        tables: BTreeSet<u32>,
+        tables: BTreeMap<u32, u32>,
         snapshot: Snapshot,
     ) -> Result<Arc<Archive>, Refusal> {
         let mut running = lock(&self.running);
@@ -258,8 +259,9 @@ impl Archive {
             };
             // An object that has expired ends its key, as at a start.
             let object = entry.object.filter(|_| entry.expires_ms > clock_ms);
-            if self.tables.contains(&entry.table) && (content != Content::Objects || object.is_some()) {
-                self.append(&mut records, &entry, (object, content));
+            let Some(&table) = self.tables.get(&entry.table) else { continue };
+            if content != Content::Objects || object.is_some() {
+                self.append(&mut records, &SegmentEntry { table, ..entry }, (object, content));
             }
         }
         Ok(Piece { records, offset: entries.offset(), damaged_bytes })

@@ -116,6 +116,25 @@ impl Control {
         self.make_known(&owning, Arc::new(entry.with_durability(durability)))
     }
 
+    /// Makes the writes to the only part of a table go to the disk, under this number, or to memory: from a moment between
+    /// two rounds of each worker, until which all are held off. The objects follow in the background.
+    ///
+    /// # Errors
+    /// `UnknownTable`; or a worker does not answer, and nothing has changed.
+    pub fn turn(&self, table: u32, number: Option<u32>) -> Result<(), Refusal> {
+        let _owning = lock(&self.owning);
+        let entry = self.table_of(table).ok_or_else(|| Refusal::from(Status::UnknownTable))?;
+        let [part] = entry.parts.held() else { return Err(Status::WrongTablets.into()) };
+        part.hold_writes();
+        // It changes nothing, and what a worker began before it has ended when the worker takes it.
+        let told = self.tell(&Change::TableCreated(Arc::clone(&entry)));
+        if told.is_ok() {
+            self.store.turn(part, number);
+        }
+        part.release_writes();
+        told
+    }
+
     /// Returns the entries of a table for the tenants with a grant.
     fn granted(&self, entry: &TableEntry) -> Vec<Arc<TableEntry>> {
         let grants = lock(&self.grants);
@@ -161,14 +180,15 @@ impl Control {
     }
 
     /// Creates an empty, unpublished part for these hashes of a table, with an index for this many objects. If the
-    /// table evicts, the part gets its share of the budget.
+    /// table evicts, the part gets its share of the budget. Outside a cluster the log names a durable one by `number`, or
+    /// by that of the table.
     ///
     /// # Errors
     /// If the part of a durable table cannot be recorded, or this server has no disk.
     pub fn make_part(
         &self,
         entry: &TableEntry,
-        hashes: HashRange,
+        (hashes, number): (HashRange, Option<u32>),
         objects_expected: u64,
     ) -> Result<Arc<Table>, Refusal> {
         let durable = entry.durability.is_on_disk();
@@ -178,7 +198,7 @@ impl Control {
         // The log names parts by these numbers, so those of durable ones outlive the process.
         let part = match &self.parts_made.durable {
             Some(parts) if durable => parts.add((entry.tenant, entry.id), (hashes.first(), hashes.last()))?,
-            None if durable => entry.id,
+            None if durable => number.unwrap_or(entry.id),
             _ => self.parts_made.number(),
         };
         let share = |bytes: u64| ((u128::from(bytes) * hashes.width()) >> 64) as u64;
@@ -201,19 +221,19 @@ impl Control {
         self.parts_made.durable.iter().for_each(|durable| durable.forget(parts));
     }
 
-    /// Publishes a table of which this server owns everything.
+    /// Publishes a table of which this server owns everything; `number` is that of [`Control::make_part`].
     ///
     /// # Errors
     /// If workers fail, or as [`Control::make_part`].
     pub fn publish_table(
         &self,
-        id: u32,
+        (id, number): (u32, Option<u32>),
         tenant: TenantId,
         name: &str,
         options: control::TableOptions,
     ) -> Result<(), Refusal> {
         let entry = self.make_table(id, tenant, name, options);
-        let parts = Parts::whole(self.make_part(&entry, HashRange::ALL, 0)?);
+        let parts = Parts::whole(self.make_part(&entry, (HashRange::ALL, number), 0)?);
         self.publish(Arc::new(entry.with_parts(parts, None)))
     }
 

@@ -200,6 +200,12 @@ impl Streams {
         self.room.notify_all();
     }
 
+    /// Returns whether the server ends, so that whoever serves a stream must not go on for long.
+    #[must_use]
+    pub fn are_over(&self) -> bool {
+        self.lock().is_over
+    }
+
     /// Returns the numbers of streams.
     #[must_use]
     pub fn census(&self) -> Census {

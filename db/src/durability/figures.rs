@@ -38,6 +38,12 @@ pub struct LogFigure {
 }
 
 impl LogFigures {
+    /// Returns the bytes that segments may take on the disk.
+    #[must_use]
+    pub fn limit_bytes(&self) -> u64 {
+        self.frames_max.load(Ordering::Relaxed) * self.frame_bytes.load(Ordering::Relaxed)
+    }
+
     /// Returns all figures of a store's log.
     #[must_use]
     pub fn list(&self, store: &Store) -> Vec<LogFigure> {

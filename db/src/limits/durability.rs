@@ -82,3 +82,13 @@ pub const RESTORE_TURN_BYTES: usize = 32 << 10;
 
 /// Time that a restore waits for room in memory or on the disk, or for a worker, in milliseconds.
 pub const RESTORE_PATIENCE_MS: u64 = 10_000;
+
+/// Time that a change of a table to or from memory goes on trying without progress, in milliseconds: as long as its writes
+/// may meet a full disk.
+pub const ALTER_PATIENCE_MS: u64 = 3_000;
+
+/// Interval at which it looks how far the objects are, in milliseconds.
+pub const ALTER_LOOK_MS: u64 = 1;
+
+/// Replies that a worker records in one turn: some 30 us.
+pub const REPLIES_PER_RECORDING: usize = 256;

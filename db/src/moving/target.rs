@@ -382,7 +382,7 @@ impl TargetSide {
         let control = &self.context.control;
         let entry = control.table_of(self.context.row.table).ok_or(ExitReason::Gone)?;
         self.context.progress.set(Figure::ObjectsExpected, objects);
-        match control.make_part(&entry, self.context.row.hashes, objects) {
+        match control.make_part(&entry, (self.context.row.hashes, None), objects) {
             Ok(part) => self.part = Some(part),
             Err(refusal) => {
                 tracing::error!(migration = self.context.row.id, %refusal, "cannot record a part");

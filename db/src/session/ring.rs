@@ -45,6 +45,8 @@ const PHASE_EXECUTING: u64 = 1;
 const PHASE_DONE: u64 = 2;
 const PHASE_MASK: u64 = 3;
 const HEAD_LONG: u64 = 1 << 16;
+/// How often a thread looks for a long reply that another one sends.
+const LONG_REPLY_TRIES: u32 = 1_000;
 
 /// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,6 +295,24 @@ impl Ring {
         let bytes = (head >> 8) as u8 as usize;
         debug_assert!(bytes <= INLINE_BYTES, "what was read belongs to one reply");
         Some(answer(status, &words[..bytes.min(INLINE_BYTES)]))
+    }
+
+    /// Passes the replies to all requests that ran and that the client has not acknowledged to `visit`. A long one that a
+    /// worker sends right now is passed as [`Status::ReplyForgotten`], if that lasts. Reads every record.
+    pub fn each_reply(&self, mut visit: impl FnMut(u64, Status, &[u8])) {
+        let first = self.acknowledged();
+        for sequence in first..first.saturating_add(RECORDS as u64) {
+            let mut passes = || self.replay(sequence, |status, body| visit(sequence, status, body)).is_some();
+            let is_passed = (0..LONG_REPLY_TRIES).any(|_| {
+                self.look(sequence) != Claim::Replay || passes() || {
+                    std::thread::yield_now();
+                    false
+                }
+            });
+            if !is_passed {
+                visit(sequence, Status::ReplyForgotten, &[]);
+            }
+        }
     }
 
     fn complete_long(&self, sequence: u64, status: Status, body: &[u8]) {

@@ -128,6 +128,7 @@ impl WorkerCatalog {
             | Change::Answers(_)
             | Change::Reads(_)
             | Change::Restore(_)
+            | Change::Record(_)
             | Change::Request(_)
             | Change::Stop => {}
         }

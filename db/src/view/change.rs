@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use net::Waker;
-use store::{Inbox, ReplayError, Replayed, Taken};
+use store::{Inbox, Pinned, ReplayError, Replayed, RequestId, Table, Taken, WriteError};
 use wire::TenantId;
 
 use super::Cut;
@@ -48,6 +48,8 @@ pub enum Change {
     Reads(Arc<PeerReads>),
     /// Objects of an archive to be stored.
     Restore(Arc<ArchivedObjects>),
+    /// Replies of requests from before a table came to the disk.
+    Record(Arc<EarlierReplies>),
     /// A data request of a stream.
     Request(Arc<StreamRequest>),
     /// The worker stops after this round.
@@ -89,6 +91,26 @@ pub struct RestoredObjects {
     pub(crate) refused: Option<ReplayError>,
     /// The cut of the log that includes what is stored; 0 if the table is not synced.
     pub(crate) cut: u64,
+}
+
+/// Replies to requests that may have written to a table in memory, which has come to the disk since: they go there too, so
+/// that no copy of these requests executes after a crash that their effects survive.
+pub struct EarlierReplies {
+    /// The table.
+    pub part: Arc<Table>,
+    /// Each reply in the form of a completion record.
+    pub replies: Vec<(RequestId, Vec<u8>)>,
+    pub(crate) answer: Sender<Result<(), WriteError>>,
+}
+
+impl EarlierReplies {
+    /// Appends the replies to the log of a worker, and answers. Some may be there if it is refused.
+    pub fn record(&self, pinned: &Pinned<'_>) {
+        let mut all = self.replies.iter();
+        let recorded = all.try_for_each(|(request, reply)| pinned.record_reply(&self.part, *request, reply));
+        // The control thread may have given up waiting.
+        self.answer.send(recorded);
+    }
 }
 
 impl Change {
@@ -210,6 +232,11 @@ pub fn change_queue(waker: Waker) -> (ChangeSender, Changes) {
 }
 
 impl ChangeSender {
+    /// Wakes the worker.
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+
     /// Queues a change. Returns false if the worker has ended.
     pub fn send(&self, change: Change) -> bool {
         self.put(Envelope { change, taken: None })

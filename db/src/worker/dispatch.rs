@@ -324,7 +324,7 @@ fn cannot_sync(flags: u8, request: &Request<'_>, located: Located<'_>) -> bool {
     flags & ASKS_SYNCED != 0
         && !matches!(request, Request::Invoke { .. })
         && !opcode::is_read(request.opcode())
-        && located.part.is_some_and(|part| !part.is_durable())
+        && located.entry.is_some_and(|entry| !entry.durability.is_on_disk())
 }
 
 /// Serves a data request of a stream on the session's home worker; its answer goes to the stream's thread, now or when

@@ -112,6 +112,15 @@ pub fn durability_changes_between_written_and_synced_alone(place: &Place) {
         assert_eq!(stored(name), before);
     }
     one.table_alter(ann, "earlier", Memory).expect("it is in memory");
+    let (numbers, id) = ([one.table_number(), other.table_number()], one.tables().expect("records answer"));
+    let [Ok(first), Ok(second)] = numbers else { panic!("room") };
+    let id = id.iter().find(|row| row.name == "memory").expect("it is there").id;
+    assert!(first != second && first.min(second) > id, "numbers are used once");
+    one.table_move(ann, ("memory", id), Synced, Some(second)).expect("it is there");
+    assert_eq!(stored("memory"), Synced);
+    one.table_move(ann, ("memory", id), Memory, None).expect("it is there");
+    assert_eq!(stored("memory"), Memory);
+    assert_eq!(one.table_move(ann, ("memory", first), Synced, Some(first)), Err(MetadataError::NotFound));
     assert_eq!(one.table_alter(ann, "none", Synced), Err(MetadataError::NotFound));
     other.tenant_drop("ann").expect("a tenant");
     assert_eq!(one.table_alter(ann, "disk", Written), Err(MetadataError::NotFound));

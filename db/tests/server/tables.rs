@@ -98,10 +98,6 @@ fn tables_are_synced_by_default_and_their_objects_survive_a_restart() {
     assert_eq!(shown(&mut ann, "cache"), Some(Memory));
     alter(&mut ann, "b", Synced).expect("both are on the disk");
     alter(&mut ann, "a", Written).expect("both are on the disk");
-    for (name, durability) in [("a", Memory), ("c", Written)] {
-        let (status, text) = alter(&mut ann, name, durability).expect_err("objects would have to move");
-        assert!(status == Status::Unavailable && text.contains("copy"), "{status:?} {text}");
-    }
     let put = |ann: &mut Client, name: &str, key: &[u8], value: &[u8]| {
         let table = id_of(ann, name);
         let (status, version) = ann.call(&Request::Put { table, key, value, condition: Condition::Always });
@@ -133,4 +129,63 @@ fn tables_are_synced_by_default_and_their_objects_survive_a_restart() {
     }
     let table = id_of(&mut ann, "c");
     assert_eq!(ann.status(&Request::Get { table, key: b"k" }), Status::NotFound);
+}
+
+fn put(client: &mut Client, table: u32, key: u32, value: &[u8]) {
+    let put = Request::Put { table, key: &key.to_le_bytes(), value, condition: Condition::Always };
+    while client.status(&put) != Status::Ok {}
+}
+
+fn has(client: &mut Client, table: u32, key: u32) -> bool {
+    client.status(&Request::Get { table, key: &key.to_le_bytes() }) == Status::Ok
+}
+
+#[test]
+fn a_table_goes_to_the_disk_and_back_and_what_was_deleted_stays_away() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut site = Site::start(directory.path(), 1, 2);
+    let secret = site.create_tenant("ann");
+    let mut ann = site.client("ann", &secret);
+    create(&mut ann, "t", Some(Memory), None).expect("a fresh name");
+    create(&mut ann, "cache", Some(Memory), Some(1 << 20)).expect("a fresh name");
+    let (status, text) = alter(&mut ann, "cache", Synced).expect_err("a cache");
+    assert!(status == Status::OutOfRange && text.contains("its durability is memory"), "{text}");
+    let table = id_of(&mut ann, "t");
+    (0..3_000).for_each(|key| put(&mut ann, table, key, &[7; 300]));
+    alter(&mut ann, "t", Synced).expect("there is room");
+    assert_eq!(shown(&mut ann, "t"), Some(Synced));
+    (0..10).for_each(|key| {
+        let delete = Request::Delete { table, key: &u32::to_le_bytes(key), condition: Condition::Always };
+        assert_eq!(ann.status(&delete), Status::Ok);
+    });
+    let objects = |client: &mut Client| {
+        let statistics = client.control.ask(&AdminRequest::TableStat { name: "t" }).expect("it is there");
+        let statistics = control::decode::<TableStatistics>(&statistics).expect("statistics");
+        assert_eq!(statistics.rewritten_bytes, None);
+        statistics.objects
+    };
+    for round in 2..5_u32 {
+        drop(ann);
+        site.server.stop();
+        site = Site::start(directory.path(), round.into(), 2);
+        ann = site.client("ann", &secret);
+        assert_eq!((shown(&mut ann, "t"), id_of(&mut ann, "t")), (Some(Synced), table));
+        assert_eq!(objects(&mut ann), 3_000 - 10 * (u64::from(round) - 1));
+        assert!((0..3_000).step_by(7).all(|key| has(&mut ann, table, key) == (key >= 10 * (round - 1))));
+        // Of this time on the disk the next start must find nothing.
+        alter(&mut ann, "t", Memory).expect("nothing is promised");
+        assert_eq!(shown(&mut ann, "t"), Some(Memory));
+        for key in 10 * (round - 1)..10 * round {
+            let delete = Request::Delete { table, key: &key.to_le_bytes(), condition: Condition::Always };
+            assert_eq!(ann.status(&delete), Status::Ok);
+        }
+        alter(&mut ann, "t", Written).expect("there is room");
+        alter(&mut ann, "t", Synced).expect("both are on the disk");
+    }
+    alter(&mut ann, "t", Memory).expect("nothing is promised");
+    drop(ann);
+    site.server.stop();
+    let site = Site::start(directory.path(), 5, 1);
+    let mut ann = site.client("ann", &secret);
+    assert_eq!((shown(&mut ann, "t"), objects(&mut ann)), (Some(Memory), 0));
 }

@@ -1,4 +1,4 @@
-//! Which parts of tables the log names: outside a cluster whole tables, by their numbers; in a cluster what was recorded
+//! Which parts of tables the log names: outside a cluster whole tables, by the numbers of their rows; in a cluster what was recorded
 //! when each part was made, as far as this server may still own it.
 
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub(super) fn named(
             made_for: HashRange::ALL,
             left: Vec::new(),
         };
-        return Ok(durable().map(|row| (row.id, whole(row))).collect());
+        return Ok(durable().map(|row| (row.part.unwrap_or(row.id), whole(row))).collect());
     };
     let table_of = |part: &PartRow| durable().find(|row| (row.tenant, row.id) == (part.tenant, part.table));
     let allowed = |part: &PartRow| table_of(part).map_or_else(Vec::new, |row| may_own(catalog, row.id, own));
