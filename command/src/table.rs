@@ -1,5 +1,6 @@
 //! `splinter table`: the tenant's tables.
 
+mod alter;
 mod disk;
 
 use super::bytes::{from_hex, shown, to_hex};
@@ -13,6 +14,9 @@ use serde_json::json;
 
 /// Head of the column with the time when a table lost objects because one of its servers ended.
 const LOST: &str = "lost its objects";
+
+/// Head of the column with the bytes that a change of the durability has rewritten.
+const REWRITTEN: &str = "rewritten bytes";
 
 /// Runs a command about tables.
 pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure> {
@@ -29,10 +33,7 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
             Ok(Answer::new(format!("created {name}"), value))
         }
         TableCommand::Alter { name, durability } => {
-            let durability = durability.durability();
-            client.table_alter(&name, durability)?;
-            let text = format!("the durability of {name} is {}", durability.name());
-            Ok(Answer::new(text, json!({ "table": name, "durability": durability.name() })))
+            alter::alter(settings, &mut client, &name, durability.durability())
         }
         TableCommand::List => list(&mut client),
         TableCommand::Drop { name } => {
@@ -53,6 +54,8 @@ fn list(client: &mut Client) -> Result<Answer, Failure> {
     let counted = client.table_list_counted()?;
     let mut heads =
         vec!["table", "id", "kind", "durability", "objects", "bytes", "index bytes", "cache", "evicted"];
+    let is_rewritten = counted.iter().any(|table| table.entry.rewritten_bytes.is_some());
+    heads.extend(is_rewritten.then_some(REWRITTEN));
     if counted.iter().any(|table| table.entry.emptied_ms.is_some()) {
         heads.push(LOST);
     }
@@ -62,6 +65,7 @@ fn list(client: &mut Client) -> Result<Answer, Failure> {
         row.push(durability_of(table.durability));
         row.extend([table.objects, table.bytes, table.index_bytes].map(thousands));
         row.extend(cache_of(table.cache_bytes, table.evicted));
+        row.extend(is_rewritten.then(|| table.rewritten_bytes.map_or_else(|| "-".to_owned(), thousands)));
         row.extend(table.emptied_ms.map(moment));
         row
     });
@@ -69,7 +73,8 @@ fn list(client: &mut Client) -> Result<Answer, Failure> {
         json!({
             "table": table.name, "id": table.id, "ordered": table.ordered, "objects": table.objects, "bytes": table.bytes,
             "index_bytes": table.index_bytes, "cache_bytes": table.cache_bytes, "evicted": table.evicted,
-            "emptied_ms": table.emptied_ms, "durability": table.durability.map(Durability::name), "uncounted_servers": uncounted,
+            "emptied_ms": table.emptied_ms, "durability": table.durability.map(Durability::name),
+            "rewritten_bytes": table.rewritten_bytes, "uncounted_servers": uncounted,
         })
     });
     let text = table_of(&heads, rows) + &counted.iter().map(missing_of).collect::<String>();
@@ -81,16 +86,19 @@ fn stat(client: &mut Client, name: &str) -> Result<Answer, Failure> {
     let counted = client.table_stat_counted(name)?;
     let found = &counted.entry;
     let mut heads = vec!["table", "durability", "objects", "bytes", "index bytes", "cache", "evicted"];
+    heads.extend(found.rewritten_bytes.map(|_| REWRITTEN));
     heads.extend(found.emptied_ms.map(|_| LOST));
     let mut row = vec![name.to_owned(), durability_of(found.durability)];
     row.extend([found.objects, found.bytes, found.index_bytes].map(thousands));
     row.extend(cache_of(found.cache_bytes, found.evicted));
+    row.extend(found.rewritten_bytes.map(thousands));
     row.extend(found.emptied_ms.map(moment));
     let text = table_of(&heads, [row]) + &missing_of(&counted);
     let value = json!({
         "table": name, "id": found.id, "objects": found.objects, "bytes": found.bytes,
         "index_bytes": found.index_bytes, "cache_bytes": found.cache_bytes, "evicted": found.evicted,
-        "emptied_ms": found.emptied_ms, "durability": found.durability.map(Durability::name), "uncounted_servers": counted.uncounted,
+        "emptied_ms": found.emptied_ms, "durability": found.durability.map(Durability::name),
+        "rewritten_bytes": found.rewritten_bytes, "uncounted_servers": counted.uncounted,
     });
     Ok(Answer::new(text, value))
 }

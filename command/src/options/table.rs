@@ -78,11 +78,16 @@ pub enum TableCommand {
         #[arg(long, value_enum)]
         durability: Option<TableDurability>,
     },
-    /// Change the durability of a table, between written and synced.
+    /// Change the durability of a table, while it is in use.
+    ///
+    /// Between written and synced the next write has it. From memory all objects are rewritten to the server's disk, with
+    /// the table in use; nothing is promised before the command says so, and if there is no room the table stays as it was.
+    /// To memory the server promises nothing from the beginning on. A table with --cache stays in memory, and so does each
+    /// table of a cluster where it was created: in memory or on the disk.
     Alter {
         /// Name of the table.
         name: String,
-        /// What survives the end of the server, from the next write on; a table stays in memory or on the disk.
+        /// What survives the end of the server.
         #[arg(long, value_enum)]
         durability: TableDurability,
     },
