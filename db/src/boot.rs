@@ -142,7 +142,6 @@ impl Server {
             completions,
             parts_made: made,
             emptied: Mutex::default(),
-            altering: Mutex::default(),
             workers: started.senders,
             metrics: started.metrics,
             ports: frame_ports,

@@ -20,7 +20,7 @@ pub mod ownership;
 pub mod resumption;
 pub mod streams;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -186,8 +186,6 @@ pub struct Control {
     /// Time at which each table last lost objects because a server ended, in milliseconds since the Unix epoch, by
     /// table number.
     pub emptied: Mutex<BTreeMap<u32, u64>>,
-    /// Tables whose objects a control thread follows on their way from memory to the disk or back.
-    pub altering: Mutex<BTreeSet<u32>>,
     /// The workers' queues.
     pub workers: Vec<ChangeSender>,
     /// The workers' counters.

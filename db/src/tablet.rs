@@ -13,9 +13,9 @@ pub use durable_parts::DurableParts;
 pub use moving::{Copier, Copy, Moving, Range, Spot, overlap, subtract, unite};
 pub use parts::{Parts, PartsChange, PartsError};
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use control::Durability;
 use store::NumberHash;
@@ -198,6 +198,8 @@ pub struct PartsMade {
     versions_above: AtomicU64,
     /// The records of the parts in the log; `None` outside a cluster, and without a log.
     pub durable: Option<DurableParts>,
+    /// Tables that a control thread follows on their way from memory to the disk or back.
+    pub altering: Mutex<BTreeSet<u32>>,
 }
 
 impl PartsMade {
@@ -205,7 +207,7 @@ impl PartsMade {
     #[must_use]
     pub fn above(version: u64) -> Self {
         let (next, versions_above) = (AtomicU32::new(VOLATILE_PARTS), AtomicU64::new(version));
-        Self { next, versions_above, durable: None }
+        Self { next, versions_above, durable: None, altering: Mutex::default() }
     }
 
     /// Returns the number of the next part, which is valid only in this process.

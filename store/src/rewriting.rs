@@ -23,43 +23,16 @@ use crate::index::Location;
 use crate::limits::{RETRY_AFTER_US, REWRITE_AHEAD_BYTES, REWRITE_BUCKETS_PER_STEP, REWRITE_BYTES_PER_STEP};
 use crate::log::NoSegment;
 use crate::object::Lengths;
+use crate::progress::RewritingProgress;
 use crate::store::Store;
 use crate::store::core::Pinned;
-use crate::sync::{AtomicBool, AtomicU64, Exclusive, Ordering};
+use crate::sync::Ordering;
 use crate::table::{IN_MEMORY, Service, Table};
-
-/// The state of a table's rewriting.
-pub(crate) struct Rewriting {
-    /// Whether a walk is under way: then the table is in the list of work.
-    is_listed: AtomicBool,
-    /// Objects of lower hashes are where they belong.
-    next_hash: AtomicU64,
-    refusal: Exclusive<Option<WriteError>>,
-}
-
-impl Default for Rewriting {
-    fn default() -> Rewriting {
-        let (is_listed, next_hash) = Default::default();
-        Rewriting { is_listed, next_hash, refusal: Exclusive::new(None) }
-    }
-}
-
-/// How far a rewriting is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RewritingProgress {
-    /// Objects of lower hashes are rewritten.
-    pub hash: u64,
-    /// Why the last step did not go on, if it could not. Steps try again.
-    pub refusal: Option<WriteError>,
-}
 
 impl Table {
     /// Returns how far the rewriting of its objects is; `None` if all of them are where new ones go.
     pub fn rewriting(&self) -> Option<RewritingProgress> {
-        let Rewriting { is_listed, next_hash, refusal } = &self.rewriting;
-        let is_listed = is_listed.load(Ordering::Acquire);
-        is_listed
-            .then(|| RewritingProgress { hash: next_hash.load(Ordering::Relaxed), refusal: *refusal.lock() })
+        self.rewriting.progress()
     }
 
     /// Returns whether the log names it so at present.
@@ -85,10 +58,7 @@ impl Store {
         table.durable.store(number.is_some(), Ordering::Relaxed);
         // Until the caller says that the number counts.
         table.promise.store(IN_MEMORY, Ordering::Relaxed);
-        let Rewriting { is_listed, next_hash, refusal } = &table.rewriting;
-        next_hash.store(0, Ordering::Relaxed);
-        *refusal.lock() = None;
-        if !is_listed.swap(true, Ordering::AcqRel) {
+        if table.rewriting.begin() {
             self.backlog.rewriting.add(table.id());
         }
     }
@@ -98,22 +68,14 @@ impl Store {
         let Some(id) = self.backlog.rewriting.try_with(VecDeque::pop_front).flatten() else { return false };
         let table = self.directory.listing(&pinned.pin).get(id);
         let Some(table) = table.filter(|table| !table.is_retired()) else { return true };
-        let Rewriting { is_listed, next_hash, refusal } = &table.rewriting;
         let is_behind = table.is_durable() && self.unstable_bytes() >= REWRITE_AHEAD_BYTES;
         if table.service() == Service::Held || is_behind {
             self.backlog.rewriting.add(id);
             return false;
         }
-        let (reached, rewritten) = pinned.rewrite_from(table, next_hash.load(Ordering::Relaxed));
-        if let Some(mut refusal) = refusal.try_lock() {
-            *refusal = rewritten.err();
-        }
-        match reached {
-            Some(hash) => {
-                next_hash.store(hash, Ordering::Relaxed);
-                self.backlog.rewriting.add(id);
-            }
-            None => is_listed.store(false, Ordering::Release),
+        let (reached, rewritten) = pinned.rewrite_from(table, table.rewriting.next_hash());
+        if table.rewriting.reach(reached, rewritten.err()) {
+            self.backlog.rewriting.add(id);
         }
         rewritten.is_ok()
     }

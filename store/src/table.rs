@@ -17,8 +17,8 @@ use crate::limits::CACHE_CHUNKS_PER_STEP;
 use crate::memory::prefetch;
 use crate::object::{Lengths, NEVER_MS};
 use crate::ordered::OrderedKeys;
+use crate::progress::Rewriting;
 use crate::quota::Quota;
-use crate::rewriting::Rewriting;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Promises of tables in the order of what answers wait for: for no disk, only if the request asks, always.

@@ -27,7 +27,7 @@ use crate::limits::{
 };
 use crate::sync::lock;
 use crate::sync::oneshot::oneshot;
-use crate::tablet::{Parts, TableEntry};
+use crate::tablet::TableEntry;
 use crate::view::change::{Change, EarlierReplies};
 
 /// A table on its way; one thread at a time follows it.
@@ -40,7 +40,7 @@ struct Altering<'c> {
 
 impl Drop for Altering<'_> {
     fn drop(&mut self) {
-        lock(&self.control.altering).remove(&self.entry.id);
+        lock(&self.control.parts_made.altering).remove(&self.entry.id);
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn alter(
         control.set_durability(entry.id, durability)?;
         return Ok(Vec::new());
     };
-    if !lock(&control.altering).insert(entry.id) {
+    if !lock(&control.parts_made.altering).insert(entry.id) {
         let text = format!(
             "`{name}` is on its way between memory and the disk already: repeat this when `splinter table list` shows no \
              rewritten bytes of it"
@@ -79,15 +79,6 @@ pub(super) fn alter(
         (log, _) => altering.to_memory(log.as_ref())?,
     }
     Ok(Vec::new())
-}
-
-/// Returns the bytes of a table that were rewritten so far, of those that it has; `None` if none are on their way.
-pub(super) fn rewritten_bytes(parts: &Parts) -> Option<u64> {
-    let of = |part: &Arc<Table>| {
-        let RewritingProgress { hash, .. } = part.rewriting()?;
-        Some(((u128::from(part.bytes()) * u128::from(hash)) >> 64) as u64)
-    };
-    parts.held().iter().filter_map(of).reduce(|sum, bytes| sum + bytes)
 }
 
 impl Altering<'_> {

@@ -5,12 +5,12 @@ use std::sync::{Arc, MutexGuard};
 
 use cluster::metadata::{Catalog, MigrationRow, ServerRun, Side, TabletsRow};
 use control::{Durability, MigrationMode, Subject, TableEntry, TableId, TableOptions, TableStatistics};
-use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, Table};
+use store::{CACHE_BUDGET_BYTES_MIN, Eviction, HashRange, RewritingProgress, Table};
 use wire::limits::TABLETS_PER_TABLE_MAX;
 use wire::{Status, TenantId};
 
 use super::missing::{if_missing, unknown_table};
-use super::{TenantSet, altering, grants};
+use super::{TenantSet, grants};
 use crate::control_plane::ownership::{Alteration, Due, due, map_of};
 use crate::control_plane::{Control, Refusal};
 use crate::session::Session;
@@ -224,6 +224,15 @@ pub(super) fn budget_of(parts: &Parts) -> Option<u64> {
     }
 }
 
+/// Returns the bytes of a table that were rewritten so far, of those that it has; `None` if none are on their way.
+fn rewritten_bytes(parts: &Parts) -> Option<u64> {
+    let of = |part: &Arc<Table>| {
+        let RewritingProgress { hash, .. } = part.rewriting()?;
+        Some(((u128::from(part.bytes()) * u128::from(hash)) >> 64) as u64)
+    };
+    parts.held().iter().filter_map(of).reduce(|sum, bytes| sum + bytes)
+}
+
 pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
     let tables = control.tables_of(tenant);
     let emptied = lock(&control.emptied);
@@ -238,7 +247,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
         evicted: entry.parts.sum(Table::evicted),
         emptied_ms: emptied.get(&entry.id).copied(),
         durability: Some(entry.durability),
-        rewritten_bytes: altering::rewritten_bytes(&entry.parts),
+        rewritten_bytes: rewritten_bytes(&entry.parts),
     });
     control::encode(&entries.collect::<Vec<_>>())
 }
@@ -277,7 +286,7 @@ pub(super) fn count(control: &Control, tenant: TenantId, name: &str) -> Result<V
         evicted: parts.sum(Table::evicted),
         emptied_ms: lock(&control.emptied).get(&entry.id).copied(),
         durability: Some(entry.durability),
-        rewritten_bytes: altering::rewritten_bytes(parts),
+        rewritten_bytes: rewritten_bytes(parts),
     };
     Ok(control::encode(&statistics))
 }

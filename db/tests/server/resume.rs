@@ -162,3 +162,26 @@ fn wrong_proofs_are_slowed_down_like_wrong_secrets() {
     let right = Identity { opened: Opened { proof: ann.opened.proof, ..wrong.opened }, ..wrong };
     right.resume(&site, 1).expect("the right proof is never slowed down");
 }
+
+#[test]
+fn a_request_from_before_its_table_came_to_the_disk_executes_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 2);
+    let (ann, mut client, table) = Identity::create(&site, "ann");
+    let increment = Request::Increment { table, key: b"k", delta: 1 };
+    let answers: Vec<_> =
+        (1..=600).map(|sequence| client.control.request(sequence, &increment).expect("an answer")).collect();
+    let durability = Durability::Written;
+    client.control.ask(&AdminRequest::TableAlter { name: "t", durability }).expect("there is room");
+    let alter = AdminRequest::TableAlter { name: "t", durability: Durability::Synced };
+    client.control.ask(&alter).expect("both are on the disk");
+    assert_eq!(client.control.request(601, &increment).expect("a new one")[8..], 601_i64.to_le_bytes());
+    drop(client);
+
+    let site = restarted(site, directory.path());
+    let (mut stream, _) = ann.resume(&site, 1).expect("the client comes back");
+    for (sequence, answer) in (1..).zip(&answers) {
+        assert_eq!(&stream.request(sequence, &increment).expect("a kept answer"), answer, "{sequence}");
+    }
+    assert_eq!(stream.request(602, &increment).expect("a new one")[8..], 602_i64.to_le_bytes());
+}

@@ -4,6 +4,7 @@
 //! A crash is `SIGKILL`: the kernel keeps what the server gave to it. What a device may forget is a matter of the tests of
 //! `disk` and `db`, where it is simulated.
 
+mod altering;
 mod failed_disk;
 mod full_disk;
 mod load;
