@@ -63,7 +63,8 @@ pub enum AdminRequest<'a> {
         /// Number of tablets.
         tablets: u16,
     },
-    /// Changes the durability of a table: empty. Only between written and synced.
+    /// Changes the durability of a table: empty. In a cluster only between written and synced. From or to memory it is
+    /// answered when all objects are rewritten.
     TableAlter {
         /// Its name.
         name: &'a str,

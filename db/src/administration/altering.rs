@@ -28,7 +28,7 @@ use crate::limits::{
 use crate::sync::lock;
 use crate::sync::oneshot::oneshot;
 use crate::tablet::TableEntry;
-use crate::view::change::{Change, EarlierReplies};
+use crate::view::change::{Change, ChangeSender, EarlierReplies};
 
 /// A table on its way; one thread at a time follows it.
 struct Altering<'c> {
@@ -148,6 +148,7 @@ impl Altering<'_> {
     /// Waits until all objects are where writes go.
     fn follow(&self, log: Option<&LogHandle>) -> Result<(), Refusal> {
         let (mut last_hash, mut moved) = (0, Instant::now());
+        let mut workers = self.control.workers.iter().cycle();
         while let Some(RewritingProgress { hash, refusal }) = self.part.rewriting() {
             if self.part.is_retired() {
                 return Err(unknown_table(&self.entry.name));
@@ -166,7 +167,7 @@ impl Altering<'_> {
             if let Some(log) = log {
                 log.waker.wake();
             }
-            self.control.workers.iter().for_each(|worker| worker.wake());
+            workers.next().into_iter().for_each(ChangeSender::wake);
             thread::sleep(Duration::from_millis(ALTER_LOOK_MS));
         }
         Ok(())

@@ -168,6 +168,9 @@ fn a_table_for_which_the_disk_or_memory_has_no_room_stays_as_it_was() {
     let output = server.command(&tenant).args(["table", "alter", "small", "--durability", "synced"]).output();
     let output = output.expect("the command runs");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "the durability of small is synced\n");
+    let output = server.command(&tenant).args(["table", "verify", "small", "--disk"]).output();
+    let text = String::from_utf8_lossy(&output.expect("the command runs").stdout).into_owned();
+    assert!(text.starts_with("the disk has all 2,000 objects of table small"), "{text}");
     crash(&mut server);
     let mut client = server.client(&tenant);
     assert_eq!(found(&mut client, small, 0..2_000), 2_000);
