@@ -84,7 +84,8 @@ fn a_table_is_on_the_disk_once_it_was_rewritten_and_no_earlier_time_returns() {
             println!("seed {seed}");
             let mut world = World::new(seed);
             for _ in 0..world.random.u32(3..12) {
-                let each = world.random.u32(20..400);
+                // Some stay for long enough to be cleaned.
+                let each = 16 << world.random.u32(0..9);
                 for _ in 0..world.random.u32(100..4_000) {
                     world.step();
                     if world.random.u32(0..each) == 0 {
