@@ -279,6 +279,10 @@ impl Pinned<'_> {
                 }
                 done = Some(group[0].position);
             }
+            // A cursor behind the last hash would be one of no table.
+            if reach.end >= last {
+                return Ok(None);
+            }
             done = Some(Position::last_of(reach.end));
         }
         Ok(Some(Cursor { done, until }))

@@ -2,10 +2,13 @@
 //! are reported.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{budget, drain, put_patiently, seed, store};
-use crate::{Condition, Core, Cursor, Gone, Listed, PageLimits, Table, hash};
+use crate::index::bucket::SLOTS;
+use crate::limits::WALK_BUCKETS_PER_STEP;
+use crate::{Condition, Core, Cursor, Gone, Listed, PageLimits, Quota, Table, TableOptions, hash};
 
 /// Returns an empty page.
 fn room<'p>() -> [Option<Listed<'p>>; 512] {
@@ -248,4 +251,23 @@ fn a_corrupted_object_is_reported_and_not_returned() {
         store.log.damage(location, at, 0x10);
     }
     assert_eq!(check(), (301, table.bytes(), vec![]));
+}
+
+#[test]
+fn a_walk_that_ends_with_a_step_gives_no_further_cursor() {
+    let store = store(16 << 20, 1 << 20, 1);
+    let core = store.core(0);
+    for objects_expected in 1..2_000 {
+        let options = TableOptions { objects_expected, ..TableOptions::default() };
+        let quota = Arc::new(Quota::new(1, u64::MAX));
+        let table = store.table_with(objects_expected as u32, options, &quota);
+        let buckets = table.index.slots() as usize / SLOTS;
+        let checked = core.pin().verify(&table, Cursor::START, |_| ()).expect("the table is there");
+        assert_eq!(checked.next.is_some(), buckets > WALK_BUCKETS_PER_STEP, "{buckets} buckets");
+        if buckets > WALK_BUCKETS_PER_STEP {
+            break;
+        }
+        table.retire();
+        drain(&core);
+    }
 }
