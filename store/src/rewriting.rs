@@ -27,7 +27,7 @@ use crate::progress::RewritingProgress;
 use crate::store::Store;
 use crate::store::core::Pinned;
 use crate::sync::Ordering;
-use crate::table::{IN_MEMORY, Service, Table};
+use crate::table::{Service, Table};
 
 impl Table {
     /// Returns how far the rewriting of its objects is; `None` if all of them are where new ones go.
@@ -57,7 +57,7 @@ impl Store {
         }
         table.durable.store(number.is_some(), Ordering::Relaxed);
         // Until the caller says that the number counts.
-        table.promise.store(IN_MEMORY, Ordering::Relaxed);
+        table.promise_nothing();
         if table.rewriting.begin() {
             self.backlog.rewriting.add(table.id());
         }

@@ -89,7 +89,7 @@ pub struct Table {
     log: usize,
     pub(crate) durable: AtomicBool,
     /// [`IN_MEMORY`], [`WRITTEN`] or [`SYNCED`].
-    pub(crate) promise: AtomicU8,
+    promise: AtomicU8,
     /// The eviction state, of a table that evicts.
     pub(crate) cache: Option<Box<Cache>>,
     hashes: HashRange,
@@ -202,6 +202,18 @@ impl Table {
     #[inline]
     pub(crate) fn promise(&self) -> u8 {
         self.promise.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether anybody was promised that its objects are there after a crash: not while they are on their way to
+    /// the disk.
+    #[inline]
+    pub fn is_promised(&self) -> bool {
+        self.promise() != IN_MEMORY
+    }
+
+    /// Ends what was promised, until [`Table::set_synced`] is called.
+    pub fn promise_nothing(&self) {
+        self.promise.store(IN_MEMORY, Ordering::Relaxed);
     }
 
     /// Makes answers about a durable table wait for the disk from now on, or not: see [`crate::Core::take_seen_cut`].

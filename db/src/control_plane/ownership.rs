@@ -111,7 +111,10 @@ impl Control {
             return Ok(());
         };
         for part in entry.parts.held() {
-            part.set_synced(durability == Durability::Synced);
+            match durability {
+                Durability::Memory => part.promise_nothing(),
+                _ => part.set_synced(durability == Durability::Synced),
+            }
         }
         self.make_known(&owning, Arc::new(entry.with_durability(durability)))
     }

@@ -357,7 +357,7 @@ impl Transaction {
         // SAFETY: as the caller says.
         let listed = unsafe { self.list(&parts_of, (&mut checks, &mut ranges, &mut changes)) };
         let result = listed.and_then(|()| {
-            if for_disk && changes.iter().any(|change| !change.table.is_durable()) {
+            if for_disk && changes.iter().any(|change| !change.table.is_promised()) {
                 return Err(Uncommitted::NotDurable);
             }
             Ok(pin.commit_ranges(&checks, &ranges, &changes).map(|_| ())?)
