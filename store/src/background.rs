@@ -222,9 +222,13 @@ impl Pinned<'_> {
     }
 
     /// Removes an expired object, if the index still points to it. Returns false if it stays, because another thread
-    /// holds its bucket or its removal cannot be noted.
+    /// holds its bucket, its removal cannot be noted, or a recovery may bring a newer one.
     #[must_use]
     pub(crate) fn expire(&self, table: &Table, location: Location, object: &Object<'_>) -> bool {
+        if table.is_replaying() {
+            // A newer object of its key, which may not expire, could follow.
+            return false;
+        }
         let hash = crate::hash(object.key());
         let bucket = match table.index.lock(&self.pin, hash) {
             Ok(bucket) => bucket,

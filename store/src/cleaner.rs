@@ -176,11 +176,11 @@ impl Store {
         }
     }
 
-    /// Lets the disk forget the empty segments, unless some object would then be found at two places: what has moved to
+    /// Lets the disk forget the empty segments, unless a recovery still reads some, or some object would then be found at two places: what has moved to
     /// a head of survivors, in the segment that it comes from and is half empty.
     pub(crate) fn hand_over_released(&self, cleaner: &mut Cleaner) {
         let Some(durable) = &self.log.durable else { return };
-        if !cleaner.released.is_empty() && !cleaner.is_combining() {
+        if !cleaner.released.is_empty() && !cleaner.is_combining() && !cleaner.recovering {
             let survivors = cleaner.durable_survivors.each_ref().map(|head| self.log.position(head));
             durable.release(Released { sequences: std::mem::take(&mut cleaner.released), survivors });
         }

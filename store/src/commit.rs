@@ -103,6 +103,9 @@ impl Pinned<'_> {
         ranges.iter().for_each(|range| self.assert_own(range.table));
         for write in writes {
             self.admit(write.table, write.key, write.value.map_or(0, <[u8]>::len), write.expires_ms)?;
+            if write.table.is_replaying() {
+                self.refuse_unknown(write.table, write.hash, write.key)?;
+            }
         }
         let mut scratch = self.core.scratch.borrow_mut();
         self.make_room_for_all(writes, &mut scratch.growths)?;

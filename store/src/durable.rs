@@ -87,6 +87,8 @@ pub(crate) struct Durable {
     /// The most frames that all segments opened by cores take, and up to where they may go before the disk has more.
     frames_opened: AtomicU64,
     frames_limit: AtomicU64,
+    /// Free seglets that a recovery may still need.
+    pub(crate) awaited: AtomicU64,
 }
 
 /// Which writes to durable tables are admitted.
@@ -135,6 +137,7 @@ impl Durable {
             room: AtomicU32::new(u32::MAX),
             frames_opened: AtomicU64::new(0),
             frames_limit: AtomicU64::new(u64::MAX),
+            awaited: AtomicU64::new(0),
         }
     }
 

@@ -78,7 +78,7 @@ pub use crate::limits::{
 pub use crate::log::SEGMENT_HEADER_BYTES;
 pub use crate::memory::{prefetch_lines, prefetch_value};
 pub use crate::number_hash::{NumberHash, NumberHasher};
-pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object, entry_bytes};
+pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object, entry_bytes, entry_hash};
 pub use crate::ordered::KeyRange;
 pub use crate::ordered_table::NotOrdered;
 pub use crate::progress::RewritingProgress;

@@ -363,6 +363,15 @@ pub fn entry_bytes(bytes: &[u8]) -> Option<usize> {
     Some(Header::lengths(bytes.first_chunk()?).object_bytes())
 }
 
+/// Returns the hash of the key of the entry that begins a piece of a sealed log; `None` if it is a completion record, or the
+/// piece ends within the key.
+pub fn entry_hash(bytes: &[u8]) -> Option<u64> {
+    let header = Header::decode(bytes.first_chunk()?)?;
+    let is_listed = header.kind != Kind::Completion && header.version != 0;
+    let key = bytes.get(OBJECT_HEADER_BYTES..OBJECT_HEADER_BYTES + header.lengths.key_bytes)?;
+    is_listed.then(|| crate::hash(key))
+}
+
 /// An entry of a segment as a disk held it: an object or a tombstone. Its lengths stay within the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {

@@ -86,11 +86,13 @@ impl Pinned<'_> {
             // Before the look-up, so that tables without eviction pay one branch and keep no registers over a call.
             self.note_use(table, hash, key);
         }
+        // Before the look-up: what a recovery found first may not be the newest.
+        let is_known = !table.is_replaying() || table.has_arrived(hash);
         let found = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
         if self.is_noted(table) {
             self.note_seen(hash, found.as_ref());
         }
-        found.filter(|object| !self.is_expired(object))
+        found.filter(|object| is_known && !self.is_expired(object))
     }
 
     /// Notes a use of the object of `key`, if present, in a table with a budget.
@@ -101,7 +103,8 @@ impl Pinned<'_> {
     }
 
     /// Returns whether a look-up of `key` here is conclusive: its hash has arrived, or it was written or removed
-    /// here. The answer true is final. Cost: one load if nothing arrives.
+    /// here. The answer true is final, but for a hash that a recovery brought ahead long ago. Cost: one load if nothing
+    /// arrives.
     #[inline]
     #[must_use]
     pub fn knows(&self, table: &Table, hash: u64, key: &[u8]) -> bool {
@@ -113,11 +116,15 @@ impl Pinned<'_> {
 
     #[cold]
     fn knows_arriving(&self, table: &Table, arrival: &Arrival, hash: u64, key: &[u8]) -> bool {
-        arrival.is_here(hash)
-            || table.index.find(&self.pin, hash, |location| self.object_of(location, key)).is_some()
-            || arrival.was_removed(key)
-            // Checked again, because both look-ups above may have become irrelevant between them.
-            || arrival.is_here(hash)
+        if arrival.is_here(hash) {
+            return true;
+        }
+        // Otherwise only what was written here can be found here.
+        !table.is_replaying()
+            && (table.index.find(&self.pin, hash, |location| self.object_of(location, key)).is_some()
+                || arrival.was_removed(key)
+                // Checked again, because both look-ups above may have become irrelevant between them.
+                || arrival.is_here(hash))
     }
 
     /// Returns the objects of many keys as of one moment: no write and no commit lies between two of them. `lookups`

@@ -9,22 +9,31 @@
 //! would leave, so the disk need not be written: a segment on the disk has the same number as before. The end of a key is
 //! remembered until all segments have come, since older entries may follow.
 //!
+//! *While tables are in use* ([`Table::expect_replay`]): a key is unknown until everything is there, or until what all segments
+//! have of its hash was recovered ahead ([`Recovery::ahead`]); nobody reads or writes it before. From then on it belongs to
+//! its writers, and whatever the segments bring again is older: than what is there, or than a removal, which is noted.
+//!
 //! Entries pass in batches, so that the buckets of a batch come from memory side by side. An index gets room early for
 //! what the rest of the log may bring, as long as memory has room for all of that: else it would be moved four times.
+
+mod ahead;
+mod completions;
+mod room;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use self::ahead::Ahead;
 use crate::archived::next_start;
-use crate::completion::{FoundCompletion, FoundCompletions};
+use crate::completion::FoundCompletions;
 use crate::durable::RECOVERED;
 use crate::error::WriteError;
-use crate::index::bucket::BUCKET_BYTES;
-use crate::limits::{LOAD_DENOMINATOR, LOAD_NUMERATOR, VERSION_MAX};
-use crate::log::{Head, NoSegment, Role, SEGMENT_HEADER_BYTES, read_segment_header};
+use crate::limits::VERSION_MAX;
+use crate::log::{Head, NoSegment, SEGMENT_HEADER_BYTES, read_segment_header};
 use crate::number_hash::NumberHash;
 use crate::object::{Entry, Kind, Lengths};
+use crate::segment::Claim;
 use crate::store::cleaning::Cleaner;
 use crate::store::core::{Core, Pinned};
 use crate::sync::{AtomicBool, AtomicU64, ExclusiveGuard, Ordering};
@@ -36,11 +45,10 @@ const ENDED_SHARDS: usize = 64;
 /// Entries that are replayed together.
 const BATCH: usize = 32;
 
-/// Most objects, as a multiple of those that have come, for which an index gets room ahead.
-const ROOM_AHEAD_FACTOR: u64 = 4;
-
 /// Background steps that may be needed to make room for a segment.
 const STEPS_MAX: u32 = 100_000;
+/// The same for an entry that comes ahead: whoever waits for it can wait for its segment.
+const STEPS_AHEAD_MAX: u32 = 50;
 
 /// The log as a disk held it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -53,6 +61,8 @@ pub struct LogOnDisk {
     pub left_out: Vec<(u32, Vec<u32>)>,
     /// The bytes of all segments, if known: indexes then get room in time.
     pub bytes: u64,
+    /// Whether tables are in use meanwhile ([`Table::expect_replay`]): then writers leave the memory that the rest needs.
+    pub is_in_use: bool,
 }
 
 /// What was found in segments.
@@ -82,6 +92,7 @@ type Ended = HashMap<(u32, Box<[u8]>), u64>;
 
 /// What all cores of a recovery share.
 struct Shared {
+    ahead: Mutex<Ahead>,
     /// By hash.
     ended: [Mutex<Ended>; ENDED_SHARDS],
     /// Whether any has ended. Set before the first one is noted, and so before the bucket of its key is locked.
@@ -92,6 +103,10 @@ struct Shared {
     /// Bytes of all segments, and of those that have come.
     bytes: u64,
     bytes_done: AtomicU64,
+    /// Bytes that came to memory.
+    bytes_placed: AtomicU64,
+    /// Whether tables are in use meanwhile.
+    is_in_use: bool,
 }
 
 /// An object or a tombstone of a segment, which is intact.
@@ -121,6 +136,8 @@ pub struct Recovery<'c> {
     completions: FoundCompletions,
     /// How often the memory that is kept from writers was halved: what comes was in memory before.
     halvings: u32,
+    /// Whether the entry at hand comes ahead of its segment: then its head takes no more memory than it needs.
+    is_ahead: bool,
 }
 
 impl Core {
@@ -132,14 +149,19 @@ impl Core {
         cleaner.on_disk.recover(&log.sequences, &log.left_out);
         cleaner.recovering = true;
         let shared = Shared {
+            ahead: Mutex::default(),
             ended: std::array::from_fn(|_| Mutex::default()),
             any_ended: AtomicBool::new(false),
             sequences: log.sequences.iter().copied().collect(),
             left_out: log.left_out.iter().cloned().collect(),
             bytes: log.bytes,
             bytes_done: AtomicU64::new(0),
+            bytes_placed: AtomicU64::new(0),
+            is_in_use: log.is_in_use,
         };
-        Recovery::on(self, Arc::new(shared))
+        let recovery = Recovery::on(self, Arc::new(shared));
+        recovery.keep_for_rest();
+        recovery
     }
 }
 
@@ -196,8 +218,8 @@ fn cleaner_of(core: &Core) -> ExclusiveGuard<'_, Cleaner> {
 
 impl<'c> Recovery<'c> {
     fn on(core: &'c Core, shared: Arc<Shared>) -> Self {
-        let (head, found, completions, halvings) = Default::default();
-        Recovery { core, head, shared, found, completions, halvings }
+        let (head, found, completions, halvings, is_ahead) = Default::default();
+        Recovery { core, head, shared, found, completions, halvings, is_ahead }
     }
 
     /// Returns a handle by which another core can take a part of the segments.
@@ -238,8 +260,8 @@ impl Recovery<'_> {
         if !is_it && starts.is_empty() {
             return Err(RecoveryError::NotTheSegment);
         }
-        self.head.role = Role::Compaction(sequence);
-        self.head.disk_bytes = bytes.len() as u32;
+        let begun = self.shared.ahead().take_head(sequence);
+        self.begin(begun, sequence, bytes.len());
         let mut offset = SEGMENT_HEADER_BYTES;
         let mut batch = Vec::with_capacity(BATCH);
         // The table of the batch.
@@ -271,6 +293,8 @@ impl Recovery<'_> {
         }
         self.batch(sequence, &mut batch, &current)?;
         self.make_room_ahead(bytes.len(), &current);
+        self.keep_for_rest();
+        self.end_ahead(sequence);
         self.core.store.log.close(&mut self.head);
         self.core.store.release(&mut cleaner_of(self.core), sequence, RECOVERED);
         Ok(())
@@ -283,7 +307,9 @@ impl Recovery<'_> {
         batch: &mut Vec<Arrived<'_>>,
         current: &Option<(u32, Option<Arc<Table>>)>,
     ) -> Result<(), RecoveryError> {
-        let Some((_, Some(table))) = current else {
+        let Some(table) =
+            current.as_ref().and_then(|(_, table)| table.as_ref().filter(|table| !table.is_retired()))
+        else {
             self.found.dropped += batch.len() as u64;
             batch.clear();
             return Ok(());
@@ -301,55 +327,9 @@ impl Recovery<'_> {
         batch.drain(..).try_for_each(|arrived| self.entry(sequence, &arrived, table))
     }
 
-    /// Gives a table's index room for what the rest of the log may bring, judged by what has come; unless the memory
-    /// might be needed for objects.
-    fn make_room_ahead(&self, segment_bytes: usize, current: &Option<(u32, Option<Arc<Table>>)>) {
-        let (shared, log) = (&self.shared, &self.core.store.log);
-        let done =
-            shared.bytes_done.fetch_add(segment_bytes as u64, Ordering::Relaxed) + segment_bytes as u64;
-        let left = shared.bytes.saturating_sub(done);
-        let Some((_, Some(table))) = current else { return };
-        let objects = table.objects();
-        let expected = (u128::from(objects) * u128::from(left) / u128::from(done)) as u64;
-        // Older segments hold fewer objects that count.
-        let more = expected.min(objects.saturating_mul(ROOM_AHEAD_FACTOR));
-        let index_bytes = (objects + more) * LOAD_DENOMINATOR / LOAD_NUMERATOR * BUCKET_BYTES as u64;
-        let free = log.segments.free_count().saturating_sub(self.core.store.keep_for_writers());
-        let has_memory = free * log.seglet_bytes() as u64 >= left + index_bytes;
-        let pinned = self.core.pin();
-        // Not for a little: an estimate that rises slightly is no reason to move all that has come.
-        if has_memory && table.index.is_overloaded(&pinned.pin, objects + more / 4 * 3) {
-            // An index without this room grows later.
-            let _ = pinned.hurry_growth(table, more);
-        }
-    }
-
-    /// Keeps a completion record whose client may ask for it.
-    fn completion(&mut self, entry: &Entry<'_>) -> Result<(), RecoveryError> {
-        if !self.completions.add(entry) {
-            return Ok(());
-        }
-        self.retrying(|this, pinned| {
-            let log = &pinned.core.store.log;
-            let claim = |bytes| log.claim_of_writer(bytes, 0);
-            let content = (entry.key(), entry.value());
-            let staged = log.stage_completion(&mut this.head, claim, entry.table(), content);
-            let staged = staged.map_err(|NoSegment| WriteError::Retry { after_us: 0 })?;
-            log.seal(&staged, entry.version(), 0);
-            this.head.note_needed(staged.bytes());
-            log.bury(pinned.core.index, staged.location, staged.bytes());
-            Ok(())
-        })
-    }
-
-    /// Returns the completion records that clients may ask for. Called before [`Recovery::finish`], from which on the
-    /// cleaner asks which of them are needed.
-    pub fn take_completions(&mut self) -> impl Iterator<Item = FoundCompletion> + use<> {
-        std::mem::take(&mut self.completions).into_all()
-    }
-
     /// Ends the recovery: what is empty leaves the disk. Returns what was found.
     pub fn finish(self) -> Recovered {
+        self.end_all_ahead();
         let mut cleaner = cleaner_of(self.core);
         cleaner.recovering = false;
         self.core.store.hand_over_released(&mut cleaner);
@@ -408,11 +388,20 @@ impl Recovery<'_> {
     ) -> Result<bool, WriteError> {
         let (store, shared, key) = (&self.core.store, &self.shared, entry.key());
         let halvings = self.halvings;
-        let keep = || store.keep_for_writers() >> halvings;
+        let is_ahead = self.is_ahead;
+        let claim = |bytes| {
+            let claim = store.log.claim_of_writer(bytes, store.keep_for_writers() >> halvings);
+            if is_ahead { Claim { most: claim.least, ..claim } } else { claim }
+        };
         let lengths = Lengths { predecessor: matters, ..entry.lengths() };
         let content = (entry.content(), content_checksum);
-        let staged =
-            store.log.stage_content(&mut self.head, keep, (table.id(), lengths), content, entry.expires_ms());
+        let staged = store.log.stage_content(
+            &mut self.head,
+            claim,
+            (table.id(), lengths),
+            content,
+            entry.expires_ms(),
+        );
         let staged = staged.map_err(|NoSegment| pinned.no_room(table, entry.bytes()))?;
         let placed = pinned.write_entering(
             table,
@@ -424,7 +413,7 @@ impl Recovery<'_> {
                 let is_old =
                     found.as_ref().is_some_and(|(_, (_, object))| object.version() >= entry.version());
                 // Another core may have noted its end after the look before; it removes what it finds once it has the bucket.
-                if is_old || shared.has_ended(hash, &entry) {
+                if is_old || shared.has_ended(hash, &entry) || table.was_removed(key) {
                     return Ok(false);
                 }
                 pinned.admit_to_index(table, key, found.is_none(), entered)?;
@@ -435,6 +424,7 @@ impl Recovery<'_> {
         );
         if placed == Ok(true) {
             table.count_version(self.core.index, entry.version());
+            shared.bytes_placed.fetch_add(u64::from(staged.bytes()), Ordering::Relaxed);
         } else {
             store.log.unstage(self.core.index, &mut self.head, &staged);
         }
@@ -455,16 +445,18 @@ impl Recovery<'_> {
     }
 
     /// Repeats a write until there is room for it, with steps of background work.
-    fn retrying<T>(
+    fn retrying<T: Default>(
         &mut self,
         mut write: impl FnMut(&mut Self, &Pinned<'_>) -> Result<T, WriteError>,
     ) -> Result<T, RecoveryError> {
-        for _ in 0..STEPS_MAX {
+        for _ in 0..if self.is_ahead { STEPS_AHEAD_MAX } else { STEPS_MAX } {
             let core = self.core;
             let written = write(self, &core.pin());
             match written {
                 Ok(written) => return Ok(written),
                 Err(WriteError::Retry { .. }) => drop(core.step()),
+                // Nobody asks for it any more.
+                Err(WriteError::TableRetired) => return Ok(T::default()),
                 Err(WriteError::OutOfMemory) if self.halvings < u64::BITS - 1 => self.halvings += 1,
                 Err(_) => return Err(RecoveryError::OutOfMemory),
             }

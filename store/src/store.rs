@@ -303,6 +303,18 @@ impl Store {
         self.log.keep_for_writers(self.index_bytes.load(Ordering::Relaxed))
     }
 
+    /// Sets how many free seglets a recovery may still need, which writers must leave in addition.
+    pub(crate) fn await_seglets(&self, seglets: u64) {
+        if let Some(durable) = &self.log.durable {
+            durable.awaited.store(seglets, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns these.
+    pub(crate) fn seglets_awaited(&self) -> u64 {
+        self.log.durable.as_ref().map_or(0, |durable| durable.awaited.load(Ordering::Relaxed))
+    }
+
     /// Returns the objects that the cleaner has removed from the index, and the segments that it has set aside,
     /// because their bytes were damaged. Cost: three loads.
     pub fn damaged(&self) -> (u64, u64) {

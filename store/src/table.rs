@@ -90,6 +90,8 @@ pub struct Table {
     pub(crate) durable: AtomicBool,
     /// [`IN_MEMORY`], [`WRITTEN`] or [`SYNCED`].
     promise: AtomicU8,
+    /// Whether a recovery brings its objects while it is in use.
+    pub(crate) replaying: AtomicBool,
     /// The eviction state, of a table that evicts.
     pub(crate) cache: Option<Box<Cache>>,
     hashes: HashRange,
@@ -141,6 +143,7 @@ impl Table {
             hashes: options.hashes,
             durable: AtomicBool::new(options.durable),
             promise: AtomicU8::new(if options.durable { WRITTEN } else { IN_MEMORY }),
+            replaying: AtomicBool::new(false),
             ordered,
             cache,
             index,

@@ -74,8 +74,10 @@ impl Pinned<'_> {
         condition: Condition,
     ) -> Result<u64, WriteError> {
         self.admit(table, key, value.len(), expires_ms)?;
-        if condition != Condition::Always {
+        if condition != Condition::Always || table.is_replaying() {
             self.refuse_unknown(table, hash, key)?;
+        }
+        if condition != Condition::Always {
             // Saves the copy if the condition fails already; the decision that counts is made under the lock.
             let current = self.get(table, hash, key).map_or(0, |object| object.version());
             refuse_unless(condition, current)?;
@@ -162,9 +164,13 @@ impl Pinned<'_> {
         self.refuse_without_disk(table, false)?;
         let store = &self.core.store;
         let mut head = self.core.head_of(table).borrow_mut();
-        let keep = || store.keep_for_writers();
+        let keep = || store.keep_for_writers() + store.seglets_awaited();
         let staged = store.log.stage(&mut head, keep, table.entry_number(), (key, value), expires_ms);
-        staged.map_err(|_| self.no_room(table, table.lengths(key, value.len(), expires_ms).object_bytes()))
+        staged.map_err(|_| match store.seglets_awaited() {
+            0 => self.no_room(table, table.lengths(key, value.len(), expires_ms).object_bytes()),
+            // What a recovery does not need in the end is for writers.
+            _ => WriteError::Retry { after_us: RETRY_AFTER_US },
+        })
     }
 
     pub(crate) fn unstage(&self, table: &Table, staged: &Staged) {

@@ -89,6 +89,7 @@ pub fn recover(
         last: found.state.last,
         left_out: found.state.left_out.clone(),
         bytes,
+        is_in_use: false,
     };
     let (segments_count, clock_ms, is_new) = (segments.len(), found.clock_ms, found.state.digest_number == 0);
     let replaying: Vec<Core> = (0..replaying).map(|index| store.core(index)).collect();

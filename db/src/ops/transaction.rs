@@ -266,7 +266,8 @@ impl Transaction {
     /// Adds a write of `value` that expires at `expires_ms`, or a deletion, if `condition` holds now.
     ///
     /// # Errors
-    /// `ConditionFailed`, `TooManyReads`, `Full`; `NotArrived` for a deletion of an object that may be in transit.
+    /// `ConditionFailed`, `TooManyReads`, `Full`; `NotArrived` for a deletion of an object that may be in transit,
+    /// and for any write of a key that a recovery has not brought.
     pub fn write(
         &mut self,
         pin: &Pinned<'_>,
@@ -278,7 +279,8 @@ impl Transaction {
         if condition != Condition::Always {
             self.check(pin, place, condition)?;
         }
-        if value.is_none() && !pin.knows(place.table, place.hash, place.key) {
+        let must_know = value.is_none() || place.table.is_replaying();
+        if must_know && !pin.knows(place.table, place.hash, place.key) {
             return Err(TransactionError::NotArrived);
         }
         self.writes.record_until(place.id, place.hash, place.key, value, expires_ms)?;

@@ -150,7 +150,7 @@ impl Log {
         let lengths = Lengths { predecessor: head.role != Role::Memory, ..carried.header().lengths };
         self.stage_content(
             head,
-            keep,
+            |bytes| self.claim_of_writer(bytes, keep()),
             (table, lengths),
             (carried.content(), content_checksum),
             carried.expires_ms(),
@@ -162,7 +162,7 @@ impl Log {
     pub(crate) fn stage_content(
         &self,
         head: &mut Head,
-        keep: impl FnOnce() -> u64,
+        claim: impl FnOnce(usize) -> Claim,
         (table, lengths): (u32, Lengths),
         (content, content_checksum): (&[u8], u32),
         expires_ms: u64,
@@ -170,7 +170,7 @@ impl Log {
         assert_eq!(content.len(), lengths.content_bytes(), "the lengths are those of the content");
         let header = Header { checksum: 0, table, version: 0, kind: Kind::Object, lengths };
         let bytes = header.object_bytes();
-        self.make_room(head, bytes, || self.claim_of_writer(bytes, keep()))?;
+        self.make_room(head, bytes, || claim(bytes))?;
         let offset = head.offset;
         head.offset += bytes;
         head.appended += bytes as u64;

@@ -4,6 +4,8 @@
 //! The recorder is as good as its cuts: a crash loses all that was written since the last one, in memory and of the
 //! record, so the model is the state of that moment. Every check is against the model: keys, values, versions, counts.
 
+mod full;
+mod in_use;
 mod recorder;
 mod turning;
 
@@ -14,13 +16,15 @@ use super::{budget, each_seed};
 use crate::commit::Write;
 use crate::hash_range::Position;
 use crate::{
-    Condition, Config, Core, LogOnDisk, NEVER_MS, Quota, RecoveryError, RequestId, Store, Table, TableKind,
+    Condition, Config, Core, LogOnDisk, NEVER_MS, Quota, RecoveryError, Store, Table, TableKind,
     TableOptions, WriteError,
 };
 use recorder::{Record, Recorder};
 
 const TABLES: u32 = 2;
+/// Cores that write, and one for what recovers meanwhile.
 const CORES: usize = 2;
+const STORE_CORES: usize = CORES + 1;
 
 /// The number by which the log names a table of this place at first.
 fn first_number(place: usize) -> u32 {
@@ -33,13 +37,13 @@ fn open_store(
     segment_bytes: usize,
     numbers: &[Option<u32>],
 ) -> (Arc<Store>, Vec<Arc<Table>>) {
-    let config = Config { memory_bytes, segment_bytes, cores: CORES, huge_pages: false, durable: true };
+    let config = Config { memory_bytes, segment_bytes, cores: STORE_CORES, huge_pages: false, durable: true };
     let store = Store::new(config).expect("a small store");
     let table = |(place, number): (usize, &Option<u32>)| {
         let kind = if place == 0 { TableKind::Hash } else { TableKind::Ordered };
         let options = TableOptions { kind, durable: number.is_some(), ..TableOptions::default() };
         let id = number.unwrap_or(turning::IN_MEMORY + place as u32);
-        store.table_with(id, options, &Arc::new(Quota::new(CORES, u64::MAX)))
+        store.table_with(id, options, &Arc::new(Quota::new(STORE_CORES, u64::MAX)))
     };
     let tables = numbers.iter().enumerate().map(table).collect();
     (store, tables)
@@ -69,6 +73,8 @@ struct World {
     tables: Vec<Arc<Table>>,
     cores: Vec<Core>,
     recorder: Recorder,
+    /// The recovery during which clients go on.
+    arriving: Option<in_use::Arriving>,
     model: Model,
     /// Record and model of the last cut.
     stable: (Record, Model),
@@ -93,13 +99,14 @@ impl World {
         // In some of them all objects do not have room at once.
         let bytes_per_key = random.choice([400, 80]).expect("one of them");
         let keys = random.u64(20..(memory.0 / bytes_per_key) as u64);
-        let (recorder, model, stable) = Default::default();
+        let (recorder, arriving, model, stable) = Default::default();
         let (coming, last_number) = (vec![None; TABLES as usize], TABLES);
         World {
             store,
             tables,
             cores,
             recorder,
+            arriving,
             model,
             stable,
             random,
@@ -160,6 +167,7 @@ impl World {
             core.pin().put_until(table, crate::hash(&bytes), &bytes, &value, expires_ms, Condition::Always);
         match put {
             Ok(version) => self.model.put(key, version, value, expires_ms),
+            Err(WriteError::NotArrived) => self.bring(key.0, crate::hash(&bytes)),
             Err(WriteError::Retry { .. } | WriteError::OutOfMemory) => self.make_room(),
             Err(error) => panic!("{error}"),
         }
@@ -175,6 +183,7 @@ impl World {
                 let known = self.model.objects.remove(&key);
                 assert_eq!(version, known.map(|(version, ..)| version), "a delete of {key:?}");
             }
+            Err(WriteError::NotArrived) => self.bring(key.0, crate::hash(&bytes)),
             Err(WriteError::Retry { .. } | WriteError::OutOfMemory) => self.make_room(),
             Err(error) => panic!("{error}"),
         }
@@ -182,6 +191,10 @@ impl World {
 
     /// Removes a key as the target of a migration does: one that it has heard of, or one that the source has no more.
     fn remove(&mut self) {
+        if self.arriving.is_some() {
+            // No migration comes to a table that is being recovered.
+            return;
+        }
         let (key, bytes) = self.key();
         let table = &self.tables[key.0 as usize - 1];
         let Position { hash, second } = Position::of(&bytes);
@@ -211,6 +224,7 @@ impl World {
             }
             Err(WriteError::Retry { .. } | WriteError::OutOfMemory) => self.make_room(),
             Err(WriteError::NotANumber | WriteError::Overflow) => {}
+            Err(WriteError::NotArrived) => self.bring(key.0, crate::hash(&bytes)),
             Err(error) => panic!("{error}"),
         }
     }
@@ -219,6 +233,7 @@ impl World {
         let changes: Vec<_> = (0..self.random.usize(1..6))
             .map(|_| (self.key(), self.random.bool().then(|| self.value())))
             .collect();
+        let keys: Vec<_> = changes.iter().map(|((key, bytes), _)| (key.0, crate::hash(bytes))).collect();
         let writes: Vec<_> = changes
             .iter()
             .map(|((key, bytes), value)| Write {
@@ -240,6 +255,9 @@ impl World {
                         None => drop(self.model.objects.remove(&key)),
                     }
                 }
+            }
+            Err(crate::CommitError::Write(WriteError::NotArrived)) => {
+                keys.into_iter().for_each(|(table, hash)| self.bring(table, hash));
             }
             Err(crate::CommitError::Write(WriteError::Retry { .. } | WriteError::OutOfMemory)) => {
                 self.make_room()
@@ -268,26 +286,45 @@ impl World {
     /// Loses everything since the last cut, and recovers. A memory of a few segments that was full may be too small, as
     /// the rest of a seglet is lost for each segment of the disk; then it is given more, as an operator would.
     fn crash(&mut self) {
+        self.crash_with(false);
+    }
+
+    /// As [`World::crash`], with clients that go on during the recovery, or without.
+    fn crash_with(&mut self, clients: bool) {
         let (mut record, mut model) = self.stable.clone();
-        let log = record.crash(CORES);
+        let log = record.crash(STORE_CORES);
         // What is in memory is gone, also of a table on its way to the disk.
         model.objects.retain(|key, _| self.numbers[key.0 as usize - 1].is_some());
         self.coming.fill(None);
-        while !self.recover(&record, &log, &model) {
+        loop {
+            self.recorder = Recorder { record: record.clone(), ..Recorder::default() };
+            self.model = model.clone();
+            self.stable = (record.clone(), model.clone());
+            let is_recovered = match clients {
+                true => self.recover_in_use(&log),
+                false => self.recover(&log),
+            };
+            if is_recovered {
+                break;
+            }
             self.memory.0 += self.memory.0 / 4;
         }
-        self.recorder = Recorder { record, ..Recorder::default() };
-        self.model = model;
         self.check();
         self.sync();
     }
 
-    fn recover(&mut self, record: &Record, log: &LogOnDisk, model: &Model) -> bool {
+    /// Opens an empty store that knows what the last one promised.
+    fn open(&mut self) {
         (self.store, self.tables) = open_store(self.memory.0, self.memory.1, &self.numbers);
         self.cores = (0..CORES).map(|core| self.store.core(core)).collect();
-        self.store.advance_clock(model.now_ms);
-        let newest = model.newest.values().copied().max().unwrap_or(0);
+        self.store.advance_clock(self.model.now_ms);
+        let newest = self.model.newest.values().copied().max().unwrap_or(0);
         self.tables.iter().for_each(|table| table.begin_above(newest));
+    }
+
+    fn recover(&mut self, log: &LogOnDisk) -> bool {
+        self.open();
+        let record = &self.recorder.record;
         let mut recovery = self.cores[0].recover(log);
         let mut sequences = log.sequences.clone();
         match self.random.u32(0..3) {
@@ -296,9 +333,9 @@ impl World {
             _ => {}
         }
         for sequence in sequences {
-            let place = |id| self.numbers.iter().position(|number| *number == Some(id));
-            let find = |id: u32| place(id).map(|place| Arc::clone(&self.tables[place]));
-            match recovery.segment(sequence, &record.segments[&sequence].1, &[], find) {
+            match recovery
+                .segment(sequence, &record.segments[&sequence].1, &[], |number| self.table_of(number))
+            {
                 Ok(()) => {}
                 Err(RecoveryError::OutOfMemory) => return false,
                 Err(error) => panic!("{error}"),
@@ -309,6 +346,12 @@ impl World {
         let has_moved = (0..TABLES as usize).any(|place| self.numbers[place] != Some(first_number(place)));
         assert!(found.dropped == 0 || has_moved, "{} entries of no table", found.dropped);
         true
+    }
+
+    /// Returns the table that the log names so.
+    fn table_of(&self, number: u32) -> Option<Arc<Table>> {
+        let place = self.numbers.iter().position(|known| *known == Some(number));
+        place.map(|place| Arc::clone(&self.tables[place]))
     }
 
     fn check(&self) {
@@ -346,7 +389,8 @@ fn what_was_below_a_cut_is_found_after_a_crash_and_nothing_else() {
             for _ in 0..world.random.u32(3..12) {
                 (0..world.random.u32(100..4_000)).for_each(|_| world.step());
                 world.check();
-                world.crash();
+                let clients = world.random.u32(0..3) == 0;
+                world.crash_with(clients);
             }
         }
     });
@@ -410,60 +454,4 @@ fn what_a_recovery_brought_to_several_segments_is_not_taken_for_garbage() {
     world.crash();
     world.store.set_disk_short(true);
     assert_eq!(world.clean(), 0, "hardly anything is dead");
-}
-
-/// Puts objects of such sizes until the memory is full, as one client does after another.
-fn fill(world: &mut World, sizes: &[usize]) {
-    world.keys = 0;
-    for &size in sizes {
-        let mut refused = 0;
-        while refused < 50 {
-            let (number, value) = (world.keys, vec![7; size]);
-            let (key, core) = (number.to_be_bytes(), &world.cores[0]);
-            core.begin_request(RequestId { client: 1, sequence: number + 1 }, &[]);
-            let put = core.pin().put(&world.tables[0], crate::hash(&key), &key, &value, Condition::Always);
-            core.end_request();
-            match put {
-                Ok(version) => {
-                    world.model.put((1, number), version, value, NEVER_MS);
-                    (world.keys, refused) = (number + 1, 0);
-                }
-                Err(WriteError::Retry { .. } | WriteError::OutOfMemory) => {
-                    world.sync();
-                    (0..10).for_each(|_| _ = world.cores[0].step());
-                    refused += 1;
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-}
-
-#[test]
-fn a_full_store_takes_deletes_after_crashes() {
-    for sizes in [&[10_000, 100, 1][..], &[1_000], &[5_000]] {
-        let mut world = World::new(1);
-        world.memory = (16 << 20, 1 << 20);
-        (world.store, world.tables) = open_store(world.memory.0, world.memory.1, &world.numbers);
-        world.cores = (0..CORES).map(|core| world.store.core(core)).collect();
-        fill(&mut world, sizes);
-        world.sync();
-        for _ in 0..3 {
-            world.crash();
-        }
-        for number in 0..world.keys {
-            let key = number.to_be_bytes();
-            let deleted = (0..1_000).find_map(|_| {
-                let core = &world.cores[0];
-                let deleted = core.pin().delete(&world.tables[0], crate::hash(&key), &key, Condition::Always);
-                if deleted.is_err() {
-                    world.recorder.sync(&world.store);
-                    core.step();
-                }
-                assert_ne!(deleted, Err(WriteError::OutOfMemory), "a full store takes deletes");
-                deleted.ok()
-            });
-            assert!(deleted.flatten().is_some(), "delete {number} of {} of {sizes:?} B", world.keys);
-        }
-    }
 }

@@ -107,7 +107,7 @@ impl Pinned<'_> {
     ///
     /// Skips an object that has expired, or that the store has in a version as new, and counts it as late. Finished
     /// objects are taken off `objects`. A version in the upper half of all versions is refused, so that the key's next
-    /// ones have numbers left.
+    /// ones have numbers left. While a recovery brings the table's objects, asks to retry.
     ///
     /// # Errors
     /// [`ReplayError`].
@@ -117,6 +117,9 @@ impl Pinned<'_> {
         objects: &mut &[u8],
         restored: &mut Replayed,
     ) -> Result<(), ReplayError> {
+        if table.is_replaying() {
+            return Err(ReplayError::Refused(WriteError::Retry { after_us: RETRY_AFTER_US }));
+        }
         self.store_all(table, (table.hashes(), Way::Archived), objects, restored)
     }
 

@@ -123,6 +123,7 @@ impl Record {
         self.survivors = Default::default();
         let sequences = self.segments.keys().copied().collect();
         let bytes = self.segments.values().map(|(_, bytes)| bytes.len() as u64).sum();
-        LogOnDisk { sequences, last: self.last, left_out: self.left_out.clone(), bytes }
+        let (last, left_out) = (self.last, self.left_out.clone());
+        LogOnDisk { sequences, last, left_out, bytes, is_in_use: false }
     }
 }
