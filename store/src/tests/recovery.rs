@@ -25,6 +25,8 @@ const TABLES: u32 = 2;
 /// Cores that write, and one for what recovers meanwhile.
 const CORES: usize = 2;
 const STORE_CORES: usize = CORES + 1;
+/// Segments with which memory is not short.
+const MEMORY_FOR_CLIENTS: usize = 80;
 
 /// The number by which the log names a table of this place at first.
 fn first_number(place: usize) -> u32 {
@@ -296,6 +298,10 @@ impl World {
         // What is in memory is gone, also of a table on its way to the disk.
         model.objects.retain(|key, _| self.numbers[key.0 as usize - 1].is_some());
         self.coming.fill(None);
+        if clients && self.random.u32(0..32) > 0 {
+            // Where memory is short, each entry that comes ahead takes many steps.
+            self.memory.0 = self.memory.0.max(MEMORY_FOR_CLIENTS * self.memory.1);
+        }
         loop {
             self.recorder = Recorder { record: record.clone(), ..Recorder::default() };
             self.model = model.clone();
