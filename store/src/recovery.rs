@@ -449,7 +449,8 @@ impl Recovery<'_> {
         &mut self,
         mut write: impl FnMut(&mut Self, &Pinned<'_>) -> Result<T, WriteError>,
     ) -> Result<T, RecoveryError> {
-        for _ in 0..if self.is_ahead { STEPS_AHEAD_MAX } else { STEPS_MAX } {
+        let steps_max = if self.is_ahead { STEPS_AHEAD_MAX } else { STEPS_MAX };
+        for _ in 0..steps_max {
             let core = self.core;
             let written = write(self, &core.pin());
             match written {

@@ -27,6 +27,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
+    /// Takes the head with what came ahead of a segment.
     pub(super) fn take_head(&mut self, sequence: u32) -> Option<Head> {
         self.heads.remove(&sequence)
     }
@@ -70,8 +71,8 @@ impl Shared {
 
 impl Recovery<'_> {
     /// Recovers one entry of a segment of so many bytes ahead of the segment; `entry` begins with it. Nothing happens if the
-    /// segment has come meanwhile, the entry is damaged, or there is no `table`. Cost: a microsecond, and at most 256 KiB of
-    /// memory for the first entry of each segment, which the rest of the segment fills.
+    /// segment has come meanwhile, the entry is damaged, or there is no `table`. Cost: a microsecond, and for the first
+    /// entry of each segment the seglets that it needs, which the rest of the segment fills.
     ///
     /// # Errors
     /// [`RecoveryError::OutOfMemory`].
@@ -93,7 +94,7 @@ impl Recovery<'_> {
         if ahead.whole.contains(&sequence) {
             return Ok(());
         }
-        self.begin(ahead.heads.remove(&sequence), sequence, segment_bytes);
+        self.begin(ahead.take_head(sequence), sequence, segment_bytes);
         self.is_ahead = true;
         let arrived = Arrived { entry, hash: crate::hash(entry.key()), content_checksum };
         let recovered = self.entry(sequence, &arrived, &table);
