@@ -33,6 +33,13 @@ pub(crate) fn next_start(starts: &[u32], at: usize, bytes: usize) -> usize {
     next.unwrap_or(bytes).min(bytes)
 }
 
+/// Returns the hash of the key of the entry that begins a piece of a sealed log; `None` if it is a completion record or was
+/// never published, or the piece ends within it.
+pub fn entry_hash(bytes: &[u8]) -> Option<u64> {
+    let (entry, _) = Entry::split(bytes)?;
+    entry.is_of_key().then(|| crate::hash(entry.key()))
+}
+
 /// The entries of a segment in the order of the log. Cost: a checksum of each entry, about 0.1 ns per byte.
 #[derive(Clone, Debug)]
 pub struct SegmentEntries<'a> {
@@ -85,7 +92,7 @@ impl<'a> Iterator for SegmentEntries<'a> {
                 return Some(Err(damaged));
             };
             self.offset += length;
-            if entry.version() == 0 || entry.kind() == Kind::Completion {
+            if !entry.is_of_key() {
                 continue;
             }
             return Some(Ok(SegmentEntry {

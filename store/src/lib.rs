@@ -61,7 +61,7 @@ mod writeback;
 #[cfg(all(test, not(loom_model)))]
 mod tests;
 
-pub use crate::archived::{DamagedEntry, SegmentEntries, SegmentEntry};
+pub use crate::archived::{DamagedEntry, SegmentEntries, SegmentEntry, entry_hash};
 pub use crate::cache::Eviction;
 pub use crate::commit::{RangeCheck, ReadCheck, Write};
 pub use crate::completion::{CompletionReply, FoundCompletion, RequestId};
@@ -78,7 +78,7 @@ pub use crate::limits::{
 pub use crate::log::SEGMENT_HEADER_BYTES;
 pub use crate::memory::{prefetch_lines, prefetch_value};
 pub use crate::number_hash::{NumberHash, NumberHasher};
-pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object, entry_bytes, entry_hash};
+pub use crate::object::{NEVER_MS, OBJECT_HEADER_BYTES, Object, entry_bytes};
 pub use crate::ordered::KeyRange;
 pub use crate::ordered_table::NotOrdered;
 pub use crate::progress::RewritingProgress;

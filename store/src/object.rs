@@ -363,15 +363,6 @@ pub fn entry_bytes(bytes: &[u8]) -> Option<usize> {
     Some(Header::lengths(bytes.first_chunk()?).object_bytes())
 }
 
-/// Returns the hash of the key of the entry that begins a piece of a sealed log; `None` if it is a completion record, or the
-/// piece ends within the key.
-pub fn entry_hash(bytes: &[u8]) -> Option<u64> {
-    let header = Header::decode(bytes.first_chunk()?)?;
-    let is_listed = header.kind != Kind::Completion && header.version != 0;
-    let key = bytes.get(OBJECT_HEADER_BYTES..OBJECT_HEADER_BYTES + header.lengths.key_bytes)?;
-    is_listed.then(|| crate::hash(key))
-}
-
 /// An entry of a segment as a disk held it: an object or a tombstone. Its lengths stay within the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
@@ -413,6 +404,11 @@ impl<'a> Entry<'a> {
 
     pub(crate) fn kind(&self) -> Kind {
         self.header.kind
+    }
+
+    /// Returns whether it is a published object or the end of a key: not a completion record.
+    pub(crate) fn is_of_key(&self) -> bool {
+        self.version() != 0 && self.kind() != Kind::Completion
     }
 
     pub(crate) fn table(&self) -> u32 {

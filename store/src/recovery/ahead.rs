@@ -13,7 +13,7 @@ use super::{Arrived, Recovery, RecoveryError, Shared};
 use crate::arrival::Arrival;
 use crate::log::{Head, Role};
 use crate::number_hash::NumberHash;
-use crate::object::{Entry, Kind};
+use crate::object::Entry;
 use crate::sync::Ordering;
 use crate::table::Table;
 
@@ -84,7 +84,7 @@ impl Recovery<'_> {
     ) -> Result<(), RecoveryError> {
         let Some((entry, _)) = Entry::split(entry) else { return Ok(()) };
         let Some(content_checksum) = entry.check() else { return Ok(()) };
-        if entry.version() == 0 || entry.kind() == Kind::Completion {
+        if !entry.is_of_key() {
             return Ok(());
         }
         let Some(table) = table(entry.table()).filter(|table| !table.is_retired()) else { return Ok(()) };
