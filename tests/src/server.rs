@@ -5,8 +5,8 @@
 //! kept beside its data and shown when it does not come up.
 
 use std::fs::{self, File};
-use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -109,6 +109,16 @@ impl Server {
     /// Its data directory.
     pub fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// The address of its metrics port.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn metrics(&self) -> SocketAddr {
+        let ready = fs::read_to_string(self.directory().join("ready")).expect("a ready line");
+        let address = ready.split_whitespace().find_map(|word| word.strip_prefix("metrics="));
+        address.and_then(|address| address.parse().ok()).expect("the port is in the ready line")
     }
 
     /// Its process.
@@ -376,4 +386,14 @@ fn build() -> PathBuf {
 pub fn create_in_memory(client: &mut Client, name: &str) -> u32 {
     let options = TableOptions { durability: Some(Durability::Memory), ..TableOptions::default() };
     client.table_create_with(name, options).expect("the table is created")
+}
+
+/// What a metrics port answers to a request of this path, in one piece; `None` while nobody listens there.
+pub fn fetch(metrics: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(metrics).ok()?;
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }

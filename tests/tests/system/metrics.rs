@@ -1,15 +1,14 @@
 //! What an operator and a tenant see from outside: the metrics port, `splinter stats`, `splinter trace`.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use client::{Client, ClientConfig, Transport};
 use serde_json::Value;
 use tests::package::install_source;
 use tests::patience::comes;
-use tests::server::{Server, Settings, Tenant, binary, patient};
+use tests::server::{Server, Settings, Tenant, binary, fetch, patient};
 
 const SAMPLE: &str = r#"
 #![no_std]
@@ -25,25 +24,19 @@ async fn touch(db: &Db<'_>, args: Args<'_>, _: &mut Reply<'_>) -> Result<(), Err
 "#;
 
 /// A server that shows metrics, and the address of their port.
-fn server() -> (Server, String) {
+fn server() -> (Server, SocketAddr) {
     server_with(Settings::default())
 }
 
-fn server_with(settings: Settings) -> (Server, String) {
+fn server_with(settings: Settings) -> (Server, SocketAddr) {
     let wrapper = vec!["env".to_owned(), "SPLINTER_METRICS=127.0.0.1:0".to_owned()];
     let server = Server::start_with(Settings { wrapper, ..settings });
-    let ready = fs::read_to_string(server.directory().join("ready")).expect("a ready line");
-    let metrics = ready.split_whitespace().find_map(|word| word.strip_prefix("metrics="));
-    let metrics = metrics.expect("the port is in the ready line").to_owned();
+    let metrics = server.metrics();
     (server, metrics)
 }
 
-fn fetch(metrics: &str, path: &str) -> String {
-    let mut socket = TcpStream::connect(metrics).expect("the port is open");
-    socket.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).expect("the server reads");
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).expect("an answer");
-    answer
+fn fetched(metrics: SocketAddr, path: &str) -> String {
+    fetch(metrics, path).expect("the port is open")
 }
 
 fn splinter(server: &Server) -> Command {
@@ -68,8 +61,8 @@ fn metrics_and_stats_agree_on_what_a_tenant_did() {
     for _ in 0..10 {
         client.get(table, b"k").expect("an answer");
     }
-    assert!(fetch(&metrics, "/health").ends_with("\r\n\r\nok\n"));
-    let text = fetch(&metrics, "/metrics");
+    assert!(fetched(metrics, "/health").ends_with("\r\n\r\nok\n"));
+    let text = fetched(metrics, "/metrics");
     let line = text.lines().find_map(|line| line.strip_prefix("splinter_tenant_gets_total{tenant=\"ann\"} "));
     // What is sent twice on a busy machine counts twice.
     let gets: u64 = line.expect("the tenant is shown").parse().expect("a number");
@@ -97,7 +90,7 @@ fn what_passes_shared_memory_is_counted_by_core_and_for_the_administrator() {
         .map(|transport| server_with(Settings { transport: transport.to_owned(), ..Settings::default() }));
     let (server, metrics) = with;
     let figure = |name: &str| {
-        let text = fetch(&metrics, "/metrics");
+        let text = fetched(metrics, "/metrics");
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("splinter_shm_{name} ")));
         line.unwrap_or_else(|| panic!("no {name}")).parse::<u64>().expect("a number")
     };
@@ -129,7 +122,7 @@ fn what_passes_shared_memory_is_counted_by_core_and_for_the_administrator() {
     drop(client);
     comes("the link is over with its client", || (of_core("links") == 0).then_some(()));
     assert_eq!(of_core("links_made_total"), 1);
-    assert!(!fetch(&without.1, "/metrics").contains("splinter_shm"));
+    assert!(!fetched(without.1, "/metrics").contains("splinter_shm"));
 }
 
 #[test]
@@ -137,7 +130,15 @@ fn a_server_whose_metrics_port_is_taken_says_so_and_ends() {
     let (server, metrics) = server();
     let data = tempfile::tempdir().expect("a directory");
     let mut second = Command::new(binary("splinter-server"));
-    second.args(["--listen", "127.0.0.1:0", "--memory", "64MiB", "--metrics", &metrics, "--data"]);
+    second.args([
+        "--listen",
+        "127.0.0.1:0",
+        "--memory",
+        "64MiB",
+        "--metrics",
+        &metrics.to_string(),
+        "--data",
+    ]);
     let output = second.arg(data.path()).output().expect("the server runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -196,7 +197,7 @@ fn what_was_written_counts_before_a_segment_is_full() {
     // A reader that comes too soon after others is told so.
     let written = || {
         comes("the metrics", || {
-            let text = fetch(&metrics, "/metrics");
+            let text = fetched(metrics, "/metrics");
             let value =
                 text.lines().find_map(|line| line.strip_prefix("splinter_store_written_bytes_total "))?;
             Some(value.parse::<u64>().expect("a number"))
