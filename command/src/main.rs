@@ -82,8 +82,8 @@ fn answer(options: Options) -> Result<Answer, Failure> {
         Command::Demo(options) => demo::run(settings, &options),
         Command::Ping { count } => server::ping(settings, count),
         Command::Stats { filter } => server::stats(settings, filter.as_deref()),
-        Command::Server(ServerCommand::Wait { timeout }) => {
-            server::wait(settings, Duration::from_millis(timeout.0))
+        Command::Server(ServerCommand::Wait { timeout, replayed }) => {
+            server::wait(settings, Duration::from_millis(timeout.0), replayed)
         }
         Command::Session(command) => server::session(settings, command),
         Command::Cluster(command) => cluster::run(settings, command),

@@ -222,6 +222,9 @@ pub enum ServerCommand {
         /// Give up after this time: a number with ms, s, m, h or d.
         #[arg(long, value_name = "TIME", default_value = "5m")]
         timeout: TimeToLive,
+        /// Wait until all of the log is replayed, too: servers serve before that, and read ahead what a request needs.
+        #[arg(long)]
+        replayed: bool,
     },
 }
 

@@ -72,8 +72,8 @@ fn percent_of(replayed_bytes: u64, log_bytes: u64) -> u128 {
     u128::from(replayed_bytes) * 100 / u128::from(log_bytes.max(1))
 }
 
-/// Waits until all servers of the address serve.
-pub fn wait(settings: &Settings, timeout: Duration) -> Result<Answer, Failure> {
+/// Waits until all servers of the address serve, and have replayed their logs if that is asked.
+pub fn wait(settings: &Settings, timeout: Duration, replayed: bool) -> Result<Answer, Failure> {
     let began = Instant::now();
     let config =
         ClientConfig { connect_timeout: LOOK_TIMEOUT, call_timeout: LOOK_TIMEOUT, ..ClientConfig::default() };
@@ -83,16 +83,17 @@ pub fn wait(settings: &Settings, timeout: Duration) -> Result<Answer, Failure> {
         bar.set_message("starting");
         loop {
             let late = match client::server_state(address, &config) {
-                Ok(ServerState { is_serving: true, log_bytes, .. }) => {
+                Ok(state) if state.is_serving && (!replayed || state.replayed_bytes == state.log_bytes) => {
                     bar.finish_and_clear();
-                    rows.push((address, log_bytes));
+                    rows.push((address, state));
                     break;
                 }
-                Ok(ServerState { replayed_bytes, log_bytes, .. }) => {
+                Ok(ServerState { is_serving, replayed_bytes, log_bytes }) => {
                     bar.set_length(log_bytes);
                     bar.set_position(replayed_bytes);
                     let percent = percent_of(replayed_bytes, log_bytes);
-                    format!("{address} is starting: {percent} % of its log is replayed")
+                    let does = if is_serving { "serves" } else { "is starting" };
+                    format!("{address} {does}: {percent} % of its log is replayed")
                 }
                 Err(error @ Error::AddressInvalid { .. }) => return Err(error.into()),
                 Err(error) => error.to_string(),
@@ -106,13 +107,16 @@ pub fn wait(settings: &Settings, timeout: Duration) -> Result<Answer, Failure> {
         }
     }
     let ms = began.elapsed().as_millis() as u64;
-    let lines = rows.iter().map(|(address, bytes)| match bytes {
-        0 => format!("{address} serves"),
-        bytes => format!("{address} serves; it has replayed {} bytes", thousands(*bytes)),
+    let lines = rows.iter().map(|(address, state)| match (state.replayed_bytes, state.log_bytes) {
+        (_, 0) => format!("{address} serves"),
+        (bytes, all) if bytes == all => format!("{address} serves; it has replayed {} bytes", thousands(all)),
+        (bytes, all) => {
+            format!("{address} serves; {} % of its log is replayed", percent_of(bytes, all))
+        }
     });
     let text = lines.collect::<Vec<_>>().join("\n");
-    let servers: Vec<_> =
-        rows.iter().map(|(address, bytes)| json!({ "address": address, "log_bytes": bytes })).collect();
+    let shown = |(address, state): &(&str, ServerState)| json!({ "address": address, "log_bytes": state.log_bytes, "replayed_bytes": state.replayed_bytes });
+    let servers: Vec<_> = rows.iter().map(shown).collect();
     Ok(Answer::new(text, json!({ "servers": servers, "ms": ms })))
 }
 

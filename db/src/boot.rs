@@ -35,6 +35,7 @@ use store::Store;
 
 use self::entrance::Entrance;
 use self::identity::Identity;
+use self::log::RestOfLog;
 use self::memory::{Damage, populate};
 use crate::administration;
 use crate::administration::membership;
@@ -80,6 +81,8 @@ pub struct Server {
     remote: Option<Waker>,
     control_threads: Vec<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
+    /// Replays what is left of the log.
+    replay: Option<JoinHandle<()>>,
     /// Ends after the workers.
     log: Option<LogThread>,
     /// Set when nothing is served any more.
@@ -122,9 +125,8 @@ impl Server {
         let (frame_ports, wakers) = (FramePorts::of(&ports), ports.iter().map(Port::waker));
         let siblings = Arc::new(SiblingWorkers::new(wakers));
         let parts = (&store, &accounts, &completions, &mut made);
-        let (log_thread, log) =
-            log::open(config, parts, (&metadata, run), (&mut clock, &siblings, &entrance.gate.replay))?
-                .unzip();
+        let opened = log::open(config, parts, (&metadata, run), (&mut clock, &siblings, &entrance.gate))?;
+        let log::OpenedLog { thread: log_thread, handle: log, rest } = opened;
         let (watchdog, when) = (start_watchdog(&siblings, clock)?, (clock, first_view(run)));
         let started = workers::start(config, &store, ports, when, &siblings, (wants.as_ref(), log.as_ref()))?;
         let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
@@ -169,13 +171,14 @@ impl Server {
             remote: wants.as_ref().map(Wants::waker),
             control_threads: Vec::new(),
             workers: started.threads,
+            replay: None,
             log: log_thread,
             ended: Arc::new(AtomicBool::new(false)),
             registration: None,
             _watchdog: watchdog,
             _identity: identity,
         };
-        server.start_control(config.populate)?.let_in(shm_listener)?;
+        server.start_control(config.populate)?.replay(rest)?.let_in(shm_listener)?;
         server.join_cluster(reached, wants)
     }
 
@@ -231,6 +234,17 @@ impl Server {
         Ok(self)
     }
 
+    /// Replays what is left of the log while the server serves.
+    fn replay(&mut self, rest: Option<RestOfLog>) -> Result<&mut Self, BootError> {
+        if let Some(rest) = rest {
+            let [replaying, pulling] =
+                rest.start(&self.control, (&self.entrance.gate, &self.entrance.stopping))?;
+            self.replay = Some(replaying);
+            self.control_threads.push(pulling);
+        }
+        Ok(self)
+    }
+
     /// Starts the listener of local clients, and lets in the streams that wait.
     fn let_in(&mut self, shm_listener: Option<ShmListener>) -> Result<(), BootError> {
         if let Some(shm_listener) = shm_listener {
@@ -265,10 +279,15 @@ impl Server {
         &self.control.ports.numbers
     }
 
-    /// Returns true if a worker has ended because its port broke; the server is then useless.
+    /// Returns what makes the server useless, if anything: a worker has ended because its port broke, or the log was not
+    /// replayed to its end.
     #[must_use]
-    pub fn is_broken(&self) -> bool {
-        self.workers.iter().any(JoinHandle::is_finished)
+    pub fn failure(&self) -> Option<&'static str> {
+        if self.workers.iter().any(JoinHandle::is_finished) {
+            return Some("a worker ended while the server was running");
+        }
+        let has_ended = self.replay.as_ref().is_some_and(JoinHandle::is_finished);
+        (has_ended && !self.entrance.gate.has_replayed()).then_some("the log was not replayed to its end")
     }
 
     /// Ends streams, then workers, and waits for all of them.
@@ -280,6 +299,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.control_threads.extend(self.entrance.end());
+        self.control_threads.extend(self.replay.take());
         // Stream threads wait for migrations.
         if let Some(migrations) = &self.control.migrations {
             migrations.stop();

@@ -240,6 +240,8 @@ impl Config {
             cores: self.cores + if moves_tablets { MIGRATION_CORES } else { 0 },
             huge_pages: self.huge_pages,
             durable: self.disk_bytes().is_some(),
+            // One reads ahead what somebody waits for.
+            recovery_cores: if self.disk_bytes().is_some() && !moves_tablets { self.cores + 1 } else { 0 },
         }
     }
 

@@ -7,12 +7,13 @@
 //! ```
 //! [`log_writer`] writes the segments of a store's durable heads to the frames of a disk, cut by cut, and keeps the
 //! digest of those that count. [`log_reader`] finds them after a start, decides up to which cut they count, and
-//! [`recovery`] rebuilds the tables from them. [`log_thread`] is the thread that writes, off the workers' cores.
+//! [`recovery`] rebuilds the tables from them, and [`ahead`] what somebody waits for first. [`log_thread`] is the thread that writes, off the workers' cores.
 //! `disk/src/block.rs` and `disk/src/digest.rs` define the bytes, `store/src/durable.rs` what they mean.
 //!
 //! Guarantees: a replay finds all that lies below the latest cut that was reported as stable, and a prefix of cuts in
 //! any case. A failed write ends all reports for good.
 
+pub mod ahead;
 pub mod figures;
 mod growth;
 pub mod log_reader;
@@ -23,9 +24,16 @@ pub mod recovery;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use disk::{DIGEST_SEGMENT_BYTES, Disk, FrameId, PAYLOAD_BYTES};
+use store::Table;
 
 use crate::limits::{DIGEST_BYTES_MIN, FRAMES_PER_SEGMENT};
+
+/// The durable tables by the numbers that the log has for them. Entries of others are dropped.
+pub type NumberedTables = BTreeMap<u32, Arc<Table>>;
 
 /// Where things lie on a log's disk.
 #[derive(Clone, Copy, Debug)]

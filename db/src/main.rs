@@ -255,8 +255,8 @@ fn run(arguments: Arguments) -> Result<(), String> {
                 _ => Ok(()),
             };
         }
-        if server.is_broken() {
-            return Err("a worker ended while the server was running".to_owned());
+        if let Some(failure) = server.failure() {
+            return Err(failure.to_owned());
         }
     }
 }

@@ -69,8 +69,14 @@ struct Bench {
 
 impl Bench {
     fn new(memory_bytes: usize) -> Self {
-        let config =
-            Config { memory_bytes, segment_bytes: 1 << 20, cores: 1, huge_pages: true, durable: false };
+        let config = Config {
+            memory_bytes,
+            segment_bytes: 1 << 20,
+            cores: 1,
+            huge_pages: true,
+            durable: false,
+            recovery_cores: 0,
+        };
         let store = Store::new(config).expect("a store");
         let mut catalog = WorkerCatalog::default();
         let entry = TableEntry {

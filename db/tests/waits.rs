@@ -129,6 +129,7 @@ impl Tables {
             cores,
             huge_pages: false,
             durable: false,
+            recovery_cores: 0,
         };
         let source = Store::new(config(1 << 20, 1)).expect("a store");
         let (core, from) = (source.core(0), source.table(1));

@@ -12,7 +12,7 @@
 //! written any more, because the kernel may have dropped what it could not write, and a second try would appear to
 //! succeed.
 //!
-//! Also here: the bytes of a log in these frames, as [`Trailer`]s of blocks and [`Digest`]s. Not here: which frames are
+//! Also here: the bytes of a log in these frames, as [`Trailer`]s of blocks, [`Digest`]s and [`Directory`]s. Not here: which frames are
 //! free, what segments contain, threads. Calls block, so workers do not make them.
 //!
 //! Implementations: [`FileDisk`], which moves several blocks at once by io_uring where the kernel allows it, and one
@@ -21,6 +21,7 @@
 mod block;
 mod buffer;
 mod digest;
+mod directory;
 mod error;
 mod file;
 mod simulated;
@@ -31,6 +32,7 @@ mod uring;
 pub use crate::block::{NO_ENTRY, PAYLOAD_BYTES, Trailer, blocks_of};
 pub use crate::buffer::Buffer;
 pub use crate::digest::{DIGEST_SEGMENT_BYTES, Digest, DigestError, DigestSegment, LOG_FORMAT, OPEN_ENDED};
+pub use crate::directory::{DIRECTORY_WORDS, Directory, DirectoryBlock, directory_word};
 pub use crate::error::DiskError;
 pub use crate::file::{FileDisk, Options, Way};
 pub use crate::simulated::{Fault, SimulatedDisk};

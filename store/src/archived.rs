@@ -33,11 +33,13 @@ pub(crate) fn next_start(starts: &[u32], at: usize, bytes: usize) -> usize {
     next.unwrap_or(bytes).min(bytes)
 }
 
-/// Returns the hash of the key of the entry that begins a piece of a sealed log; `None` if it is a completion record or was
-/// never published, or the piece ends within it.
+/// Returns the hash of the key of the entry that begins a piece of a sealed log, or [`RequestId::hash`] of a completion
+/// record; `None` if it was never published, or the piece ends within it.
+///
+/// [`RequestId::hash`]: crate::RequestId::hash
 pub fn entry_hash(bytes: &[u8]) -> Option<u64> {
     let (entry, _) = Entry::split(bytes)?;
-    entry.is_of_key().then(|| crate::hash(entry.key()))
+    (entry.version() != 0).then(|| crate::hash(entry.key()))
 }
 
 /// The entries of a segment in the order of the log. Cost: a checksum of each entry, about 0.1 ns per byte.

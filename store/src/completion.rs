@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use crate::limits::COMPLETIONS_PER_CLIENT;
 use crate::number_hash::NumberHash;
-use crate::object::Entry;
+use crate::object::{Entry, Kind};
 
 /// Bytes of the key of a completion record.
 pub(crate) const KEY_BYTES: usize = 12;
@@ -60,6 +60,12 @@ pub(crate) struct FoundCompletions {
 pub(crate) type Needs = Box<dyn Fn(RequestId) -> bool + Send + Sync>;
 
 impl RequestId {
+    /// Returns the hash under which [`crate::entry_hash`] finds its completion record; others may have the same.
+    #[must_use]
+    pub fn hash(self) -> u64 {
+        crate::hash(&self.key())
+    }
+
     pub(crate) fn key(self) -> [u8; KEY_BYTES] {
         let mut key = [0; KEY_BYTES];
         key[..8].copy_from_slice(&self.client.to_le_bytes());
@@ -84,8 +90,15 @@ impl RequestId {
 }
 
 impl FoundCompletion {
-    /// Reads an entry.
-    fn of(entry: &Entry<'_>) -> Option<FoundCompletion> {
+    /// Reads the entry that begins a piece of a sealed log; `None` if it is damaged, or no completion record.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<FoundCompletion> {
+        let (entry, _) = Entry::split(bytes)?;
+        entry.check()?;
+        (entry.kind() == Kind::Completion && entry.version() != 0).then(|| Self::of(&entry))?
+    }
+
+    pub(crate) fn of(entry: &Entry<'_>) -> Option<FoundCompletion> {
         let request = RequestId::of(entry.table(), entry.key())?;
         let reply = match entry.value() {
             [] => CompletionReply::Version(entry.version()),
@@ -99,12 +112,7 @@ impl FoundCompletion {
 
 impl FoundCompletions {
     /// Takes in a record; returns whether its client may still ask for it.
-    pub(crate) fn add(&mut self, entry: &Entry<'_>) -> bool {
-        let Some(found) = FoundCompletion::of(entry) else { return false };
-        self.insert(found)
-    }
-
-    fn insert(&mut self, found: FoundCompletion) -> bool {
+    pub(crate) fn add(&mut self, found: FoundCompletion) -> bool {
         let sequence = found.request.sequence;
         let (newest, records) = self.by_client.entry(found.request.client).or_default();
         *newest = sequence.max(*newest);
@@ -119,14 +127,13 @@ impl FoundCompletions {
         true
     }
 
-    /// Takes in those that another core found.
-    pub(crate) fn join(&mut self, other: FoundCompletions) {
-        let records = other.by_client.into_values().flat_map(|(_, records)| records);
-        records.for_each(|found| _ = self.insert(found));
+    /// Returns the records of a client.
+    pub(crate) fn of(&self, client: u64) -> &[FoundCompletion] {
+        self.by_client.get(&client).map_or(&[], |(_, records)| records)
     }
 
     /// Returns all records.
-    pub(crate) fn into_all(self) -> impl Iterator<Item = FoundCompletion> {
-        self.by_client.into_values().flat_map(|(_, records)| records)
+    pub(crate) fn all(&self) -> impl Iterator<Item = &FoundCompletion> {
+        self.by_client.values().flat_map(|(_, records)| records)
     }
 }

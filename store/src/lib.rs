@@ -84,7 +84,7 @@ pub use crate::ordered_table::NotOrdered;
 pub use crate::progress::RewritingProgress;
 pub use crate::quota::Quota;
 pub use crate::read::Contended;
-pub use crate::recovery::{LogOnDisk, Recovered, RecoveredPart, Recovery, RecoveryError, RecoveryHandle};
+pub use crate::recovery::{LogOnDisk, Recovered, Recovery, RecoveryError, RecoveryHandle};
 pub use crate::store::cleaning::CleanerStatistics;
 pub use crate::store::core::{Core, Pinned};
 pub use crate::store::{Config, Statistics, Store};

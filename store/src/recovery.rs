@@ -39,8 +39,8 @@ use crate::store::core::{Core, Pinned};
 use crate::sync::{AtomicBool, AtomicU64, ExclusiveGuard, Ordering};
 use crate::table::Table;
 
-/// Parts of the ended keys with a lock each, so that cores rarely meet.
-const ENDED_SHARDS: usize = 64;
+/// Parts of what cores share with a lock each, so that cores rarely meet.
+const SHARDS: usize = 64;
 
 /// Entries that are replayed together.
 const BATCH: usize = 32;
@@ -94,9 +94,11 @@ type Ended = HashMap<(u32, Box<[u8]>), u64>;
 struct Shared {
     ahead: Mutex<Ahead>,
     /// By hash.
-    ended: [Mutex<Ended>; ENDED_SHARDS],
+    ended: [Mutex<Ended>; SHARDS],
     /// Whether any has ended. Set before the first one is noted, and so before the bucket of its key is locked.
     any_ended: AtomicBool,
+    /// By client.
+    completions: [Mutex<FoundCompletions>; SHARDS],
     /// Segments that the disk holds, and those in place of which it holds others.
     sequences: HashSet<u32, NumberHash>,
     left_out: HashMap<u32, Vec<u32>, NumberHash>,
@@ -120,20 +122,12 @@ struct Arrived<'b> {
 #[derive(Clone)]
 pub struct RecoveryHandle(Arc<Shared>);
 
-/// What a core has found.
-#[derive(Debug)]
-pub struct RecoveredPart {
-    found: Recovered,
-    completions: FoundCompletions,
-}
-
 /// A recovery in progress on one core; see [`Core::recover`].
 pub struct Recovery<'c> {
     core: &'c Core,
     head: Head,
     shared: Arc<Shared>,
     found: Recovered,
-    completions: FoundCompletions,
     /// How often the memory that is kept from writers was halved: what comes was in memory before.
     halvings: u32,
     /// Whether the entry at hand comes ahead of its segment: then its head takes no more memory than it needs.
@@ -152,6 +146,7 @@ impl Core {
             ahead: Mutex::default(),
             ended: std::array::from_fn(|_| Mutex::default()),
             any_ended: AtomicBool::new(false),
+            completions: std::array::from_fn(|_| Mutex::default()),
             sequences: log.sequences.iter().copied().collect(),
             left_out: log.left_out.iter().cloned().collect(),
             bytes: log.bytes,
@@ -181,7 +176,7 @@ impl Shared {
     }
 
     fn ended(&self, hash: u64) -> MutexGuard<'_, Ended> {
-        self.ended[hash as usize % ENDED_SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.ended[hash as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether an entry's key is known to have ended with a later one. Certain while the key's bucket is locked:
@@ -218,8 +213,8 @@ fn cleaner_of(core: &Core) -> ExclusiveGuard<'_, Cleaner> {
 
 impl<'c> Recovery<'c> {
     fn on(core: &'c Core, shared: Arc<Shared>) -> Self {
-        let (head, found, completions, halvings, is_ahead) = Default::default();
-        Recovery { core, head, shared, found, completions, halvings, is_ahead }
+        let (head, found, halvings, is_ahead) = Default::default();
+        Recovery { core, head, shared, found, halvings, is_ahead }
     }
 
     /// Returns a handle by which another core can take a part of the segments.
@@ -228,14 +223,13 @@ impl<'c> Recovery<'c> {
     }
 
     /// Ends the part of a core; another one takes in what is returned, before it finishes.
-    pub fn end_part(self) -> RecoveredPart {
-        RecoveredPart { found: self.found, completions: self.completions }
+    pub fn end_part(self) -> Recovered {
+        self.found
     }
 
     /// Takes in what another core has found.
-    pub fn join(&mut self, other: RecoveredPart) {
-        let Recovered { objects, dead, dropped, damaged } = other.found;
-        self.completions.join(other.completions);
+    pub fn join(&mut self, other: Recovered) {
+        let Recovered { objects, dead, dropped, damaged } = other;
         let found = &mut self.found;
         (found.objects, found.dead, found.dropped) =
             (found.objects + objects, found.dead + dead, found.dropped + dropped);
@@ -243,7 +237,7 @@ impl<'c> Recovery<'c> {
     }
 }
 
-impl Recovery<'_> {
+impl<'c> Recovery<'c> {
     /// Recovers a segment: its bytes from the header on, as far as they count. Behind a damaged entry it goes on at the
     /// next of `starts`, offsets of entries in rising order. `table` finds a table by its number.
     ///
@@ -387,12 +381,7 @@ impl Recovery<'_> {
         matters: bool,
     ) -> Result<bool, WriteError> {
         let (store, shared, key) = (&self.core.store, &self.shared, entry.key());
-        let halvings = self.halvings;
-        let is_ahead = self.is_ahead;
-        let claim = |bytes| {
-            let claim = store.log.claim_of_writer(bytes, store.keep_for_writers() >> halvings);
-            if is_ahead { Claim { most: claim.least, ..claim } } else { claim }
-        };
+        let claim = self.claim(store.keep_for_writers() >> self.halvings);
         let lengths = Lengths { predecessor: matters, ..entry.lengths() };
         let content = (entry.content(), content_checksum);
         let staged = store.log.stage_content(
@@ -435,9 +424,18 @@ impl Recovery<'_> {
         })
     }
 
+    /// Returns what an entry claims of the memory, of which so many seglets are kept.
+    fn claim(&self, keep: u64) -> impl FnOnce(usize) -> Claim + use<'c> {
+        let (core, is_ahead) = (self.core, self.is_ahead);
+        move |bytes| {
+            let claim = core.store.log.claim_of_writer(bytes, keep);
+            if is_ahead { Claim { most: claim.least, ..claim } } else { claim }
+        }
+    }
+
     fn leave_tombstone(&mut self, entry: &Entry<'_>, table: &Table) -> Result<(), WriteError> {
         let log = &self.core.store.log;
-        let claim = |bytes| log.claim_of_writer(bytes, 0);
+        let claim = self.claim(0);
         let staged = log.stage_tombstone(&mut self.head, claim, table.id(), entry.key());
         let staged = staged.map_err(|NoSegment| WriteError::Retry { after_us: 0 })?;
         log.seal(&staged, entry.ends_to(), entry.predecessor());

@@ -44,6 +44,8 @@ pub struct Config {
     pub huge_pages: bool,
     /// Whether the store can have durable tables ([`TableOptions::durable`]): each core has a second log head for them.
     pub durable: bool,
+    /// Number of further cores, which do nothing but rebuild durable tables and have no log heads of their own.
+    pub recovery_cores: usize,
 }
 
 impl Default for Config {
@@ -54,6 +56,7 @@ impl Default for Config {
             cores: 1,
             huge_pages: true,
             durable: false,
+            recovery_cores: 0,
         }
     }
 }
@@ -65,6 +68,12 @@ impl Config {
     /// [`StoreError::Config`], with the reason.
     pub fn check(&self) -> Result<(), StoreError> {
         segment_count(self).map(drop)
+    }
+
+    /// Returns the number of all cores.
+    #[must_use]
+    pub const fn all_cores(&self) -> usize {
+        self.cores + self.recovery_cores
     }
 
     /// Returns the minimum `memory_bytes` for this segment size and number of cores.
@@ -179,9 +188,10 @@ impl Store {
     /// Creates an empty store. Memory is reserved, not touched.
     pub fn new(config: Config) -> Result<Arc<Store>, StoreError> {
         let count = segment_count(&config)?;
-        let log = Log::new(config.segment_bytes, count, config.cores, (config.huge_pages, config.durable))
-            .map_err(StoreError::Memory)?;
-        let epochs = Arc::new(Epochs::new(config.cores));
+        let log =
+            Log::new(config.segment_bytes, count, config.all_cores(), (config.huge_pages, config.durable))
+                .map_err(StoreError::Memory)?;
+        let epochs = Arc::new(Epochs::new(config.all_cores()));
         Ok(Arc::new(Store {
             config,
             reclaimer: Reclaimer::new(Arc::clone(&epochs)),
@@ -192,7 +202,7 @@ impl Store {
             cleaner: Exclusive::new(Cleaner::new(
                 log.segments.seglets(),
                 log.segments.window_seglets(),
-                config.cores,
+                config.all_cores(),
             )),
             backlog: Backlog::new(),
             objects_expired: AtomicU64::new(0),
@@ -200,7 +210,7 @@ impl Store {
             now_ms: AtomicU64::new(0),
             cleaning: Cleaning::default(),
             log,
-            cores_taken: (0..config.cores).map(|_| AtomicBool::new(false)).collect(),
+            cores_taken: (0..config.all_cores()).map(|_| AtomicBool::new(false)).collect(),
         }))
     }
 
@@ -213,7 +223,7 @@ impl Store {
 
     /// Returns the number of cores, taken or not, as a quota needs it.
     pub fn cores(&self) -> usize {
-        self.config.cores
+        self.config.all_cores()
     }
 
     /// Sets the store's clock, by which objects expire: milliseconds since the Unix epoch. An earlier time than the
@@ -237,7 +247,7 @@ impl Store {
 
     /// Returns the table of that id, creating it if needed. Panics if there is no memory for 256 bytes.
     pub fn table(&self, id: u32) -> Arc<Table> {
-        self.table_within(id, &Arc::new(Quota::new(self.config.cores, u64::MAX)))
+        self.table_within(id, &Arc::new(Quota::new(self.config.all_cores(), u64::MAX)))
     }
 
     /// Returns the table of that id, created within `quota` if there is none. Panics if there is no memory for 256
@@ -253,7 +263,7 @@ impl Store {
 
     /// As [`Store::table_within`], with those options for a new table.
     pub fn table_with(&self, id: u32, options: TableOptions, quota: &Arc<Quota>) -> Arc<Table> {
-        assert!(quota.cores() == self.config.cores, "a quota counts for each core of the store");
+        assert!(quota.cores() == self.config.all_cores(), "a quota counts for each core of the store");
         assert!(self.config.durable || !options.durable, "the store has no heads for durable tables");
         let existing = self.directory.read(|listing| listing.get(id).cloned());
         if let Some(table) = existing.filter(|table| !table.is_retired()) {

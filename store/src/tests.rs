@@ -59,7 +59,8 @@ pub(crate) fn budget(normal: usize) -> usize {
 
 /// Creates a small store, with segments small enough that the cleaner has work.
 pub(crate) fn store(memory_bytes: usize, segment_bytes: usize, cores: usize) -> Arc<Store> {
-    let config = Config { memory_bytes, segment_bytes, cores, huge_pages: false, durable: false };
+    let config =
+        Config { memory_bytes, segment_bytes, cores, huge_pages: false, durable: false, recovery_cores: 0 };
     Store::new(config).expect("a small store can be had")
 }
 

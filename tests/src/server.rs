@@ -12,11 +12,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use client::{Admin, Client, ClientConfig, Durability, LimitChange, Status, TableOptions};
+use client::{Admin, Client, ClientConfig, Durability, LimitChange, Status, TableOptions, server_state};
 use tempfile::TempDir;
 
 use crate::elsewhere::{self, Elsewhere};
-use crate::patience::answered;
+use crate::patience::{answered, comes};
 use crate::raw::PATIENCE;
 use crate::stopping;
 
@@ -240,6 +240,14 @@ impl Server {
     pub fn try_restart(&mut self) -> io::Result<()> {
         (self.child, self.address) = spawn(self.directory.path(), &self.settings, self.address)?;
         Ok(())
+    }
+
+    /// Waits until it has replayed all of its log; it serves before that.
+    pub fn await_replay(&self) {
+        comes("the log is replayed", || {
+            let state = server_state(&self.address.to_string(), &ClientConfig::default()).ok()?;
+            (state.replayed_bytes == state.log_bytes).then_some(())
+        });
     }
 
     fn wait(&mut self) -> ExitStatus {

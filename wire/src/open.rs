@@ -206,7 +206,7 @@ fn secret<'a>(reader: &mut BodyReader<'a>) -> Result<&'a str, Status> {
 pub struct ServerState {
     /// Whether it serves requests.
     pub is_serving: bool,
-    /// Bytes of its log that were replayed.
+    /// Bytes of its log that were replayed: all once it has all objects, which may be after it serves.
     pub replayed_bytes: u64,
     /// Bytes of its log when it started; 0 if there is none, or its size is not known yet.
     pub log_bytes: u64,

@@ -65,6 +65,13 @@ pub(super) fn alter(
         control.set_durability(entry.id, durability)?;
         return Ok(Vec::new());
     };
+    if part.is_replaying() {
+        let text = format!(
+            "the objects of `{name}` are still read from the log: repeat this when `splinter server wait --replayed` has \
+             ended"
+        );
+        return Err(Refusal::new(Status::Unavailable, text));
+    }
     if !lock(&control.parts_made.altering).insert(entry.id) {
         let text = format!(
             "`{name}` is on its way between memory and the disk already: repeat this when `splinter table list` shows no \

@@ -1,26 +1,30 @@
 //! The log of durable tables at a start: opened, replayed before the workers start, and handed to its thread.
 
 mod parts;
+mod rest;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use cluster::metadata::{Catalog, Metadata, ServerRun, TableRow};
 use disk::{DiskError, FileDisk, Options, Way};
-use store::{CompletionReply, FoundCompletion, HashRange, RequestId, Store};
-use wire::Status;
+use store::{HashRange, Store};
 
+pub(super) use self::rest::RestOfLog;
+
+use self::parts::NamedPart;
 use super::BootError;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
-use crate::durability::recovery::ReplayProgress;
-use crate::durability::{LogLayout, recovery};
+use crate::durability::{LogLayout, NumberedTables, recovery};
+use crate::front::gate::Gate;
 use crate::limits::{COMPLETION_LEASE_MS, REMOVAL_FRAMES};
 use crate::process;
-use crate::session::completions::{Completions, FoundReply};
+use crate::session::completions::Completions;
 use crate::tablet::{DurableParts, PartsMade};
 use crate::tenant::account::Accounts;
 use crate::worker::siblings::SiblingWorkers;
@@ -28,9 +32,19 @@ use crate::worker::siblings::SiblingWorkers;
 /// Name of the log in the data directory.
 const LOG_FILE: &str = "log";
 
+/// What a start has opened; nothing without a disk.
+#[derive(Default)]
+pub(super) struct OpenedLog {
+    pub(super) thread: Option<LogThread>,
+    pub(super) handle: Option<LogHandle>,
+    /// What is to be replayed while the server serves.
+    pub(super) rest: Option<RestOfLog>,
+}
+
 /// Opens the log in the data directory, if the server has a disk, and rebuilds the durable tables of the metadata in
-/// the empty store; starts the thread that goes on with the log. The clock begins no earlier than the log ends. In a
-/// cluster, records which tablets of this server have no objects.
+/// the empty store: in a cluster all of them, else as far as they need it before they are served; starts the thread that
+/// goes on with the log. The clock begins no earlier than the log ends. In a cluster, records which tablets of this server
+/// have no objects.
 ///
 /// # Errors
 /// If the log cannot be read, or the server has none but the directory has; or the metadata fails.
@@ -38,67 +52,77 @@ pub(super) fn open(
     config: &Config,
     (store, accounts, completions, parts_made): (&Arc<Store>, &Accounts, &Arc<Completions>, &mut PartsMade),
     (metadata, run): (&Metadata, Option<ServerRun>),
-    (clock, siblings, progress): (&mut Clock, &Arc<SiblingWorkers>, &ReplayProgress),
-) -> Result<Option<(LogThread, LogHandle)>, BootError> {
+    (clock, siblings, gate): (&mut Clock, &Arc<SiblingWorkers>, &Gate),
+) -> Result<OpenedLog, BootError> {
     let path = config.data_directory.join(LOG_FILE);
     let Some(bytes_max) = config.disk_bytes() else {
         if path.exists() {
             return Err(refuse_without_disk(&path));
         }
         run.map_or(Ok(()), |run| note_emptied(metadata, run, None, clock))?;
-        return Ok(None);
+        gate.note_replayed();
+        return Ok(OpenedLog::default());
     };
-    let failed =
-        |error: &dyn std::fmt::Display| BootError::new("cannot open the log of durable tables", error);
+    let failed = |error: &dyn std::fmt::Display| cannot_open(error);
     parts_made.durable = parts::open(config, &path, run).map_err(|text| failed(&text))?;
-    let frame_bytes = LogLayout::frame_bytes_of(config.segment_bytes);
-    let options =
-        Options { frame_bytes, bytes_max, identity: *b"splinter log\0\0\0\0", way: config.disk_way };
-    let disk = FileDisk::open(&path, &options).map_err(|error| failed(&error))?;
-    tell_way(&disk);
-    warn_of_room(&path, bytes_max);
-    let cores = store.cores();
+    let (disk, cores) = open_disk(config, &path, bytes_max, run)?;
     let frames_max = disk.frames_max();
-    check_room(frames_max, frame_bytes, cores).map_err(|text| failed(&text))?;
     let catalog = metadata.catalog(None).map_err(|error| failed(&error))?;
     let named =
         parts::named(&catalog, parts_made.durable.as_ref().zip(run)).map_err(|error| failed(&error))?;
-    let table = |number: u32| named.get(&number).map(|part| part.make(store, accounts, number));
+    let make = |(&number, part): (&u32, &NamedPart)| (number, part.make(store, accounts, number));
+    let tables: Arc<NumberedTables> = Arc::new(named.iter().map(make).collect());
     let known = Arc::clone(completions);
     store.keep_completions(move |request| known.is_needed(request.client, request.sequence));
     let until_us = clock.now_us() + COMPLETION_LEASE_MS * 1_000;
-    let completed = |found: FoundCompletion| {
-        let (client_id, reply) = reply_of(found);
-        completions.recovered(client_id, reply, until_us);
-    };
-    let (writer, report) = recovery::recover(
-        store,
-        Box::new(disk),
-        frames_max,
-        (cores, config.cores),
-        &table,
-        &completed,
-        progress,
-    )
-    .map_err(|error| failed(&error))?;
-    if report.segments > 0 {
-        report.tell(store.statistics().objects);
+    let replaying = (0..config.cores).map(|index| store.core(index)).collect();
+    let served = (Arc::clone(&tables), run.is_none());
+    let begun = recovery::begin(store, Box::new(disk), frames_max, (cores, replaying), served, &gate.replay);
+    let (writer, rest) = begun.map_err(|error| failed(&error))?;
+    let (is_new, clock_ms) = (rest.report().is_new, rest.report().clock_ms);
+    let completions = Arc::clone(completions);
+    let rest = RestOfLog { rest, store: Arc::clone(store), completions, until_us, workers: config.cores };
+    let mut rest = Some(rest);
+    if let Some(rest) = rest.take_if(|rest| !rest.is_left()) {
+        rest.end(vec![store.core(0)], (gate, &AtomicBool::new(false))).map_err(|error| failed(&error))?;
     }
-    let tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
-    if report.is_new && tables > 0 && (run.is_none() || !named.is_empty()) {
-        tracing::error!(tables, path = %path.display(), "the log of durable tables is gone or empty: they lost their objects");
+    let durable_tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
+    if is_new && durable_tables > 0 && (run.is_none() || !named.is_empty()) {
+        tracing::error!(tables = durable_tables, path = %path.display(), "the log of durable tables is gone or empty: they lost their objects");
     }
     if let (Some(durable), Some(run)) = (&parts_made.durable, run) {
-        parts::take(durable, &named, &table, store);
-        note_emptied(metadata, run, (!report.is_new).then_some((durable, &catalog)), clock)?;
+        parts::take(durable, &named, &tables, store);
+        note_emptied(metadata, run, (!is_new).then_some((durable, &catalog)), clock)?;
     }
-    clock.begin_at(report.clock_ms);
+    clock.begin_at(clock_ms);
     let siblings = Arc::clone(siblings);
     let interval = Duration::from_millis(config.flush_interval_ms);
     let thread = LogThread::start(writer, (interval, config.pin.clone()), move || siblings.wake_holding());
     let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
-    let handle = thread.handle(report.is_new);
-    Ok(Some((thread, handle)))
+    let handle = thread.handle(is_new);
+    Ok(OpenedLog { thread: Some(thread), handle: Some(handle), rest })
+}
+
+/// Opens the file of the log, and returns it with the number of cores that write.
+fn open_disk(
+    config: &Config,
+    path: &Path,
+    bytes_max: u64,
+    run: Option<ServerRun>,
+) -> Result<(FileDisk, usize), BootError> {
+    let frame_bytes = LogLayout::frame_bytes_of(config.segment_bytes);
+    let options =
+        Options { frame_bytes, bytes_max, identity: *b"splinter log\0\0\0\0", way: config.disk_way };
+    let disk = FileDisk::open(path, &options).map_err(|error| cannot_open(&error))?;
+    tell_way(&disk);
+    warn_of_room(path, bytes_max);
+    let cores = config.store(run.is_some()).cores;
+    check_room(disk.frames_max(), frame_bytes, cores).map_err(|text| cannot_open(&text))?;
+    Ok((disk, cores))
+}
+
+fn cannot_open(error: &dyn std::fmt::Display) -> BootError {
+    BootError::new("cannot open the log of durable tables", error)
 }
 
 /// Records that this server has no objects of its tablets, except of those that parts in the log keep.
@@ -119,22 +143,6 @@ fn note_emptied(
         tracing::warn!(server = run.server, tablets, "the objects of this server's tablets are lost");
     }
     Ok(())
-}
-
-/// Returns the client of a completion record, and its reply as the ring stores it.
-fn reply_of(found: FoundCompletion) -> (u64, FoundReply) {
-    let RequestId { client, sequence } = found.request;
-    let (status, body) = match found.reply {
-        CompletionReply::Version(version) => (Status::Ok, version.to_le_bytes().into()),
-        CompletionReply::Number(version, number) => {
-            (Status::Ok, [version.to_le_bytes(), number].concat().into_boxed_slice())
-        }
-        CompletionReply::Bytes(bytes) => match bytes.split_first() {
-            Some((status, body)) => (Status::from_u8(*status).unwrap_or(Status::Internal), body.into()),
-            None => (Status::ReplyForgotten, Box::default()),
-        },
-    };
-    (client, FoundReply { sequence, status, body })
 }
 
 fn refuse_without_disk(path: &Path) -> BootError {

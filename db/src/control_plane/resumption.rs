@@ -133,7 +133,11 @@ impl Control {
     ) -> Result<Arc<Session>, Refusal> {
         match self.resumption.claim(client_id, self.clock.now_us()) {
             Claimed::Open => {
-                let opened = self.begin_session(checked, peer, (client_id, first_unacknowledged));
+                let until_us = self.resumption.replies_until_us();
+                let known = self.completions.look_ahead(client_id, first_unacknowledged, until_us);
+                let known = known.map_err(|error| Refusal::new(Status::Unavailable, error.to_string()));
+                let opened =
+                    known.and_then(|()| self.begin_session(checked, peer, (client_id, first_unacknowledged)));
                 self.resumption.settle(client_id, opened.is_ok());
                 opened
             }

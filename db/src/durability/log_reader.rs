@@ -11,16 +11,18 @@
 //! Nothing is written here. Damage that a crash cannot have caused is an error, with what to do, or is found again and
 //! reported when the segment is read.
 
+mod directories;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use disk::{
-    BLOCK_BYTES, Buffer, Digest, DigestError, Disk, DiskError, FrameId, LOG_FORMAT, OPEN_ENDED,
-    PAYLOAD_BYTES, Read, Trailer, blocks_of,
+    BLOCK_BYTES, Buffer, Digest, DigestError, Directory, DirectoryBlock, Disk, DiskError, FrameId,
+    LOG_FORMAT, OPEN_ENDED, PAYLOAD_BYTES, Read, Trailer, blocks_of,
 };
 
 use super::LogLayout;
-use super::log_writer::{LogState, Segment};
+use super::log_writer::{Directories, LogState, Segment};
 
 /// Blocks that are read at once.
 const READS_MAX: usize = 64;
@@ -59,6 +61,8 @@ pub(super) struct FoundLog {
     pub(super) cut: u64,
     /// The latest time of the store's clock.
     pub(super) clock_ms: u64,
+    /// Directories of segments; others have none.
+    pub(super) directories: BTreeMap<u32, Directory>,
 }
 
 /// An open-ended segment: its last frame's blocks as far as they are intact.
@@ -75,7 +79,7 @@ struct Tail {
 /// [`LogError`].
 pub(super) fn find(disk: &mut dyn Disk, layout: LogLayout) -> Result<FoundLog, LogError> {
     let Some(digest) = read_digest(disk, layout)? else { return Ok(FoundLog::default()) };
-    let (mut segments, mut free, last) = frames_by_segment(disk, layout, &digest)?;
+    let Frames { mut segments, mut free, of_directories, last } = frames_by_segment(disk, layout, &digest)?;
     let mut tails = Vec::new();
     for (&sequence, segment) in segments.iter_mut().filter(|(_, segment)| segment.bytes == OPEN_ENDED) {
         tails.extend(read_tail(disk, layout, sequence, segment)?);
@@ -111,8 +115,11 @@ pub(super) fn find(disk: &mut dyn Disk, layout: LogLayout) -> Result<FoundLog, L
     segments.retain(|_, segment| segment.bytes > 0);
     left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
     let clock_ms = tails.iter().map(|tail| tail.trailer.clock_ms).max().unwrap_or(0).max(digest.clock_ms);
-    let state = LogState { segments, free, digest_number: digest.number, last, left_out };
-    Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms })
+    let (directories, frames) = directories::read(disk, layout, &of_directories, &segments)?;
+    free.extend(of_directories.into_iter().filter(|frame| !frames.contains_key(frame)));
+    let (digest_number, directories_written) = (digest.number, Directories::found(frames));
+    let state = LogState { segments, free, digest_number, last, left_out, directories: directories_written };
+    Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, directories })
 }
 
 /// Truncates a segment of survivors to what counts of it: the rest is still found where it came from.
@@ -185,8 +192,16 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
     Ok(newest)
 }
 
-/// Segments with their frames, frames that belong to none, and the highest number ever used.
-type Frames = (BTreeMap<u32, Segment>, Vec<FrameId>, u32);
+/// The frames of segments as they were found.
+struct Frames {
+    segments: BTreeMap<u32, Segment>,
+    /// Those that nothing needs.
+    free: Vec<FrameId>,
+    /// Those that begin with a block of a directory.
+    of_directories: Vec<FrameId>,
+    /// The highest number ever used.
+    last: u32,
+}
 
 fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) -> Result<Frames, LogError> {
     let mut segments: BTreeMap<u32, Segment> = digest
@@ -194,7 +209,7 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
         .iter()
         .map(|known| (known.sequence, Segment { frames: Vec::new(), bytes: known.bytes, class: known.class }))
         .collect();
-    let (mut free, mut last) = (Vec::new(), digest.last);
+    let (mut free, mut of_directories, mut last) = (Vec::new(), Vec::new(), digest.last);
     let mut found: BTreeMap<(u32, u32), FrameId> = BTreeMap::new();
     let all: Vec<FrameId> = layout.frames(disk).collect();
     let mut buffer = Buffer::new(READS_MAX * BLOCK_BYTES);
@@ -204,6 +219,10 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
             frames.iter().zip(blocks).map(|(frame, block)| Read::of(*frame, 0, block)).collect();
         disk.read(&mut reads)?;
         for (frame, block) in frames.iter().zip(buffer.chunks(BLOCK_BYTES)) {
+            if DirectoryBlock::read(block, &mut Vec::new()).is_some() {
+                of_directories.push(*frame);
+                continue;
+            }
             let trailer = match Trailer::read(block) {
                 None if block.iter().any(|byte| *byte != 0) => trailer_within(disk, layout, *frame)?,
                 trailer => trailer,
@@ -246,7 +265,7 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
             )));
         }
     }
-    Ok((segments, free, last))
+    Ok(Frames { segments, free, of_directories, last })
 }
 
 /// Returns the first intact trailer of a frame whose first block is damaged.

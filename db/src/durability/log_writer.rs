@@ -10,6 +10,8 @@
 //! A step that finds no free frame leaves its cut unwritten, and a later one includes it. Then nothing becomes stable, so
 //! nothing is freed: `share.rs` keeps that from happening.
 
+mod batch;
+mod directories;
 mod finish;
 mod share;
 mod snapshot;
@@ -25,14 +27,17 @@ use disk::{
 };
 use store::{LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
+pub(super) use self::directories::Directories;
 pub use self::share::frames_reserved;
 pub use self::snapshot::{Snapshot, SnapshotError};
 
+use self::batch::Batch;
+use self::directories::add_words;
 use self::snapshot::Pins;
 use super::LogLayout;
 use super::figures::LogFigures;
 use super::growth::Growth;
-use crate::limits::LOG_BATCH_BLOCKS;
+use crate::limits::{DIRECTORIES_AT_ONCE, LOG_BATCH_BLOCKS};
 
 const _: () = assert!(disk::SURVIVOR_CLASSES == SIDE_WRITERS, "a class for each head of survivors");
 
@@ -56,6 +61,7 @@ pub(super) struct LogState {
     /// The highest sequence number known.
     pub(super) last: u32,
     pub(super) left_out: Vec<(u32, Vec<u32>)>,
+    pub(super) directories: Directories,
 }
 
 /// What a step did.
@@ -76,6 +82,17 @@ struct OpenSegment {
     written: usize,
     /// Where the first entry begins that begins in the last written block or behind it.
     entry: usize,
+    /// Words of the directory, of the entries before that.
+    words: Vec<u64>,
+}
+
+impl OpenSegment {
+    /// Returns the words of all entries that are on the disk.
+    fn all_words(&mut self, store: &Store) -> Vec<u64> {
+        let mut words = std::mem::take(&mut self.words);
+        add_words(&mut words, store.sealed_bytes(self.opened, self.entry..self.written), self.entry);
+        words
+    }
 }
 
 /// The part of a segment that a cut writes.
@@ -85,6 +102,8 @@ struct Part {
     end: usize,
     /// See [`OpenSegment::entry`].
     entry: usize,
+    /// Words of the entries that were passed.
+    words: Vec<u64>,
 }
 
 impl Part {
@@ -99,9 +118,11 @@ impl Part {
         }
         let first = at as u16;
         if !is_last || block_bytes == PAYLOAD_BYTES {
+            let begin = at;
             while at < block_bytes {
                 at += store::entry_bytes(&bytes[at..]).expect("a sealed log consists of entries");
             }
+            add_words(&mut self.words, &bytes[begin..at], from + begin);
             self.entry = from + at;
         }
         first
@@ -114,6 +135,7 @@ pub struct LogWriter {
     disk: Box<dyn Disk>,
     layout: LogLayout,
     frames_max: u32,
+    /// Cores of the store that write.
     cores: usize,
     state: LogState,
     open: Vec<OpenSegment>,
@@ -132,10 +154,11 @@ pub struct LogWriter {
     /// Adds frames; without it the writer does.
     growth: Option<Growth>,
     pins: Pins,
+    directories: Directories,
 }
 
 impl LogWriter {
-    /// Begins to write on a disk that holds this; `cores` are the store's. Writes a digest first.
+    /// Begins to write on a disk that holds this; so many cores of the store write. Writes a digest first.
     ///
     /// # Errors
     /// If the digest cannot be written.
@@ -144,11 +167,12 @@ impl LogWriter {
         mut disk: Box<dyn Disk>,
         (layout, frames_max): (LogLayout, u32),
         cores: usize,
-        state: LogState,
+        mut state: LogState,
     ) -> Result<Self, DiskError> {
         while disk.frames() < 2 * layout.digest_frames {
             disk.grow()?;
         }
+        let directories = std::mem::take(&mut state.directories);
         let mut writer = Self {
             store,
             disk,
@@ -168,6 +192,7 @@ impl LogWriter {
             is_short: false,
             growth: None,
             pins: Pins::default(),
+            directories,
         };
         let frames_of_segments = u64::from(frames_max - 2 * layout.digest_frames);
         writer.figures.frames_max.store(frames_of_segments, Ordering::Relaxed);
@@ -220,6 +245,7 @@ impl LogWriter {
     /// # Errors
     /// If the disk fails: nothing becomes stable any more.
     pub fn step(&mut self) -> Result<Step, DiskError> {
+        self.write_directories(DIRECTORIES_AT_ONCE)?;
         let (clock_ms, began) = (self.store.now_ms(), Instant::now());
         let mut positions = std::mem::take(&mut self.positions);
         let (cut, released) = self.store.cut(&mut positions);
@@ -247,11 +273,12 @@ impl LogWriter {
         for opened in self.store.take_opened() {
             // The digest would not count it.
             self.digest_is_due |= opened.sequence <= self.state.last;
-            let class = opened.writer.checked_sub(self.cores).map_or(0, |class| class as u8 + 1);
+            let class = opened.writer.checked_sub(self.store.cores()).map_or(0, |class| class as u8 + 1);
             self.frames_opened += if class == 0 { opened.frames.into() } else { 0 };
             let segment = Segment { frames: Vec::new(), bytes: OPEN_ENDED, class };
             self.state.segments.insert(opened.sequence, segment);
-            self.open.push(OpenSegment { opened, written: 0, entry: SEGMENT_HEADER_BYTES });
+            let (written, entry, words) = (0, SEGMENT_HEADER_BYTES, Vec::new());
+            self.open.push(OpenSegment { opened, written, entry, words });
         }
         let known = self.emptied.len();
         self.emptied.extend(self.store.take_emptied());
@@ -275,17 +302,19 @@ impl LogWriter {
         }
         self.write_parts(&mut parts, (cut, clock_ms))?;
         self.store.note_stable(cut, positions);
-        for (open, part) in self.open.iter_mut().filter_map(|open| {
-            let part = parts.iter().find(|part| part.opened == open.opened)?;
-            Some((open, part))
-        }) {
+        for part in parts.iter_mut() {
+            let open =
+                self.open.iter_mut().find(|open| open.opened == part.opened).expect("it is a part of it");
             (open.written, open.entry) = (part.end, part.entry);
+            open.words.append(&mut part.words);
         }
         let (store, segments, digest_is_due) =
             (&self.store, &mut self.state.segments, &mut self.digest_is_due);
-        self.open.retain(|open| {
+        let directories = &mut self.directories;
+        self.open.retain_mut(|open| {
             let is_whole = store.closed_bytes(open.opened) == Some(open.written);
             if is_whole {
+                directories.add(open.opened.sequence, open.all_words(store));
                 store.note_synced(open.opened);
                 if let Some(segment) = segments.get_mut(&open.opened.sequence) {
                     segment.bytes = open.written as u32;
@@ -315,32 +344,40 @@ impl LogWriter {
             previous: open.written,
             end,
             entry: open.entry,
+            words: Vec::new(),
         })
     }
 
     /// Gives a segment frames for its first `bytes`. Returns false if the disk has none.
     fn provide_frames(&mut self, sequence: u32, bytes: usize) -> Result<bool, DiskError> {
         let needed = bytes.div_ceil(self.layout.payload_bytes());
-        let segment = self.state.segments.get_mut(&sequence).expect("it was opened");
-        while segment.frames.len() < needed {
-            let added = || self.growth.as_ref().and_then(Growth::take);
-            let frame = match self.state.free.pop().or_else(added) {
-                Some(frame) => frame,
-                None if self.disk.frames() >= self.frames_max => return Ok(false),
-                None => match self.disk.grow() {
-                    Ok(frame) => frame,
-                    Err(DiskError::Full) => return Ok(false),
-                    Err(error) => return Err(error),
-                },
-            };
+        let segment = &self.state.segments[&sequence];
+        let missing = needed.saturating_sub(segment.frames.len());
+        for _ in 0..missing {
+            let Some(frame) = self.take_frame(true)? else { return Ok(false) };
+            let segment = self.state.segments.get_mut(&sequence).expect("it was opened");
             segment.frames.push(frame);
         }
         Ok(true)
     }
 
+    /// Takes a frame that nothing needs, or another one of the file; if the caller `waits` for it, or nobody else does, the
+    /// file grows now.
+    fn take_frame(&mut self, waits: bool) -> Result<Option<FrameId>, DiskError> {
+        let added = || self.growth.as_ref().and_then(Growth::take);
+        match self.state.free.pop().or_else(added) {
+            None if (waits || self.growth.is_none()) && self.disk.frames() < self.frames_max => {
+                match self.disk.grow() {
+                    Err(DiskError::Full) => Ok(None),
+                    grown => grown.map(Some),
+                }
+            }
+            frame => Ok(frame),
+        }
+    }
+
     fn write_parts(&mut self, parts: &mut [Part], (cut, clock_ms): (u64, u64)) -> Result<(), DiskError> {
-        let mut batch: Vec<(FrameId, usize, usize)> = Vec::new();
-        let mut filled = 0;
+        let mut batch = Batch::default();
         let writes = parts.len() as u16;
         for part in parts {
             let Part { opened, previous, end, .. } = *part;
@@ -359,10 +396,10 @@ impl LogWriter {
             let begin = trailer.written().start as usize * PAYLOAD_BYTES;
             let sealed = self.store.sealed_bytes(opened, begin..end);
             for block in trailer.written() {
-                if filled == LOG_BATCH_BLOCKS {
-                    write_batch(&mut *self.disk, &self.buffer, &mut batch)?;
-                    filled = 0;
+                if batch.blocks() == LOG_BATCH_BLOCKS {
+                    batch.write(&mut *self.disk, &self.buffer)?;
                 }
+                let filled = batch.blocks();
                 let target = &mut self.buffer[filled * BLOCK_BYTES..(filled + 1) * BLOCK_BYTES];
                 let from = block as usize * PAYLOAD_BYTES;
                 // The copy of what goes to the disk.
@@ -374,26 +411,20 @@ impl LogWriter {
                 Trailer { block, first, ..trailer }.seal(target);
                 let frame = segment.frames[(block / self.layout.blocks()) as usize];
                 let offset = (block % self.layout.blocks()) as usize * BLOCK_BYTES;
-                match batch.last_mut() {
-                    Some((last, at, blocks)) if *last == frame && *at + *blocks * BLOCK_BYTES == offset => {
-                        *blocks += 1;
-                    }
-                    _ => batch.push((frame, offset, 1)),
-                }
-                filled += 1;
+                batch.add(frame, offset);
             }
             let written = u64::from(blocks_of(end as u32) - trailer.written().start) * BLOCK_BYTES as u64;
             self.figures.bytes.fetch_add((end - previous) as u64, Ordering::Relaxed);
             self.figures.disk_bytes.fetch_add(written, Ordering::Relaxed);
         }
-        write_batch(&mut *self.disk, &self.buffer, &mut batch)
+        batch.write(&mut *self.disk, &self.buffer)
     }
 
     /// Forgets released segments whose survivors are stable, in exchange for these.
     fn exchange(&mut self, clock_ms: u64) -> Result<(), DiskError> {
         let mut gone = Vec::new();
         while let Some(released) = self.released.pop_front_if(|released| {
-            let stable = &self.positions[self.cores..];
+            let stable = &self.positions[self.store.cores()..];
             released.survivors.iter().zip(stable).all(|(wanted, position)| wanted <= position)
         }) {
             self.survivors = released.survivors;
@@ -406,6 +437,7 @@ impl LogWriter {
         for sequence in &gone {
             let segment = self.state.segments.remove(sequence);
             frames.extend(segment.into_iter().flat_map(|segment| segment.frames));
+            self.state.free.extend(self.directories.forget(*sequence));
             self.emptied.remove(sequence);
         }
         let segments = &self.state.segments;
@@ -445,22 +477,4 @@ impl LogWriter {
         self.figures.disk_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.disk.write(&writes)
     }
-}
-
-/// Writes the blocks that lie one after another in a buffer.
-fn write_batch(
-    disk: &mut dyn Disk,
-    buffer: &Buffer,
-    batch: &mut Vec<(FrameId, usize, usize)>,
-) -> Result<(), DiskError> {
-    let mut from = 0;
-    let writes: Vec<_> = batch
-        .drain(..)
-        .map(|(frame, offset, blocks)| {
-            let bytes = blocks * BLOCK_BYTES;
-            from += bytes;
-            Write::of(frame, offset, &buffer[from - bytes..from])
-        })
-        .collect();
-    if writes.is_empty() { Ok(()) } else { disk.write(&writes) }
 }

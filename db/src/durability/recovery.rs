@@ -1,23 +1,27 @@
 //! A start from the log: finds it, rebuilds the durable tables from its segments, and goes on writing it.
 //!
 //! ```text
-//!   find ──► one thread reads segments, the newest first ──► each core replays some ──► writer
+//!   find ──► begin: segments without a directory ──► the log is written, tables are served
+//!                ──► rest: one thread reads segments, the newest first ──► each core replays some ──► end
+//!                    puller: what somebody waits for, ahead of its segment
 //! ```
-//! The newest first, because what replaces comes before what it replaced, and old entries then cost no copy.
+//! The newest first, because what replaces comes before what it replaced, and old entries then cost no copy. What the rest
+//! has of a hash is found by the directories of its segments; where nobody is served meanwhile there is no rest.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use disk::{Disk, DiskError};
-use store::{Core, FoundCompletion, LogOnDisk, Recovered, Recovery, RecoveryError, Store, Table};
+use store::{Core, FoundCompletion, LogOnDisk, Recovered, Recovery, RecoveryError, RecoveryHandle, Store};
 
-use super::LogLayout;
+use super::ahead::{EarlyReplies, Puller, Reader, Unread};
 use super::log_reader::{self, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
+use super::{LogLayout, NumberedTables};
 use crate::limits::{DAMAGED_NAMED_MAX, RECOVERY_PROGRESS_MS};
 use crate::sync::lock;
 
@@ -58,142 +62,267 @@ impl ReplayProgress {
 /// A read segment on its way to a core; empty ones go back.
 type Filled = (u32, SegmentBytes);
 
-/// Finds a table by its number.
-pub type FindTable<'t> = dyn Fn(u32) -> Option<Arc<Table>> + Sync + 't;
+/// What a recovery has not done yet, while its tables are in use or not.
+pub struct Rest {
+    handle: RecoveryHandle,
+    layout: LogLayout,
+    disk: Box<dyn Disk>,
+    tables: Arc<NumberedTables>,
+    /// Segments, the newest first.
+    segments: Vec<(u32, Segment)>,
+    unread: Arc<Unread>,
+    /// Segments without a directory, and the words of those that have come.
+    lacking: HashSet<u32>,
+    words: Mutex<Vec<(u32, Vec<u64>)>>,
+    parts: Vec<Recovered>,
+    report: Report,
+    began: Instant,
+}
 
-/// Rebuilds the durable tables of an empty store from the log on a disk, on these of the store's cores, and returns the
-/// log to go on with. `table` finds a table by its number; entries of others are dropped. `completed` gets the completion
-/// records that clients may ask for.
+/// Finds the log on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
+/// returns the log to go on with, on which so many cores write. If the tables `serve` at once, segments with a directory are
+/// left for the rest, and the tables expect it.
 ///
 /// # Errors
 /// [`LogError`]: then the disk is as it was.
-pub fn recover(
+pub fn begin(
     store: &Arc<Store>,
     mut disk: Box<dyn Disk>,
     frames_max: u32,
-    (cores, replaying): (usize, usize),
-    table: &FindTable<'_>,
-    completed: &dyn Fn(FoundCompletion),
+    (writing, replaying): (usize, Vec<Core>),
+    (tables, serve): (Arc<NumberedTables>, bool),
     progress: &ReplayProgress,
-) -> Result<(LogWriter, Report), LogError> {
+) -> Result<(LogWriter, Rest), LogError> {
     let began = Instant::now();
     let layout = LogLayout::of(disk.frame_bytes(), frames_max);
-    let found = log_reader::find(&mut *disk, layout)?;
+    let mut found = log_reader::find(&mut *disk, layout)?;
     store.advance_clock(found.clock_ms);
     store.cut_above(found.cut);
     let segments = &found.state.segments;
     let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
     progress.all.store(bytes, Ordering::Relaxed);
+    let mut directories = std::mem::take(&mut found.directories);
+    let lacking: HashSet<u32> =
+        segments.keys().filter(|sequence| !directories.contains_key(sequence)).copied().collect();
+    let newest_first = segments.iter().rev().map(|(&sequence, segment)| (sequence, segment.clone()));
+    let (rest, first): (Vec<_>, Vec<_>) =
+        newest_first.partition(|(sequence, _)| serve && !lacking.contains(sequence));
     let log = LogOnDisk {
         sequences: segments.keys().copied().collect(),
         last: found.state.last,
         left_out: found.state.left_out.clone(),
         bytes,
-        is_in_use: false,
+        is_in_use: !rest.is_empty(),
     };
-    let (segments_count, clock_ms, is_new) = (segments.len(), found.clock_ms, found.state.digest_number == 0);
-    let replaying: Vec<Core> = (0..replaying).map(|index| store.core(index)).collect();
-    let (recovered, blocks_damaged) =
-        replay(replaying, &log, segments, (&*disk, layout, bytes), (table, completed, progress))?;
-    let writer = LogWriter::new(Arc::clone(store), disk, (layout, frames_max), cores, found.state)?;
-    let took = began.elapsed();
-    let report =
-        Report { recovered, segments: segments_count, bytes, blocks_damaged, clock_ms, is_new, took };
-    Ok((writer, report))
+    if log.is_in_use {
+        tables.values().for_each(|table| table.expect_replay());
+    }
+    let recovery = replaying[0].recover(&log);
+    let (handle, own) = (recovery.handle(), recovery.end_part());
+    let unread = rest.iter().map(|(sequence, segment)| {
+        let directory = directories.remove(sequence).expect("it has one");
+        (*sequence, (segment.clone(), directory))
+    });
+    let mut rest = Rest {
+        handle,
+        layout,
+        disk: disk.another()?,
+        tables,
+        unread: Arc::new(Unread::of(unread.collect())),
+        segments: rest,
+        lacking,
+        words: Mutex::default(),
+        parts: vec![own],
+        report: Report {
+            segments: segments.len(),
+            bytes,
+            clock_ms: found.clock_ms,
+            is_new: found.state.digest_number == 0,
+            ..Report::default()
+        },
+        began,
+    };
+    rest.replay(replaying, first, (progress, &AtomicBool::new(false)))?;
+    let mut writer = LogWriter::new(Arc::clone(store), disk, (layout, frames_max), writing, found.state)?;
+    lock(&rest.words).drain(..).for_each(|(sequence, words)| writer.add_directory(sequence, words));
+    Ok((writer, rest))
 }
 
-fn replay(
-    mut cores: Vec<Core>,
-    log: &LogOnDisk,
-    segments: &std::collections::BTreeMap<u32, Segment>,
-    (disk, layout, bytes): (&dyn Disk, LogLayout, u64),
-    (table, completed, progress): (&FindTable<'_>, &dyn Fn(FoundCompletion), &ReplayProgress),
-) -> Result<(Recovered, u64), LogError> {
-    let own = cores.pop().expect("a core replays");
-    let mut first = own.recover(log);
-    if segments.is_empty() {
-        return Ok((first.finish(), 0));
+impl Rest {
+    /// Returns what is known of the log before the end.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        &self.report
     }
-    let mut reading = disk.another()?;
-    let (filled, to_replay) = sync_channel::<Filled>(cores.len() + 1);
-    let buffers = 2 * cores.len() + 3;
-    let (emptied, to_fill) = sync_channel::<SegmentBytes>(buffers);
-    (0..buffers).for_each(|_| emptied.send(SegmentBytes::default()).expect("it has room"));
-    let to_replay = Arc::new(Mutex::new(to_replay));
-    thread::scope(|scope| {
-        let reader = scope.spawn(move || {
-            let order: VecDeque<_> = segments.iter().rev().collect();
-            read_all(&mut *reading, layout, order, bytes, (filled, to_fill))
-        });
-        let others: Vec<_> = cores
-            .into_iter()
-            .map(|core| {
-                let (handle, to_replay, emptied) = (first.handle(), Arc::clone(&to_replay), emptied.clone());
-                scope.spawn(move || {
-                    let mut recovery = handle.on(&core);
-                    replay_some(&mut recovery, &to_replay, &emptied, (table, progress))
-                        .map(|()| recovery.end_part())
-                })
-            })
-            .collect();
-        let own = replay_some(&mut first, &to_replay, &emptied, (table, progress));
-        drop((emptied, to_replay));
-        let others: Vec<_> =
-            others.into_iter().map(|other| other.join().expect("it does not panic")).collect();
-        let read = reader.join().expect("it does not panic");
-        own?;
-        for other in others {
-            first.join(other?);
+
+    /// Returns the tables.
+    #[must_use]
+    pub fn tables(&self) -> &Arc<NumberedTables> {
+        &self.tables
+    }
+
+    /// Returns whether anything is left: then the tables are in use meanwhile.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        !self.segments.is_empty()
+    }
+
+    /// Returns what brings ahead what somebody waits for, on a core of its own.
+    ///
+    /// # Errors
+    /// If the disk gives no second access.
+    pub fn puller(&self, core: Core) -> Result<Puller, LogError> {
+        Ok(Puller::new(core, self.handle.clone(), Arc::clone(&self.tables), self.reader()?))
+    }
+
+    /// Returns what finds the replies of a client ahead.
+    ///
+    /// # Errors
+    /// If the disk gives no second access.
+    pub fn early_replies(&self) -> Result<EarlyReplies, LogError> {
+        Ok(EarlyReplies::new(self.handle.clone(), self.reader()?))
+    }
+
+    fn reader(&self) -> Result<Reader, LogError> {
+        Ok(Reader::new(self.disk.another()?, self.layout, Arc::clone(&self.unread)))
+    }
+
+    /// Replays the rest on these cores and ends the recovery: `completed` gets the completion records that clients may ask
+    /// for, and then the tables expect nothing more. Returns `None` if it was to stop before the end.
+    ///
+    /// # Errors
+    /// [`LogError`]: the tables lack objects.
+    pub fn end(
+        mut self,
+        cores: Vec<Core>,
+        completed: &dyn Fn(FoundCompletion),
+        (progress, stopping): (&ReplayProgress, &AtomicBool),
+    ) -> Result<Option<Report>, LogError> {
+        let segments = std::mem::take(&mut self.segments);
+        let was_in_use = !segments.is_empty();
+        let cores = self.replay(cores, segments, (progress, stopping))?;
+        if stopping.load(Ordering::Relaxed) {
+            return Ok(None);
         }
-        first.take_completions().for_each(completed);
-        Ok((first.finish(), read?))
-    })
+        let mut last = self.handle.on(&cores[0]);
+        self.parts.into_iter().for_each(|part| last.join(part));
+        last.completions().into_iter().for_each(completed);
+        self.report.recovered = last.finish();
+        if was_in_use {
+            self.tables.values().for_each(|table| table.end_replay());
+        }
+        self.report.took = self.began.elapsed();
+        Ok(Some(self.report))
+    }
+
+    /// Replays segments on these cores, which are returned.
+    fn replay(
+        &mut self,
+        cores: Vec<Core>,
+        segments: Vec<(u32, Segment)>,
+        (progress, stopping): (&ReplayProgress, &AtomicBool),
+    ) -> Result<Vec<Core>, LogError> {
+        if segments.is_empty() {
+            return Ok(cores);
+        }
+        let mut reading = self.disk.another()?;
+        let (filled, to_replay) = sync_channel::<Filled>(cores.len());
+        let buffers = 2 * cores.len() + 1;
+        let (emptied, to_fill) = sync_channel::<SegmentBytes>(buffers);
+        (0..buffers).for_each(|_| emptied.send(SegmentBytes::default()).expect("it has room"));
+        let to_replay = Arc::new(Mutex::new(to_replay));
+        let (layout, bytes) = (self.layout, self.report.bytes);
+        let (handle, tables, lacking) = (&self.handle, &*self.tables, &self.lacking);
+        let (words, unread) = (&self.words, &*self.unread);
+        let done = move |sequence: u32, content: &SegmentBytes| {
+            unread.forget(sequence);
+            if lacking.contains(&sequence)
+                && let Some(of_segment) = content.words()
+            {
+                lock(words).push((sequence, of_segment));
+            }
+            progress.replayed.fetch_add(content.bytes.len() as u64, Ordering::Relaxed);
+        };
+        let (replayed, blocks_damaged) = thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let channels = (filled, to_fill);
+                read_all(&mut *reading, layout, segments.into(), (bytes, progress, stopping), channels)
+            });
+            let replaying: Vec<_> = cores
+                .into_iter()
+                .map(|core| {
+                    let (to_replay, emptied) = (Arc::clone(&to_replay), emptied.clone());
+                    scope.spawn(move || {
+                        let mut recovery = handle.on(&core);
+                        let channels = (&*to_replay, &emptied);
+                        replay_some(&mut recovery, channels, tables, &done)?;
+                        let part = recovery.end_part();
+                        Ok::<_, LogError>((core, part))
+                    })
+                })
+                .collect();
+            drop((emptied, to_replay));
+            let replayed: Vec<_> =
+                replaying.into_iter().map(|other| other.join().expect("it does not panic")).collect();
+            let read = reader.join().expect("it does not panic");
+            let replayed = replayed.into_iter().collect::<Result<Vec<_>, _>>()?;
+            Ok::<_, LogError>((replayed, read?))
+        })?;
+        self.report.blocks_damaged += blocks_damaged;
+        let (cores, parts): (Vec<_>, Vec<_>) = replayed.into_iter().unzip();
+        self.parts.extend(parts);
+        Ok(cores)
+    }
+}
+
+fn replay_some(
+    recovery: &mut Recovery<'_>,
+    (to_replay, emptied): (&Mutex<Receiver<Filled>>, &SyncSender<SegmentBytes>),
+    tables: &NumberedTables,
+    done: &dyn Fn(u32, &SegmentBytes),
+) -> Result<(), LogError> {
+    loop {
+        let next = lock(to_replay).recv();
+        let Ok((sequence, content)) = next else { return Ok(()) };
+        let table = |number: u32| tables.get(&number).map(Arc::clone);
+        let replayed = recovery.segment(sequence, &content.bytes, &content.starts, table);
+        replayed.map_err(|error| LogError::Unsuitable(refusal(sequence, error)))?;
+        done(sequence, &content);
+        // The reader may have ended.
+        let _ = emptied.send(content);
+    }
 }
 
 /// Reads segments and hands them over; returns the number of damaged blocks.
 fn read_all(
     disk: &mut dyn Disk,
     layout: LogLayout,
-    order: VecDeque<(&u32, &Segment)>,
-    bytes: u64,
+    order: VecDeque<(u32, Segment)>,
+    (bytes, progress, stopping): (u64, &ReplayProgress, &AtomicBool),
     (filled, to_fill): (SyncSender<Filled>, Receiver<SegmentBytes>),
 ) -> Result<u64, DiskError> {
-    let (mut blocks_damaged, mut done, mut blocks) = (0, 0, None);
+    let (mut blocks_damaged, mut blocks) = (0, None);
     let mut told = Instant::now();
-    for (&sequence, segment) in order {
+    for (sequence, segment) in order {
         let Ok(mut into) = to_fill.recv() else { break };
-        log_reader::read_segment(disk, layout, sequence, segment, (&mut blocks, &mut into))?;
+        if stopping.load(Ordering::Relaxed) {
+            break;
+        }
+        log_reader::read_segment(disk, layout, sequence, &segment, (&mut blocks, &mut into))?;
         if into.blocks_damaged > 0 {
             tracing::error!(sequence, blocks = into.blocks_damaged, "damaged blocks in a segment of the log");
         }
         blocks_damaged += u64::from(into.blocks_damaged);
-        done += u64::from(segment.bytes);
         if told.elapsed() >= Duration::from_millis(RECOVERY_PROGRESS_MS) {
             told = Instant::now();
-            tracing::info!(percent = done * 100 / bytes.max(1), bytes = done, "reading the log");
+            let (done, _) = progress.bytes();
+            tracing::info!(percent = done * 100 / bytes.max(1), bytes = done, "replaying the log");
         }
         if filled.send((sequence, into)).is_err() {
             break;
         }
     }
     Ok(blocks_damaged)
-}
-
-fn replay_some(
-    recovery: &mut Recovery<'_>,
-    to_replay: &Mutex<Receiver<Filled>>,
-    emptied: &SyncSender<SegmentBytes>,
-    (table, progress): (&FindTable<'_>, &ReplayProgress),
-) -> Result<(), LogError> {
-    loop {
-        let next = lock(to_replay).recv();
-        let Ok((sequence, content)) = next else { return Ok(()) };
-        let replayed = recovery.segment(sequence, &content.bytes, &content.starts, table);
-        replayed.map_err(|error| LogError::Unsuitable(refusal(sequence, error)))?;
-        progress.replayed.fetch_add(content.bytes.len() as u64, Ordering::Relaxed);
-        // The reader may have ended.
-        let _ = emptied.send(content);
-    }
 }
 
 fn refusal(sequence: u32, error: RecoveryError) -> String {

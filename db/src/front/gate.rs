@@ -31,6 +31,8 @@ pub struct Gate {
     /// How far the replay of the log is.
     pub replay: ReplayProgress,
     control: OnceLock<Arc<Control>>,
+    /// Whether all of the log is replayed.
+    has_replayed: AtomicBool,
     has_ended: AtomicBool,
     changed: (Mutex<()>, Condvar),
 }
@@ -41,6 +43,17 @@ impl Gate {
         // The only call.
         let _ = self.control.set(Arc::clone(control));
         self.tell();
+    }
+
+    /// Notes that all of the log is replayed.
+    pub fn note_replayed(&self) {
+        self.has_replayed.store(true, Ordering::Release);
+    }
+
+    /// Returns whether all of the log is replayed.
+    #[must_use]
+    pub fn has_replayed(&self) -> bool {
+        self.has_replayed.load(Ordering::Acquire)
     }
 
     /// Sends everybody away who waits.
@@ -74,10 +87,12 @@ impl Gate {
         }
     }
 
-    /// Returns how far the start is.
+    /// Returns how far the start is. Some bytes are left until all is done.
     #[must_use]
     pub fn state(&self) -> ServerState {
         let (replayed_bytes, log_bytes) = self.replay.bytes();
+        let most = if self.has_replayed() { log_bytes } else { log_bytes.saturating_sub(1) };
+        let replayed_bytes = replayed_bytes.min(most);
         ServerState { is_serving: self.control().is_some(), replayed_bytes, log_bytes }
     }
 }

@@ -9,11 +9,20 @@ pub const DIGEST_BYTES_MIN: usize = 64 << 10;
 /// Blocks that the log writes at once: 1 MiB, which this takes a device some milliseconds at most.
 pub const LOG_BATCH_BLOCKS: usize = 256;
 
+/// Directories that wait for their write at once: many steps' worth of full segments.
+pub const DIRECTORIES_DUE_MAX: usize = 64;
+
+/// Directories that a step writes: a millisecond each, which the answers of the step wait.
+pub const DIRECTORIES_AT_ONCE: usize = 2;
+
 /// Frames kept for removals on a full disk: a hundred thousand tombstones.
 pub const REMOVAL_FRAMES: usize = 8;
 
 /// Share (a divisor) of all frames below which cleaning frees some.
 pub const FRAMES_SHORT_DIVISOR: usize = 8;
+
+/// Share (a divisor) of all frames that has to be free for directories of segments: less than cleaning leaves free.
+pub const FRAMES_DIRECTORIES_DIVISOR: usize = 16;
 
 /// Most frames that are added to the file ahead of their use: tens of milliseconds of writing.
 pub const FRAMES_AHEAD: usize = 64;
@@ -35,6 +44,15 @@ pub const DISK_MEMORIES_DEFAULT: u64 = 4;
 
 /// Time between two lines about the progress of a recovery, in milliseconds.
 pub const RECOVERY_PROGRESS_MS: u64 = 1_000;
+
+/// Hashes of a table that are brought ahead at once while the log is replayed: other tables follow.
+pub const PULLED_HASHES_AT_ONCE: usize = 64;
+
+/// Entries that are read at once while the log is replayed.
+pub const READ_AHEAD_ENTRIES: usize = 64;
+
+/// Interval at which is looked for such hashes, in microseconds.
+pub const PULLER_LOOK_US: u64 = 200;
 
 /// Damaged entries that a start names in the log.
 pub const DAMAGED_NAMED_MAX: usize = 100;

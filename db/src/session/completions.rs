@@ -5,16 +5,20 @@
 //!                                                     │
 //!                                    the cleaner asks ┴ is_needed: not acknowledged, and the client may come back
 //! ```
-//! A client that has gone without a word keeps its replies until its lease ends. Leases begin anew with a start, so they
+//! While the log is replayed, the replies of a client that resumes are looked for ahead. A client that has gone without a word
+//! keeps its replies until its lease ends. Leases begin anew with a start, so they
 //! stand still while the server is down.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use store::NumberHash;
 use wire::Status;
 
 use super::Session;
+use crate::durability::log_reader::LogError;
+use crate::sync::lock;
 
 /// A reply that a start found in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +40,14 @@ enum Client {
     Gone { replies: Vec<FoundReply>, until_us: u64 },
 }
 
+/// Finds the replies that the log has for a client from a sequence on, before it is replayed.
+pub type LookAhead = dyn Fn(u64, u64) -> Result<Vec<FoundReply>, LogError> + Send + Sync;
+
 /// The clients whose completion records may be needed, by their numbers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Completions {
     clients: RwLock<HashMap<u64, Client, NumberHash>>,
+    look_ahead: Mutex<Option<Arc<LookAhead>>>,
 }
 
 impl Completions {
@@ -47,9 +55,35 @@ impl Completions {
     pub fn recovered(&self, client_id: u64, reply: FoundReply, until_us: u64) {
         let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
         let gone = || Client::Gone { replies: Vec::new(), until_us };
-        if let Client::Gone { replies, .. } = clients.entry(client_id).or_insert_with(gone) {
+        if let Client::Gone { replies, .. } = clients.entry(client_id).or_insert_with(gone)
+            && !replies.iter().any(|known| known.sequence == reply.sequence)
+        {
             replies.push(reply);
         }
+    }
+
+    /// Sets how replies are found while the log is replayed; `None` once all are known.
+    pub fn set_look_ahead(&self, look_ahead: Option<Arc<LookAhead>>) {
+        *lock(&self.look_ahead) = look_ahead;
+    }
+
+    /// Takes in the replies of a client that resumes, if the log is still replayed.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn look_ahead(
+        &self,
+        client_id: u64,
+        first_unacknowledged: u64,
+        until_us: u64,
+    ) -> Result<(), LogError> {
+        // Kept before it is used: whatever it does not find any more was taken in by then.
+        let look_ahead = lock(&self.look_ahead).clone();
+        if let Some(look_ahead) = look_ahead {
+            let replies = look_ahead(client_id, first_unacknowledged)?;
+            replies.into_iter().for_each(|reply| self.recovered(client_id, reply, until_us));
+        }
+        Ok(())
     }
 
     /// Notes that a client has a session. Returns the replies that wait for it, in no order.
@@ -87,6 +121,12 @@ impl Completions {
             Client::Here(session) => session.upgrade().is_some_and(|session| !session.is_closed()),
             Client::Gone { until_us, .. } => now_us < *until_us,
         });
+    }
+}
+
+impl fmt::Debug for Completions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Completions").field("clients", &self.clients).finish_non_exhaustive()
     }
 }
 

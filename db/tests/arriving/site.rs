@@ -43,6 +43,7 @@ impl Source {
             cores: 1,
             huge_pages: false,
             durable: false,
+            recovery_cores: 0,
         };
         let store = Store::new(config).expect("a store");
         let (core, table) = (store.core(0), store.table(1));
@@ -86,6 +87,7 @@ impl Site {
             cores: WORKERS + 1,
             huge_pages: false,
             durable: false,
+            recovery_cores: 0,
         };
         let store = Store::new(config).expect("a store");
         let account = Accounts::over(WORKERS + 1).of(TENANT);

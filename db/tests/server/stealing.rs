@@ -165,6 +165,7 @@ fn frames_of_a_worker_that_never_comes_back_are_answered_by_another() {
         cores: 2,
         huge_pages: false,
         durable: false,
+        recovery_cores: 0,
     };
     let store = Store::new(config).expect("a small store");
     let siblings = Arc::new(SiblingWorkers::new([absent.waker(), own.waker()]));

@@ -82,6 +82,7 @@ impl Worker {
             cores: 1,
             huge_pages: false,
             durable: false,
+            recovery_cores: 0,
         };
         let store = Store::new(config).expect("a small store");
         let table = store.table(TABLE);

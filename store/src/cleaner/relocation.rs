@@ -385,7 +385,7 @@ impl Store {
             }
         }
         if let (Some(durable), true) = (&self.log.durable, source.is_combined()) {
-            durable.cuts.reach(self.config.cores + source.class, self.log.position(cleaner.head(source)));
+            durable.cuts.reach(self.cores() + source.class, self.log.position(cleaner.head(source)));
         }
         all
     }

@@ -12,6 +12,7 @@ fn written() -> (Core, Arc<Table>) {
         cores: 1,
         huge_pages: false,
         durable: true,
+        recovery_cores: 0,
     };
     let store = Store::new(config).expect("a small store");
     let options = TableOptions { kind: TableKind::Ordered, durable: true, ..TableOptions::default() };

@@ -39,7 +39,14 @@ fn open_store(
     segment_bytes: usize,
     numbers: &[Option<u32>],
 ) -> (Arc<Store>, Vec<Arc<Table>>) {
-    let config = Config { memory_bytes, segment_bytes, cores: STORE_CORES, huge_pages: false, durable: true };
+    let config = Config {
+        memory_bytes,
+        segment_bytes,
+        cores: STORE_CORES,
+        huge_pages: false,
+        durable: true,
+        recovery_cores: 0,
+    };
     let store = Store::new(config).expect("a small store");
     let table = |(place, number): (usize, &Option<u32>)| {
         let kind = if place == 0 { TableKind::Hash } else { TableKind::Ordered };

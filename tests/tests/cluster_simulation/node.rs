@@ -104,6 +104,7 @@ impl Node {
             cores: workers + 1,
             huge_pages: false,
             durable: false,
+            recovery_cores: 0,
         };
         let store = Store::new(config).expect("a store");
         let account = Arc::new(Account::new(TENANT));

@@ -16,11 +16,18 @@ mod soak;
 mod starting;
 mod starts;
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use client::{Client, Durability, TableOptions};
 use tests::server::{Server, Settings};
 
 /// The log of durable tables in a data directory.
 const LOG_FILE: &str = "log";
+
+/// Bytes of a block in the file, and where its trailer begins.
+const BLOCK_BYTES: usize = 4096;
+const TRAILER: usize = 4048;
 
 /// A server with small segments and these further arguments.
 fn start(memory: &str, arguments: &[&str]) -> Server {
@@ -36,6 +43,21 @@ fn settings(memory: &str, arguments: &[&str]) -> Settings {
 fn create(client: &mut Client, name: &str, durability: Durability, ordered: bool) -> u32 {
     let options = TableOptions { ordered, durability: Some(durability), ..TableOptions::default() };
     client.table_create_with(name, options).expect("a fresh name")
+}
+
+/// Damages the directories of segments in the log of a server that has ended: the next one has to replay everything first.
+fn damage_directories(server: &Server) {
+    let log = File::options().read(true).write(true).open(server.directory().join(LOG_FILE)).expect("a log");
+    let mut block = [0; BLOCK_BYTES];
+    let mut damaged = 0;
+    for at in (0..log.metadata().expect("its size").len()).step_by(BLOCK_BYTES) {
+        log.read_exact_at(&mut block, at).expect("whole blocks");
+        if block[TRAILER + 4..].starts_with(b"SDIR") {
+            log.write_all_at(&[0; 4], at + TRAILER as u64 + 4).expect("it is ours");
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0, "there are directories");
 }
 
 /// Ends the server as a crash would, and starts it again.

@@ -10,6 +10,7 @@ use store::{Cursor, Eviction, HashRange, Store, Table, TableKind, TableOptions};
 use wire::TenantId;
 
 use crate::config::Config;
+use crate::durability::NumberedTables;
 use crate::tablet::{DurableParts, Range, subtract, unite};
 use crate::tenant::account::Accounts;
 
@@ -116,18 +117,18 @@ impl NamedPart {
 pub(super) fn take(
     durable: &DurableParts,
     named: &BTreeMap<u32, NamedPart>,
-    make: &dyn Fn(u32) -> Option<Arc<Table>>,
+    tables: &NumberedTables,
     store: &Arc<Store>,
 ) {
     let core = store.core(0);
-    for (&number, named) in named {
-        let Some(part) = make(number) else { continue };
+    for (number, part) in tables {
+        let named = &named[number];
         for &(first, last) in &named.left {
             let mut from = Cursor::before(first);
-            while let Ok(Some(next)) = core.pin().discard(&part, from, last) {
+            while let Ok(Some(next)) = core.pin().discard(part, from, last) {
                 from = next;
             }
         }
-        durable.note_recovered(named.table, part);
+        durable.note_recovered(named.table, Arc::clone(part));
     }
 }

@@ -6,16 +6,19 @@ use super::LogWriter;
 
 impl LogWriter {
     /// Fixes in a last digest what all segments have, so that a start finds damage at their ends: without it, that looks
-    /// like a write that a crash interrupted. Called after the last step.
+    /// like a write that a crash interrupted; and writes directories of all, for which a start then needs not wait. Called
+    /// after the last step.
     ///
     /// # Errors
     /// If the disk fails.
     pub fn finish(&mut self) -> Result<(), DiskError> {
-        for open in self.open.drain(..).filter(|open| open.written > 0) {
+        for mut open in std::mem::take(&mut self.open).into_iter().filter(|open| open.written > 0) {
+            self.directories.add(open.opened.sequence, open.all_words(&self.store));
             if let Some(segment) = self.state.segments.get_mut(&open.opened.sequence) {
                 segment.bytes = open.written as u32;
             }
         }
-        self.write_digest(self.store.now_ms())
+        self.write_digest(self.store.now_ms())?;
+        self.write_directories(usize::MAX)
     }
 }

@@ -11,7 +11,8 @@ use store::{Admission, SIDE_WRITERS};
 
 use super::{LogWriter, OpenSegment};
 use crate::limits::{
-    FRAMES_AHEAD, FRAMES_AHEAD_DIVISOR, FRAMES_PER_SEGMENT, FRAMES_SHORT_DIVISOR, REMOVAL_FRAMES,
+    FRAMES_AHEAD, FRAMES_AHEAD_DIVISOR, FRAMES_DIRECTORIES_DIVISOR, FRAMES_PER_SEGMENT, FRAMES_SHORT_DIVISOR,
+    REMOVAL_FRAMES,
 };
 
 impl LogWriter {
@@ -36,6 +37,8 @@ impl LogWriter {
             self.store.admit_durable(admission);
         }
         self.is_short = available < short;
+        self.directories.have_room =
+            available >= reserve + REMOVAL_FRAMES + frames_of_segments / FRAMES_DIRECTORIES_DIVISOR;
         self.store.set_disk_short(self.is_short);
         self.share_frames((available, reserve), admission);
         let free = self.state.free.len();

@@ -9,9 +9,9 @@ use disk::SimulatedDisk;
 use fastrand::Rng;
 use store::{Condition, Config, Core, Quota, Store, Table, TableOptions, WriteError};
 
+use super::super::LogLayout;
 use super::super::log_writer::{Step, frames_reserved};
-use super::super::recovery::ReplayProgress;
-use super::super::{LogLayout, recovery};
+use super::running::recover;
 use super::seeds;
 use crate::limits::REMOVAL_FRAMES;
 
@@ -22,8 +22,14 @@ const STEPS: u32 = 120;
 /// Keys that are overwritten.
 const KEYS: u64 = 1_000;
 
-const CONFIG: Config =
-    Config { memory_bytes: 2 << 20, segment_bytes: 32768, cores: CORES, huge_pages: false, durable: true };
+const CONFIG: Config = Config {
+    memory_bytes: 2 << 20,
+    segment_bytes: 32768,
+    cores: CORES,
+    huge_pages: false,
+    durable: true,
+    recovery_cores: 0,
+};
 
 /// Overwrites keys until it is over; returns how many writes were admitted.
 fn overwrite(core: &Core, table: &Table, mut random: Rng, is_over: &AtomicBool, written: &AtomicU64) {
@@ -51,17 +57,8 @@ fn a_writer_that_is_faster_than_a_nearly_full_disk_leaves_frames_for_each_cut() 
         let store = Store::new(CONFIG).expect("a small store");
         let options = TableOptions { durable: true, ..TableOptions::default() };
         let table = store.table_with(1, options, &Arc::new(Quota::new(CORES, u64::MAX)));
-        let find = |id| (id == 1).then(|| Arc::clone(&table));
-        let progress = ReplayProgress::default();
-        let opened = recovery::recover(
-            &store,
-            Box::new(disk.clone()),
-            frames_max,
-            (CORES, CORES),
-            &find,
-            &|_| {},
-            &progress,
-        );
+        let tables = Arc::new([(1, Arc::clone(&table))].into());
+        let opened = recover(&store, (Box::new(disk.clone()), frames_max), tables, &|_| {}, |_, _| {});
         let (mut writer, _) = opened.expect("a new log");
         let (is_over, written, core) = (AtomicBool::new(false), AtomicU64::new(0), store.core(0));
         let (mut full, mut at_half) = (0, 0);

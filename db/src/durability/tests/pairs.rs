@@ -15,9 +15,9 @@ use disk::{Fault, SimulatedDisk};
 use fastrand::Rng;
 use store::{Condition, Config, Core, NEVER_MS, Pinned, Quota, Store, Table, TableOptions, Write};
 
+use super::super::LogLayout;
 use super::super::log_writer::{LogWriter, Step};
-use super::super::recovery::ReplayProgress;
-use super::super::{LogLayout, recovery};
+use super::running::recover;
 use super::seeds;
 
 const FRAMES_MAX: u32 = 2_000;
@@ -30,8 +30,14 @@ const SLOW: Duration = Duration::from_millis(30);
 const SLOW_WRITES: u32 = 3;
 const PAIR: [&[u8]; 2] = [b"first", b"second"];
 
-const CONFIG: Config =
-    Config { memory_bytes: 1 << 20, segment_bytes: 16384, cores: 2, huge_pages: false, durable: true };
+const CONFIG: Config = Config {
+    memory_bytes: 1 << 20,
+    segment_bytes: 16384,
+    cores: 2,
+    huge_pages: false,
+    durable: true,
+    recovery_cores: 0,
+};
 
 /// What the writers were told: the number, and the copy.
 struct Told {
@@ -52,16 +58,8 @@ fn open(disk: &SimulatedDisk) -> (Arc<Store>, Arc<Table>, LogWriter) {
     let options = TableOptions { durable: true, ..TableOptions::default() };
     let table = store.table_with(1, options, &Arc::new(Quota::new(2, u64::MAX)));
     table.set_synced(true);
-    let find = |id| (id == 1).then(|| Arc::clone(&table));
-    let opened = recovery::recover(
-        &store,
-        Box::new(disk.clone()),
-        FRAMES_MAX,
-        (2, 2),
-        &find,
-        &|_| {},
-        &ReplayProgress::default(),
-    );
+    let tables = Arc::new([(1, Arc::clone(&table))].into());
+    let opened = recover(&store, (Box::new(disk.clone()), FRAMES_MAX), tables, &|_| {}, |_, _| {});
     let (writer, _) = opened.expect("a sound log");
     (store, table, writer)
 }

@@ -1,14 +1,18 @@
 //! A running server without its network: a store, its tables, its cores and its log.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use disk::SimulatedDisk;
+use disk::{Disk, SimulatedDisk};
+use fastrand::Rng;
 use store::{CompletionReply, Config, Core, FoundCompletion, Quota, Store, Table, TableKind, TableOptions};
 
+use super::super::NumberedTables;
 use super::super::log_reader::LogError;
 use super::super::log_writer::LogWriter;
-use super::super::recovery::{self, ReplayProgress, Report};
+use super::super::recovery::{self, ReplayProgress, Report, Rest};
+use crate::limits::WINDOW_RECORDS;
 use crate::sync::lock;
 
 pub(super) const CORES: usize = 2;
@@ -25,6 +29,15 @@ pub(super) type Held = (u64, Vec<u8>, u64);
 /// Replies by client and sequence.
 pub(super) type Completions = BTreeMap<(u64, u64), CompletionReply>;
 
+/// A server that has started.
+pub(super) struct Started {
+    pub(super) running: Running,
+    pub(super) report: Report,
+    pub(super) completions: Completions,
+    /// What clients saw while the log was replayed.
+    pub(super) seen: Vec<(Key, Option<Held>)>,
+}
+
 /// A running server without its network.
 pub(super) struct Running {
     pub(super) store: Arc<Store>,
@@ -33,16 +46,75 @@ pub(super) struct Running {
     pub(super) writer: LogWriter,
 }
 
+/// Recovers the tables from a disk as a start does; calls `meanwhile` while a part of the log is left.
+pub(super) fn recover(
+    store: &Arc<Store>,
+    (disk, frames_max): (Box<dyn Disk>, u32),
+    tables: Arc<NumberedTables>,
+    completed: &dyn Fn(FoundCompletion),
+    meanwhile: impl FnOnce(&mut LogWriter, &Rest),
+) -> Result<(LogWriter, Report), LogError> {
+    let (progress, goes_on) = (ReplayProgress::default(), AtomicBool::new(false));
+    let cores = store.cores().min(CORES);
+    let replaying = || (0..cores).map(|core| store.core(core)).collect();
+    let serve = store.cores() > CORES;
+    let (mut writer, rest) =
+        recovery::begin(store, disk, frames_max, (cores, replaying()), (tables, serve), &progress)?;
+    if rest.is_left() {
+        meanwhile(&mut writer, &rest);
+    }
+    let report = rest.end(replaying(), completed, (&progress, &goes_on))?;
+    assert_eq!(progress.bytes().0, progress.bytes().1, "all was replayed");
+    Ok((writer, report.expect("it goes on")))
+}
+
+/// Asks for some keys while the log is replayed, and returns what was told of them.
+fn look_while_replayed(
+    random: &mut Rng,
+    (store, tables): (&Arc<Store>, &[Arc<Table>]),
+    writer: &mut LogWriter,
+    rest: &Rest,
+) -> Vec<(Key, Option<Held>)> {
+    let (core, mut puller) = (store.core(0), rest.puller(store.core(CORES)).expect("a sound disk"));
+    let mut seen = Vec::new();
+    for _ in 0..random.u32(0..20) {
+        let (id, number) = (random.u32(1..=TABLES), random.u64(0..KEYS_MAX));
+        let (table, bytes) = (&tables[id as usize - 1], number.to_be_bytes());
+        let hash = store::hash(&bytes);
+        assert!(table.want(hash), "there is room");
+        while puller.step(&|_, _| {}).expect("a sound disk") {}
+        let pin = core.pin();
+        let object = pin.get(table, hash, &bytes);
+        if pin.knows(table, hash, &bytes) {
+            let held = object.map(|object| (object.version(), object.value().to_vec(), object.expires_ms()));
+            seen.push(((id, number), held));
+        }
+        if random.bool() {
+            writer.step().expect("a sound disk");
+        }
+    }
+    seen
+}
+
+/// Returns the replies that clients find while the log is replayed.
+fn early_replies(rest: &Rest) -> Completions {
+    let early = rest.early_replies().expect("a sound disk");
+    let found = (0..CORES as u64).flat_map(|client| early.of(client, 0).expect("a sound disk"));
+    found.map(|found| ((found.request.client, found.request.sequence), found.reply)).collect()
+}
+
 impl Running {
     pub(super) fn open(
         config: &Config,
         disk: &SimulatedDisk,
         frames_max: u32,
         now_ms: u64,
-    ) -> Result<(Running, Report, Completions), LogError> {
-        let store = Store::new(*config).expect("a small store");
+        random: &mut Rng,
+    ) -> Result<Started, LogError> {
+        let recovery_cores = random.usize(0..2);
+        let store = Store::new(Config { recovery_cores, ..*config }).expect("a small store");
         store.advance_clock(now_ms);
-        let quota = Arc::new(Quota::new(CORES, u64::MAX));
+        let quota = Arc::new(Quota::new(store.cores(), u64::MAX));
         let tables: Vec<_> = (1..=TABLES)
             .map(|id| {
                 let kind = if id == 1 { TableKind::Hash } else { TableKind::Ordered };
@@ -56,19 +128,22 @@ impl Running {
         let completed = |found: FoundCompletion| {
             lock(&completions).insert((found.request.client, found.request.sequence), found.reply);
         };
-        let find = |id: u32| tables.get(id as usize - 1).cloned();
-        let (writer, report) = recovery::recover(
-            &store,
-            Box::new(disk.clone()),
-            frames_max,
-            (CORES, CORES),
-            &find,
-            &completed,
-            &ReplayProgress::default(),
-        )?;
+        let (mut seen, mut early) = (Vec::new(), None);
+        let meanwhile = |writer: &mut LogWriter, rest: &Rest| {
+            seen = look_while_replayed(random, (&store, &tables), writer, rest);
+            early = Some(early_replies(rest));
+        };
+        let of_log = Arc::new((1..).zip(&tables).map(|(id, table)| (id, Arc::clone(table))).collect());
+        let (writer, report) =
+            recover(&store, (Box::new(disk.clone()), frames_max), of_log, &completed, meanwhile)?;
         let cores = (0..CORES).map(|core| store.core(core)).collect();
         let completions = completions.into_inner().expect("no thread has panicked");
-        Ok((Running { store, tables, cores, writer }, report, completions))
+        if let Some(early) = early {
+            let asked = completions.iter().filter(|((_, sequence), _)| *sequence < WINDOW_RECORDS as u64);
+            asked.for_each(|(request, reply)| assert_eq!(early.get(request), Some(reply), "{request:?}"));
+        }
+        let running = Running { store, tables, cores, writer };
+        Ok(Started { running, report, completions, seen })
     }
 
     /// Returns what can be read, and checks the counts.

@@ -3,14 +3,21 @@
 use std::time::Duration;
 
 use disk::SimulatedDisk;
+use fastrand::Rng;
 use store::{Condition, Config};
 
 use super::super::LogLayout;
 use super::super::log_thread::LogThread;
 use super::running::{CORES, Running};
 
-const CONFIG: Config =
-    Config { memory_bytes: 2 << 20, segment_bytes: 32768, cores: CORES, huge_pages: false, durable: true };
+const CONFIG: Config = Config {
+    memory_bytes: 2 << 20,
+    segment_bytes: 32768,
+    cores: CORES,
+    huge_pages: false,
+    durable: true,
+    recovery_cores: 0,
+};
 /// The frames that the log may take.
 const FRAMES_MAX: u32 = 1_000;
 
@@ -20,8 +27,9 @@ fn stop(room: u32) -> (bool, bool) {
     let frame_bytes = LogLayout::frame_bytes_of(CONFIG.segment_bytes);
     let digests = 2 * LogLayout::of(frame_bytes, FRAMES_MAX).digest_frames;
     let disk = SimulatedDisk::new(1, frame_bytes, digests + room);
-    let (Running { tables, cores, writer, .. }, ..) =
-        Running::open(&CONFIG, &disk, FRAMES_MAX, 0).expect("an empty disk");
+    let started =
+        Running::open(&CONFIG, &disk, FRAMES_MAX, 0, &mut Rng::with_seed(1)).expect("an empty disk");
+    let Running { tables, cores, writer, .. } = started.running;
     for key in 0..100_u32 {
         let key = key.to_le_bytes();
         let put = cores[0].pin().put(&tables[1], store::hash(&key), &key, &[7; 1_000], Condition::Always);

@@ -1,5 +1,6 @@
 //! A store with its log on a simulated disk, and the model of what clients know.
 
+mod directories;
 mod full_disk;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use super::super::log_reader::LogError;
 use super::super::log_writer::{Step, frames_reserved};
 use super::super::recovery::Report;
 use super::model::{Fact, Model, UNANSWERED};
-use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, SYNCED, TABLES};
+use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, SYNCED, Started, TABLES};
 
 /// A server, its disk and its clients.
 pub(super) struct World {
@@ -39,6 +40,11 @@ pub(super) struct World {
     asks: bool,
     /// The completion records of the last start.
     found: Completions,
+    /// What clients saw while the log was replayed: at the last start, and how often at all.
+    seen: Vec<(Key, Option<Held>)>,
+    pub(super) seen_often: usize,
+    /// Directories that starts have found.
+    pub(super) directories: usize,
 }
 
 impl World {
@@ -58,11 +64,18 @@ impl World {
     fn with_disk(random: &mut Rng, frames_max: impl Fn(usize, usize) -> u32) -> World {
         let segment_bytes = 16384 << random.u32(0..2);
         let memory_bytes = segment_bytes * random.usize(9..20);
-        let config = Config { memory_bytes, segment_bytes, cores: CORES, huge_pages: false, durable: true };
+        let config = Config {
+            memory_bytes,
+            segment_bytes,
+            cores: CORES,
+            huge_pages: false,
+            durable: true,
+            recovery_cores: 0,
+        };
         let frame_bytes = LogLayout::frame_bytes_of(segment_bytes);
         let frames_max = frames_max(memory_bytes, frame_bytes);
         let disk = SimulatedDisk::new(random.u64(..), frame_bytes, frames_max);
-        let running = Running::open(&config, &disk, frames_max, 0).expect("an empty disk").0;
+        let running = Running::open(&config, &disk, frames_max, 0, random).expect("an empty disk").running;
         let acknowledged: [Arc<AtomicU64>; CORES] = Default::default();
         keep_unanswered(&running, &acknowledged);
         let keys = random.u64(20..KEYS_MAX.min(memory_bytes as u64 / 400));
@@ -82,6 +95,9 @@ impl World {
             keys,
             asks: false,
             found: Completions::new(),
+            seen: Vec::new(),
+            seen_often: 0,
+            directories: 0,
         }
     }
 
@@ -353,17 +369,34 @@ impl World {
         }
         self.model = if is(&self.stable) { self.stable.clone() } else { self.begun.clone() };
         self.check_facts(stable, seed);
+        self.check_seen(seed);
         self.begin_again();
     }
 
+    /// Checks that what clients saw while the log was replayed is what it has.
+    fn check_seen(&mut self, seed: u64) {
+        self.seen_often += self.seen.len();
+        let now_ms = self.model.now_ms;
+        let lives = |held: &Held| held.2 > now_ms;
+        for (key, held) in self.seen.drain(..).filter(|(_, held)| held.as_ref().is_none_or(lives)) {
+            let known = self.model.objects.get(&key);
+            assert!(
+                held.as_ref() == known,
+                "seed {seed}: of {key:?} was seen {:?}, of {:?}",
+                brief(held.as_ref()),
+                brief(known)
+            );
+        }
+    }
+
     /// As [`World::restart`] over a disk with flipped bits: what is lost was reported.
-    pub(super) fn restart_with_rot(&mut self, seed: u64) {
+    pub(super) fn restart_with_rot(&mut self, random: &mut Rng, seed: u64) {
         self.running = None;
         self.disk = self.disk.restart();
-        match Running::open(&self.config, &self.disk, self.frames_max, self.model.now_ms) {
+        match Running::open(&self.config, &self.disk, self.frames_max, self.model.now_ms, random) {
             Err(LogError::Unsuitable(text)) => assert!(text.contains("log"), "seed {seed}: {text}"),
             Err(error) => panic!("seed {seed}: {error}"),
-            Ok((running, report, _)) => {
+            Ok(Started { running, report, .. }) => {
                 let found = running.contents(self.keys.max(KEYS_MAX), self.stable.objects.keys().copied());
                 let is_sound = |key: &Key| found.get(key) == self.stable.objects.get(key);
                 let all = self.stable.objects.keys().chain(found.keys());
@@ -378,12 +411,14 @@ impl World {
         let stable = self.told_to;
         self.running = None;
         self.disk = self.disk.restart();
+        self.check_directories(seed);
         // The machine's clock may have been set back.
         let now_ms = if random.bool() { 0 } else { self.model.now_ms };
-        let opened = Running::open(&self.config, &self.disk, self.frames_max, now_ms);
-        let (running, report, completions) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let opened = Running::open(&self.config, &self.disk, self.frames_max, now_ms, random);
+        let Started { running, report, completions, seen } =
+            opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         keep_unanswered(&running, &self.acknowledged);
-        self.found = completions;
+        (self.found, self.seen) = (completions, seen);
         let now = running.store.now_ms();
         let now = now.max(self.stable.now_ms);
         for model in [&mut self.stable, &mut self.begun] {

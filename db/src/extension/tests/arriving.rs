@@ -37,6 +37,7 @@ impl Arriving {
             cores: 1,
             huge_pages: false,
             durable: false,
+            recovery_cores: 0,
         };
         let source = Store::new(config).expect("a small store");
         let (core, table) = (source.core(0), source.table(1));

@@ -87,6 +87,7 @@ impl World {
             cores: 1,
             huge_pages: false,
             durable: false,
+            recovery_cores: 0,
         };
         let store = Store::new(config).expect("a small store");
         let mut tables = Tables::default();

@@ -13,6 +13,7 @@ fn store() -> Arc<Store> {
         cores: 1,
         huge_pages: false,
         durable: false,
+        recovery_cores: 0,
     })
     .expect("a small store")
 }

@@ -38,8 +38,14 @@ impl Here {
 
     fn with(durability: Durability) -> Self {
         let durable = durability != Durability::Memory;
-        let config =
-            Config { memory_bytes: 16 << 20, segment_bytes: 2 << 20, cores: 1, huge_pages: false, durable };
+        let config = Config {
+            memory_bytes: 16 << 20,
+            segment_bytes: 2 << 20,
+            cores: 1,
+            huge_pages: false,
+            durable,
+            recovery_cores: 0,
+        };
         let store = Store::new(config).expect("a small store");
         let hashes = HashRange::new(0, (1 << 63) - 1).expect("a half");
         let quota = Arc::new(Quota::new(1, u64::MAX));

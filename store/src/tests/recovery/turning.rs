@@ -157,7 +157,7 @@ fn replies_from_before_a_table_was_on_the_disk_are_found_there() {
         let find = |id| (Some(id) == number).then(|| Arc::clone(&tables[0]));
         recovery.segment(*sequence, &record.segments[sequence].1, &[], find).unwrap();
     }
-    let found: Vec<_> = recovery.take_completions().collect();
+    let found = recovery.completions();
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].request, &found[0].reply), (request, &crate::CompletionReply::Bytes([9, 1].into())));
     assert_eq!(recovery.finish().objects, 1);

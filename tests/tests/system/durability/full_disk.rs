@@ -165,6 +165,7 @@ fn one_delete_after_another_is_taken_until_a_full_disk_is_empty() {
         assert!(client.delete(table, &key.to_le_bytes()).expect("a delete is taken").is_some());
     }
     delete_rest(&mut client, table, stored);
+    server.await_replay();
     assert_eq!(client.table_stat("data").unwrap().objects, 0);
     crash(&mut server);
     let mut client = server.client(&tenant);
@@ -188,6 +189,7 @@ fn a_little_garbage_everywhere_on_a_full_disk_is_cleaned_in_pieces() {
         crash(&mut server);
         client = server.client(&tenant);
         client.delete(table, b"again").unwrap();
+        server.await_replay();
         let found = client.table_stat("data").unwrap().objects;
         assert_eq!(found, u64::from(stored - stored.div_ceil(20)));
         let left: Vec<_> = client.enumerate(table).map(|object| object.expect("a page").key).collect();

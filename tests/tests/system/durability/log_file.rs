@@ -13,11 +13,7 @@ use tests::patience::comes;
 use tests::raw::PATIENCE;
 use tests::server::{Server, binary, fetch};
 
-use super::{LOG_FILE, crash, create, settings, start};
-
-/// Bytes of a block in the file, and where its trailer begins.
-const BLOCK_BYTES: usize = 4096;
-const TRAILER: usize = 4048;
+use super::{BLOCK_BYTES, LOG_FILE, TRAILER, crash, create, settings, start};
 
 /// Puts objects in the order of their keys.
 fn put_all(client: &mut Client, table: u32, keys: Range<u32>) {
@@ -208,6 +204,7 @@ fn damage_in_the_log_costs_at_most_the_objects_behind_it_in_its_block_and_is_rep
     let (victim, place) = victims.into_iter().next().expect("values that lie in one block");
     flip(&server, place + 500);
     server.restart();
+    server.await_replay();
     let said = server.log();
     assert!(said.contains("ERROR") && said.contains("damaged entries in the log"), "{said}");
     let mut client = server.client(&tenant);
@@ -230,6 +227,7 @@ fn a_damaged_trailer_costs_no_object() {
         flip(&server, place / BLOCK_BYTES * BLOCK_BYTES + TRAILER + 20);
     }
     server.restart();
+    server.await_replay();
     assert!(server.log().contains("damaged blocks"), "{}", server.log());
     assert_eq!(found(&mut server.client(&tenant), table, 0..4_000).len(), 4_000);
 }
@@ -247,6 +245,7 @@ fn after_a_stop_damage_in_what_was_written_last_is_reported_and_a_log_that_is_go
     let place = (190..200).rev().find_map(|key| place_of(&log, &value_of(key))).expect("one in one block");
     flip(&server, place + 500);
     server.restart();
+    server.await_replay();
     assert!(server.log().contains("damaged entries in the log"), "{}", server.log());
     assert!(found(&mut server.client(&tenant), table, 0..200).len() >= 190);
 

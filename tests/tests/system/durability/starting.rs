@@ -1,14 +1,15 @@
 //! A server while it replays its log: it says how far it is, and who comes early waits.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use client::{Client, ClientConfig, Durability, ServerState, server_state};
+use client::{Client, ClientConfig, Condition, Durability, ServerState, Status, server_state};
 use tests::patience::comes;
 use tests::server::{Server, fetch, patient};
 
-use super::{create, settings};
+use super::{crash, create, damage_directories, settings};
 
 /// Objects of the log: in a debug build their replay takes tenths of a second.
 const OBJECTS: u32 = 20_000;
@@ -35,6 +36,7 @@ fn a_server_that_replays_says_how_far_it_is_and_who_comes_early_waits() {
     client.table_alter("data", Durability::Synced).expect("it is on the disk");
     client.put(table, b"last", b"1").expect("and all before it");
     server.kill();
+    damage_directories(&server);
 
     let (address, is_up) = (server.address(), AtomicBool::new(false));
     let look = || server_state(&address.to_string(), &ClientConfig::default());
@@ -82,4 +84,117 @@ fn a_server_that_replays_says_how_far_it_is_and_who_comes_early_waits() {
     let shown = fetch(metrics, "/metrics").expect("it serves");
     assert!(shown.contains("\nsplinter_serving 1\n"), "{shown}");
     assert!(shown.contains(&format!("\nsplinter_log_replayed_bytes {}\n", last.log_bytes)), "{shown}");
+}
+
+fn is_replaying(server: &Server) -> bool {
+    let state = server_state(&server.address().to_string(), &ClientConfig::default()).expect("it serves");
+    state.replayed_bytes < state.log_bytes
+}
+
+/// The keys of [`fill`] by the round in which they are changed, and how.
+fn of_round(round: u32, change: u32) -> impl Iterator<Item = [u8; 4]> {
+    (0..OBJECTS).filter(move |key| key % 200 == round * 5 + change).map(u32::to_be_bytes)
+}
+
+#[test]
+fn while_the_log_is_replayed_each_key_is_read_and_written_as_before_and_starts_may_end_in_the_middle() {
+    let mut server = Server::start_with(settings("256MiB", &[]));
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, true);
+    fill(&mut client, table);
+    client.put(table, b"n", &0_i64.to_le_bytes()).expect("there is room");
+    // A session that is resumed at each start.
+    let mut old = server.client(&tenant);
+    let [mut seen_at_work, mut resumed_at_work] = [0; 2];
+    for round in 0..4 {
+        match round {
+            0 | 2 => server.kill(),
+            1 => assert!(server.stop().success()),
+            // The log of an older release: everything is replayed first, and has directories then.
+            _ => {
+                server.kill();
+                damage_directories(&server);
+            }
+        }
+        server.restart();
+        client = server.client(&tenant);
+        // Nobody has asked for these before.
+        assert_eq!(client.increment(table, b"n", 1).expect("it is there").0, i64::from(round) * 11 + 1);
+        seen_at_work += u32::from(is_replaying(&server));
+        assert_eq!(old.increment(table, b"n", 10).expect("it resumes").0, (i64::from(round) + 1) * 11);
+        resumed_at_work += u32::from(is_replaying(&server));
+        for key in of_round(round, 0) {
+            let object = client.get(table, &key).expect("it is read ahead");
+            assert!(object.is_some_and(|object| object.value == [7; 1_000]), "{key:?}");
+        }
+        for key in of_round(round, 1) {
+            assert!(client.delete(table, &key).expect("it is read ahead").is_some(), "{key:?}");
+            assert!(client.get(table, &key).expect("an answer").is_none(), "{key:?}");
+        }
+        for key in of_round(round, 2) {
+            let version = client.get(table, &key).expect("an answer").expect("it is there").version;
+            let put = client.put_if(table, &key, &[8; 10], Condition::Version(version));
+            assert!(put.expect("nobody else has it") > version, "{key:?}");
+        }
+        assert!(client.get(table, b"nowhere").expect("an answer").is_none());
+    }
+    assert!(seen_at_work > 0, "the log was replayed before the first answer each time");
+    assert!(resumed_at_work > 0, "the session was resumed after the replay each time");
+    assert_eq!(client.increment(table, b"n", 1).expect("it is there").0, 4 * 11 + 1);
+    // Waits for the end.
+    let keys: BTreeSet<Vec<u8>> = client.enumerate(table).map(|object| object.expect("a page").key).collect();
+    server.await_replay();
+    for round in 0..4 {
+        assert!(of_round(round, 0).chain(of_round(round, 2)).all(|key| keys.contains(&key[..])));
+        assert!(of_round(round, 1).all(|key| !keys.contains(&key[..])), "what was deleted stays so");
+    }
+    assert_eq!(keys.len(), OBJECTS as usize - 4 * OBJECTS as usize / 200 + 1);
+    assert_eq!(client.table_stat("data").expect("an answer").objects, keys.len() as u64);
+    for key in (0..4).flat_map(|round| of_round(round, 2)) {
+        let object = client.get(table, &key).expect("an answer").expect("it is there");
+        assert_eq!(object.value, [8; 10], "{key:?}");
+    }
+}
+
+#[test]
+fn a_table_does_not_leave_the_disk_before_all_its_objects_are_there() {
+    let mut server = Server::start_with(settings("256MiB", &[]));
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    fill(&mut client, table);
+    crash(&mut server);
+    client = server.client(&tenant);
+    let altered = client.table_alter("data", Durability::Memory);
+    if let Err(error) = &altered {
+        assert_eq!(error.status(), Some(Status::Unavailable));
+        assert!(error.to_string().contains("splinter server wait --replayed"), "{error}");
+        let waited = server.command(&tenant).args(["server", "wait", "--replayed"]).status();
+        assert!(waited.expect("the command runs").success());
+        client.table_alter("data", Durability::Memory).expect("everything is there");
+    }
+    println!("at first: {altered:?}");
+    assert_eq!(client.table_stat("data").expect("an answer").objects, u64::from(OBJECTS));
+}
+
+#[test]
+fn a_table_that_is_dropped_while_the_log_is_replayed_does_not_return() {
+    let mut server = Server::start_with(settings("256MiB", &[]));
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    fill(&mut client, table);
+    crash(&mut server);
+    client = server.client(&tenant);
+    client.table_drop("data").expect("it is there");
+    let again = create(&mut client, "data", Durability::Synced, false);
+    assert!(client.get(again, &0_u32.to_be_bytes()).expect("an answer").is_none());
+    client.put(again, b"new", b"1").expect("there is room");
+    for _ in 0..2 {
+        server.await_replay();
+        assert_eq!(client.table_stat("data").expect("an answer").objects, 1);
+        crash(&mut server);
+        client = server.client(&tenant);
+    }
 }

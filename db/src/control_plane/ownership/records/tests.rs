@@ -61,6 +61,7 @@ fn parts(held: &[Range], owned: &[Range]) -> Parts {
         cores: 1,
         huge_pages: false,
         durable: false,
+        recovery_cores: 0,
     };
     let store = Store::new(config).expect("a small store");
     let held = (0..).zip(held).map(|(id, &hashes)| part(&store, id, hashes)).collect();
