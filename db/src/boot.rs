@@ -279,6 +279,12 @@ impl Server {
         &self.control.ports.numbers
     }
 
+    /// Returns whether all of the log is replayed: then tables have all their objects.
+    #[must_use]
+    pub fn has_replayed(&self) -> bool {
+        self.entrance.gate.has_replayed()
+    }
+
     /// Returns what makes the server useless, if anything: a worker has ended because its port broke, or the log was not
     /// replayed to its end.
     #[must_use]
@@ -287,7 +293,7 @@ impl Server {
             return Some("a worker ended while the server was running");
         }
         let has_ended = self.replay.as_ref().is_some_and(JoinHandle::is_finished);
-        (has_ended && !self.entrance.gate.has_replayed()).then_some("the log was not replayed to its end")
+        (has_ended && !self.has_replayed()).then_some("the log was not replayed to its end")
     }
 
     /// Ends streams, then workers, and waits for all of them.

@@ -1,6 +1,7 @@
 //! The durability of tables: what a server with and without a disk admits, and what a restart keeps.
 
 use std::path::Path;
+use std::thread;
 
 use control::Durability::{self, Memory, Synced, Written};
 use control::{AdminRequest, TableEntry, TableId, TableOptions, TableStatistics};
@@ -170,6 +171,9 @@ fn a_table_goes_to_the_disk_and_back_and_what_was_deleted_stays_away() {
         site = Site::start(directory.path(), round.into(), 2);
         ann = site.client("ann", &secret);
         assert_eq!((shown(&mut ann, "t"), id_of(&mut ann, "t")), (Some(Synced), table));
+        while !site.server.has_replayed() {
+            thread::yield_now();
+        }
         assert_eq!(objects(&mut ann), 3_000 - 10 * (u64::from(round) - 1));
         assert!((0..3_000).step_by(7).all(|key| has(&mut ann, table, key) == (key >= 10 * (round - 1))));
         // Of this time on the disk the next start must find nothing.
