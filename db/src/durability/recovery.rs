@@ -22,7 +22,7 @@ use super::ahead::{EarlyReplies, Puller, Reader, Unread};
 use super::log_reader::{self, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use super::{LogLayout, NumberedTables};
-use crate::limits::{DAMAGED_NAMED_MAX, RECOVERY_PROGRESS_MS};
+use crate::limits::{DAMAGED_NAMED_MAX, RECOVERY_PROGRESS_MS, SERVED_LOG_MULTIPLE};
 use crate::sync::lock;
 
 /// What a start found on the disk.
@@ -80,8 +80,8 @@ pub struct Rest {
 }
 
 /// Finds the log on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
-/// returns the log to go on with, on which so many cores write. If the tables `serve` at once, segments with a directory are
-/// left for the rest, and the tables expect it.
+/// returns the log to go on with, on which so many cores write. If the tables `serve` at once, and memory has room for the log
+/// twice, segments with a directory are left for the rest, and the tables expect it.
 ///
 /// # Errors
 /// [`LogError`]: then the disk is as it was.
@@ -99,7 +99,9 @@ pub fn begin(
     store.advance_clock(found.clock_ms);
     store.cut_above(found.cut);
     let segments = &found.state.segments;
-    let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
+    let bytes: u64 = segments.values().map(|segment| u64::from(segment.bytes)).sum();
+    // Where memory is short, writers would take what the rest needs.
+    let serve = serve && bytes.saturating_mul(SERVED_LOG_MULTIPLE) <= store.statistics().memory_bytes;
     progress.all.store(bytes, Ordering::Relaxed);
     let mut directories = std::mem::take(&mut found.directories);
     let lacking: HashSet<u32> =

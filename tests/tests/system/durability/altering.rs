@@ -126,6 +126,7 @@ fn a_table_whose_way_to_the_disk_a_crash_ends_is_in_memory_and_nothing_of_it_ret
             _ => assert!(there == 0 && !was_done, "{there} objects are there, {durability:?}"),
         }
         ended[usize::from(durability == Durability::Synced)] += 1;
+        server.await_replay();
         client.table_alter("data", Durability::Memory).expect("nothing is promised");
         let keys: Vec<_> = (first..first + 20_000).map(u32::to_be_bytes).collect();
         for keys in keys.chunks(TOGETHER).filter(|_| durability == Durability::Synced) {
@@ -138,11 +139,13 @@ fn a_table_whose_way_to_the_disk_a_crash_ends_is_in_memory_and_nothing_of_it_ret
         client.table_alter("data", Durability::Synced).expect("it is on the disk");
         crash(&mut server);
         client = server.client(&tenant);
+        server.await_replay();
         assert_eq!(client.table_stat("data").unwrap().objects, 1_000);
         assert_eq!(found(&mut client, table, first + 20_000..first + 21_000), 1_000);
         client.table_alter("data", Durability::Memory).expect("nothing is promised");
         crash(&mut server);
         client = server.client(&tenant);
+        server.await_replay();
         assert_eq!(client.table_stat("data").unwrap().objects, 0);
     }
     println!("in memory, on the disk: {ended:?}");

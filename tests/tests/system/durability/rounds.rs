@@ -80,6 +80,7 @@ fn crashes_under_load(setting: Setting) {
         for (model, tenant) in models.iter().zip(&tenants) {
             let mut client = server.client(tenant);
             let found = model.compare(&mut client);
+            server.await_replay();
             let counted: u64 = TABLES.map(|name| client.table_stat(name).unwrap().objects).iter().sum();
             assert_eq!(counted, found, "the tables count what they hold");
             objects += found;

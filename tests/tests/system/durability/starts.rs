@@ -210,6 +210,7 @@ fn tables_in_memory_are_empty_after_a_crash_and_say_so_while_durable_ones_do_not
 
 /// Objects and bytes of the tenant's tables.
 fn counts(server: &Server, tenant: &Tenant) -> Vec<(u64, u64)> {
+    server.await_replay();
     let mut client = server.client(tenant);
     let entries = client.table_list().unwrap();
     for entry in &entries {
@@ -272,6 +273,7 @@ fn a_quota_counts_what_was_recovered() {
     let stored = fill(&mut client, 0);
     assert!(stored > 50, "{stored}");
     crash(&mut server);
+    server.await_replay();
     let mut client = server.client(&tenant);
     assert_eq!(fill(&mut client, stored), stored, "it was full before");
     client.delete(table, &0_u32.to_be_bytes()).unwrap();
