@@ -8,6 +8,7 @@
 //!              4  magic u32                                                            28  block u32      from 0
 //!              8  zero u64, which a block of a segment has not                         32  blocks u32     of the directory
 //!             16  zero u64                                                             36  words u32      of the block
+//!             40  bytes u32      of the segment, of which the directory tells
 //! ```
 //! A reader needs no directory: it says early what the segment says, too. Blocks of directories share frames.
 
@@ -36,6 +37,8 @@ pub struct DirectoryBlock {
     pub block: u32,
     /// Blocks of the directory.
     pub blocks: u32,
+    /// Bytes of the segment that the directory tells of.
+    pub segment_bytes: u32,
 }
 
 impl DirectoryBlock {
@@ -51,7 +54,7 @@ impl DirectoryBlock {
             place.copy_from_slice(&word.to_le_bytes());
         }
         let fields = [(4, MAGIC), (24, self.sequence), (28, self.block), (32, self.blocks)];
-        for (at, value) in fields.into_iter().chain([(36, words.len() as u32)]) {
+        for (at, value) in fields.into_iter().chain([(36, words.len() as u32), (40, self.segment_bytes)]) {
             trailer[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
         let checksum = checksum_of(payload, trailer);
@@ -67,7 +70,7 @@ impl DirectoryBlock {
         if word(4) != MAGIC || word(0) != checksum_of(payload, trailer) {
             return None;
         }
-        let read = Self { sequence: word(24), block: word(28), blocks: word(32) };
+        let read = Self { sequence: word(24), block: word(28), blocks: word(32), segment_bytes: word(40) };
         let count = word(36) as usize;
         if read.block >= read.blocks || read.blocks > BLOCKS_MAX || count > DIRECTORY_WORDS {
             return None;
@@ -179,7 +182,7 @@ mod tests {
         let directory = Directory::of(words);
         let (mut read, blocks) = (Vec::new(), directory.blocks().len() as u32);
         for (number, words) in (0..).zip(directory.blocks()) {
-            let told = DirectoryBlock { sequence: 9, block: number, blocks };
+            let told = DirectoryBlock { sequence: 9, block: number, blocks, segment_bytes: 77 };
             let mut block = vec![1; BLOCK_BYTES];
             told.write(words, &mut block);
             assert_eq!(Trailer::read(&block), None);

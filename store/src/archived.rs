@@ -4,6 +4,7 @@
 //! records and entries that were never published are skipped. The caller decides which version of a key is the newest,
 //! since entries come in the order of the log, and finds a table by its number.
 
+use crate::completion::RequestId;
 use crate::log::{SEGMENT_HEADER_BYTES, read_segment_header};
 use crate::object::{Entry, Kind};
 
@@ -35,11 +36,13 @@ pub(crate) fn next_start(starts: &[u32], at: usize, bytes: usize) -> usize {
 
 /// Returns the hash of the key of the entry that begins a piece of a sealed log, or [`RequestId::hash`] of a completion
 /// record; `None` if it was never published, or the piece ends within it.
-///
-/// [`RequestId::hash`]: crate::RequestId::hash
 pub fn entry_hash(bytes: &[u8]) -> Option<u64> {
     let (entry, _) = Entry::split(bytes)?;
-    (entry.version() != 0).then(|| crate::hash(entry.key()))
+    match entry.kind() {
+        _ if entry.version() == 0 => None,
+        Kind::Completion => RequestId::of(entry.table(), entry.key()).map(RequestId::hash),
+        Kind::Object | Kind::Tombstone => Some(crate::hash(entry.key())),
+    }
 }
 
 /// The entries of a segment in the order of the log. Cost: a checksum of each entry, about 0.1 ns per byte.

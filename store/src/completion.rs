@@ -60,10 +60,11 @@ pub(crate) struct FoundCompletions {
 pub(crate) type Needs = Box<dyn Fn(RequestId) -> bool + Send + Sync>;
 
 impl RequestId {
-    /// Returns the hash under which [`crate::entry_hash`] finds its completion record; others may have the same.
+    /// Returns what [`crate::entry_hash`] says of its completion record; other entries may have the same. The complement of a
+    /// hash, so that no object has it whose key is as that of the record.
     #[must_use]
     pub fn hash(self) -> u64 {
-        crate::hash(&self.key())
+        !crate::hash(&self.key())
     }
 
     pub(crate) fn key(self) -> [u8; KEY_BYTES] {

@@ -49,6 +49,8 @@ const BATCH: usize = 32;
 const STEPS_MAX: u32 = 100_000;
 /// The same for an entry that comes ahead: whoever waits for it can wait for its segment.
 const STEPS_AHEAD_MAX: u32 = 50;
+/// Steps without room after which more is taken of the memory that is kept from writers.
+const STEPS_PER_HALVING: u32 = 1_000;
 
 /// The log as a disk held it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -448,12 +450,17 @@ impl<'c> Recovery<'c> {
         mut write: impl FnMut(&mut Self, &Pinned<'_>) -> Result<T, WriteError>,
     ) -> Result<T, RecoveryError> {
         let steps_max = if self.is_ahead { STEPS_AHEAD_MAX } else { STEPS_MAX };
-        for _ in 0..steps_max {
+        for step in 1..=steps_max {
             let core = self.core;
             let written = write(self, &core.pin());
             match written {
                 Ok(written) => return Ok(written),
-                Err(WriteError::Retry { .. }) => drop(core.step()),
+                Err(WriteError::Retry { .. }) => {
+                    core.step();
+                    // What is hoped for may not come before the end: nothing expires, no frame is freed.
+                    self.halvings =
+                        (self.halvings + u32::from(step % STEPS_PER_HALVING == 0)).min(u64::BITS - 1);
+                }
                 // Nobody asks for it any more.
                 Err(WriteError::TableRetired) => return Ok(T::default()),
                 Err(WriteError::OutOfMemory) if self.halvings < u64::BITS - 1 => self.halvings += 1,

@@ -63,13 +63,12 @@ pub(super) fn open(
         gate.note_replayed();
         return Ok(OpenedLog::default());
     };
-    let failed = |error: &dyn std::fmt::Display| cannot_open(error);
-    parts_made.durable = parts::open(config, &path, run).map_err(|text| failed(&text))?;
+    parts_made.durable = parts::open(config, &path, run).map_err(|text| cannot_open(&text))?;
     let (disk, cores) = open_disk(config, &path, bytes_max, run)?;
     let frames_max = disk.frames_max();
-    let catalog = metadata.catalog(None).map_err(|error| failed(&error))?;
+    let catalog = metadata.catalog(None).map_err(|error| cannot_open(&error))?;
     let named =
-        parts::named(&catalog, parts_made.durable.as_ref().zip(run)).map_err(|error| failed(&error))?;
+        parts::named(&catalog, parts_made.durable.as_ref().zip(run)).map_err(|error| cannot_open(&error))?;
     let make = |(&number, part): (&u32, &NamedPart)| (number, part.make(store, accounts, number));
     let tables: Arc<NumberedTables> = Arc::new(named.iter().map(make).collect());
     let known = Arc::clone(completions);
@@ -78,13 +77,14 @@ pub(super) fn open(
     let replaying = (0..config.cores).map(|index| store.core(index)).collect();
     let served = (Arc::clone(&tables), run.is_none());
     let begun = recovery::begin(store, Box::new(disk), frames_max, (cores, replaying), served, &gate.replay);
-    let (writer, rest) = begun.map_err(|error| failed(&error))?;
+    let (writer, rest) = begun.map_err(|error| cannot_open(&error))?;
     let (is_new, clock_ms) = (rest.report().is_new, rest.report().clock_ms);
     let completions = Arc::clone(completions);
     let rest = RestOfLog { rest, store: Arc::clone(store), completions, until_us, workers: config.cores };
     let mut rest = Some(rest);
     if let Some(rest) = rest.take_if(|rest| !rest.is_left()) {
-        rest.end(vec![store.core(0)], (gate, &AtomicBool::new(false))).map_err(|error| failed(&error))?;
+        rest.end(vec![store.core(0)], (gate, &AtomicBool::new(false)))
+            .map_err(|error| cannot_open(&error))?;
     }
     let durable_tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
     if is_new && durable_tables > 0 && (run.is_none() || !named.is_empty()) {

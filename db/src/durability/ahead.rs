@@ -16,7 +16,7 @@ use store::{Core, FoundCompletion, RecoveryHandle, RequestId, Table};
 use super::log_reader::LogError;
 use super::log_writer::Segment;
 use super::{LogLayout, NumberedTables};
-use crate::limits::{PULLED_HASHES_AT_ONCE, READ_AHEAD_ENTRIES, WINDOW_RECORDS};
+use crate::limits::{PULLED_ENTRIES_OF_HASH_MAX, PULLED_HASHES_AT_ONCE, READ_AHEAD_ENTRIES, WINDOW_RECORDS};
 use crate::sync::lock;
 
 /// Blocks that are read of an entry of unknown length.
@@ -36,13 +36,25 @@ impl Unread {
     }
 
     /// Adds where entries lie that may be of a hash, with the hash's number. The newest first: what they replace costs no
-    /// memory then.
-    fn find(&self, (number, hash): (usize, u64), layout: LogLayout, places: &mut Vec<(usize, EntryPlace)>) {
+    /// memory then. Returns false, and adds none, if there are more than `most`.
+    fn find(
+        &self,
+        (number, hash): (usize, u64),
+        most: usize,
+        layout: LogLayout,
+        places: &mut Vec<(usize, EntryPlace)>,
+    ) -> bool {
+        let known = places.len();
         for (&sequence, (segment, directory)) in lock(&self.0).iter().rev() {
             let offsets = directory.find(hash).filter(|&offset| offset < segment.bytes as usize);
             let place = |offset| EntryPlace::of((sequence, segment), (offset, BLOCKS_OF_ENTRY), layout);
-            places.extend(offsets.map(|offset| (number, place(offset))));
+            places.extend(offsets.map(|offset| (number, place(offset))).take(most.saturating_add(1)));
+            if places.len() - known > most {
+                places.truncate(known);
+                return false;
+            }
         }
+        true
     }
 
     /// Returns so many blocks from the one in which an entry begins, or all that there are; `None` if the segment has come.
@@ -95,14 +107,19 @@ impl Reader {
     }
 
     /// Calls `each` with what may be an entry of one of these hashes: the hash's number, the segment and its bytes, and the
-    /// bytes that begin with the entry. The newest of a hash come first.
+    /// bytes that begin with the entry. The newest of a hash come first. Returns the numbers of hashes that have more than
+    /// `most` entries, of which none is read.
     fn read(
         &mut self,
-        hashes: impl Iterator<Item = u64>,
+        (hashes, most): (impl Iterator<Item = u64>, usize),
         mut each: impl FnMut(usize, (u32, usize), &[u8]),
-    ) -> Result<(), LogError> {
-        let mut places = Vec::new();
-        hashes.enumerate().for_each(|numbered| self.unread.find(numbered, self.layout, &mut places));
+    ) -> Result<Vec<usize>, LogError> {
+        let (mut places, mut left) = (Vec::new(), Vec::new());
+        for (number, hash) in hashes.enumerate() {
+            if !self.unread.find((number, hash), most, self.layout, &mut places) {
+                left.push(number);
+            }
+        }
         for places in places.chunks(READ_AHEAD_ENTRIES) {
             self.read_blocks(places.iter().flat_map(|(_, place)| &place.blocks))?;
             let mut from = 0;
@@ -118,7 +135,7 @@ impl Reader {
                 }
             }
         }
-        Ok(())
+        Ok(left)
     }
 
     /// Returns the bytes of an entry, of which these are the first; `None` if its segment has come.
@@ -182,23 +199,28 @@ impl Puller {
                 continue;
             }
             any = true;
-            // Whoever waits for others waits until everything is there.
-            let there = self.pull(&hashes)?;
+            // Whoever waits for others waits until everything is there, or asks again.
+            let (there, others) = self.pull(&hashes)?;
             table.pulled(&there);
+            table.not_pulled(&others);
             wake(table, &there);
         }
         Ok(any)
     }
 
-    /// Brings all that the segments have of these hashes, and returns those for which there was memory.
-    fn pull(&mut self, hashes: &[u64]) -> Result<Vec<u64>, LogError> {
+    /// Brings all that the segments have of these hashes; returns those for which that went, and the others: without
+    /// memory, or with very many entries.
+    fn pull(&mut self, hashes: &[u64]) -> Result<(Vec<u64>, Vec<u64>), LogError> {
         let Self { core, handle, tables, reader } = self;
-        let mut has_room = vec![true; hashes.len()];
-        reader.read(hashes.iter().copied(), |number, segment, entry| {
+        let mut is_there = vec![true; hashes.len()];
+        let asked = (hashes.iter().copied(), PULLED_ENTRIES_OF_HASH_MAX);
+        let left = reader.read(asked, |number, segment, entry| {
             let table = |number: u32| tables.get(&number).map(Arc::clone);
-            has_room[number] &= handle.on(core).ahead(segment, entry, table).is_ok();
+            is_there[number] &= handle.on(core).ahead(segment, entry, table).is_ok();
         })?;
-        Ok(hashes.iter().zip(has_room).filter_map(|(&hash, has_room)| has_room.then_some(hash)).collect())
+        left.into_iter().for_each(|number| is_there[number] = false);
+        let mut is_there = is_there.into_iter();
+        Ok(hashes.iter().partition(|_| is_there.next() == Some(true)))
     }
 }
 
@@ -226,7 +248,8 @@ impl EarlyReplies {
         };
         let mut found = Vec::new();
         let hashes = requests.clone().map(|sequence| RequestId { client, sequence }.hash());
-        lock(&self.reader).read(hashes, |_, _, entry| {
+        // A record lies in the log once, or twice while it is cleaned.
+        lock(&self.reader).read((hashes, usize::MAX), |_, _, entry| {
             found.extend(FoundCompletion::read(entry).filter(is_asked));
         })?;
         // Afterwards, since a segment that has come meanwhile was not read.

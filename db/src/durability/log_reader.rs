@@ -61,6 +61,8 @@ pub(super) struct FoundLog {
     pub(super) cut: u64,
     /// The latest time of the store's clock.
     pub(super) clock_ms: u64,
+    /// Bytes of all segments.
+    pub(super) bytes: u64,
     /// Directories of segments; others have none.
     pub(super) directories: BTreeMap<u32, Directory>,
 }
@@ -73,11 +75,16 @@ struct Tail {
     is_whole: bool,
 }
 
-/// Finds the log on a disk; an empty one on a new disk.
+/// Finds the log on a disk; an empty one on a new disk. Directories have their words if `keeps_words` says so of the bytes of all
+/// segments.
 ///
 /// # Errors
 /// [`LogError`].
-pub(super) fn find(disk: &mut dyn Disk, layout: LogLayout) -> Result<FoundLog, LogError> {
+pub(super) fn find(
+    disk: &mut dyn Disk,
+    layout: LogLayout,
+    keeps_words: impl FnOnce(u64) -> bool,
+) -> Result<FoundLog, LogError> {
     let Some(digest) = read_digest(disk, layout)? else { return Ok(FoundLog::default()) };
     let Frames { mut segments, mut free, of_directories, last } = frames_by_segment(disk, layout, &digest)?;
     let mut tails = Vec::new();
@@ -115,11 +122,13 @@ pub(super) fn find(disk: &mut dyn Disk, layout: LogLayout) -> Result<FoundLog, L
     segments.retain(|_, segment| segment.bytes > 0);
     left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
     let clock_ms = tails.iter().map(|tail| tail.trailer.clock_ms).max().unwrap_or(0).max(digest.clock_ms);
-    let (directories, frames) = directories::read(disk, layout, &of_directories, &segments)?;
+    let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
+    let (directories, frames) =
+        directories::read(disk, layout, &of_directories, (&segments, keeps_words(bytes)))?;
     free.extend(of_directories.into_iter().filter(|frame| !frames.contains_key(frame)));
     let (digest_number, directories_written) = (digest.number, Directories::found(frames));
     let state = LogState { segments, free, digest_number, last, left_out, directories: directories_written };
-    Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, directories })
+    Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, bytes, directories })
 }
 
 /// Truncates a segment of survivors to what counts of it: the rest is still found where it came from.

@@ -27,12 +27,11 @@ use disk::{
 };
 use store::{LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
-pub(super) use self::directories::Directories;
+pub(super) use self::directories::{Directories, add_words};
 pub use self::share::frames_reserved;
 pub use self::snapshot::{Snapshot, SnapshotError};
 
 use self::batch::Batch;
-use self::directories::add_words;
 use self::snapshot::Pins;
 use super::LogLayout;
 use super::figures::LogFigures;
@@ -90,7 +89,8 @@ impl OpenSegment {
     /// Returns the words of all entries that are on the disk.
     fn all_words(&mut self, store: &Store) -> Vec<u64> {
         let mut words = std::mem::take(&mut self.words);
-        add_words(&mut words, store.sealed_bytes(self.opened, self.entry..self.written), self.entry);
+        let rest = store.sealed_bytes(self.opened, self.entry..self.written);
+        add_words(&mut words, rest, 0..rest.len(), self.entry).expect("a sealed log consists of entries");
         words
     }
 }
@@ -112,18 +112,14 @@ impl Part {
     /// of the part.
     fn pass_entries(&mut self, bytes: &[u8], from: usize, is_last: bool) -> u16 {
         let block_bytes = bytes.len().min(PAYLOAD_BYTES);
-        let mut at = self.entry - from;
+        let at = self.entry - from;
         if at >= block_bytes {
             return NO_ENTRY;
         }
         let first = at as u16;
         if !is_last || block_bytes == PAYLOAD_BYTES {
-            let begin = at;
-            while at < block_bytes {
-                at += store::entry_bytes(&bytes[at..]).expect("a sealed log consists of entries");
-            }
-            add_words(&mut self.words, &bytes[begin..at], from + begin);
-            self.entry = from + at;
+            let end = add_words(&mut self.words, bytes, at..block_bytes, from);
+            self.entry = from + end.expect("a sealed log consists of entries");
         }
         first
     }

@@ -22,7 +22,7 @@ use super::ahead::{EarlyReplies, Puller, Reader, Unread};
 use super::log_reader::{self, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use super::{LogLayout, NumberedTables};
-use crate::limits::{DAMAGED_NAMED_MAX, RECOVERY_PROGRESS_MS, SERVED_LOG_MULTIPLE};
+use crate::limits::{DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS, SERVED_LOG_MULTIPLE};
 use crate::sync::lock;
 
 /// What a start found on the disk.
@@ -71,7 +71,7 @@ pub struct Rest {
     /// Segments, the newest first.
     segments: Vec<(u32, Segment)>,
     unread: Arc<Unread>,
-    /// Segments without a directory, and the words of those that have come.
+    /// Segments without a directory, and the words of some of those that have come.
     lacking: HashSet<u32>,
     words: Mutex<Vec<(u32, Vec<u64>)>>,
     parts: Vec<Recovered>,
@@ -95,13 +95,14 @@ pub fn begin(
 ) -> Result<(LogWriter, Rest), LogError> {
     let began = Instant::now();
     let layout = LogLayout::of(disk.frame_bytes(), frames_max);
-    let mut found = log_reader::find(&mut *disk, layout)?;
+    // Where memory is short, writers would take what the rest needs.
+    let has_memory =
+        |bytes: u64| bytes.saturating_mul(SERVED_LOG_MULTIPLE) <= store.statistics().memory_bytes;
+    let mut found = log_reader::find(&mut *disk, layout, |bytes| serve && has_memory(bytes))?;
     store.advance_clock(found.clock_ms);
     store.cut_above(found.cut);
     let segments = &found.state.segments;
-    let bytes: u64 = segments.values().map(|segment| u64::from(segment.bytes)).sum();
-    // Where memory is short, writers would take what the rest needs.
-    let serve = serve && bytes.saturating_mul(SERVED_LOG_MULTIPLE) <= store.statistics().memory_bytes;
+    let (bytes, serve) = (found.bytes, serve && has_memory(found.bytes));
     progress.all.store(bytes, Ordering::Relaxed);
     let mut directories = std::mem::take(&mut found.directories);
     let lacking: HashSet<u32> =
@@ -238,7 +239,9 @@ impl Rest {
         let (words, unread) = (&self.words, &*self.unread);
         let done = move |sequence: u32, content: &SegmentBytes| {
             unread.forget(sequence);
+            // More get theirs at the next starts.
             if lacking.contains(&sequence)
+                && lock(words).len() < DIRECTORIES_DUE_MAX
                 && let Some(of_segment) = content.words()
             {
                 lock(words).push((sequence, of_segment));

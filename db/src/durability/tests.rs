@@ -13,8 +13,19 @@ mod world;
 
 use disk::{Fault, FrameId};
 use fastrand::Rng;
+use store::Config;
 
 use self::world::World;
+
+/// A small store with one core.
+const SMALL: Config = Config {
+    memory_bytes: 2 << 20,
+    segment_bytes: 32768,
+    cores: 1,
+    huge_pages: false,
+    durable: true,
+    recovery_cores: 0,
+};
 
 /// Returns the seeds of a run: as many as `few`, or `many` with `SPLINTER_FULL`; one if `SPLINTER_SEED` names it.
 fn seeds(test: &str, few: u64, many: u64) -> impl Iterator<Item = u64> {

@@ -52,6 +52,9 @@ pub const SERVED_LOG_MULTIPLE: u64 = 2;
 /// Hashes of a table that are brought ahead at once while the log is replayed: other tables follow.
 pub const PULLED_HASHES_AT_ONCE: usize = 64;
 
+/// Most entries of a hash that are brought ahead: a key that was written so often waits for the replay, and nobody for it.
+pub const PULLED_ENTRIES_OF_HASH_MAX: usize = 1_000;
+
 /// Entries that are read at once while the log is replayed.
 pub const READ_AHEAD_ENTRIES: usize = 64;
 

@@ -4,6 +4,7 @@
 //! back, long before the disk has too little room for writes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use disk::{
@@ -53,20 +54,27 @@ impl Directories {
     }
 }
 
-/// Adds the word of each entry of a piece of a sealed log; the piece begins with an entry, at this offset
-/// of the segment.
-pub(super) fn add_words(words: &mut Vec<u64>, bytes: &[u8], offset: usize) {
-    let mut at = 0;
-    while at < bytes.len() {
-        words.extend(store::entry_hash(&bytes[at..]).map(|hash| directory_word(hash, offset + at)));
-        at += store::entry_bytes(&bytes[at..]).expect("a sealed log consists of entries");
+/// Adds the word of each entry that begins in a part of `bytes`, which begin at this offset of their segment; the part begins
+/// with an entry. Returns where its last entry ends; `None` if one is not whole, as in a damaged segment.
+pub(in crate::durability) fn add_words(
+    words: &mut Vec<u64>,
+    bytes: &[u8],
+    part: Range<usize>,
+    offset: usize,
+) -> Option<usize> {
+    let mut at = part.start;
+    while at < part.end {
+        let end = at + store::entry_bytes(&bytes[at..]).filter(|length| at + length <= bytes.len())?;
+        words.extend(store::entry_hash(&bytes[at..end]).map(|hash| directory_word(hash, offset + at)));
+        at = end;
     }
+    Some(at)
 }
 
 impl LogWriter {
     /// Takes in the words of a segment that has no directory.
     pub(in crate::durability) fn add_directory(&mut self, sequence: u32, words: Vec<u64>) {
-        self.directories.due.push_back((sequence, words));
+        self.directories.add(sequence, words);
     }
 
     /// Writes at most so many of the directories that are due, as far as there are frames. Takes a millisecond for each.
@@ -83,11 +91,11 @@ impl LogWriter {
                 self.directories.due.push_front((sequence, words));
                 break;
             };
-            let directory = Directory::of(words);
+            let (directory, segment_bytes) = (Directory::of(words), self.state.segments[&sequence].bytes);
             let blocks = directory.blocks().len();
             let (mut buffer, mut batch) = (Buffer::new(blocks * BLOCK_BYTES), Batch::default());
             for ((words, block), to) in directory.blocks().zip(0..).zip(buffer.chunks_mut(BLOCK_BYTES)) {
-                DirectoryBlock { sequence, block, blocks: blocks as u32 }.write(words, to);
+                DirectoryBlock { sequence, block, blocks: blocks as u32, segment_bytes }.write(words, to);
                 let (frame, at) = self.place_of_block(sequence, &mut frames);
                 batch.add(frame, at as usize * BLOCK_BYTES);
             }

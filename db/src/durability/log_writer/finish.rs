@@ -3,6 +3,7 @@
 use disk::DiskError;
 
 use super::LogWriter;
+use crate::limits::DIRECTORIES_DUE_MAX;
 
 impl LogWriter {
     /// Fixes in a last digest what all segments have, so that a start finds damage at their ends: without it, that looks
@@ -19,6 +20,6 @@ impl LogWriter {
             }
         }
         self.write_digest(self.store.now_ms())?;
-        self.write_directories(usize::MAX)
+        self.write_directories(DIRECTORIES_DUE_MAX)
     }
 }

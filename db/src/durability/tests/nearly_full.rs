@@ -12,7 +12,7 @@ use store::{Condition, Config, Core, Quota, Store, Table, TableOptions, WriteErr
 use super::super::LogLayout;
 use super::super::log_writer::{Step, frames_reserved};
 use super::running::recover;
-use super::seeds;
+use super::{SMALL, seeds};
 use crate::limits::REMOVAL_FRAMES;
 
 const CORES: usize = 1;
@@ -22,14 +22,7 @@ const STEPS: u32 = 120;
 /// Keys that are overwritten.
 const KEYS: u64 = 1_000;
 
-const CONFIG: Config = Config {
-    memory_bytes: 2 << 20,
-    segment_bytes: 32768,
-    cores: CORES,
-    huge_pages: false,
-    durable: true,
-    recovery_cores: 0,
-};
+const CONFIG: Config = Config { cores: CORES, ..SMALL };
 
 /// Overwrites keys until it is over; returns how many writes were admitted.
 fn overwrite(core: &Core, table: &Table, mut random: Rng, is_over: &AtomicBool, written: &AtomicU64) {

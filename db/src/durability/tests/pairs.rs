@@ -18,7 +18,7 @@ use store::{Condition, Config, Core, NEVER_MS, Pinned, Quota, Store, Table, Tabl
 use super::super::LogLayout;
 use super::super::log_writer::{LogWriter, Step};
 use super::running::recover;
-use super::seeds;
+use super::{SMALL, seeds};
 
 const FRAMES_MAX: u32 = 2_000;
 const NUMBER: &[u8] = b"number";
@@ -30,14 +30,7 @@ const SLOW: Duration = Duration::from_millis(30);
 const SLOW_WRITES: u32 = 3;
 const PAIR: [&[u8]; 2] = [b"first", b"second"];
 
-const CONFIG: Config = Config {
-    memory_bytes: 1 << 20,
-    segment_bytes: 16384,
-    cores: 2,
-    huge_pages: false,
-    durable: true,
-    recovery_cores: 0,
-};
+const CONFIG: Config = Config { memory_bytes: 1 << 20, segment_bytes: 16384, cores: 2, ..SMALL };
 
 /// What the writers were told: the number, and the copy.
 struct Told {

@@ -8,16 +8,10 @@ use store::{Condition, Config};
 
 use super::super::LogLayout;
 use super::super::log_thread::LogThread;
+use super::SMALL;
 use super::running::{CORES, Running};
 
-const CONFIG: Config = Config {
-    memory_bytes: 2 << 20,
-    segment_bytes: 32768,
-    cores: CORES,
-    huge_pages: false,
-    durable: true,
-    recovery_cores: 0,
-};
+const CONFIG: Config = Config { cores: CORES, ..SMALL };
 /// The frames that the log may take.
 const FRAMES_MAX: u32 = 1_000;
 

@@ -15,6 +15,7 @@ use super::super::LogLayout;
 use super::super::log_reader::LogError;
 use super::super::log_writer::{Step, frames_reserved};
 use super::super::recovery::Report;
+use super::SMALL;
 use super::model::{Fact, Model, UNANSWERED};
 use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, SYNCED, Started, TABLES};
 
@@ -64,14 +65,7 @@ impl World {
     fn with_disk(random: &mut Rng, frames_max: impl Fn(usize, usize) -> u32) -> World {
         let segment_bytes = 16384 << random.u32(0..2);
         let memory_bytes = segment_bytes * random.usize(9..20);
-        let config = Config {
-            memory_bytes,
-            segment_bytes,
-            cores: CORES,
-            huge_pages: false,
-            durable: true,
-            recovery_cores: 0,
-        };
+        let config = Config { memory_bytes, segment_bytes, cores: CORES, ..SMALL };
         let frame_bytes = LogLayout::frame_bytes_of(segment_bytes);
         let frames_max = frames_max(memory_bytes, frame_bytes);
         let disk = SimulatedDisk::new(random.u64(..), frame_bytes, frames_max);
