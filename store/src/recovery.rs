@@ -107,8 +107,6 @@ struct Shared {
     /// Bytes of all segments, and of those that have come.
     bytes: u64,
     bytes_done: AtomicU64,
-    /// Bytes that came to memory.
-    bytes_placed: AtomicU64,
     /// Whether tables are in use meanwhile.
     is_in_use: bool,
 }
@@ -153,7 +151,6 @@ impl Core {
             left_out: log.left_out.iter().cloned().collect(),
             bytes: log.bytes,
             bytes_done: AtomicU64::new(0),
-            bytes_placed: AtomicU64::new(0),
             is_in_use: log.is_in_use,
         };
         let recovery = Recovery::on(self, Arc::new(shared));
@@ -415,7 +412,6 @@ impl<'c> Recovery<'c> {
         );
         if placed == Ok(true) {
             table.count_version(self.core.index, entry.version());
-            shared.bytes_placed.fetch_add(u64::from(staged.bytes()), Ordering::Relaxed);
         } else {
             store.log.unstage(self.core.index, &mut self.head, &staged);
         }

@@ -26,6 +26,9 @@ const IN_USE: [&str; 2] = ["Address already in use", "Failed to create xsk socke
 /// What a server logs, in its data directory: a file that it does not use itself.
 const LOG: &str = "server.log";
 
+/// Lines of its log that a test which fails shows.
+const LOG_LINES: usize = 60;
+
 /// A server and its data directory.
 #[derive(Debug)]
 pub struct Server {
@@ -264,6 +267,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (log, ended) = (self.log(), self.child.try_wait());
+            let lines: Vec<_> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+            println!("the server (ended: {ended:?}) logged last:\n{last}");
+        }
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -22,7 +22,7 @@ use super::ahead::{EarlyReplies, Puller, Reader, Unread};
 use super::log_reader::{self, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use super::{LogLayout, NumberedTables};
-use crate::limits::{DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS, SERVED_LOG_MULTIPLE};
+use crate::limits::{DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS};
 use crate::sync::lock;
 
 /// What a start found on the disk.
@@ -80,8 +80,8 @@ pub struct Rest {
 }
 
 /// Finds the log on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
-/// returns the log to go on with, on which so many cores write. If the tables `serve` at once, and memory has room for the log
-/// twice, segments with a directory are left for the rest, and the tables expect it.
+/// returns the log to go on with, on which so many cores write. If the tables `serve` at once, and the
+/// log is no larger than memory, segments with a directory are left for the rest, and the tables expect it.
 ///
 /// # Errors
 /// [`LogError`]: then the disk is as it was.
@@ -95,9 +95,8 @@ pub fn begin(
 ) -> Result<(LogWriter, Rest), LogError> {
     let began = Instant::now();
     let layout = LogLayout::of(disk.frame_bytes(), frames_max);
-    // Where memory is short, writers would take what the rest needs.
-    let has_memory =
-        |bytes: u64| bytes.saturating_mul(SERVED_LOG_MULTIPLE) <= store.statistics().memory_bytes;
+    // Directories take memory that is not the store's, a twelfth of a log of small objects.
+    let has_memory = |bytes: u64| bytes <= store.statistics().memory_bytes;
     let mut found = log_reader::find(&mut *disk, layout, |bytes| serve && has_memory(bytes))?;
     store.advance_clock(found.clock_ms);
     store.cut_above(found.cut);

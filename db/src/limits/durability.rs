@@ -45,10 +45,6 @@ pub const DISK_MEMORIES_DEFAULT: u64 = 4;
 /// Time between two lines about the progress of a recovery, in milliseconds.
 pub const RECOVERY_PROGRESS_MS: u64 = 1_000;
 
-/// Memory that tables need to be served while the log is replayed, as a multiple of the log: its objects and indexes, and what
-/// is written meanwhile.
-pub const SERVED_LOG_MULTIPLE: u64 = 2;
-
 /// Hashes of a table that are brought ahead at once while the log is replayed: other tables follow.
 pub const PULLED_HASHES_AT_ONCE: usize = 64;
 

@@ -44,8 +44,7 @@ impl Store {
         let (segments, least) = (&self.log.segments, self.log.wanted());
         let free = segments.free_count() + cleaner.pending_seglets;
         let waiting = cleaner.pending_reclamation.len();
-        let is_disk_short = self.is_disk_short();
-        if is_disk_short || free < self.free_wanted(keep).max(keep + u64::from(least)) {
+        if self.frees_disk(cleaner) || free < self.free_wanted(keep).max(keep + u64::from(least)) {
             let pressed = free <= keep;
             let everywhere = self.weigh(cleaner, pressed);
             if !cleaner.candidates.is_empty() {
@@ -166,10 +165,10 @@ impl Store {
             self.retire_segment(cleaner, id);
             return length;
         }
-        let is_disk_short = self.is_disk_short();
+        let frees_disk = self.frees_disk(cleaner);
         let (before, live, whole) = match segments.disk_bytes(id) {
             // What it takes on the disk is what can be gained there, but for what all segments of its number keep.
-            disk_bytes if is_disk_short && disk_bytes > 0 => {
+            disk_bytes if frees_disk && disk_bytes > 0 => {
                 (disk_bytes, self.live_on_disk(cleaner, id), f64::from(disk_bytes))
             }
             _ => (used, used.saturating_sub(dead), f64::from(length) * self.log.seglet_bytes() as f64),
@@ -178,15 +177,19 @@ impl Store {
         if gone * CLEAN_GARBAGE_DIVISOR >= u64::from(before) {
             let live = f64::from(live.min(before));
             let age = now.saturating_sub(segments.closed_at(id)) as f64 + 1.0;
-            let weight = if pressed || is_disk_short { 1.0 } else { age.sqrt() };
+            let weight = if pressed || frees_disk { 1.0 } else { age.sqrt() };
             cleaner.candidates.offer((whole - live) * weight / (whole + live), id);
         }
         length
     }
 
     /// Returns how many durable segments may be chosen: their survivors must have room on the disk, which forgets a
-    /// segment only after them. If the disk had no room for them, nothing would become stable any more.
+    /// segment only after them. If the disk had no room for them, nothing would become stable any more. During a recovery
+    /// survivors keep their number and need none.
     fn disk_room(&self, cleaner: &Cleaner) -> u32 {
+        if cleaner.recovering {
+            return u32::MAX;
+        }
         let room = self.log.durable.as_ref().map_or(u32::MAX, |durable| durable.room.load(Ordering::Relaxed));
         room.saturating_sub(cleaner.on_disk.empty_count())
     }
@@ -199,6 +202,11 @@ impl Store {
             segments.used(same).saturating_sub(segments.garbage(same) + self.dead_tombstones(cleaner, same))
         })
         .sum()
+    }
+
+    /// Returns whether segments are to be cleaned for the frames of the disk that they free: none during a recovery.
+    fn frees_disk(&self, cleaner: &Cleaner) -> bool {
+        self.is_disk_short() && !cleaner.recovering
     }
 
     /// Returns whether cleaning must free frames of the disk.
@@ -245,7 +253,7 @@ impl Store {
             cleaner.chosen.push_back(Chosen { segment: id, again: false, combined: false });
             let run = segments.run(id);
             let alone = pressed
-                && !self.is_disk_short()
+                && !self.frees_disk(cleaner)
                 && self.log.seglets_for(bytes.saturating_sub(bytes_dead) as usize) < run.end - run.start;
             cleaner.level = if alone { Level::Compaction } else { Level::Combined };
             if alone || dead >= self.log.window_bytes() as u64 / CLEAN_GAIN_DIVISOR {

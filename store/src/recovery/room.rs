@@ -35,20 +35,12 @@ impl Recovery<'_> {
         }
     }
 
-    /// Keeps memory from writers for the rest of the log: as large a part of it as came of what is done. Newer segments come
-    /// first, of which more counts.
+    /// Keeps memory from writers for all that the rest of the log may bring.
     pub(super) fn keep_for_rest(&self) {
         let shared = &self.shared;
-        if !shared.is_in_use {
-            return;
+        if shared.is_in_use {
+            let left = shared.bytes.saturating_sub(shared.bytes_done.load(Ordering::Relaxed));
+            self.core.store.await_seglets(left.div_ceil(self.core.store.log.seglet_bytes() as u64));
         }
-        let (done, placed) =
-            (shared.bytes_done.load(Ordering::Relaxed), shared.bytes_placed.load(Ordering::Relaxed));
-        let left = shared.bytes.saturating_sub(done);
-        let rest = match done {
-            0 => left,
-            _ => (u128::from(left) * u128::from(placed.min(done)) / u128::from(done)) as u64,
-        };
-        self.core.store.await_seglets(rest.div_ceil(self.core.store.log.seglet_bytes() as u64));
     }
 }

@@ -74,6 +74,8 @@ impl World {
         }
         let core = self.store.core(CORES);
         let mut recovery = core.recover(&LogOnDisk { is_in_use: true, ..log.clone() });
+        self.store.set_disk_short(self.random.bool());
+        self.store.set_disk_room(self.random.u32(0..3));
         let mut left = log.sequences.clone();
         if self.random.bool() {
             self.random.shuffle(&mut left);
@@ -90,6 +92,8 @@ impl World {
         }
         assert_eq!(recovery.finish().damaged, Vec::new());
         self.tables.iter().filter(|table| table.is_replaying()).for_each(|table| table.end_replay());
+        self.store.set_disk_short(false);
+        self.store.set_disk_room(u32::MAX);
         true
     }
 
