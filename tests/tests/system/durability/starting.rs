@@ -90,8 +90,8 @@ fn a_server_that_replays_says_how_far_it_is_and_who_comes_early_waits() {
 }
 
 /// A server with a synced table that is filled.
-fn filled(ordered: bool) -> (Server, Tenant, Client, u32) {
-    let server = Server::start_with(settings("256MiB", &[]));
+fn filled(memory: &str, ordered: bool) -> (Server, Tenant, Client, u32) {
+    let server = Server::start_with(settings(memory, &[]));
     let tenant = server.tenant("acme");
     let mut client = server.client(&tenant);
     let table = create(&mut client, "data", Durability::Synced, ordered);
@@ -111,7 +111,7 @@ fn of_round(round: u32, change: u32) -> impl Iterator<Item = [u8; 4]> {
 
 #[test]
 fn while_the_log_is_replayed_each_key_is_read_and_written_as_before_and_starts_may_end_in_the_middle() {
-    let (mut server, tenant, mut client, table) = filled(true);
+    let (mut server, tenant, mut client, table) = filled("256MiB", true);
     client.put(table, b"n", &0_i64.to_le_bytes()).expect("there is room");
     // A session that is resumed at each start.
     let mut old = server.client(&tenant);
@@ -168,7 +168,7 @@ fn while_the_log_is_replayed_each_key_is_read_and_written_as_before_and_starts_m
 
 #[test]
 fn a_table_does_not_leave_the_disk_before_all_its_objects_are_there() {
-    let (mut server, tenant, _, _) = filled(false);
+    let (mut server, tenant, _, _) = filled("256MiB", false);
     crash(&mut server);
     let mut client = server.client(&tenant);
     let altered = client.table_alter("data", Durability::Memory);
@@ -185,7 +185,7 @@ fn a_table_does_not_leave_the_disk_before_all_its_objects_are_there() {
 
 #[test]
 fn a_table_that_is_dropped_while_the_log_is_replayed_does_not_return() {
-    let (mut server, tenant, _, _) = filled(false);
+    let (mut server, tenant, _, _) = filled("256MiB", false);
     crash(&mut server);
     let mut client = server.client(&tenant);
     client.table_drop("data").expect("it is there");
@@ -197,5 +197,44 @@ fn a_table_that_is_dropped_while_the_log_is_replayed_does_not_return() {
         assert_eq!(client.table_stat("data").expect("an answer").objects, 1);
         crash(&mut server);
         client = server.client(&tenant);
+    }
+}
+
+#[test]
+fn writers_leave_a_memory_that_is_nearly_full_to_the_rest_of_the_log() {
+    let (mut server, tenant, _, table) = filled("32MiB", false);
+    for round in 0_u8..3 {
+        crash(&mut server);
+        let was_replaying = is_replaying(&server);
+        let mut client = server.client(&tenant);
+        let keys: Vec<_> = (0..OBJECTS).map(|key| (key + OBJECTS).to_be_bytes()).collect();
+        let (value, mut written, mut refused) = ([round; 1_000], Vec::new(), 0);
+        for together in keys.chunks(TOGETHER) {
+            let objects: Vec<_> = together.iter().map(|key| (&key[..], &value[..])).collect();
+            let results = client.multi_put(table, &objects).expect("the server answers");
+            for (key, result) in together.iter().zip(results) {
+                match result {
+                    Ok(_) => written.push(key),
+                    Err(error) => {
+                        let is_full =
+                            [Status::OutOfMemory, Status::Retry].map(Some).contains(&error.status());
+                        assert!(is_full, "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        println!("replaying: {was_replaying}, {} written, {refused} refused", written.len());
+        assert!(!written.is_empty() && refused > 0, "memory has room for some of them");
+        server.await_replay();
+        let mut client = server.client(&tenant);
+        for key in (0..OBJECTS).step_by(7).map(u32::to_be_bytes) {
+            let object = client.get(table, &key).expect("an answer");
+            assert!(object.is_some_and(|object| object.value == [7; 1_000]), "{key:?}");
+        }
+        for key in written {
+            let object = client.get(table, key).expect("an answer");
+            assert!(object.is_some_and(|object| object.value == value), "{key:?}");
+        }
     }
 }
