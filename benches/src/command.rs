@@ -11,6 +11,7 @@ use crate::in_process::settings::StoreSettings;
 use crate::migration::MigrationSettings;
 use crate::neighbour::NeighbourSettings;
 use crate::options::{Access, DataSettings, RunSettings};
+use crate::plot::points::PlotSettings;
 use crate::scan::ScanSettings;
 use crate::transports::TransportsSettings;
 use crate::transports::client::ClientSettings;
@@ -71,6 +72,8 @@ pub enum Command {
     Migration(MigrationSettings),
     /// Measure requests over every transport in turn; starts a server for each.
     Transports(TransportsSettings),
+    /// Draw points that a script has measured.
+    Plot(PlotSettings),
     /// The client of one transport, in a separate process.
     #[command(hide = true)]
     TransportsClient {

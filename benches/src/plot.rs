@@ -1,8 +1,10 @@
-//! Plots as SVG: latency by percentile; lines and groups of bars in [`series`], bars with targets in [`rows`].
+//! Plots as SVG: latency by percentile; lines and groups of bars in [`series`], bars with targets in [`rows`],
+//! what scripts have measured in [`points`].
 //!
 //! Plain files without scripts, for a report or a browser. Latencies stand on a logarithmic axis, percentiles on
 //! one where each mark leaves a tenth of the requests of the mark before, so that the tail has its room.
 
+pub mod points;
 pub mod rows;
 pub mod series;
 

@@ -100,6 +100,7 @@ fn draw(path: &std::path::Path, settings: &TimelineRun, played: &[MoveRows]) -> 
     let x = "seconds since the beginning of the migration";
     panels(
         path,
+        Scale::Linear,
         &[
             Panel {
                 axes: Axes { title: &title, x: "", y: "thousand answers/s" },
@@ -117,5 +118,6 @@ fn draw(path: &std::path::Path, settings: &TimelineRun, played: &[MoveRows]) -> 
                 series: series(Scale::Logarithmic, &|seen| seen.latency_us_p999),
             },
         ],
+        false,
     )
 }

@@ -1,11 +1,9 @@
 //! Lines over a number, and groups of bars: figures that compare a few sides over many points.
 
-use std::ops::Range;
 use std::path::Path;
 
 use plotters::chart::{ChartBuilder, ChartContext};
-use plotters::coord::ranged1d::{Ranged, ValueFormatter};
-use plotters::coord::types::RangedCoordf64;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::drawing::IntoDrawingArea;
 use plotters::element::{Circle, PathElement, Rectangle};
 use plotters::prelude::{Cartesian2d, IntoLogRange, SVGBackend, SeriesLabelPosition};
@@ -62,23 +60,34 @@ pub struct Group {
 
 /// Draws lines, with a mark at each of their points.
 pub fn lines(path: &Path, panel: &Panel<'_>) -> Result<(), String> {
-    draw_panels(path, SIZE.1, std::slice::from_ref(panel), true)
+    draw_panels(path, (SIZE.1, Scale::Linear), std::slice::from_ref(panel), true)
 }
 
-/// Draws panels above each other, all from the same left to the same right; the first one names the lines.
-pub fn panels(path: &Path, panels: &[Panel<'_>]) -> Result<(), String> {
-    draw_panels(path, SIZE.1 * 3 / 5, panels, false)
+/// Draws panels above each other, all from the same left to the same right; the first one names the lines, and those
+/// that have others. Marks are at points if so wished: for lines of few.
+pub fn panels(path: &Path, across: Scale, panels: &[Panel<'_>], marks: bool) -> Result<(), String> {
+    draw_panels(path, (SIZE.1 * 3 / 5, across), panels, marks)
 }
 
-fn draw_panels(path: &Path, height: u32, panels: &[Panel<'_>], marks: bool) -> Result<(), String> {
+fn draw_panels(
+    path: &Path,
+    (height, scale): (u32, Scale),
+    panels: &[Panel<'_>],
+    marks: bool,
+) -> Result<(), String> {
     let area = SVGBackend::new(path, (SIZE.0, height * panels.len() as u32)).into_drawing_area();
     let all = || panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
     let left = all().map(|point| point.0).fold(f64::MAX, f64::min);
     let right = all().map(|point| point.0).fold(f64::MIN, f64::max);
     let across = left.min(right)..right.max(left + 1.0);
+    let names = |panel: &Panel<'_>| panel.series.iter().map(|line| line.name.clone()).collect::<Vec<_>>();
     let draw = || {
         for (at, (area, panel)) in area.split_evenly((panels.len(), 1)).iter().zip(panels).enumerate() {
-            draw_panel(area, panel, across.clone(), (at == 0, marks))?;
+            let named = (at == 0 || names(panel) != names(&panels[0]), marks);
+            match scale {
+                Scale::Linear => draw_panel(area, panel, across.clone(), named)?,
+                Scale::Logarithmic => draw_panel(area, panel, across.clone().log_scale(), named)?,
+            }
         }
         area.present()
     };
@@ -100,12 +109,11 @@ fn highest(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(f64::MIN_POSITIVE, f64::max) * 1.15
 }
 
-fn draw_panel<'a>(
-    area: &Area<'a>,
-    panel: &Panel<'_>,
-    across: Range<f64>,
-    (names, marks): (bool, bool),
-) -> Drawn<'a> {
+fn draw_panel<'a, X>(area: &Area<'a>, panel: &Panel<'_>, across: X, (names, marks): (bool, bool)) -> Drawn<'a>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: ValueFormatter<f64>,
+{
     area.fill(&WHITE)?;
     let heights = || panel.series.iter().flat_map(|series| &series.points).map(|point| point.1);
     let mut builder = ChartBuilder::on(area);
@@ -127,18 +135,20 @@ fn draw_panel<'a>(
     }
 }
 
-fn draw_panel_lines<'a, Y>(
-    mut chart: ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>,
+fn draw_panel_lines<'a, X, Y>(
+    mut chart: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
     panel: &Panel<'_>,
     (names, marks): (bool, bool),
 ) -> Drawn<'a>
 where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     chart
         .configure_mesh()
         .x_desc(panel.axes.x)
         .y_desc(panel.axes.y)
+        .x_label_formatter(&|value| tidy(*value).to_string())
         .y_label_formatter(&|value| tidy(*value).to_string())
         .label_style((FONT, 14))
         .axis_desc_style((FONT, 15))
@@ -221,7 +231,7 @@ mod tests {
             series: vec![Series { name: "one way".into(), points: vec![(-1.0, 20.0), (2.0, 4_000.0)] }],
         };
         let both = [panel("upper", Scale::Linear), panel("lower", Scale::Logarithmic)];
-        panels(&path, &both).unwrap();
+        panels(&path, Scale::Linear, &both, false).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(["upper", "lower", "one way", "10000"].iter().all(|name| text.contains(name)), "{text}");
         let group = |name: &str| Group { name: name.into(), heights: vec![1.0, 2.0] };
