@@ -317,7 +317,12 @@ impl<'c> Recovery<'c> {
                 table.index.candidates(&pinned.pin, *hash, prefetch);
             }
         }
-        batch.drain(..).try_for_each(|arrived| self.entry(sequence, &arrived, table))
+        batch.drain(..).try_for_each(|arrived| self.entry(sequence, &arrived, table))?;
+        if self.shared.is_in_use {
+            // The kernel looks who else waits for this CPU every few milliseconds only, and somebody waits for answers.
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     /// Ends the recovery: what is empty leaves the disk. Returns what was found.

@@ -15,6 +15,7 @@ mod directories;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::thread;
 
 use disk::{
     BLOCK_BYTES, Buffer, Digest, DigestError, Directory, DirectoryBlock, Disk, DiskError, FrameId,
@@ -26,6 +27,12 @@ use super::log_writer::{Directories, LogState, Segment};
 
 /// Blocks that are read at once.
 const READS_MAX: usize = 64;
+
+/// Frames that are read at once: a block that somebody waits for waits for them, too.
+const FRAMES_AT_ONCE: usize = 2;
+
+/// Blocks that are checked until another thread gets the CPU, if it waits: the kernel itself looks every few milliseconds.
+const BLOCKS_PER_TURN: u32 = 64;
 
 /// The reason why a log cannot be read.
 #[derive(Debug)]
@@ -371,7 +378,9 @@ pub(super) fn read_segment(
         left -= blocks;
         reads.push(Read::of(*frame, 0, &mut memory[..blocks * BLOCK_BYTES]));
     }
-    disk.read(&mut reads)?;
+    for frames in reads.chunks_mut(FRAMES_AT_ONCE) {
+        disk.read(frames)?;
+    }
     for block in 0..blocks_of(segment.bytes) {
         let at = block as usize * BLOCK_BYTES;
         let content = &buffer[at..at + BLOCK_BYTES];
@@ -388,6 +397,9 @@ pub(super) fn read_segment(
         let is_last = offset + counting == length;
         *blocks_damaged += u32::from(!is_last && !trailer.is_some_and(|trailer| trailer.verify(content)));
         bytes.extend_from_slice(&content[..counting]);
+        if block % BLOCKS_PER_TURN == 0 {
+            thread::yield_now();
+        }
     }
     Ok(())
 }

@@ -235,7 +235,7 @@ impl Rest {
         let to_replay = Arc::new(Mutex::new(to_replay));
         let (layout, bytes) = (self.layout, self.report.bytes);
         let (handle, tables, lacking) = (&self.handle, &*self.tables, &self.lacking);
-        let (words, unread) = (&self.words, &*self.unread);
+        let (words, unread, has_failed) = (&self.words, &*self.unread, &AtomicBool::new(false));
         let done = move |sequence: u32, content: &SegmentBytes| {
             unread.forget(sequence);
             // More get theirs at the next starts.
@@ -250,7 +250,8 @@ impl Rest {
         let (replayed, blocks_damaged) = thread::scope(|scope| {
             let reader = scope.spawn(move || {
                 let channels = (filled, to_fill);
-                read_all(&mut *reading, layout, segments.into(), (bytes, progress, stopping), channels)
+                let ends = || stopping.load(Ordering::Relaxed) || has_failed.load(Ordering::Relaxed);
+                read_all(&mut *reading, layout, segments.into(), (bytes, progress, &ends), channels)
             });
             let replaying: Vec<_> = cores
                 .into_iter()
@@ -259,7 +260,8 @@ impl Rest {
                     scope.spawn(move || {
                         let mut recovery = handle.on(&core);
                         let channels = (&*to_replay, &emptied);
-                        replay_some(&mut recovery, channels, tables, &done)?;
+                        let replayed = replay_some(&mut recovery, channels, tables, &done);
+                        replayed.inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
                         let part = recovery.end_part();
                         Ok::<_, LogError>((core, part))
                     })
@@ -302,14 +304,14 @@ fn read_all(
     disk: &mut dyn Disk,
     layout: LogLayout,
     order: VecDeque<(u32, Segment)>,
-    (bytes, progress, stopping): (u64, &ReplayProgress, &AtomicBool),
+    (bytes, progress, ends): (u64, &ReplayProgress, &dyn Fn() -> bool),
     (filled, to_fill): (SyncSender<Filled>, Receiver<SegmentBytes>),
 ) -> Result<u64, DiskError> {
     let (mut blocks_damaged, mut blocks) = (0, None);
     let mut told = Instant::now();
     for (sequence, segment) in order {
         let Ok(mut into) = to_fill.recv() else { break };
-        if stopping.load(Ordering::Relaxed) {
+        if ends() {
             break;
         }
         log_reader::read_segment(disk, layout, sequence, &segment, (&mut blocks, &mut into))?;
