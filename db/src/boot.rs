@@ -186,8 +186,9 @@ impl Server {
         if !is_wanted {
             return Ok(());
         }
-        let (store, stopping) = (Arc::clone(&self.control.store), Arc::clone(&self.entrance.stopping));
-        self.control_threads.push(populate(store, stopping).map_err(no_thread)?);
+        let ends = (Arc::clone(&self.entrance.gate), Arc::clone(&self.entrance.stopping));
+        let populating = populate(Arc::clone(&self.control.store), ends);
+        self.control_threads.push(populating.map_err(no_thread)?);
         Ok(())
     }
 

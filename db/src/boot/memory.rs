@@ -2,7 +2,8 @@
 //!
 //! The kernel clears a page at the first write to it: 100 us and more for 2 MiB, paid by the first request, and a
 //! third of the time of a server that is being filled. A separate thread relieves the workers of that, a segment at a
-//! time in the order in which the log will use them. It delays neither the start nor a stop. If the kernel refuses
+//! time in the order in which the log will use them. It delays neither the start nor a stop, and leaves the CPUs to a replay
+//! of the log and who waits for it. If the kernel refuses
 //! (memory is short, or the kernel is older than 5.14) the thread logs that and ends, and the first writes pay the
 //! cost.
 //!
@@ -12,16 +13,28 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
 
 use store::Store;
 
-/// Starts the thread that backs the memory. It ends automatically, earlier if `stopping` is set.
+use crate::front::gate::Gate;
+
+/// Interval at which is looked whether the log is replayed.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Starts the thread that backs the memory once the log is replayed. It ends automatically, earlier if `stopping` is set.
 ///
 /// # Errors
 /// If the thread cannot be started.
-pub fn populate(store: Arc<Store>, stopping: Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
+pub fn populate(
+    store: Arc<Store>,
+    (gate, stopping): (Arc<Gate>, Arc<AtomicBool>),
+) -> io::Result<JoinHandle<()>> {
     Builder::new().name("populate".to_owned()).spawn(move || {
+        while !gate.has_replayed() && !stopping.load(Ordering::Relaxed) {
+            thread::park_timeout(LOOK);
+        }
         for segment in 0.. {
             if stopping.load(Ordering::Relaxed) {
                 return;
