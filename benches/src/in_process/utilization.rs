@@ -5,6 +5,7 @@
 //! with so much memory that its objects fill the given share of the log (a point where that is refused is left out); it is written over until the cleaner has been
 //! everywhere, then measured. Keys are drawn uniformly and by Zipf's law with 0.99.
 
+use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 
 use crate::in_process::settings::StoreSettings;
@@ -167,5 +168,6 @@ fn draw_plot(curves: &[Vec<Point>], report: &Report) -> Result<(), String> {
         x: "live share of the log, in percent",
         y: "million writes a second",
     };
-    series::lines(&path, &Panel { axes, scale: Scale::Linear, series })
+    let names = SeriesLabelPosition::LowerLeft;
+    series::lines(&path, &Panel { axes, scale: Scale::Linear, series, names })
 }

@@ -12,6 +12,8 @@
 mod play;
 mod stage;
 
+use plotters::prelude::SeriesLabelPosition;
+
 use self::play::{BinSeen, MoveRow, Scene};
 pub use self::stage::MoveWay;
 use self::stage::Stage;
@@ -106,16 +108,19 @@ fn draw(path: &std::path::Path, settings: &TimelineRun, played: &[MoveRows]) -> 
                 axes: Axes { title: &title, x: "", y: "thousand answers/s" },
                 scale: Scale::Linear,
                 series: series(Scale::Linear, &|seen| seen.answers_per_second / 1e3),
+                names: SeriesLabelPosition::LowerLeft,
             },
             Panel {
                 axes: Axes { title: "", x: "", y: "p50, us" },
                 scale: Scale::Logarithmic,
                 series: series(Scale::Logarithmic, &|seen| seen.latency_us_p50),
+                names: SeriesLabelPosition::LowerLeft,
             },
             Panel {
                 axes: Axes { title: "", x, y: "p99.9, us" },
                 scale: Scale::Logarithmic,
                 series: series(Scale::Logarithmic, &|seen| seen.latency_us_p999),
+                names: SeriesLabelPosition::LowerLeft,
             },
         ],
         false,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
+use plotters::prelude::SeriesLabelPosition;
 use serde::Deserialize;
 
 use super::series::{Axes, Panel, Scale, Series, panels};
@@ -77,6 +78,7 @@ pub fn run(settings: &PlotSettings) -> Result<(), String> {
         },
         scale: if settings.log.contains(name) { Scale::Logarithmic } else { Scale::Linear },
         series,
+        names: SeriesLabelPosition::UpperLeft,
     });
     let drawn: Vec<_> = drawn.collect();
     panels(&settings.out, across, &drawn, true)

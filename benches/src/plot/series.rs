@@ -48,6 +48,8 @@ pub struct Panel<'a> {
     pub scale: Scale,
     /// Its lines.
     pub series: Vec<Series>,
+    /// Where their names stand.
+    pub names: SeriesLabelPosition,
 }
 
 /// Bars that stand together, one of each side.
@@ -165,7 +167,7 @@ where
             chart.draw_series(series.points.iter().map(|&point| Circle::new(point, 3, colour.filled())))?;
         }
     }
-    if names { legend(&mut chart, SeriesLabelPosition::LowerLeft) } else { Ok(()) }
+    if names { legend(&mut chart, panel.names.clone()) } else { Ok(()) }
 }
 
 fn draw_groups<'a>(area: &Area<'a>, axes: &Axes<'_>, names: &[&str], groups: &[Group]) -> Drawn<'a> {
@@ -212,6 +214,8 @@ fn draw_groups<'a>(area: &Area<'a>, axes: &Axes<'_>, names: &[&str], groups: &[G
 
 #[cfg(test)]
 mod tests {
+    use plotters::prelude::SeriesLabelPosition;
+
     use super::{Axes, Group, Panel, Scale, Series, groups, lines, panels};
 
     #[test]
@@ -221,7 +225,8 @@ mod tests {
         let axes = Axes { title: "Title", x: "across", y: "upwards" };
         let path = folder.join("lines.svg");
         let series = vec![Series { name: "a line".into(), points: vec![(30.0, 1.0), (95.0, 0.5)] }];
-        lines(&path, &Panel { axes, scale: Scale::Linear, series }).unwrap();
+        let names = SeriesLabelPosition::LowerLeft;
+        lines(&path, &Panel { axes, scale: Scale::Linear, series, names }).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(["a line", "Title", "across", "upwards"].iter().all(|name| text.contains(name)), "{text}");
         let path = folder.join("panels.svg");
@@ -229,6 +234,7 @@ mod tests {
             axes: Axes { title: "", x: "across", y },
             scale,
             series: vec![Series { name: "one way".into(), points: vec![(-1.0, 20.0), (2.0, 4_000.0)] }],
+            names: SeriesLabelPosition::UpperLeft,
         };
         let both = [panel("upper", Scale::Linear), panel("lower", Scale::Logarithmic)];
         panels(&path, Scale::Linear, &both, false).unwrap();
