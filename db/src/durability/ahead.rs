@@ -8,7 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use disk::{BLOCK_BYTES, Buffer, Directory, Disk, DiskError, FrameId, PAYLOAD_BYTES, Read, blocks_of};
 use store::{Core, FoundCompletion, RecoveryHandle, RequestId, Table};
@@ -16,23 +16,27 @@ use store::{Core, FoundCompletion, RecoveryHandle, RequestId, Table};
 use super::log_reader::LogError;
 use super::log_writer::Segment;
 use super::{LogLayout, NumberedTables};
-use crate::limits::{PULLED_ENTRIES_OF_HASH_MAX, PULLED_HASHES_AT_ONCE, READ_AHEAD_ENTRIES, WINDOW_RECORDS};
+use crate::limits::{PULLED_ENTRIES_OF_HASH_MAX, PULLED_HASHES_AT_ONCE, READ_AHEAD_ENTRIES, SESSION_CREDITS};
 use crate::sync::lock;
 
 /// Blocks that are read of an entry of unknown length.
 const BLOCKS_OF_ENTRY: usize = 2;
 
 /// Segments that have not come, with their directories.
-pub(super) struct Unread(Mutex<BTreeMap<u32, (Segment, Directory)>>);
+pub(super) struct Unread(RwLock<BTreeMap<u32, (Segment, Directory)>>);
 
 impl Unread {
     pub(super) fn of(segments: BTreeMap<u32, (Segment, Directory)>) -> Self {
-        Self(Mutex::new(segments))
+        Self(RwLock::new(segments))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u32, (Segment, Directory)>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets a segment that has come.
     pub(super) fn forget(&self, sequence: u32) {
-        lock(&self.0).remove(&sequence);
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&sequence);
     }
 
     /// Adds where entries lie that may be of a hash, with the hash's number. The newest first: what they replace costs no
@@ -45,7 +49,7 @@ impl Unread {
         places: &mut Vec<(usize, EntryPlace)>,
     ) -> bool {
         let known = places.len();
-        for (&sequence, (segment, directory)) in lock(&self.0).iter().rev() {
+        for (&sequence, (segment, directory)) in self.read().iter().rev() {
             let offsets = directory.find(hash).filter(|&offset| offset < segment.bytes as usize);
             let place = |offset| EntryPlace::of((sequence, segment), (offset, BLOCKS_OF_ENTRY), layout);
             places.extend(offsets.map(|offset| (number, place(offset))).take(most.saturating_add(1)));
@@ -59,7 +63,7 @@ impl Unread {
 
     /// Returns so many blocks from the one in which an entry begins, or all that there are; `None` if the segment has come.
     fn place(&self, sequence: u32, blocks: (usize, usize), layout: LogLayout) -> Option<EntryPlace> {
-        lock(&self.0).get(&sequence).map(|(segment, _)| EntryPlace::of((sequence, segment), blocks, layout))
+        self.read().get(&sequence).map(|(segment, _)| EntryPlace::of((sequence, segment), blocks, layout))
     }
 }
 
@@ -242,7 +246,7 @@ impl EarlyReplies {
     /// # Errors
     /// If the disk does not read.
     pub fn of(&self, client: u64, first_unacknowledged: u64) -> Result<Vec<FoundCompletion>, LogError> {
-        let requests = first_unacknowledged..first_unacknowledged.saturating_add(WINDOW_RECORDS as u64);
+        let requests = first_unacknowledged..first_unacknowledged.saturating_add(u64::from(SESSION_CREDITS));
         let is_asked = |found: &FoundCompletion| {
             found.request.client == client && requests.contains(&found.request.sequence)
         };

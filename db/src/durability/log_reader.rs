@@ -72,6 +72,8 @@ pub(super) struct FoundLog {
     pub(super) bytes: u64,
     /// Directories of segments; others have none.
     pub(super) directories: BTreeMap<u32, Directory>,
+    /// Whether they have their words.
+    pub(super) has_words: bool,
 }
 
 /// An open-ended segment: its last frame's blocks as far as they are intact.
@@ -82,15 +84,15 @@ struct Tail {
     is_whole: bool,
 }
 
-/// Finds the log on a disk; an empty one on a new disk. Directories have their words if `keeps_words` says so of the bytes of all
-/// segments.
+/// Finds the log on a disk; an empty one on a new disk. Directories have their words if the frames that hold
+/// them have no more bytes than `directory_bytes_max`.
 ///
 /// # Errors
 /// [`LogError`].
 pub(super) fn find(
     disk: &mut dyn Disk,
     layout: LogLayout,
-    keeps_words: impl FnOnce(u64) -> bool,
+    directory_bytes_max: u64,
 ) -> Result<FoundLog, LogError> {
     let Some(digest) = read_digest(disk, layout)? else { return Ok(FoundLog::default()) };
     let Frames { mut segments, mut free, of_directories, last } = frames_by_segment(disk, layout, &digest)?;
@@ -130,12 +132,12 @@ pub(super) fn find(
     left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
     let clock_ms = tails.iter().map(|tail| tail.trailer.clock_ms).max().unwrap_or(0).max(digest.clock_ms);
     let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
-    let (directories, frames) =
-        directories::read(disk, layout, &of_directories, (&segments, keeps_words(bytes)))?;
+    let has_words = (of_directories.len() * layout.frame_bytes) as u64 <= directory_bytes_max;
+    let (directories, frames) = directories::read(disk, layout, &of_directories, (&segments, has_words))?;
     free.extend(of_directories.into_iter().filter(|frame| !frames.contains_key(frame)));
     let (digest_number, directories_written) = (digest.number, Directories::found(frames));
     let state = LogState { segments, free, digest_number, last, left_out, directories: directories_written };
-    Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, bytes, directories })
+    Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, bytes, directories, has_words })
 }
 
 /// Truncates a segment of survivors to what counts of it: the rest is still found where it came from.

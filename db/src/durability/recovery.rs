@@ -22,7 +22,9 @@ use super::ahead::{EarlyReplies, Puller, Reader, Unread};
 use super::log_reader::{self, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use super::{LogLayout, NumberedTables};
-use crate::limits::{DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS};
+use crate::limits::{
+    DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, DIRECTORIES_MEMORY_DIVISOR, RECOVERY_PROGRESS_MS,
+};
 use crate::sync::lock;
 
 /// What a start found on the disk.
@@ -80,8 +82,8 @@ pub struct Rest {
 }
 
 /// Finds the log on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
-/// returns the log to go on with, on which so many cores write. If the tables `serve` at once, and the
-/// log is no larger than memory, segments with a directory are left for the rest, and the tables expect it.
+/// returns the log to go on with, on which so many cores write. If the tables `serve` at once, and
+/// directories are not too large, segments with one are left for the rest, and the tables expect it.
 ///
 /// # Errors
 /// [`LogError`]: then the disk is as it was.
@@ -95,13 +97,14 @@ pub fn begin(
 ) -> Result<(LogWriter, Rest), LogError> {
     let began = Instant::now();
     let layout = LogLayout::of(disk.frame_bytes(), frames_max);
-    // Directories take memory that is not the store's, a twelfth of a log of small objects.
-    let has_memory = |bytes: u64| bytes <= store.statistics().memory_bytes;
-    let mut found = log_reader::find(&mut *disk, layout, |bytes| serve && has_memory(bytes))?;
+    // They take memory that is not the store's.
+    let directory_bytes_max =
+        if serve { store.statistics().memory_bytes / DIRECTORIES_MEMORY_DIVISOR } else { 0 };
+    let mut found = log_reader::find(&mut *disk, layout, directory_bytes_max)?;
     store.advance_clock(found.clock_ms);
     store.cut_above(found.cut);
     let segments = &found.state.segments;
-    let (bytes, serve) = (found.bytes, serve && has_memory(found.bytes));
+    let (bytes, serve) = (found.bytes, serve && found.has_words);
     progress.all.store(bytes, Ordering::Relaxed);
     let mut directories = std::mem::take(&mut found.directories);
     let lacking: HashSet<u32> =

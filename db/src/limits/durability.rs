@@ -45,6 +45,9 @@ pub const DISK_MEMORIES_DEFAULT: u64 = 4;
 /// Time between two lines about the progress of a recovery, in milliseconds.
 pub const RECOVERY_PROGRESS_MS: u64 = 1_000;
 
+/// Part of the memory that the directories of a log may take in addition, if tables are served while it is replayed.
+pub const DIRECTORIES_MEMORY_DIVISOR: u64 = 8;
+
 /// Hashes of a table that are brought ahead at once while the log is replayed: other tables follow.
 pub const PULLED_HASHES_AT_ONCE: usize = 64;
 

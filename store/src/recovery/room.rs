@@ -11,6 +11,9 @@ use crate::table::Table;
 /// Most objects, as a multiple of those that have come, for which an index gets room ahead.
 const ROOM_AHEAD_FACTOR: u64 = 4;
 
+/// Part of small objects that their index takes in addition.
+const INDEX_DIVISOR: u64 = 4;
+
 impl Recovery<'_> {
     /// Gives a table's index room for what the rest of the log may bring, judged by what has come; unless the memory
     /// might be needed for objects.
@@ -35,12 +38,14 @@ impl Recovery<'_> {
         }
     }
 
-    /// Keeps memory from writers for all that the rest of the log may bring.
+    /// Keeps memory from writers for all that the rest of the log may bring, with its share of indexes.
     pub(super) fn keep_for_rest(&self) {
         let shared = &self.shared;
         if shared.is_in_use {
             let left = shared.bytes.saturating_sub(shared.bytes_done.load(Ordering::Relaxed));
-            self.core.store.await_seglets(left.div_ceil(self.core.store.log.seglet_bytes() as u64));
+            self.core.store.await_seglets(
+                (left + left / INDEX_DIVISOR).div_ceil(self.core.store.log.seglet_bytes() as u64),
+            );
         }
     }
 }

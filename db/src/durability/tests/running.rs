@@ -12,7 +12,7 @@ use super::super::NumberedTables;
 use super::super::log_reader::LogError;
 use super::super::log_writer::LogWriter;
 use super::super::recovery::{self, ReplayProgress, Report, Rest};
-use crate::limits::WINDOW_RECORDS;
+use crate::limits::SESSION_CREDITS;
 use crate::sync::lock;
 
 pub(super) const CORES: usize = 2;
@@ -139,7 +139,8 @@ impl Running {
         let cores = (0..CORES).map(|core| store.core(core)).collect();
         let completions = completions.into_inner().expect("no thread has panicked");
         if let Some(early) = early {
-            let asked = completions.iter().filter(|((_, sequence), _)| *sequence < WINDOW_RECORDS as u64);
+            let asked =
+                completions.iter().filter(|((_, sequence), _)| *sequence < u64::from(SESSION_CREDITS));
             asked.for_each(|(request, reply)| assert_eq!(early.get(request), Some(reply), "{request:?}"));
         }
         let running = Running { store, tables, cores, writer };
