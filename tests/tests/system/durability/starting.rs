@@ -225,7 +225,8 @@ fn writers_leave_a_memory_that_is_nearly_full_to_the_rest_of_the_log() {
             }
         }
         println!("replaying: {was_replaying}, {} written, {refused} refused", written.len());
-        assert!(!written.is_empty() && refused > 0, "memory has room for some of them");
+        // After the first round the memory is full of live objects, and may refuse each write.
+        assert!((!written.is_empty() || round > 0) && refused > 0, "memory has room for some of them");
         server.await_replay();
         let mut client = server.client(&tenant);
         for key in (0..OBJECTS).step_by(7).map(u32::to_be_bytes) {
