@@ -24,7 +24,6 @@ use wire::{
     Completion, CompletionError, FrameError, FrameReader, Group, Journey, Opened, Request, RequestDurability,
     SessionLimits, Status,
 };
-use xxhash_rust::xxh3::xxh3_64;
 
 use self::gather::{Boths, Gather};
 use self::maps::{Route, TableMap};
@@ -203,7 +202,7 @@ impl Router {
             (Holder::One(server), _) => Some(server),
             // A function without a key runs on any server.
             (Holder::Several(_), Request::Invoke { key: [], .. }) => None,
-            (Holder::Several(map), _) => request.hash(xxh3_64).map(|hash| self.maps[map].server_of(hash)),
+            (Holder::Several(map), _) => self.maps[map].server_of_request(request),
         }
     }
 
@@ -368,7 +367,7 @@ impl Router {
     /// Returns the index of a key's server, as far as known.
     pub(crate) fn server_of(&mut self, table: u32, key: &[u8]) -> usize {
         let index = self.index_of(table);
-        self.maps[index].server_of(xxh3_64(key))
+        self.maps[index].server_of(self.maps[index].position(key))
     }
 
     /// Returns whether there are several servers.

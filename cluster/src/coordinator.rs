@@ -155,7 +155,7 @@ fn draining(snapshot: &Snapshot, server: u32) -> Vec<PlannedMove> {
 }
 
 /// Moves from the server that owns most to the one that owns least, until all own about the same: whole tablets if one
-/// fits, otherwise a part of one.
+/// fits, otherwise a part of one, unless its table is tagged.
 fn balancing(snapshot: &Snapshot) -> Vec<PlannedMove> {
     let mut shares = takers(snapshot);
     let fair = shares.values().sum::<u64>() / (shares.len() as u64).max(1);
@@ -176,7 +176,9 @@ fn balancing(snapshot: &Snapshot) -> Vec<PlannedMove> {
         let widest = |(row, tablet): &&(&TabletsRow, Tablet)| {
             (steps_of(tablet.hashes), u32::MAX - row.table, u64::MAX - tablet.hashes.first())
         };
-        let chosen = fits.max_by_key(widest).or_else(|| free.iter().filter(own).max_by_key(widest));
+        // Tablets of tagged tables move only as a whole.
+        let parted = || free.iter().filter(own).filter(|(row, _)| !row.is_tagged).max_by_key(widest);
+        let chosen = fits.max_by_key(widest).or_else(parted);
         let Some(&(row, tablet)) = chosen else { break };
         free.retain(|(other, known)| other.table != row.table || known.hashes != tablet.hashes);
         let moved = steps_of(tablet.hashes).min(amount);

@@ -22,14 +22,23 @@ const REWRITTEN: &str = "rewritten bytes";
 pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure> {
     let mut client = settings.connect()?;
     match command {
-        TableCommand::Create { name, ordered, cache: cache_bytes, tablets, migration, durability } => {
+        TableCommand::Create {
+            name,
+            ordered,
+            cache: cache_bytes,
+            tagged,
+            tablets,
+            migration,
+            durability,
+        } => {
             let durability = durability.map(TableDurability::durability);
-            let options = TableOptions { ordered, cache_bytes, migration: migration.mode(), durability };
+            let options =
+                TableOptions { ordered, cache_bytes, migration: migration.mode(), durability, tagged };
             let id = match tablets {
-                1 => client.table_create_with(&name, options)?,
-                tablets => client.table_create_spread(&name, options, tablets)?,
+                None => client.table_create_with(&name, options)?,
+                Some(tablets) => client.table_create_spread(&name, options, tablets)?,
             };
-            let value = json!({ "table": name, "id": id, "ordered": ordered, "cache_bytes": cache_bytes, "tablets": tablets, "migration": migration.mode().name(), "durability": durability.map(Durability::name) });
+            let value = json!({ "table": name, "id": id, "ordered": ordered, "cache_bytes": cache_bytes, "tagged": tagged, "tablets": tablets.or((!tagged).then_some(1)), "migration": migration.mode().name(), "durability": durability.map(Durability::name) });
             Ok(Answer::new(format!("created {name}"), value))
         }
         TableCommand::Alter { name, durability } => {
@@ -61,7 +70,8 @@ fn list(client: &mut Client) -> Result<Answer, Failure> {
     }
     let rows = counted.iter().map(|CountedTable { entry: table, .. }| {
         let kind = if table.ordered { "ordered" } else { "hash" };
-        let mut row = vec![table.name.clone(), table.id.to_string(), kind.to_owned()];
+        let kind = format!("{kind}{}", if table.tagged { ", tagged" } else { "" });
+        let mut row = vec![table.name.clone(), table.id.to_string(), kind];
         row.push(durability_of(table.durability));
         row.extend([table.objects, table.bytes, table.index_bytes].map(thousands));
         row.extend(cache_of(table.cache_bytes, table.evicted));
@@ -71,7 +81,7 @@ fn list(client: &mut Client) -> Result<Answer, Failure> {
     });
     let values = counted.iter().map(|CountedTable { entry: table, uncounted }| {
         json!({
-            "table": table.name, "id": table.id, "ordered": table.ordered, "objects": table.objects, "bytes": table.bytes,
+            "table": table.name, "id": table.id, "ordered": table.ordered, "tagged": table.tagged, "objects": table.objects, "bytes": table.bytes,
             "index_bytes": table.index_bytes, "cache_bytes": table.cache_bytes, "evicted": table.evicted,
             "emptied_ms": table.emptied_ms, "durability": table.durability.map(Durability::name),
             "rewritten_bytes": table.rewritten_bytes, "uncounted_servers": uncounted,

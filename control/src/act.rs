@@ -108,7 +108,8 @@ fn table_creation(name: &str, options: TableOptions) -> String {
     };
     let named = |durability: Durability| format!(" --durability {}", durability.name());
     let durability = options.durability.map_or_else(String::new, named);
-    format!("table create {name}{ordered}{cache}{migration}{durability}")
+    let tagged = if options.tagged { " --tagged" } else { "" };
+    format!("table create {name}{ordered}{cache}{migration}{durability}{tagged}")
 }
 
 fn installation(name: &str, placement: Placement) -> String {

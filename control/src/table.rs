@@ -59,6 +59,9 @@ pub struct TableOptions {
     /// is stored with the table. Tables of releases without this field are in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// Whether keys with the same tag, the text between `{` and `}`, are always on one server.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tagged: bool,
 }
 
 /// One table of the list.
@@ -89,6 +92,9 @@ pub struct TableEntry {
     /// Bytes of its objects that have been rewritten, roughly, while the table goes from memory to the disk or back.
     #[serde(default)]
     pub rewritten_bytes: Option<u64>,
+    /// Whether keys with the same tag are always on one server.
+    #[serde(default)]
+    pub tagged: bool,
 }
 
 /// The statistics of a table.

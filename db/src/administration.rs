@@ -187,9 +187,11 @@ fn serve_tenant(
 ) -> Result<Vec<u8>, Refusal> {
     let tenant = session.tenant;
     match request {
-        AdminRequest::TableCreate { name, options } => tables::create(control, session, name, (*options, 1)),
+        AdminRequest::TableCreate { name, options } => {
+            tables::create(control, session, name, (*options, None))
+        }
         AdminRequest::TableCreateSpread { name, options, tablets } => {
-            tables::create(control, session, name, (*options, usize::from(*tablets)))
+            tables::create(control, session, name, (*options, Some(usize::from(*tablets))))
         }
         AdminRequest::TableAlter { name, durability } => altering::alter(control, tenant, name, *durability),
         AdminRequest::TableList => Ok(tables::list(control, tenant)),

@@ -131,6 +131,10 @@ pub const THROTTLED_AFTER_US_MAX: u64 = 1_000_000;
 /// among them takes less than a dozen steps.
 pub const PARTS_PER_TABLE_MAX: usize = 1024;
 
+/// Tablets of a tagged table of a cluster, unless its creator asks for another number. They are never split, so they are
+/// enough for a few dozen servers; each has an index of its own.
+pub const TAGGED_TABLETS: usize = 64;
+
 /// Bytes of the name of a tenant, table or extension: the protocol's limit.
 pub const NAME_BYTES_MAX: usize = wire::limits::NAME_BYTES_MAX;
 

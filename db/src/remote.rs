@@ -24,7 +24,7 @@ use cluster::remote::message::{Answers, Question, Questions, Reply};
 use cluster::remote::questions::{End, OpenQuestions, Owner};
 use control::Subject;
 use net::{Duplex, Sleeper, Stream, StreamError, Waker};
-use wire::{Body, TabletMap, TenantId};
+use wire::{Body, TabletMap, TenantId, tagged_position};
 
 use crate::control_plane::Control;
 use crate::limits::{
@@ -334,7 +334,9 @@ impl Maps {
 
     fn find(&self, control: &Control, want: &Want) -> Owner {
         let Some(KnownMap { map, .. }) = self.known.get(&want.table) else { return Owner::Unknown };
-        let place = &map.servers()[map.server_of(want.hash)];
+        let key = &want.key;
+        let position = if map.is_tagged() { tagged_position(key, want.hash, store::hash) } else { want.hash };
+        let place = &map.servers()[map.server_of(position)];
         if control.migrations.as_ref().is_some_and(|migrations| migrations.own() == place.number) {
             return Owner::Here;
         }

@@ -63,6 +63,8 @@ pub struct TableOptions {
     pub durable: bool,
     /// The hashes of its keys. The caller must use no others: they would share buckets with the nearest ones.
     pub hashes: HashRange,
+    /// What the caller divides the table by, if that is not hashes: see [`Table::positions`].
+    pub positions: Option<HashRange>,
     /// The number of objects about to come. The index is created for as many, within reason, and backed with memory
     /// at once, which takes a few milliseconds per MiB.
     pub objects_expected: u64,
@@ -94,7 +96,8 @@ pub struct Table {
     pub(crate) replaying: AtomicBool,
     /// The eviction state, of a table that evicts.
     pub(crate) cache: Option<Box<Cache>>,
-    hashes: HashRange,
+    pub(crate) hashes: HashRange,
+    pub(crate) positions: Option<HashRange>,
     /// The tree of keys, of an ordered table.
     pub(crate) ordered: Option<OrderedKeys>,
     /// The arrival state, of a table whose objects arrive or arrived from another store.
@@ -141,6 +144,7 @@ impl Table {
         };
         Table {
             hashes: options.hashes,
+            positions: options.positions,
             durable: AtomicBool::new(options.durable),
             promise: AtomicU8::new(if options.durable { WRITTEN } else { IN_MEMORY }),
             replaying: AtomicBool::new(false),
@@ -174,12 +178,6 @@ impl Table {
     /// Returns the table's number.
     pub fn id(&self) -> u32 {
         self.id
-    }
-
-    /// Returns the hash range of its keys.
-    #[inline]
-    pub fn hashes(&self) -> HashRange {
-        self.hashes
     }
 
     /// Returns whether its objects go to segments that a disk is to hold.

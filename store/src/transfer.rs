@@ -42,6 +42,25 @@ impl Table {
         assert!(expected.is_ok(), "a table arrives once");
     }
 
+    /// Returns the hash range of its keys.
+    #[inline]
+    pub fn hashes(&self) -> HashRange {
+        self.hashes
+    }
+
+    /// Returns the range of what the caller divides the table by: the hashes of its keys, or other positions that only
+    /// the caller can compute. With those its keys have all hashes, and it moves as a whole.
+    #[inline]
+    pub fn positions(&self) -> HashRange {
+        self.positions.unwrap_or(self.hashes)
+    }
+
+    /// Returns whether the caller divides the table by positions other than hashes.
+    #[inline]
+    pub fn has_own_positions(&self) -> bool {
+        self.positions.is_some()
+    }
+
     /// Returns the highest version that any of its objects has or had, for a table without writers.
     /// [`Table::expect_arrivals`] needs it.
     #[must_use]

@@ -40,4 +40,6 @@ pub use requester::{
 };
 pub use status::Status;
 pub use stream::RecordHeader;
-pub use tablets::{Moving, ServerPlace, Tablet, TabletMap};
+pub use tablets::{
+    Moving, ServerPlace, TAG_WIDTH, Tablet, TabletMap, tag_of, tagged_position, tagged_positions,
+};

@@ -398,10 +398,11 @@ impl Request<'_> {
         }
     }
 
-    /// Returns the hash of the request's key, or of the position of its cursor, which may be forged. `hash` is the
-    /// protocol's hash function. `None` for requests without a key, or with several.
+    /// Returns the position of the request's key, or that of its cursor, which may be forged. `position_of` returns the
+    /// position of a key in the table: its hash, or in a tagged table [`crate::tagged_position`]. `None` for requests
+    /// without a key, or with several.
     #[must_use]
-    pub fn hash(&self, hash: impl Fn(&[u8]) -> u64) -> Option<u64> {
+    pub fn position(&self, position_of: impl Fn(&[u8]) -> u64) -> Option<u64> {
         match self {
             Request::Get { key, .. }
             | Request::GetNow { key, .. }
@@ -410,15 +411,15 @@ impl Request<'_> {
             | Request::Delete { key, .. }
             | Request::Increment { key, .. }
             | Request::IncrementFloat { key, .. }
-            | Request::Invoke { key, .. } => Some(hash(key)),
-            Request::Enumerate { cursor, .. } | Request::Verify { cursor, .. } => Some(next_hash(cursor)),
+            | Request::Invoke { key, .. } => Some(position_of(key)),
+            Request::Enumerate { cursor, .. } | Request::Verify { cursor, .. } => Some(next_position(cursor)),
             Request::Ping | Request::Tablets { .. } | Request::MultiGet { .. } | Request::Scan { .. } => None,
         }
     }
 }
 
-/// Returns the hash at which an enumeration continues; see "Data requests" in docs/formats.md.
-fn next_hash(cursor: &[u8]) -> u64 {
+/// Returns the position at which an enumeration continues; see "Data requests" in docs/formats.md.
+fn next_position(cursor: &[u8]) -> u64 {
     let Some((done, rest)) = cursor.split_first_chunk() else { return 0 };
     let (done, is_all) = (u64::from_le_bytes(*done), rest.starts_with(&[u8::MAX; 8]));
     done.saturating_add(u64::from(is_all))

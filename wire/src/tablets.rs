@@ -1,15 +1,51 @@
-//! The tablet map of a table: the reply that names the server of each hash range.
+//! The tablet map of a table: the reply that names the server of each range of positions.
 //!
 //! ```text
 //!   version u64 | servers: list of (number u32, address text) | tablets: list of (last hash u64, index of its server u16)
 //!   | on the move: list of (migration u32, first hash u64, last hash u64, index of the server that they come from u16)
+//!   | of a tagged table: 1 u8
 //! ```
 //! Tablets are in hash order. Each reaches from behind the previous one to its last hash, the last one to 2^64 - 1:
-//! so every hash has exactly one server, and one search finds it. The hash of a key is xxh3 (64 bits).
+//! so every hash has exactly one server, and one search finds it. The hash of a key is xxh3 (64 bits). A tagged table is
+//! divided by the [`tagged_position`] of its keys instead, and "hash" above means that position. A reader that does not
+//! know tags refuses such a map as too long.
 
 use crate::body::{Body, BodyReader, BodyWriter};
 use crate::limits::{SERVERS_MAX, TABLETS_PER_TABLE_MAX};
 use crate::status::Status;
+
+/// Returns the tag of a key: what lies between its first `{` and the next `}`, or the whole key if that is nothing. It is
+/// the rule by which Redis Cluster chooses a slot.
+#[must_use]
+pub fn tag_of(key: &[u8]) -> &[u8] {
+    let tag = key.iter().position(|byte| *byte == b'{').map(|brace| &key[brace + 1..]);
+    let end = tag.and_then(|tag| tag.iter().position(|byte| *byte == b'}'));
+    match tag.zip(end) {
+        Some((tag, end)) if end > 0 => &tag[..end],
+        _ => key,
+    }
+}
+
+/// Returns the position of a key, with this hash, in a tagged table: the highest 16 bits of its tag's hash, then the highest
+/// 48 bits of its own. So keys of one tag are within 2^48 positions, which are in one tablet.
+#[must_use]
+pub fn tagged_position(key: &[u8], key_hash: u64, hash: impl Fn(&[u8]) -> u64) -> u64 {
+    let tag = tag_of(key);
+    let tag_hash = if tag.len() == key.len() { key_hash } else { hash(tag) };
+    tag_hash & !(TAG_WIDTH - 1) | key_hash >> (u64::BITS - TAG_WIDTH_BITS)
+}
+
+/// Returns the first and the last position of the keys with this beginning in a tagged table, if it has their whole tag.
+#[must_use]
+pub fn tagged_positions(beginning: &[u8], hash: impl Fn(&[u8]) -> u64) -> Option<(u64, u64)> {
+    let tag = tag_of(beginning);
+    let first = (tag.len() < beginning.len()).then(|| hash(tag) & !(TAG_WIDTH - 1))?;
+    Some((first, first + (TAG_WIDTH - 1)))
+}
+
+const TAG_WIDTH_BITS: u32 = 48;
+/// Positions of a tag. The tablets of a tagged table begin at multiples of it.
+pub const TAG_WIDTH: u64 = 1 << TAG_WIDTH_BITS;
 
 /// A server of a tablet map.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +85,7 @@ pub struct TabletMap {
     servers: Vec<ServerPlace>,
     tablets: Vec<Tablet>,
     moving: Vec<Moving>,
+    is_tagged: bool,
 }
 
 impl TabletMap {
@@ -65,7 +102,7 @@ impl TabletMap {
         let reaches_the_end = tablets.last().is_some_and(|tablet| tablet.last == u64::MAX);
         let has_servers = tablets.iter().all(|tablet| usize::from(tablet.server) < servers.len());
         if rises && reaches_the_end && has_servers {
-            Ok(TabletMap { version, servers, tablets, moving: Vec::new() })
+            Ok(TabletMap { version, servers, tablets, moving: Vec::new(), is_tagged: false })
         } else {
             Err(Status::Malformed)
         }
@@ -75,7 +112,13 @@ impl TabletMap {
     #[must_use]
     pub fn whole(version: u64, server: ServerPlace) -> TabletMap {
         let tablets = vec![Tablet { last: u64::MAX, server: 0 }];
-        TabletMap { version, servers: vec![server], tablets, moving: Vec::new() }
+        TabletMap { version, servers: vec![server], tablets, moving: Vec::new(), is_tagged: false }
+    }
+
+    /// Returns this map for a tagged table.
+    #[must_use]
+    pub fn tagged(self) -> TabletMap {
+        TabletMap { is_tagged: true, ..self }
     }
 
     /// Returns this map with these hashes in transit.
@@ -114,11 +157,17 @@ impl TabletMap {
         &self.moving
     }
 
-    /// Returns the index of the server that owns a hash.
+    /// Returns whether the table is divided by the tags of its keys.
+    #[must_use]
+    pub fn is_tagged(&self) -> bool {
+        self.is_tagged
+    }
+
+    /// Returns the index of the server that owns a position: a hash, or a [`tagged_position`].
     #[inline]
     #[must_use]
-    pub fn server_of(&self, hash: u64) -> usize {
-        let at = self.tablets.partition_point(|tablet| tablet.last < hash);
+    pub fn server_of(&self, position: u64) -> usize {
+        let at = self.tablets.partition_point(|tablet| tablet.last < position);
         self.tablets[at].server.into()
     }
 }
@@ -165,16 +214,26 @@ impl Body for TabletMap {
         self.servers.write(writer);
         self.tablets.write(writer);
         self.moving.write(writer);
+        if self.is_tagged {
+            writer.u8(1);
+        }
     }
 
     fn read(reader: &mut BodyReader<'_>) -> Result<TabletMap, Status> {
-        TabletMap::new(reader.u64()?, Vec::read(reader)?, Vec::read(reader)?)?.with_moving(Vec::read(reader)?)
+        let map = TabletMap::new(reader.u64()?, Vec::read(reader)?, Vec::read(reader)?)?;
+        let map = map.with_moving(Vec::read(reader)?)?;
+        if reader.bytes_left() == 0 {
+            return Ok(map);
+        }
+        if reader.u8()? == 1 { Ok(map.tagged()) } else { Err(Status::Malformed) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Moving, ServerPlace, Tablet, TabletMap};
+    use super::{
+        Moving, ServerPlace, TAG_WIDTH, Tablet, TabletMap, tag_of, tagged_position, tagged_positions,
+    };
     use crate::body::Body;
     use crate::limits::TABLETS_PER_TABLE_MAX;
     use crate::status::Status;
@@ -202,6 +261,58 @@ mod tests {
             assert_eq!(map.clone().with_moving(vec![none]), Err(Status::Malformed));
         }
         assert_eq!(TabletMap::whole(1, server(4)).server_of(77), 0);
+    }
+
+    #[test]
+    fn keys_of_one_tag_are_within_the_positions_of_a_tag() {
+        let tags: [(&[u8], &[u8]); 9] = [
+            (b"user", b"user"),
+            (b"{user}", b"user"),
+            (b"posts:{user}:1", b"user"),
+            (b"{user}{other}", b"user"),
+            (b"}{user}", b"user"),
+            (b"{{user}", b"{user"),
+            (b"{}user{other}", b"{}user{other}"),
+            (b"{user", b"{user"),
+            (b"", b""),
+        ];
+        // Any function will do.
+        let hash = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(1, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        };
+        let place = |key: &[u8]| tagged_position(key, hash(key), hash);
+        for (key, tag) in tags {
+            assert_eq!(tag_of(key), tag, "{key:?}");
+            assert_eq!(place(key) / TAG_WIDTH, hash(tag) >> 48, "{key:?}");
+            assert_eq!(place(key) % TAG_WIDTH, hash(key) >> 16, "{key:?}");
+            for end in 0..key.len() {
+                match tagged_positions(&key[..end], hash) {
+                    Some((first, last)) => assert!((first..=last).contains(&place(key)), "{key:?}, {end}"),
+                    None => assert!(tag_of(&key[..end]).len() == end, "{key:?}, {end}"),
+                }
+            }
+        }
+        let of_user = hash(b"user") & !(TAG_WIDTH - 1);
+        assert_eq!(tagged_positions(b"posts:{user}", hash), Some((of_user, of_user + TAG_WIDTH - 1)));
+        assert_eq!(
+            [&b"posts:{user"[..], b"user", b"{}", b""].map(|it| tagged_positions(it, hash)),
+            [None; 4]
+        );
+    }
+
+    #[test]
+    fn a_reader_without_tags_refuses_the_map_of_a_tagged_table() {
+        let plain = TabletMap::whole(3, server(4));
+        let tagged = plain.clone().tagged();
+        assert!(tagged.is_tagged() && !plain.is_tagged());
+        assert_eq!(TabletMap::decode(&tagged.encode()), Ok(tagged.clone()));
+        // All that an earlier release knows of it is that it does not end where it should.
+        assert_eq!(tagged.encode().strip_suffix(&[1]), Some(&plain.encode()[..]));
+        for wrong in [&[0][..], &[2], &[1, 1]] {
+            assert_eq!(TabletMap::decode(&[&plain.encode(), wrong].concat()), Err(Status::Malformed));
+        }
     }
 
     #[test]

@@ -27,7 +27,8 @@ impl Client {
     }
 
     /// Creates a table with options; returns its id. For instance, a cache evicts the least used objects beyond
-    /// `cache_bytes`. An evicted object is absent as if it had been deleted.
+    /// `cache_bytes`. An evicted object is absent as if it had been deleted. In a cluster a table has one tablet, a tagged
+    /// one 64.
     ///
     /// # Errors
     /// As [`Client::table_create`]; `OutOfRange` for a cache below 4,096 bytes or beyond the server's memory,

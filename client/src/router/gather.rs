@@ -183,7 +183,7 @@ impl Router {
     ) -> bool {
         let Request::Get { table, key } = *request else { return false };
         let (hash, map) = (xxh3_64(key), &mut self.maps[index]);
-        let target = map.server_of(hash);
+        let target = map.server_of(map.position(key));
         let Some(moving) = map.moving.iter_mut().find(|moving| moving.has(hash)) else { return false };
         let (source, migration) = (moving.source, moving.migration);
         match moving.source(now_us, hash, (target, journey.moves)) {
@@ -267,7 +267,7 @@ impl Router {
 fn by_server(keys: Keys<'_>, map: &TableMap) -> Vec<(usize, Vec<u16>)> {
     let mut all: Vec<(usize, Vec<u16>)> = Vec::new();
     for (index, key) in (0..MULTI_GET_KEYS_MAX as u16).zip(keys) {
-        let server = map.server_of(xxh3_64(key));
+        let server = map.server_of(map.position(key));
         match all.iter_mut().find(|(other, _)| *other == server) {
             Some((_, indices)) => indices.push(index),
             None => all.push((server, vec![index])),

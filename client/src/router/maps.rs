@@ -9,7 +9,9 @@
 //! name more servers than a cluster has.
 
 use wire::limits::{SERVERS_MAX, TABLETS_PER_TABLE_MAX};
-use wire::{Body, Journey, KeyRange, Request, ServerPlace, Status, TabletMap};
+use wire::{
+    Body, Journey, KeyRange, Request, ServerPlace, Status, TabletMap, tagged_position, tagged_positions,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::server::{Reach, Server};
@@ -51,6 +53,8 @@ pub(super) struct TableMap {
     pub(super) patience_us: u64,
     /// Tablets in the order of their hashes; never empty.
     pub(super) tablets: Vec<Tablet>,
+    /// Whether tablets are ranges of [`tagged_position`]s, which stand for hashes then.
+    pub(super) is_tagged: bool,
     /// Migrations for which reads may ask both servers.
     pub(super) moving: Vec<Moving>,
 }
@@ -77,6 +81,7 @@ impl TableMap {
             ask_at_us: 0,
             patience_us: NEXT_MAP_AFTER_US,
             tablets,
+            is_tagged: false,
             moving: Vec::new(),
         }
     }
@@ -89,10 +94,22 @@ impl TableMap {
         }
     }
 
-    /// Returns the server that owns a hash.
-    pub(super) fn server_of(&self, hash: u64) -> usize {
-        let at = self.tablets.partition_point(|tablet| tablet.last < hash);
+    /// Returns the position of a key, by which the table is divided.
+    #[inline]
+    pub(super) fn position(&self, key: &[u8]) -> u64 {
+        let hash = xxh3_64(key);
+        if self.is_tagged { tagged_position(key, hash, xxh3_64) } else { hash }
+    }
+
+    /// Returns the server that owns a position.
+    pub(super) fn server_of(&self, position: u64) -> usize {
+        let at = self.tablets.partition_point(|tablet| tablet.last < position);
         self.tablets[at].server
+    }
+
+    /// Returns the server of a request with one key, or with a cursor.
+    pub(super) fn server_of_request(&self, request: &Request<'_>) -> Option<usize> {
+        request.position(|key| self.position(key)).map(|position| self.server_of(position))
     }
 
     /// Returns the destination of a request. `is_first`: no server has refused it.
@@ -102,7 +119,7 @@ impl TableMap {
         }
         match *request {
             Request::MultiGet { keys, .. } => {
-                let mut servers = keys.map(|key| self.server_of(xxh3_64(key)));
+                let mut servers = keys.map(|key| self.server_of(self.position(key)));
                 let first = servers.next().unwrap_or(HOME);
                 if servers.all(|server| server == first) { Route::Server(first) } else { Route::Parts }
             }
@@ -112,10 +129,13 @@ impl TableMap {
                     _ => Route::Parts,
                 }
             }
-            Request::Scan { .. } => Route::Parts,
+            Request::Scan { range: KeyRange { prefix, .. }, .. } => {
+                let of_tag = self.is_tagged.then(|| tagged_positions(prefix, xxh3_64)).flatten();
+                of_tag.map_or(Route::Parts, |(first, _)| Route::Server(self.server_of(first)))
+            }
             // A function without a key runs on any server.
             Request::Invoke { key: [], .. } if is_first => Route::Server(HOME),
-            _ => Route::Server(request.hash(xxh3_64).map_or(HOME, |hash| self.server_of(hash))),
+            _ => Route::Server(self.server_of_request(request).unwrap_or(HOME)),
         }
     }
 
@@ -288,6 +308,8 @@ impl Router {
             let source = servers[usize::from(it.source)]?;
             Some(Moving::new(it.migration, (it.first, it.last), source))
         });
+        // It never changes.
+        self.maps[index].is_tagged = map.is_tagged();
         self.maps[index].replace(map.version(), tablets.into_iter(), moving);
         // A server without tablets is about to receive some.
         let has_none =
@@ -346,6 +368,7 @@ fn by_turns(servers: &[Server], turn: usize) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::iter;
 
     use wire::{KeyRange, Request};
@@ -365,6 +388,26 @@ mod tests {
         assert_eq!(map.pieces(12, 13), [((12, 13), 1)]);
         assert!(map.cut(19) && !map.cut(19));
         assert_eq!(map.pieces(12, 29), [((12, 19), 1), ((20, 29), 1)]);
+    }
+
+    #[test]
+    fn in_a_tagged_table_keys_of_one_tag_go_to_one_server() {
+        let mut map = map(&[(u64::MAX / 2, 0), (u64::MAX, 1)]);
+        let keys: Vec<_> = (0..100).map(|key| format!("{{user}}:{key}").into_bytes()).collect();
+        let servers = |map: &TableMap| -> BTreeSet<_> {
+            let get = |key| map.server_of_request(&Request::Get { table: 1, key });
+            keys.iter().map(|key| get(key).expect("it has a key")).collect()
+        };
+        assert_eq!(servers(&map).len(), 2);
+        map.is_tagged = true;
+        assert_eq!(servers(&map).len(), 1);
+        let (cursor, keys_only, objects_max, bytes_max) = (&[][..], true, 1, 1);
+        let scan = |prefix| {
+            let range = KeyRange { prefix, ..KeyRange::default() };
+            map.route(&Request::Scan { table: 1, range, cursor, keys_only, objects_max, bytes_max }, true)
+        };
+        assert_eq!(scan(b"{user}:"), Route::Server(*servers(&map).first().expect("one")));
+        assert_eq!(scan(b"{user"), Route::Parts);
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl World {
             Request::MultiGet { keys, .. } => keys.clone().all(|key| owns(xxh3_64(key))),
             // A function without a key is for whoever is asked.
             Request::Invoke { key: [], .. } => true,
-            request => request.hash(xxh3_64).is_none_or(owns),
+            request => request.position(xxh3_64).is_none_or(owns),
         }
     }
 
@@ -316,6 +316,7 @@ impl World {
                 emptied_ms: None,
                 durability: None,
                 rewritten_bytes: None,
+                tagged: false,
             }
         };
         self.tables.iter().map(entry).collect()

@@ -1,19 +1,22 @@
 //! Seeded tests of plans over real records: servers die, migrations fail, and coordinators die or do not know that
 //! they were replaced.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use control::{Durability, TableOptions};
 use redb::Builder;
 use redb::backends::InMemoryBackend;
+use store::HashRange;
 use wire::TenantId;
 
 use super::steps;
 use crate::limits::PLAN_MOVES_AT_ONCE;
 use crate::metadata::{
-    Coordinator, CoordinatorStep, Goal, Metadata, PlanProgress, ServerRow, ServerRun, Side, Snapshot,
+    Coordinator, CoordinatorStep, Goal, Metadata, MetadataError, PlanProgress, ServerRow, ServerRun, Side,
+    Snapshot, TabletError,
 };
-use crate::migration::MigrationPhase;
+use crate::migration::{MigrationMode, MigrationPhase};
 use crate::records::LeaseId;
 use crate::secret::SecretHash;
 
@@ -209,6 +212,47 @@ fn servers_own_the_same_after_a_balance() {
 }
 
 #[test]
+fn tablets_of_a_tagged_table_move_and_stay_as_they_were_created() {
+    let mut world = World::new(3, 3);
+    let tagged = |tagged| TableOptions { tagged, ..TableOptions::default() };
+    let options = TableOptions { migration: MigrationMode::Cooperative, ..tagged(true) };
+    let t = world.metadata.table_create_at(world.ann, "t", options, &[1; 24]).expect("room");
+    world.metadata.table_create_at(world.ann, "u", tagged(false), &[2]).expect("room");
+    let tablets_of = |world: &World| {
+        let rows = world.snapshot().tablets;
+        rows.into_iter().find(|row| row.table == t).expect("it is there").tablets
+    };
+    let bounds = |world: &World| tablets_of(world).iter().map(|tablet| tablet.hashes).collect::<Vec<_>>();
+    let created = bounds(&world);
+    assert_eq!(created.len(), 24);
+    assert!(created.iter().all(|hashes| hashes.first().is_multiple_of(wire::TAG_WIDTH)));
+
+    let table = (world.ann, t);
+    let begin = |world: &World, hashes| {
+        world.metadata.migration_begin(table, hashes, 2, MigrationMode::Cooperative, 5).map(|row| row.mode)
+    };
+    let refused = MetadataError::Tablets(TabletError::Tagged);
+    let two = HashRange::new(created[0].first(), created[1].last()).expect("wide enough");
+    let half = HashRange::new(created[2].first(), created[2].first() + (1 << 40) - 1).expect("wide enough");
+    for wrong in [two, half] {
+        assert_eq!(begin(&world, wrong), Err(refused.clone()));
+    }
+    let middle = created[5].first() + (1 << 48);
+    assert_eq!(world.metadata.tablet_split(table.0, table.1, middle), Err(refused.clone()));
+    assert_eq!(world.metadata.tablet_merge(table.0, table.1, created[6].first()), Err(refused));
+    assert_eq!(begin(&world, created[0]), Ok(MigrationMode::Rocksteady), "nobody asks both servers");
+
+    let drained = world.snapshot().there[0];
+    for goal in [Goal::Balance, Goal::Drain(drained)] {
+        world.metadata.plan_begin(goal, 5).expect("none runs");
+        assert_eq!(world.run(0, |_, _| {}), PlanProgress::Done);
+        assert_eq!(bounds(&world), created);
+    }
+    let owners: BTreeSet<u32> = tablets_of(&world).iter().map(|tablet| tablet.server).collect();
+    assert_eq!(owners, [2, 3].into());
+}
+
+#[test]
 fn plans_end_whatever_fails_and_whoever_dies() {
     for seed in 0..SEEDS {
         let mut world = World::new(seed, 3);
@@ -238,7 +282,7 @@ fn what_two_dead_servers_moved_is_settled_and_cleared_away() {
         let mut world = World::new(1, 3);
         world.table_with("t", durability, &[1]);
         let t = world.snapshot().tablets[0].table;
-        let hashes = store::HashRange::ALL;
+        let hashes = HashRange::ALL;
         let begun = world.metadata.migration_begin((world.ann, t), hashes, 2, None, 5);
         let id = begun.expect("room").id;
         for pair in phases.windows(2).take_while(|pair| pair[0] != phase) {

@@ -82,6 +82,10 @@ pub enum TabletError {
     NoDisks,
     /// The plan with this number has not ended.
     PlanRuns(u32),
+    /// The table is tagged: its tablets stay as they were created, and move one at a time.
+    Tagged,
+    /// The server with this number is of a release without tagged tables.
+    NoTags(u32),
 }
 
 impl fmt::Display for TabletError {
@@ -103,6 +107,14 @@ impl fmt::Display for TabletError {
             Self::NoDisks => formatter
                 .write_str("the table is on the disk, and all servers were started with `--disk off`"),
             Self::IsThere(server) => write!(formatter, "server {server} is there"),
+            Self::Tagged => formatter.write_str(
+                "the table is tagged: its tablets are neither split nor merged, and move one at a time; `splinter cluster \
+                 tablets` lists them",
+            ),
+            Self::NoTags(server) => write!(
+                formatter,
+                "server {server} is of a release without tagged tables: start it with this release first"
+            ),
             Self::PlanRuns(plan) => write!(formatter, "plan {plan} is being carried out"),
             Self::NoServer(server) => write!(formatter, "server {server} is not there"),
         }

@@ -23,6 +23,9 @@ pub struct MemberRow {
     /// Whether it has a log on its disk, or did last: only then can it own hashes of a table on the disk.
     #[serde(default)]
     pub has_disk: bool,
+    /// Whether it is of a release with tagged tables.
+    #[serde(default)]
+    pub knows_tags: bool,
 }
 
 /// The last start of a row, whose key has the server.
@@ -85,7 +88,7 @@ impl Metadata {
             let before = transaction.row::<MemberRow>(&padded(server))?.map_or(0, |row| row.run.start);
             let start = before.checked_add(1).ok_or(MetadataError::LimitExceeded)?;
             let run = ServerRun { server, start };
-            transaction.store(&MemberRow { run, tcp, has_disk })?;
+            transaction.store(&MemberRow { run, tcp, has_disk, knows_tags: true })?;
             Ok(run)
         })
     }

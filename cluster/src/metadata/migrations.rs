@@ -61,6 +61,9 @@ pub struct MigrationRow {
     /// that is gone leaves the hashes to the source.
     #[serde(default)]
     pub is_durable: bool,
+    /// Whether the table is tagged: a tablet of it moves, and `hashes` are the positions of its keys.
+    #[serde(default)]
+    pub is_tagged: bool,
     /// The begin, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
     /// An abort was requested: the hashes should stay at the source.
@@ -105,6 +108,12 @@ impl MigrationRow {
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.phase, MigrationPhase::Finished | MigrationPhase::Ended)
+    }
+
+    /// Returns the hashes of the keys that move. Those of a tagged table may have any.
+    #[must_use]
+    pub fn key_hashes(&self) -> HashRange {
+        if self.is_tagged { HashRange::ALL } else { self.hashes }
     }
 
     /// Returns the server that owns the hashes.

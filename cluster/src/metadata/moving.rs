@@ -49,6 +49,12 @@ pub(super) fn begin(
     if others.len() >= MIGRATIONS_MAX {
         return Err(MetadataError::LimitExceeded);
     }
+    if row.is_tagged {
+        if row.tablets.iter().all(|tablet| tablet.hashes != hashes) {
+            return Err(TabletError::Tagged.into());
+        }
+        tables::all_know_tags(transaction)?;
+    }
     row.split(hashes.first())?;
     if let Some(behind) = hashes.last().checked_add(1) {
         row.split(behind)?;
@@ -63,10 +69,16 @@ pub(super) fn begin(
     if is_durable && !members::has_disk(transaction, target.server)? {
         return Err(TabletError::NoDisk(target.server).into());
     }
-    // Objects on the disk move by copies, since until the end each side may return from its disk.
-    let mode = if is_durable { MigrationMode::PreCopy } else { mode.unwrap_or(own_mode) };
+    let mode = match mode.unwrap_or(own_mode) {
+        // Objects on the disk move by copies, since until the end each side may return from its disk.
+        _ if is_durable => MigrationMode::PreCopy,
+        // Which objects have arrived is told by their hashes, which do not say what of the table they are.
+        MigrationMode::Cooperative if row.is_tagged => MigrationMode::Rocksteady,
+        mode => mode,
+    };
     let id = next_u32(transaction, "migration")?;
     transaction.store(&row)?;
+    let is_tagged = row.is_tagged;
     let row = MigrationRow {
         id,
         tenant,
@@ -77,6 +89,7 @@ pub(super) fn begin(
         mode,
         phase: MigrationPhase::Preparing,
         is_durable,
+        is_tagged,
         begun_ms,
         is_aborted: false,
         is_source_done: false,
@@ -105,7 +118,8 @@ pub(super) fn leave(
 
 impl Metadata {
     /// Begins to move hashes of a table with a single owner to a present server. The hashes begin and end with tablets.
-    /// Uses `mode`, or the table's mode; for a table on the disk [`MigrationMode::PreCopy`].
+    /// Of a tagged table they are one tablet. Uses `mode`, or the table's mode; for a table on the disk
+    /// [`MigrationMode::PreCopy`], for a tagged one [`MigrationMode::Rocksteady`] in place of cooperative.
     ///
     /// # Errors
     /// `NotFound` when no such table was placed, `LimitExceeded`, [`TabletError`], or that it cannot be stored.

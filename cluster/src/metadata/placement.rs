@@ -125,9 +125,12 @@ impl Metadata {
     /// When it cannot be stored.
     pub fn table_place(&self, tenant: TenantId, table: u32, server: u32) -> Result<(), MetadataError> {
         self.write(|transaction| {
-            let exists = transaction.rows::<TableRow>(&below(tenant))?.iter().any(|row| row.id == table);
-            if exists && find(transaction, tenant, table)?.is_none() {
-                transaction.store(&TabletsRow::spread(tenant, table, &[server])?)?;
+            let rows = transaction.rows::<TableRow>(&below(tenant))?;
+            if let Some(row) = rows.iter().find(|row| row.id == table)
+                && find(transaction, tenant, table)?.is_none()
+            {
+                let numbered = (table, row.options.tagged);
+                transaction.store(&TabletsRow::spread(tenant, numbered, &[server])?)?;
             }
             Ok(())
         })

@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use wire::TenantId;
 
 use super::row::{Row, below, tenant};
-use super::{Metadata, MetadataError, MetadataTransaction, TabletsRow, next_u32, tenants};
+use super::servers::is_gone;
+use super::{
+    MemberRow, Metadata, MetadataError, MetadataTransaction, TabletError, TabletsRow, next_u32, tenants,
+};
 use crate::limits::TABLES_PER_TENANT_MAX;
 use crate::migration::MigrationMode;
 use crate::records::RecordsError;
@@ -67,6 +70,16 @@ pub(super) fn moving_of(
     Ok(row.map_or_else(Default::default, |row| (row.options.migration, row.durability().is_on_disk())))
 }
 
+/// Refuses if a present server is of a release without tagged tables: it would divide them by hashes.
+pub(super) fn all_know_tags(transaction: &mut MetadataTransaction<'_>) -> Result<(), MetadataError> {
+    for row in transaction.rows::<MemberRow>("")? {
+        if !row.knows_tags && !is_gone(transaction, row.run)? {
+            return Err(TabletError::NoTags(row.run.server).into());
+        }
+    }
+    Ok(())
+}
+
 /// Removes a table's own record, and returns its number.
 pub(super) fn remove(
     transaction: &mut MetadataTransaction<'_>,
@@ -115,7 +128,10 @@ impl Metadata {
             let id = next_u32(transaction, "table")?;
             transaction.store(&TableRow { id, tenant, name: name.to_owned(), options, part: None })?;
             if !servers.is_empty() {
-                transaction.store(&TabletsRow::spread(tenant, id, servers)?)?;
+                if options.tagged {
+                    all_know_tags(transaction)?;
+                }
+                transaction.store(&TabletsRow::spread(tenant, (id, options.tagged), servers)?)?;
             }
             Ok(id)
         })

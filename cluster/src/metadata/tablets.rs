@@ -4,11 +4,15 @@
 //! A tablet begins at a multiple of [`HASH_RANGE_WIDTH_MIN`], so that every range between two boundaries is wide enough
 //! for a table of the store. Tablets with moving hashes ([`super::migrations`]) are not changed. A server that is alone
 //! has no such records and owns everything.
+//!
+//! The tablets of a tagged table are ranges of [`wire::tagged_position`]s, which stand for the hashes here. Each has a
+//! part of its own on its server, whose index is by the hashes of the keys: so it stays as it was created, and moves as
+//! a whole.
 
 use serde::{Deserialize, Serialize};
 use store::{HASH_RANGE_WIDTH_MIN, HashRange};
-use wire::TenantId;
 use wire::limits::TABLETS_PER_TABLE_MAX;
+use wire::{TAG_WIDTH, TenantId};
 
 use super::encoding::padded;
 use super::row::{Row, below, number, tenant};
@@ -38,26 +42,34 @@ pub struct TabletsRow {
     /// The tablets.
     #[serde(with = "list")]
     pub tablets: Vec<Tablet>,
+    /// Whether the table is tagged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_tagged: bool,
 }
 
 impl TabletsRow {
-    /// Spreads the hashes of a table evenly over these servers, with one tablet for each entry.
+    /// Spreads the hashes of a table, tagged or not, evenly over these servers, with one tablet for each entry.
     ///
     /// # Errors
     /// `LimitExceeded` for none or too many.
-    pub fn spread(tenant: TenantId, table: u32, servers: &[u32]) -> Result<Self, MetadataError> {
+    pub fn spread(
+        tenant: TenantId,
+        (table, is_tagged): (u32, bool),
+        servers: &[u32],
+    ) -> Result<Self, MetadataError> {
         if servers.len() > TABLETS_PER_TABLE_MAX {
             return Err(MetadataError::LimitExceeded);
         }
-        let steps = u64::MAX / HASH_RANGE_WIDTH_MIN + 1;
-        let edge = |index: usize| steps * index as u64 / servers.len() as u64 * HASH_RANGE_WIDTH_MIN;
+        let step = if is_tagged { TAG_WIDTH } else { HASH_RANGE_WIDTH_MIN };
+        let edge = |index: usize| (u64::MAX / step + 1) * index as u64 / servers.len() as u64 * step;
         let (&first, others) = servers.split_first().ok_or(MetadataError::LimitExceeded)?;
         let whole = Tablet { hashes: HashRange::ALL, server: first, emptied_ms: None };
-        let mut row = Self { tenant, table, tablets: vec![whole] };
+        let mut row = Self { tenant, table, tablets: vec![whole], is_tagged: false };
         for (index, &server) in (1..).zip(others) {
             row.split(edge(index))?;
             row.tablets[index].server = server;
         }
+        row.is_tagged = is_tagged;
         Ok(row)
     }
 
@@ -66,13 +78,15 @@ impl TabletsRow {
         self.tablets.iter().filter(move |tablet| overlap(tablet.hashes, hashes))
     }
 
-    /// Returns the ranges that a server owns; adjacent tablets of one server are merged.
+    /// Returns the ranges that a server owns; adjacent tablets of one server are merged, unless each has its own part.
     #[must_use]
     pub fn owned_by(&self, server: u32) -> Vec<HashRange> {
         let mut ranges: Vec<HashRange> = Vec::new();
         for tablet in self.tablets.iter().filter(|tablet| tablet.server == server) {
             let (mut first, last) = (tablet.hashes.first(), tablet.hashes.last());
-            if let Some(before) = ranges.pop_if(|before| before.last().checked_add(1) == Some(first)) {
+            let is_adjacent =
+                |before: &mut HashRange| !self.is_tagged && before.last().checked_add(1) == Some(first);
+            if let Some(before) = ranges.pop_if(is_adjacent) {
                 first = before.first();
             }
             // At least as wide as its tablets.
@@ -88,6 +102,9 @@ impl TabletsRow {
         let hashes = tablet.hashes;
         if hashes.first() == at {
             return Ok(());
+        }
+        if self.is_tagged {
+            return Err(TabletError::Tagged.into());
         }
         if !at.is_multiple_of(HASH_RANGE_WIDTH_MIN) {
             return Err(TabletError::Uneven(at).into());
@@ -116,6 +133,9 @@ impl TabletsRow {
     pub(super) fn merge(&mut self, at: u64) -> Result<(), TabletError> {
         let index = self.tablets.iter().position(|tablet| tablet.hashes.first() == at);
         let index = index.filter(|&index| index > 0).ok_or(TabletError::NoEdge(at))?;
+        if self.is_tagged {
+            return Err(TabletError::Tagged);
+        }
         let (low, high) = (self.tablets[index - 1], self.tablets[index]);
         if low.server != high.server {
             return Err(TabletError::SeveralOwners);

@@ -4,11 +4,13 @@ mod small_disk;
 mod upgrade;
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use control::{Placement, TableOptions};
 use small_disk::SmallDisk;
+use store::HashRange;
 
-use super::{Metadata, MetadataError, VersionState, VersionStateError};
+use super::{MemberRow, Metadata, MetadataError, ServerRow, TabletError, VersionState, VersionStateError};
 use crate::limits::VERSIONS_RESERVED;
 use crate::records::RecordsError;
 use crate::secret::SecretHash;
@@ -47,6 +49,38 @@ fn everything_survives_a_restart() {
     assert_eq!(refused, Err(MetadataError::VersionState(VersionStateError::InUse(2))));
     let third = metadata.extension_install(ann, "tao", Placement::Current, 7, b"newest").expect("room");
     assert_eq!((third.newest, third.state.current), (3, 3));
+}
+
+#[test]
+fn a_tagged_table_waits_for_servers_that_would_divide_it_by_hashes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let metadata = Metadata::open(&directory.path().join("metadata.redb")).expect("a fresh file");
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+    let start = |id: u32| {
+        let tcp = ([10, 0, 0, 1], id as u16).into();
+        let start = metadata.member_start(id, tcp, false).expect("room").start;
+        let (frame_ports, version) = (vec![1], String::new());
+        let row = ServerRow { id, start, tcp, frame_ports, view: 1, started_ms: 1, version };
+        let lease = metadata.records().lease_grant(Duration::from_hours(1)).expect("a lease").lease;
+        metadata.server_register(&row, lease).expect("nobody has the number");
+        lease
+    };
+    let options = TableOptions { tagged: true, ..TableOptions::default() };
+    let create = |name| metadata.table_create_at(ann, name, options, &[1]);
+    let (_, lease) = (start(1), start(2));
+    let t = create("t").expect("room");
+    // As an older release writes its record.
+    let older = metadata.members().expect("records answer")[1];
+    let older = MemberRow { knows_tags: false, ..older };
+    metadata.write(|transaction| Ok(transaction.store(&older)?)).expect("room");
+    let refused = MetadataError::Tablets(TabletError::NoTags(2));
+    assert_eq!(create("u"), Err(refused.clone()));
+    let begin = || metadata.migration_begin((ann, t), HashRange::ALL, 2, None, 5).map(drop);
+    assert_eq!(begin(), Err(refused));
+    metadata.records().lease_revoke(lease).expect("held");
+    create("u").expect("the older one is gone");
+    start(2);
+    begin().expect("it was started with this release");
 }
 
 #[test]

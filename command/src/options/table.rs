@@ -67,9 +67,15 @@ pub enum TableCommand {
         /// Limit the table to this many bytes by evicting the least used objects (S3-FIFO): for instance 256MiB.
         #[arg(long, value_name = "SIZE", value_parser = size)]
         cache: Option<u64>,
-        /// Spread the table over the cluster in this many tablets, each on the server that owns fewest.
-        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-        tablets: u16,
+        /// Keep keys with the same tag on one server of a cluster: the tag is the text between the first { and the next },
+        /// as in user:{42}:name, or the whole key. A function that uses keys of one tag then finds all of them on its server.
+        /// Tablets of such a table are not split or merged.
+        #[arg(long)]
+        tagged: bool,
+        /// Spread the table over the cluster in this many tablets, each on the server that owns fewest [default: 1, with
+        /// --tagged 64].
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+        tablets: Option<u16>,
         /// Mode in which its tablets migrate, unless a migration sets another.
         #[arg(long, value_enum, default_value = "cooperative")]
         migration: TableMigration,

@@ -126,6 +126,7 @@ fn requests_about_tenants() -> Vec<AdminRequest<'static>> {
                 cache_bytes: Some(0),
                 migration: MigrationMode::Cooperative,
                 durability: Some(Durability::Memory),
+                tagged: true,
             },
         },
         AdminRequest::TableCreateSpread { name, options: TableOptions::default(), tablets: 9 },
@@ -275,6 +276,7 @@ fn replies_about_tables(seen: &mut Seen) {
             emptied_ms: Some(9),
             durability: Some(Durability::Written),
             rewritten_bytes: Some(5),
+            tagged: true,
         };
         3
     ]);

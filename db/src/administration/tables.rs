@@ -13,6 +13,7 @@ use super::missing::{if_missing, unknown_table};
 use super::{TenantSet, grants};
 use crate::control_plane::ownership::{Alteration, Due, due, map_of};
 use crate::control_plane::{Control, Refusal};
+use crate::limits::TAGGED_TABLETS;
 use crate::session::Session;
 use crate::sync::lock;
 use crate::tablet::{self, Parts, PartsChange};
@@ -23,7 +24,7 @@ pub(super) fn create(
     control: &Control,
     session: &Session,
     name: &str,
-    (mut options, tablets): (TableOptions, usize),
+    (mut options, tablets): (TableOptions, Option<usize>),
 ) -> Result<Vec<u8>, Refusal> {
     let tenant = session.tenant;
     let changing = lock(&control.changing);
@@ -43,12 +44,12 @@ pub(super) fn create(
         let text = "the migration mode of a table must be rocksteady or cooperative";
         return Err(Refusal::new(Status::OutOfRange, text));
     }
-    if !(1..=TABLETS_PER_TABLE_MAX).contains(&tablets) {
+    if let Some(tablets) = tablets.filter(|tablets| !(1..=TABLETS_PER_TABLE_MAX).contains(tablets)) {
         let text = format!("a table has 1 to {TABLETS_PER_TABLE_MAX} tablets, not {tablets}");
         return Err(Refusal::new(Status::OutOfRange, text));
     }
     let Some(own) = control.lease_cache.run() else {
-        if tablets > 1 {
+        if tablets.is_some_and(|tablets| tablets > 1) {
             let text = "this server is not in a cluster: a table cannot have more than one tablet";
             return Err(Refusal::new(Status::Unavailable, text));
         }
@@ -56,6 +57,7 @@ pub(super) fn create(
         control.publish_table((id, None), tenant, name, options)?;
         return Ok(control::encode(&TableId { id }));
     };
+    let tablets = tablets.unwrap_or(if options.tagged { TAGGED_TABLETS } else { 1 });
     let id = control.metadata.table_create_spread(tenant, name, options, (tablets, own.server))?;
     let catalog = control.metadata.catalog(Some(&[tenant].into()))?;
     control.lease_cache.see(&catalog.tenants, |known| known == tenant);
@@ -240,6 +242,7 @@ pub(super) fn list(control: &Control, tenant: TenantId) -> Vec<u8> {
         id: entry.id,
         name: entry.name.to_string(),
         ordered: entry.parts.kind() == store::TableKind::Ordered,
+        tagged: entry.parts.is_tagged(),
         objects: entry.parts.objects(),
         bytes: entry.parts.bytes(),
         index_bytes: entry.parts.index_bytes(),

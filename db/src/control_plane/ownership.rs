@@ -176,14 +176,15 @@ impl Control {
         let kind = if options.ordered { TableKind::Ordered } else { TableKind::Hash };
         let s3_fifo = |budget_bytes| Eviction::S3Fifo { budget_bytes };
         let eviction = options.cache_bytes.map_or(Eviction::Never, s3_fifo);
-        let parts = Parts::none(TableOptions { kind, eviction, ..TableOptions::default() });
+        let positions = options.tagged.then_some(HashRange::ALL);
+        let parts = Parts::none(TableOptions { kind, eviction, positions, ..TableOptions::default() });
         let has_log = self.log.is_some() || self.lease_cache.run().is_some();
         let durability = options.durability.filter(|_| has_log).unwrap_or(Durability::Memory);
         TableEntry { id, tenant, name: name.into(), writable: true, durability, owner, parts, map: None }
     }
 
-    /// Creates an empty, unpublished part for these hashes of a table, with an index for this many objects. If the
-    /// table evicts, the part gets its share of the budget. Outside a cluster the log names a durable one by `number`, or
+    /// Creates an empty, unpublished part for these hashes of a table, or positions if it is tagged, with an index for
+    /// this many objects. If the table evicts, the part gets its share of the budget. Outside a cluster the log names a durable one by `number`, or
     /// by that of the table.
     ///
     /// # Errors
@@ -191,7 +192,7 @@ impl Control {
     pub fn make_part(
         &self,
         entry: &TableEntry,
-        (hashes, number): (HashRange, Option<u32>),
+        (range, number): (HashRange, Option<u32>),
         objects_expected: u64,
     ) -> Result<Arc<Table>, Refusal> {
         let durable = entry.durability.is_on_disk();
@@ -200,18 +201,21 @@ impl Control {
         }
         // The log names parts by these numbers, so those of durable ones outlive the process.
         let part = match &self.parts_made.durable {
-            Some(parts) if durable => parts.add((entry.tenant, entry.id), (hashes.first(), hashes.last()))?,
+            Some(parts) if durable => parts.add((entry.tenant, entry.id), (range.first(), range.last()))?,
             None if durable => number.unwrap_or(entry.id),
             _ => self.parts_made.number(),
         };
-        let share = |bytes: u64| ((u128::from(bytes) * hashes.width()) >> 64) as u64;
+        let share = |bytes: u64| ((u128::from(bytes) * range.width()) >> 64) as u64;
         let eviction = match entry.parts.eviction() {
             Eviction::Never => Eviction::Never,
             Eviction::S3Fifo { budget_bytes } => {
                 Eviction::S3Fifo { budget_bytes: share(budget_bytes).max(CACHE_BUDGET_BYTES_MIN) }
             }
         };
-        let options = TableOptions { kind: entry.parts.kind(), eviction, durable, hashes, objects_expected };
+        let kind = entry.parts.kind();
+        let (hashes, positions) =
+            if entry.parts.is_tagged() { (HashRange::ALL, Some(range)) } else { (range, None) };
+        let options = TableOptions { kind, eviction, durable, hashes, positions, objects_expected };
         let part = self.store.table_with(part, options, entry.owner.quota(self.store.cores()));
         part.begin_above(self.parts_made.versions_above());
         part.set_synced(entry.durability == Durability::Synced);

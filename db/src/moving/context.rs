@@ -106,7 +106,7 @@ impl MigrationContext {
         self.control.clock.now_us()
     }
 
-    /// Returns the first and the last hash that move.
+    /// Returns the first and the last hash that move, or position if the table is tagged.
     pub(super) fn bounds(&self) -> (u64, u64) {
         (self.row.hashes.first(), self.row.hashes.last())
     }

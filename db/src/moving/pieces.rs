@@ -17,13 +17,10 @@ struct RangeInPart {
 pub(super) struct Pieces(Vec<RangeInPart>);
 
 impl Pieces {
-    /// Returns the pieces of these hashes that this server owns.
-    pub(super) fn owned(parts: &Parts, hashes: HashRange) -> Self {
-        let within = |((first, last), part): (Range, Arc<Table>)| {
-            let bounds = (first.max(hashes.first()), last.min(hashes.last()));
-            (bounds.0 <= bounds.1).then_some(RangeInPart { hashes: bounds, part })
-        };
-        Self(parts.pieces().into_iter().filter_map(within).collect())
+    /// Returns the pieces of this range that this server owns.
+    pub(super) fn owned(parts: &Parts, range: Range) -> Self {
+        let piece = |(hashes, part)| RangeInPart { hashes, part };
+        Self(parts.pieces(range).into_iter().map(piece).collect())
     }
 
     /// Returns a version that no object of them has or had exceeded.

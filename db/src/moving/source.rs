@@ -48,7 +48,7 @@ pub(super) struct SourceSide {
 
 impl SourceSide {
     pub(super) fn new(context: MigrationContext) -> Self {
-        let partitions = context.row.hashes.split(MIGRATION_PARTITIONS);
+        let partitions = context.row.key_hashes().split(MIGRATION_PARTITIONS);
         Self {
             context,
             announced: Instant::now(),
@@ -203,7 +203,7 @@ impl SourceSide {
 
     fn owned(&self) -> Result<Pieces, ExitReason> {
         let entry = self.context.control.table_of(self.context.row.table).ok_or(ExitReason::Gone)?;
-        Ok(Pieces::owned(&entry.parts, self.context.row.hashes))
+        Ok(Pieces::owned(&entry.parts, self.context.bounds()))
     }
 
     /// Counts the objects, once clients had time to open sessions with the target.
@@ -295,7 +295,8 @@ impl SourceSide {
         let (Some(durable), Some(pieces)) = (durable.filter(|_| !self.have_left), &self.pieces) else {
             return true;
         };
-        let left = pieces.parts().iter().try_for_each(|(hashes, part)| durable.leave(part.id(), *hashes));
+        let bounds = self.context.bounds();
+        let left = pieces.parts().iter().try_for_each(|(_, part)| durable.leave(part.id(), bounds));
         if let Err(error) = &left {
             tracing::error!(migration = self.context.row.id, %error, "cannot record that hashes have left");
         }
@@ -341,12 +342,7 @@ impl CopyDriver {
     fn begin(&mut self, context: &MigrationContext) -> Result<(), ExitReason> {
         let control = &context.control;
         let entry = control.table_of(context.row.table).ok_or(ExitReason::Gone)?;
-        let hashes = context.bounds();
-        let within = |((first, last), part)| {
-            let bounds: (u64, u64) = (hashes.0.max(first), hashes.1.min(last));
-            (bounds.0 <= bounds.1).then_some((bounds, part))
-        };
-        let pieces: Vec<_> = entry.parts.pieces().into_iter().filter_map(within).collect();
+        let pieces = entry.parts.pieces(context.bounds());
         let objects = pieces.iter().map(|(_, part)| part.objects()).sum();
         context.progress.set(Figure::ObjectsExpected, objects);
         context.progress.set(Figure::BeganUs, context.now_us());

@@ -65,7 +65,7 @@ pub(super) struct TargetSide {
 
 impl TargetSide {
     pub(super) fn new(context: MigrationContext) -> Self {
-        let partitions = context.row.hashes.split(MIGRATION_PARTITIONS);
+        let partitions = context.row.key_hashes().split(MIGRATION_PARTITIONS);
         let pace = PullPace::from(context.now_us());
         let machine = Target::new(context.row.mode, context.row.is_durable);
         Self {

@@ -7,9 +7,10 @@
 //! The position after a step of a scan or an enumeration travels to the client and back as a sealed cursor; one of
 //! another table or range is refused. Steps are reads: they are not recorded, and a repeated request repeats the step.
 //!
-//! An enumeration follows the order of the hashes. A step ends at the end of a range that this server owns, and the
+//! An enumeration follows the order of the hashes, in a tagged table that of the tablets and in each that of the hashes.
+//! A step ends at the end of a range that this server owns, and the
 //! owner of the next hash makes the next step, wherever the tablet was when the cursor was made. In a part with arriving
-//! objects, a step goes as far as the part has arrived without a gap. A scan follows the order of the keys, while
+//! objects, a step goes as far as the part has arrived without a gap; in a tagged table it waits for all of them. A scan follows the order of the keys, while
 //! tablets are ranges of hashes: for a table with several tablets, a client requests the keys of each hash range
 //! separately and merges the results. A step covers one part, so hashes in several parts are refused with the last hash
 //! of the first part, and the client requests them one part at a time.
@@ -79,7 +80,7 @@ pub fn lacking<'t, 'k>(
 ) -> Vec<(&'t Table, u64)> {
     let place = |key| {
         let hash = store::hash(key);
-        entry.parts.find(hash).filter(|part| !pin.knows(part, hash, key)).map(|part| (part, hash))
+        entry.parts.find(key, hash).filter(|part| !pin.knows(part, hash, key)).map(|part| (part, hash))
     };
     let mut places: Vec<_> = keys.filter_map(place).collect();
     places.sort_unstable_by_key(|&(part, hash)| (part.id(), hash));
@@ -107,7 +108,7 @@ pub fn get_many<'p>(
         let mut filled = 0;
         for (place, key) in chunk.iter_mut().zip(keys.by_ref().take(CHUNK_REQUESTS)) {
             let hash = store::hash(key);
-            let part = entry.parts.find(hash).ok_or(Status::NotOwned)?;
+            let part = entry.parts.find(key, hash).ok_or(Status::NotOwned)?;
             prefetch_bucket(pin, part, hash);
             *place = Some((part, hash, key));
             filled += 1;
@@ -131,8 +132,9 @@ pub fn get_many<'p>(
     Ok(value_bytes)
 }
 
-/// Bytes of an encoded cursor: hash, second hash, seal; u64 each, little-endian.
-pub const CURSOR_BYTES: usize = 24;
+/// Maximum of the bytes of an encoded cursor. u64 each, little-endian: the first position of a tablet, if the table is
+/// tagged; then hash and second hash, but not at the begin of such a tablet; then the seal.
+pub const CURSOR_BYTES: usize = 32;
 
 /// The buffer for the objects of a step.
 pub type StepObjects<'p> = [Option<Listed<'p>>; ENUMERATE_OBJECTS_MAX];
@@ -141,49 +143,76 @@ pub type StepObjects<'p> = [Option<Listed<'p>>; ENUMERATE_OBJECTS_MAX];
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CursorBytes {
     bytes: [u8; CURSOR_BYTES],
-    is_end: bool,
+    count: usize,
+}
+
+/// What a step of an enumeration goes through.
+struct EnumerationStep<'t> {
+    part: &'t Table,
+    from: Cursor,
+    /// The first position of the tablet, if the table is tagged.
+    tablet: Option<u64>,
+    /// The last position.
+    last: u64,
 }
 
 impl CursorBytes {
-    /// Creates the cursor after a step through a range that ends with the hash `last`.
-    fn of(next: Option<Cursor>, last: u64, entry: &TableEntry) -> Self {
-        let (hash, second) = match next.and_then(|cursor| cursor.hashes()) {
-            Some(hashes) => hashes,
-            None if last == u64::MAX => return Self { bytes: [0; CURSOR_BYTES], is_end: true },
-            None => (last, u64::MAX),
+    /// Creates the cursor after a step.
+    fn of(next: Option<Cursor>, step: &EnumerationStep<'_>, entry: &TableEntry) -> Self {
+        let words = match (next.and_then(|cursor| cursor.hashes()), step.tablet) {
+            (Some((hash, second)), None) => vec![hash, second],
+            (Some((hash, second)), Some(tablet)) => vec![tablet, hash, second],
+            (None, _) if step.last == u64::MAX => return Self::default(),
+            (None, None) => vec![step.last, u64::MAX],
+            (None, Some(_)) => vec![step.last + 1],
         };
-        let mut bytes = [0; CURSOR_BYTES];
-        bytes[..8].copy_from_slice(&hash.to_le_bytes());
-        bytes[8..16].copy_from_slice(&second.to_le_bytes());
-        let seal = seal_of(&bytes[..16], entry);
-        bytes[16..].copy_from_slice(&seal);
-        Self { bytes, is_end: false }
+        let mut cursor = Self::default();
+        let places: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for byte in places.iter().copied().chain(seal_of(&places, entry)) {
+            cursor.bytes[cursor.count] = byte;
+            cursor.count += 1;
+        }
+        cursor
     }
 
     /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        if self.is_end { &[] } else { &self.bytes }
+        &self.bytes[..self.count]
     }
 }
 
 /// Returns the seal of a table's cursors. It is not a secret: a forged one only enumerates the client's own table from
 /// another position.
-fn seal_of(place: &[u8], entry: &TableEntry) -> [u8; 8] {
-    let mut sealed = [0; 20];
-    sealed[..16].copy_from_slice(place);
-    sealed[16..].copy_from_slice(&entry.id.to_le_bytes());
-    store::hash(&sealed).to_le_bytes()
+fn seal_of(places: &[u8], entry: &TableEntry) -> [u8; 8] {
+    store::hash(&[places, &entry.id.to_le_bytes()].concat()).to_le_bytes()
 }
 
-/// Returns the range of a step if this server owns it: its part, the cursor, and the range's last hash.
-fn piece<'t>(entry: &'t TableEntry, cursor: &[u8]) -> Result<(&'t Table, Cursor, u64), Status> {
-    let from = match <&[u8; CURSOR_BYTES]>::try_from(cursor) {
-        Err(_) if cursor.is_empty() => Cursor::START,
-        Ok(bytes) if bytes[16..] == seal_of(&bytes[..16], entry) => {
-            let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-            Cursor::behind(word(0), word(8))
-        }
+/// Returns what the step after a cursor goes through, if this server owns it.
+fn step<'t>(entry: &'t TableEntry, cursor: &[u8]) -> Result<EnumerationStep<'t>, Status> {
+    let (places, seal) = cursor.split_at(cursor.len().saturating_sub(size_of::<u64>()));
+    if !cursor.is_empty() && seal != seal_of(places, entry) {
+        return Err(Status::CursorInvalid);
+    }
+    let words = places.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>();
+    if entry.parts.is_tagged() {
+        let (position, from) = match words[..] {
+            [] => (0, Cursor::START),
+            [position] => (position, Cursor::START),
+            [position, hash, second] => (position, Cursor::behind(hash, second)),
+            _ => return Err(Status::CursorInvalid),
+        };
+        let (part, last) = entry.parts.piece(position).ok_or(Status::NotOwned)?;
+        let tablet = Some(part.positions().first());
+        return if part.is_complete() {
+            Ok(EnumerationStep { part, from, tablet, last })
+        } else {
+            Err(Status::Retry)
+        };
+    }
+    let from = match words[..] {
+        [] => Cursor::START,
+        [hash, second] => Cursor::behind(hash, second),
         _ => return Err(Status::CursorInvalid),
     };
     let next_hash = match from.hashes() {
@@ -193,7 +222,7 @@ fn piece<'t>(entry: &'t TableEntry, cursor: &[u8]) -> Result<(&'t Table, Cursor,
     };
     let (part, last) = entry.parts.piece(next_hash).ok_or(Status::NotOwned)?;
     let last = part.arrived_from(next_hash).ok_or(Status::Retry)?.min(last);
-    Ok((part, from.until(last), last))
+    Ok(EnumerationStep { part, from: from.until(last), tablet: None, last })
 }
 
 /// Fills the front of `found` with objects after the cursor.
@@ -207,9 +236,9 @@ pub fn enumerate<'p>(
     limits: PageLimits,
     found: &mut StepObjects<'p>,
 ) -> Result<(Page, CursorBytes), Status> {
-    let (part, from, last) = piece(entry, cursor)?;
-    let page = pin.enumerate(part, from, limits, found).map_err(|_| Status::UnknownTable)?;
-    Ok((page, CursorBytes::of(page.next, last, entry)))
+    let step = step(entry, cursor)?;
+    let page = pin.enumerate(step.part, step.from, limits, found).map_err(|_| Status::UnknownTable)?;
+    Ok((page, CursorBytes::of(page.next, &step, entry)))
 }
 
 /// Checks objects after the cursor; collects the key hashes of corrupted ones.
@@ -222,10 +251,10 @@ pub fn verify(
     cursor: &[u8],
     corrupted: &mut Vec<u64>,
 ) -> Result<(Checked, CursorBytes), Status> {
-    let (part, from, last) = piece(entry, cursor)?;
-    let checked = pin.verify(part, from, |hash| corrupted.push(hash));
+    let step = step(entry, cursor)?;
+    let checked = pin.verify(step.part, step.from, |hash| corrupted.push(hash));
     let checked = checked.map_err(|_| Status::UnknownTable)?;
-    Ok((checked, CursorBytes::of(checked.next, last, entry)))
+    Ok((checked, CursorBytes::of(checked.next, &step, entry)))
 }
 
 /// The progress of a scan step.
@@ -257,8 +286,8 @@ pub enum ScanRefusal {
 /// Fills the front of `found`, which has room for the maximum, with objects of the range after the cursor, in order.
 ///
 /// # Errors
-/// `CursorInvalid`; `NotOrdered`; `Retry` if objects are in transit; `NotOwned` if the request names hashes,
-/// `SeveralTablets` otherwise; or several parts.
+/// `CursorInvalid`; `NotOrdered`; `Retry` if objects are in transit; `NotOwned` if the request names hashes or the tag of
+/// a tagged table, `SeveralTablets` otherwise; or several parts.
 pub fn scan<'p>(
     pin: &'p Pinned<'_>,
     entry: &'p TableEntry,
@@ -267,7 +296,7 @@ pub fn scan<'p>(
     limits: PageLimits,
     found: &mut [Option<Object<'p>>],
 ) -> Result<ScanStep<'p>, ScanRefusal> {
-    let (part, hashes) = part_of(entry, range)?;
+    let (part, positions) = part_of(entry, range)?;
     let wire::KeyRange { from, to, prefix, reverse, .. } = *range;
     let whole = KeyRange { from, to, prefix, after: None, reverse };
     let after = match cursor.split_first_chunk::<SCAN_SEAL_BYTES>() {
@@ -284,7 +313,7 @@ pub fn scan<'p>(
         }
         examined += 1;
         last = Some(key);
-        if let Some(object) = object.filter(|_| hashes.contains(&hash)) {
+        if let Some(object) = object.filter(|_| positions.contains(&entry.parts.position(key, hash))) {
             step.bytes += key.len() + if limits.keys_only { 0 } else { object.value().len() };
             found[step.count] = Some(object);
             step.count += 1;
@@ -296,19 +325,22 @@ pub fn scan<'p>(
     Ok(step)
 }
 
-/// Returns the part that holds all keys of a range, and their hashes.
+/// Returns the part that holds all keys of a range, and their positions.
 fn part_of<'e>(
     entry: &'e TableEntry,
     range: &wire::KeyRange<'_>,
 ) -> Result<(&'e Table, RangeInclusive<u64>), ScanRefusal> {
-    let (first, last) = range.hashes.unwrap_or((0, u64::MAX));
+    let named = range.hashes.or_else(|| entry.parts.tagged_positions(range.prefix));
+    let (first, last) = named.unwrap_or((0, u64::MAX));
     match entry.parts.piece(first) {
-        Some((part, end)) if end >= last => match part.arrived_from(first) {
-            Some(arrived) if arrived >= last => Ok((part, first..=last)),
-            _ => Err(ScanRefusal::For(Status::Retry)),
-        },
-        Some((_, end)) if range.hashes.is_some() => Err(ScanRefusal::SeveralParts(end)),
-        None if range.hashes.is_some() => Err(ScanRefusal::For(Status::NotOwned)),
+        Some((part, end)) if end >= last => {
+            let is_there = part.is_complete()
+                || !entry.parts.is_tagged()
+                    && part.arrived_from(first).is_some_and(|arrived| arrived >= last);
+            if is_there { Ok((part, first..=last)) } else { Err(ScanRefusal::For(Status::Retry)) }
+        }
+        Some((_, end)) if named.is_some() => Err(ScanRefusal::SeveralParts(end)),
+        None if named.is_some() => Err(ScanRefusal::For(Status::NotOwned)),
         _ => Err(ScanRefusal::For(Status::SeveralTablets)),
     }
 }

@@ -381,20 +381,20 @@ impl Transaction {
     ) -> Result<(), Uncommitted> {
         let table = |id| parts_of(id).ok_or(CommitError::Write(store::WriteError::TableRetired));
         for read in &self.reads {
-            let table = table(read.table)?.find(read.hash).ok_or(Uncommitted::Moved)?;
             // SAFETY: the key lies in the log under the held pin, or in the memory of the set.
             let key = unsafe { read.key.as_slice() };
+            let table = table(read.table)?.find(key, read.hash).ok_or(Uncommitted::Moved)?;
             checks.push(ReadCheck { table, hash: read.hash, key, version: read.version });
         }
         for scan in &self.scans {
-            let table = table(scan.table)?.only().ok_or(Uncommitted::Moved)?;
+            let parts = table(scan.table)?;
             // SAFETY: as the caller says.
-            ranges.push(unsafe { scan.check(table) });
+            ranges.push(unsafe { scan.check(|prefix| parts.part_of(prefix)) }.ok_or(Uncommitted::Moved)?);
         }
         for write in self.writes.writes() {
-            let table = table(write.table)?.find(write.hash).ok_or(Uncommitted::Moved)?;
             // SAFETY: key and value lie in the memory of the set.
             let (key, value) = unsafe { (write.key.as_slice(), write.value.map(|value| value.as_slice())) };
+            let table = table(write.table)?.find(key, write.hash).ok_or(Uncommitted::Moved)?;
             changes.push(Write { table, hash: write.hash, key, value, expires_ms: write.expires_ms });
         }
         Ok(())

@@ -10,12 +10,16 @@
 //! with one comparison in the widest range, which is the only one of most tables, otherwise by a search among the
 //! others. Objects that are held and not owned, because they move away, are counted and not served.
 //!
+//! A tagged table is divided by the [`tagged_position`]s of its keys, and "hashes" above means those: each tablet has a part
+//! of its own, whose index is by the hashes of the keys.
+//!
 //! Each worker has its own copy, in its catalog; the parts are shared.
 
 use std::fmt;
 use std::sync::Arc;
 
 use store::{Eviction, HashRange, Table, TableKind, TableOptions};
+use wire::{tagged_position, tagged_positions};
 
 use super::moving::{Moving, Range, subtract};
 use crate::limits::PARTS_PER_TABLE_MAX;
@@ -55,6 +59,8 @@ const NOTHING: OwnedRange = OwnedRange { first: 0, span: u64::MAX, part: None };
 pub struct Parts {
     /// The widest owned range, in which most lookups end.
     widest: OwnedRange,
+    /// Whether `options` have positions. Here, since each look-up reads it.
+    is_tagged: bool,
     /// The other owned ranges, by their hashes.
     others: Box<[OwnedRange]>,
     /// The held parts, by their hashes.
@@ -94,28 +100,30 @@ impl Parts {
     /// Creates one fully owned part.
     #[must_use]
     pub fn whole(part: Arc<Table>) -> Self {
-        let hashes = part.hashes();
+        let (hashes, is_tagged) = (part.positions(), part.has_own_positions());
         let options = TableOptions {
             kind: part.kind(),
             eviction: part.eviction(),
             durable: part.is_durable(),
+            positions: is_tagged.then_some(HashRange::ALL),
             ..TableOptions::default()
         };
         let held = [Arc::clone(&part)].into();
         let widest =
             OwnedRange { first: hashes.first(), span: hashes.last() - hashes.first(), part: Some(part) };
-        Self { widest, others: Box::default(), held, moving: Box::default(), options }
+        Self { widest, is_tagged, others: Box::default(), held, moving: Box::default(), options }
     }
 
-    /// Creates the parts of a table with these options of which nothing is here.
+    /// Creates the parts of a table with these options of which nothing is here. It is tagged if they have positions.
     #[must_use]
     pub fn none(options: TableOptions) -> Self {
         let options = TableOptions { hashes: HashRange::ALL, ..options };
-        let (others, held, moving) = (Box::default(), Box::default(), Box::default());
-        Self { widest: NOTHING, others, held, moving, options }
+        let (is_tagged, others, held, moving) =
+            (options.positions.is_some(), Box::default(), Box::default(), Box::default());
+        Self { widest: NOTHING, is_tagged, others, held, moving, options }
     }
 
-    /// Creates these parts with these owned ranges, in any number and order.
+    /// As [`Parts::none`], with these parts and owned ranges, in any number and order.
     ///
     /// # Errors
     /// See [`PartsError`].
@@ -127,7 +135,7 @@ impl Parts {
         if held.len().max(owned.len()) > PARTS_PER_TABLE_MAX {
             return Err(PartsError::TooMany);
         }
-        held.sort_unstable_by_key(|part| part.hashes().first());
+        held.sort_unstable_by_key(|part| part.positions().first());
         let mut owned = owned.to_vec();
         owned.sort_unstable_by_key(|range| range.first());
         check_disjoint(owned.iter().copied())?;
@@ -136,7 +144,7 @@ impl Parts {
             let mut first = range.first();
             loop {
                 let newest =
-                    held.iter().filter(|part| part.hashes().contains(first)).max_by_key(|part| part.id());
+                    held.iter().filter(|part| part.positions().contains(first)).max_by_key(|part| part.id());
                 let part = newest.ok_or(PartsError::NotHeld(first))?;
                 let last = last_of_piece(&held, part, first).min(range.last());
                 match pieces.last_mut() {
@@ -155,33 +163,46 @@ impl Parts {
         );
         let widest = (0..pieces.len()).max_by_key(|&at| pieces[at].span);
         let widest = widest.map_or(NOTHING, |at| pieces.remove(at));
-        let options = TableOptions { hashes: HashRange::ALL, ..options };
-        Ok(Self { widest, others: pieces.into(), held: held.into(), moving: Box::default(), options })
+        let (others, held) = (pieces.into(), held.into());
+        Ok(Self { widest, others, held, ..Self::none(options) })
     }
 
-    /// Returns the part with the keys of a hash, if they are owned.
+    /// Returns the part of a key with this hash, if it is owned.
     #[inline]
     #[must_use]
-    pub fn find(&self, hash: u64) -> Option<&Table> {
-        if self.widest.contains(hash) {
+    pub fn find(&self, key: &[u8], hash: u64) -> Option<&Table> {
+        if self.widest.contains(hash) && (!self.is_tagged || self.widest.span == u64::MAX) {
             return self.widest.part.as_deref();
         }
-        self.find_among_others(hash)
+        self.find_among_others(self.position(key, hash))
+    }
+
+    /// Returns the position of a key with this hash, by which the table is divided.
+    #[inline]
+    #[must_use]
+    pub fn position(&self, key: &[u8], hash: u64) -> u64 {
+        if self.is_tagged { tagged_position(key, hash, store::hash) } else { hash }
+    }
+
+    /// Returns whether the table is tagged.
+    #[must_use]
+    pub fn is_tagged(&self) -> bool {
+        self.is_tagged
     }
 
     #[inline(never)]
-    fn find_among_others(&self, hash: u64) -> Option<&Table> {
-        let at = self.others.partition_point(|piece| piece.last() < hash);
-        self.others.get(at).filter(|piece| piece.contains(hash))?.part.as_deref()
+    fn find_among_others(&self, position: u64) -> Option<&Table> {
+        self.piece(position).map(|(part, _)| part)
     }
 
-    /// Returns the part with the keys of a hash, if they are owned, and the last following hash for which the same
-    /// holds.
+    /// Returns the part with the keys of a position, if they are owned, and the last following position for which the
+    /// same holds.
     #[must_use]
-    pub fn piece(&self, hash: u64) -> Option<(&Table, u64)> {
-        let at = self.others.partition_point(|piece| piece.last() < hash);
+    pub fn piece(&self, position: u64) -> Option<(&Table, u64)> {
+        let at = self.others.partition_point(|piece| piece.last() < position);
         let other = self.others.get(at);
-        let piece = [Some(&self.widest), other].into_iter().flatten().find(|piece| piece.contains(hash))?;
+        let piece =
+            [Some(&self.widest), other].into_iter().flatten().find(|piece| piece.contains(position))?;
         Some((piece.part.as_deref()?, piece.last()))
     }
 
@@ -190,6 +211,19 @@ impl Parts {
     #[must_use]
     pub fn only(&self) -> Option<&Table> {
         if self.widest.span == u64::MAX { self.widest.part.as_deref() } else { None }
+    }
+
+    /// Returns the part that holds all keys with this beginning, if one does: that of the whole table, or of a tagged
+    /// table that of their tag, if the beginning has it.
+    #[must_use]
+    pub fn part_of(&self, beginning: &[u8]) -> Option<&Table> {
+        self.only().or_else(|| self.find_among_others(self.tagged_positions(beginning)?.0))
+    }
+
+    /// Returns the positions of all keys with this beginning, if the table is tagged and it has their tag.
+    #[must_use]
+    pub fn tagged_positions(&self, beginning: &[u8]) -> Option<Range> {
+        if self.is_tagged { tagged_positions(beginning, store::hash) } else { None }
     }
 
     /// Returns the part of the widest range, to be prefetched before the hash is known.
@@ -220,15 +254,24 @@ impl Parts {
         ranges
     }
 
-    /// Returns the owned ranges, by hashes, with their parts.
+    /// Returns the parts of what is owned in a range, each with the hashes of the keys there, by the range. A tablet of a
+    /// tagged table has keys of all hashes.
     #[must_use]
-    pub fn pieces(&self) -> Vec<((u64, u64), Arc<Table>)> {
+    pub fn pieces(&self, (first, last): Range) -> Vec<(Range, Arc<Table>)> {
         let all = self.others.iter().chain([&self.widest]);
-        let piece =
-            |piece: &OwnedRange| Some(((piece.first, piece.last()), Arc::clone(piece.part.as_ref()?)));
-        let mut pieces: Vec<_> = all.filter_map(piece).collect();
-        pieces.sort_unstable_by_key(|(hashes, _)| *hashes);
-        pieces
+        let mut pieces: Vec<_> = all.filter(|piece| piece.first <= last && first <= piece.last()).collect();
+        pieces.sort_unstable_by_key(|piece| piece.first);
+        let piece = |piece: &OwnedRange| {
+            let part = piece.part.as_ref()?;
+            let bounds = (piece.first.max(first), piece.last().min(last));
+            debug_assert!(
+                !self.is_tagged || bounds == (part.positions().first(), part.positions().last()),
+                "a tablet of a tagged table has its own part"
+            );
+            let hashes = if self.is_tagged { (0, u64::MAX) } else { bounds };
+            Some((hashes, Arc::clone(part)))
+        };
+        pieces.into_iter().filter_map(piece).collect()
     }
 
     /// Returns the table's kind.
@@ -270,9 +313,9 @@ impl Parts {
 
 /// Returns the last hash, from `first` on, for which `part` stays the newest one.
 fn last_of_piece(held: &[Arc<Table>], part: &Table, first: u64) -> u64 {
-    let is_newer = |other: &&Arc<Table>| other.id() > part.id() && other.hashes().first() > first;
-    let newer = held.iter().filter(is_newer).map(|other| other.hashes().first() - 1);
-    newer.min().unwrap_or(u64::MAX).min(part.hashes().last())
+    let is_newer = |other: &&Arc<Table>| other.id() > part.id() && other.positions().first() > first;
+    let newer = held.iter().filter(is_newer).map(|other| other.positions().first() - 1);
+    newer.min().unwrap_or(u64::MAX).min(part.positions().last())
 }
 
 fn check_disjoint(ranges: impl Iterator<Item = HashRange>) -> Result<(), PartsError> {

@@ -48,7 +48,7 @@ fn find<'p>(environment: &WorkerEnvironment<'p>, question: &Question<'_>, room: 
     let Question { tenant, table, key, .. } = *question;
     let Some(entry) = environment.tables.get(TenantId(tenant), table) else { return Reply::NotOwned };
     let hash = store::hash(key);
-    let Some(part) = entry.parts.find(hash) else { return Reply::NotOwned };
+    let Some(part) = entry.parts.find(key, hash) else { return Reply::NotOwned };
     if room == 0 {
         return Reply::Later;
     }

@@ -256,7 +256,7 @@ fn locate_in<'w>(
 ) -> Located<'w> {
     let Some(key) = key else { return Located { entry: Some(entry), ..Located::default() } };
     let hash = store::hash(key);
-    let part = entry.parts.find(hash);
+    let part = entry.parts.find(key, hash);
     if let Some(part) = part {
         read::prefetch_bucket(environment.pin, part, hash);
     }

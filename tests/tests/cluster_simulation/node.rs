@@ -281,7 +281,7 @@ impl Node {
         let owned: Vec<HashRange> = joined(&self.owned).iter().map(range).collect();
         let parts = Parts::new(TableOptions::default(), held, &owned).expect("parts of what is owned");
         let is_as_it_was =
-            |((first, _), part): &Piece| parts.find(*first).is_some_and(|found| found.id() == part.id());
+            |((first, _), part): &Piece| parts.find(b"", *first).is_some_and(|found| found.id() == part.id());
         assert!(self.owned.iter().all(is_as_it_was), "each range is in the part in which it has come");
         let change = PartsChange { moving: self.moving.clone(), ..PartsChange::default() };
         parts.altered(&change).expect("parts as before")

@@ -53,7 +53,8 @@ fn start() -> Server {
 }
 
 fn create(client: &mut Client, name: &str, durability: Durability, ordered: bool) -> u32 {
-    let options = TableOptions { ordered, durability: Some(durability), ..TableOptions::default() };
+    let (durability, tagged) = (Some(durability), ordered);
+    let options = TableOptions { ordered, durability, tagged, ..TableOptions::default() };
     client.table_create_with(name, options).expect("a fresh name")
 }
 
@@ -147,8 +148,8 @@ fn assert_same(old: &mut Client, new: &mut Client, table: &str) {
 fn assert_metadata(server: &Server, client: &mut Client) {
     let tables = client.table_list().unwrap();
     assert_eq!(
-        tables.iter().map(|table| (&*table.name, table.ordered)).collect::<Vec<_>>(),
-        [("accounts", false), ("hash", false), ("ordered", true)]
+        tables.iter().map(|table| (&*table.name, table.ordered, table.tagged)).collect::<Vec<_>>(),
+        [("accounts", false, false), ("hash", false, false), ("ordered", true, true)]
     );
     for table in ["hash", "ordered"] {
         let id = client.table_open(table).unwrap();

@@ -20,7 +20,7 @@ const HALF: u64 = 1 << 63;
 const READS: &str = include_str!("cluster_reads/reads.rs");
 
 /// A client that comes back to the cluster whatever happens to its servers.
-struct Tireless {
+pub struct Tireless {
     servers: String,
     tenant: Tenant,
     client: Option<Client>,
@@ -28,13 +28,13 @@ struct Tireless {
 }
 
 impl Tireless {
-    fn new(cluster: &Cluster, tenant: &Tenant, table: u32) -> Self {
+    pub fn new(cluster: &Cluster, tenant: &Tenant, table: u32) -> Self {
         let addresses: Vec<_> = cluster.servers.iter().map(|server| server.address().to_string()).collect();
         Self { servers: addresses.join(","), tenant: tenant.clone(), client: None, table }
     }
 
     /// Repeats what may be done twice until it is answered.
-    fn ask<T>(&mut self, mut ask: impl FnMut(&mut Client, u32) -> Result<T, client::Error>) -> T {
+    pub fn ask<T>(&mut self, mut ask: impl FnMut(&mut Client, u32) -> Result<T, client::Error>) -> T {
         comes("an answer of the cluster", || {
             if self.client.is_none() {
                 let Tenant { name, secret } = &self.tenant;

@@ -14,6 +14,7 @@ mod cluster_migration;
 mod cluster_queue;
 mod cluster_reads;
 mod cluster_routing;
+mod cluster_tagged;
 mod durability;
 mod edges;
 mod eviction;

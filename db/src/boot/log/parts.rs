@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cluster::metadata::{Catalog, MetadataError, PartRow, ServerRun};
-use store::{Cursor, Eviction, HashRange, Store, Table, TableKind, TableOptions};
+use store::{Cursor, HashRange, Store, Table, TableKind, TableOptions};
 use wire::TenantId;
 
 use crate::config::Config;
@@ -23,6 +23,7 @@ pub(super) struct NamedPart {
     tenant: TenantId,
     table: u32,
     is_ordered: bool,
+    is_tagged: bool,
     made_for: HashRange,
     /// What it does not keep.
     left: Vec<Range>,
@@ -68,6 +69,7 @@ pub(super) fn named(
             tenant: row.tenant,
             table: row.id,
             is_ordered: row.options.ordered,
+            is_tagged: row.options.tagged,
             made_for: HashRange::ALL,
             left: Vec::new(),
         };
@@ -79,9 +81,11 @@ pub(super) fn named(
     for part in parts.narrow(allowed)? {
         let Some(row) = table_of(&part) else { continue };
         let Some(made_for) = HashRange::new(part.made_for.0, part.made_for.1) else { continue };
-        let (tenant, table, is_ordered) = (row.tenant, row.id, row.options.ordered);
+        let (tenant, table, is_ordered, is_tagged) =
+            (row.tenant, row.id, row.options.ordered, row.options.tagged);
         let left = subtract(&[part.made_for], &part.kept);
-        named.insert(part.id, NamedPart { tenant, table, is_ordered, made_for, left });
+        debug_assert!(!is_tagged || left.is_empty(), "a tablet of a tagged table leaves as a whole");
+        named.insert(part.id, NamedPart { tenant, table, is_ordered, is_tagged, made_for, left });
     }
     Ok(named)
 }
@@ -102,13 +106,9 @@ impl NamedPart {
     /// Makes the part, or returns the one that was made.
     pub(super) fn make(&self, store: &Arc<Store>, accounts: &Accounts, number: u32) -> Arc<Table> {
         let kind = if self.is_ordered { TableKind::Ordered } else { TableKind::Hash };
-        let options = TableOptions {
-            kind,
-            eviction: Eviction::Never,
-            durable: true,
-            hashes: self.made_for,
-            ..TableOptions::default()
-        };
+        let range = self.made_for;
+        let (hashes, positions) = if self.is_tagged { (HashRange::ALL, Some(range)) } else { (range, None) };
+        let options = TableOptions { kind, durable: true, hashes, positions, ..TableOptions::default() };
         store.table_with(number, options, accounts.of(self.tenant).quota(store.cores()))
     }
 }

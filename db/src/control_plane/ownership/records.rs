@@ -4,7 +4,7 @@
 //! The hashes of a migration with this server are left to the migration's threads, which make the cuts, from its first
 //! record to the end of this side. The hashes of a migration that knew this server before its restart belong to nobody
 //! here until the migration is over, since the other side may have the objects. All others follow the tablets'
-//! records.
+//! records. Hashes are positions here: of a tagged table those of its keys, and each of its tablets has a part.
 
 use std::sync::Arc;
 
@@ -61,14 +61,14 @@ pub fn due<'r>(
     let owned = parts.owned();
     let now = subtract(&owned, &left_alone);
     let (leave, take) = (subtract(&now, &wanted), subtract(&wanted, &now));
-    let kept_by = |part: &Arc<Table>| kept(part).unwrap_or_else(|| vec![bounds(part.hashes())]);
+    let kept_by = |part: &Arc<Table>| kept(part).unwrap_or_else(|| vec![bounds(part.positions())]);
     let held: Vec<Range> = parts.held().iter().flat_map(kept_by).collect();
     // Edges of tablets and of parts are multiples of the narrowest range.
     let missing = subtract(&take, &held).into_iter();
     let missing = missing.filter_map(|(first, last)| HashRange::new(first, last)).collect();
     // What is closed may return to this server.
     let needed = unite(&unite(&unite(&subtract(&owned, &leave), &take), &left_alone), &closed);
-    let is_idle = |part: &&Arc<Table>| !overlap(&[bounds(part.hashes())], &needed);
+    let is_idle = |part: &&Arc<Table>| !overlap(&[bounds(part.positions())], &needed);
     let go = parts.held().iter().filter(is_idle).cloned().collect();
     Due { leave, take, missing, go }
 }
@@ -108,7 +108,8 @@ pub fn map_of<'r>(
         let (first, last) = bounds(row.hashes);
         moving.push(wire::Moving { migration: row.id, first, last, source: index_of(row.source.server)? });
     }
-    TabletMap::new(version, servers, entries).and_then(|map| map.with_moving(moving)).ok()
+    let map = TabletMap::new(version, servers, entries).and_then(|map| map.with_moving(moving)).ok()?;
+    Some(if tablets.is_tagged { map.tagged() } else { map })
 }
 
 fn bounds(hashes: HashRange) -> Range {

@@ -36,7 +36,7 @@ impl Access {
         let environment = self.environment();
         let key = checked_key(key)?;
         let hash = store::hash(key);
-        let Some(part) = self.entry(environment, table)?.parts.find(hash) else {
+        let Some(part) = self.entry(environment, table)?.parts.find(key, hash) else {
             return self.get_elsewhere(environment, (table, hash, key), record);
         };
         let place = ObjectPlace { id: table, table: part, hash, key };
@@ -67,8 +67,9 @@ impl Access {
         let parts = &self.entry(environment, table)?.parts;
         for (place, key) in found_in.iter_mut().zip(keys) {
             // SAFETY: readable, as the caller promises.
-            let hash = store::hash(checked_key(unsafe { key.as_slice() })?);
-            let Some(part) = parts.find(hash) else {
+            let key = checked_key(unsafe { key.as_slice() })?;
+            let hash = store::hash(key);
+            let Some(part) = parts.find(key, hash) else {
                 // SAFETY: as the caller promises.
                 return unsafe { self.get_many_elsewhere(environment, table, keys, records) };
             };
@@ -115,7 +116,7 @@ impl Access {
         // A call that reads keys and finds nothing costs too.
         self.spending.reads(1)?;
         let environment = self.environment();
-        let whole = self.whole(environment, table)?;
+        let whole = self.part_of(environment, table, range.prefix)?;
         let (spending, mut met) = (&mut self.spending, 0);
         let mut refused = None;
         let capacity = capacity.min(SCAN_ENTRIES_MAX);
@@ -161,7 +162,7 @@ impl Access {
         // A call that reads buckets and finds nothing costs too.
         self.spending.reads(1)?;
         let environment = self.environment();
-        let table = self.whole(environment, table)?;
+        let table = self.part_of(environment, table, &[])?;
         let from = Cursor::decode(table, cursor).map_err(|_| Error::CursorInvalid)?;
         let mut found: [Option<Listed<'_>>; ENUMERATION_ENTRIES_MAX] =
             [const { None }; ENUMERATION_ENTRIES_MAX];
@@ -279,7 +280,7 @@ impl Access {
     ) -> Result<ObjectPlace<'e>, Error> {
         let key = checked_key(key)?;
         let hash = store::hash(key);
-        let part = self.entry(environment, id)?.parts.find(hash).ok_or(Error::NotLocal)?;
+        let part = self.entry(environment, id)?.parts.find(key, hash).ok_or(Error::NotLocal)?;
         Ok(ObjectPlace { id, table: part, hash, key })
     }
 
@@ -297,13 +298,14 @@ impl Access {
         }
     }
 
-    /// Returns the part that holds a whole table.
-    pub(super) fn whole<'e>(
+    /// Returns the part that holds all keys of a table with this beginning.
+    pub(super) fn part_of<'e>(
         &mut self,
         environment: &'e WorkerEnvironment<'e>,
         id: u32,
+        beginning: &[u8],
     ) -> Result<&'e Table, Error> {
-        let part = self.entry(environment, id)?.parts.only().ok_or(Error::NotLocal)?;
+        let part = self.entry(environment, id)?.parts.part_of(beginning).ok_or(Error::NotLocal)?;
         if part.is_complete() {
             return Ok(part);
         }

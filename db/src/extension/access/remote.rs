@@ -193,7 +193,7 @@ impl Access {
             // SAFETY: readable, as the caller promises.
             let key = checked_key(unsafe { key.as_slice() })?;
             let hash = store::hash(key);
-            match parts.find(hash) {
+            match parts.find(key, hash) {
                 Some(part) => local[index] = Some((part, hash)),
                 None => {
                     if let Some(found) = self.read_elsewhere(environment, (table, hash, key))? {

@@ -432,7 +432,7 @@ impl<O> InvocationState<O> {
         let entry = tenant.and_then(|tenant| environment.tables.get(tenant, self.call.table));
         // SAFETY: the key lies in the room from the beginning of the invocation to its end.
         let key = unsafe { self.call.key.as_slice() };
-        entry.is_some_and(|entry| entry.parts.find(store::hash(key)).is_none())
+        entry.is_some_and(|entry| entry.parts.find(key, store::hash(key)).is_none())
     }
 
     /// Returns the end caused by its function or its arena, with the reached limit if any.

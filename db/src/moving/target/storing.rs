@@ -58,8 +58,8 @@ impl Storing {
             TargetAction::Replay { partition, objects, .. } => {
                 (partitions.get(usize::from(*partition)).copied(), objects)
             }
-            TargetAction::ReplayPriority { objects, .. } => (Some(context.row.hashes), objects),
-            TargetAction::StoreCopy(piece) => (Some(context.row.hashes), &piece.objects),
+            TargetAction::ReplayPriority { objects, .. } => (Some(context.row.key_hashes()), objects),
+            TargetAction::StoreCopy(piece) => (Some(context.row.key_hashes()), &piece.objects),
             _ => (None, &Vec::new()),
         };
         let Some(hashes) = hashes else { return StoreOutcome::Never };

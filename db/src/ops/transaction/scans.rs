@@ -184,7 +184,10 @@ impl ScanNote {
     ///
     /// # Safety
     /// The pin of the scan is held, and so is the memory of the write set.
-    pub(super) unsafe fn check<'t>(&self, table: &'t Table) -> RangeCheck<'t> {
+    pub(super) unsafe fn check<'t>(
+        &self,
+        part_of: impl Fn(&[u8]) -> Option<&'t Table>,
+    ) -> Option<RangeCheck<'t>> {
         // SAFETY: bounds lie in the memory of the set, the last key in the log or the tree under the pin, or in the
         // set.
         let slice = |lent: Lent| unsafe { lent.as_slice() };
@@ -195,7 +198,8 @@ impl ScanNote {
             after: self.after.map(slice),
             reverse: self.reverse,
         };
-        RangeCheck { table, range, until: self.until.map(slice), reads: self.reads.clone() }
+        let table = part_of(range.prefix)?;
+        Some(RangeCheck { table, range, until: self.until.map(slice), reads: self.reads.clone() })
     }
 }
 

@@ -32,7 +32,7 @@ fn a_whole_table_has_every_hash_in_its_one_part() {
     let store = store();
     let parts = Parts::whole(store.table(1));
     for hash in [0, 1, 1 << 63, u64::MAX] {
-        assert_eq!(parts.find(hash).map(Table::id), Some(1));
+        assert_eq!(parts.find(b"", hash).map(Table::id), Some(1));
     }
     assert_eq!(parts.only().map(Table::id), Some(1));
     assert_eq!(parts.owned(), [(0, u64::MAX)]);
@@ -49,11 +49,46 @@ fn what_is_split_and_all_owned_is_found_as_before() {
 }
 
 #[test]
+fn a_tagged_table_has_the_keys_of_a_tag_in_one_part_whatever_their_hashes_are() {
+    let store = store();
+    let options = |positions| TableOptions { positions: Some(positions), ..TableOptions::default() };
+    let quarter = |at: u64| range(at << 62, (at << 62) + ((1 << 62) - 1));
+    let quota = Arc::new(Quota::new(1, u64::MAX));
+    let held: Vec<_> =
+        (0_u64..3).map(|at| store.table_with(at as u32 + 1, options(quarter(at)), &quota)).collect();
+    let owned = [quarter(0), quarter(1)];
+    let parts = Parts::new(options(HashRange::ALL), held, &owned).expect("whole parts");
+    assert!(parts.is_tagged() && parts.only().is_none());
+    let mut found = [0; 4];
+    for user in 0..200 {
+        let at = (store::hash(format!("{user}").as_bytes()) >> 62) as usize;
+        for name in ["a", "b", "c"] {
+            let key = format!("{name}:{{{user}}}").into_bytes();
+            let part = parts.find(&key, store::hash(&key)).map(Table::id);
+            assert_eq!(part, [Some(1), Some(2), None, None][at], "{user}");
+        }
+        let of_user = parts.part_of(format!("d:{{{user}}}").as_bytes()).map(Table::id);
+        assert_eq!(of_user, [Some(1), Some(2), None, None][at], "{user}");
+        found[at] += 1;
+    }
+    assert!(found.iter().all(|found| *found > 20), "{found:?}");
+    assert!(parts.part_of(b"{7").is_none());
+    // The hashes of a part, to move it.
+    let pieces = parts.pieces((quarter(1).first(), quarter(1).last()));
+    assert_eq!(
+        pieces.iter().map(|(hashes, part)| (*hashes, part.id())).collect::<Vec<_>>(),
+        [((0, u64::MAX), 2)]
+    );
+    let whole = Parts::whole(store.table_with(9, options(HashRange::ALL), &quota));
+    assert_eq!(whole.find(b"{x}y", 7).map(Table::id), Some(9));
+}
+
+#[test]
 fn a_table_of_which_nothing_is_owned_finds_nothing() {
     let store = store();
     for held in [vec![], vec![store.table(1)]] {
         let parts = Parts::new(TableOptions::default(), held, &[]).expect("nothing owned");
-        assert!(parts.find(0).is_none() && parts.find(u64::MAX).is_none());
+        assert!(parts.find(b"", 0).is_none() && parts.find(b"", u64::MAX).is_none());
         assert!(parts.only().is_none() && parts.owned().is_empty());
     }
 }
@@ -104,7 +139,7 @@ fn each_hash_is_found_in_its_part_and_nowhere_else() {
                 .iter()
                 .any(|range| range.contains(hash))
                 .then(|| held.iter().find(|part| part.hashes().contains(hash)).map(|part| part.id()));
-            assert_eq!(parts.find(hash).map(Table::id), expected.flatten(), "hash {hash:x}");
+            assert_eq!(parts.find(b"", hash).map(Table::id), expected.flatten(), "hash {hash:x}");
         }
     }
 }
@@ -117,9 +152,10 @@ fn hashes_that_came_back_are_found_in_the_newest_part_that_has_them() {
     let held: Vec<_> = held.iter().map(|&(id, hashes)| part(&store, id, hashes)).collect();
     let owned = [quarter(0, 2), quarter(2, 0)];
     let parts = Parts::new(TableOptions::default(), held, &owned).expect("all is held");
-    let found: Vec<_> = (0..4).map(|at| parts.find((at << 62) + 7).map(Table::id)).collect();
+    let found: Vec<_> = (0..4).map(|at| parts.find(b"", (at << 62) + 7).map(Table::id)).collect();
     assert_eq!(found, [Some(1), Some(2), Some(3), Some(1)]);
-    let pieces: Vec<_> = parts.pieces().iter().map(|(hashes, part)| (hashes.0 >> 62, part.id())).collect();
+    let pieces: Vec<_> =
+        parts.pieces((0, u64::MAX)).iter().map(|(hashes, part)| (hashes.0 >> 62, part.id())).collect();
     assert_eq!(pieces, [(0, 1), (1, 2), (2, 3), (3, 1)]);
     assert_eq!(parts.objects(), 0);
 }

@@ -26,6 +26,7 @@ fn tablets(owners: [u32; 2]) -> TabletsRow {
         tenant: TenantId(1),
         table: 7,
         tablets: vec![tablet(LOW, owners[0]), tablet(HIGH, owners[1])],
+        is_tagged: false,
     }
 }
 
@@ -41,6 +42,7 @@ fn migration(source: ServerRun, target: ServerRun, phase: MigrationPhase) -> Mig
         mode: MigrationMode::Rocksteady,
         phase,
         is_durable: false,
+        is_tagged: false,
         begun_ms: 5,
         is_aborted: false,
         is_source_done: false,
@@ -137,7 +139,8 @@ fn a_server_that_was_started_again_leaves_alone_what_its_earlier_self_moved() {
 
 #[test]
 fn clients_are_told_every_owner_and_where_it_is() {
-    let member = |run, port| MemberRow { run, tcp: ([10, 0, 0, 1], port).into(), has_disk: false };
+    let member =
+        |run, port| MemberRow { run, tcp: ([10, 0, 0, 1], port).into(), has_disk: false, knows_tags: true };
     let members = [member(ONE, 7001), member(OTHER, 7002)];
     let told = |owners, moving: &[MigrationRow]| {
         map_of(&tablets(owners), moving.iter(), &members, 9).expect("a map")
