@@ -126,9 +126,9 @@ impl Error {
 
     /// Returns whether the request may have been executed without a reply. To find out, read the object, or list.
     ///
-    /// A restart of a server outside a cluster alone leaves no outcome unknown: the session is resumed, and the request
-    /// gets the answer of its execution, or is executed, if its time is not up before. A request whose time is up is
-    /// given up, so its outcome stays unknown.
+    /// A restart of a server alone leaves no outcome unknown, unless another server owns the key by then: the session is
+    /// resumed, and the request gets the answer of its execution, or is executed, if its time is not up before. A
+    /// request whose time is up is given up, so its outcome stays unknown.
     #[must_use]
     pub fn outcome_is_unknown(&self) -> bool {
         matches!(self, Error::TimedOut | Error::SessionLost | Error::StreamBroken { .. })

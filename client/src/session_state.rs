@@ -21,6 +21,7 @@ use wire::{
     RequesterConfig, SubmitError,
 };
 
+pub(crate) use self::reopening::reopen;
 pub(crate) use self::second_step::Moved;
 use self::second_step::{Connectivity, Trouble, sift};
 use crate::config::{Identity, SessionSettings};
@@ -62,6 +63,8 @@ pub(crate) struct SessionState {
     connectivity: Connectivity,
     /// A lost session is reopened synchronously, during the poll.
     is_patient: bool,
+    /// Requests below this sequence were made before the session was resumed.
+    resumed_below: u64,
 }
 
 /// Counters of a session, or of a group of sessions. They only grow.
@@ -90,11 +93,11 @@ pub struct SessionStatistics {
 }
 
 impl SessionState {
-    /// Opens a session that is not patient. Its poll has other sessions to serve.
-    pub(crate) fn open(settings: SessionSettings) -> Result<SessionState, Error> {
-        let mut state = SessionState::over(open(&settings)?, settings);
+    /// Returns the state of a session that was opened and is not patient: its poll has other sessions to serve.
+    pub(crate) fn impatient(opened: (Connection, Opened), settings: SessionSettings) -> SessionState {
+        let mut state = SessionState::over(opened, settings);
         state.is_patient = false;
-        Ok(state)
+        state
     }
 
     /// Returns the state of a session that was opened.
@@ -127,6 +130,7 @@ impl SessionState {
             moved: Vec::new(),
             connectivity: Connectivity::Open,
             is_patient: true,
+            resumed_below: 0,
             settings,
             opened,
         }

@@ -1,4 +1,5 @@
-//! Proofs of sessions: a client that lost its session shows that its id was given to it.
+//! Proofs of sessions: a client that lost its session shows that its id was given to it. And the identity of a server's log,
+//! which is made alike.
 //!
 //! A proof is an HMAC-SHA256 (RFC 2104) over tenant and client id, under the secret in the metadata. So a server knows
 //! after a restart which ids it gave to which tenant, without a record of any of them. A proof is worth nothing without
@@ -26,10 +27,23 @@ impl ClusterSecret {
     }
 }
 
+impl ClusterSecret {
+    /// Returns the identity of the log of a server, by its number in the cluster, or 0 for a lone one: only with this
+    /// metadata do the numbers in the log mean what they meant.
+    #[must_use]
+    pub fn log_identity(&self, server: u32) -> [u8; 16] {
+        let code = code_of(self, b"splinter log 1").chain_update(server.to_le_bytes());
+        std::array::from_fn(|at| code.clone().finalize().into_bytes()[at])
+    }
+}
+
+/// Begins a code under the secret; no two kinds begin alike.
+fn code_of(secret: &ClusterSecret, kind: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(&secret.0).expect("HMAC takes keys of any length").chain_update(kind)
+}
+
 fn session_code(secret: &ClusterSecret, tenant: TenantId, client_id: u64) -> Hmac<Sha256> {
-    let code = Hmac::new_from_slice(&secret.0).expect("HMAC takes keys of any length");
-    // No other code under this secret begins like this one.
-    code.chain_update(b"splinter session 1")
+    code_of(secret, b"splinter session 1")
         .chain_update(tenant.0.to_le_bytes())
         .chain_update(client_id.to_le_bytes())
 }

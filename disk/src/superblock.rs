@@ -9,7 +9,7 @@ pub const FORMAT: u32 = 1;
 /// Bytes of an [`Identity`].
 pub const IDENTITY_BYTES: usize = 16;
 
-/// Who made the file: a server writes its own identity there, and compares it when it opens the file again.
+/// Who made the file: its maker chooses it, and compares it when it opens the file again.
 pub type Identity = [u8; IDENTITY_BYTES];
 
 const MAGIC: [u8; 8] = *b"SPLNDISK";

@@ -289,6 +289,11 @@ impl Requester {
         awaits.then(|| self.give_up_at_us.min(self.resend_at_us))
     }
 
+    /// Returns the sequence of the next request.
+    pub const fn next_sequence(&self) -> u64 {
+        self.next
+    }
+
     /// Returns the request of an outstanding sequence, or of a completed one until the next submit.
     #[must_use]
     pub fn accepted(&self, sequence: u64) -> Accepted<'_> {

@@ -99,7 +99,9 @@ impl Router {
         // The check of the servers decides whether to ask others too.
         let is_asking = self.maps.iter().any(|map| map.is_wanted && map.asks.is_empty());
         let is_opening = self.servers.iter().any(Server::is_opening);
-        self.is_restless = is_asking || is_opening || !self.waiting.is_empty() || !self.leaving.is_empty();
+        let is_awaiting = self.servers.iter().any(Server::is_awaited);
+        self.is_restless =
+            is_asking || is_opening || is_awaiting || !self.waiting.is_empty() || !self.leaving.is_empty();
         self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };
     }
 
@@ -118,7 +120,9 @@ impl Router {
         if !self.is_restless && !self.is_shared() {
             return due;
         }
-        let is_waiting = !self.waiting.is_empty() || !self.leaving.is_empty() || self.asks_both();
+        let is_awaiting = self.servers.iter().any(Server::is_awaited);
+        let is_waiting =
+            is_awaiting || !self.waiting.is_empty() || !self.leaving.is_empty() || self.asks_both();
         let soon = is_waiting.then_some(now_us + WAITING_POLL_US);
         let look = self.servers.iter().filter_map(Server::next_look_us).min().filter(|_| self.is_shared());
         [due, soon, look].into_iter().flatten().min()
@@ -132,14 +136,24 @@ impl Router {
         complete: &mut impl FnMut(Completion<'_>),
     ) {
         for index in 0..self.servers.len() {
-            let settings = if index == HOME { &self.settings } else { &self.others_settings };
-            if !self.servers[index].look(now_us, settings) {
-                continue;
-            }
-            let Router { servers, leaving, owed, inbox, .. } = self;
-            if let Some(mut state) = servers[index].state.take() {
-                state.leave(&mut |completion| sort(completion, owed, inbox, complete));
+            let Router { servers, leaving, owed, inbox, settings, others_settings, .. } = self;
+            let settings = if index == HOME { settings } else { others_settings };
+            let (server, sorted) = (&mut servers[index], &mut |completion: Completion<'_>| {
+                sort(completion, owed, inbox, complete)
+            });
+            let ended =
+                if server.look(now_us, settings, statistics, sorted) { server.suspend() } else { None };
+            for mut state in [ended, server.take_useless()].into_iter().flatten() {
+                state.leave(sorted);
                 leaving.push(state);
+            }
+            let Some(lost) = server.lost() else { continue };
+            // It does not reopen by itself, so this cannot fail.
+            let _ = lost.finalize(now_us, statistics, sorted);
+            let moved = lost.take_moved();
+            server.reach(now_us, settings);
+            for moved in moved {
+                self.take_moved(now_us, moved, complete);
             }
         }
         for mut state in std::mem::take(&mut self.leaving) {
@@ -291,12 +305,8 @@ impl Router {
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<(Status, Vec<u8>), Error> {
         let Router { servers, owed, inbox, settings, .. } = self;
-        let home = &mut servers[HOME].state;
-        let state = match home {
-            Some(state) => state,
-            None => home.insert(SessionState::open(settings.clone())?),
-        };
         let sorted = &mut |completion: Completion<'_>| sort(completion, owed, inbox, complete);
+        let state = servers[HOME].open(now_us, settings, statistics, sorted)?;
         state.administer(now_us, call, statistics, sorted)
     }
 }

@@ -9,10 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use net::{Stream, Waker};
+use wire::{Completion, Opened};
 
 use crate::Error;
 use crate::config::{Identity, SessionSettings, resolve};
-use crate::session_state::SessionState;
+use crate::connection::Connection;
+use crate::session_state::{SessionState, SessionStatistics, reopen};
 
 /// Silence after which a server that owes replies is probed, in microseconds.
 const SILENCE_US: u64 = 500_000;
@@ -31,9 +33,11 @@ pub(crate) struct Server {
     /// Host and port of its stream listener.
     pub(super) address: String,
     pub(crate) state: Option<SessionState>,
+    /// A lost session whose requests wait for the server's return.
+    lost: Option<SessionState>,
     /// The server's view at the last map request.
     pub(super) view: u64,
-    opening: Option<Awaited<SessionState>>,
+    opening: Option<Awaited<Reopened>>,
     probe: Option<Awaited<()>>,
     /// Time of its last reply, or when it last owed nothing.
     pub(super) heard_us: u64,
@@ -43,6 +47,15 @@ pub(crate) struct Server {
     away_us: u64,
     /// The server is in its group's list of servers with something to send.
     pub(crate) is_ready: bool,
+}
+
+/// A session that was opened or resumed, with its settings, until somebody takes it; it ends if nobody does.
+struct Reopened(Option<((Connection, Opened), SessionSettings)>);
+
+impl Drop for Reopened {
+    fn drop(&mut self) {
+        drop(self.0.take().map(|(opened, settings)| SessionState::impatient(opened, settings)));
+    }
 }
 
 /// The reachability of a server.
@@ -102,23 +115,30 @@ impl Server {
                 return Reach::Away;
             }
             let (address, settings) = (self.address.clone(), settings.clone());
+            let resumption = self.lost.as_ref().and_then(SessionState::resumption);
             self.opening = Some(Awaited::begin(settings.waker.clone(), move || {
                 let identity = Identity { server: resolve(&address)?, address, ..settings.identity };
-                SessionState::open(SessionSettings { identity, ..settings })
+                let settings = SessionSettings { identity, ..settings };
+                Ok(Reopened(Some((reopen(&settings, resumption)?, settings))))
             }));
         }
         Reach::Opening
     }
 
     /// Checks the background work; returns whether the session has ended.
-    pub(super) fn look(&mut self, now_us: u64, settings: &SessionSettings) -> bool {
+    pub(super) fn look(
+        &mut self,
+        now_us: u64,
+        settings: &SessionSettings,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> bool {
         if let Some(opened) = self.opening.as_ref().and_then(Awaited::take) {
             self.opening = None;
             match opened {
-                Ok(state) => {
-                    self.view = state.view;
-                    self.state = Some(state);
-                    (self.heard_us, self.away_us) = (now_us, 0);
+                Ok(mut reopened) => {
+                    let reopened = reopened.0.take();
+                    reopened.map(|reopened| self.begin(now_us, reopened, statistics, complete));
                 }
                 Err(_) => self.go_away(now_us),
             }
@@ -153,6 +173,67 @@ impl Server {
             _ => {}
         }
         false
+    }
+
+    /// Goes on with the lost session if it was resumed, or begins another.
+    fn begin(
+        &mut self,
+        now_us: u64,
+        (opened, settings): ((Connection, Opened), SessionSettings),
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> &mut SessionState {
+        let state = match self.lost.take_if(|lost| lost.is_resumed_by(&opened.1)) {
+            Some(mut lost) => {
+                lost.take_over(now_us, (opened, settings), statistics, complete);
+                lost
+            }
+            None => SessionState::impatient(opened, settings),
+        };
+        (self.view, self.heard_us, self.away_us) = (state.view, now_us, 0);
+        self.state.insert(state)
+    }
+
+    /// Returns the session, opened or resumed now if there is none.
+    pub(super) fn open(
+        &mut self,
+        now_us: u64,
+        settings: &SessionSettings,
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) -> Result<&mut SessionState, Error> {
+        if self.state.is_none() {
+            let resumption = self.lost.as_ref().and_then(SessionState::resumption);
+            let reopened = (reopen(settings, resumption)?, settings.clone());
+            self.begin(now_us, reopened, statistics, complete);
+        }
+        self.state.as_mut().ok_or(Error::SessionLost)
+    }
+
+    /// Suspends the session that has ended, or returns it if nothing in it waits for the server's return.
+    pub(super) fn suspend(&mut self) -> Option<SessionState> {
+        let mut state = self.state.take()?;
+        if self.lost.is_some() || !state.suspend() {
+            return Some(state);
+        }
+        self.lost = Some(state);
+        None
+    }
+
+    /// Returns the session whose requests wait for the server's return.
+    pub(super) fn lost(&mut self) -> Option<&mut SessionState> {
+        self.lost.as_mut()
+    }
+
+    /// Returns whether requests wait for the server's return.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// Returns the lost session if nothing in it waits any more, or the server has another one by now.
+    pub(super) fn take_useless(&mut self) -> Option<SessionState> {
+        let has_another = self.state.is_some();
+        self.lost.take_if(|lost| has_another || lost.resumption().is_none())
     }
 
     /// Returns the time of the next [`Server::look`] if nothing arrives.

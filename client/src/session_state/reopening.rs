@@ -6,12 +6,16 @@
 //!             └ refused ──► a new session: reads are repeated; so is what cannot have been executed, since the server
 //!                           refused its only transmission; all else completes as closed, its outcome is unknown
 //! ```
-//! Not resumed is a session whose requests all may be repeated, nor one in a cluster, where another server may answer.
+//! Not resumed is a session whose requests all may be repeated.
+//!
+//! With several servers a lost session is suspended: its reads go to whoever owns their keys by then, what may have been
+//! executed waits for its server, and the client goes on with the others.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wire::{Completion, CompletionError, Journey, OpenRequest, Opened, Requester, Status, opcode};
+use wire::limits::PROOF_BYTES;
+use wire::{Accepted, Completion, CompletionError, Journey, OpenRequest, Opened, Requester, Status, opcode};
 
 use super::second_step::{Connectivity, failed};
 use super::{SessionState, SessionStatistics, core_address, open, stream_of};
@@ -25,6 +29,36 @@ use crate::transport::SessionTransport;
 
 /// Pause between attempts to reopen a lost session.
 const REOPEN_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a server needs to resume a session.
+#[derive(Clone, Copy)]
+pub(crate) struct Resumption {
+    client_id: u64,
+    first_unacknowledged: u64,
+    proof: [u8; PROOF_BYTES],
+}
+
+/// Resumes a session if there is one, or opens another if the server refuses that.
+pub(crate) fn reopen(
+    settings: &SessionSettings,
+    resumption: Option<Resumption>,
+) -> Result<(Connection, Opened), Error> {
+    match resumption.map(|resumption| resume(settings, resumption)) {
+        // Another stream of this client resumes it.
+        Some(Err(error @ Error::Refused { status: Status::Retry, .. })) => Err(error),
+        None | Some(Err(Error::Refused { .. })) => open(settings),
+        Some(resumed) => resumed,
+    }
+}
+
+fn resume(settings: &SessionSettings, resumption: Resumption) -> Result<(Connection, Opened), Error> {
+    let SessionSettings { identity, config, .. } = settings;
+    let Resumption { client_id, first_unacknowledged, proof } = resumption;
+    let (tenant, secret) = (&*identity.tenant, &*identity.secret);
+    let request = OpenRequest::Resume { tenant, secret, client_id, first_unacknowledged, proof };
+    let (connection, answer) = Connection::open(identity.server, config, request)?;
+    Ok((connection, opened_of(&answer)?))
+}
 
 impl SessionState {
     /// Resumes the session or opens another one, and sorts the outstanding requests.
@@ -47,16 +81,32 @@ impl SessionState {
             }
         };
         let now_us = now_us + since.elapsed().as_micros() as u64;
+        let settings = self.settings.clone();
+        self.take_over(now_us, ((connection, opened), settings), statistics, complete);
+        Ok(())
+    }
+
+    /// Goes on with what [`reopen`] returned.
+    pub(crate) fn take_over(
+        &mut self,
+        now_us: u64,
+        ((connection, opened), settings): ((Connection, Opened), SessionSettings),
+        statistics: &mut SessionStatistics,
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        self.settings = settings;
         // No two clients have the same id.
         let is_resumed = opened.client_id == self.opened.client_id;
         if is_resumed {
             self.end_old(now_us, complete);
+            self.resumed_below = self.requester.next_sequence();
             self.requester.resume(opened.token);
             self.refused.clear();
         } else {
             self.close(complete);
             self.requester =
                 Requester::new(opened.token, opened.next_sequence, opened.credits, self.requester_config);
+            self.resumed_below = 0;
         }
         *self.stream_worker.stream() = stream_of(connection, &opened, &self.settings);
         self.view = opened.view;
@@ -69,41 +119,68 @@ impl SessionState {
         statistics.reopened += 1;
         statistics.resumed += u64::from(is_resumed);
         self.send_stranded(now_us, complete);
-        Ok(())
+    }
+
+    /// Returns what resumes the session, if that matters.
+    pub(crate) fn resumption(&self) -> Option<Resumption> {
+        let proof = self.opened.proof.filter(|_| self.may_have_written())?;
+        let first_unacknowledged = self.requester.first_unacknowledged();
+        Some(Resumption { client_id: self.opened.client_id, first_unacknowledged, proof })
+    }
+
+    /// Returns whether this is a session under the same client id.
+    pub(crate) fn is_resumed_by(&self, opened: &Opened) -> bool {
+        opened.client_id == self.opened.client_id
+    }
+
+    /// Keeps what may have been executed until the server is back, and leaves everything else to
+    /// [`SessionState::take_moved`]. Returns false if there is nothing to wait for.
+    pub(crate) fn suspend(&mut self) -> bool {
+        (self.is_patient, self.connectivity) = (false, Connectivity::Lost);
+        let mut ended = Vec::new();
+        let is_read = |call: &Accepted<'_>| opcode::is_read(call.code);
+        self.requester
+            .close_where(is_read, &mut |completion: Completion<'_>| ended.push(completion.sequence));
+        for sequence in ended {
+            self.again.push_back(OwnedRequest::of(&self.requester.accepted(sequence)));
+        }
+        for sequence in std::mem::take(&mut self.refused) {
+            let accepted = self.requester.accepted(sequence);
+            if opcode::is_read(accepted.code) {
+                continue;
+            }
+            // Sent once and refused, so it was not executed.
+            if accepted.was_repeated {
+                self.refused.push(sequence);
+            } else {
+                self.again.push_back(OwnedRequest::of(&accepted));
+                self.requester.release(sequence);
+            }
+        }
+        for job in self.stranded.extract_if(.., |job| opcode::is_read(job.request.code)) {
+            self.requester.release(job.sequence);
+            self.again.push_back(job.request);
+        }
+        self.resumption().is_some()
     }
 
     /// Resumes the session if that matters, else opens one. Keeps trying for as long as a call may take.
     fn open_patiently(&self) -> Result<(Connection, Opened), Error> {
         let deadline = Instant::now() + self.settings.config.call_timeout;
-        let mut resumes = self.opened.proof.is_some() && self.may_have_written();
+        let resumption = self.resumption();
         loop {
-            let opened = if resumes { self.resume() } else { open(&self.settings) };
+            let opened = reopen(&self.settings, resumption);
             let is_late = Instant::now() + REOPEN_PAUSE >= deadline;
             match opened {
-                // Another stream of this client resumes it.
-                Err(Error::Refused { status: Status::Retry, .. }) if resumes && !is_late => {}
-                Err(Error::Refused { .. }) if resumes => {
-                    resumes = false;
-                    continue;
-                }
+                Err(Error::Refused { status: Status::Retry, .. }) if resumption.is_some() && !is_late => {}
                 Err(Error::Unreachable { .. }) if !is_late => {}
+                Err(Error::Refused { status: Status::Retry, .. }) if resumption.is_some() => {
+                    return open(&self.settings);
+                }
                 opened => return opened,
             }
             thread::sleep(REOPEN_PAUSE);
         }
-    }
-
-    fn resume(&self) -> Result<(Connection, Opened), Error> {
-        let SessionSettings { identity, config, .. } = &self.settings;
-        let request = OpenRequest::Resume {
-            tenant: &identity.tenant,
-            secret: &identity.secret,
-            client_id: self.opened.client_id,
-            first_unacknowledged: self.requester.first_unacknowledged(),
-            proof: self.opened.proof.unwrap_or_default(),
-        };
-        let (connection, answer) = Connection::open(identity.server, config, request)?;
-        Ok((connection, opened_of(&answer)?))
     }
 
     /// Returns whether a request without an answer may have been executed and may not be repeated.

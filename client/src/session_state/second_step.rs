@@ -77,7 +77,8 @@ impl SessionState {
             match status {
                 Status::UseStream => self.send_over_stream(sequence, request(), statistics),
                 Status::NotOwned | Status::SeveralTablets => {
-                    self.moved.push(Moved { request: request(), status, end });
+                    let moved = Moved { request: request(), status, end };
+                    self.move_on(sequence, moved, complete);
                 }
                 _ => {
                     self.connectivity = Connectivity::Lost;
@@ -91,8 +92,8 @@ impl SessionState {
             }
         }
         if self.connectivity == Connectivity::Lost {
+            // The router suspends or leaves it.
             if !self.is_patient {
-                self.end_refused(complete);
                 return Ok(());
             }
             self.reopen(now_us, statistics, complete)?;
@@ -132,7 +133,7 @@ impl SessionState {
             _ if lost => complete(failed(tag, sequence, CompletionError::Closed)),
             Ok((status @ (Status::NotOwned | Status::SeveralTablets), answer)) => {
                 let end = answer[..].try_into().ok().map(u64::from_le_bytes);
-                self.moved.push(Moved { request, status, end });
+                self.move_on(sequence, Moved { request, status, end }, complete);
             }
             Ok((status, body)) => {
                 statistics.stream_bytes += body.len() as u64;
@@ -142,6 +143,15 @@ impl SessionState {
             Err(Error::Throttled { .. }) => complete(failed(tag, sequence, CompletionError::Throttled)),
             Err(_) => complete(failed(tag, sequence, CompletionError::TimedOut)),
         }
+    }
+
+    /// Keeps a request for another server. One that this server may have executed before its restart is not executed again
+    /// elsewhere: its effects may have gone there.
+    fn move_on(&mut self, sequence: u64, moved: Moved, complete: &mut impl FnMut(Completion<'_>)) {
+        if sequence < self.resumed_below && !opcode::is_read(moved.request.code) {
+            return complete(failed(moved.request.tag, sequence, CompletionError::Closed));
+        }
+        self.moved.push(moved);
     }
 
     /// Returns whether the session is over. A patient session detects and repairs that automatically.

@@ -205,18 +205,16 @@ pub(super) fn reserve(metadata: &Metadata) -> Result<(Range<u64>, PartsMade), Bo
     Ok((client_ids, PartsMade::above(metadata.reserve_versions().map_err(failed)?)))
 }
 
-/// Creates the state of resumed sessions. In a cluster no client of an earlier run resumes. To be called when the log has
-/// been read: the time in which clients may come back begins.
+/// Creates the state of resumed sessions. To be called when the log has been read: the time in which clients may come back begins.
 pub(super) fn resumption(
     metadata: &Metadata,
     first_client: u64,
     clock: Clock,
 ) -> Result<Resumption, BootError> {
-    let first_of_run = if metadata.records().is_shared() { 0 } else { first_client };
     let secret = metadata
         .cluster_secret()
         .map_err(|error| BootError::new("cannot read the server's secret", error))?;
-    Ok(Resumption::new(ClusterSecret(secret), first_of_run, clock.now_us()))
+    Ok(Resumption::new(ClusterSecret(secret), first_client, clock.now_us()))
 }
 
 /// Returns the limits of client streams: the configured ones, or fewer if the process may open too few files or threads.

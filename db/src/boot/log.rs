@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use cluster::metadata::{Catalog, Metadata, ServerRun, TableRow};
-use disk::{DiskError, FileDisk, Options, Way};
+use cluster::peer::ClusterSecret;
+use disk::{DiskError, FileDisk, Identity, Options, Way};
 use store::{HashRange, Store};
 
 pub(super) use self::rest::RestOfLog;
@@ -31,6 +32,9 @@ use crate::worker::siblings::SiblingWorkers;
 
 /// Name of the log in the data directory.
 const LOG_FILE: &str = "log";
+
+/// The identity of each log that an older release began.
+const OLDER_IDENTITY: Identity = *b"splinter log\0\0\0\0";
 
 /// What a start has opened; nothing without a disk.
 #[derive(Default)]
@@ -64,7 +68,9 @@ pub(super) fn open(
         return Ok(OpenedLog::default());
     };
     parts_made.durable = parts::open(config, &path, run).map_err(|text| cannot_open(&text))?;
-    let (disk, cores) = open_disk(config, &path, bytes_max, run)?;
+    let secret = metadata.cluster_secret().map_err(|error| cannot_open(&error))?;
+    let identity = ClusterSecret(secret).log_identity(run.map_or(0, |run| run.server));
+    let (disk, cores) = open_disk(config, &path, bytes_max, (run, identity))?;
     let frames_max = disk.frames_max();
     let catalog = metadata.catalog(None).map_err(|error| cannot_open(&error))?;
     let named =
@@ -108,12 +114,18 @@ fn open_disk(
     config: &Config,
     path: &Path,
     bytes_max: u64,
-    run: Option<ServerRun>,
+    (run, identity): (Option<ServerRun>, Identity),
 ) -> Result<(FileDisk, usize), BootError> {
     let frame_bytes = LogLayout::frame_bytes_of(config.segment_bytes);
-    let options =
-        Options { frame_bytes, bytes_max, identity: *b"splinter log\0\0\0\0", way: config.disk_way };
+    let options = Options { frame_bytes, bytes_max, identity, way: config.disk_way };
     let disk = FileDisk::open(path, &options).map_err(|error| cannot_open(&error))?;
+    if ![identity, OLDER_IDENTITY].contains(&disk.identity()) {
+        return Err(cannot_open(&format!(
+            "{} was written with other metadata, so the numbers of tables in it mean others: put it back to its own data \
+             directory, or move it away to start without its objects",
+            path.display()
+        )));
+    }
     tell_way(&disk);
     warn_of_room(path, bytes_max);
     let cores = config.store(run.is_some()).cores;

@@ -11,8 +11,10 @@
 //!
 //! **Why it is right to execute again** what has no reply after a restart: such a mutation, if it ran at all, either wrote
 //! to durable tables, and these did not keep it, since they keep objects together with the reply; or it wrote only to
-//! tables in memory, which the restart emptied; or it wrote nothing. In a cluster this does not hold, because another
-//! server may own a tablet by now. So there only open sessions are resumed.
+//! tables in memory, which the restart emptied; or it wrote nothing. In a cluster the effects may have moved to another
+//! server: those on durable tables do so after the reply is on the disk here, and a client does not repeat elsewhere what
+//! the server that it resumed at refuses as `NotOwned`. Ids are given out once in a cluster; a session under one of another
+//! server finds no replies here, and does no harm.
 //!
 //! A session that ended before the restart (it was idle for a minute, or revoked) is not known as such. A client therefore
 //! does not repeat in a resumed session what it has sent first more than some fifty seconds ago.
@@ -55,7 +57,7 @@ enum Claimed {
 #[derive(Debug)]
 pub struct Resumption {
     secret: ClusterSecret,
-    /// Ids below were given out by earlier runs of this server; 0 in a cluster.
+    /// Ids below were given out by earlier runs of this server, or by another one.
     first_of_run: u64,
     /// No client of an earlier run is taken in from then on.
     until_us: u64,

@@ -111,6 +111,19 @@ impl MigrationContext {
         (self.row.hashes.first(), self.row.hashes.last())
     }
 
+    /// Returns whether the disk has everything that was written until the first call with this cut, which it sets. True for
+    /// a table in memory.
+    pub(super) fn is_on_disk(&self, cut: &mut Option<u64>) -> bool {
+        let Some(log) = self.control.log.as_ref().filter(|_| self.row.is_durable) else { return true };
+        let store = &self.control.store;
+        let cut = *cut.get_or_insert_with(|| store.unstable_cut());
+        let is_stable = store.stable_cut() >= cut;
+        if !is_stable {
+            log.waker.wake();
+        }
+        is_stable
+    }
+
     /// Returns true if a worker is loaded.
     pub(super) fn is_loaded(&self, now_us: u64) -> bool {
         self.control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us))

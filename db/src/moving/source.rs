@@ -44,6 +44,10 @@ pub(super) struct SourceSide {
     copying: CopyDriver,
     /// Whether the log's parts keep the hashes no longer.
     have_left: bool,
+    /// Of a cut that is made: the version that no object has or had exceeded.
+    ceiling: Option<u64>,
+    /// The cut of the log that has everything that was executed before.
+    last_cut: Option<u64>,
 }
 
 impl SourceSide {
@@ -60,6 +64,8 @@ impl SourceSide {
             partitions,
             copying: CopyDriver::default(),
             have_left: false,
+            ceiling: None,
+            last_cut: None,
         }
     }
 
@@ -174,7 +180,7 @@ impl SourceSide {
             SourceAction::Count => self.count()?,
             SourceAction::Cut => {
                 self.context.restore_priority();
-                Some(SourceEnd::Cut(self.cut()?))
+                self.cut()?
             }
             SourceAction::Gather { partition, number, from } => {
                 Some(SourceEnd::Gathered(self.gather(partition, number, from)))
@@ -217,7 +223,23 @@ impl SourceSide {
         Ok(Some(SourceEnd::Counted(self.owned()?.objects())))
     }
 
-    fn cut(&mut self) -> Result<u64, ExitReason> {
+    /// Gives the hashes away. Durable ones when the disk has the replies of all that was executed here: another server will
+    /// show the effects, and a client that resumes its session here must not execute them again.
+    fn cut(&mut self) -> Result<Option<SourceEnd>, ExitReason> {
+        let ceiling = self.ceiling.map_or_else(|| self.leave(), Ok)?;
+        self.ceiling = Some(ceiling);
+        let has_failed = self.context.control.log.as_ref().is_some_and(|log| log.waker.has_failed());
+        if !has_failed && !self.context.is_on_disk(&mut self.last_cut) {
+            self.todo.push_front(SourceAction::Cut);
+            self.context.rest(Duration::from_micros(PULL_LOOK_US));
+            return Ok(None);
+        }
+        (self.ceiling, self.last_cut) = (None, None);
+        Ok(Some(SourceEnd::Cut(ceiling)))
+    }
+
+    /// Stops serving the hashes; returns a version that none of their objects has or had exceeded.
+    fn leave(&mut self) -> Result<u64, ExitReason> {
         let pieces = self.owned()?;
         self.context.progress.set(Figure::ObjectsExpected, pieces.objects());
         if self.context.row.mode == MigrationMode::Cooperative && self.moving.is_none() {

@@ -336,7 +336,7 @@ impl TargetSide {
                 self.drop_part();
                 None
             }
-            action @ TargetAction::Commit { .. } if !self.is_on_disk() => {
+            action @ TargetAction::Commit { .. } if !self.context.is_on_disk(&mut self.last_cut) => {
                 self.todo.push_back(action);
                 self.context.rest(Duration::from_micros(PULL_LOOK_US));
                 None
@@ -423,20 +423,6 @@ impl TargetSide {
     fn stands_still(&self) -> bool {
         let row = &self.context.row;
         (row.mode == MigrationMode::StopAndCopy || row.is_durable) && !self.is_finished
-    }
-
-    /// Returns whether the disk has everything that the part got until the first call.
-    fn is_on_disk(&mut self) -> bool {
-        let Some(log) = self.context.control.log.as_ref().filter(|_| self.context.row.is_durable) else {
-            return true;
-        };
-        let store = &self.context.control.store;
-        let cut = *self.last_cut.get_or_insert_with(|| store.unstable_cut());
-        let is_stable = store.stable_cut() >= cut;
-        if !is_stable {
-            log.waker.wake();
-        }
-        is_stable
     }
 
     /// Gives the hashes to the workers; a second call changes nothing.

@@ -14,7 +14,7 @@ use tests::cluster::Cluster;
 use tests::effort::{rng, rounds};
 use tests::package::install_source;
 use tests::patience::{answered, comes};
-use tests::server::{Server, Settings, Tenant};
+use tests::server::{Server, Settings, Tenant, patient};
 
 const HALF: u64 = 1 << 63;
 const READS: &str = include_str!("cluster_reads/reads.rs");
@@ -253,6 +253,54 @@ fn a_move_loses_nothing_though_either_side_is_killed_at_any_moment() {
                 assert_eq!(user.get(key), Some(number.to_le_bytes().to_vec()), "key {key}");
             }
         }
+    });
+    cluster.servers.iter().for_each(assert_nothing_was_lost);
+}
+
+#[test]
+fn each_increment_of_a_client_that_lives_is_done_once_though_servers_are_killed() {
+    const KEYS: u64 = 24;
+    let (mut cluster, tenant, table) = cluster(false);
+    let (is_over, mut random) = (AtomicBool::new(false), rng());
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..3)
+            .map(|own: u64| {
+                let (is_over, tenant, mut random) = (&is_over, &tenant, random.fork());
+                let address = cluster.servers[own as usize % 2].address().to_string();
+                scope.spawn(move || {
+                    let client = Client::connect_with(&address, &tenant.name, &tenant.secret, patient());
+                    let (mut client, mut counts) = (client.expect("it is let in"), BTreeMap::new());
+                    while !is_over.load(Ordering::Relaxed) {
+                        let key = own * KEYS + random.u64(0..KEYS);
+                        let count = counts.entry(key).or_insert(0);
+                        *count += 1;
+                        let (found, _) =
+                            client.increment(table, &key.to_le_bytes(), 1).expect("it is resumed");
+                        assert_eq!(found, *count, "key {key}");
+                    }
+                    let statistics = client.session().statistics();
+                    (counts, statistics.resumed)
+                })
+            })
+            .collect();
+        for _ in 0..rounds(5, 100) {
+            thread::sleep(Duration::from_micros(random.u64(100_000..700_000)));
+            let victim = random.usize(0..2);
+            cluster.servers[victim].kill();
+            cluster.servers[victim].restart();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let mut user = Tireless::new(&cluster, &tenant, table);
+        let mut all_resumed = 0;
+        for worker in workers {
+            let (counts, resumed) = worker.join().expect("every increment is answered");
+            println!("{} increments, resumed {resumed} times", counts.values().sum::<i64>());
+            all_resumed += resumed;
+            for (key, count) in counts {
+                assert_eq!(user.get(key), Some(count.to_le_bytes().to_vec()), "key {key}");
+            }
+        }
+        assert!(all_resumed > 0, "no session was under way when its server died");
     });
     cluster.servers.iter().for_each(assert_nothing_was_lost);
 }

@@ -63,6 +63,33 @@ fn a_server_without_a_disk_refuses_a_directory_with_a_log_and_says_what_to_do() 
 }
 
 /// Runs a server that is expected to end by itself.
+/// The numbers of tables in it mean others there.
+#[test]
+fn the_log_of_another_data_directory_is_refused_and_nothing_is_touched() {
+    let [mut own, mut other] = [(); 2].map(|()| Server::start());
+    let tenants = [&own, &other].map(|server| server.tenant("acme"));
+    let tables = [(&own, 0), (&other, 1)].map(|(server, at)| {
+        let mut client = server.client(&tenants[at]);
+        let table = client.table_create("data").unwrap();
+        put_all(&mut client, table, 0..10);
+        table
+    });
+    assert_eq!(tables[0], tables[1], "the same number");
+    own.kill();
+    other.kill();
+    let [log, others] = [&own, &other].map(|server| server.directory().join(LOG_FILE));
+    let aside = own.directory().join("aside");
+    fs::rename(&log, &aside).unwrap();
+    fs::copy(&others, &log).unwrap();
+    let before = fs::read(&log).unwrap();
+    let said = own.try_restart().expect_err("it is another one's").to_string();
+    assert!(said.contains("was written with other metadata"), "{said}");
+    assert!(fs::read(&log).unwrap() == before);
+    fs::rename(&aside, &log).unwrap();
+    own.restart();
+    assert_eq!(found(&mut own.client(&tenants[0]), tables[0], 0..10).len(), 10);
+}
+
 fn run_server(arguments: &[&str], data: &std::path::Path) -> Output {
     let mut command = Command::new(binary("splinter-server"));
     command.args(["--listen", "127.0.0.1:0", "--memory", "64MiB", "--data"]).arg(data).args(arguments);
