@@ -10,7 +10,7 @@
 //! poll <--Done-- (and the port's waker)
 //! ```
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 use std::thread;
 
 use net::Waker;
@@ -61,6 +61,11 @@ impl StreamWorker {
     /// Locks the stream; waits while the thread uses it.
     pub(crate) fn stream(&self) -> MutexGuard<'_, ReconnectingStream> {
         self.shared.stream()
+    }
+
+    /// Returns whether the thread does not use the stream now.
+    pub(crate) fn is_free(&self) -> bool {
+        !matches!(self.shared.stream.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Sends a data request to the thread.

@@ -117,6 +117,9 @@ pub const TENANT_CODE_BYTES_MAX: u64 = 64 << 20;
 /// Default limit of the processor time of one tenant's installations per minute, in milliseconds: half of a core.
 pub const COMPILE_CPU_MS_MAX: u64 = 30_000;
 
+/// Longest wait of a migration's source for its disk, in milliseconds, between leaving hashes and handing them over.
+pub const CUT_PATIENCE_MS: u64 = 2_000;
+
 /// Burst of a tenant with a limit of operations per second after a quiet period, in microseconds of that rate: several
 /// turns of a waiting client, and few enough to preserve the latency of others.
 pub const RATE_BURST_US: u64 = 100_000;

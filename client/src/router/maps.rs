@@ -189,9 +189,11 @@ impl TableMap {
         self.version = version;
         self.tablets.clear();
         for tablet in tablets {
-            // Adjacent tablets of one server are requested together.
+            // Adjacent tablets of one server are requested together, unless each has a part of its own there.
             match self.tablets.last_mut() {
-                Some(before) if before.server == tablet.server => before.last = tablet.last,
+                Some(before) if before.server == tablet.server && !self.is_tagged => {
+                    before.last = tablet.last
+                }
                 _ => self.tablets.push(tablet),
             }
         }
@@ -311,8 +313,8 @@ impl Router {
             let source = servers[usize::from(it.source)]?;
             Some(Moving::new(it.migration, (it.first, it.last), source))
         });
-        // It never changes.
-        self.maps[index].is_tagged = map.is_tagged();
+        // It never changes, but a server of an older release does not tell it.
+        self.maps[index].is_tagged |= map.is_tagged();
         self.maps[index].replace(map.version(), tablets.into_iter(), moving);
         // A server without tablets is about to receive some.
         let has_none =
@@ -355,7 +357,8 @@ impl Router {
             return Some(self.servers.len() - 1);
         }
         let is_named = |at| self.maps.iter().any(|map| map.tablets.iter().any(|tablet| tablet.server == at));
-        let unused = (1..self.servers.len()).find(|&at| self.servers[at].is_closed() && !is_named(at))?;
+        let is_unused = |server: &Server| server.is_closed() && !server.is_awaited();
+        let unused = (1..self.servers.len()).find(|&at| is_unused(&self.servers[at]) && !is_named(at))?;
         self.servers[unused] = server;
         Some(unused)
     }

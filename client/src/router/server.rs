@@ -133,7 +133,9 @@ impl Server {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) -> bool {
-        if let Some(opened) = self.opening.as_ref().and_then(Awaited::take) {
+        // Taking over waits for the lost session's stream, and others would wait with it.
+        let is_free = self.lost.as_ref().is_none_or(SessionState::has_free_stream);
+        if let Some(opened) = self.opening.as_ref().filter(|_| is_free).and_then(Awaited::take) {
             self.opening = None;
             match opened {
                 Ok(mut reopened) => {
@@ -203,8 +205,15 @@ impl Server {
         complete: &mut impl FnMut(Completion<'_>),
     ) -> Result<&mut SessionState, Error> {
         if self.state.is_none() {
-            let resumption = self.lost.as_ref().and_then(SessionState::resumption);
-            let reopened = (reopen(settings, resumption)?, settings.clone());
+            // Two sessions of one client would end each other.
+            let awaited = self.opening.take().and_then(|opening| opening.wait().ok());
+            let reopened = match awaited.and_then(|mut reopened| reopened.0.take()) {
+                Some(reopened) => reopened,
+                None => {
+                    let resumption = self.lost.as_ref().and_then(SessionState::resumption);
+                    (reopen(settings, resumption)?, settings.clone())
+                }
+            };
             self.begin(now_us, reopened, statistics, complete);
         }
         self.state.as_mut().ok_or(Error::SessionLost)
@@ -232,8 +241,9 @@ impl Server {
 
     /// Returns the lost session if nothing in it waits any more, or the server has another one by now.
     pub(super) fn take_useless(&mut self) -> Option<SessionState> {
-        let has_another = self.state.is_some();
-        self.lost.take_if(|lost| has_another || lost.resumption().is_none())
+        let (has_another, is_opening) = (self.state.is_some(), self.is_opening());
+        // While it may be resumed, its end would end the session that comes.
+        self.lost.take_if(|lost| has_another || (!is_opening && lost.resumption().is_none()))
     }
 
     /// Returns the time of the next [`Server::look`] if nothing arrives.
@@ -262,6 +272,11 @@ impl<T: Send + 'static> Awaited<T> {
             waker.wake();
         });
         Awaited { answer }
+    }
+
+    /// Waits for the result.
+    fn wait(self) -> Result<T, Error> {
+        self.answer.recv().unwrap_or(Err(Error::SessionLost))
     }
 
     /// Returns the result, if it is there.

@@ -38,15 +38,16 @@ pub(crate) struct Resumption {
     proof: [u8; PROOF_BYTES],
 }
 
-/// Resumes a session if there is one, or opens another if the server refuses that.
+/// Resumes a session if there is one, or opens another if the server says that it has ended. Another refusal may be over a
+/// moment later.
 pub(crate) fn reopen(
     settings: &SessionSettings,
     resumption: Option<Resumption>,
 ) -> Result<(Connection, Opened), Error> {
     match resumption.map(|resumption| resume(settings, resumption)) {
-        // Another stream of this client resumes it.
-        Some(Err(error @ Error::Refused { status: Status::Retry, .. })) => Err(error),
-        None | Some(Err(Error::Refused { .. })) => open(settings),
+        None | Some(Err(Error::Refused { status: Status::BadToken | Status::BadSecret, .. })) => {
+            open(settings)
+        }
         Some(resumed) => resumed,
     }
 }
@@ -128,6 +129,11 @@ impl SessionState {
         Some(Resumption { client_id: self.opened.client_id, first_unacknowledged, proof })
     }
 
+    /// Returns whether another stream can take the place of the session's at once.
+    pub(crate) fn has_free_stream(&self) -> bool {
+        self.stream_worker.is_free()
+    }
+
     /// Returns whether this is a session under the same client id.
     pub(crate) fn is_resumed_by(&self, opened: &Opened) -> bool {
         opened.client_id == self.opened.client_id
@@ -172,11 +178,10 @@ impl SessionState {
             let opened = reopen(&self.settings, resumption);
             let is_late = Instant::now() + REOPEN_PAUSE >= deadline;
             match opened {
-                Err(Error::Refused { status: Status::Retry, .. }) if resumption.is_some() && !is_late => {}
+                // For a moment, or another stream of this client resumes it.
+                Err(Error::Refused { .. }) if resumption.is_some() && !is_late => {}
+                Err(Error::Refused { .. }) if resumption.is_some() => return open(&self.settings),
                 Err(Error::Unreachable { .. }) if !is_late => {}
-                Err(Error::Refused { status: Status::Retry, .. }) if resumption.is_some() => {
-                    return open(&self.settings);
-                }
                 opened => return opened,
             }
             thread::sleep(REOPEN_PAUSE);
@@ -201,14 +206,43 @@ impl SessionState {
         }
     }
 
+    /// Ends what is kept for a resumed session and whose time is up; leaves reads to [`SessionState::take_moved`].
+    pub(super) fn end_late(&mut self, now_us: u64, complete: &mut impl FnMut(Completion<'_>)) {
+        for sequence in std::mem::take(&mut self.refused) {
+            let accepted = self.requester.accepted(sequence);
+            if now_us < accepted.journey.deadline_us {
+                self.refused.push(sequence);
+                continue;
+            }
+            let tag = accepted.tag;
+            self.requester.release(sequence);
+            complete(failed(tag, sequence, CompletionError::TimedOut));
+        }
+        let is_read = |job: &Job| opcode::is_read(job.request.code);
+        let is_late = |job: &Job| now_us >= job.request.journey.deadline_us;
+        for Job { request, sequence, .. } in self.stranded.extract_if(.., |job| is_read(job) || is_late(job))
+        {
+            self.requester.release(sequence);
+            if now_us < request.journey.deadline_us {
+                self.again.push_back(request);
+            } else {
+                complete(failed(request.tag, sequence, CompletionError::TimedOut));
+            }
+        }
+    }
+
     /// Sends again what the stream of the session did not carry before it was resumed.
     pub(super) fn send_stranded(&mut self, now_us: u64, complete: &mut impl FnMut(Completion<'_>)) {
+        let call_timeout_us = self.requester_config.call_timeout_us;
         for Job { request, sequence, .. } in std::mem::take(&mut self.stranded) {
-            if now_us < request.journey.deadline_us {
+            let may_repeat =
+                opcode::is_read(request.code) || !is_old(now_us, call_timeout_us, request.journey);
+            if now_us < request.journey.deadline_us && may_repeat {
                 self.send_job(sequence, request);
             } else {
                 self.requester.release(sequence);
-                complete(failed(request.tag, sequence, CompletionError::TimedOut));
+                let error = if may_repeat { CompletionError::TimedOut } else { CompletionError::Closed };
+                complete(failed(request.tag, sequence, error));
             }
         }
     }

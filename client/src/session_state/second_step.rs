@@ -94,6 +94,7 @@ impl SessionState {
         if self.connectivity == Connectivity::Lost {
             // The router suspends or leaves it.
             if !self.is_patient {
+                self.end_late(now_us, complete);
                 return Ok(());
             }
             self.reopen(now_us, statistics, complete)?;

@@ -65,6 +65,9 @@ fn adopt_some(
         if lost.is_empty() || changed == TABLETS_CHANGED_AT_ONCE {
             continue;
         }
+        if row.is_tagged {
+            tables::all_know_tags(transaction)?;
+        }
         let (_, is_durable) = tables::moving_of(transaction, row.tenant, row.table)?;
         let mut on_disks = is_durable.then(|| with_disk(transaction, owned)).transpose()?;
         let heirs = fewest(on_disks.as_mut().unwrap_or(owned), first, lost.len());

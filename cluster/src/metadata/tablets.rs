@@ -32,19 +32,54 @@ pub struct Tablet {
 
 /// The tablets of a table, in the order of their hashes, covering all hashes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
 pub struct TabletsRow {
     /// The tenant of the table.
-    #[serde(skip)]
     pub tenant: TenantId,
     /// The table's number.
-    #[serde(skip)]
     pub table: u32,
     /// The tablets.
-    #[serde(with = "list")]
     pub tablets: Vec<Tablet>,
     /// Whether the table is tagged.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_tagged: bool,
+}
+
+/// A row as stored, under one of two names: a release without tagged tables would store it again as that of another one, so
+/// it must not understand it.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Stored {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tablets: Option<TabletList>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tagged_tablets: Option<TabletList>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TabletList(#[serde(with = "list")] Vec<Tablet>);
+
+impl From<TabletsRow> for Stored {
+    fn from(TabletsRow { tablets, is_tagged, .. }: TabletsRow) -> Self {
+        let list = Some(TabletList(tablets));
+        if is_tagged {
+            Self { tagged_tablets: list, tablets: None }
+        } else {
+            Self { tablets: list, tagged_tablets: None }
+        }
+    }
+}
+
+impl TryFrom<Stored> for TabletsRow {
+    type Error = &'static str;
+
+    fn try_from(stored: Stored) -> Result<Self, Self::Error> {
+        let (TabletList(tablets), is_tagged) = match stored {
+            Stored { tablets: Some(list), tagged_tablets: None } => (list, false),
+            Stored { tablets: None, tagged_tablets: Some(list) } => (list, true),
+            _ => return Err("the tablets of a table are listed once"),
+        };
+        Ok(Self { tenant: TenantId::default(), table: 0, tablets, is_tagged })
+    }
 }
 
 impl TabletsRow {

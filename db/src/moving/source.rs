@@ -17,8 +17,8 @@ use crate::control_plane::migrations::Figure;
 use crate::control_plane::migrations::inbox::Notice;
 use crate::control_plane::migrations::slots::PullPace;
 use crate::limits::{
-    DISCARD_STEPS_AT_ONCE, MIGRATION_ANNOUNCED_MS, MIGRATION_MESSAGES_AT_ONCE, MIGRATION_TURN_US,
-    PULL_LOOK_US, PULL_RATE_MAX, SECOND_READS_DIVISOR,
+    CUT_PATIENCE_MS, DISCARD_STEPS_AT_ONCE, MIGRATION_ANNOUNCED_MS, MIGRATION_MESSAGES_AT_ONCE,
+    MIGRATION_TURN_US, PULL_LOOK_US, PULL_RATE_MAX, SECOND_READS_DIVISOR,
 };
 use crate::tablet::{Copier, Moving, PartsChange, Spot};
 use crate::view::change::Change;
@@ -48,6 +48,8 @@ pub(super) struct SourceSide {
     ceiling: Option<u64>,
     /// The cut of the log that has everything that was executed before.
     last_cut: Option<u64>,
+    /// The time at which the hashes were left, while the disk is awaited.
+    left: Option<Instant>,
 }
 
 impl SourceSide {
@@ -66,6 +68,7 @@ impl SourceSide {
             have_left: false,
             ceiling: None,
             last_cut: None,
+            left: None,
         }
     }
 
@@ -230,11 +233,20 @@ impl SourceSide {
         self.ceiling = Some(ceiling);
         let has_failed = self.context.control.log.as_ref().is_some_and(|log| log.waker.has_failed());
         if !has_failed && !self.context.is_on_disk(&mut self.last_cut) {
-            self.todo.push_front(SourceAction::Cut);
-            self.context.rest(Duration::from_micros(PULL_LOOK_US));
-            return Ok(None);
+            let since = *self.left.get_or_insert_with(Instant::now);
+            // Nobody serves them meanwhile.
+            if since.elapsed() < Duration::from_millis(CUT_PATIENCE_MS) {
+                self.todo.push_front(SourceAction::Cut);
+                self.context.rest(Duration::from_micros(PULL_LOOK_US));
+                return Ok(None);
+            }
+            let migration = self.context.row.id;
+            tracing::warn!(
+                migration,
+                "the disk is full or slow: calls under way at a crash may execute twice"
+            );
         }
-        (self.ceiling, self.last_cut) = (None, None);
+        (self.ceiling, self.last_cut, self.left) = (None, None, None);
         Ok(Some(SourceEnd::Cut(ceiling)))
     }
 

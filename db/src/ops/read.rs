@@ -10,7 +10,7 @@
 //! An enumeration follows the order of the hashes, in a tagged table that of the tablets and in each that of the hashes.
 //! A step ends at the end of a range that this server owns, and the
 //! owner of the next hash makes the next step, wherever the tablet was when the cursor was made. In a part with arriving
-//! objects, a step goes as far as the part has arrived without a gap; in a tagged table it waits for all of them. A scan follows the order of the keys, while
+//! objects, a step goes as far as the part has arrived without a gap. A scan follows the order of the keys, while
 //! tablets are ranges of hashes: for a table with several tablets, a client requests the keys of each hash range
 //! separately and merges the results. A step covers one part, so hashes in several parts are refused with the last hash
 //! of the first part, and the client requests them one part at a time.
@@ -152,6 +152,8 @@ struct EnumerationStep<'t> {
     from: Cursor,
     /// The first position of the tablet, if the table is tagged.
     tablet: Option<u64>,
+    /// The last hash up to which everything has arrived.
+    arrived: u64,
     /// The last position.
     last: u64,
 }
@@ -162,6 +164,7 @@ impl CursorBytes {
         let words = match (next.and_then(|cursor| cursor.hashes()), step.tablet) {
             (Some((hash, second)), None) => vec![hash, second],
             (Some((hash, second)), Some(tablet)) => vec![tablet, hash, second],
+            (None, Some(tablet)) if step.arrived < u64::MAX => vec![tablet, step.arrived, u64::MAX],
             (None, _) if step.last == u64::MAX => return Self::default(),
             (None, None) => vec![step.last, u64::MAX],
             (None, Some(_)) => vec![step.last + 1],
@@ -204,25 +207,28 @@ fn step<'t>(entry: &'t TableEntry, cursor: &[u8]) -> Result<EnumerationStep<'t>,
         };
         let (part, last) = entry.parts.piece(position).ok_or(Status::NotOwned)?;
         let tablet = Some(part.positions().first());
-        return if part.is_complete() {
-            Ok(EnumerationStep { part, from, tablet, last })
-        } else {
-            Err(Status::Retry)
-        };
+        let arrived = part.arrived_from(next_hash(from).unwrap_or(u64::MAX)).ok_or(Status::Retry)?;
+        return Ok(EnumerationStep { part, from: from.until(arrived), tablet, arrived, last });
     }
     let from = match words[..] {
         [] => Cursor::START,
         [hash, second] => Cursor::behind(hash, second),
         _ => return Err(Status::CursorInvalid),
     };
-    let next_hash = match from.hashes() {
-        None => 0,
-        Some((hash, u64::MAX)) => hash.checked_add(1).ok_or(Status::CursorInvalid)?,
-        Some((hash, _)) => hash,
-    };
+    let next_hash = next_hash(from).ok_or(Status::CursorInvalid)?;
     let (part, last) = entry.parts.piece(next_hash).ok_or(Status::NotOwned)?;
-    let last = part.arrived_from(next_hash).ok_or(Status::Retry)?.min(last);
-    Ok(EnumerationStep { part, from: from.until(last), tablet: None, last })
+    let arrived = part.arrived_from(next_hash).ok_or(Status::Retry)?;
+    let last = arrived.min(last);
+    Ok(EnumerationStep { part, from: from.until(last), tablet: None, arrived, last })
+}
+
+/// Returns the hash at which a cursor continues; `None` behind all.
+fn next_hash(from: Cursor) -> Option<u64> {
+    match from.hashes() {
+        None => Some(0),
+        Some((hash, u64::MAX)) => hash.checked_add(1),
+        Some((hash, _)) => Some(hash),
+    }
 }
 
 /// Fills the front of `found` with objects after the cursor.

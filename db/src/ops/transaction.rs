@@ -357,7 +357,7 @@ impl Transaction {
         let mut changes = recycle_changes(std::mem::take(&mut self.changes));
         let mut ranges = recycle_ranges(std::mem::take(&mut self.ranges));
         // SAFETY: as the caller says.
-        let listed = unsafe { self.list(&parts_of, (&mut checks, &mut ranges, &mut changes)) };
+        let listed = unsafe { self.list(pin, &parts_of, (&mut checks, &mut ranges, &mut changes)) };
         let result = listed.and_then(|()| {
             if for_disk && changes.iter().any(|change| !change.table.is_promised()) {
                 return Err(Uncommitted::NotDurable);
@@ -376,6 +376,7 @@ impl Transaction {
     /// As [`Transaction::commit`].
     unsafe fn list<'t>(
         &self,
+        pin: &Pinned<'_>,
         parts_of: &impl Fn(u32) -> Option<&'t Parts>,
         (checks, ranges, changes): (&mut Vec<ReadCheck<'t>>, &mut Vec<RangeCheck<'t>>, &mut Vec<Write<'t>>),
     ) -> Result<(), Uncommitted> {
@@ -384,12 +385,17 @@ impl Transaction {
             // SAFETY: the key lies in the log under the held pin, or in the memory of the set.
             let key = unsafe { read.key.as_slice() };
             let table = table(read.table)?.find(key, read.hash).ok_or(Uncommitted::Moved)?;
+            // What was absent may be on its way here, if the key left and returned meanwhile.
+            if read.version == 0 && table.is_arrival() && !pin.knows(table, read.hash, key) {
+                return Err(Uncommitted::Moved);
+            }
             checks.push(ReadCheck { table, hash: read.hash, key, version: read.version });
         }
         for scan in &self.scans {
             let parts = table(scan.table)?;
+            let part_of = |prefix: &[u8]| parts.part_of(prefix).filter(|part| part.is_complete());
             // SAFETY: as the caller says.
-            ranges.push(unsafe { scan.check(|prefix| parts.part_of(prefix)) }.ok_or(Uncommitted::Moved)?);
+            ranges.push(unsafe { scan.check(part_of) }.ok_or(Uncommitted::Moved)?);
         }
         for write in self.writes.writes() {
             // SAFETY: key and value lie in the memory of the set.

@@ -95,7 +95,8 @@ pub fn map_of<'r>(
     let mut entries: Vec<wire::Tablet> = Vec::new();
     for tablet in &tablets.tablets {
         let (last, server) = (tablet.hashes.last(), index_of(tablet.server)?);
-        entries.pop_if(|before| before.server == server);
+        // In a tagged table each has a part of its own.
+        entries.pop_if(|before| before.server == server && !tablets.is_tagged);
         entries.push(wire::Tablet { last, server });
     }
     let mut moving = Vec::new();
