@@ -231,8 +231,7 @@ impl Store {
         let sequence = segments.sequence_at(segment.0);
         let level = match cleaner.level {
             _ if combined => Level::Combined,
-            // What was compacted before may have been chosen while the disk did not matter.
-            Level::Combined if sequence != 0 && !again => self.begin_to_empty(cleaner, sequence, segment),
+            Level::Combined if sequence != 0 => self.begin_to_empty(cleaner, sequence, segment),
             level => level,
         };
         Some(Source {
