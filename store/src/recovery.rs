@@ -329,8 +329,6 @@ impl<'c> Recovery<'c> {
     pub fn finish(self) -> Recovered {
         self.end_all_ahead();
         let mut cleaner = cleaner_of(self.core);
-        // They were chosen as if the disk had room for all their survivors.
-        self.core.store.give_back(&mut cleaner, None);
         cleaner.recovering = false;
         self.core.store.hand_over_released(&mut cleaner);
         self.found

@@ -340,19 +340,6 @@ impl Store {
         true
     }
 
-    /// Gives the chosen segments back, and the one that was begun, but for those that are half moved to heads of survivors
-    /// that go to the disk.
-    pub(crate) fn give_back(&self, cleaner: &mut Cleaner, begun: Option<Chosen>) {
-        for chosen in begun.into_iter().chain(cleaner.chosen.drain(..)) {
-            if chosen.combined {
-                cleaner.takes_reserve = true;
-                cleaner.unsettled.push_back((self.epochs.retire(), chosen));
-            } else {
-                self.log.segments.set_state(chosen.segment, State::Closed);
-            }
-        }
-    }
-
     /// Handles a lack of memory to copy to. The chosen segments go back, but for those that are half moved to heads of
     /// survivors that go to the disk. If nothing is about to become free, it
     /// evacuates a window, or tells the writer that waits for a run that there is none. An evacuation waits as long
@@ -366,7 +353,14 @@ impl Store {
             Chosen { segment, again, combined }
         });
         self.log.close(&mut cleaner.compacted);
-        self.give_back(cleaner, begun);
+        for chosen in begun.into_iter().chain(cleaner.chosen.drain(..)) {
+            if chosen.combined {
+                cleaner.takes_reserve = true;
+                cleaner.unsettled.push_back((self.epochs.retire(), chosen));
+            } else {
+                self.log.segments.set_state(chosen.segment, State::Closed);
+            }
+        }
         let stuck = cleaner.pending_reclamation.is_empty()
             && (cleaner.level == Level::Evacuation
                 || cleaner.window.is_none() && !self.choose_window(cleaner));
