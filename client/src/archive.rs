@@ -39,6 +39,13 @@ pub struct ArchivedObject<'a> {
     pub entry: &'a [u8],
 }
 
+/// Returns the key of an entry. It is behind a header of 20 bytes, which have its length at 16.
+pub(crate) fn key_of(entry: &[u8]) -> Result<&[u8], Error> {
+    let key_bytes = entry.get(16..18).map(|bytes| usize::from(u16::from_le_bytes([bytes[0], bytes[1]])));
+    let key = key_bytes.and_then(|length| entry.get(20..20 + length));
+    key.ok_or(Error::Unintelligible { expected: "an object of an archive" })
+}
+
 /// Returns the hash of a key: the one by which tablets divide a table (XXH3, 64 bits).
 #[must_use]
 pub fn key_hash(key: &[u8]) -> u64 {

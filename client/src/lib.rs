@@ -34,6 +34,7 @@ mod group;
 mod limits;
 pub mod local;
 mod owned_request;
+mod owners;
 mod reach;
 mod reconnecting_stream;
 mod router;
@@ -54,14 +55,15 @@ pub use control::{
     Actor, Adopted, ArchiveBegun, ArchivePiece, ArchivedExtension, ArchivedTable, AuditEntry, ClusterStatus,
     Durability, ExtensionDescription, ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry,
     FunctionMode, GrantEntry, LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry,
-    MigrationMode, MigrationPhase, MigrationProgress, MigrationWait, PackageFile, Placement, PlanEntry,
-    PlanProgress, Restored, Right, ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableOptions,
-    TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
-    VersionDescription, VersionEntry, VersionState, limit_word, limit_words,
+    MigrationMode, MigrationPhase, MigrationProgress, MigrationWait, OwnedPositions, PackageFile, Placement,
+    PlanEntry, PlanProgress, Restored, Right, ServerEntry, SessionEntry, Statistic, Subject, TableEntry,
+    TableOptions, TableStatistics, TabletEntry, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls,
+    TracedPoll, Traces, VersionDescription, VersionEntry, VersionState, limit_word, limit_words,
 };
 pub use error::{Error, NoSharedMemory};
 pub use group::SessionGroup;
 pub use local::Local;
+pub use owners::Owners;
 pub use session::Session;
 pub use session_state::SessionStatistics;
 pub use wire::KeyRange;

@@ -15,6 +15,7 @@ mod file;
 mod manifest;
 mod place;
 mod restore;
+mod servers;
 
 use super::failure::{Failure, FailureKind};
 use super::options::ArchiveCommand;
@@ -25,6 +26,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use manifest::Archive;
 use place::Place;
 use serde_json::{Value, json};
+pub use servers::{Content, Server, Source};
 
 /// Runs a command about archives.
 pub fn run(settings: &Settings, command: ArchiveCommand) -> Result<Answer, Failure> {
@@ -82,6 +84,7 @@ fn value_of(name: &str, archive: &Archive) -> Value {
     let extension = |extension: &manifest::Extension| json!(extension.name);
     json!({
         "archive": name, "tenant": archive.tenant, "moment_ms": archive.moment_ms, "cut": archive.cut,
+        "cuts": archive.cuts,
         "tables": archive.tables.iter().map(table).collect::<Vec<_>>(), "left_out": archive.left_out,
         "object_count": archive.objects(), "bytes": archive.bytes(), "stored_bytes": archive.stored_bytes(),
         "extensions": archive.extensions.iter().map(extension).collect::<Vec<_>>(),

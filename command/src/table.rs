@@ -53,7 +53,7 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
         TableCommand::Enumerate { name, keys_only, limit, cursor } => {
             enumerate(&mut client, &name, keys_only, limit, &cursor)
         }
-        TableCommand::Verify { name, disk: true } => disk::verify(&mut client, &name),
+        TableCommand::Verify { name, disk: true } => disk::verify(client, (&name, &settings.tenant()?.0)),
         TableCommand::Verify { name, disk: false } => verify(&mut client, &name),
     }
 }

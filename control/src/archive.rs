@@ -31,6 +31,23 @@ pub struct ArchiveBegun {
     pub limits: Vec<TenantLimitEntry>,
     /// The grants that the tenant gave.
     pub grants: Vec<GrantEntry>,
+    /// The server's number in its cluster; 0 outside one.
+    #[serde(default)]
+    pub server: u32,
+    /// In a cluster, the positions of keys that the server owned at the cut: it archives these, other servers the others.
+    #[serde(default)]
+    pub owned: Vec<OwnedPositions>,
+}
+
+/// Positions of a table that one server owns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OwnedPositions {
+    /// The table's id.
+    pub table: u32,
+    /// The first of them.
+    pub first: u64,
+    /// The last of them.
+    pub last: u64,
 }
 
 /// A table of an archive.
@@ -42,6 +59,9 @@ pub struct ArchivedTable {
     pub name: String,
     /// Its options.
     pub options: TableOptions,
+    /// In a cluster, the number of its tablets.
+    #[serde(default)]
+    pub tablets: u32,
 }
 
 /// An extension of an archive.

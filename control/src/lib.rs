@@ -21,7 +21,8 @@ mod table;
 mod tenant;
 
 pub use archive::{
-    ArchiveBegun, ArchivePiece, ArchiveSource, ArchivedExtension, ArchivedTable, ByteString, Restored,
+    ArchiveBegun, ArchivePiece, ArchiveSource, ArchivedExtension, ArchivedTable, ByteString, OwnedPositions,
+    Restored,
 };
 pub use cluster::{
     Adopted, ClusterStatus, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase, MigrationProgress,

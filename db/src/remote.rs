@@ -24,7 +24,7 @@ use cluster::remote::message::{Answers, Question, Questions, Reply};
 use cluster::remote::questions::{End, OpenQuestions, Owner};
 use control::Subject;
 use net::{Duplex, Sleeper, Stream, StreamError, Waker};
-use wire::{Body, TabletMap, TenantId, tagged_position};
+use wire::{Body, TabletMap, TenantId};
 
 use crate::control_plane::Control;
 use crate::limits::{
@@ -335,7 +335,7 @@ impl Maps {
     fn find(&self, control: &Control, want: &Want) -> Owner {
         let Some(KnownMap { map, .. }) = self.known.get(&want.table) else { return Owner::Unknown };
         let key = &want.key;
-        let position = if map.is_tagged() { tagged_position(key, want.hash, store::hash) } else { want.hash };
+        let position = wire::position(key, want.hash, map.is_tagged(), store::hash);
         let place = &map.servers()[map.server_of(position)];
         if control.migrations.as_ref().is_some_and(|migrations| migrations.own() == place.number) {
             return Owner::Here;

@@ -6,7 +6,7 @@
 
 use crate::completion::RequestId;
 use crate::log::{SEGMENT_HEADER_BYTES, read_segment_header};
-use crate::object::{Entry, Kind};
+use crate::object::{Carried, Entry, Kind};
 
 /// An object, or the end of a key, in a segment.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,13 @@ pub fn entry_hash(bytes: &[u8]) -> Option<u64> {
         Kind::Completion => RequestId::of(entry.table(), entry.key()).map(RequestId::hash),
         Kind::Object | Kind::Tombstone => Some(crate::hash(entry.key())),
     }
+}
+
+/// Returns the key of the object that begins a pull, and the bytes of that object; `None` if the bytes end within it. Nothing
+/// of it is checked but the lengths.
+pub fn entry_key(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let (carried, rest) = Carried::split(bytes).ok()?;
+    Some((carried.key(), bytes.len() - rest.len()))
 }
 
 /// The entries of a segment in the order of the log. Cost: a checksum of each entry, about 0.1 ns per byte.

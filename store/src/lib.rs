@@ -61,7 +61,7 @@ mod writeback;
 #[cfg(all(test, not(loom_model)))]
 mod tests;
 
-pub use crate::archived::{DamagedEntry, SegmentEntries, SegmentEntry, entry_hash};
+pub use crate::archived::{DamagedEntry, SegmentEntries, SegmentEntry, entry_hash, entry_key};
 pub use crate::cache::Eviction;
 pub use crate::commit::{RangeCheck, ReadCheck, Write};
 pub use crate::completion::{CompletionReply, FoundCompletion, RequestId};

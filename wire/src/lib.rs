@@ -40,6 +40,4 @@ pub use requester::{
 };
 pub use status::Status;
 pub use stream::RecordHeader;
-pub use tablets::{
-    Moving, ServerPlace, TAG_WIDTH, Tablet, TabletMap, tag_of, tagged_position, tagged_positions,
-};
+pub use tablets::{Moving, ServerPlace, TAG_WIDTH, Tablet, TabletMap, position, tag_of, tagged_positions};

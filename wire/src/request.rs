@@ -399,7 +399,7 @@ impl Request<'_> {
     }
 
     /// Returns the position of the request's key, or that of its cursor, which may be forged. `position_of` returns the
-    /// position of a key in the table: its hash, or in a tagged table [`crate::tagged_position`]. `None` for requests
+    /// position of a key in the table: its hash, or in a tagged table another one, [`crate::position`]. `None` for requests
     /// without a key, or with several.
     #[must_use]
     pub fn position(&self, position_of: impl Fn(&[u8]) -> u64) -> Option<u64> {

@@ -7,7 +7,7 @@
 //! ```
 //! Tablets are in hash order. Each reaches from behind the previous one to its last hash, the last one to 2^64 - 1:
 //! so every hash has exactly one server, and one search finds it. The hash of a key is xxh3 (64 bits). A tagged table is
-//! divided by the [`tagged_position`] of its keys instead, and "hash" above means that position. A reader that does not
+//! divided by another [`position`] of its keys instead, and "hash" above means that position. A reader that does not
 //! know tags refuses such a map as too long.
 
 use crate::body::{Body, BodyReader, BodyWriter};
@@ -26,10 +26,15 @@ pub fn tag_of(key: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns the position of a key, with this hash, in a tagged table: the highest 16 bits of its tag's hash, then the highest
-/// 48 bits of its own. So keys of one tag are within 2^48 positions, which are in one tablet.
+/// Returns the position of a key, with this hash, by which its table is divided: the hash, or in a tagged table the highest
+/// 16 bits of the hash of its tag, then the highest 48 bits of its own. So keys of one tag are within 2^48 positions, which
+/// are in one tablet.
+#[inline]
 #[must_use]
-pub fn tagged_position(key: &[u8], key_hash: u64, hash: impl Fn(&[u8]) -> u64) -> u64 {
+pub fn position(key: &[u8], key_hash: u64, is_tagged: bool, hash: impl Fn(&[u8]) -> u64) -> u64 {
+    if !is_tagged {
+        return key_hash;
+    }
     let tag = tag_of(key);
     let tag_hash = if tag.len() == key.len() { key_hash } else { hash(tag) };
     tag_hash & !(TAG_WIDTH - 1) | key_hash >> (u64::BITS - TAG_WIDTH_BITS)
@@ -163,7 +168,7 @@ impl TabletMap {
         self.is_tagged
     }
 
-    /// Returns the index of the server that owns a position: a hash, or a [`tagged_position`].
+    /// Returns the index of the server that owns a position: of a key its [`position`].
     #[inline]
     #[must_use]
     pub fn server_of(&self, position: u64) -> usize {
@@ -231,9 +236,7 @@ impl Body for TabletMap {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        Moving, ServerPlace, TAG_WIDTH, Tablet, TabletMap, tag_of, tagged_position, tagged_positions,
-    };
+    use super::{Moving, ServerPlace, TAG_WIDTH, Tablet, TabletMap, position, tag_of, tagged_positions};
     use crate::body::Body;
     use crate::limits::TABLETS_PER_TABLE_MAX;
     use crate::status::Status;
@@ -282,7 +285,7 @@ mod tests {
                 .iter()
                 .fold(1, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
         };
-        let place = |key: &[u8]| tagged_position(key, hash(key), hash);
+        let place = |key: &[u8]| position(key, hash(key), true, hash);
         for (key, tag) in tags {
             assert_eq!(tag_of(key), tag, "{key:?}");
             assert_eq!(place(key) / TAG_WIDTH, hash(tag) >> 48, "{key:?}");

@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// Returns the tablet map of a table from the connected server. `None` if there is no such table.
-    fn tablets_of(&mut self, table: u32) -> Result<Option<TabletMap>, Error> {
+    pub(crate) fn tablets_of(&mut self, table: u32) -> Result<Option<TabletMap>, Error> {
         match self.call(&Request::Tablets { table }) {
             Ok(()) => {
                 let expected = "the tablets of a table";

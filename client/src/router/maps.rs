@@ -9,9 +9,7 @@
 //! name more servers than a cluster has.
 
 use wire::limits::{SERVERS_MAX, TABLETS_PER_TABLE_MAX};
-use wire::{
-    Body, Journey, KeyRange, Request, ServerPlace, Status, TabletMap, tagged_position, tagged_positions,
-};
+use wire::{Body, Journey, KeyRange, Request, ServerPlace, Status, TabletMap, position, tagged_positions};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::server::{Reach, Server};
@@ -53,7 +51,7 @@ pub(super) struct TableMap {
     pub(super) patience_us: u64,
     /// Tablets in the order of their hashes; never empty.
     pub(super) tablets: Vec<Tablet>,
-    /// Whether tablets are ranges of [`tagged_position`]s, which stand for hashes then.
+    /// Whether tablets are ranges of [`position`]s, which stand for hashes then.
     pub(super) is_tagged: bool,
     /// Migrations for which reads may ask both servers.
     pub(super) moving: Vec<Moving>,
@@ -97,8 +95,7 @@ impl TableMap {
     /// Returns the position of a key, by which the table is divided.
     #[inline]
     pub(super) fn position(&self, key: &[u8]) -> u64 {
-        let hash = xxh3_64(key);
-        if self.is_tagged { tagged_position(key, hash, xxh3_64) } else { hash }
+        position(key, xxh3_64(key), self.is_tagged, xxh3_64)
     }
 
     /// Returns the server that owns a position.

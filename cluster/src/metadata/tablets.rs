@@ -5,7 +5,7 @@
 //! for a table of the store. Tablets with moving hashes ([`super::migrations`]) are not changed. A server that is alone
 //! has no such records and owns everything.
 //!
-//! The tablets of a tagged table are ranges of [`wire::tagged_position`]s, which stand for the hashes here. Each has a
+//! The tablets of a tagged table are ranges of [`wire::position`]s, which stand for the hashes here. Each has a
 //! part of its own on its server, whose index is by the hashes of the keys: so it stays as it was created, and moves as
 //! a whole.
 

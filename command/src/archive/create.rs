@@ -1,20 +1,19 @@
-//! `splinter archive create`: reads a tenant from the server as of one cut, and writes files and a manifest.
+//! `splinter archive create`: reads a tenant from the server as of one cut, in a cluster of each server as of one, and writes
+//! files and a manifest.
 //!
-//! The server sends what its log has, old versions and ends of keys included. So keys are read first, to know the newest
+//! A server sends what its log has, old versions and ends of keys included. So keys are read first, to know the newest
 //! version of each (about 50 bytes of memory for each key), then objects, of which only these go to files. A file ends
 //! where a segment of the log ends, as far as its size permits: what did not change gives the same files again.
 
 use super::counts::Counts;
 use super::file;
-use super::manifest::{Archive, Extension, FORMAT, File, Grant, Limit, Table, Version};
+use super::manifest::{Archive, CLUSTER_FORMAT, Cut, Extension, FORMAT, File, Grant, Limit, Table, Version};
 use super::place::Place;
+use super::servers::{Content, Server, Source};
 use crate::failure::{Failure, FailureKind};
 use crate::output::{Answer, thousands};
 use crate::settings::Settings;
-use client::{
-    Admin, ArchiveBegun, ArchivePiece, ArchivedSource, Client, Error, archived_keys, archived_objects,
-};
-use indicatif::ProgressBar;
+use client::{ArchivePiece, Owners, archived_keys, archived_objects};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -23,42 +22,6 @@ use std::collections::HashMap;
 const CONTENT_BYTES: usize = 16 << 20;
 /// A file ends behind each segment whose number is a multiple of this: some MB of a log that is half dead.
 const SEGMENTS_PER_FILE: u32 = 4;
-
-/// A connection of one who may archive a tenant.
-enum Source {
-    Own(Box<Client>),
-    Any(Box<Admin>),
-}
-
-impl Source {
-    fn begin(&mut self, tenant: &str) -> Result<ArchiveBegun, Error> {
-        match self {
-            Source::Own(client) => client.archive_begin(),
-            Source::Any(admin) => admin.archive_begin(tenant),
-        }
-    }
-
-    fn read(&mut self, id: u64, piece: u32, keys_only: bool) -> Result<ArchivePiece, Error> {
-        match self {
-            Source::Own(client) => client.archive_read(id, piece, keys_only),
-            Source::Any(admin) => admin.archive_read(id, piece, keys_only),
-        }
-    }
-
-    fn source(&mut self, id: u64, extension: &str, version: u32) -> Result<ArchivedSource, Error> {
-        match self {
-            Source::Own(client) => client.archive_source(id, extension, version),
-            Source::Any(admin) => admin.archive_source(id, extension, version),
-        }
-    }
-
-    fn end(&mut self, id: u64) -> Result<(), Error> {
-        match self {
-            Source::Own(client) => client.archive_end(id),
-            Source::Any(admin) => admin.archive_end(id),
-        }
-    }
-}
 
 /// An archive that was written.
 struct Created {
@@ -77,7 +40,7 @@ pub fn run(settings: &Settings, place: &Place) -> Result<Answer, Failure> {
         };
         (Source::Any(Box::new(admin)), tenants)
     } else {
-        (Source::Own(Box::new(settings.connect()?)), vec![settings.tenant()?.0])
+        (Source::Own(Box::new(Owners::of(settings.connect()?))), vec![settings.tenant()?.0])
     };
     let (mut text, mut values) = (String::new(), Vec::new());
     for tenant in tenants {
@@ -120,32 +83,35 @@ impl Created {
 }
 
 fn create(source: &mut Source, tenant: &str, place: &Place) -> Result<Created, Failure> {
-    let begun = source.begin(tenant)?;
+    let servers = source.begin(tenant)?;
     let mut writing = Writing {
         place,
-        tenant: begun.tenant.clone(),
-        content: file::begin(),
+        tenant: servers[0].begun.tenant.clone(),
         files: Vec::new(),
         counts: Counts::default(),
         sent_bytes: 0,
     };
-    let written = write(source, &begun, &mut writing);
+    let written = write(source, &servers, &mut writing);
     // One that has ended by itself is no failure of its own.
-    let ended = source.end(begun.id);
+    let ended = source.end(&servers);
     let extensions = written?;
+    let cuts = Cut::of(&servers);
+    let begun = servers.into_iter().next().expect("the server that was asked first").begun;
     if let Err(error) = ended {
         return Err(Failure::from(error).after("the archive was not completed"));
     }
     let table = |table: &client::ArchivedTable| {
         let (objects, bytes) = writing.counts.of(table.id);
-        Table { id: table.id, name: table.name.clone(), options: table.options, objects, bytes }
+        let tablets = (begun.server > 0).then_some(table.tablets);
+        Table { id: table.id, name: table.name.clone(), options: table.options, objects, bytes, tablets }
     };
     let changed = begun.limits.iter().filter(|limit| limit.value != limit.default);
     let archive = Archive {
-        format: FORMAT,
+        format: if begun.server > 0 { CLUSTER_FORMAT } else { FORMAT },
         tenant: begun.tenant.clone(),
-        moment_ms: begun.clock_ms,
+        moment_ms: cuts.iter().map(|cut| cut.moment_ms).min().unwrap_or(begun.clock_ms),
         cut: begun.cut,
+        cuts: if begun.server > 0 { cuts } else { Vec::new() },
         tables: begun.tables.iter().map(table).collect(),
         left_out: begun.left_out,
         extensions,
@@ -174,27 +140,29 @@ fn wrong(what: &str) -> Failure {
     Failure::new(FailureKind::Local, what).next("repeat it; if that fails too, look at the server's log")
 }
 
+/// Set in the word of a key that has ended, or whose object was written; the rest is twice its version.
+const ENDED: u64 = 1;
+
+/// What is gathered from a server.
+struct Gathered {
+    /// The newest version of each key.
+    newest: HashMap<u128, u64>,
+    /// The file that has begun.
+    content: Vec<u8>,
+    /// The segment that was read last.
+    segment: u32,
+}
+
 /// Files of an archive that is being written.
 struct Writing<'p> {
     place: &'p Place,
     tenant: String,
-    content: Vec<u8>,
     files: Vec<File>,
     counts: Counts,
     sent_bytes: u64,
 }
 
 impl Writing<'_> {
-    /// Writes the file that has begun, if it has an object.
-    fn end_file(&mut self) -> Result<(), Failure> {
-        let content = std::mem::replace(&mut self.content, file::begin());
-        if content.len() > self.content.len() {
-            let file = self.store(&content)?;
-            self.files.push(file);
-        }
-        Ok(())
-    }
-
     fn store(&mut self, content: &[u8]) -> Result<File, Failure> {
         let (file, is_new) = file::write(self.place, &self.tenant, content)?;
         self.sent_bytes += if is_new { file.bytes } else { 0 };
@@ -205,21 +173,27 @@ impl Writing<'_> {
 /// Writes objects and sources; returns the extensions.
 fn write(
     source: &mut Source,
-    begun: &ArchiveBegun,
+    servers: &[Server],
     writing: &mut Writing<'_>,
 ) -> Result<Vec<Extension>, Failure> {
     let bar = super::bar(0);
-    let mut newest = read_keys(source, begun.id, &bar)?;
-    write_objects(source, begun.id, (&mut newest, &bar), writing)?;
+    let none = || Gathered { newest: HashMap::new(), content: file::begin(), segment: 0 };
+    let mut gathered: Vec<_> = servers.iter().map(|_| none()).collect();
+    source.read_all(servers, Content::Keys, &bar, |at, piece| gathered[at].take_keys(piece))?;
+    source
+        .read_all(servers, Content::Objects, &bar, |at, piece| gathered[at].take_objects(piece, writing))?;
     bar.finish_and_clear();
-    if newest.values().any(|word| word & ENDED == 0) {
-        return Err(wrong("the server's log has fewer objects than keys"));
+    for gathered in &mut gathered {
+        gathered.end_file(writing)?;
+        if gathered.newest.values().any(|word| word & ENDED == 0) {
+            return Err(wrong("the server's log has fewer objects than keys"));
+        }
     }
     let mut extensions = Vec::new();
-    for extension in &begun.extensions {
+    for extension in &servers[0].begun.extensions {
         let mut versions = Vec::new();
         for &version in &extension.versions {
-            let content = file::of_source(&source.source(begun.id, &extension.name, version)?);
+            let content = file::of_source(&source.source(&servers[0], &extension.name, version)?);
             versions.push(Version { version, file: writing.store(&content)? });
         }
         extensions.push(Extension { name: extension.name.clone(), versions, state: extension.state });
@@ -227,66 +201,45 @@ fn write(
     Ok(extensions)
 }
 
-/// Set in the word of a key that has ended, or whose object was written; the rest is twice its version.
-const ENDED: u64 = 1;
-
-/// Reads all keys; returns the newest version of each.
-fn read_keys(source: &mut Source, id: u64, bar: &ProgressBar) -> Result<HashMap<u128, u64>, Failure> {
-    let mut newest: HashMap<u128, u64> = HashMap::new();
-    bar.set_message("keys");
-    for number in 0.. {
-        let piece = source.read(id, number, true)?;
-        show(bar, &piece, 0);
+impl Gathered {
+    fn take_keys(&mut self, piece: &ArchivePiece) -> Result<(), Failure> {
         for key in archived_keys(&piece.records.0)? {
             // An end of the same version counts more.
             let word = key.version << 1 | if key.ends { ENDED } else { 0 };
-            let known = newest.entry(key.hash).or_default();
+            let known = self.newest.entry(key.hash).or_default();
             *known = word.max(*known);
         }
-        if piece.is_last {
-            break;
-        }
+        Ok(())
     }
-    Ok(newest)
-}
 
-/// Reads all objects, and writes those that are the newest of their keys.
-fn write_objects(
-    source: &mut Source,
-    id: u64,
-    (newest, bar): (&mut HashMap<u128, u64>, &ProgressBar),
-    writing: &mut Writing<'_>,
-) -> Result<(), Failure> {
-    bar.set_message("objects");
-    let mut segment = 0;
-    for number in 0.. {
-        let piece = source.read(id, number, false)?;
-        show(bar, &piece, piece.all_bytes);
-        if piece.segment / SEGMENTS_PER_FILE != segment / SEGMENTS_PER_FILE {
-            writing.end_file()?;
+    /// Takes the objects that are the newest of their keys.
+    fn take_objects(&mut self, piece: &ArchivePiece, writing: &mut Writing<'_>) -> Result<(), Failure> {
+        if piece.segment / SEGMENTS_PER_FILE != self.segment / SEGMENTS_PER_FILE {
+            self.end_file(writing)?;
         }
-        segment = piece.segment;
+        self.segment = piece.segment;
         for object in archived_objects(&piece.records.0)? {
             let (key, entry) = (object.key, object.entry);
-            match newest.get_mut(&key.hash) {
+            match self.newest.get_mut(&key.hash) {
                 Some(word) if *word == key.version << 1 => *word |= ENDED,
                 _ => continue,
             }
-            if writing.content.len() + entry.len() > CONTENT_BYTES {
-                writing.end_file()?;
+            if self.content.len() + entry.len() > CONTENT_BYTES {
+                self.end_file(writing)?;
             }
-            file::append(&mut writing.content, key.table, entry);
+            file::append(&mut self.content, key.table, entry);
             writing.counts.add(key.table, entry.len());
         }
-        if piece.is_last {
-            break;
-        }
+        Ok(())
     }
-    writing.end_file()
-}
 
-/// Shows how much of the log was read; it is read twice.
-fn show(bar: &ProgressBar, piece: &ArchivePiece, before_bytes: u64) {
-    bar.set_length(2 * piece.all_bytes);
-    bar.set_position(before_bytes + piece.done_bytes);
+    /// Writes the file that has begun, if it has an object.
+    fn end_file(&mut self, writing: &mut Writing<'_>) -> Result<(), Failure> {
+        let content = std::mem::replace(&mut self.content, file::begin());
+        if content.len() > self.content.len() {
+            let file = writing.store(&content)?;
+            writing.files.push(file);
+        }
+        Ok(())
+    }
 }

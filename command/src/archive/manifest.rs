@@ -5,6 +5,7 @@
 
 use super::damaged;
 use super::place::Place;
+use super::servers::Server;
 use crate::failure::{Failure, FailureKind};
 use client::{Right, TableOptions, VersionState, name_is_valid};
 use data_encoding::HEXLOWER;
@@ -12,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
-/// The format that this release writes and reads.
+/// The format of an archive of a server outside a cluster.
 pub const FORMAT: u32 = 1;
+/// The format of an archive of a cluster: it has `cuts`, and tables have `tablets`. The latest that this release knows.
+pub const CLUSTER_FORMAT: u32 = 2;
 /// Most bytes of a manifest: that of an archive of some TB.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 /// Most bytes of a file, before it is compressed and after: an object more than create.rs gathers.
@@ -33,10 +36,13 @@ struct Manifest {
 pub struct Archive {
     pub format: u32,
     pub tenant: String,
-    /// The server's clock at the cut, in milliseconds since the Unix epoch.
+    /// The server's clock at the cut, in milliseconds since the Unix epoch; in a cluster the earliest one.
     pub moment_ms: u64,
-    /// The number of the cut of the server's log.
+    /// The number of the cut of the server's log; in a cluster of the log of the server that was asked first.
     pub cut: u64,
+    /// Of a cluster, the cut of each server.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuts: Vec<Cut>,
     pub tables: Vec<Table>,
     /// Tables in memory, whose objects are not here.
     pub left_out: Vec<String>,
@@ -45,6 +51,27 @@ pub struct Archive {
     pub limits: Vec<Limit>,
     pub grants: Vec<Grant>,
     pub files: Vec<File>,
+}
+
+/// The cut of a server of a cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The server's number.
+    pub server: u32,
+    pub cut: u64,
+    pub moment_ms: u64,
+}
+
+impl Cut {
+    /// Returns the cuts of the servers of an archive.
+    pub fn of(servers: &[Server]) -> Vec<Cut> {
+        let cut = |Server { begun, .. }: &Server| Cut {
+            server: begun.server,
+            cut: begun.cut,
+            moment_ms: begun.clock_ms,
+        };
+        servers.iter().map(cut).collect()
+    }
 }
 
 /// A table, with what the archive has of it.
@@ -57,6 +84,9 @@ pub struct Table {
     pub objects: u64,
     /// Bytes of the entries of these objects.
     pub bytes: u64,
+    /// Of a cluster, the number of tablets that it had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tablets: Option<u32>,
 }
 
 /// An extension with its kept versions, the oldest first.
@@ -137,8 +167,9 @@ impl Archive {
     fn decode(bytes: &[u8], name: &str) -> Result<Archive, Failure> {
         let format = serde_json::from_slice::<serde_json::Value>(bytes).map_err(damaged)?;
         match format["archive"]["format"].as_u64() {
-            Some(format) if format != u64::from(FORMAT) => {
-                let what = format!("it has format {format}, and this release knows {FORMAT}");
+            Some(format) if !(u64::from(FORMAT)..=u64::from(CLUSTER_FORMAT)).contains(&format) => {
+                let what =
+                    format!("it has format {format}, and this release knows {FORMAT} to {CLUSTER_FORMAT}");
                 return Err(Failure::new(FailureKind::Local, what).next("use the release that wrote it"));
             }
             _ => {}
@@ -191,14 +222,21 @@ mod tests {
     use client::TableOptions;
 
     fn archive() -> Archive {
-        let table =
-            Table { id: 1, name: "t".into(), options: TableOptions::default(), objects: 2, bytes: 80 };
+        let table = Table {
+            id: 1,
+            name: "t".into(),
+            options: TableOptions::default(),
+            objects: 2,
+            bytes: 80,
+            tablets: None,
+        };
         let file = File { checksum: "ab".repeat(32), bytes: 50, content_bytes: 90 };
         Archive {
             format: 1,
             tenant: "acme".into(),
             moment_ms: 5,
             cut: 7,
+            cuts: Vec::new(),
             tables: vec![table],
             left_out: Vec::new(),
             extensions: Vec::new(),
@@ -215,7 +253,7 @@ mod tests {
         assert!(Archive::decode(&bytes, "other/1").is_err());
         let text = String::from_utf8(bytes.clone()).unwrap();
         for (from, to) in
-            [("\"value\": 9", "\"value\": 8"), ("\"t\"", "\"u\""), ("\"format\": 1", "\"format\": 2")]
+            [("\"value\": 9", "\"value\": 8"), ("\"t\"", "\"u\""), ("\"format\": 1", "\"format\": 3")]
         {
             assert!(text.contains(from));
             assert!(Archive::decode(text.replace(from, to).as_bytes(), "acme/1").is_err(), "{to}");

@@ -5,14 +5,14 @@
 
 use super::counts::Counts;
 use super::file::{self, Objects};
-use super::manifest::{Archive, Extension, Grant};
+use super::manifest::{Archive, Extension, Grant, Table};
 use super::place::Place;
 use super::{damaged, value_of};
 use crate::failure::{Failure, FailureKind};
 use crate::output::{Answer, thousands};
 use crate::settings::Settings;
 use crate::tenant::write_secret;
-use client::{Client, LimitChange, PackageFile, Placement, Restored, Status};
+use client::{Client, Error, LimitChange, Owners, PackageFile, Placement, Restored, Status};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,11 +44,12 @@ pub fn run(
             )
             .next("give --admin-secret, or leave out --as and --secret-file"));
         }
-        let mut client = settings.connect()?;
+        let mut owners = Owners::of(settings.connect()?);
         let mut created = Vec::new();
-        return match fill(&mut client, place, &archive, &mut created) {
+        return match fill(&mut owners, place, &archive, &mut created) {
             Ok(outcome) => Ok(answer(name, &archive, (&settings.tenant()?.0, None), &outcome)),
             Err(failure) => {
+                let client = owners.client();
                 for (kind, made) in created.into_iter().rev() {
                     // What remains is told by the first failure.
                     let _ = match kind {
@@ -77,7 +78,7 @@ pub fn run(
                 Failure::new(FailureKind::Local, format!("cannot write {}: {error}", path.display()))
             })?;
         }
-        fill(&mut settings.connect_as(tenant, &secret)?, place, &archive, &mut Vec::new())
+        fill(&mut Owners::of(settings.connect_as(tenant, &secret)?), place, &archive, &mut Vec::new())
     };
     match fill_new() {
         Ok(outcome) => {
@@ -136,18 +137,20 @@ enum Made {
 
 /// Makes tables, objects, extensions and grants; notes what it made.
 fn fill(
-    client: &mut Client,
+    owners: &mut Owners,
     place: &Place,
     archive: &Archive,
     created: &mut Vec<(Made, String)>,
 ) -> Result<Outcome, Failure> {
-    let mut outcome = Outcome::default();
+    let (mut outcome, mut ids) = (Outcome::default(), BTreeMap::new());
     for table in &archive.tables {
-        let made = client.table_create_with(&table.name, table.options);
-        made.map_err(|error| Failure::from(error).after(format!("table {}", table.name)))?;
+        let made = create(owners.client(), table);
+        let made = made.map_err(|error| Failure::from(error).after(format!("table {}", table.name)))?;
+        ids.insert(table.id, (&*table.name, made));
         created.push((Made::Table, table.name.clone()));
     }
-    fill_tables(client, place, archive, &mut outcome.restored)?;
+    fill_tables(owners, place, (archive, &ids), &mut outcome.restored)?;
+    let client = owners.client();
     for extension in &archive.extensions {
         if client.extension_list()?.iter().any(|known| known.name == extension.name) {
             let what = format!("there is an extension {} already", extension.name);
@@ -171,31 +174,46 @@ fn fill(
     Ok(outcome)
 }
 
+/// Makes a table, with as many tablets as it had, if this is a cluster. Returns its id.
+fn create(client: &mut Client, table: &Table) -> Result<u32, Error> {
+    let tablets = table.tablets.and_then(|tablets| u16::try_from(tablets).ok());
+    // Tagged ones have a default that fits every cluster.
+    if let Some(tablets) = tablets.filter(|tablets| *tablets > 1 && !table.options.tagged) {
+        match client.table_create_spread(&table.name, table.options, tablets) {
+            // The server is in no cluster.
+            Err(error) if error.status() == Some(Status::Unavailable) => {}
+            made => return made,
+        }
+    }
+    client.table_create_with(&table.name, table.options)
+}
+
+/// Stores the objects in the tables, whose names and ids are given by their numbers in the archive.
 fn fill_tables(
-    client: &mut Client,
+    owners: &mut Owners,
     place: &Place,
-    archive: &Archive,
+    (archive, tables): (&Archive, &BTreeMap<u32, (&str, u32)>),
     restored: &mut Restored,
 ) -> Result<(), Failure> {
     let bar = super::bar(archive.stored_bytes());
     bar.set_message("restore");
     let mut counts = Counts::default();
-    let names: BTreeMap<u32, &str> = archive.tables.iter().map(|table| (table.id, &*table.name)).collect();
     for file in &archive.files {
         let content = file::read(place, &archive.tenant, file)?;
         counts.add_file(archive, file, &content)?;
-        let mut gathered: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+        let mut gathered: BTreeMap<u32, (usize, Vec<&[u8]>)> = BTreeMap::new();
         for object in Objects::of(&content)? {
             let (table, entry) = object?;
-            let entries = gathered.entry(table).or_default();
-            entries.extend(entry);
-            if entries.len() >= REQUEST_BYTES {
-                let entries = std::mem::take(entries);
-                store(client, names[&table], &entries, restored)?;
+            let (bytes, entries) = gathered.entry(table).or_default();
+            *bytes += entry.len();
+            entries.push(entry);
+            if *bytes >= REQUEST_BYTES {
+                let (_, entries) = gathered.remove(&table).unwrap_or_default();
+                store(owners, tables[&table], &entries, restored)?;
             }
         }
-        for (table, entries) in gathered.iter().filter(|(_, entries)| !entries.is_empty()) {
-            store(client, names[table], entries, restored)?;
+        for (table, (_, entries)) in &gathered {
+            store(owners, tables[table], entries, restored)?;
         }
         bar.inc(file.bytes);
     }
@@ -203,10 +221,16 @@ fn fill_tables(
     counts.check(archive)
 }
 
-fn store(client: &mut Client, table: &str, entries: &[u8], restored: &mut Restored) -> Result<(), Failure> {
-    let stored = client.archive_restore(table, entries).map_err(|error| match error.status() {
-        Some(Status::Malformed | Status::Overflow) => damaged(format!("table {table}: {error}")),
-        _ => Failure::from(error).after(format!("table {table}")),
+fn store(
+    owners: &mut Owners,
+    table: (&str, u32),
+    entries: &[&[u8]],
+    restored: &mut Restored,
+) -> Result<(), Failure> {
+    let name = table.0;
+    let stored = owners.restore(table, entries).map_err(|error| match error.status() {
+        Some(Status::Malformed | Status::Overflow) => damaged(format!("table {name}: {error}")),
+        _ => Failure::from(error).after(format!("table {name}")),
     })?;
     restored.stored += stored.stored;
     restored.late += stored.late;

@@ -3,14 +3,15 @@
 //! ```text
 //!   keys and versions of the table ──► the log as of a later moment ──► keys of which it has no version as new, nor an end
 //! ```
-//! The log is read as for an archive, online and at a bounded rate, past what is damaged.
+//! The log is read as for an archive, online and at a bounded rate, past what is damaged; in a cluster that of each server
+//! with tablets of the tenant.
 
 use std::collections::HashMap;
 
-use client::{ArchiveBegun, Client, Cursor, Enumeration, PageSize, Status, archived_keys, key_hash};
+use client::{Client, Cursor, Enumeration, Owners, PageSize, Status, archived_keys, key_hash};
 use serde_json::json;
 
-use crate::archive;
+use crate::archive::{self, Content, Server, Source};
 use crate::bytes::shown;
 use crate::failure::{Failure, FailureKind};
 use crate::object::value_of;
@@ -31,21 +32,23 @@ struct Checked {
 }
 
 /// Verifies a table; fails if the disk lacks an object, or the log is damaged.
-pub fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
+pub fn verify(client: Client, (name, tenant): (&str, &str)) -> Result<Answer, Failure> {
     if name.contains('/') {
         let what = format!("{name} is another tenant's table, whose log only that tenant can read");
         return Err(Failure::new(FailureKind::Refused, what).next("let its owner verify it"));
     }
-    let id = client.table_open(name)?;
+    let mut owners = Owners::of(client);
+    let id = owners.client().table_open(name)?;
     let mut missing = Versions::new();
-    for object in keys_of(client, id) {
+    for object in keys_of(owners.client(), id) {
         let object = object?;
         missing.insert(key_hash(&object.key), object.version);
     }
     let objects = missing.len() as u64;
-    let begun = client.archive_begin()?;
-    let checked = check(client, &begun, name, &mut missing);
-    let ended = client.archive_end(begun.id);
+    let mut source = Source::Own(Box::new(owners));
+    let servers = source.begin(tenant)?;
+    let checked = check(&mut source, &servers, name, &mut missing);
+    let ended = source.end(&servers);
     let checked = checked?;
     match ended {
         // It has ended by itself after all of it was read.
@@ -53,8 +56,10 @@ pub fn verify(client: &mut Client, name: &str) -> Result<Answer, Failure> {
         ended => ended?,
     }
     let mut keys = Vec::new();
-    if !missing.is_empty() {
-        for object in keys_of(client, id) {
+    if let Source::Own(mut owners) = source
+        && !missing.is_empty()
+    {
+        for object in keys_of(owners.client(), id) {
             let object = object?;
             // One that was written anew has another version.
             if missing.get(&key_hash(&object.key)) == Some(&object.version) {
@@ -73,23 +78,20 @@ fn keys_of(client: &mut Client, table: u32) -> Enumeration<'_> {
 
 /// Removes what the log has from what is missing.
 fn check(
-    client: &mut Client,
-    begun: &ArchiveBegun,
+    source: &mut Source,
+    servers: &[Server],
     name: &str,
     missing: &mut Versions,
 ) -> Result<Checked, Failure> {
-    let Some(table) = begun.tables.iter().find(|table| table.name == name).map(|table| table.id) else {
+    let tables = &servers[0].begun.tables;
+    let Some(table) = tables.iter().find(|table| table.name == name).map(|table| table.id) else {
         let failure = Failure::new(FailureKind::Refused, format!("table {name} is in memory only"));
         return Err(failure.known_as(Status::NotDurable));
     };
-    let mut checked = Checked::default();
+    let (mut checked, mut log_bytes) = (Checked::default(), vec![0; servers.len()]);
     let bar = archive::bar(0);
-    bar.set_message("log");
-    for number in 0.. {
-        let piece = client.archive_check(begun.id, number)?;
-        bar.set_length(piece.all_bytes);
-        bar.set_position(piece.done_bytes);
-        checked.log_bytes = piece.all_bytes;
+    source.read_all(servers, Content::Check, &bar, |at, piece| {
+        log_bytes[at] = piece.all_bytes;
         checked.damaged_blocks += u64::from(piece.damaged_blocks);
         checked.damaged_bytes += piece.damaged_bytes;
         for key in archived_keys(&piece.records.0)?.into_iter().filter(|key| key.table == table) {
@@ -99,11 +101,10 @@ fn check(
                 missing.remove(&hash);
             }
         }
-        if piece.is_last {
-            break;
-        }
-    }
+        Ok(())
+    })?;
     bar.finish_and_clear();
+    checked.log_bytes = log_bytes.iter().sum();
     Ok(checked)
 }
 

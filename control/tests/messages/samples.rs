@@ -8,10 +8,10 @@ use control::{
     ArchivedTable, AuditEntry, ByteString, ClusterStatus, DeserializeOwned, Durability, ExtensionDescription,
     ExtensionEntry, ExtensionInstalled, ExtensionResolved, FunctionEntry, FunctionMode, GrantEntry,
     LimitChange, LogEntry, LogLines, Measured, MemberEntry, MigrationEntry, MigrationMode, MigrationPhase,
-    MigrationProgress, MigrationWait, PackageFile, Placement, PlanEntry, PlanProgress, Restored, Right,
-    ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableId, TableOptions, TableStatistics,
-    TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls, TracedPoll, Traces,
-    VersionDescription, VersionEntry, VersionState,
+    MigrationProgress, MigrationWait, OwnedPositions, PackageFile, Placement, PlanEntry, PlanProgress,
+    Restored, Right, ServerEntry, SessionEntry, Statistic, Subject, TableEntry, TableId, TableOptions,
+    TableStatistics, TabletEntry, TenantCreated, TenantEntry, TenantLimitEntry, TraceEntry, TracedCalls,
+    TracedPoll, Traces, VersionDescription, VersionEntry, VersionState,
 };
 use serde::Serialize;
 
@@ -188,11 +188,13 @@ fn replies_about_archives(seen: &mut Seen) {
         tenant: "acme".into(),
         cut: 2,
         clock_ms: 3,
-        tables: vec![ArchivedTable { id: 4, name: "users".into(), options }],
+        tables: vec![ArchivedTable { id: 4, name: "users".into(), options, tablets: 2 }],
         left_out: vec!["volatile".into()],
         extensions: vec![ArchivedExtension { name: "tao".into(), versions: vec![1, 2], state }],
         limits: vec![weight],
         grants: vec![grant],
+        server: 3,
+        owned: vec![OwnedPositions { table: 4, first: 1, last: u64::MAX }],
     });
     let records = ByteString(vec![0, 0xff]);
     seen.survives(ArchivePiece {

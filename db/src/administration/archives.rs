@@ -11,28 +11,26 @@ use std::time::{Duration, Instant};
 
 use control::{
     AdminRequest, ArchiveBegun, ArchiveSource, ArchivedExtension, ArchivedTable, ByteString, GrantEntry,
-    Restored, TableOptions, VersionState,
+    OwnedPositions, Restored, TableOptions, VersionState,
 };
 use store::{OBJECT_HEADER_BYTES, ReplayError, WriteError, entry_bytes};
 use wire::{Status, TenantId};
 
 use super::missing::unknown_table;
 use super::{Role, extensions, limits, not_permitted};
-use crate::control_plane::archives::{Archive, Content};
+use crate::control_plane::archives::{Archive, ArchivedPart, ArchivedParts, Content};
 use crate::control_plane::{Control, Refusal};
-use crate::durability::log_thread::NotStable;
-use crate::limits::{ARCHIVE_PIECE_BYTES, RESTORE_PATIENCE_MS, RESTORE_TURN_BYTES};
+use crate::durability::log_thread::{LogHandle, NotStable};
+use crate::durability::log_writer::Snapshot;
+use crate::limits::{ARCHIVE_PIECE_BYTES, RESTORE_PATIENCE_MS, RESTORE_TURN_BYTES, SNAPSHOTS_MAX};
 use crate::ops::write;
 use crate::session::Session;
 use crate::sync::lock;
 use crate::sync::oneshot::oneshot;
-use crate::view::change::{ArchivedObjects, Change, RestoredObjects};
+use crate::tablet::{Range, unite};
+use crate::view::change::{ArchivedObjects, Change, NotRestored, RestoredObjects};
 
 pub(super) fn begin(control: &Control, role: &Role, name: Option<&str>) -> Result<Vec<u8>, Refusal> {
-    if control.lease_cache.run().is_some() {
-        let text = "this version makes no archives of a cluster";
-        return Err(Refusal::new(Status::Unavailable, text));
-    }
     let log = control.log.as_ref().ok_or_else(|| {
         let text = "tables of this server are in memory only: an archive holds those on the disk";
         Refusal::new(Status::Unavailable, text)
@@ -40,12 +38,14 @@ pub(super) fn begin(control: &Control, role: &Role, name: Option<&str>) -> Resul
     let _changing = lock(&control.changing);
     let (tenant, name) = tenant_of(control, role, name)?;
     let rows = control.metadata.catalog(Some(&[tenant].into()))?;
-    let (mut tables, mut numbers, mut left_out) = (Vec::new(), BTreeMap::new(), Vec::new());
+    let (mut tables, mut whole, mut left_out) = (Vec::new(), ArchivedParts::new(), Vec::new());
     for row in rows.tables.iter().filter(|row| row.tenant == tenant) {
         if row.durability().is_on_disk() {
             let options = TableOptions { durability: Some(row.durability()), ..row.options };
-            numbers.insert(row.part.unwrap_or(row.id), row.id);
-            tables.push(ArchivedTable { id: row.id, name: row.name.clone(), options });
+            whole.insert(row.part.unwrap_or(row.id), ArchivedPart::whole(row.id));
+            let tablets = rows.tablets.iter().find(|tablets| tablets.table == row.id);
+            let tablets = tablets.map_or(0, |row| row.tablets.len() as u32);
+            tables.push(ArchivedTable { id: row.id, name: row.name.clone(), options, tablets });
         } else {
             left_out.push(row.name.clone());
         }
@@ -57,12 +57,14 @@ pub(super) fn begin(control: &Control, role: &Role, name: Option<&str>) -> Resul
     };
     let own = rows.extensions.iter().filter(|row| row.tenant == tenant);
     let archived_extensions = own.map(extension).collect();
-    let snapshot = log.snapshot().map_err(|error| {
-        let why = error.map_or_else(String::new, |error| format!(": {error}"));
-        Refusal::new(Status::StorageFailed, format!("the log's thread gives no cut of the log{why}"))
-    })?;
+    let server = control.lease_cache.run().map_or(0, |own| own.server);
+    let (parts, snapshot) = match server {
+        0 => (whole, snapshot_of(log)?),
+        _ => snapshot_of_owned(control, log, (tenant, &tables))?,
+    };
     let (cut, clock_ms) = (snapshot.cut, snapshot.clock_ms);
-    let archive = control.archives.begin(tenant, numbers, snapshot)?;
+    let owned = if server == 0 { Vec::new() } else { owned_positions(&parts) };
+    let archive = control.archives.begin(tenant, parts, snapshot)?;
     Ok(control::encode(&ArchiveBegun {
         id: archive.id,
         tenant: name,
@@ -73,7 +75,64 @@ pub(super) fn begin(control: &Control, role: &Role, name: Option<&str>) -> Resul
         extensions: archived_extensions,
         limits: limits::entries(&control.accounts.of(tenant)),
         grants: grants_of(control, tenant),
+        server,
+        owned,
     }))
+}
+
+fn snapshot_of(log: &LogHandle) -> Result<Snapshot, Refusal> {
+    log.snapshot().map_err(|error| {
+        let why = error.map_or_else(String::new, |error| format!(": {error}"));
+        Refusal::new(Status::StorageFailed, format!("the log's thread gives no cut of the log{why}"))
+    })
+}
+
+/// Returns what this server owns of a tenant's tables in a cluster, with a snapshot during whose making that stayed so: all
+/// of it is in the log, since hashes of durable tables are taken only when their objects are on the disk.
+fn snapshot_of_owned(
+    control: &Control,
+    log: &LogHandle,
+    (tenant, tables): (TenantId, &[ArchivedTable]),
+) -> Result<(ArchivedParts, Snapshot), Refusal> {
+    let mut owned = owned_parts(control, tenant, tables);
+    for _ in 0..SNAPSHOTS_MAX {
+        let snapshot = snapshot_of(log)?;
+        let before = std::mem::replace(&mut owned, owned_parts(control, tenant, tables));
+        if before == owned {
+            return Ok((owned, snapshot));
+        }
+    }
+    Err(Refusal::new(Status::Unavailable, "tablets of the tenant are moving: repeat this later"))
+}
+
+fn owned_parts(control: &Control, tenant: TenantId, tables: &[ArchivedTable]) -> ArchivedParts {
+    let mut parts = ArchivedParts::new();
+    for table in tables {
+        // One that is not known here yet is missing in what the server says to own.
+        let Some(entry) = control.table(tenant, &table.name).filter(|entry| entry.id == table.id) else {
+            continue;
+        };
+        let is_tagged = entry.parts.is_tagged();
+        for (hashes, part) in entry.parts.pieces((0, u64::MAX)) {
+            let positions = part.positions();
+            let owned = if is_tagged { (positions.first(), positions.last()) } else { hashes };
+            let new = ArchivedPart { table: table.id, is_tagged, owned: Vec::new() };
+            parts.entry(part.id()).or_insert(new).owned.push(owned);
+        }
+    }
+    parts
+}
+
+fn owned_positions(parts: &ArchivedParts) -> Vec<OwnedPositions> {
+    let mut by_table: BTreeMap<u32, Vec<Range>> = BTreeMap::new();
+    for part in parts.values() {
+        let owned = by_table.entry(part.table).or_default();
+        *owned = unite(owned, &part.owned);
+    }
+    let of_table = |(table, owned): (u32, Vec<Range>)| {
+        owned.into_iter().map(move |(first, last)| OwnedPositions { table, first, last })
+    };
+    by_table.into_iter().flat_map(of_table).collect()
 }
 
 /// Returns the tenant that is archived, and its name.
@@ -154,10 +213,6 @@ pub(super) fn restore(
     objects: &[u8],
 ) -> Result<Vec<u8>, Refusal> {
     let entry = control.table(session.tenant, name).ok_or_else(|| unknown_table(name))?;
-    if entry.parts.only().is_none() {
-        let text = "objects of an archive are restored only on a server that has the whole table";
-        return Err(Refusal::new(Status::Unavailable, text));
-    }
     let until = Instant::now() + Duration::from_millis(RESTORE_PATIENCE_MS);
     let (mut rest, mut restored, mut cut) = (objects, Restored::default(), 0);
     while !rest.is_empty() {
@@ -171,10 +226,13 @@ pub(super) fn restore(
             return Err(Refusal::new(Status::Malformed, "an object does not match its checksum, or is none"));
         }
         match refused {
+            Some(NotRestored::NotOwned) => return Err(Status::NotOwned.into()),
+            Some(NotRestored::Store(ReplayError::Refused(error))) => wait_for_room(error, until)?,
+            Some(NotRestored::Store(error)) => {
+                return Err(Refusal::new(Status::Malformed, error.to_string()));
+            }
             None if done_bytes == 0 => return Err(unknown_table(name)),
             None => {}
-            Some(ReplayError::Refused(error)) => wait_for_room(error, until)?,
-            Some(error) => return Err(Refusal::new(Status::Malformed, error.to_string())),
         }
     }
     wait_until_stable(control, cut)?;

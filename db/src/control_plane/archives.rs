@@ -23,6 +23,7 @@ use crate::durability::log_reader::SegmentBytes;
 use crate::durability::log_writer::{Snapshot, SnapshotError};
 use crate::limits::{ARCHIVE_BYTES_PER_SECOND, ARCHIVE_IDLE_MS, ARCHIVE_PIECE_BYTES, ARCHIVES_MAX};
 use crate::sync::lock;
+use crate::tablet::Range;
 
 /// Marks the end of a key in a record's word.
 const ENDS: u64 = 1 << 63;
@@ -41,9 +42,39 @@ pub struct Archive {
     pub id: u64,
     /// The tenant.
     pub tenant: TenantId,
-    tables: BTreeMap<u32, u32>,
+    parts: ArchivedParts,
     hashers: [RandomState; 2],
     reading: Mutex<Reading>,
+}
+
+/// Parts that an archive has, by the numbers that the log has for them.
+pub type ArchivedParts = BTreeMap<u32, ArchivedPart>;
+
+/// What an archive has of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedPart {
+    /// The number of its table.
+    pub table: u32,
+    /// Whether the table is tagged.
+    pub is_tagged: bool,
+    /// Positions of the keys.
+    pub owned: Vec<Range>,
+}
+
+impl ArchivedPart {
+    /// The part of a table that is here as a whole.
+    #[must_use]
+    pub fn whole(table: u32) -> Self {
+        Self { table, is_tagged: false, owned: vec![(0, u64::MAX)] }
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        if self.owned == [(0, u64::MAX)] {
+            return true;
+        }
+        let position = wire::position(key, store::hash(key), self.is_tagged, store::hash);
+        self.owned.iter().any(|&(first, last)| (first..=last).contains(&position))
+    }
 }
 
 /// Where a piece begins: a segment, and a byte in it.
@@ -90,15 +121,14 @@ struct Reading {
 }
 
 impl Archives {
-    /// Begins an archive of these tables, each by the number that the log has for it and by its own; ends an earlier one of
-    /// the tenant.
+    /// Begins an archive of these parts; ends an earlier one of the tenant.
     ///
     /// # Errors
     /// `LimitExceeded` if the server reads as many as it may.
     pub fn begin(
         &self,
         tenant: TenantId,
-        tables: BTreeMap<u32, u32>,
+        parts: ArchivedParts,
         snapshot: Snapshot,
     ) -> Result<Arc<Archive>, Refusal> {
         let mut running = lock(&self.running);
@@ -113,7 +143,7 @@ impl Archives {
         let archive = Archive {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             tenant,
-            tables,
+            parts,
             hashers: [RandomState::new(), RandomState::new()],
             reading: Mutex::new(reading),
         };
@@ -259,7 +289,8 @@ impl Archive {
             };
             // An object that has expired ends its key, as at a start.
             let object = entry.object.filter(|_| entry.expires_ms > clock_ms);
-            let Some(&table) = self.tables.get(&entry.table) else { continue };
+            let part = self.parts.get(&entry.table).filter(|part| part.has(entry.key));
+            let Some(&ArchivedPart { table, .. }) = part else { continue };
             if content != Content::Objects || object.is_some() {
                 self.append(&mut records, &SegmentEntry { table, ..entry }, (object, content));
             }

@@ -10,7 +10,7 @@
 //! with one comparison in the widest range, which is the only one of most tables, otherwise by a search among the
 //! others. Objects that are held and not owned, because they move away, are counted and not served.
 //!
-//! A tagged table is divided by the [`tagged_position`]s of its keys, and "hashes" above means those: each tablet has a part
+//! A tagged table is divided by other [`wire::position`]s of its keys, and "hashes" above means those: each tablet has a part
 //! of its own, whose index is by the hashes of the keys.
 //!
 //! Each worker has its own copy, in its catalog; the parts are shared.
@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use store::{Eviction, HashRange, Table, TableKind, TableOptions};
-use wire::{tagged_position, tagged_positions};
+use wire::tagged_positions;
 
 use super::moving::{Moving, Range, subtract};
 use crate::limits::PARTS_PER_TABLE_MAX;
@@ -181,7 +181,7 @@ impl Parts {
     #[inline]
     #[must_use]
     pub fn position(&self, key: &[u8], hash: u64) -> u64 {
-        if self.is_tagged { tagged_position(key, hash, store::hash) } else { hash }
+        wire::position(key, hash, self.is_tagged, store::hash)
     }
 
     /// Returns whether the table is tagged.

@@ -80,6 +80,15 @@ pub struct ArchivedObjects {
     pub(crate) answer: Sender<RestoredObjects>,
 }
 
+/// The reason why an object of an archive is not stored.
+#[derive(Debug)]
+pub enum NotRestored {
+    /// Another server owns its key.
+    NotOwned,
+    /// The store's.
+    Store(ReplayError),
+}
+
 /// What a worker has done of them.
 #[derive(Debug, Default)]
 pub struct RestoredObjects {
@@ -88,7 +97,7 @@ pub struct RestoredObjects {
     /// The entries among these.
     pub(crate) counts: Replayed,
     /// The reason why the rest is not stored.
-    pub(crate) refused: Option<ReplayError>,
+    pub(crate) refused: Option<NotRestored>,
     /// The cut of the log that includes what is stored; 0 if the table is not synced.
     pub(crate) cut: u64,
 }

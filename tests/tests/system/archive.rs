@@ -4,6 +4,7 @@
 mod attacks;
 mod bucket;
 mod cleaning;
+mod cluster;
 
 use std::path::Path;
 use std::process::{Command, Output};
