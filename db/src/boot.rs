@@ -235,13 +235,15 @@ impl Server {
         Ok(self)
     }
 
-    /// Replays what is left of the log while the server serves.
+    /// Replays what is left of the log while the server serves. No tablet moves before the end.
     fn replay(&mut self, rest: Option<RestOfLog>) -> Result<&mut Self, BootError> {
         if let Some(rest) = rest {
             let [replaying, pulling] =
                 rest.start(&self.control, (&self.entrance.gate, &self.entrance.stopping))?;
             self.replay = Some(replaying);
             self.control_threads.push(pulling);
+        } else {
+            self.control.migrations.iter().for_each(|migrations| migrations.slots.open());
         }
         Ok(self)
     }

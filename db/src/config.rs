@@ -241,7 +241,7 @@ impl Config {
             huge_pages: self.huge_pages,
             durable: self.disk_bytes().is_some(),
             // One reads ahead what somebody waits for.
-            recovery_cores: if self.disk_bytes().is_some() && !moves_tablets { self.cores + 1 } else { 0 },
+            recovery_cores: if self.disk_bytes().is_some() { self.cores + 1 } else { 0 },
         }
     }
 

@@ -23,7 +23,7 @@ use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
 use crate::durability::{LogLayout, NumberedTables, recovery};
 use crate::front::gate::Gate;
-use crate::limits::{COMPLETION_LEASE_MS, REMOVAL_FRAMES};
+use crate::limits::{COMPLETION_LEASE_MS, DIRECTORIES_MEMORY_DIVISOR, REMOVAL_FRAMES};
 use crate::process;
 use crate::session::completions::Completions;
 use crate::tablet::{DurableParts, PartsMade};
@@ -46,8 +46,7 @@ pub(super) struct OpenedLog {
 }
 
 /// Opens the log in the data directory, if the server has a disk, and rebuilds the durable tables of the metadata in
-/// the empty store: in a cluster all of them, else as far as they need it before they are served; starts the thread that
-/// goes on with the log. The clock begins no earlier than the log ends. In a cluster, records which tablets of this server
+/// the empty store, as far as they need it before they are served; starts the thread that goes on with the log. The clock begins no earlier than the log ends. In a cluster, records which tablets of this server
 /// have no objects.
 ///
 /// # Errors
@@ -81,24 +80,24 @@ pub(super) fn open(
     store.keep_completions(move |request| known.is_needed(request.client, request.sequence));
     let until_us = clock.now_us() + COMPLETION_LEASE_MS * 1_000;
     let replaying = (0..config.cores).map(|index| store.core(index)).collect();
-    let served = (Arc::clone(&tables), run.is_none());
-    let begun = recovery::begin(store, Box::new(disk), frames_max, (cores, replaying), served, &gate.replay);
+    // Directories take memory that is not the store's.
+    let known = (Arc::clone(&tables), store.statistics().memory_bytes / DIRECTORIES_MEMORY_DIVISOR);
+    let begun = recovery::begin(store, Box::new(disk), frames_max, (cores, replaying), known, &gate.replay);
     let (writer, rest) = begun.map_err(|error| cannot_open(&error))?;
     let (is_new, clock_ms) = (rest.report().is_new, rest.report().clock_ms);
-    let completions = Arc::clone(completions);
-    let rest = RestOfLog { rest, store: Arc::clone(store), completions, until_us, workers: config.cores };
-    let mut rest = Some(rest);
-    if let Some(rest) = rest.take_if(|rest| !rest.is_left()) {
-        rest.end(vec![store.core(0)], (gate, &AtomicBool::new(false)))
-            .map_err(|error| cannot_open(&error))?;
-    }
     let durable_tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
     if is_new && durable_tables > 0 && (run.is_none() || !named.is_empty()) {
         tracing::error!(tables = durable_tables, path = %path.display(), "the log of durable tables is gone or empty: they lost their objects");
     }
+    let mut left = Vec::new();
     if let (Some(durable), Some(run)) = (&parts_made.durable, run) {
-        parts::take(durable, &named, &tables, store);
+        left = parts::take(durable, named, &tables);
         note_emptied(metadata, run, (!is_new).then_some((durable, &catalog)), clock)?;
+    }
+    let (completions, store) = (Arc::clone(completions), Arc::clone(store));
+    let mut rest = Some(RestOfLog { rest, store, completions, until_us, left, first_core: cores });
+    if let Some(rest) = rest.take_if(|rest| !rest.is_left()) {
+        rest.end(0..1, (gate, &AtomicBool::new(false))).map_err(|error| cannot_open(&error))?;
     }
     clock.begin_at(clock_ms);
     let siblings = Arc::clone(siblings);

@@ -6,7 +6,7 @@
 //!                    puller: what somebody waits for, ahead of its segment
 //! ```
 //! The newest first, because what replaces comes before what it replaced, and old entries then cost no copy. What the rest
-//! has of a hash is found by the directories of its segments; where nobody is served meanwhile there is no rest.
+//! has of a hash is found by the directories of its segments; where these are too large there is no rest.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,9 +22,7 @@ use super::ahead::{EarlyReplies, Puller, Reader, Unread};
 use super::log_reader::{self, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use super::{LogLayout, NumberedTables};
-use crate::limits::{
-    DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, DIRECTORIES_MEMORY_DIVISOR, RECOVERY_PROGRESS_MS,
-};
+use crate::limits::{DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS};
 use crate::sync::lock;
 
 /// What a start found on the disk.
@@ -82,8 +80,8 @@ pub struct Rest {
 }
 
 /// Finds the log on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
-/// returns the log to go on with, on which so many cores write. If the tables `serve` at once, and
-/// directories are not too large, segments with one are left for the rest, and the tables expect it.
+/// returns the log to go on with, on which so many cores write. If directories are not larger than so many bytes, segments with one are left for the rest,
+/// and the tables expect it.
 ///
 /// # Errors
 /// [`LogError`]: then the disk is as it was.
@@ -92,19 +90,16 @@ pub fn begin(
     mut disk: Box<dyn Disk>,
     frames_max: u32,
     (writing, replaying): (usize, Vec<Core>),
-    (tables, serve): (Arc<NumberedTables>, bool),
+    (tables, directory_bytes_max): (Arc<NumberedTables>, u64),
     progress: &ReplayProgress,
 ) -> Result<(LogWriter, Rest), LogError> {
     let began = Instant::now();
     let layout = LogLayout::of(disk.frame_bytes(), frames_max);
-    // They take memory that is not the store's.
-    let directory_bytes_max =
-        if serve { store.statistics().memory_bytes / DIRECTORIES_MEMORY_DIVISOR } else { 0 };
     let mut found = log_reader::find(&mut *disk, layout, directory_bytes_max)?;
     store.advance_clock(found.clock_ms);
     store.cut_above(found.cut);
     let segments = &found.state.segments;
-    let (bytes, serve) = (found.bytes, serve && found.has_words);
+    let (bytes, serve) = (found.bytes, found.has_words);
     progress.all.store(bytes, Ordering::Relaxed);
     let mut directories = std::mem::take(&mut found.directories);
     let lacking: HashSet<u32> =

@@ -1,6 +1,8 @@
 //! Durable tables of a cluster: a server that returns owns what it owned with its objects, and moves lose nothing though
 //! either side is killed in the middle.
 
+mod starting;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cluster::metadata::{Catalog, MetadataError, PartRow, ServerRun};
-use store::{Cursor, HashRange, Store, Table, TableKind, TableOptions};
+use store::{Core, Cursor, HashRange, Store, Table, TableKind, TableOptions};
 use wire::TenantId;
 
 use crate::config::Config;
@@ -113,22 +113,27 @@ impl NamedPart {
     }
 }
 
-/// Removes from the parts what they do not keep, and notes them for their tables.
-pub(super) fn take(
-    durable: &DurableParts,
-    named: &BTreeMap<u32, NamedPart>,
-    tables: &NumberedTables,
-    store: &Arc<Store>,
-) {
-    let core = store.core(0);
-    for (number, part) in tables {
-        let named = &named[number];
-        for &(first, last) in &named.left {
-            let mut from = Cursor::before(first);
-            while let Ok(Some(next)) = core.pin().discard(part, from, last) {
-                from = next;
-            }
+/// Parts, each with hashes that it does not keep.
+pub(super) type Left = Vec<(Arc<Table>, Vec<Range>)>;
+
+/// Notes the parts for their tables, and returns what they do not keep.
+pub(super) fn take(durable: &DurableParts, named: BTreeMap<u32, NamedPart>, tables: &NumberedTables) -> Left {
+    let take = |(number, NamedPart { table, left, .. }): (u32, NamedPart)| {
+        let part = &tables[&number];
+        durable.note_recovered(table, Arc::clone(part));
+        (Arc::clone(part), left)
+    };
+    named.into_iter().map(take).collect()
+}
+
+/// Removes what parts do not keep. A part that was retired is left as it is.
+pub(super) fn discard(left: &Left, core: &Core) {
+    for (part, &(first, last)) in
+        left.iter().flat_map(|(part, left)| left.iter().map(move |range| (part, range)))
+    {
+        let mut from = Cursor::before(first);
+        while let Ok(Some(next)) = core.pin().discard(part, from, last) {
+            from = next;
         }
-        durable.note_recovered(named.table, Arc::clone(part));
     }
 }

@@ -1,13 +1,15 @@
 //! What is left of the log when the server begins to serve: replayed meanwhile, what somebody waits for first.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use store::{CompletionReply, Core, FoundCompletion, RequestId, Store};
+use store::{CompletionReply, FoundCompletion, RequestId, Store};
 use wire::Status;
 
+use super::parts::{self, Left};
 use crate::boot::{BootError, no_thread};
 use crate::control_plane::Control;
 use crate::durability::ahead::Puller;
@@ -25,8 +27,10 @@ pub(in crate::boot) struct RestOfLog {
     pub(super) completions: Arc<Completions>,
     /// Until when clients of before may come back.
     pub(super) until_us: u64,
+    /// What parts of tables do not keep of it.
+    pub(super) left: Left,
     /// The first of the store's cores that may replay it.
-    pub(super) workers: usize,
+    pub(super) first_core: usize,
 }
 
 /// The server that serves meanwhile.
@@ -49,16 +53,19 @@ impl RestOfLog {
     /// [`LogError`]: then tables lack objects.
     pub(super) fn end(
         self,
-        cores: Vec<Core>,
+        cores: Range<usize>,
         (gate, stopping): (&Gate, &AtomicBool),
     ) -> Result<(), LogError> {
-        let Self { rest, store, completions, until_us, .. } = self;
+        let Self { rest, store, completions, until_us, left, .. } = self;
         let completed = |found: FoundCompletion| {
             let (client_id, reply) = reply_of(found);
             completions.recovered(client_id, reply, until_us);
         };
-        let Some(report) = rest.end(cores, &completed, (&gate.replay, stopping))? else { return Ok(()) };
+        let replaying = cores.clone().map(|index| store.core(index)).collect();
+        let ended = rest.end(replaying, &completed, (&gate.replay, stopping))?;
+        let Some(report) = ended else { return Ok(()) };
         completions.set_look_ahead(None);
+        parts::discard(&left, &store.core(cores.start));
         if report.segments > 0 {
             report.tell(store.statistics().objects);
         }
@@ -78,7 +85,7 @@ impl RestOfLog {
         let (control, gate, stopping) = (Arc::clone(control), Arc::clone(gate), Arc::clone(stopping));
         let serving = Serving { control, gate, stopping };
         let pulling = serving.clone();
-        let puller = self.rest.puller(self.store.core(self.workers));
+        let puller = self.rest.puller(self.store.core(self.first_core));
         let puller = puller.map_err(|error| super::cannot_open(&error))?;
         let early = self.rest.early_replies().map_err(|error| super::cannot_open(&error))?;
         let look_ahead = move |client: u64, first_unacknowledged: u64| {
@@ -99,13 +106,15 @@ impl Serving {
         if let Err(error) = process::take_short_turns(0) {
             tracing::debug!(%error, "the log is replayed in turns of usual length");
         }
-        let (first, all) = (rest.workers + 1, rest.store.cores());
-        let cores = (first..all).map(|index| rest.store.core(index)).collect();
+        let cores = rest.first_core + 1..rest.store.cores();
         let tables = Arc::clone(rest.rest.tables());
         if let Err(error) = rest.end(cores, (&self.gate, &self.stopping)) {
             return tracing::error!(%error, "cannot replay the log of durable tables");
         }
         tables.values().for_each(|table| self.control.wake(table, None));
+        if self.gate.has_replayed() {
+            self.control.migrations.iter().for_each(|migrations| migrations.slots.open());
+        }
     }
 
     fn pull(&self, mut puller: Puller) {

@@ -4,6 +4,7 @@
 //! migration's thread does last: by then nobody uses the core.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cluster::metadata::Side;
@@ -14,7 +15,11 @@ use crate::limits::{MIGRATIONS_AT_ONCE, PULL_LOOK_US, PULL_RATE_MAX, PULL_RATE_M
 use crate::sync::lock;
 
 /// The slots of both sides.
-pub(crate) struct MigrationSlots([Mutex<SideQueue>; 2]);
+pub(crate) struct MigrationSlots {
+    sides: [Mutex<SideQueue>; 2],
+    /// False until the server has all of its objects: until then nobody is admitted.
+    is_open: AtomicBool,
+}
 
 struct SideQueue {
     admission: SlotAdmission,
@@ -25,16 +30,29 @@ struct SideQueue {
 impl MigrationSlots {
     /// Creates the slots with the cores of the store after those of `workers` workers.
     pub(crate) fn behind(workers: usize) -> Self {
-        Self([0, MIGRATIONS_AT_ONCE].map(|first| {
+        let sides = [0, MIGRATIONS_AT_ONCE].map(|first| {
             let cores = (workers + first..).take(MIGRATIONS_AT_ONCE);
             Mutex::new(SideQueue { admission: SlotAdmission::new(cores), notices: BTreeMap::new() })
-        }))
+        });
+        Self { sides, is_open: AtomicBool::new(false) }
+    }
+
+    /// Admits those that wait, and later ones.
+    pub(crate) fn open(&self) {
+        self.is_open.store(true, Ordering::SeqCst);
+        self.sides.iter().for_each(|side| self.admit(&mut lock(side)));
+    }
+
+    fn admit(&self, queue: &mut SideQueue) {
+        if self.is_open.load(Ordering::SeqCst) {
+            queue.admit();
+        }
     }
 
     /// Returns the number of migrations of that side that get a slot before this one; `None` if it does not wait for
     /// one.
     pub(crate) fn ahead_of(&self, side: Side, migration: u32) -> Option<usize> {
-        lock(&self.0[side as usize]).admission.ahead_of(migration)
+        lock(&self.sides[side as usize]).admission.ahead_of(migration)
     }
 }
 
@@ -63,10 +81,10 @@ impl SlotClaim {
 
     /// Queues for a slot; a message announces it.
     pub(crate) fn take(&self, notices: &InboxSender) {
-        let mut queue = lock(&self.slots.0[self.side as usize]);
+        let mut queue = lock(&self.slots.sides[self.side as usize]);
         queue.notices.insert(self.migration, notices.clone());
         queue.admission.ask(self.migration);
-        queue.admit();
+        self.slots.admit(&mut queue);
         if let Some(ahead) = queue.admission.ahead_of(self.migration) {
             let (migration, side) = (self.migration, self.side);
             tracing::info!(migration, ?side, ahead, "a migration waits for a slot");
@@ -76,10 +94,10 @@ impl SlotClaim {
 
 impl Drop for SlotClaim {
     fn drop(&mut self) {
-        let mut queue = lock(&self.slots.0[self.side as usize]);
+        let mut queue = lock(&self.slots.sides[self.side as usize]);
         queue.notices.remove(&self.migration);
         queue.admission.leave(self.migration);
-        queue.admit();
+        self.slots.admit(&mut queue);
     }
 }
 

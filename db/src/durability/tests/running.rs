@@ -57,9 +57,15 @@ pub(super) fn recover(
     let (progress, goes_on) = (ReplayProgress::default(), AtomicBool::new(false));
     let cores = store.cores().min(CORES);
     let replaying = || (0..cores).map(|core| store.core(core)).collect();
-    let serve = store.cores() > CORES;
-    let (mut writer, rest) =
-        recovery::begin(store, disk, frames_max, (cores, replaying()), (tables, serve), &progress)?;
+    let directory_bytes_max = if store.cores() > CORES { u64::MAX } else { 0 };
+    let (mut writer, rest) = recovery::begin(
+        store,
+        disk,
+        frames_max,
+        (cores, replaying()),
+        (tables, directory_bytes_max),
+        &progress,
+    )?;
     if rest.is_left() {
         meanwhile(&mut writer, &rest);
     }
