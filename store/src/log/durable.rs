@@ -101,6 +101,10 @@ impl Log {
             std::cmp::Ordering::Greater => SEGMENT_HEADER_BYTES + self.segments.used(segment) as usize,
         };
         assert!(from <= to && to <= end, "{from} to {to} of {end} bytes");
+        if from == to {
+            // Perhaps behind the last byte of the memory.
+            return &[];
+        }
         // SAFETY: the bytes lie in the segment. Its writer has sealed what lies below its position and never goes back,
         // and the segment stays until it is reported as stable, which takes the caller.
         unsafe { std::slice::from_raw_parts(self.pointer(self.start_of(place.0) + from), to - from) }

@@ -136,8 +136,38 @@ impl PullPace {
 
 #[cfg(test)]
 mod tests {
-    use super::PullPace;
+    use std::sync::Arc;
+
+    use cluster::metadata::Side;
+
+    use super::{MigrationSlots, PullPace, SlotClaim};
+    use crate::control_plane::migrations::inbox::{Inbox, Notice};
     use crate::limits::{PULL_LOOK_US, PULL_RATE_MAX, PULL_RATE_MIN};
+
+    #[test]
+    fn nobody_is_admitted_before_the_slots_open() {
+        let slots = Arc::new(MigrationSlots::behind(4));
+        let claims = [(Side::Source, 1), (Side::Target, 2), (Side::Source, 3)].map(|(side, migration)| {
+            (SlotClaim::new(Arc::clone(&slots), side, migration), Inbox::new().expect("an inbox"))
+        });
+        let [(first, _), ..] = &claims;
+        for (claim, (inbox, notices)) in &claims {
+            claim.take(notices);
+            assert!(inbox.take().is_none());
+        }
+        assert_eq!((first.migration, slots.ahead_of(Side::Source, 3)), (1, Some(1)));
+        drop(claims.into_iter().next());
+        let claim = SlotClaim::new(Arc::clone(&slots), Side::Source, 5);
+        let (inbox, notices) = Inbox::new().expect("an inbox");
+        claim.take(&notices);
+        assert!(inbox.take().is_none(), "one that left makes no room either");
+        slots.open();
+        assert!(matches!(inbox.take(), Some(Notice::Admitted(4 | 5))));
+        let later = SlotClaim::new(Arc::clone(&slots), Side::Target, 6);
+        let (inbox, notices) = Inbox::new().expect("an inbox");
+        later.take(&notices);
+        assert!(matches!(inbox.take(), Some(Notice::Admitted(_))));
+    }
 
     #[test]
     fn it_goes_faster_as_long_as_no_worker_is_loaded_and_never_stands_still() {
