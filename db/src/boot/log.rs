@@ -46,8 +46,8 @@ pub(super) struct OpenedLog {
 }
 
 /// Opens the log in the data directory, if the server has a disk, and rebuilds the durable tables of the metadata in
-/// the empty store, as far as they need it before they are served; starts the thread that goes on with the log. The clock begins no earlier than the log ends. In a cluster, records which tablets of this server
-/// have no objects.
+/// the empty store, as far as they need it before they are served; starts the thread that goes on with the log. The
+/// clock begins no earlier than the log ends. In a cluster, records which tablets of this server have no objects.
 ///
 /// # Errors
 /// If the log cannot be read, or the server has none but the directory has; or the metadata fails.
