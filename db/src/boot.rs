@@ -46,6 +46,7 @@ use crate::control_plane::acts::Acts;
 use crate::control_plane::archives::Archives;
 use crate::control_plane::home_balancer::HomeBalancer;
 use crate::control_plane::lease_cache::LeaseCache;
+use crate::control_plane::migrations::Migrations;
 use crate::control_plane::streams::Streams;
 use crate::durability::log_thread::LogThread;
 use crate::extension::registry::{Prepare, Registry};
@@ -243,7 +244,7 @@ impl Server {
             self.replay = Some(replaying);
             self.control_threads.push(pulling);
         } else {
-            self.control.migrations.iter().for_each(|migrations| migrations.slots.open());
+            self.control.migrations.iter().for_each(Migrations::admit);
         }
         Ok(self)
     }

@@ -12,7 +12,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use client::{Admin, Client, ClientConfig, Durability, LimitChange, Status, TableOptions, server_state};
+use client::{
+    Admin, Client, ClientConfig, Durability, LimitChange, ServerState, Status, TableOptions, server_state,
+};
 use tempfile::TempDir;
 
 use crate::elsewhere::{self, Elsewhere};
@@ -247,10 +249,16 @@ impl Server {
 
     /// Waits until it has replayed all of its log; it serves before that.
     pub fn await_replay(&self) {
-        comes("the log is replayed", || {
-            let state = server_state(&self.address.to_string(), &ClientConfig::default()).ok()?;
-            (state.replayed_bytes == state.log_bytes).then_some(())
-        });
+        comes("the log is replayed", || self.state().ok().filter(has_replayed).map(drop));
+    }
+
+    /// Whether the server serves and has not replayed all of its log.
+    pub fn is_replaying(&self) -> bool {
+        !has_replayed(&self.state().expect("it serves"))
+    }
+
+    fn state(&self) -> Result<ServerState, client::Error> {
+        server_state(&self.address.to_string(), &ClientConfig::default())
     }
 
     fn wait(&mut self) -> ExitStatus {
@@ -413,4 +421,8 @@ pub fn fetch(metrics: SocketAddr, path: &str) -> Option<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     Some(answer)
+}
+
+fn has_replayed(state: &ServerState) -> bool {
+    state.replayed_bytes == state.log_bytes
 }

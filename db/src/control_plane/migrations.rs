@@ -94,6 +94,11 @@ impl Migrations {
         }
     }
 
+    /// Admits migrations to their slots: the server has all of its objects.
+    pub fn admit(&self) {
+        self.slots.open();
+    }
+
     /// Returns this server's number.
     #[must_use]
     pub fn own(&self) -> u32 {

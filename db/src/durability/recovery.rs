@@ -80,8 +80,8 @@ pub struct Rest {
 }
 
 /// Finds the log on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
-/// returns the log to go on with, on which so many cores write. If directories are not larger than so many bytes, segments with one are left for the rest,
-/// and the tables expect it.
+/// returns the log to go on with, on which so many cores write. If the directories of segments have `directory_bytes_max`
+/// bytes at most, segments with one are left for the rest, and the tables expect it.
 ///
 /// # Errors
 /// [`LogError`]: then the disk is as it was.

@@ -90,15 +90,16 @@ fn owner(server: &Server, hash: u64) -> u32 {
 
 /// Moves the upper half to a server, if it is elsewhere, and waits for the end.
 fn move_upper_half(cluster: &Cluster, to: u32) {
-    begin(cluster, to);
+    begin(cluster, HALF, to);
     wait_for_moves(cluster);
     assert_eq!(owner(&cluster.servers[0], u64::MAX), to);
 }
 
-fn begin(cluster: &Cluster, to: u32) {
+/// Begins to move the hashes from one on to a server.
+fn begin(cluster: &Cluster, first: u64, to: u32) {
     let begun = comes("a migration", || {
         let mut admin = cluster.servers[0].admin();
-        admin.migration_begin("acme/data", HALF..=u64::MAX, to, MigrationMode::Rocksteady).ok()
+        admin.migration_begin("acme/data", first..=u64::MAX, to, MigrationMode::Rocksteady).ok()
     });
     assert_eq!(begun.mode, MigrationMode::PreCopy, "what is on the disk is copied");
 }
@@ -232,7 +233,7 @@ fn a_move_loses_nothing_though_either_side_is_killed_at_any_moment() {
             let numbers = cluster.numbers();
             let from = owner(&cluster.servers[0], u64::MAX);
             let to = *numbers.iter().find(|number| **number != from).expect("two servers");
-            begin(&cluster, to);
+            begin(&cluster, HALF, to);
             thread::sleep(Duration::from_micros(random.u64(0..400_000)));
             let who = random.u8(0..3);
             for (index, number) in numbers.iter().enumerate() {

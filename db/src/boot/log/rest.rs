@@ -12,6 +12,7 @@ use wire::Status;
 use super::parts::{self, Left};
 use crate::boot::{BootError, no_thread};
 use crate::control_plane::Control;
+use crate::control_plane::migrations::Migrations;
 use crate::durability::ahead::Puller;
 use crate::durability::log_reader::LogError;
 use crate::durability::recovery::Rest;
@@ -113,7 +114,7 @@ impl Serving {
         }
         tables.values().for_each(|table| self.control.wake(table, None));
         if self.gate.has_replayed() {
-            self.control.migrations.iter().for_each(|migrations| migrations.slots.open());
+            self.control.migrations.iter().for_each(Migrations::admit);
         }
     }
 

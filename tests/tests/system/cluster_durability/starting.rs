@@ -3,16 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use client::{
-    Client, ClientConfig, Condition, Durability, MigrationMode, Status, TableOptions, server_state,
-};
+use client::{Client, Condition, Durability, Status, TableOptions};
 use tests::cluster::Cluster;
 use tests::effort::rounds;
 use tests::package::install_source;
 use tests::patience::{answered, comes};
-use tests::server::{Server, Settings, Tenant};
+use tests::server::{Settings, Tenant};
 
-use super::{HALF, READS, Tireless, wait_for_moves};
+use super::{HALF, READS, Tireless, begin, owner, wait_for_moves};
 
 /// Objects of the table: in a debug build the replay of those of a server takes tenths of a second.
 const OBJECTS: u64 = 40_000;
@@ -34,21 +32,8 @@ fn fill(client: &mut Client, table: u32) -> Model {
     model
 }
 
-fn is_replaying(server: &Server) -> bool {
-    let state = server_state(&server.address().to_string(), &ClientConfig::default()).expect("it serves");
-    state.replayed_bytes < state.log_bytes
-}
-
 fn is_upper(key: u64, from: u64) -> bool {
     store::hash(&key.to_le_bytes()) >= from
-}
-
-/// Asks for a move of the upper quarter.
-fn begin(cluster: &Cluster, to: u32) {
-    comes("a migration", || {
-        let mut admin = cluster.servers[0].admin();
-        admin.migration_begin("acme/data", QUARTER..=u64::MAX, to, MigrationMode::Rocksteady).ok()
-    });
 }
 
 /// Reads, deletes, and writes keys of the upper half of which nobody has asked, and reads one at a function of the other
@@ -105,34 +90,34 @@ fn a_server_serves_what_it_owns_while_it_replays_and_nothing_that_left_comes_bac
     let mut model = fill(&mut client, table);
 
     // What goes and comes back lies in the log under two parts; what was deleted elsewhere must not return.
-    begin(&cluster, other);
+    begin(&cluster, QUARTER, other);
     wait_for_moves(&cluster);
     for key in (0..OBJECTS).filter(|key| key % 10 == 9 && is_upper(*key, QUARTER)) {
         assert!(client.delete(table, &key.to_le_bytes()).expect("the server answers").is_some());
         model.remove(&key);
     }
-    begin(&cluster, upper);
+    begin(&cluster, QUARTER, upper);
     wait_for_moves(&cluster);
 
     let mut seen_at_work = 0;
     for round in 0..rounds(3, 20) as u64 {
-        let stops = round % 3 == 1;
-        if stops {
+        if round % 3 == 1 {
             assert!(cluster.servers[at].stop().success());
         } else {
             cluster.servers[at].kill();
         }
         cluster.servers[at].restart();
-        let was_replaying = is_replaying(&cluster.servers[at]);
+        let was_replaying = cluster.servers[at].is_replaying();
         if round % 2 == 0 {
             // It waits until all is there.
-            begin(&cluster, if owns_quarter(&cluster, upper) { other } else { upper });
+            let is_here = owner(&cluster.servers[0], u64::MAX) == upper;
+            begin(&cluster, QUARTER, if is_here { other } else { upper });
         }
         // The client is the other server's: nothing reminds it of what it knew.
         let mut client = cluster.servers[1 - at].client(&tenant);
         use_it(&mut client, table, (&mut model, round), &here);
         seen_at_work += u32::from(was_replaying);
-        println!("round {round}: at work after the requests: {}", is_replaying(&cluster.servers[at]));
+        println!("round {round}: at work after the requests: {}", cluster.servers[at].is_replaying());
         cluster.servers[at].await_replay();
         wait_for_moves(&cluster);
         let mut user = Tireless::new(&cluster, &tenant, table);
@@ -150,10 +135,6 @@ fn a_server_serves_what_it_owns_while_it_replays_and_nothing_that_left_comes_bac
     for (key, value) in model.iter().step_by(7) {
         assert!(user.get(*key).as_ref() == Some(value), "{key}");
     }
-}
-
-fn owns_quarter(cluster: &Cluster, server: u32) -> bool {
-    super::owner(&cluster.servers[0], u64::MAX) == server
 }
 
 fn number(key: &[u8]) -> u64 {

@@ -99,11 +99,6 @@ fn filled(memory: &str, ordered: bool) -> (Server, Tenant, Client, u32) {
     (server, tenant, client, table)
 }
 
-fn is_replaying(server: &Server) -> bool {
-    let state = server_state(&server.address().to_string(), &ClientConfig::default()).expect("it serves");
-    state.replayed_bytes < state.log_bytes
-}
-
 /// The keys of [`fill`] by the round in which they are changed, and how.
 fn of_round(round: u32, change: u32) -> impl Iterator<Item = [u8; 4]> {
     (0..OBJECTS).filter(move |key| key % 200 == round * 5 + change).map(u32::to_be_bytes)
@@ -127,12 +122,12 @@ fn while_the_log_is_replayed_each_key_is_read_and_written_as_before_and_starts_m
             }
         }
         server.restart();
-        seen_at_work += u32::from(is_replaying(&server));
+        seen_at_work += u32::from(server.is_replaying());
         client = server.client(&tenant);
         // Nobody has asked for these before.
         assert_eq!(client.increment(table, b"n", 1).expect("it is there").0, i64::from(round) * 11 + 1);
         assert_eq!(old.increment(table, b"n", 10).expect("it resumes").0, (i64::from(round) + 1) * 11);
-        resumed_at_work += u32::from(is_replaying(&server));
+        resumed_at_work += u32::from(server.is_replaying());
         for key in of_round(round, 0) {
             let object = client.get(table, &key).expect("it is read ahead");
             assert!(object.is_some_and(|object| object.value == [7; 1_000]), "{key:?}");
@@ -205,7 +200,7 @@ fn writers_leave_a_memory_that_is_nearly_full_to_the_rest_of_the_log() {
     let (mut server, tenant, _, table) = filled("32MiB", false);
     for round in 0_u8..3 {
         crash(&mut server);
-        let was_replaying = is_replaying(&server);
+        let was_replaying = server.is_replaying();
         let mut client = server.client(&tenant);
         let keys: Vec<_> = (0..OBJECTS).map(|key| (key + OBJECTS).to_be_bytes()).collect();
         let (value, mut written, mut refused) = ([round; 1_000], Vec::new(), 0);
