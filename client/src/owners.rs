@@ -76,7 +76,7 @@ impl Owners {
     /// # Errors
     /// As [`Client::archive_restore`], or [`Error::Unintelligible`] if an entry is none.
     pub fn restore(&mut self, (name, table): (&str, u32), entries: &[&[u8]]) -> Result<Restored, Error> {
-        let (mut restored, until) = (Restored::default(), Instant::now() + FOLLOWING);
+        let (mut restored, mut until) = (Restored::default(), None);
         let mut left = entries.to_vec();
         loop {
             let mut by_owner: BTreeMap<String, Vec<&[u8]>> = BTreeMap::new();
@@ -110,7 +110,9 @@ impl Owners {
             }
             match refusal {
                 None => return Ok(restored),
-                Some(error) if Instant::now() > until => return Err(error),
+                Some(error) if Instant::now() > *until.get_or_insert_with(|| Instant::now() + FOLLOWING) => {
+                    return Err(error);
+                }
                 Some(_) => thread::sleep(PAUSE),
             }
         }

@@ -29,6 +29,7 @@ mod utilization;
 mod versions;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::{Config, Core, Store, Table, WriteError};
 
@@ -40,10 +41,16 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
-/// Runs a test with one seed, or with a hundred if `SPLINTER_FULL` is set and no seed is given.
+/// Runs a test with one seed, or for a minute with one after the other if `SPLINTER_FULL` is set and no seed is given.
 pub(crate) fn each_seed(test: &str, run: impl Fn(u64)) {
     let many = std::env::var_os("SPLINTER_FULL").is_some() && std::env::var_os("SPLINTER_SEED").is_none();
-    (0..if many { 100 } else { 1 }).for_each(|_| run(seed(test)));
+    let (begun, minute) = (Instant::now(), Duration::from_secs(60));
+    loop {
+        run(seed(test));
+        if !many || begun.elapsed() > minute {
+            return;
+        }
+    }
 }
 
 /// Returns `normal`, or few under Miri.

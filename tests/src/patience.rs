@@ -1,5 +1,6 @@
 //! Waiting for what comes in its own time: what a cluster agrees on, what a server hears of.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,4 +36,13 @@ pub fn answered<T>(what: &str, mut ask: impl FnMut() -> Result<T, Error>) -> T {
         Err(error) if error.status() == Some(Status::Unavailable) => None,
         answer => Some(answer.unwrap_or_else(|error| panic!("{what}: {error}"))),
     })
+}
+
+/// Tells other threads to stop when it goes, also at the end of a test that fails.
+pub struct Stopping<'s>(pub &'s AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use client::Request;
 use tests::effort::rounds;
+use tests::patience::Stopping;
 use tests::raw::{PATIENCE, RawSession};
 use tests::server::Server;
 use wire::FrameWriter;
@@ -40,15 +41,6 @@ fn flood(session: &RawSession, frame: &[u8], stop: &AtomicBool, sent: &AtomicU64
         if session.send(frame).is_ok() {
             sent.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-/// Stops the flood at its end.
-struct Stopping<'s>(&'s AtomicBool);
-
-impl Drop for Stopping<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -4,16 +4,18 @@
 //! have moved in between, and all begin anew.
 
 use crate::failure::{Failure, FailureKind};
-use client::{Admin, ArchiveBegun, ArchivePiece, ArchivedSource, Error, Owners};
+use client::{Admin, ArchiveBegun, ArchivePiece, ArchivedSource, Error, Owners, Status};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Times that archives are begun while tablets move.
 const BEGINNINGS_MAX: u32 = 20;
 /// Pause before they are begun anew.
 const PAUSE: Duration = Duration::from_millis(250);
+/// Interval at which a server that is read is asked again meanwhile: its archive ends after a minute without a request.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// A connection of one who may read a tenant's log; in a cluster the tenant's reaches each server.
 pub enum Source {
@@ -26,6 +28,17 @@ pub struct Server {
     /// As [`Owners::at`] takes it; empty of the one that was asked first.
     pub address: String,
     pub begun: ArchiveBegun,
+}
+
+/// What was read of a server.
+#[derive(Clone, Copy)]
+struct Reading {
+    /// The number of the latest piece, and when it was read.
+    number: u32,
+    at: Instant,
+    is_last: bool,
+    done_bytes: u64,
+    all_bytes: u64,
 }
 
 /// What is read.
@@ -41,35 +54,50 @@ impl Source {
     /// Begins at each server, the one that is connected first.
     pub fn begin(&mut self, tenant: &str) -> Result<Vec<Server>, Failure> {
         for _ in 0..BEGINNINGS_MAX {
-            let first = self.begin_at("", tenant)?;
-            let (own, tables) =
-                (first.begun.server, first.begun.tables.iter().map(|table| table.id).collect());
-            let mut servers = vec![first];
-            if own > 0 {
-                let others = self.begin_at_others(own, tables, tenant);
-                match others {
-                    Ok(others) => servers.extend(others),
-                    Err(failure) => {
-                        // What remains ends by itself.
-                        let _ = self.end(&servers);
-                        return Err(failure);
-                    }
-                }
-            }
-            if own == 0 || is_whole(&servers) {
+            let mut servers = Vec::new();
+            let begun = self.begin_at_all(&mut servers, tenant);
+            if begun.is_ok() && (servers[0].begun.server == 0 || is_whole(&servers)) {
                 return Ok(servers);
             }
+            // What remains ends by itself.
             let _ = self.end(&servers);
-            if let Source::Any(_) = self {
-                let what = format!("server {own} has only a part of the tables of tenant {tenant}");
-                return Err(Failure::new(FailureKind::Refused, what)
-                    .next("give the tenant's own secret, with which all servers of a cluster are read"));
+            match begun {
+                // Tablets came or left meanwhile.
+                Err((_, error)) if error.status() == Some(Status::WrongTablets) => {}
+                Err((None, error)) => return Err(error.into()),
+                Err((Some(number), error)) => {
+                    return Err(Failure::from(error).after(format!("server {number}")));
+                }
+                Ok(()) if matches!(self, Source::Any(_)) => {
+                    let number = servers[0].begun.server;
+                    let what = format!("server {number} has only a part of the tables of tenant {tenant}");
+                    return Err(Failure::new(FailureKind::Refused, what)
+                        .next("give the tenant's own secret, with which all servers of a cluster are read"));
+                }
+                Ok(()) => {}
             }
             thread::sleep(PAUSE);
         }
-        let what = "tablets of the tenant moved while the servers were asked";
+        let what = "the servers do not agree on who owns which tablets of the tenant";
         Err(Failure::new(FailureKind::Condition, what)
             .next("repeat it when `splinter cluster migrations` is empty"))
+    }
+
+    /// Adds the servers at which it has begun. An error has the number of the server, unless it is the connected one's.
+    fn begin_at_all(&mut self, servers: &mut Vec<Server>, tenant: &str) -> Result<(), (Option<u32>, Error)> {
+        let first = self.begin_at("", tenant).map_err(|error| (None, error))?;
+        let (own, tables) = (first.begun.server, first.begun.tables.iter().map(|table| table.id));
+        let tables: Vec<_> = tables.collect();
+        servers.push(first);
+        let others = match self {
+            Source::Own(owners) if own > 0 => owners.servers_of(&tables).map_err(|error| (None, error))?,
+            _ => BTreeMap::new(),
+        };
+        for (number, address) in others.into_iter().filter(|(number, _)| *number != own) {
+            let begun = self.begin_at(&address, tenant);
+            servers.push(begun.map_err(|error| (Some(number), error))?);
+        }
+        Ok(())
     }
 
     fn begin_at(&mut self, address: &str, tenant: &str) -> Result<Server, Error> {
@@ -80,20 +108,8 @@ impl Source {
         Ok(Server { address: address.to_owned(), begun: begun? })
     }
 
-    fn begin_at_others(&mut self, own: u32, tables: Vec<u32>, tenant: &str) -> Result<Vec<Server>, Failure> {
-        let others = match self {
-            Source::Own(owners) => owners.servers_of(&tables)?,
-            Source::Any(_) => BTreeMap::new(),
-        };
-        let others = others.into_iter().filter(|(number, _)| *number != own);
-        let begun = others.map(|(number, address)| {
-            let begun = self.begin_at(&address, tenant);
-            begun.map_err(|error| Failure::from(error).after(format!("server {number}")))
-        });
-        begun.collect()
-    }
-
-    /// Reads all pieces, one of each server in turn, so that none ends because nobody reads it.
+    /// Reads all pieces, one of each server in turn, and the last one again of those that are read: so that none ends because
+    /// nobody reads it.
     pub fn read_all(
         &mut self,
         servers: &[Server],
@@ -106,24 +122,33 @@ impl Source {
             Content::Objects => "objects",
             Content::Check => "log",
         });
-        // Of each server the bytes that were read and all; an archive reads twice.
-        let mut bytes = vec![(0, 0); servers.len()];
-        let mut is_read = vec![false; servers.len()];
+        let none = Reading { number: 0, is_last: false, done_bytes: 0, all_bytes: 0, at: Instant::now() };
+        let mut progress = vec![none; servers.len()];
         for number in 0.. {
-            for (at, server) in servers.iter().enumerate().filter(|(at, _)| !is_read[*at]).collect::<Vec<_>>()
-            {
+            for (at, server) in servers.iter().enumerate() {
+                let read = progress[at];
+                if read.is_last {
+                    if read.at.elapsed() > LOOK {
+                        self.read(server, read.number, content)?;
+                        progress[at].at = Instant::now();
+                    }
+                    continue;
+                }
                 let piece = self.read(server, number, content)?;
                 take(at, &piece)?;
-                bytes[at] = match content {
-                    Content::Keys => (piece.done_bytes, 2 * piece.all_bytes),
-                    Content::Objects => (piece.all_bytes + piece.done_bytes, 2 * piece.all_bytes),
-                    Content::Check => (piece.done_bytes, piece.all_bytes),
+                // An archive reads twice.
+                let (before_bytes, all_bytes) = match content {
+                    Content::Keys => (0, 2 * piece.all_bytes),
+                    Content::Objects => (piece.all_bytes, 2 * piece.all_bytes),
+                    Content::Check => (0, piece.all_bytes),
                 };
-                bar.set_length(bytes.iter().map(|(_, all)| all).sum());
-                bar.set_position(bytes.iter().map(|(done, _)| done).sum());
-                is_read[at] = piece.is_last;
+                let done_bytes = before_bytes + piece.done_bytes;
+                let (is_last, now) = (piece.is_last, Instant::now());
+                progress[at] = Reading { number, is_last, done_bytes, all_bytes, at: now };
+                bar.set_length(progress.iter().map(|read| read.all_bytes).sum());
+                bar.set_position(progress.iter().map(|read| read.done_bytes).sum());
             }
-            if !is_read.contains(&false) {
+            if progress.iter().all(|read| read.is_last) {
                 break;
             }
         }
@@ -155,7 +180,7 @@ impl Source {
         }
     }
 
-    /// Ends what was begun at the servers; returns the first error.
+    /// Ends what was begun at the servers; returns the first error. One that has ended by itself since it was read is none.
     pub fn end(&mut self, servers: &[Server]) -> Result<(), Error> {
         let mut ended = Ok(());
         for Server { address, begun } in servers {
@@ -163,7 +188,10 @@ impl Source {
                 Source::Own(owners) => owners.at(address).and_then(|client| client.archive_end(begun.id)),
                 Source::Any(admin) => admin.archive_end(begun.id),
             };
-            ended = ended.and(at_server);
+            match at_server {
+                Err(error) if error.status() == Some(Status::NotFound) => {}
+                at_server => ended = ended.and(at_server),
+            }
         }
         ended
     }

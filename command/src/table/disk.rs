@@ -50,11 +50,7 @@ pub fn verify(client: Client, (name, tenant): (&str, &str)) -> Result<Answer, Fa
     let checked = check(&mut source, &servers, name, &mut missing);
     let ended = source.end(&servers);
     let checked = checked?;
-    match ended {
-        // It has ended by itself after all of it was read.
-        Err(error) if error.status() == Some(Status::NotFound) => {}
-        ended => ended?,
-    }
+    ended?;
     let mut keys = Vec::new();
     if let Source::Own(mut owners) = source
         && !missing.is_empty()

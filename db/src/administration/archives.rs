@@ -22,7 +22,7 @@ use crate::control_plane::archives::{Archive, ArchivedPart, ArchivedParts, Conte
 use crate::control_plane::{Control, Refusal};
 use crate::durability::log_thread::{LogHandle, NotStable};
 use crate::durability::log_writer::Snapshot;
-use crate::limits::{ARCHIVE_PIECE_BYTES, RESTORE_PATIENCE_MS, RESTORE_TURN_BYTES, SNAPSHOTS_MAX};
+use crate::limits::{ARCHIVE_PIECE_BYTES, RESTORE_PATIENCE_MS, RESTORE_TURN_BYTES};
 use crate::ops::write;
 use crate::session::Session;
 use crate::sync::lock;
@@ -94,15 +94,12 @@ fn snapshot_of_owned(
     log: &LogHandle,
     (tenant, tables): (TenantId, &[ArchivedTable]),
 ) -> Result<(ArchivedParts, Snapshot), Refusal> {
-    let mut owned = owned_parts(control, tenant, tables);
-    for _ in 0..SNAPSHOTS_MAX {
-        let snapshot = snapshot_of(log)?;
-        let before = std::mem::replace(&mut owned, owned_parts(control, tenant, tables));
-        if before == owned {
-            return Ok((owned, snapshot));
-        }
+    let owned = owned_parts(control, tenant, tables);
+    let snapshot = snapshot_of(log)?;
+    if owned_parts(control, tenant, tables) != owned {
+        return Err(Refusal::new(Status::WrongTablets, "tablets of the tenant are moving: repeat this"));
     }
-    Err(Refusal::new(Status::Unavailable, "tablets of the tenant are moving: repeat this later"))
+    Ok((owned, snapshot))
 }
 
 fn owned_parts(control: &Control, tenant: TenantId, tables: &[ArchivedTable]) -> ArchivedParts {
@@ -226,7 +223,11 @@ pub(super) fn restore(
             return Err(Refusal::new(Status::Malformed, "an object does not match its checksum, or is none"));
         }
         match refused {
-            Some(NotRestored::NotOwned) => return Err(Status::NotOwned.into()),
+            Some(NotRestored::NotOwned) => {
+                // What is stored counts as late when it comes again, and its answer waits for nothing.
+                wait_until_stable(control, cut)?;
+                return Err(Status::NotOwned.into());
+            }
             Some(NotRestored::Store(ReplayError::Refused(error))) => wait_for_room(error, until)?,
             Some(NotRestored::Store(error)) => {
                 return Err(Refusal::new(Status::Malformed, error.to_string()));

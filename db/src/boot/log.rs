@@ -97,7 +97,7 @@ pub(super) fn open(
     let (completions, store) = (Arc::clone(completions), Arc::clone(store));
     let mut rest = Some(RestOfLog { rest, store, completions, until_us, left, first_core: cores });
     if let Some(rest) = rest.take_if(|rest| !rest.is_left()) {
-        rest.end(0..1, (gate, &AtomicBool::new(false))).map_err(|error| cannot_open(&error))?;
+        rest.end(0..1, || (), (gate, &AtomicBool::new(false))).map_err(|error| cannot_open(&error))?;
     }
     clock.begin_at(clock_ms);
     let siblings = Arc::clone(siblings);

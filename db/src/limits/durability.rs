@@ -88,9 +88,6 @@ pub const STABLE_LOOK_US: u64 = 500;
 /// Time that a request for a snapshot of the log waits for the log's thread, in milliseconds: many cuts.
 pub const SNAPSHOT_WAIT_MS: u64 = 5_000;
 
-/// Snapshots of the log that one request for an archive takes in a cluster, if tablets leave or come meanwhile.
-pub const SNAPSHOTS_MAX: u32 = 3;
-
 /// Archives that a server reads at once: each keeps a segment in memory, and frames of the disk.
 pub const ARCHIVES_MAX: usize = 4;
 

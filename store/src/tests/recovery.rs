@@ -12,7 +12,7 @@ mod turning;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{budget, each_seed};
+use super::{each_seed, steps};
 use crate::commit::Write;
 use crate::hash_range::Position;
 use crate::{
@@ -396,7 +396,7 @@ impl World {
 #[test]
 fn what_was_below_a_cut_is_found_after_a_crash_and_nothing_else() {
     each_seed("what_was_below_a_cut", |seed| {
-        for seed in seed..seed + budget(8).min(200) as u64 {
+        for seed in seed..seed + steps(8) as u64 {
             println!("seed {seed}");
             let mut world = World::new(seed);
             for _ in 0..world.random.u32(3..12) {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cluster::metadata::{Catalog, MetadataError, PartRow, ServerRun};
 use store::{Core, Cursor, HashRange, Store, Table, TableKind, TableOptions};
@@ -126,13 +127,16 @@ pub(super) fn take(durable: &DurableParts, named: BTreeMap<u32, NamedPart>, tabl
     named.into_iter().map(take).collect()
 }
 
-/// Removes what parts do not keep. A part that was retired is left as it is.
-pub(super) fn discard(left: &Left, core: &Core) {
+/// Removes what parts do not keep, until it is to stop. A part that was retired is left as it is.
+pub(super) fn discard(left: &Left, core: &Core, stopping: &AtomicBool) {
     for (part, &(first, last)) in
         left.iter().flat_map(|(part, left)| left.iter().map(move |range| (part, range)))
     {
         let mut from = Cursor::before(first);
         while let Ok(Some(next)) = core.pin().discard(part, from, last) {
+            if stopping.load(Ordering::Relaxed) {
+                return;
+            }
             from = next;
         }
     }

@@ -48,13 +48,14 @@ impl RestOfLog {
         self.rest.is_left()
     }
 
-    /// Replays all on these cores, and says so, unless it is to stop.
+    /// Replays all on these cores, says so by `replayed`, and removes what parts do not keep, unless it is to stop.
     ///
     /// # Errors
     /// [`LogError`]: then tables lack objects.
     pub(super) fn end(
         self,
         cores: Range<usize>,
+        replayed: impl FnOnce(),
         (gate, stopping): (&Gate, &AtomicBool),
     ) -> Result<(), LogError> {
         let Self { rest, store, completions, until_us, left, .. } = self;
@@ -66,7 +67,11 @@ impl RestOfLog {
         let ended = rest.end(replaying, &completed, (&gate.replay, stopping))?;
         let Some(report) = ended else { return Ok(()) };
         completions.set_look_ahead(None);
-        parts::discard(&left, &store.core(cores.start));
+        replayed();
+        parts::discard(&left, &store.core(cores.start), stopping);
+        if stopping.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         if report.segments > 0 {
             report.tell(store.statistics().objects);
         }
@@ -109,10 +114,11 @@ impl Serving {
         }
         let cores = rest.first_core + 1..rest.store.cores();
         let tables = Arc::clone(rest.rest.tables());
-        if let Err(error) = rest.end(cores, (&self.gate, &self.stopping)) {
+        // Everything is there: nobody waits for what is still to be removed.
+        let wake_all = || tables.values().for_each(|table| self.control.wake(table, None));
+        if let Err(error) = rest.end(cores, wake_all, (&self.gate, &self.stopping)) {
             return tracing::error!(%error, "cannot replay the log of durable tables");
         }
-        tables.values().for_each(|table| self.control.wake(table, None));
         if self.gate.has_replayed() {
             self.control.migrations.iter().for_each(Migrations::admit);
         }

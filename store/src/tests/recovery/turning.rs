@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{World, filled, first_number};
-use crate::tests::{budget, each_seed};
+use crate::tests::{each_seed, steps};
 use crate::{Condition, RequestId, WriteError};
 
 /// Numbers of tables that are in memory begin here.
@@ -80,7 +80,7 @@ impl World {
 #[test]
 fn a_table_is_on_the_disk_once_it_was_rewritten_and_no_earlier_time_returns() {
     each_seed("turning_tables", |seed| {
-        for seed in seed..seed + budget(8).min(200) as u64 {
+        for seed in seed..seed + steps(8) as u64 {
             println!("seed {seed}");
             let mut world = World::new(seed);
             for _ in 0..world.random.u32(3..12) {
