@@ -235,7 +235,11 @@ impl Pinned<'_> {
             Err(reason) => return reason == NotLocked::Gone,
         };
         let is_it = |at| (at == location).then_some(());
-        let Some((place, ())) = bucket.find(hash, is_it) else { return true };
+        let Some((place, ())) = bucket.find(hash, is_it) else {
+            // Unless the cleaner has moved it since it was looked at.
+            let newest = bucket.find(hash, |at| self.object_of(at, object.key()));
+            return newest.is_none_or(|(_, newest)| newest.version() != object.version());
+        };
         if !table.lets_go(object.key()) {
             return false;
         }

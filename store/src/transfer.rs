@@ -223,8 +223,10 @@ impl Pinned<'_> {
         })?;
         for (hash, location) in chosen.into_iter().flatten() {
             let bucket = table.index.lock_patiently(&self.pin, hash).ok_or(Gone)?;
-            if let Some((place, ())) = bucket.find(hash, |at| (at == location).then_some(())) {
-                let object = self.core.store.log.object(location, &self.pin);
+            let chosen = self.core.store.log.object(location, &self.pin);
+            // The cleaner may have moved it since it was chosen.
+            let found = bucket.find(hash, |at| self.with_location(at, chosen.key()));
+            if let Some((place, (location, object))) = found {
                 table.lets_go_in_any_case(object.key());
                 self.take_out(table, bucket, place, location, &object);
             }

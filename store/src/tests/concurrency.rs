@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::tests::{budget, delete_patiently, drain, put_patiently, seed, store};
-use crate::{CommitError, Core, NEVER_MS, ReadCheck, Store, Table, Write, WriteError, hash};
+use crate::{
+    CommitError, Condition, Core, Cursor, NEVER_MS, ReadCheck, Store, Table, Write, WriteError, hash,
+};
 
 /// Runs `work` on one thread per core.
 fn on_cores<T: Send>(store: &Arc<Store>, cores: usize, work: impl Fn(&Core, usize) -> T + Sync) -> Vec<T> {
@@ -259,4 +261,72 @@ fn filling_a_new_table_at_once_is_never_refused_for_good() {
             return;
         }
     }
+}
+
+/// Says so at its end.
+struct Done<'d>(&'d AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// The cleaner moves objects between the look at them and their removal.
+#[test]
+fn what_is_discarded_or_expires_is_gone_though_the_cleaner_moves_it_meanwhile() {
+    let store = store(1 << 20, 16 << 10, 2);
+    let (table, others) = (store.table(1), [store.table(2), store.table(3)]);
+    let (rounds, done) = (budget(30).min(1_000) as u64, AtomicBool::new(false));
+    let overwrite = |core: &Core, number: u64| {
+        let key = (number % 64).to_le_bytes();
+        put_patiently(core, &others[core.index()], &key, &[1; 100]).expect("there is memory");
+    };
+    on_cores(&store, 2, |core, index| {
+        if index == 1 {
+            for number in 0.. {
+                overwrite(core, number);
+                core.step();
+                if done.load(Ordering::Acquire) {
+                    return;
+                }
+            }
+        }
+        // Also a test that fails ends the other thread.
+        let _done = Done(&done);
+        let mut now_ms = 1;
+        for round in 0..rounds {
+            let expires_ms = if round % 2 == 0 { NEVER_MS } else { now_ms + 1 };
+            for number in 0..6_000_u64 {
+                let (key, value) = (number.to_le_bytes(), [2; 50]);
+                let put = || {
+                    let pinned = core.pin();
+                    pinned.put_until(&table, hash(&key), &key, &value, expires_ms, Condition::Always).ok()
+                };
+                while put().is_none() {
+                    core.step();
+                }
+                // So that half of each segment is dead.
+                overwrite(core, number);
+            }
+            if expires_ms == NEVER_MS {
+                let mut from = Some(Cursor::before(0));
+                while let Some(at) = from {
+                    from = core.pin().discard(&table, at, u64::MAX).expect("the table is there");
+                }
+            } else {
+                for step in 0.. {
+                    if table.objects() == 0 {
+                        break;
+                    }
+                    assert!(step < 100_000, "round {round}: no walk comes for {}", table.objects());
+                    // Walks come again after a rest.
+                    now_ms += 1;
+                    store.advance_clock(now_ms);
+                    core.step();
+                }
+            }
+            assert_eq!(table.objects(), 0, "round {round}");
+        }
+    });
 }
