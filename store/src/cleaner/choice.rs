@@ -76,6 +76,10 @@ impl Store {
     /// than can be lost in the end, the cleaner has to find out; it reports when it has done all it can.
     pub(crate) fn cleaning_brings(&self, bytes: usize) -> bool {
         let least = self.log.seglets_for(bytes);
+        if self.log.wanted() >= least {
+            // It has not found out yet. To look at all segments for each writer would take the time that it needs.
+            return true;
+        }
         match self.cleanable(least, 0) {
             Cleanable::Retired => true,
             Cleanable::Enough if !self.log.take_refused(least) => {
