@@ -5,14 +5,11 @@
 //! time in which its other threads ran is taken off what its worker waited, and time that the host of a virtual
 //! machine takes from the worker's core cannot be told from the worker's and stays in.
 
-use serde::Serialize;
-
-use crate::drive::Times;
 use crate::machine::{self, ServerThreads, ThreadTime};
-use crate::measure::{latencies, quantile_us};
+use crate::measure::{Times, Undisturbed, latencies, quantile_us};
 
-/// Shorter ones are not noted, in nanoseconds: a fourth of the p99 that is asked for.
-const SHORTEST_NS: u64 = 50_000;
+/// Shorter ones of the worker are not noted, in nanoseconds.
+pub const SHORTEST_NS: u64 = 50_000;
 /// No turn of the load takes as long: then the host of a virtual machine had the core, in nanoseconds.
 const TURN_NS: u64 = 1_000_000;
 /// How often the worker is looked at, in nanoseconds.
@@ -21,7 +18,9 @@ const LOOK_NS: u64 = 500_000;
 const OTHERS_NS: u64 = 10_000_000;
 
 /// See the file's head. All times count from the start of the run, in nanoseconds.
-pub(super) struct Absences {
+pub struct Absences {
+    /// Shorter ones of the thread are not noted.
+    shortest_ns: u64,
     seen_ns: u64,
     own_cpu_ns: u64,
     server: Option<WatchedServer>,
@@ -37,19 +36,10 @@ struct WatchedServer {
     others_looked_ns: u64,
 }
 
-/// Latencies of the requests that met no absence.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Undisturbed {
-    /// The others, of all.
-    pub(super) left_out_percent: f64,
-    pub(super) latency_us_p99: f64,
-    pub(super) latency_us_p999: f64,
-    pub(super) latency_us_max: f64,
-}
-
 impl Absences {
-    /// Watches from now on: this thread, and the workers of a server where its process is known.
-    pub(super) fn new(process: Option<u32>, now_ns: u64) -> Self {
+    /// Watches from now on: this thread, whose absences of `shortest_ns` and more count, and the workers of a server where
+    /// its process is known.
+    pub fn new(process: Option<u32>, shortest_ns: u64, now_ns: u64) -> Self {
         let server = process.and_then(ServerThreads::of).map(|threads| WatchedServer {
             looked_ns: now_ns,
             workers: threads.workers(),
@@ -57,14 +47,14 @@ impl Absences {
             others_looked_ns: now_ns,
             threads,
         });
-        Self { seen_ns: now_ns, own_cpu_ns: machine::own_cpu_ns(), server, spans: Vec::new() }
+        Self { shortest_ns, seen_ns: now_ns, own_cpu_ns: machine::own_cpu_ns(), server, spans: Vec::new() }
     }
 
     /// Looks at the clocks: called again and again by the thread that is watched.
-    pub(super) fn look(&mut self, now_ns: u64) {
+    pub fn look(&mut self, now_ns: u64) {
         let cpu_ns = machine::own_cpu_ns();
         let (passed, ran) = (now_ns - self.seen_ns, cpu_ns.saturating_sub(self.own_cpu_ns));
-        if passed.saturating_sub(ran) >= SHORTEST_NS || passed >= TURN_NS {
+        if passed.saturating_sub(ran) >= self.shortest_ns || passed >= TURN_NS {
             self.spans.push((self.seen_ns, now_ns));
         }
         (self.seen_ns, self.own_cpu_ns) = (now_ns, cpu_ns);
@@ -76,7 +66,7 @@ impl Absences {
     }
 
     /// The figures of those requests that were not under way at an absence.
-    pub(super) fn without(&self, times: &[Times]) -> Undisturbed {
+    pub fn without(&self, times: &[Times]) -> Undisturbed {
         let mut latency_ns = latencies();
         let met = self.meetings(times);
         for (times, _) in times.iter().zip(&met).filter(|(_, met)| !**met) {
@@ -85,9 +75,9 @@ impl Absences {
         let left_out = met.iter().filter(|met| **met).count();
         Undisturbed {
             left_out_percent: 100.0 * left_out as f64 / times.len().max(1) as f64,
-            latency_us_p99: quantile_us(&latency_ns, 0.99),
-            latency_us_p999: quantile_us(&latency_ns, 0.999),
-            latency_us_max: latency_ns.max() as f64 / 1000.0,
+            undisturbed_us_p99: quantile_us(&latency_ns, 0.99),
+            undisturbed_us_p999: quantile_us(&latency_ns, 0.999),
+            undisturbed_us_max: latency_ns.max() as f64 / 1000.0,
         }
     }
 
@@ -139,7 +129,7 @@ mod tests {
 
     #[test]
     fn requests_that_were_under_way_at_an_absence_are_left_out() {
-        let mut absences = Absences::new(None, 0);
+        let mut absences = Absences::new(None, 50_000, 0);
         absences.spans = vec![(1_000, 2_000), (1_500, 2_100), (9_000, 9_500)];
         let all = [
             times(0, 900),
@@ -153,14 +143,14 @@ mod tests {
         assert_eq!(absences.meetings(&all), [false, true, true, true, false, true, false]);
         let rest = absences.without(&all);
         assert!((rest.left_out_percent - 400.0 / 7.0).abs() < 0.01);
-        assert!(rest.latency_us_max < 1.0, "{rest:?}");
+        assert!(rest.undisturbed_us_max < 1.0, "{rest:?}");
     }
 
     #[test]
     fn a_thread_that_sleeps_is_away_and_one_that_works_is_not() {
         let start = Instant::now();
         let now_ns = || start.elapsed().as_nanos() as u64;
-        let mut absences = Absences::new(Some(std::process::id()), now_ns());
+        let mut absences = Absences::new(Some(std::process::id()), 50_000, now_ns());
         std::thread::sleep(std::time::Duration::from_millis(2));
         absences.look(now_ns());
         let (from, to) = absences.spans[0];

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use client::{Completion, SessionStatistics, Status, reply};
 use fastrand::Rng;
 
+use crate::absences::Absences;
 use crate::dataset::index_of;
 use crate::fleet::Fleet;
-use crate::measure::{Figures, Measure};
+use crate::measure::{Figures, Measure, Times};
 use crate::options::RunSettings;
 use crate::workload::{Expected, Generator, Source};
 
@@ -88,6 +89,9 @@ pub fn take_turns(
     Ok(busy_ns)
 }
 
+/// Shorter ones of the load's thread do not count as absences, in nanoseconds: what a get takes.
+const ABSENCE_NS: u64 = 5_000;
+
 /// How long requests that were due before the end may still be answered, in an open loop.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -96,15 +100,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 struct Pending {
     due_ns: u64,
     expected: Expected,
-}
-
-/// When a request was due and when it was answered, in nanoseconds since the start.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    /// When it was due.
-    pub due_ns: u64,
-    /// When its answer was taken.
-    pub answered_ns: u64,
 }
 
 /// The schedule of an open loop; times are nanoseconds since the start of the run.
@@ -143,6 +138,8 @@ pub struct Drive<'a, S: Source> {
     pub measure: Measure,
     /// Of each request that succeeded since it was made some.
     pub times: Option<Vec<Times>>,
+    /// Looks in each turn whether the thread was kept from running, where that is asked for.
+    absences: Option<Absences>,
     start: Instant,
     /// The latest look at the clock.
     seen_ns: u64,
@@ -163,11 +160,16 @@ pub fn run(fleet: &mut Fleet, generator: Generator, settings: &RunSettings) -> R
     if let Some(rate) = settings.rate {
         drive.open_loop(rate, settings.seed ^ 0x5ee5)?;
     }
+    if settings.undisturbed {
+        drive.absences = Some(Absences::new(settings.server_process, ABSENCE_NS, drive.now_ns()));
+    }
     let seconds = drive.warm_up_and_measure(settings.warmup, settings.seconds)?;
     if settings.rate.is_some() {
         drive.drain()?;
     }
-    Ok(drive.measure.figures(seconds))
+    let undisturbed =
+        drive.absences.as_ref().map(|absences| absences.without(drive.times.as_deref().unwrap_or_default()));
+    Ok(Figures { undisturbed, ..drive.measure.figures(seconds) })
 }
 
 impl<'a, S: Source> Drive<'a, S> {
@@ -185,6 +187,7 @@ impl<'a, S: Source> Drive<'a, S> {
             source,
             measure: Measure::default(),
             times: None,
+            absences: None,
             start,
             seen_ns: 0,
             arrivals: None,
@@ -226,6 +229,7 @@ impl<'a, S: Source> Drive<'a, S> {
     pub fn warm_up_and_measure(&mut self, warmup: f64, seconds: f64) -> Result<f64, String> {
         self.until(self.now_ns() + (warmup * 1e9) as u64)?;
         self.measure.clear();
+        self.times = self.absences.is_some().then(Vec::new);
         let measured_from = self.now_ns();
         self.until(measured_from + (seconds * 1e9) as u64)?;
         Ok((self.now_ns() - measured_from) as f64 / 1e9)
@@ -248,6 +252,9 @@ impl<'a, S: Source> Drive<'a, S> {
                 return Ok(());
             }
             let answers = self.turn(self.seen_ns)?;
+            if let Some(absences) = &mut self.absences {
+                absences.look(ns_since(self.start));
+            }
             turns = if answers > 0 { 1 } else { turns.wrapping_add(1) };
             patience.saw(answers);
         }

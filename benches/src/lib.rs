@@ -3,7 +3,7 @@
 //! `splinter-bench` is the command ([`command`], [`options`]); its parts are here so that they can be tested. A run is one
 //! thread, pinned to a core if asked: it draws requests ([`workload`]) over generated data ([`dataset`], [`popularity`])
 //! that [`loading`] has written, sends them over its sessions ([`fleet`]) when they are due, and checks, counts and times
-//! the answers ([`drive`], [`measure`]). [`echo`] measures the floor under all of it.
+//! the answers ([`drive`], [`measure`]); [`absences`] are when something else had the cores. [`echo`] measures the floor under all of it.
 //!
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
 //! invoke [`spin`]. [`in_process`] measures the store alone, without a server, beside maps of the Rust world; [`scan`]
@@ -11,6 +11,7 @@
 //! they do; [`transports`] a get over every way that frames travel. These start the servers that they need ([`server`]).
 //! [`report`] and [`plot`] show what came out.
 
+pub mod absences;
 pub mod command;
 pub mod dataset;
 pub mod density;

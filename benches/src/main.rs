@@ -100,8 +100,12 @@ fn print(workload: &impl Serialize, settings: &impl Serialize, figures: &Figures
     let machine = Machine::read();
     let line = json!({ "workload": workload, "machine": machine, "settings": settings, "figures": figures });
     println!("{line}");
+    let undisturbed = figures.undisturbed.as_ref().map_or_else(String::new, |rest| {
+        let (p99, p999, out) = (rest.undisturbed_us_p99, rest.undisturbed_us_p999, rest.left_out_percent);
+        format!("; without the {out:.1} % that were disturbed p99 {p99:.1} us, p99.9 {p999:.1} us")
+    });
     eprintln!(
-        "{:.0} requests/s, p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us{}",
+        "{:.0} requests/s, p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us{undisturbed}{}",
         figures.requests_per_second,
         figures.latency_us_p50,
         figures.latency_us_p99,

@@ -46,6 +46,31 @@ pub struct Figures {
     /// Memory of the server for each object that was loaded, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_object: Option<f64>,
+    /// Those of requests that were not disturbed, where they were asked for.
+    #[serde(flatten)]
+    pub undisturbed: Option<Undisturbed>,
+}
+
+/// Latencies of the requests that met no absence.
+#[derive(Clone, Debug, Serialize)]
+pub struct Undisturbed {
+    /// The others, of all.
+    pub left_out_percent: f64,
+    /// 99 of 100 were faster.
+    pub undisturbed_us_p99: f64,
+    /// 999 of 1,000 were faster.
+    pub undisturbed_us_p999: f64,
+    /// The slowest.
+    pub undisturbed_us_max: f64,
+}
+
+/// When a request was due and when it was answered, in nanoseconds since the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// When it was due.
+    pub due_ns: u64,
+    /// When its answer was taken.
+    pub answered_ns: u64,
 }
 
 /// An empty histogram of latencies in nanoseconds.
@@ -102,6 +127,7 @@ impl Measure {
             latency_us_max: self.latency_ns.max() as f64 / 1000.0,
             errors: self.errors.clone(),
             bytes_per_object: None,
+            undisturbed: None,
         }
     }
 }

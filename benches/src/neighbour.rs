@@ -3,10 +3,9 @@
 //! The victim reads in an open loop, and its latency counts from when a request was due. It is measured alone,
 //! then beside an attacker that runs functions back to back. One thread drives both, on sockets of their own, so
 //! that server and load have a core each. Beside the figures of all requests stand those of the requests that were
-//! under way while neither the thread nor the server's worker was kept from running, as [`absences`] has it: the
+//! under way while neither the thread nor the server's worker was kept from running, as [`crate::absences`] has it: the
 //! difference is the machine's. [`loops`] measures how soon a loop ends.
 
-mod absences;
 mod loops;
 mod scene;
 
@@ -134,8 +133,8 @@ const FIGURES: &[Figure<NeighbourRow>] = &[
     hidden("load_away_us_max", |row| row.load_away_us_max),
     hidden("worker_delayed_percent", |row| row.worker_delayed_percent.unwrap_or(0.0)),
     median("left_out_percent", "disturbed %", 1, |row| row.undisturbed.left_out_percent),
-    median("undisturbed_us_p99", "p99 of the rest", 1, |row| row.undisturbed.latency_us_p99),
-    median("undisturbed_us_p999", "p99.9 of it", 1, |row| row.undisturbed.latency_us_p999),
+    median("undisturbed_us_p99", "p99 of the rest", 1, |row| row.undisturbed.undisturbed_us_p99),
+    median("undisturbed_us_p999", "p99.9 of it", 1, |row| row.undisturbed.undisturbed_us_p999),
 ];
 
 /// What the runs of a case come to.

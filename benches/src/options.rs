@@ -213,6 +213,10 @@ pub struct RunSettings {
     #[arg(long)]
     #[serde(skip)]
     pub load: bool,
+    /// Report also the latency of requests during which nothing but the load and, with `--server-process`, the server had
+    /// their cores.
+    #[arg(long)]
+    pub undisturbed: bool,
     /// Process id of the server, to report its memory per loaded object.
     #[arg(long)]
     #[serde(skip)]

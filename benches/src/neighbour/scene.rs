@@ -6,12 +6,12 @@ use std::time::Instant;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::absences::{Absences, Undisturbed};
 use super::{NeighbourSettings, NeighbourStage, data};
+use crate::absences::{Absences, SHORTEST_NS};
 use crate::drive::{Drive, ns_since, take_turns};
 use crate::fleet::Fleet;
 use crate::machine::ServerThreads;
-use crate::measure::Figures;
+use crate::measure::{Figures, Undisturbed};
 use crate::spin::Call;
 use crate::workload::{Generator, Target, Workload};
 
@@ -119,7 +119,7 @@ pub(super) fn play(
     let mut attacker = case.call(stage).map(|call| Drive::new(&mut attackers, call, outstanding, start));
     let mut away_ns_max = 0_u64;
     let process = settings.operator.server_process;
-    let mut absences = Absences::new(process, ns_since(start));
+    let mut absences = Absences::new(process, SHORTEST_NS, ns_since(start));
     let mut until =
         |seconds: f64, victim: &mut Drive<'_, Generator>, attacker: &mut Option<Drive<'_, Call>>| {
             let mut seen_ns = ns_since(start);

@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::TimelineRun;
 use super::stage::{Move, MoveWay, Stage};
 use crate::dataset::Dataset;
-use crate::drive::{Drive, Patience, Times, ns_since};
+use crate::drive::{Drive, Patience, ns_since};
 use crate::fleet::Fleet;
 use crate::loading;
-use crate::measure::LATENCY_NS_MAX;
+use crate::measure::{LATENCY_NS_MAX, Times};
 use crate::options::DataSettings;
 use crate::workload::{Generator, Target, Workload};
 
@@ -245,7 +245,7 @@ impl Bins {
 #[cfg(test)]
 mod tests {
     use super::{Bins, INTERVAL_NS};
-    use crate::drive::Times;
+    use crate::measure::Times;
 
     #[test]
     fn a_request_counts_where_it_was_due_and_its_answer_where_it_came() {
