@@ -118,6 +118,7 @@ impl Store {
             && tag < oldest
         {
             cleaner.pending_reclamation.pop_front();
+            self.cleaning.retired.fetch_sub(1, Ordering::Relaxed);
             debug_assert_eq!(
                 self.log.segments.dead(segment),
                 self.log.segments.used(segment),
@@ -161,6 +162,7 @@ impl Store {
             "segments wait in the order of their tags"
         );
         cleaner.pending_reclamation.push_back((tag, segment));
+        self.cleaning.retired.fetch_add(1, Ordering::Relaxed);
         self.cleaning.segments_cleaned.fetch_add(1, Ordering::Relaxed);
         let bytes = u64::from(run.end - run.start) * self.log.seglet_bytes() as u64;
         self.cleaning.emptied_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -91,12 +91,18 @@ struct Descriptor {
     disk_bytes: AtomicU32,
 }
 
+/// The bytes that a core has buried in all, on a cache line of its own.
+#[repr(align(64))]
+struct Buried(AtomicU64);
+
 /// All segments of a store.
 pub(crate) struct Segments {
     descriptors: Box<[Descriptor]>,
     /// For each core and seglet, the bytes of the objects beginning in the seglet that the core has buried. Counts are
     /// per core so that cores do not contend for cache lines; they wrap, and only their sum is meaningful.
     dead: Box<[AtomicU32]>,
+    /// For each core.
+    buried: Box<[Buried]>,
     free: FreeSeglets,
     window_seglets: u32,
     /// For each seglet, one more than the writer whose bytes the disk does not hold yet; 0 if it holds all of the
@@ -125,6 +131,7 @@ impl Segments {
         Segments {
             descriptors: (0..count).map(descriptor).collect(),
             dead: (0..count as usize * cores).map(|_| AtomicU32::new(0)).collect(),
+            buried: (0..cores).map(|_| Buried(AtomicU64::new(0))).collect(),
             free: FreeSeglets::new(windows, window_seglets),
             window_seglets,
             unsynced_of: (0..count).map(|_| AtomicU16::new(0)).collect(),
@@ -331,6 +338,13 @@ impl Segments {
         // Only the core itself adds to the count, so a plain load and store suffice.
         let dead = self.dead_by(core, seglet);
         dead.store(dead.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
+        let Buried(all) = &self.buried[core];
+        all.store(all.load(Ordering::Relaxed) + u64::from(bytes), Ordering::Relaxed);
+    }
+
+    /// Returns the bytes that all cores have ever buried. Cost: a load per core.
+    pub(crate) fn buried(&self) -> u64 {
+        self.buried.iter().map(|Buried(bytes)| bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// Returns the bytes appended to a closed segment.

@@ -95,28 +95,37 @@ impl Store {
         self.cleanable(self.log.seglets_for(bytes), more_dead_bytes) != Cleanable::TooLittle
     }
 
+    /// Looks at all segments, unless too little was buried or freed since that was too little the last time.
     fn cleanable(&self, least: u32, more_dead_bytes: u64) -> Cleanable {
-        let (segments, keep) = (&self.log.segments, self.keep_for_writers());
-        let (mut dead, mut used) = (more_dead_bytes, 0);
+        let (segments, cleaning) = (&self.log.segments, &self.cleaning);
+        if cleaning.retired.load(Ordering::Relaxed) > 0 {
+            return Cleanable::Retired;
+        }
+        let seglet_bytes = self.log.seglet_bytes() as u64;
+        let asked = (self.keep_for_writers() + u64::from(least)) * seglet_bytes;
+        // Before the look, so that what is buried meanwhile counts as buried since.
+        let (buried, free) = (segments.buried(), segments.free_count() * seglet_bytes);
+        let lost_bytes = cleaning.lost_bytes.load(Ordering::Relaxed);
+        if buried + free + more_dead_bytes < asked.saturating_add(lost_bytes) {
+            return Cleanable::TooLittle;
+        }
+        let (mut dead, mut dead_in_heads, mut used) = (0, 0, 0);
         for (id, state) in segments.iter() {
             match state {
-                State::Retired => return Cleanable::Retired,
                 State::Closed | State::Cleaning => {
                     dead += u64::from(segments.garbage(id));
                     used += u64::from(segments.used(id));
                 }
-                State::Free | State::Head | State::Damaged => {}
+                State::Head => dead_in_heads += u64::from(segments.dead(id)),
+                State::Retired | State::Free | State::Damaged => {}
             }
         }
-        let seglet_bytes = self.log.seglet_bytes() as u64;
         // Garbage that is not worth the copying.
         let lost = used / CLEAN_GARBAGE_DIVISOR;
-        let wanted = lost + (keep + u64::from(least)) * seglet_bytes;
-        if dead + segments.free_count() * seglet_bytes >= wanted {
-            Cleanable::Enough
-        } else {
-            Cleanable::TooLittle
-        }
+        // Heads are closed some time.
+        let lacks = (buried + lost).saturating_sub(dead + dead_in_heads);
+        cleaning.lost_bytes.store(lacks, Ordering::Relaxed);
+        if dead + more_dead_bytes + free >= lost + asked { Cleanable::Enough } else { Cleanable::TooLittle }
     }
 
     /// Weighs the kept candidates and a part of the log, and retires wholly dead segments at once. Returns whether the

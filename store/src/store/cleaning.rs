@@ -231,6 +231,11 @@ impl Candidates {
 pub(crate) struct Cleaning {
     /// Whether the last step left something begun: [`Cleaner::has_in_hand`].
     pub(crate) in_hand: AtomicBool,
+    /// Segments that become free as soon as no reader can see them.
+    pub(crate) retired: AtomicU64,
+    /// Bytes that must have been buried in all or be free, besides those that writers ask for and leave, before cleaning can
+    /// bring memory: as of the last look at all segments.
+    pub(crate) lost_bytes: AtomicU64,
     pub(crate) examined_bytes: AtomicU64,
     pub(crate) copied_bytes: AtomicU64,
     pub(crate) emptied_bytes: AtomicU64,
