@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::tests::{budget, delete_patiently, drain, put_patiently, seed, store};
 use crate::{
@@ -315,11 +316,10 @@ fn what_is_discarded_or_expires_is_gone_though_the_cleaner_moves_it_meanwhile() 
                     from = core.pin().discard(&table, at, u64::MAX).expect("the table is there");
                 }
             } else {
-                for step in 0.. {
-                    if table.objects() == 0 {
-                        break;
-                    }
-                    assert!(step < 100_000, "round {round}: no walk comes for {}", table.objects());
+                let begun = Instant::now();
+                while table.objects() > 0 {
+                    let is_late = begun.elapsed() > Duration::from_secs(60);
+                    assert!(!is_late, "round {round}: no walk comes for {}", table.objects());
                     // Walks come again after a rest.
                     now_ms += 1;
                     store.advance_clock(now_ms);
