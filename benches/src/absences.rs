@@ -121,7 +121,7 @@ impl WatchedServer {
 mod tests {
     use std::time::Instant;
 
-    use super::{Absences, Times};
+    use super::{Absences, SHORTEST_NS, Times};
 
     fn times(due_ns: u64, answered_ns: u64) -> Times {
         Times { due_ns, answered_ns }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn requests_that_were_under_way_at_an_absence_are_left_out() {
-        let mut absences = Absences::new(None, 50_000, 0);
+        let mut absences = Absences::new(None, SHORTEST_NS, 0);
         absences.spans = vec![(1_000, 2_000), (1_500, 2_100), (9_000, 9_500)];
         let all = [
             times(0, 900),
@@ -150,7 +150,7 @@ mod tests {
     fn a_thread_that_sleeps_is_away_and_one_that_works_is_not() {
         let start = Instant::now();
         let now_ns = || start.elapsed().as_nanos() as u64;
-        let mut absences = Absences::new(Some(std::process::id()), 50_000, now_ns());
+        let mut absences = Absences::new(Some(std::process::id()), SHORTEST_NS, now_ns());
         std::thread::sleep(std::time::Duration::from_millis(2));
         absences.look(now_ns());
         let (from, to) = absences.spans[0];

@@ -89,7 +89,7 @@ pub fn take_turns(
     Ok(busy_ns)
 }
 
-/// Shorter ones of the load's thread do not count as absences, in nanoseconds: what a get takes.
+/// Shorter absences of the load's thread are not noted in a run, in nanoseconds: a get takes as long.
 const ABSENCE_NS: u64 = 5_000;
 
 /// How long requests that were due before the end may still be answered, in an open loop.

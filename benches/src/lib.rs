@@ -3,7 +3,8 @@
 //! `splinter-bench` is the command ([`command`], [`options`]); its parts are here so that they can be tested. A run is one
 //! thread, pinned to a core if asked: it draws requests ([`workload`]) over generated data ([`dataset`], [`popularity`])
 //! that [`loading`] has written, sends them over its sessions ([`fleet`]) when they are due, and checks, counts and times
-//! the answers ([`drive`], [`measure`]); [`absences`] are when something else had the cores. [`echo`] measures the floor under all of it.
+//! the answers ([`drive`], [`measure`]); [`absences`] are when something else had the cores. [`echo`] measures the floor
+//! under all of it.
 //!
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
 //! invoke [`spin`]. [`in_process`] measures the store alone, without a server, beside maps of the Rust world; [`scan`]

@@ -95,7 +95,7 @@ impl Store {
         self.cleanable(self.log.seglets_for(bytes), more_dead_bytes) != Cleanable::TooLittle
     }
 
-    /// Looks at all segments, unless too little was buried or freed since that was too little the last time.
+    /// Returns what cleaning can bring: looks at all segments, but not again before as much was buried or freed as lacked.
     fn cleanable(&self, least: u32, more_dead_bytes: u64) -> Cleanable {
         let (segments, cleaning) = (&self.log.segments, &self.cleaning);
         if cleaning.retired.load(Ordering::Relaxed) > 0 {
