@@ -41,13 +41,13 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
-/// Runs a test with one seed, or for a minute with one after the other if `SPLINTER_FULL` is set and no seed is given.
+/// Runs a test with one seed, or for twenty seconds with one after the other if `SPLINTER_FULL` is set and no seed is given.
 pub(crate) fn each_seed(test: &str, run: impl Fn(u64)) {
     let many = std::env::var_os("SPLINTER_FULL").is_some() && std::env::var_os("SPLINTER_SEED").is_none();
-    let (begun, minute) = (Instant::now(), Duration::from_secs(60));
+    let (begun, long) = (Instant::now(), Duration::from_secs(20));
     loop {
         run(seed(test));
-        if !many || begun.elapsed() > minute {
+        if !many || begun.elapsed() > long {
             return;
         }
     }
