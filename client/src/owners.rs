@@ -97,6 +97,7 @@ impl Owners {
             for (owner, entries) in by_owner {
                 match self.at(&owner)?.archive_restore(name, &entries.concat()) {
                     Ok(Restored { stored, late }) => {
+                        until = until.filter(|_| stored == 0);
                         (restored.stored, restored.late) = (restored.stored + stored, restored.late + late);
                     }
                     Err(error) => match error.status() {

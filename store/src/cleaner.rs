@@ -118,7 +118,6 @@ impl Store {
             && tag < oldest
         {
             cleaner.pending_reclamation.pop_front();
-            self.cleaning.retired.fetch_sub(1, Ordering::Relaxed);
             debug_assert_eq!(
                 self.log.segments.dead(segment),
                 self.log.segments.used(segment),
@@ -138,6 +137,8 @@ impl Store {
                 }
                 _ => self.log.segments.free(segment),
             }
+            // Only now, so that whoever looks for room finds it as retired or as free.
+            self.cleaning.retired.fetch_sub(1, Ordering::Release);
             freed = true;
         }
         debug_assert!(

@@ -339,12 +339,13 @@ impl Segments {
         let dead = self.dead_by(core, seglet);
         dead.store(dead.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Release);
         let Buried(all) = &self.buried[core];
-        all.store(all.load(Ordering::Relaxed) + u64::from(bytes), Ordering::Relaxed);
+        // Whoever sees it here finds it above.
+        all.store(all.load(Ordering::Relaxed) + u64::from(bytes), Ordering::Release);
     }
 
     /// Returns the bytes that all cores have ever buried. Cost: a load per core.
     pub(crate) fn buried(&self) -> u64 {
-        self.buried.iter().map(|Buried(bytes)| bytes.load(Ordering::Relaxed)).sum()
+        self.buried.iter().map(|Buried(bytes)| bytes.load(Ordering::Acquire)).sum()
     }
 
     /// Returns the bytes appended to a closed segment.

@@ -223,11 +223,7 @@ pub(super) fn restore(
             return Err(Refusal::new(Status::Malformed, "an object does not match its checksum, or is none"));
         }
         match refused {
-            Some(NotRestored::NotOwned) => {
-                // What is stored counts as late when it comes again, and its answer waits for nothing.
-                wait_until_stable(control, cut)?;
-                return Err(Status::NotOwned.into());
-            }
+            Some(NotRestored::NotOwned) => return Err(Status::NotOwned.into()),
             Some(NotRestored::Store(ReplayError::Refused(error))) => wait_for_room(error, until)?,
             Some(NotRestored::Store(error)) => {
                 return Err(Refusal::new(Status::Malformed, error.to_string()));

@@ -1,6 +1,7 @@
 //! Clients that resume their sessions: after a restart of the server, and while it runs.
 
 use std::path::Path;
+use std::thread;
 
 use control::{AdminRequest, Durability, TableId, TableOptions};
 use db::session::completions::FoundReply;
@@ -179,6 +180,10 @@ fn a_request_from_before_its_table_came_to_the_disk_executes_once() {
     drop(client);
 
     let site = restarted(site, directory.path());
+    // While the log is replayed, a client gets as many replies as it has credits.
+    while !site.server.has_replayed() {
+        thread::yield_now();
+    }
     let (mut stream, _) = ann.resume(&site, 1).expect("the client comes back");
     for (sequence, answer) in (1..).zip(&answers) {
         assert_eq!(&stream.request(sequence, &increment).expect("a kept answer"), answer, "{sequence}");

@@ -98,7 +98,7 @@ impl Store {
     /// Returns what cleaning can bring: looks at all segments, but not again before as much was buried or freed as lacked.
     fn cleanable(&self, least: u32, more_dead_bytes: u64) -> Cleanable {
         let (segments, cleaning) = (&self.log.segments, &self.cleaning);
-        if cleaning.retired.load(Ordering::Relaxed) > 0 {
+        if cleaning.retired.load(Ordering::Acquire) > 0 {
             return Cleanable::Retired;
         }
         let seglet_bytes = self.log.seglet_bytes() as u64;
@@ -117,7 +117,9 @@ impl Store {
                     used += u64::from(segments.used(id));
                 }
                 State::Head => dead_in_heads += u64::from(segments.dead(id)),
-                State::Retired | State::Free | State::Damaged => {}
+                // Since the look began.
+                State::Retired => return Cleanable::Retired,
+                State::Free | State::Damaged => {}
             }
         }
         // Garbage that is not worth the copying.
@@ -125,6 +127,8 @@ impl Store {
         // Heads are closed some time.
         let lacks = (buried + lost).saturating_sub(dead + dead_in_heads);
         cleaning.lost_bytes.store(lacks, Ordering::Relaxed);
+        // What became free meanwhile was passed as neither dead nor free.
+        let free = segments.free_count() * seglet_bytes;
         if dead + more_dead_bytes + free >= lost + asked { Cleanable::Enough } else { Cleanable::TooLittle }
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{Condition, Config, Core, NEVER_MS, Quota, Store, Table, TableKind, TableOptions, hash};
+use crate::{
+    Condition, Config, Core, Cursor, NEVER_MS, Quota, Replayed, Store, Table, TableKind, TableOptions, hash,
+};
 
 /// Creates a store with an ordered durable table that promises nothing to who does not ask.
 fn written() -> (Core, Arc<Table>) {
@@ -76,4 +78,23 @@ fn who_asks_waits_for_an_object_that_has_expired_before_the_disk_had_it() {
     assert!(waits(&core, &table, b"key", true) && !waits(&core, &table, b"key", false));
     sync(&core);
     assert!(!waits(&core, &table, b"key", true));
+}
+
+#[test]
+fn an_object_that_is_restored_again_is_waited_for_until_the_disk_has_it() {
+    let (core, table) = written();
+    put(&core, &table, b"key", NEVER_MS);
+    let mut archived = Vec::new();
+    core.pin().gather(&table, Cursor::START, u64::MAX, 1_000, &mut archived).expect("it is there");
+    let (core, table) = written();
+    let restore = || {
+        core.ask_for_disk(true);
+        let (mut objects, mut restored) = (&archived[..], Replayed::default());
+        core.pin().restore(&table, &mut objects, &mut restored).expect("there is room");
+        (restored.stored, restored.late, core.take_seen_cut() > core.store().stable_cut())
+    };
+    assert_eq!(restore(), (1, 0, true));
+    assert_eq!(restore(), (0, 1, true), "nobody was told that it is there");
+    sync(&core);
+    assert_eq!(restore(), (0, 1, false));
 }

@@ -226,6 +226,10 @@ impl Pinned<'_> {
             let bucket = table.index.lock(&self.pin, hash)?;
             let found = bucket.find(hash, |location| self.with_location(location, key));
             let is_newer = found.as_ref().is_none_or(|(_, (_, object))| object.version() < header.version);
+            if way == Way::Archived && !is_newer && self.is_noted(table) {
+                // Perhaps it was stored before, for an answer that failed.
+                self.note_seen(hash, found.as_ref().map(|(_, (_, object))| object));
+            }
             if !is_newer || arrival.is_some_and(|arrival| arrival.is_late(key, hash)) {
                 return Ok(false);
             }
