@@ -45,8 +45,8 @@ const AFTER_HELP: &str = "Address, tenant and secrets are taken from the command
 from the profile (~/.config/splinter/profile.toml: lines such as address = \"127.0.0.1:7700\", tenant = \"name\", \
 secret = \"@/path/to/file\"). Keys and values are text, hex (0x...) or the content of a file (@path).
 
-Exit codes: 0 done, 1 failed here, 2 command line, 3 not found, 4 condition, 5 refused, 6 unreachable, 7 extension, \
-8 demo answers differ.";
+Exit codes: 0 done, 1 failed here, 2 command line, 3 not found, 4 condition, 5 refused, 6 no answer, or the disk \
+failed, 7 extension, 8 answers, checksums or an archive differ, or the log is damaged.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

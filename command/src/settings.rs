@@ -27,7 +27,8 @@ pub struct Global {
     /// The tenant's secret, or @FILE to read it from.
     #[arg(long, global = true, env = "SPLINTER_SECRET", hide_env_values = true)]
     pub secret: Option<String>,
-    /// The administrator's secret, or @FILE to read it from; for `tenant`, `stats`, `session`, `cluster` and `audit`.
+    /// The administrator's secret, or @FILE to read it from; for `tenant`, `stats`, `session`, `cluster`, `audit` and
+    /// `archive`, where it goes before a tenant's.
     #[arg(long, global = true, env = "SPLINTER_ADMIN_SECRET", hide_env_values = true)]
     pub admin_secret: Option<String>,
     /// The profile file; default: ~/.config/splinter/profile.toml.

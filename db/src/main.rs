@@ -61,12 +61,13 @@ struct Arguments {
     #[arg(long, env = "SPLINTER_DATA", default_value = "splinter-data", value_name = "DIRECTORY")]
     data: PathBuf,
 
-    /// Most bytes of the log of durable tables, which lies in the data directory; by default four times --memory. With
-    /// off all tables are in memory, and empty after a restart
+    /// Most bytes of the log of durable tables, which lies in the data directory; by default four times --memory, at
+    /// least 1 GiB. With off all tables are in memory, and empty after a restart
     #[arg(long, env = "SPLINTER_DISK", value_parser = parse_disk, value_name = "BYTES|off")]
     disk: Option<DiskSpace>,
 
-    /// Time after which writes of tables with the durability `written` are on the disk, in milliseconds
+    /// Longest pause between two writes of the log, in milliseconds. A crash loses the writes to `written` tables of about
+    /// this time and of one or two writes to the disk
     #[arg(long, default_value_t = db::limits::FLUSH_INTERVAL_MS, value_parser = clap::value_parser!(u64).range(1..=10_000), value_name = "MS")]
     flush_interval: u64,
 
@@ -121,7 +122,7 @@ struct Arguments {
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     huge_pages: bool,
 
-    /// Back seven eighths of the memory at the start, while the workers already serve; otherwise at first use
+    /// Back seven eighths of the memory after the replay of the log, while requests are served; otherwise at first use
     #[arg(long, default_value_t = true, action = ArgAction::Set, value_name = "BOOL")]
     populate: bool,
 

@@ -43,7 +43,7 @@ pub(super) fn open(
     let path = config.data_directory.join(PARTS_FILE);
     match (run, path.exists(), log.exists()) {
         (None, true, _) => Err(format!(
-            "the data directory is of a server in a cluster, as {} shows: start with --etcd, or with another directory",
+            "the data directory is of a server in a cluster, as {} shows: start with the cluster's --metadata, or with another --data",
             path.display()
         )),
         (Some(_), false, true) => Err(format!(
