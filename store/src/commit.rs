@@ -427,7 +427,7 @@ impl Pinned<'_> {
         let found = bucket.find(write.hash, |location| self.with_location(location, write.key));
         let Some((place, (location, object))) = found else { return false };
         debug_assert!(object.version() < version, "a commit has a version above those that it removes");
-        write.table.remember_version(version);
+        write.table.remember_end(version);
         let (mark, changed) = bucket.remove(place);
         write.table.note_write(write.hash, changed);
         self.bury(write.table, location, &object, mark);

@@ -136,6 +136,7 @@ impl Cuts {
     }
 }
 
+/// Returns a writer's position, once it is not in the middle of a write.
 fn position_at(writer: &Writer, number: u64) -> u64 {
     let mut backoff = Backoff::new();
     let marked = || {
@@ -151,7 +152,7 @@ fn position_at(writer: &Writer, number: u64) -> u64 {
             let position = writer.position.load(Ordering::Acquire);
             return marked().unwrap_or(position);
         }
-        backoff.wait();
+        backoff.wait_asleep();
     }
 }
 

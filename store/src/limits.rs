@@ -41,6 +41,9 @@ pub const WAITS_MAX: u32 = 16;
 /// Maximum processor pauses between two tries, as a power of two; the first intervals have fewer.
 pub const SPINS_MAX_LOG: u32 = 6;
 
+/// Sleep, in microseconds, of the thread that makes cuts while it waits for a writer that does not run: a write takes a few.
+pub const WAIT_ASLEEP_US: u64 = 20;
+
 /// Overflow buckets of one bucket before an insert is refused: a lookup reads at most this many lines.
 pub const CHAIN_BUCKETS_MAX: usize = 8;
 /// Overflow buckets that a mover may chain, since it must not fail after inserts were admitted.

@@ -361,7 +361,7 @@ impl<'c> Recovery<'c> {
     /// Remembers that a key has ended with this entry, and removes what was found of it.
     fn end(&mut self, hash: u64, entry: &Entry<'_>, table: &Table) -> Result<(), RecoveryError> {
         self.shared.note_ended(hash, entry);
-        table.remember_version(entry.version().min(VERSION_MAX / 2));
+        table.remember_end(entry.version().min(VERSION_MAX / 2));
         let key = entry.key();
         self.retrying(|this, pinned| {
             let bucket = table.index.lock(&pinned.pin, hash)?;

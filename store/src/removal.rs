@@ -103,7 +103,7 @@ impl Pinned<'_> {
         location: Location,
         object: &Object<'_>,
     ) {
-        table.remember_version(object.version());
+        table.remember_end(object.version());
         let (mark, changed) = bucket.remove(place);
         table.note_removal(object.key(), changed);
         drop(bucket);

@@ -11,8 +11,9 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
-use crate::limits::{SPINS_MAX_LOG, WAITS_MAX};
+use crate::limits::{SPINS_MAX_LOG, WAIT_ASLEEP_US, WAITS_MAX};
 pub use inbox::{AtomicBox, Inbox, Taken};
 #[cfg(loom_model)]
 pub(crate) use loom::sync::atomic::{
@@ -63,6 +64,19 @@ impl Backoff {
             std::thread::yield_now();
         }
         self.rounds = self.rounds.saturating_add(1);
+    }
+
+    /// Waits a little, longer each time, and then sleeps for [`WAIT_ASLEEP_US`].
+    ///
+    /// For a thread of real-time priority, which may have taken the processor from the one that it waits for: that one
+    /// does not run while this one spins or yields.
+    #[cold]
+    pub(crate) fn wait_asleep(&mut self) {
+        if self.rounds < SPINS_MAX_LOG || cfg!(any(loom_model, miri)) {
+            self.wait();
+        } else {
+            std::thread::sleep(Duration::from_micros(WAIT_ASLEEP_US));
+        }
     }
 
     /// Waits a little, longer each time, at most [`WAITS_MAX`] times.

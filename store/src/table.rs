@@ -106,6 +106,8 @@ pub struct Table {
     pub(crate) touched: OnceLock<DirtyMap>,
     service: AtomicU8,
     version_high_water: AtomicU64,
+    /// The highest version with which a key was removed or has expired.
+    ended_high_water: AtomicU64,
     /// All writes get higher versions; rarely changes.
     version_floor: AtomicU64,
     /// Distinguishes its cursors from those of other tables.
@@ -155,6 +157,7 @@ impl Table {
             touched: OnceLock::new(),
             service: AtomicU8::new(Service::Open as u8),
             version_high_water: AtomicU64::new(0),
+            ended_high_water: AtomicU64::new(0),
             version_floor: AtomicU64::new(0),
             cursor_seed: RandomState::new().hash_one(id),
             earliest_expiry_ms: AtomicU64::new(NEVER_MS),
@@ -428,7 +431,7 @@ impl Table {
     /// For a table whose tablet is or was on another server, so that versions identify the objects written here
     /// since.
     pub fn begin_above(&self, version: u64) {
-        self.remember_version(version);
+        raise(&self.version_high_water, version);
         self.version_floor.fetch_max(version, Ordering::Relaxed);
     }
 
@@ -479,12 +482,25 @@ impl Table {
         written.unwrap_or(0).max(self.version_high_water.load(Ordering::Acquire))
     }
 
-    /// Ensures that no new key gets this version or a lower one.
+    /// Takes in that a key ended with this version: no new key gets it or a lower one.
     #[inline]
-    pub(crate) fn remember_version(&self, version: u64) {
-        if self.version_high_water.load(Ordering::Relaxed) < version {
-            self.version_high_water.fetch_max(version, Ordering::AcqRel);
-        }
+    pub(crate) fn remember_end(&self, version: u64) {
+        raise(&self.version_high_water, version);
+        raise(&self.ended_high_water, version);
+    }
+
+    /// Returns the version for an object that comes back with this one, and whose key is absent: a higher one if an entry of
+    /// the log may end it. Called by the owner of its bucket.
+    pub(crate) fn version_of_restored(&self, version: u64) -> u64 {
+        let may_have_ended = version <= self.ended_high_water.load(Ordering::Acquire);
+        if may_have_ended { self.version_of_new() } else { version }
+    }
+}
+
+#[inline]
+fn raise(high_water: &AtomicU64, version: u64) {
+    if high_water.load(Ordering::Relaxed) < version {
+        high_water.fetch_max(version, Ordering::AcqRel);
     }
 }
 

@@ -99,18 +99,27 @@ impl Altering<'_> {
             let _ = control.turn(entry.id, None);
             return Err(refusal);
         }
-        let _changing = lock(&control.changing);
-        let moved =
-            control.metadata.table_move(self.tenant, (&entry.name, entry.id), durability, Some(number));
-        // After another failure nobody knows what the record says, and what the table does now is right for both.
-        moved.map_err(if_missing(|| unknown_table(&entry.name)))?;
-        control.set_durability(entry.id, durability)
+        {
+            let _changing = lock(&control.changing);
+            let moved =
+                control.metadata.table_move(self.tenant, (&entry.name, entry.id), durability, Some(number));
+            // After another failure nobody knows what the record says, and what the table does now is right for both.
+            moved.map_err(if_missing(|| unknown_table(&entry.name)))?;
+            control.set_durability(entry.id, durability)?;
+        }
+        // Writes since the wait above were answered at once.
+        self.await_disk(log)
     }
 
     /// Waits until the disk has all objects, and the replies to the requests that wrote them.
     fn come_to_disk(&self, log: &LogHandle) -> Result<(), Refusal> {
         self.record_replies()?;
         self.follow(Some(log))?;
+        self.await_disk(log)
+    }
+
+    /// Waits until the disk has all that was written before.
+    fn await_disk(&self, log: &LogHandle) -> Result<(), Refusal> {
         let store = &self.control.store;
         let patience = Duration::from_millis(RESTORE_PATIENCE_MS);
         log.await_stable(store, store.unstable_cut(), patience).map_err(|error| match error {

@@ -117,7 +117,8 @@ pub(super) fn find(
     for tail in &tails {
         let segment = segments.get_mut(&tail.sequence).expect("it has a tail");
         let counts = tail.trailer.cut < latest || is_complete;
-        segment.bytes = if counts { tail.trailer.end } else { tail.trailer.previous };
+        let bytes = if counts { tail.trailer.end } else { tail.trailer.previous };
+        segment.bytes = within_frames(tail.sequence, bytes, segment.frames.len(), layout);
     }
     let mut left_out = digest.left_out.clone();
     for (&sequence, segment) in &mut segments {
@@ -138,6 +139,18 @@ pub(super) fn find(
     let (digest_number, directories_written) = (digest.number, Directories::found(frames));
     let state = LogState { segments, free, digest_number, last, left_out, directories: directories_written };
     Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, bytes, directories, has_words })
+}
+
+/// Returns the bytes of an open-ended segment that its frames hold: all, unless none of the blocks of its last frame is
+/// intact.
+fn within_frames(sequence: u32, bytes: u32, frames: usize, layout: LogLayout) -> u32 {
+    let held = frames * layout.payload_bytes();
+    if bytes as usize <= held {
+        return bytes;
+    }
+    let lost = bytes as usize - held;
+    tracing::error!(sequence, bytes = lost, "damaged blocks at the end of a segment of the log: their objects are lost");
+    held as u32
 }
 
 /// Truncates a segment of survivors to what counts of it: the rest is still found where it came from.

@@ -97,3 +97,17 @@ fn rot_is_reported_and_what_it_left_is_found() {
         world.restart_with_rot(&mut random, seed);
     }
 }
+
+#[test]
+fn a_start_over_frames_that_rot_has_taken_goes_on_or_says_why_not() {
+    for seed in seeds("frames_of_rot", 100, 3_000) {
+        let mut random = Rng::with_seed(seed);
+        let mut world = World::new(&mut random);
+        (0..random.u32(100..3_000)).for_each(|_| world.turn(&mut random));
+        world.disk.crash();
+        for _ in 0..random.u32(1..4) {
+            world.take_by_rot(&mut random);
+        }
+        world.restart_over_rot(&mut random, seed);
+    }
+}

@@ -406,7 +406,7 @@ impl Store {
         let Some((place, ())) = bucket.find(hash, is_it) else { return true };
         let object = self.log.object(location, &pinned.pin);
         table.lets_go_in_any_case(object.key());
-        table.remember_version(version.min(DAMAGED_VERSION_MAX));
+        table.remember_end(version.min(DAMAGED_VERSION_MAX));
         let (mark, changed) = bucket.remove(place);
         table.note_removal(object.key(), changed);
         drop(bucket);

@@ -105,7 +105,8 @@ impl Pinned<'_> {
     /// Stores objects of an archive with their versions and expiry, as puts are admitted: within the quota and what the
     /// disk has room for.
     ///
-    /// Skips an object that has expired, or that the store has in a version as new, and counts it as late. Finished
+    /// Skips an object that has expired, or that the store has in a version as new, and counts it as late. One whose key may
+    /// have ended in this table with a higher version gets a new version, since a replay would find that end. Finished
     /// objects are taken off `objects`. A version in the upper half of all versions is refused, so that the key's next
     /// ones have numbers left. While a recovery brings the table's objects, asks to retry.
     ///
@@ -238,7 +239,11 @@ impl Pinned<'_> {
                 hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
             }
             self.admit_to_index(table, key, found.is_none(), entered)?;
-            self.publish_locked(table, hash, &staged, bucket, found, (header.version, None))?;
+            let version = match (way, &found) {
+                (Way::Archived, None) => table.version_of_restored(header.version),
+                _ => header.version,
+            };
+            self.publish_locked(table, hash, &staged, bucket, found, (version, None))?;
             Ok(true)
         };
         let published = self.write_entering(table, (hash, key), |stored| *stored, publish);
