@@ -8,7 +8,7 @@
 //!              4  checksum u32 of the rest of the trailer           28  block u32      of the segment, from 0
 //!              8  cut u64                                           32  previous u32   bytes stable before this cut
 //!             16  clock u64   milliseconds, of the store's clock    36  end u32        bytes at this cut
-//!             40  writes u16  segments that this cut writes to      42  class u8       44  first u16
+//!             40  writes u16  segments that this cut writes to      42  class u8       43  writes, bits 16..24     44  first u16
 //! ```
 //! A segment's last block is written again when more bytes follow. A device may then leave any combination of old and
 //! new sectors; but what counted before is the same in both, and the trailer lies in one sector. So whoever reads finds
@@ -41,8 +41,8 @@ pub struct Trailer {
     pub previous: u32,
     /// Bytes of the segment that this cut includes.
     pub end: u32,
-    /// Segments that this cut writes to.
-    pub writes: u16,
+    /// Segments that this cut writes to, fewer than 2^24.
+    pub writes: u32,
     /// 0 for a segment of a core; one more than the class for one of survivors.
     pub class: u8,
     /// Where the first entry of the log that begins in the block does so; [`NO_ENTRY`] if none does. A reader that met
@@ -76,8 +76,10 @@ impl Trailer {
         trailer[28..32].copy_from_slice(&self.block.to_le_bytes());
         trailer[32..36].copy_from_slice(&self.previous.to_le_bytes());
         trailer[36..40].copy_from_slice(&self.end.to_le_bytes());
-        trailer[40..42].copy_from_slice(&self.writes.to_le_bytes());
-        trailer[42] = self.class;
+        let [writes @ .., writes_high, over] = self.writes.to_le_bytes();
+        assert_eq!(over, 0, "there is memory for fewer segments");
+        trailer[40..42].copy_from_slice(&writes);
+        (trailer[42], trailer[43]) = (self.class, writes_high);
         trailer[44..46].copy_from_slice(&self.first.to_le_bytes());
         trailer[0..4].copy_from_slice(&crc32c::crc32c(&payload[..self.counting()]).to_le_bytes());
         let checksum = checksum_of(trailer);
@@ -98,7 +100,7 @@ impl Trailer {
             block: word(28),
             previous: word(32),
             end: word(36),
-            writes: u16::from_le_bytes([trailer[40], trailer[41]]),
+            writes: u32::from_le_bytes([trailer[40], trailer[41], trailer[43], 0]),
             class: trailer[42],
             first: u16::from_le_bytes([trailer[44], trailer[45]]),
         };
@@ -143,7 +145,7 @@ mod tests {
         block: 2,
         previous: 2 * PAYLOAD_BYTES as u32 + 5,
         end: 2 * PAYLOAD_BYTES as u32 + 100,
-        writes: 3,
+        writes: 70_000,
         class: 1,
         first: 40,
     };

@@ -9,13 +9,17 @@
 //!   24  cut u64 │ clock u64 │ last sequence u32 │ survivors: sequence u32, bytes u32 for each class
 //!       segments u32, for each: sequence u32, bytes u32 (all ones: as far as its blocks say), class u32
 //!       emptied u32, for each: sequence u32
-//!       left out u32, for each: sequence u32, sources u32, for each: sequence u32
+//!       left out, in groups u32, for each: members u32, for each: sequence u32; sources u32, for each: sequence u32
 //! ```
+//! Format 2, which is read as well, has a group for each that is left out, without the number of its members: as many
+//! segments times as many sources might have had no room.
 
 use crate::SURVIVOR_CLASSES;
 
 /// The version of the format of digests and blocks.
-pub const LOG_FORMAT: u32 = 2;
+pub const LOG_FORMAT: u32 = 3;
+/// The one before, which differs in the digest alone.
+const LOG_FORMAT_BEFORE: u32 = 2;
 const MAGIC: [u8; 8] = *b"SPLNLOG\0";
 const HEAD_BYTES: usize = 24;
 const CHECKSUM_AT: usize = 12;
@@ -92,9 +96,12 @@ impl Digest {
         }
         word(self.emptied.len() as u32);
         self.emptied.iter().for_each(|sequence| word(*sequence));
-        word(self.left_out.len() as u32);
-        for (sequence, sources) in &self.left_out {
-            word(*sequence);
+        let groups = || self.left_out.chunk_by(|(_, one), (_, other)| one == other);
+        word(groups().count() as u32);
+        for group in groups() {
+            word(group.len() as u32);
+            group.iter().for_each(|(sequence, _)| word(*sequence));
+            let sources = &group[0].1;
             word(sources.len() as u32);
             sources.iter().for_each(|source| word(*source));
         }
@@ -115,17 +122,16 @@ impl Digest {
             return Err(DigestError::Damaged);
         }
         // Before the checksum: another format may have it elsewhere.
-        match word(8) {
-            Some(LOG_FORMAT) => {}
-            Some(format) => return Err(DigestError::Format(format)),
-            None => return Err(DigestError::Damaged),
+        let format = word(8).ok_or(DigestError::Damaged)?;
+        if ![LOG_FORMAT, LOG_FORMAT_BEFORE].contains(&format) {
+            return Err(DigestError::Format(format));
         }
         let length = word(CHECKSUM_AT + 4).map_or(0, |length| length as usize);
         let covered = bytes.get(CHECKSUM_AT + 4..length).ok_or(DigestError::Damaged)?;
         if word(CHECKSUM_AT) != Some(crc32c::crc32c(covered)) {
             return Err(DigestError::Damaged);
         }
-        Words(&bytes[HEAD_BYTES - 4..length]).digest().ok_or(DigestError::Damaged)
+        Words(&bytes[HEAD_BYTES - 4..length]).digest(format).ok_or(DigestError::Damaged)
     }
 }
 
@@ -153,7 +159,13 @@ impl Words<'_> {
         (0..count).map(|_| item(self)).collect()
     }
 
-    fn digest(&mut self) -> Option<Digest> {
+    /// Reads segments that are left out, with their common sources.
+    fn group(&mut self) -> Option<Vec<(u32, Vec<u32>)>> {
+        let (members, sources) = (self.list(4, Self::word)?, self.list(4, Self::word)?);
+        Some(members.into_iter().map(|sequence| (sequence, sources.clone())).collect())
+    }
+
+    fn digest(&mut self, format: u32) -> Option<Digest> {
         let (number, cut, clock_ms, last) = (self.word()?, self.long()?, self.long()?, self.word()?);
         let mut survivors = [(0, 0); SURVIVOR_CLASSES];
         for class in &mut survivors {
@@ -164,14 +176,17 @@ impl Words<'_> {
             Some(DigestSegment { sequence, bytes, class: u8::try_from(class).ok()? })
         })?;
         let emptied = self.list(4, Self::word)?;
-        let left_out = self.list(8, |words| Some((words.word()?, words.list(4, Self::word)?)))?;
+        let left_out = match format {
+            LOG_FORMAT_BEFORE => self.list(8, |words| Some((words.word()?, words.list(4, Self::word)?)))?,
+            _ => self.list(8, Self::group)?.concat(),
+        };
         Some(Digest { number, cut, clock_ms, last, survivors, segments, emptied, left_out })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Digest, DigestError, DigestSegment, LOG_FORMAT, OPEN_ENDED};
+    use super::{CHECKSUM_AT, Digest, DigestError, DigestSegment, LOG_FORMAT, OPEN_ENDED};
 
     fn digest() -> Digest {
         Digest {
@@ -185,7 +200,7 @@ mod tests {
                 DigestSegment { sequence: 9, bytes: OPEN_ENDED, class: 2 },
             ],
             emptied: vec![4],
-            left_out: vec![(7, vec![4, 5]), (8, vec![])],
+            left_out: vec![(7, vec![4, 5]), (8, vec![4, 5]), (9, vec![])],
         }
     }
 
@@ -194,6 +209,31 @@ mod tests {
         let mut bytes = digest().encode();
         bytes.extend_from_slice(&[7; 100]);
         assert_eq!(Digest::decode(&bytes), Ok(digest()));
+    }
+
+    #[test]
+    fn a_digest_of_the_format_before_is_read() {
+        let digest = Digest { left_out: vec![(7, vec![4, 5])], ..digest() };
+        let mut bytes = digest.encode();
+        // The number of the members of its only group.
+        let at = bytes.len() - 5 * 4;
+        assert_eq!(bytes.drain(at..at + 4).collect::<Vec<_>>(), [1, 0, 0, 0]);
+        bytes[8] -= 1;
+        let length = bytes.len() as u32;
+        bytes[CHECKSUM_AT + 4..CHECKSUM_AT + 8].copy_from_slice(&length.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[CHECKSUM_AT + 4..]);
+        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(Digest::decode(&bytes), Ok(digest));
+    }
+
+    #[test]
+    fn segments_with_common_sources_take_a_word_each() {
+        let sources: Vec<u32> = (0..440).collect();
+        let left_out = (1000..1600).map(|sequence| (sequence, sources.clone())).collect();
+        let digest = Digest { left_out, ..digest() };
+        let bytes = digest.encode();
+        assert!(bytes.len() < 6_000, "{} bytes", bytes.len());
+        assert_eq!(Digest::decode(&bytes), Ok(digest));
     }
 
     #[test]

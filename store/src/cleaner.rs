@@ -179,11 +179,13 @@ impl Store {
         }
     }
 
-    /// Lets the disk forget the empty segments, unless a recovery still reads some, or some object would then be found at two places: what has moved to
-    /// a head of survivors, in the segment that it comes from and is half empty.
+    /// Lets the disk forget the empty segments, unless a recovery still reads some, or some object would then be found at two
+    /// places: what has moved to a head of survivors, in the segment that it comes from and is half empty, for now or because
+    /// it is damaged.
     pub(crate) fn hand_over_released(&self, cleaner: &mut Cleaner) {
         let Some(durable) = &self.log.durable else { return };
-        if !cleaner.released.is_empty() && !cleaner.is_combining() && !cleaner.recovering {
+        let holds = cleaner.is_combining() || cleaner.recovering || cleaner.forgets_nothing;
+        if !cleaner.released.is_empty() && !holds {
             let survivors = cleaner.durable_survivors.each_ref().map(|head| self.log.position(head));
             durable.release(Released { sequences: std::mem::take(&mut cleaner.released), survivors });
         }
@@ -299,6 +301,7 @@ impl Store {
             self.retire_segment(cleaner, source.segment);
         } else if source.again && !source.busy {
             segments.set_state(source.segment, State::Damaged);
+            cleaner.forgets_nothing |= source.is_combined();
             self.cleaning.damaged_segments.fetch_add(1, Ordering::Relaxed);
         } else {
             let tag = self.epochs.retire();

@@ -71,8 +71,9 @@ pub(crate) struct Log {
     window_bytes: usize,
     seglet_shift: u32,
     pub(crate) segments: Segments,
-    /// The number of segments ever opened, which is the next one's sequence number.
+    /// The numbers of segments that were given last: of those for the disk, where 32 bits have to last, and of others.
     opened: AtomicU64,
+    opened_in_memory: AtomicU64,
     /// The log's clock: seglets that writers have filled.
     clock: AtomicU64,
     /// Bytes of objects that writers have appended, as far as their heads have reported.
@@ -103,6 +104,7 @@ impl Log {
             seglet_shift: seglet_bytes.trailing_zeros(),
             segments: Segments::new(count, (window_bytes / seglet_bytes) as u32, cores),
             opened: AtomicU64::new(0),
+            opened_in_memory: AtomicU64::new(0),
             clock: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             wanted: AtomicU32::new(0),
@@ -237,7 +239,8 @@ impl Log {
         let (start, end) = (self.start_of(run.start), self.start_of(run.end));
         let number = match head.role {
             Role::Compaction(sequence) => u64::from(sequence),
-            Role::Memory | Role::Writer(_) => self.opened.fetch_add(1, Relaxed) + 1,
+            Role::Memory => self.opened_in_memory.fetch_add(1, Relaxed) + 1,
+            Role::Writer(_) => self.opened.fetch_add(1, Relaxed) + 1,
         };
         self.write_segment_header(segment, end - start, number);
         let sequence = if head.role == Role::Memory { 0 } else { number as u32 };

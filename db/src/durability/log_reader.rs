@@ -103,7 +103,7 @@ pub(super) fn find(
     let latest = tails.iter().map(|tail| tail.trailer.cut).max().unwrap_or(0);
     let (parts, whole): (Vec<_>, Vec<_>) = tails.iter().filter(|tail| tail.trailer.cut == latest).fold(
         Default::default(),
-        |(mut parts, mut whole): (Vec<u16>, Vec<bool>), tail| {
+        |(mut parts, mut whole): (Vec<u32>, Vec<bool>), tail| {
             parts.push(tail.trailer.writes);
             whole.push(tail.is_whole);
             (parts, whole)
@@ -113,7 +113,7 @@ pub(super) fn find(
     let is_fixed = latest <= digest.cut;
     let is_complete = cfg!(weakened = "cut")
         || is_fixed
-        || whole.iter().all(|whole| *whole) && parts.iter().all(|&writes| usize::from(writes) == parts.len());
+        || whole.iter().all(|whole| *whole) && parts.iter().all(|&writes| writes as usize == parts.len());
     for tail in &tails {
         let segment = segments.get_mut(&tail.sequence).expect("it has a tail");
         let counts = tail.trailer.cut < latest || is_complete;
@@ -149,7 +149,11 @@ fn within_frames(sequence: u32, bytes: u32, frames: usize, layout: LogLayout) ->
         return bytes;
     }
     let lost = bytes as usize - held;
-    tracing::error!(sequence, bytes = lost, "damaged blocks at the end of a segment of the log: their objects are lost");
+    tracing::error!(
+        sequence,
+        bytes = lost,
+        "damaged blocks at the end of a segment of the log: their objects are lost"
+    );
     held as u32
 }
 
@@ -201,7 +205,7 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
         disk.read(&mut reads)?;
         is_blank &= bytes.iter().all(|byte| *byte == 0);
         match Digest::decode(&bytes) {
-            Ok(digest) if newest.as_ref().is_none_or(|newest| newest.number < digest.number) => {
+            Ok(digest) if newest.as_ref().is_none_or(|newest| follows(digest.number, newest.number)) => {
                 newest = Some(digest);
             }
             Ok(_) | Err(DigestError::Damaged) => {}
@@ -221,6 +225,11 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
         return Err(LogError::Unsuitable(text.to_owned()));
     }
     Ok(newest)
+}
+
+/// Returns whether a digest was written behind another one. Their numbers begin anew behind the last one.
+fn follows(number: u32, other: u32) -> bool {
+    number.wrapping_sub(other).cast_signed() > 0
 }
 
 /// The frames of segments as they were found.

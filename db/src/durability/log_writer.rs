@@ -63,6 +63,13 @@ pub(super) struct LogState {
     pub(super) directories: Directories,
 }
 
+impl LogState {
+    /// Returns the highest number that a segment has or had.
+    fn last_number(&self) -> u32 {
+        self.segments.keys().next_back().copied().unwrap_or(0).max(self.last)
+    }
+}
+
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -374,7 +381,7 @@ impl LogWriter {
 
     fn write_parts(&mut self, parts: &mut [Part], (cut, clock_ms): (u64, u64)) -> Result<(), DiskError> {
         let mut batch = Batch::default();
-        let writes = parts.len() as u16;
+        let writes = parts.len() as u32;
         for part in parts {
             let Part { opened, previous, end, .. } = *part;
             let segment = &self.state.segments[&opened.sequence];
@@ -447,8 +454,8 @@ impl LogWriter {
 
     fn write_digest(&mut self, clock_ms: u64) -> Result<(), DiskError> {
         let state = &mut self.state;
-        state.digest_number += 1;
-        state.last = state.segments.keys().next_back().copied().unwrap_or(0).max(state.last);
+        state.digest_number = state.digest_number.wrapping_add(1);
+        state.last = state.last_number();
         let segment = |(&sequence, segment): (&u32, &Segment)| {
             let Segment { bytes, class, .. } = *segment;
             DigestSegment { sequence, bytes, class }

@@ -11,11 +11,14 @@ mod running;
 mod stopping;
 mod world;
 
-use disk::{Fault, FrameId};
+use disk::{Buffer, Digest, Disk, Fault, FrameId, SimulatedDisk};
 use fastrand::Rng;
-use store::Config;
+use store::{Condition, Config, WriteError};
 
+use self::running::{CORES, Running};
 use self::world::World;
+use super::LogLayout;
+use crate::limits::SEGMENT_NUMBERS_MAX;
 
 /// A small store with one core.
 const SMALL: Config = Config {
@@ -110,4 +113,40 @@ fn a_start_over_frames_that_rot_has_taken_goes_on_or_says_why_not() {
         }
         world.restart_over_rot(&mut random, seed);
     }
+}
+
+#[test]
+fn a_log_without_numbers_for_segments_admits_no_writes() {
+    let mut random = Rng::with_seed(seeds("numbers", 1, 1).next().expect("one of them"));
+    let frame_bytes = LogLayout::frame_bytes_of(SMALL.segment_bytes);
+    let mut disk = SimulatedDisk::new(random.u64(..), frame_bytes, 1_000);
+    let layout = LogLayout::of(frame_bytes, 1_000);
+    (0..2 * layout.digest_frames).for_each(|_| _ = disk.grow().expect("there is room"));
+    let digest = Digest { number: u32::MAX, last: SEGMENT_NUMBERS_MAX - 10, ..Digest::default() }.encode();
+    let mut buffer = Buffer::new(frame_bytes);
+    buffer[..digest.len()].copy_from_slice(&digest);
+    disk.write(&[disk::Write::of(layout.digest(1).next().expect("it has one"), 0, &buffer)])
+        .expect("it works");
+    let config = Config { cores: CORES, ..SMALL };
+    let open = |disk: &SimulatedDisk, random: &mut Rng| {
+        Running::open(&config, disk, 1_000, 0, random).expect("a sound log").running
+    };
+    let mut running = open(&disk, &mut random);
+    let put = |running: &Running, key: u64| {
+        let (bytes, pin) = (key.to_be_bytes(), running.cores[0].pin());
+        pin.put(&running.tables[0], store::hash(&bytes), &bytes, &[1; 1_000], Condition::Always)
+    };
+    let mut written = 0;
+    while put(&running, written).is_ok() {
+        written += 1;
+        running.writer.step().expect("it works");
+        running.cores[0].step();
+    }
+    assert!(written > 100, "{written}");
+    assert_eq!(put(&running, 0), Err(WriteError::StorageFull));
+    drop(running);
+    let disk = disk.restart();
+    let running = open(&disk, &mut random);
+    assert_eq!(running.contents(written, std::iter::empty()).len() as u64, written);
+    assert_eq!(put(&running, 0), Err(WriteError::StorageFull));
 }

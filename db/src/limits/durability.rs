@@ -1,5 +1,9 @@
 //! Limits of the log on the disk.
 
+/// Number of a segment from which on the log admits no writes; 2^24 more are left to the cleaner. They name segments in 32
+/// bits: with 100 segments a second they last 16 months, with 10 a second 13 years.
+pub const SEGMENT_NUMBERS_MAX: u32 = u32::MAX - (1 << 24);
+
 /// Frames of a full segment: short ones, as heads take when memory is short, waste at most a part of one.
 pub const FRAMES_PER_SEGMENT: usize = store::FRAMES_PER_WINDOW as usize;
 

@@ -212,11 +212,14 @@ impl Store {
         for entry in entries {
             if let Some(table) = entry.table {
                 let object = self.log.object(entry.location, &pinned.pin);
-                if !object.verify() {
+                let is_damaged = !object.verify();
+                if is_damaged {
                     let place = (entry.location, entry.hash, entry.version);
                     source.busy |= !self.take_out_damaged(pinned, table, place);
                     source.damaged = true;
-                } else if pinned.is_expired(&object) && pinned.expire(table, entry.location, &object) {
+                }
+                if is_damaged || pinned.is_expired(&object) && pinned.expire(table, entry.location, &object) {
+                    // What it ends on the disk, it ends for good.
                     if cleaner.on_disk.has(entry.predecessor)
                         && self.leave_tombstone(cleaner, pinned, source, entry).is_err()
                     {

@@ -58,6 +58,9 @@ pub(crate) struct Cleaner {
     pub(crate) evacuated: Head,
     /// The evacuated window, with its seglets that were free, as bits.
     pub(crate) window: Option<(u32, u32)>,
+    /// Whether a segment on the disk cannot be emptied, because its bytes in memory are damaged, though some of its objects
+    /// have moved: until the next start the disk forgets nothing, so that it has each object once.
+    pub(crate) forgets_nothing: bool,
     /// Dead segments ordered by the tags under which they wait.
     pub(crate) pending_reclamation: VecDeque<(u64, SegmentId)>,
     /// Number of their seglets.
@@ -119,6 +122,7 @@ impl Cleaner {
             compacted: Head::default(),
             evacuated: Head::default(),
             window: None,
+            forgets_nothing: false,
             pending_reclamation: VecDeque::with_capacity(seglets as usize),
             pending_seglets: 0,
             price: 16,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::tests::{budget, drain, get, put_patiently, seed, store};
-use crate::{Condition, Core, Store, Table, hash};
+use crate::{Condition, Config, Core, Opened, Quota, Store, Table, TableOptions, hash};
 
 const OBJECTS: u64 = 2000;
 
@@ -134,4 +134,71 @@ fn lengths_that_were_damaged_lead_to_no_memory_but_the_logs() {
     let object =
         pinned.get(&table, hash(&number.to_le_bytes()), &number.to_le_bytes()).expect("its key is whole");
     assert!(object.value().len() > 1 << 20 && !object.verify(), "all of it can be read");
+}
+
+/// Lets a disk without faults have all that was written; returns the segments that it is to forget.
+fn write_to_disk(store: &Store, open: &mut Vec<Opened>) -> Vec<u32> {
+    let mut positions = Vec::new();
+    let (number, released) = store.cut(&mut positions);
+    open.extend(store.take_opened());
+    store.note_stable(number, &positions);
+    open.retain(|opened| {
+        let is_whole = positions[opened.writer].sequence > opened.sequence;
+        if is_whole {
+            store.note_synced(*opened);
+        }
+        !is_whole
+    });
+    let gone: Vec<u32> = released.flat_map(|released| released.sequences).collect();
+    gone.iter().for_each(|sequence| store.note_gone(*sequence));
+    gone
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long for Miri")]
+fn a_disk_forgets_nothing_once_a_segment_of_it_cannot_be_emptied() {
+    let (memory_bytes, segment_bytes) = (2 << 20, 16 << 10);
+    let config =
+        Config { memory_bytes, segment_bytes, cores: 1, huge_pages: false, durable: true, recovery_cores: 0 };
+    let store = Store::new(config).expect("a small store");
+    let options = TableOptions { durable: true, ..TableOptions::default() };
+    let table = store.table_with(1, options, &Arc::new(Quota::new(1, u64::MAX)));
+    let (core, mut open) = (store.core(0), Vec::new());
+    store.set_disk_short(true);
+    let mut random = fastrand::Rng::with_seed(seed("a_disk_forgets_nothing"));
+    let victim = 700_u64.to_le_bytes();
+    let mut overwrite = |times: u32, open: &mut Vec<Opened>| -> usize {
+        let mut forgotten = 0;
+        for _ in 0..times {
+            let key = random.u64(0..OBJECTS).to_le_bytes();
+            if key != victim {
+                // Refused while nothing becomes free.
+                let _ = core.pin().put(&table, hash(&key), &key, &value_of(1), Condition::Always);
+            }
+            core.step();
+            if random.u32(0..50) == 0 {
+                forgotten += write_to_disk(&store, open).len();
+            }
+        }
+        forgotten
+    };
+    core.pin().put(&table, hash(&victim), &victim, b"value", Condition::Always).expect("there is room");
+    overwrite(400, &mut open);
+    write_to_disk(&store, &mut open);
+    let location = {
+        let pinned = core.pin();
+        let found =
+            table.index.find(&pinned.pin, hash(&victim), |at| pinned.object_of(at, &victim).map(|_| at));
+        found.expect("it was put")
+    };
+    assert!(store.log.is_stable(location), "the disk has it");
+    store.log.damage(location, 22, 0x40);
+    let damaged_segments = || store.statistics().cleaner.damaged_segments;
+    while damaged_segments() == 0 {
+        overwrite(100, &mut open);
+    }
+    write_to_disk(&store, &mut open);
+    let after = overwrite(20_000, &mut open);
+    assert_eq!(after, 0, "what has moved from it would come back without the ends of later entries");
+    assert!(store.statistics().segments_cleaned > 100, "the cleaner goes on");
 }

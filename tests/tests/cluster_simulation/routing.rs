@@ -70,7 +70,7 @@ impl Sides {
 
     /// The operation was refused.
     pub fn move_on(&mut self) {
-        self.moves += 1;
+        self.moves = self.moves.saturating_add(1);
     }
 
     /// No session was to be had: whether the operation can do without it.

@@ -12,7 +12,7 @@ use store::{Admission, SIDE_WRITERS};
 use super::{LogWriter, OpenSegment};
 use crate::limits::{
     FRAMES_AHEAD, FRAMES_AHEAD_DIVISOR, FRAMES_DIRECTORIES_DIVISOR, FRAMES_PER_SEGMENT, FRAMES_SHORT_DIVISOR,
-    REMOVAL_FRAMES,
+    REMOVAL_FRAMES, SEGMENT_NUMBERS_MAX,
 };
 
 impl LogWriter {
@@ -28,13 +28,21 @@ impl LogWriter {
         self.pins.release(&mut self.state.free, is_short);
         let available = self.state.free.len() + (more + ready) as usize;
         // The cleaner leaves half of the reserve: removals, for which it works, go on meanwhile.
+        let has_numbers = self.state.last_number() < SEGMENT_NUMBERS_MAX;
         let admission = match available {
+            _ if !has_numbers => Admission::Nothing,
             few if few < reserve / 2 => Admission::Nothing,
             few if few < reserve + REMOVAL_FRAMES => Admission::Removals,
             _ => Admission::All,
         };
         if self.store.admission() != admission && self.store.admission() != Admission::Failed {
             self.store.admit_durable(admission);
+            if !has_numbers {
+                tracing::error!(
+                    "the log has used up the numbers of its segments, and admits no writes: archive the tenants, and restore \
+                     the archives at a server with an empty data directory"
+                );
+            }
         }
         self.is_short = available < short;
         self.directories.have_room =

@@ -1,20 +1,19 @@
 //! A store with its log on a simulated disk, and the model of what clients know.
 
+mod archives;
 mod directories;
 mod full_disk;
+mod rot;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use disk::{BLOCK_BYTES, Disk, FrameId, SimulatedDisk};
+use disk::{Disk, FrameId, SimulatedDisk};
 use fastrand::Rng;
-use store::{
-    CompletionReply, Condition, Config, Cursor, NEVER_MS, ReplayError, Replayed, RequestId, Write, WriteError,
-};
+use store::{CompletionReply, Condition, Config, NEVER_MS, RequestId, Write, WriteError};
 
 use super::super::LogLayout;
-use super::super::log_reader::LogError;
 use super::super::log_writer::{Step, frames_reserved};
 use super::super::recovery::Report;
 use super::SMALL;
@@ -51,12 +50,6 @@ pub(super) struct World {
     /// The latest archive of each table.
     archives: BTreeMap<u32, Vec<u8>>,
 }
-
-/// Bits at the end of a block of which each one makes its trailer invalid.
-const TRAILER_BITS: usize = 44 * 8;
-
-/// Bytes of an archive that are gathered at once.
-const ARCHIVE_BYTES_MAX: usize = 1 << 20;
 
 impl World {
     pub(super) fn new(random: &mut Rng) -> World {
@@ -354,53 +347,6 @@ impl World {
         self.tell(core, key, newest);
     }
 
-    /// Takes an archive of a table, or restores one: what has gone since comes back, with a version as high as it needs.
-    fn restore(&mut self, random: &mut Rng, core: usize) {
-        let (id, asks) = (random.u32(1..=TABLES), self.asks);
-        let running = self.running.as_ref().expect("it runs");
-        let (table, core_of) = (&running.tables[id as usize - 1], &running.cores[core]);
-        core_of.ask_for_disk(asks);
-        let archive = self.archives.entry(id).or_default();
-        let pin = core_of.pin();
-        if archive.is_empty() || random.u32(0..4) == 0 {
-            archive.clear();
-            let mut from = Some(Cursor::START);
-            while let Some(cursor) = from {
-                from = pin.gather(table, cursor, u64::MAX, ARCHIVE_BYTES_MAX, archive).expect("it is there");
-            }
-            drop(pin);
-            running.cores[core].take_seen_cut();
-            return;
-        }
-        let (mut rest, mut restored) = (&archive[..], Replayed::default());
-        let refused = pin.restore(table, &mut rest, &mut restored).err();
-        let done = archive.len() - rest.len();
-        let mut objects = Vec::new();
-        let mut at = 0;
-        while at < done {
-            let (key, bytes) = store::entry_key(&archive[at..]).expect("it is whole");
-            if let Some(object) = pin.get(table, store::hash(key), key) {
-                let number = u64::from_be_bytes(key.try_into().expect("a key of this model"));
-                objects.push(((id, number), (object.version(), object.value().to_vec(), object.expires_ms())));
-            }
-            at += bytes;
-        }
-        drop(pin);
-        let cut = running.cores[core].take_seen_cut();
-        for (key, held) in objects {
-            // One of before a crash may be newer than what the key has now.
-            if self.model.objects.get(&key).is_none_or(|known| known.0 != held.0) {
-                self.tell_with(cut, key, held.0);
-                self.wrote(key, held);
-            }
-        }
-        match refused {
-            Some(ReplayError::Refused(error)) => self.refuse(core, error),
-            Some(error) => panic!("{error}"),
-            None => {}
-        }
-    }
-
     /// Starts the server anew over what the disk has, and compares.
     pub(super) fn restart(&mut self, random: &mut Rng, seed: u64) {
         let (stable, report) = self.reopen(random, seed);
@@ -439,44 +385,6 @@ impl World {
                 brief(held.as_ref()),
                 brief(known)
             );
-        }
-    }
-
-    /// As [`World::restart`] over a disk with flipped bits: what is lost was reported.
-    pub(super) fn restart_with_rot(&mut self, random: &mut Rng, seed: u64) {
-        self.running = None;
-        self.disk = self.disk.restart();
-        match Running::open(&self.config, &self.disk, self.frames_max, self.model.now_ms, random) {
-            Err(LogError::Unsuitable(text)) => assert!(text.contains("log"), "seed {seed}: {text}"),
-            Err(error) => panic!("seed {seed}: {error}"),
-            Ok(Started { running, report, .. }) => {
-                let found = running.contents(self.keys.max(KEYS_MAX), self.stable.objects.keys().copied());
-                let is_sound = |key: &Key| found.get(key) == self.stable.objects.get(key);
-                let all = self.stable.objects.keys().chain(found.keys());
-                let lost: Vec<&Key> = all.filter(|key| !is_sound(key)).collect();
-                let told = report.blocks_damaged > 0 || !report.recovered.damaged.is_empty();
-                assert!(lost.is_empty() || told, "seed {seed}: {lost:?} are lost in silence");
-            }
-        }
-    }
-
-    /// Damages each block of a frame, those of the last segments rather than others.
-    pub(super) fn take_by_rot(&mut self, random: &mut Rng) {
-        let frames = self.disk.frames();
-        let frame = if random.bool() { random.u32(..frames) } else { frames - 1 - random.u32(..frames.min(8)) };
-        for block in 0..self.frame_bytes() / BLOCK_BYTES {
-            self.disk.flip(FrameId(frame), (block + 1) * BLOCK_BYTES * 8 - random.usize(1..=TRAILER_BITS));
-        }
-    }
-
-    /// Starts the server anew over a disk that has lost whole frames: it may lack objects, and nothing else goes wrong.
-    pub(super) fn restart_over_rot(&mut self, random: &mut Rng, seed: u64) {
-        self.running = None;
-        self.disk = self.disk.restart();
-        match Running::open(&self.config, &self.disk, self.frames_max, self.model.now_ms, random) {
-            Err(LogError::Unsuitable(text)) => assert!(text.contains("log"), "seed {seed}: {text}"),
-            Err(error) => panic!("seed {seed}: {error}"),
-            Ok(Started { running, .. }) => _ = running.contents(self.keys.max(KEYS_MAX), std::iter::empty()),
         }
     }
 
