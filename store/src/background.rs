@@ -243,7 +243,7 @@ impl Pinned<'_> {
         if !table.lets_go(object.key()) {
             return false;
         }
-        self.note_expired(table, hash, location);
+        self.note_expired(table, hash, location, object.expires_ms());
         self.take_out(table, bucket, place, location, object);
         self.core.store.objects_expired.fetch_add(1, Ordering::Relaxed);
         true

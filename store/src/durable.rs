@@ -25,7 +25,7 @@ use crate::error::WriteError;
 use crate::limits::{REMOVED_PLACES, SURVIVOR_CLASSES};
 use crate::number_hash::NumberHash;
 use crate::segment::SegmentId;
-use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Inbox, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Inbox, Ordering, fence};
 
 /// Heads of survivors, behind those of the cores: they are writers too.
 pub const SIDE_WRITERS: usize = SURVIVOR_CLASSES;
@@ -74,6 +74,10 @@ pub(crate) struct Durable {
     pub(crate) stable_cut: AtomicU64,
     pub(crate) stable: Box<[AtomicU64]>,
     pub(crate) gone_count: AtomicU32,
+    /// The store's clock as of what the disk has.
+    pub(crate) clock_ms: AtomicU64,
+    /// The first cut with the clock of which all that was seen as expired stays so.
+    pub(crate) expired_cut: AtomicU64,
     /// For hashes of keys that were removed lately, the first cut that includes the removal. Hashes may share a place:
     /// then an absence waits for a later cut than it must.
     removed: Box<[AtomicU64]>,
@@ -130,6 +134,8 @@ impl Durable {
             stable_cut: AtomicU64::new(0),
             stable: (0..writers).map(|_| AtomicU64::new(0)).collect(),
             gone_count: AtomicU32::new(0),
+            clock_ms: AtomicU64::new(0),
+            expired_cut: AtomicU64::new(0),
             removed: (0..REMOVED_PLACES).map(|_| AtomicU64::new(0)).collect(),
             admission: AtomicU8::new(Admission::All as u8),
             needs: OnceLock::new(),
@@ -151,6 +157,24 @@ impl Durable {
     #[inline]
     pub(crate) fn removed(&self, hash: u64) -> u64 {
         self.removed[hash as usize % REMOVED_PLACES].load(Ordering::Acquire)
+    }
+
+    /// Notes that somebody may learn of an expiry at this time. Returns the number of the cut after which a start does not
+    /// undo it, whatever the machine's clock says then; `None` if that is so already.
+    #[cold]
+    pub(crate) fn note_expiry(&self, expires_ms: u64) -> Option<u64> {
+        if expires_ms <= self.clock_ms.load(Ordering::Acquire) {
+            return None;
+        }
+        loop {
+            let cut = self.cuts.next();
+            self.expired_cut.fetch_max(cut, Ordering::SeqCst);
+            // A cut that began meanwhile may not have looked.
+            fence(Ordering::SeqCst);
+            if self.cuts.next() == cut {
+                return Some(cut);
+            }
+        }
     }
 
     pub(crate) fn admission(&self) -> Admission {

@@ -237,9 +237,15 @@ impl Pinned<'_> {
 
     /// Returns the listed object of an entry; `None` if it has expired.
     pub(crate) fn listed<'p>(&'p self, placed: &Placed) -> Option<Listed<'p>> {
-        let found = placed.location.map(|location| self.core.store.log.object(location, &self.pin));
+        let log = &self.core.store.log;
+        let found = placed.location.map(|location| log.object(location, &self.pin));
         let object = found.filter(Object::verify);
-        if object.as_ref().is_some_and(|object| self.is_expired(object)) {
+        if let Some(expired) = object.as_ref().filter(|object| self.is_expired(object)) {
+            if let Some(durable) = &log.durable
+                && log.sequence_at(log.location_of(expired)) != 0
+            {
+                durable.note_expiry(expired.expires_ms());
+            }
             return None;
         }
         Some(Listed { hash: placed.hash, object })

@@ -82,15 +82,16 @@ impl Pinned<'_> {
         }
     }
 
-    /// Notes that an expired object of a durable table is about to go from memory: while the disk does not hold it, a crash
-    /// would bring back what it replaced.
-    pub(crate) fn note_expired(&self, table: &Table, hash: u64, location: Location) {
+    /// Notes that an expired object of a durable table is about to go from memory: while the disk holds neither it nor a time
+    /// of the clock behind its expiry, a crash would bring it back, or what it replaced.
+    pub(crate) fn note_expired(&self, table: &Table, hash: u64, location: Location, expires_ms: u64) {
         let log = &self.core.store.log;
         if let Some(durable) = &log.durable
             && table.is_durable()
-            && !log.is_stable(location)
         {
-            durable.note_removed(hash, durable.cuts.next());
+            let of_object = if log.is_stable(location) { 0 } else { durable.cuts.next() };
+            let of_clock = durable.note_expiry(expires_ms).unwrap_or(0);
+            durable.note_removed(hash, of_object.max(of_clock));
         }
     }
 

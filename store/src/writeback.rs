@@ -35,6 +35,18 @@ impl Store {
         (self.durable().cuts.cut(positions), released)
     }
 
+    /// Returns whether the disk must have the clock of the cut that was made last, even if nothing else is below it: somebody
+    /// has seen that an object has expired since the disk got one. Called after [`Store::cut`].
+    pub fn must_write_clock(&self) -> bool {
+        let durable = self.durable();
+        durable.expired_cut.load(Ordering::SeqCst) > durable.stable_cut.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the disk has this time of the store's clock, from which a start goes on.
+    pub fn note_clock(&self, now_ms: u64) {
+        self.durable().clock_ms.fetch_max(now_ms, Ordering::Release);
+    }
+
     /// Returns the segments opened since the last call. Called after [`Store::cut`], it leaves out none below the cut.
     pub fn take_opened(&self) -> Taken<Opened> {
         self.durable().opened.take_all()
@@ -97,7 +109,10 @@ impl Store {
     pub fn unstable_cut(&self) -> u64 {
         let Some(durable) = &self.log.durable else { return 0 };
         let is_stable = |writer| durable.is_stable(writer, durable.cuts.position(writer));
-        if (0..durable.cuts.writers()).all(is_stable) { 0 } else { durable.cuts.next() }
+        let expired = durable.expired_cut.load(Ordering::SeqCst);
+        let is_clock_stable = expired <= durable.stable_cut.load(Ordering::Acquire);
+        let all = (0..durable.cuts.writers()).all(is_stable) && is_clock_stable;
+        if all { 0 } else { durable.cuts.next().max(expired) }
     }
 
     /// Returns the bytes of durable tables that the disk does not hold yet, roughly: without those of segments opened

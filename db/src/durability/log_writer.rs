@@ -249,9 +249,11 @@ impl LogWriter {
     /// If the disk fails: nothing becomes stable any more.
     pub fn step(&mut self) -> Result<Step, DiskError> {
         self.write_directories(DIRECTORIES_AT_ONCE)?;
-        let (clock_ms, began) = (self.store.now_ms(), Instant::now());
+        let began = Instant::now();
         let mut positions = std::mem::take(&mut self.positions);
         let (cut, released) = self.store.cut(&mut positions);
+        // Behind the cut, so that it is not behind what anybody has seen to expire before.
+        let clock_ms = self.store.now_ms();
         self.released.extend(released);
         self.take_news();
         if cfg!(weakened = "freed") {
@@ -300,10 +302,14 @@ impl LogWriter {
                 return Ok(Step::Full);
             }
         }
-        if std::mem::take(&mut self.digest_is_due) {
+        let clock_alone = parts.is_empty() && self.store.must_write_clock();
+        if std::mem::take(&mut self.digest_is_due) || clock_alone {
             self.write_digest(clock_ms)?;
         }
         self.write_parts(&mut parts, (cut, clock_ms))?;
+        if !parts.is_empty() {
+            self.store.note_clock(clock_ms);
+        }
         self.store.note_stable(cut, positions);
         for part in parts.iter_mut() {
             let open =
@@ -478,6 +484,8 @@ impl LogWriter {
         assert!(pieces.len() <= self.layout.digest_frames as usize, "the layout has room for the digest");
         let writes: Vec<_> = frames.zip(pieces).map(|(frame, piece)| Write::of(frame, 0, piece)).collect();
         self.figures.disk_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
-        self.disk.write(&writes)
+        self.disk.write(&writes)?;
+        self.store.note_clock(clock_ms);
+        Ok(())
     }
 }

@@ -261,8 +261,16 @@ impl Pinned<'_> {
         let log = &self.core.store.log;
         let Some(durable) = &log.durable else { return };
         match found {
-            Some(object) if log.is_stable(log.location_of(object)) => {}
-            Some(_) => self.core.see_cut(durable.cuts.next()),
+            Some(object) => {
+                if !log.is_stable(log.location_of(object)) {
+                    self.core.see_cut(durable.cuts.next());
+                }
+                if self.is_expired(object)
+                    && let Some(cut) = durable.note_expiry(object.expires_ms())
+                {
+                    self.core.see_cut(cut);
+                }
+            }
             None => {
                 let removed = durable.removed(hash);
                 if removed > durable.stable_cut.load(Ordering::Acquire) {

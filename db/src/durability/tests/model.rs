@@ -9,6 +9,8 @@ pub(super) struct Fact {
     pub(super) key: Key,
     /// The version that it had; of an absence, the one that was deleted.
     pub(super) version: u64,
+    /// Whether it was that the object of this version has expired.
+    pub(super) is_expiry: bool,
     pub(super) cut: u64,
 }
 
@@ -21,8 +23,25 @@ pub(super) struct Model {
     /// The last request of each client, and its replies that count as unanswered.
     pub(super) sequences: [u64; CORES],
     pub(super) replies: Completions,
+    /// The last object of each key that was not removed, expired or not.
     pub(super) objects: BTreeMap<Key, Held>,
     /// The newest version of each key, gone or not.
     pub(super) newest: HashMap<Key, u64>,
     pub(super) now_ms: u64,
+}
+
+impl Model {
+    /// Returns what a client reads of a key.
+    pub(super) fn visible(&self, key: Key) -> Option<&Held> {
+        self.objects.get(&key).filter(|held| held.2 > self.now_ms)
+    }
+
+    /// Returns whether a start may find this of a key, `before` being the time of the clock at the crash: it may have
+    /// forgotten what had expired.
+    pub(super) fn allows(&self, key: Key, found: Option<&Held>, before_ms: u64) -> bool {
+        match (self.objects.get(&key), found) {
+            (Some(held), None) => held.2 <= before_ms.max(self.now_ms),
+            (held, found) => held == found,
+        }
+    }
 }

@@ -3,6 +3,7 @@
 mod archives;
 mod directories;
 mod full_disk;
+mod rest;
 mod rot;
 
 use std::collections::BTreeMap;
@@ -50,6 +51,9 @@ pub(super) struct World {
     /// The latest archive of each table.
     archives: BTreeMap<u32, Vec<u8>>,
 }
+
+/// Turns of a rest before a crash.
+const REST_TURNS: u32 = 200;
 
 impl World {
     pub(super) fn new(random: &mut Rng) -> World {
@@ -112,10 +116,14 @@ impl World {
         self.running().writer.frames_of_fixed()
     }
 
-    /// Takes turns until the disk has crashed or failed, or so many have passed: then it crashes.
+    /// Takes turns until the disk has crashed or failed, or so many have passed: then it rests, and crashes.
     pub(super) fn run_until_crash(&mut self, random: &mut Rng, turns: u32) {
-        for _ in 0..turns {
-            self.turn(random);
+        for turn in 0..turns + REST_TURNS {
+            if turn < turns {
+                self.turn(random)
+            } else {
+                self.rest(random)
+            }
             if self.running.is_none() {
                 return;
             }
@@ -139,12 +147,7 @@ impl World {
                 (0..random.u32(1..20)).for_each(|_| _ = running.cores[core].step());
             }
             92..99 => self.sync(),
-            _ => {
-                self.model.now_ms += random.u64(0..50);
-                let now = self.model.now_ms;
-                self.running().store.advance_clock(now);
-                self.model.objects.retain(|_, (.., expires_ms)| *expires_ms > now);
-            }
+            _ => self.pass_time(random),
         }
     }
 
@@ -200,7 +203,7 @@ impl World {
     /// As [`World::tell`], with the cut that the answer waits for.
     fn tell_with(&mut self, cut: u64, key: Key, version: u64) {
         if self.waits_for(key) {
-            self.facts.push(Fact { key, version, cut });
+            self.facts.push(Fact { key, version, is_expiry: false, cut });
         }
     }
 
@@ -260,7 +263,8 @@ impl World {
         self.end_request(core, deleted.ok().flatten().map(CompletionReply::Version));
         match deleted {
             Ok(version) => {
-                let known = self.model.objects.remove(&key);
+                let known = self.model.visible(key).cloned();
+                self.model.objects.remove(&key);
                 assert_eq!(version, known.map(|(version, ..)| version), "a delete of {key:?}");
                 let newest = self.model.newest.get(&key).copied().unwrap_or(0);
                 self.tell(core, key, newest);
@@ -279,8 +283,7 @@ impl World {
         self.end_request(core, added.ok().map(reply));
         match added {
             Ok((version, sum)) => {
-                let expires_ms =
-                    self.model.objects.get(&key).map_or(NEVER_MS, |&(.., expires_ms)| expires_ms);
+                let expires_ms = self.model.visible(key).map_or(NEVER_MS, |&(.., expires_ms)| expires_ms);
                 self.tell(core, key, version);
                 self.wrote(key, (version, sum.to_le_bytes().to_vec(), expires_ms));
             }
@@ -334,7 +337,7 @@ impl World {
 
     fn read(&mut self, random: &mut Rng, core: usize) {
         let key = self.key(random);
-        let known = self.model.objects.get(&key).cloned();
+        let (known, held) = (self.model.visible(key).cloned(), self.model.objects.get(&key).cloned());
         let newest = self.model.newest.get(&key).copied().unwrap_or(0);
         let asks = self.asks;
         let running = self.running();
@@ -342,17 +345,31 @@ impl World {
         running.cores[core].ask_for_disk(asks);
         let pin = running.cores[core].pin();
         let found = pin.get(table, store::hash(&bytes), &bytes);
-        assert_eq!(found.map(|object| object.version()), known.map(|(version, ..)| version), "{key:?}");
+        assert_eq!(
+            found.map(|object| object.version()),
+            known.as_ref().map(|(version, ..)| *version),
+            "{key:?}"
+        );
         drop(pin);
-        self.tell(core, key, newest);
+        let cut = running.cores[core].take_seen_cut();
+        assert!(self.waits_for(key) || cut == 0, "nothing was promised of {key:?}");
+        self.tell_with(cut, key, newest);
+        if let (None, Some((version, ..)), true) = (known, held, self.waits_for(key)) {
+            self.facts.push(Fact { key, version, is_expiry: true, cut });
+        }
     }
 
     /// Starts the server anew over what the disk has, and compares.
     pub(super) fn restart(&mut self, random: &mut Rng, seed: u64) {
+        let before_ms = self.model.now_ms;
         let (stable, report) = self.reopen(random, seed);
         assert_eq!((report.recovered.dropped, &report.recovered.damaged), (0, &Vec::new()), "seed {seed}");
         let found = self.contents(self.keys.max(KEYS_MAX));
-        let is = |model: &Model| found == model.objects && self.has_replies_of(model);
+        let allows = |model: &Model, key: &Key| model.allows(*key, found.get(key), before_ms);
+        let is = |model: &Model| {
+            model.objects.keys().chain(found.keys()).all(|key| allows(model, key))
+                && self.has_replies_of(model)
+        };
         if !is(&self.stable) && !is(&self.begun) {
             let (stable, begun) = (&self.stable.objects, &self.begun.objects);
             let mut keys: Vec<_> = stable.keys().chain(begun.keys()).chain(found.keys()).collect();
@@ -367,6 +384,7 @@ impl World {
             panic!("seed {seed}: neither the last stable cut nor the one under way");
         }
         self.model = if is(&self.stable) { self.stable.clone() } else { self.begun.clone() };
+        self.model.objects = found;
         self.check_facts(stable, seed);
         self.check_seen(seed);
         self.begin_again();
@@ -401,13 +419,9 @@ impl World {
         keep_unanswered(&running, &self.acknowledged);
         (self.found, self.seen) = (completions, seen);
         let now = running.store.now_ms();
-        let now = now.max(self.stable.now_ms);
-        for model in [&mut self.stable, &mut self.begun] {
+        for model in [&mut self.model, &mut self.stable, &mut self.begun] {
             model.now_ms = now;
-            model.objects.retain(|_, (.., expires_ms)| *expires_ms > now);
         }
-        // A clock that goes on from an incomplete cut expires more than the last stable one had.
-        running.store.advance_clock(self.stable.now_ms);
         self.running = Some(running);
         (stable, report)
     }
@@ -415,6 +429,13 @@ impl World {
     /// Checks that what was told by this cut holds.
     fn check_facts(&mut self, stable: u64, seed: u64) {
         for fact in self.facts.drain(..).filter(|fact| fact.cut <= stable) {
+            let held = self.model.objects.get(&fact.key);
+            let has_returned = fact.is_expiry && held.is_some_and(|held| held.0 == fact.version);
+            assert!(
+                !has_returned,
+                "seed {seed}: {:?} had expired with {}, and is back",
+                fact.key, fact.version
+            );
             let newest = self.model.newest.get(&fact.key).copied().unwrap_or(0);
             assert!(
                 newest >= fact.version,
@@ -452,7 +473,8 @@ impl World {
 
     pub(super) fn check(&mut self, what: &str) {
         let found = self.contents(self.keys);
-        assert!(found == self.model.objects, "{what}: not what was written");
+        let visible = self.model.objects.iter().filter(|(_, held)| held.2 > self.model.now_ms);
+        assert!(found.iter().eq(visible), "{what}: not what was written");
     }
 }
 
