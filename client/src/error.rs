@@ -128,10 +128,12 @@ impl Error {
     ///
     /// A restart of a server alone leaves no outcome unknown, unless another server owns the key by then: the session is
     /// resumed, and the request gets the answer of its execution, or is executed, if its time is not up before. A
-    /// request whose time is up is given up, so its outcome stays unknown.
+    /// request whose time is up is given up, so its outcome stays unknown. After a failure of its disk a server does not
+    /// know itself what of the last writes is there: that shows after its restart.
     #[must_use]
     pub fn outcome_is_unknown(&self) -> bool {
-        matches!(self, Error::TimedOut | Error::SessionLost | Error::StreamBroken { .. })
+        let is_lost = matches!(self, Error::TimedOut | Error::SessionLost | Error::StreamBroken { .. });
+        is_lost || self.status() == Some(Status::StorageFailed)
     }
 
     /// Returns the error for a reply that is not `Ok`.

@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 
+use crate::durable::Admission;
 use crate::index::bucket::Mark;
 use crate::index::{Location, NotLocked, Reach};
 use crate::limits::{
@@ -222,7 +223,7 @@ impl Pinned<'_> {
     }
 
     /// Removes an expired object, if the index still points to it. Returns false if it stays, because another thread
-    /// holds its bucket, its removal cannot be noted, or a recovery may bring a newer one.
+    /// holds its bucket, its removal cannot be noted, a recovery may bring a newer one, or its disk has failed.
     #[must_use]
     pub(crate) fn expire(&self, table: &Table, location: Location, object: &Object<'_>) -> bool {
         if table.is_replaying() {
@@ -240,7 +241,9 @@ impl Pinned<'_> {
             let newest = bucket.find(hash, |at| self.object_of(at, object.key()));
             return newest.is_none_or(|(_, newest)| newest.version() != object.version());
         };
-        if !table.lets_go(object.key()) {
+        // Readers do not see it; without it in memory, they would wait for a disk that has failed.
+        let has_failed = || self.core.store.admission() == Admission::Failed;
+        if table.is_durable() && has_failed() || !table.lets_go(object.key()) {
             return false;
         }
         self.note_expired(table, hash, location, object.expires_ms());

@@ -89,10 +89,12 @@ impl Pinned<'_> {
         // Before the look-up: what a recovery found first may not be the newest.
         let is_known = !table.is_replaying() || table.has_arrived(hash);
         let found = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
+        let visible = found.filter(|object| is_known && !self.is_expired(object));
         if self.is_noted(table) {
+            // Behind the look at the clock, so that what it decided is noted.
             self.note_seen(hash, found.as_ref());
         }
-        found.filter(|object| is_known && !self.is_expired(object))
+        visible
     }
 
     /// Notes a use of the object of `key`, if present, in a table with a budget.

@@ -247,10 +247,11 @@ impl Pinned<'_> {
         let bucket = table.index.lock(&self.pin, hash)?;
         let found = bucket.find(hash, |location| self.with_location(location, key));
         let before = found.as_ref().map(|(_, (_, object))| object);
+        let visible = self.visible_version(before);
         if condition != Condition::Always && self.is_noted(table) {
             self.note_seen(hash, before);
         }
-        refuse_unless(condition, self.visible_version(before))?;
+        refuse_unless(condition, visible)?;
         let version = next_version(table, before);
         hold_against_quota(table, key, u64::from(staged.bytes()), before)?;
         self.admit_to_index(table, key, found.is_none(), entered)?;

@@ -23,6 +23,7 @@ pub use completion::{Accepted, Completion, CompletionError, Journey, RequesterCo
 use crate::limits::{
     CREDITS_MAX, FRAME_BYTES_LIMIT, FRAME_HEADER_BYTES, GROUP_HEADER_BYTES, MESSAGE_HEADER_BYTES,
 };
+use crate::opcode;
 use crate::request::Request;
 use receive::Assemblies;
 use ring::{Repetition, Ring, State};
@@ -269,8 +270,11 @@ impl Requester {
     ) {
         let slot = self.ring.slot(sequence);
         let tag = slot.tag;
+        // Whatever later copies were told, one that had no answer may have been executed.
+        let may_be_done = slot.repetition == Repetition::Lost && !opcode::is_read(slot.code);
         let error = error.unwrap_or(match slot.state {
             State::Queued => CompletionError::NotSent,
+            State::PutOff | State::Throttled if may_be_done => CompletionError::TimedOut,
             State::PutOff => CompletionError::Overloaded,
             State::Throttled => CompletionError::Throttled,
             _ => CompletionError::TimedOut,

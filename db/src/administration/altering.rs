@@ -63,7 +63,8 @@ pub(super) fn alter(
         let altered = control.metadata.table_alter(tenant, name, durability);
         altered.map_err(if_missing(|| unknown_table(name)))?;
         control.set_durability(entry.id, durability)?;
-        return Ok(Vec::new());
+        drop(changing);
+        return await_earlier(control, name, durability).map(|()| Vec::new());
     };
     if part.is_replaying() {
         let text = format!(
@@ -88,6 +89,27 @@ pub(super) fn alter(
     Ok(Vec::new())
 }
 
+/// Waits until the disk has all that was written before.
+fn await_stable(control: &Control, log: &LogHandle) -> Result<(), NotStable> {
+    let patience = Duration::from_millis(RESTORE_PATIENCE_MS);
+    log.await_stable(&control.store, control.store.unstable_cut(), patience)
+}
+
+/// Waits for what was answered before a table, which is on the disk, promised this.
+fn await_earlier(control: &Control, name: &str, durability: Durability) -> Result<(), Refusal> {
+    let Some(log) = control.log.as_ref().filter(|_| durability == Durability::Synced) else { return Ok(()) };
+    await_stable(control, log).map_err(|error| {
+        let (status, why) = match error {
+            NotStable::Failed => (Status::StorageFailed, "the disk has failed"),
+            NotStable::Late => (Status::StorageFull, "the disk has no room, or takes long"),
+        };
+        let text = format!(
+            "{why}: `{name}` is synced from now on, but what was written before may not be on the disk yet; repeat this to wait"
+        );
+        Refusal::new(status, text)
+    })
+}
+
 impl Altering<'_> {
     fn to_disk(&self, log: &LogHandle, durability: Durability) -> Result<(), Refusal> {
         let Altering { control, entry, .. } = self;
@@ -108,21 +130,14 @@ impl Altering<'_> {
             control.set_durability(entry.id, durability)?;
         }
         // Writes since the wait above were answered at once.
-        self.await_disk(log)
+        await_earlier(control, &entry.name, durability)
     }
 
     /// Waits until the disk has all objects, and the replies to the requests that wrote them.
     fn come_to_disk(&self, log: &LogHandle) -> Result<(), Refusal> {
         self.record_replies()?;
         self.follow(Some(log))?;
-        self.await_disk(log)
-    }
-
-    /// Waits until the disk has all that was written before.
-    fn await_disk(&self, log: &LogHandle) -> Result<(), Refusal> {
-        let store = &self.control.store;
-        let patience = Duration::from_millis(RESTORE_PATIENCE_MS);
-        log.await_stable(store, store.unstable_cut(), patience).map_err(|error| match error {
+        await_stable(self.control, log).map_err(|error| match error {
             NotStable::Failed => self.refusal(WriteError::StorageFailed),
             NotStable::Late => self.refusal(WriteError::StorageFull),
         })

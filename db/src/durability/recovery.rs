@@ -137,7 +137,7 @@ pub fn begin(
             segments: segments.len(),
             bytes,
             clock_ms: found.clock_ms,
-            is_new: found.state.digest_number == 0,
+            is_new: found.is_new,
             ..Report::default()
         },
         began,

@@ -58,7 +58,7 @@ fn a_crash_at_any_call_leaves_a_cut_and_nothing_that_was_told_is_lost() {
                 _ => Fault::Crash,
             };
             world.disk.plan(calls, fault);
-            let turns = [300, 3_000, 40_000][random.usize(..3)];
+            let turns = [0, 300, 3_000, 40_000][random.usize(..4)];
             world.run_until_crash(&mut random, turns);
             world.restart(&mut random, seed);
         }

@@ -230,6 +230,8 @@ fn serve_data(
     let timeout = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);
     let answer = match receiver.receive_within(timeout) {
         Ok(answer) if handed_over => answer,
+        // It may have been executed, and its answer waits: the peer asks for it again on another stream.
+        Err(_) if handed_over => return false,
         _ => StreamAnswer { status: Status::Unavailable, body: Vec::new() },
     };
     room.shrink_to(answer.body.len());

@@ -67,11 +67,8 @@ pub const PULLER_LOOK_US: u64 = 200;
 /// Damaged entries that a start names in the log.
 pub const DAMAGED_NAMED_MAX: usize = 100;
 
-/// Bytes of answers that a worker holds until they are stable. Beyond it, answers of reads become `Retry`.
+/// Bytes of answers that a worker holds until they are stable. Beyond it, clients fetch them over their streams.
 pub const HELD_BYTES_MAX: usize = 64 << 20;
-
-/// Delay after which a read is to come again whose answer has no room among those, in microseconds: some cuts.
-pub const RETRY_HELD_US: u32 = 1_000;
 
 /// Least default limit of the disk, in bytes: a log that can be cleaned with the default segments and some cores.
 pub const DISK_BYTES_MIN: u64 = 1 << 30;

@@ -217,10 +217,13 @@ impl Store {
                     let place = (entry.location, entry.hash, entry.version);
                     source.busy |= !self.take_out_damaged(pinned, table, place);
                     source.damaged = true;
+                    // A damaged one may be above all that the key can get from now on.
+                    entry.version = entry.version.min(DAMAGED_VERSION_MAX);
                 }
                 if is_damaged || pinned.is_expired(&object) && pinned.expire(table, entry.location, &object) {
                     // What it ends on the disk, it ends for good.
-                    if cleaner.on_disk.has(entry.predecessor)
+                    if entry.version != 0
+                        && cleaner.on_disk.has(entry.predecessor)
                         && self.leave_tombstone(cleaner, pinned, source, entry).is_err()
                     {
                         break;

@@ -106,7 +106,7 @@ impl Pinned<'_> {
     /// disk has room for.
     ///
     /// Skips an object that has expired, or that the store has in a version as new, and counts it as late. One whose key may
-    /// have ended in this table with a higher version gets a new version, since a replay would find that end. Finished
+    /// have ended in this table with a version as high gets a new one, since a replay would find that end. Finished
     /// objects are taken off `objects`. A version in the upper half of all versions is refused, so that the key's next
     /// ones have numbers left. While a recovery brings the table's objects, asks to retry.
     ///
@@ -217,6 +217,8 @@ impl Pinned<'_> {
             if header.version > VERSION_MAX / 2 {
                 return Err(WriteError::Overflow);
             }
+        }
+        if matches!(way, Way::Archived | Way::Copied) {
             self.refuse_without_disk(table, false)?;
         }
         self.admit(table, key, header.lengths.value_bytes, carried.expires_ms())?;

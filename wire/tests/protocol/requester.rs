@@ -5,7 +5,8 @@ use crate::peer::{
 };
 use wire::limits::FRAME_BYTES_MAX;
 use wire::{
-    Accepted, CompletionError, FrameReader, Journey, Request, RequestDurability, Requester, Status, reply,
+    Accepted, CompletionError, Condition, FrameReader, Journey, Request, RequestDurability, Requester,
+    Status, reply,
 };
 
 #[test]
@@ -169,6 +170,26 @@ fn a_call_past_its_deadline_says_how_far_it_came() {
     assert_eq!(receive(&mut requester, 1_000_001, &[(1, OK, b"")]), [], "it comes too late");
     assert_eq!(submit(&mut requester, 1_000_002, 1), [4]);
     assert_eq!(transmit(&mut requester, 1_000_002), (vec![4], 4));
+}
+
+#[test]
+fn a_write_of_which_a_copy_had_no_answer_may_be_done_whatever_others_were_told() {
+    let mut requester = requester(1, 8);
+    let put = Request::Put { table: 3, key: b"key", value: b"value", condition: Condition::Always };
+    for (tag, request) in [(1, put), (2, GET)] {
+        requester.submit(0, tag, &request).expect("there is room");
+    }
+    assert_eq!(transmit(&mut requester, 0).0, [1, 2]);
+    let mut now_us = 0;
+    while transmit(&mut requester, now_us).0 != [1, 2] {
+        now_us += 1_000;
+    }
+    let retry = reply::encode_retry(1_000_000);
+    let both = [1, 2].map(|sequence| (sequence, Status::Retry as u8, &retry[..]));
+    assert_eq!(receive(&mut requester, now_us + 1, &both), []);
+    let done = expire(&mut requester, 1_000_000);
+    let errors = [CompletionError::TimedOut, CompletionError::Overloaded];
+    assert_eq!(done, [Done::new(1, 1, Err(errors[0])), Done::new(2, 2, Err(errors[1]))]);
 }
 
 #[test]

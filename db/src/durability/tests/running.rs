@@ -35,8 +35,11 @@ pub(super) struct Started {
     pub(super) report: Report,
     pub(super) completions: Completions,
     /// What clients saw while the log was replayed.
-    pub(super) seen: Vec<(Key, Option<Held>)>,
+    pub(super) seen: Vec<Seen>,
 }
+
+/// What a client saw of a key, and the cut that its answer waits for.
+pub(super) type Seen = (Key, Option<Held>, u64);
 
 /// A running server without its network.
 pub(super) struct Running {
@@ -80,11 +83,15 @@ fn look_while_replayed(
     (store, tables): (&Arc<Store>, &[Arc<Table>]),
     writer: &mut LogWriter,
     rest: &Rest,
-) -> Vec<(Key, Option<Held>)> {
+) -> Vec<Seen> {
     let (core, mut puller) = (store.core(0), rest.puller(store.core(CORES)).expect("a sound disk"));
     let mut seen = Vec::new();
-    for _ in 0..random.u32(0..20) {
-        let (id, number) = (random.u32(1..=TABLES), random.u64(0..KEYS_MAX));
+    for _ in 0..random.u32(0..60) {
+        if random.u32(0..4) == 0 {
+            store.advance_clock(store.now_ms() + random.u64(0..20));
+        }
+        let keys = if random.bool() { KEYS_MAX } else { KEYS_MAX / 8 };
+        let (id, number) = (random.u32(1..=TABLES), random.u64(0..keys));
         let (table, bytes) = (&tables[id as usize - 1], number.to_be_bytes());
         let hash = store::hash(&bytes);
         assert!(table.want(hash), "there is room");
@@ -93,8 +100,9 @@ fn look_while_replayed(
         let object = pin.get(table, hash, &bytes);
         if pin.knows(table, hash, &bytes) {
             let held = object.map(|object| (object.version(), object.value().to_vec(), object.expires_ms()));
-            seen.push(((id, number), held));
+            seen.push(((id, number), held, core.take_seen_cut()));
         }
+        core.take_seen_cut();
         if random.bool() {
             writer.step().expect("a sound disk");
         }

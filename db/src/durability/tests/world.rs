@@ -19,7 +19,7 @@ use super::super::log_writer::{Step, frames_reserved};
 use super::super::recovery::Report;
 use super::SMALL;
 use super::model::{Fact, Model, UNANSWERED};
-use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, SYNCED, Started, TABLES};
+use super::running::{CORES, Completions, Held, KEYS_MAX, Key, Running, SYNCED, Seen, Started, TABLES};
 
 /// A server, its disk and its clients.
 pub(super) struct World {
@@ -44,10 +44,12 @@ pub(super) struct World {
     /// The completion records of the last start.
     found: Completions,
     /// What clients saw while the log was replayed: at the last start, and how often at all.
-    seen: Vec<(Key, Option<Held>)>,
+    seen: Vec<Seen>,
     pub(super) seen_often: usize,
     /// Directories that starts have found.
     pub(super) directories: usize,
+    /// The latest time of the clock of any start: what had expired by then may be gone.
+    latest_ms: u64,
     /// The latest archive of each table.
     archives: BTreeMap<u32, Vec<u8>>,
 }
@@ -99,6 +101,7 @@ impl World {
             seen: Vec::new(),
             seen_often: 0,
             directories: 0,
+            latest_ms: 0,
             archives: BTreeMap::new(),
         }
     }
@@ -116,9 +119,11 @@ impl World {
         self.running().writer.frames_of_fixed()
     }
 
-    /// Takes turns until the disk has crashed or failed, or so many have passed: then it rests, and crashes.
+    /// Takes turns until the disk has crashed or failed, or so many have passed: then it crashes, after a rest if there were
+    /// any.
     pub(super) fn run_until_crash(&mut self, random: &mut Rng, turns: u32) {
-        for turn in 0..turns + REST_TURNS {
+        let rest = if turns == 0 { 0 } else { REST_TURNS };
+        for turn in 0..turns + rest {
             if turn < turns {
                 self.turn(random)
             } else {
@@ -361,11 +366,11 @@ impl World {
 
     /// Starts the server anew over what the disk has, and compares.
     pub(super) fn restart(&mut self, random: &mut Rng, seed: u64) {
-        let before_ms = self.model.now_ms;
         let (stable, report) = self.reopen(random, seed);
+        let latest_ms = self.latest_ms;
         assert_eq!((report.recovered.dropped, &report.recovered.damaged), (0, &Vec::new()), "seed {seed}");
         let found = self.contents(self.keys.max(KEYS_MAX));
-        let allows = |model: &Model, key: &Key| model.allows(*key, found.get(key), before_ms);
+        let allows = |model: &Model, key: &Key| model.allows(*key, found.get(key), latest_ms);
         let is = |model: &Model| {
             model.objects.keys().chain(found.keys()).all(|key| allows(model, key))
                 && self.has_replies_of(model)
@@ -384,30 +389,17 @@ impl World {
             panic!("seed {seed}: neither the last stable cut nor the one under way");
         }
         self.model = if is(&self.stable) { self.stable.clone() } else { self.begun.clone() };
-        self.model.objects = found;
-        self.check_facts(stable, seed);
-        self.check_seen(seed);
-        self.begin_again();
-    }
-
-    /// Checks that what clients saw while the log was replayed is what it has.
-    fn check_seen(&mut self, seed: u64) {
-        self.seen_often += self.seen.len();
+        self.check_facts((stable, &found), seed);
+        self.check_seen(seed, &found);
         let now_ms = self.model.now_ms;
-        let lives = |held: &Held| held.2 > now_ms;
-        for (key, held) in self.seen.drain(..).filter(|(_, held)| held.as_ref().is_none_or(lives)) {
-            let known = self.model.objects.get(&key);
-            assert!(
-                held.as_ref() == known,
-                "seed {seed}: of {key:?} was seen {:?}, of {:?}",
-                brief(held.as_ref()),
-                brief(known)
-            );
-        }
+        // Others are gone for good.
+        self.model.objects.retain(|key, held| held.2 <= now_ms || found.contains_key(key));
+        self.begin_again();
     }
 
     fn reopen(&mut self, random: &mut Rng, seed: u64) -> (u64, Report) {
         let stable = self.told_to;
+        self.latest_ms = self.latest_ms.max(self.model.now_ms);
         self.running = None;
         self.disk = self.disk.restart();
         self.check_directories(seed);
@@ -419,6 +411,7 @@ impl World {
         keep_unanswered(&running, &self.acknowledged);
         (self.found, self.seen) = (completions, seen);
         let now = running.store.now_ms();
+        self.latest_ms = self.latest_ms.max(now);
         for model in [&mut self.model, &mut self.stable, &mut self.begun] {
             model.now_ms = now;
         }
@@ -427,9 +420,9 @@ impl World {
     }
 
     /// Checks that what was told by this cut holds.
-    fn check_facts(&mut self, stable: u64, seed: u64) {
+    fn check_facts(&mut self, (stable, found): (u64, &BTreeMap<Key, Held>), seed: u64) {
         for fact in self.facts.drain(..).filter(|fact| fact.cut <= stable) {
-            let held = self.model.objects.get(&fact.key);
+            let held = found.get(&fact.key);
             let has_returned = fact.is_expiry && held.is_some_and(|held| held.0 == fact.version);
             assert!(
                 !has_returned,

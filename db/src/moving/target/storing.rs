@@ -94,7 +94,9 @@ impl Storing {
                 context.tidy(STEPS_PER_PULL);
                 StoreOutcome::There(finish(part, partitions, action))
             }
-            Err(ReplayError::Refused(WriteError::Retry { .. } | WriteError::OutOfMemory)) => {
+            Err(ReplayError::Refused(
+                WriteError::Retry { .. } | WriteError::OutOfMemory | WriteError::StorageFull,
+            )) => {
                 context.tidy(STEPS_WITHOUT_ROOM);
                 let since = *self.refused.get_or_insert_with(Instant::now);
                 if since.elapsed() >= Duration::from_millis(REPLAY_PATIENCE_MS) {

@@ -18,10 +18,9 @@ use wire::Status;
 use wire::limits::{ASKS_SYNCED, ASKS_WRITTEN};
 
 use super::{Addressee, Outgoing, no_body};
-use crate::limits::{HELD_BYTES_MAX, RETRY_HELD_US};
+use crate::limits::HELD_BYTES_MAX;
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
-use crate::ops::write::WriteOutcome;
 use crate::session::StreamAnswer;
 use crate::sync::oneshot::Sender;
 use crate::worker::ports::Exits;
@@ -176,11 +175,8 @@ impl Outgoing {
             return self.reply(port, metrics, to, (sequence_low, Status::StorageFailed), 0, no_body);
         }
         if body_bytes > INLINE_BYTES && self.held.bytes() + body_bytes > HELD_BYTES_MAX {
-            metrics.count(Counter::Retries);
-            let outcome = WriteOutcome::retry(RETRY_HELD_US);
-            return self.reply(port, metrics, to, (sequence_low, outcome.status), outcome.bytes, |body| {
-                outcome.write_body(body);
-            });
+            // It may have been executed, so that nobody may be told to try again; over the stream its reply waits by itself.
+            return self.reply(port, metrics, to, (sequence_low, Status::UseStream), 0, no_body);
         }
         metrics.count(Counter::AnswersHeld);
         self.held.hold(cut, HeldRoute::Frame(*to, sequence_low), status, body_bytes, fill);

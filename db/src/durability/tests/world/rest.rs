@@ -1,9 +1,12 @@
-//! A world at rest: time passes and clients read.
+//! A world at rest: time passes and clients read, also while the log is replayed.
+
+use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-use super::World;
-use crate::durability::tests::running::CORES;
+use super::{World, brief};
+use crate::durability::tests::model::Fact;
+use crate::durability::tests::running::{CORES, Held, Key, SYNCED};
 
 impl World {
     /// Takes a turn without a write.
@@ -22,5 +25,20 @@ impl World {
         self.model.now_ms += random.u64(0..50);
         let now = self.model.now_ms;
         self.running().store.advance_clock(now);
+    }
+
+    /// Checks that what clients saw while the log was replayed is what was found.
+    pub(super) fn check_seen(&mut self, seed: u64, found: &BTreeMap<Key, Held>) {
+        self.seen_often += self.seen.len();
+        let now_ms = self.model.now_ms;
+        for (key, held, cut) in std::mem::take(&mut self.seen) {
+            if held.as_ref().is_none_or(|held| held.2 > now_ms) {
+                let (seen, is) = (brief(held.as_ref()), brief(found.get(&key)));
+                assert_eq!(seen, is, "seed {seed}: of {key:?} was seen and is found");
+            }
+            if let (None, Some((version, ..)), SYNCED) = (held, self.model.objects.get(&key), key.0) {
+                self.facts.push(Fact { key, version: *version, is_expiry: true, cut });
+            }
+        }
     }
 }
