@@ -8,7 +8,8 @@ use super::row::Row;
 use super::servers::is_gone;
 use super::tablets::{self, TabletsRow, overlap};
 use super::{
-    MemberRow, Metadata, MetadataError, MetadataTransaction, TabletError, members, next_u32, tables,
+    MemberRow, Metadata, MetadataError, MetadataTransaction, ServerRun, TabletError, members, next_u32,
+    tables,
 };
 use crate::limits::MIGRATIONS_MAX;
 use crate::migration::{MigrationMode, MigrationPhase};
@@ -185,6 +186,27 @@ impl Metadata {
                 row.advance(transaction, to)?;
             }
             Ok(row)
+        })
+    }
+
+    /// Ends the migrations in which an earlier start of this server took part, as the other side would once it took that start
+    /// for gone: those of tables on the disk, since until the end the source has everything, and those that have not begun
+    /// to move. Returns their number.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn migrations_restarted(&self, run: ServerRun) -> Result<usize, MetadataError> {
+        let is_earlier = |side: ServerRun| side.server == run.server && side.start < run.start;
+        self.write(|transaction| {
+            let mut ended = 0;
+            for mut row in transaction.rows::<MigrationRow>("")? {
+                let can_end = row.is_durable || row.phase == MigrationPhase::Preparing;
+                if !row.is_over() && can_end && (is_earlier(row.source) || is_earlier(row.target)) {
+                    row.advance(transaction, MigrationPhase::Ended)?;
+                    ended += 1;
+                }
+            }
+            Ok(ended)
         })
     }
 

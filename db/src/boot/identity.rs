@@ -72,7 +72,8 @@ impl Identity {
         Ok(Self { id, _lock: lock })
     }
 
-    /// Records in the metadata that the server started, its address for other servers, and whether it has a disk.
+    /// Records in the metadata that the server started, its address for other servers, and whether it has a disk; and ends
+    /// migrations of its earlier start.
     ///
     /// # Errors
     /// If other servers cannot reach the address, or the metadata fails.
@@ -87,7 +88,16 @@ impl Identity {
             let text = format!("other servers cannot reach {reached}: name an address with --advertise");
             return Err(failed(&text));
         }
-        metadata.member_start(self.id, reached, has_disk).map_err(|error| failed(&error))
+        let run = metadata.member_start(self.id, reached, has_disk).map_err(|error| failed(&error))?;
+        // So that their hashes are served at once, and not when the other servers have noticed.
+        let ended = metadata.migrations_restarted(run).map_err(|error| failed(&error))?;
+        if ended > 0 {
+            tracing::info!(
+                migrations = ended,
+                "the moves that were under way when this server ended have not happened"
+            );
+        }
+        Ok(run)
     }
 }
 

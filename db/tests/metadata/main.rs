@@ -65,6 +65,7 @@ mod claims {
     );
     on_all!(moving:
         nobody_is_taken_for_gone_who_is_registered_by_then,
+        a_start_ends_what_the_one_before_was_moving_and_can_still_have,
         tablets_have_all_hashes_once_however_they_are_cut,
         the_owner_changes_in_the_commit_that_changes_the_standing,
         hashes_are_in_one_migration_whoever_begins_it,

@@ -10,7 +10,7 @@ use cluster::metadata::{
 use cluster::migration::{MigrationMode, MigrationPhase};
 use cluster::records::LeaseId;
 use cluster::secret::SecretHash;
-use control::TableOptions;
+use control::{Durability, TableOptions};
 use store::HashRange;
 use wire::TenantId;
 
@@ -182,6 +182,47 @@ pub fn nobody_is_taken_for_gone_who_is_registered_by_then(place: &Place) {
     metadata.coordinate(term, &leave, 7).expect("records answer");
     assert!(find().is_source_done);
     metadata.records().lease_revoke(back).expect("records answer");
+}
+
+pub fn a_start_ends_what_the_one_before_was_moving_and_can_still_have(place: &Place) {
+    use MigrationPhase::{Ended, Moving, Preparing};
+    let metadata = place.metadata();
+    let start = |server: u32| {
+        metadata.member_start(server, ([10, 0, 0, server as u8], 7000).into(), true).expect("room")
+    };
+    (1..=3).for_each(|server| _ = start(server));
+    let ann = metadata.tenant_create("ann", SECRET).expect("room");
+    let begin = |name: &str, durability, phase| {
+        let options = TableOptions { durability: Some(durability), ..TableOptions::default() };
+        let table = metadata.table_create_at(ann, name, options, &[1]).expect("room");
+        let hashes = range(0, HALF - 1);
+        let row =
+            metadata.migration_begin((ann, table), hashes, 2, MigrationMode::Rocksteady, 5).expect("room");
+        if phase == Moving {
+            metadata.migration_advance(row.id, Preparing, Moving).expect("it is there");
+        }
+        row.id
+    };
+    let cases = [
+        (Durability::Synced, Preparing, Ended),
+        (Durability::Synced, Moving, Ended),
+        (Durability::Memory, Preparing, Ended),
+        (Durability::Memory, Moving, Moving),
+    ];
+    for (restarted, expected) in [(3, 0), (1, 3), (2, 0)] {
+        if restarted == 3 {
+            for (at, (durability, phase, _)) in cases.into_iter().enumerate() {
+                begin(&format!("t{at}"), durability, phase);
+            }
+        }
+        assert_eq!(metadata.migrations_restarted(start(restarted)), Ok(expected), "server {restarted}");
+    }
+    let mut rows = metadata.migrations().expect("records answer");
+    rows.sort_by_key(|row| row.id);
+    let phases: Vec<_> = rows.iter().map(|row| row.phase).collect();
+    assert_eq!(phases, cases.map(|(.., after)| after));
+    let of_durable = rows.iter().filter(|row| row.is_durable);
+    assert!(of_durable.clone().count() == 2 && of_durable.into_iter().all(|row| row.owner().server == 1));
 }
 
 fn leave(metadata: &Metadata, row: &MigrationRow) {
