@@ -20,7 +20,8 @@ impl World {
             Err(error) => panic!("seed {seed}: {error}"),
             Ok(Started { running, report, .. }) => {
                 let found = running.contents(self.keys.max(KEYS_MAX), self.stable.objects.keys().copied());
-                let is_sound = |key: &Key| self.stable.allows(*key, found.get(key), self.model.now_ms);
+                let latest_ms = running.store.now_ms().max(self.model.now_ms);
+                let is_sound = |key: &Key| self.stable.allows(*key, found.get(key), latest_ms);
                 let all = self.stable.objects.keys().chain(found.keys());
                 let lost: Vec<&Key> = all.filter(|key| !is_sound(key)).collect();
                 let told = report.blocks_damaged > 0 || !report.recovered.damaged.is_empty();
