@@ -68,8 +68,8 @@ pub enum CompletionError {
     NotSent,
     /// The deadline passed without a reply: it may have been executed, once.
     TimedOut,
-    /// The deadline passed and the server's latest reply asked to send it again: it was not executed unless an earlier
-    /// transmission is still in transit.
+    /// The deadline passed and the server asked to send it again each time: it was not executed. A write of which a
+    /// transmission had no reply ends with [`CompletionError::TimedOut`].
     Overloaded,
     /// As [`CompletionError::Overloaded`], but a limit of the tenant delayed the request.
     Throttled,
