@@ -177,6 +177,13 @@ impl Durable {
         }
     }
 
+    /// Notes that a key with this hash goes because its object has expired. `object_cut` is the first cut that includes the
+    /// object; 0 if the disk has it.
+    pub(crate) fn note_expired(&self, hash: u64, expires_ms: u64, object_cut: u64) {
+        let clock_cut = self.note_expiry(expires_ms).unwrap_or(0);
+        self.note_removed(hash, object_cut.max(clock_cut));
+    }
+
     pub(crate) fn admission(&self) -> Admission {
         match self.admission.load(Ordering::Relaxed) {
             0 => Admission::All,

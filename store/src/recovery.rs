@@ -350,9 +350,7 @@ impl<'c> Recovery<'c> {
         }
         self.found.dead += 1;
         if is_expired && let Some(durable) = &self.core.store.log.durable {
-            // Nobody may learn of it before the disk has a time behind it.
-            let cut = durable.note_expiry(entry.expires_ms());
-            durable.note_removed(hash, cut.unwrap_or(0));
+            durable.note_expired(hash, entry.expires_ms(), 0);
         }
         if entry.kind() == Kind::Tombstone || is_expired {
             self.end(hash, entry, table)?;

@@ -89,9 +89,8 @@ impl Pinned<'_> {
         if let Some(durable) = &log.durable
             && table.is_durable()
         {
-            let of_object = if log.is_stable(location) { 0 } else { durable.cuts.next() };
-            let of_clock = durable.note_expiry(expires_ms).unwrap_or(0);
-            durable.note_removed(hash, of_object.max(of_clock));
+            let object_cut = if log.is_stable(location) { 0 } else { durable.cuts.next() };
+            durable.note_expired(hash, expires_ms, object_cut);
         }
     }
 

@@ -27,8 +27,8 @@ impl LogWriter {
         let is_short = self.state.free.len() + ((more + ready) as usize) < short;
         self.pins.release(&mut self.state.free, is_short);
         let available = self.state.free.len() + (more + ready) as usize;
-        // The cleaner leaves half of the reserve: removals, for which it works, go on meanwhile.
         let has_numbers = self.state.last_number() < SEGMENT_NUMBERS_MAX;
+        // The cleaner leaves half of the reserve: removals, for which it works, go on meanwhile.
         let admission = match available {
             _ if !has_numbers => Admission::Nothing,
             few if few < reserve / 2 => Admission::Nothing,

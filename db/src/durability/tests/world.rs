@@ -198,11 +198,12 @@ impl World {
         self.model.replies.retain(|&(client, other), _| !is_old(client, other));
     }
 
-    /// Notes what a client is told of a key.
-    fn tell(&mut self, core: usize, key: Key, version: u64) {
+    /// Notes what a client is told of a key. Returns the cut that the answer waits for.
+    fn tell(&mut self, core: usize, key: Key, version: u64) -> u64 {
         let cut = self.running().cores[core].take_seen_cut();
         assert!(self.waits_for(key) || cut == 0, "nothing was promised of {key:?}");
         self.tell_with(cut, key, version);
+        cut
     }
 
     /// As [`World::tell`], with the cut that the answer waits for.
@@ -356,9 +357,7 @@ impl World {
             "{key:?}"
         );
         drop(pin);
-        let cut = running.cores[core].take_seen_cut();
-        assert!(self.waits_for(key) || cut == 0, "nothing was promised of {key:?}");
-        self.tell_with(cut, key, newest);
+        let cut = self.tell(core, key, newest);
         if let (None, Some((version, ..)), true) = (known, held, self.waits_for(key)) {
             self.facts.push(Fact { key, version, is_expiry: true, cut });
         }
