@@ -218,6 +218,8 @@ pub enum MigrationWait {
     /// The metadata.
     #[serde(rename = "metadata")]
     Records,
+    /// The target's disk, which is to have all objects of a durable table.
+    Disk,
 }
 
 impl MigrationWait {
@@ -228,6 +230,7 @@ impl MigrationWait {
             Self::Slot => "slot",
             Self::Peer => "peer",
             Self::Records => "metadata",
+            Self::Disk => "disk",
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod effort;
 pub mod elsewhere;
 pub mod etcd;
+pub mod failing_disk;
 pub mod history;
 pub mod package;
 pub mod patience;

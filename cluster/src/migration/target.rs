@@ -49,6 +49,9 @@ pub struct Target {
     is_durable: bool,
     is_aborted: bool,
     is_given_up: bool,
+    /// Whether the disk was asked for everything that was moved, and whether it has it.
+    is_syncing: bool,
+    is_synced: bool,
     /// Whether workers left the hashes for lack of a lease.
     is_closed: bool,
     /// When this phase's message is sent again.
@@ -78,6 +81,8 @@ impl Target {
             is_durable,
             is_aborted: false,
             is_given_up: false,
+            is_syncing: false,
+            is_synced: !is_durable,
             is_closed: false,
             due_us: 0,
             pulls: Pulls::new(&[]),
@@ -162,6 +167,7 @@ impl Target {
     pub fn awaited(&self) -> MigrationWait {
         match self.phase {
             _ if self.local_view.is_committing() => MigrationWait::Records,
+            _ if self.is_syncing && !self.is_synced => MigrationWait::Disk,
             TargetPhase::Queued => MigrationWait::Slot,
             TargetPhase::Asking
             | TargetPhase::HandingOver
@@ -258,6 +264,7 @@ impl Target {
                 let hashes = self.priority.take(|hash| pulls.has_arrived(hash));
                 wake(hashes, out);
             }
+            (TargetEnd::Synced, _) => self.is_synced = true,
             (TargetEnd::PriorityReplayed, TargetPhase::Moving) => wake(self.priority.replayed(), out),
             (TargetEnd::Cut(ceiling), TargetPhase::Cutting) => {
                 self.phase = TargetPhase::Giving;
@@ -325,6 +332,12 @@ impl Target {
                 (MigrationPhase::Moving, false)
             }
             (MigrationPhase::Moving, TargetPhase::Moving) if self.pulls.are_done() && !is_aborted => {
+                if !self.is_synced {
+                    if !std::mem::replace(&mut self.is_syncing, true) {
+                        act(out, TargetAction::Sync);
+                    }
+                    return;
+                }
                 (MigrationPhase::Finished, false)
             }
             (MigrationPhase::Moving | MigrationPhase::Returning, _) if self.local_view.is_peer_gone => {

@@ -71,6 +71,13 @@ fn the_death_of_the_target_leaves_the_source_with_what_it_had() {
 }
 
 #[test]
+fn a_disk_that_fails_before_it_has_everything_leaves_the_source_with_what_it_had() {
+    for world in each_seed_of((MigrationMode::PreCopy, true), |_| Trouble::DiskFails) {
+        assert!(!world.has_moved(), "the disk does not have it");
+    }
+}
+
+#[test]
 fn a_side_that_is_cut_off_from_the_records_serves_nobody_when_the_other_one_may() {
     let cut_off = |random: &mut fastrand::Rng| {
         let from_us = random.u64(0..2_000_000);

@@ -20,6 +20,7 @@ pub fn text(progress: &MigrationProgress) -> String {
         }
         MigrationWait::Peer if progress.bytes == 0 => return format!("waits for server {other}"),
         MigrationWait::Records if progress.bytes == 0 => return "waits for the metadata".to_owned(),
+        MigrationWait::Disk => return format!("waits for the disk of server {target}"),
         _ => {}
     }
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
@@ -114,6 +115,7 @@ mod tests {
         assert_eq!(waits(MigrationWait::Slot, true), "waits for a slot on server 1, 3 ahead of it");
         assert_eq!(waits(MigrationWait::Peer, true), "waits for server 2");
         assert_eq!(waits(MigrationWait::Records, true), "waits for the metadata");
+        assert_eq!(waits(MigrationWait::Disk, false), "waits for the disk of server 2");
         let over = MigrationProgress { is_over: true, ..under_way.clone() };
         assert_eq!(of(&migration, &[over.clone(), under_way.clone()]), Some(&under_way));
         assert_eq!(lately(&[under_way]), "");

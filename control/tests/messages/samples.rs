@@ -409,7 +409,8 @@ fn replies_about_tablets(seen: &mut Seen) {
             MigrationPhase::Preparing => MigrationWait::Slot,
             MigrationPhase::Moving => MigrationWait::Nothing,
             MigrationPhase::Returning => MigrationWait::Peer,
-            MigrationPhase::Finished | MigrationPhase::Ended => MigrationWait::Records,
+            MigrationPhase::Finished => MigrationWait::Disk,
+            MigrationPhase::Ended => MigrationWait::Records,
         };
         seen.survives(vec![MigrationProgress {
             migration,

@@ -124,6 +124,11 @@ impl MigrationContext {
         is_stable
     }
 
+    /// Returns true if the server's disk has failed: it gets nothing any more.
+    pub(super) fn has_failed_disk(&self) -> bool {
+        self.control.log.as_ref().is_some_and(|log| log.waker.has_failed())
+    }
+
     /// Returns true if a worker is loaded.
     pub(super) fn is_loaded(&self, now_us: u64) -> bool {
         self.control.migrations.as_ref().is_some_and(|own| own.is_loaded(now_us))

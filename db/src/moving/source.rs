@@ -231,8 +231,7 @@ impl SourceSide {
     fn cut(&mut self) -> Result<Option<SourceEnd>, ExitReason> {
         let ceiling = self.ceiling.map_or_else(|| self.leave(), Ok)?;
         self.ceiling = Some(ceiling);
-        let has_failed = self.context.control.log.as_ref().is_some_and(|log| log.waker.has_failed());
-        if !has_failed && !self.context.is_on_disk(&mut self.last_cut) {
+        if !self.context.has_failed_disk() && !self.context.is_on_disk(&mut self.last_cut) {
             let since = *self.left.get_or_insert_with(Instant::now);
             // Nobody serves them meanwhile.
             if since.elapsed() < Duration::from_millis(CUT_PATIENCE_MS) {

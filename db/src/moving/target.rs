@@ -336,11 +336,7 @@ impl TargetSide {
                 self.drop_part();
                 None
             }
-            action @ TargetAction::Commit { .. } if !self.context.is_on_disk(&mut self.last_cut) => {
-                self.todo.push_back(action);
-                self.context.rest(Duration::from_micros(PULL_LOOK_US));
-                None
-            }
+            TargetAction::Sync => self.sync(),
             TargetAction::Commit { from, to, is_peer_gone } => {
                 self.context.commit(from, to, is_peer_gone);
                 None
@@ -363,6 +359,25 @@ impl TargetSide {
                 None
             }
         }
+    }
+
+    /// Looks whether the disk has all stored objects; continues later if it does not. Without it they return to the
+    /// source.
+    fn sync(&mut self) -> Option<TargetEnd> {
+        if self.context.is_on_disk(&mut self.last_cut) {
+            return Some(TargetEnd::Synced);
+        }
+        if self.context.has_failed_disk() {
+            tracing::error!(
+                migration = self.context.row.id,
+                "the disk has failed: the hashes return to the source"
+            );
+            self.abort();
+        } else {
+            self.todo.push_back(TargetAction::Sync);
+            self.context.rest(Duration::from_micros(PULL_LOOK_US));
+        }
+        None
     }
 
     /// Returns the next piece to return to the source; continues later if finding it takes long.

@@ -54,6 +54,7 @@ impl Moving {
                 part().pulled(hashes);
                 TargetEnd::PriorityReplayed
             }
+            TargetAction::Sync => TargetEnd::Synced,
             TargetAction::Cut => {
                 self.close();
                 self.moving = None;

@@ -1,6 +1,7 @@
 //! Durable tables of a cluster: a server that returns owns what it owned with its objects, and moves lose nothing though
 //! either side is killed in the middle.
 
+mod failed_disk;
 mod starting;
 
 use std::collections::BTreeMap;

@@ -77,6 +77,8 @@ pub enum TargetAction {
     /// Remove objects in the spans of a piece that the piece does not contain, if any may exist; then store its
     /// objects.
     StoreCopy(Copied),
+    /// Wait until the disk has all stored objects; if it fails, abort.
+    Sync,
     /// Wake the requests that wait for these hashes.
     Wake {
         /// The hashes, each once.
@@ -113,6 +115,8 @@ pub enum TargetEnd {
     PriorityReplayed,
     /// The copied piece is stored.
     CopyStored,
+    /// The disk has all stored objects.
+    Synced,
     /// No worker has the range; the highest version of any present or former object in it.
     Cut(u64),
     /// Local writes and removals to return.

@@ -30,6 +30,8 @@ pub enum Trouble {
     Abort(u64),
     SourceDies(u64),
     TargetDies(u64),
+    /// The disk of the target fails before it has what was moved.
+    DiskFails,
     /// An abort at a time, then after a delay the death of the source (true) or the target.
     AbortAndDeath(u64, u64, bool),
     /// The records do not answer one side from a time on, for a duration; possibly after an abort.
@@ -89,6 +91,8 @@ pub struct World {
     mode: MigrationMode,
     /// Whether a side that died returns with its objects.
     is_durable: bool,
+    /// Whether the disk of the target works.
+    has_disk: bool,
     /// The objects on the disk of each side that died.
     on_disk: [Option<Objects>; 2],
 }
@@ -122,12 +126,13 @@ impl World {
             has_returned: false,
             mode,
             is_durable,
+            has_disk: !matches!(trouble, Trouble::DiskFails),
             on_disk: [None, None],
             random,
         };
         world.admit(Event::ToTarget(TargetInput::Admitted));
         match trouble {
-            Trouble::None => {}
+            Trouble::None | Trouble::DiskFails => {}
             Trouble::Abort(at) => world.at(at, Event::ToTarget(TargetInput::Abort)),
             Trouble::SourceDies(at) => world.at(at, Event::KillSource),
             Trouble::TargetDies(at) => world.at(at, Event::KillTarget),
@@ -321,6 +326,9 @@ impl World {
             TargetAction::Commit { from, to, is_peer_gone } => {
                 Some(TargetEnd::Committed(self.commit(from, to, is_peer_gone.then_some(0))))
             }
+            TargetAction::Sync if !self.has_disk => return self.tell_target(TargetInput::Abort),
+            TargetAction::Sync if self.random.bool() => return self.soon(Event::AtTarget(action)),
+            TargetAction::Sync => Some(TargetEnd::Synced),
             TargetAction::Wake { hashes } => {
                 hashes.into_iter().for_each(|hash| self.read_at_target(hash));
                 None

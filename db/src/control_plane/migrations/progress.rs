@@ -74,7 +74,7 @@ impl Progress {
     /// Returns what the migration waits for before it continues.
     #[must_use]
     pub fn awaited(&self) -> MigrationWait {
-        let waits = [MigrationWait::Slot, MigrationWait::Peer, MigrationWait::Records];
+        let waits = [MigrationWait::Slot, MigrationWait::Peer, MigrationWait::Records, MigrationWait::Disk];
         let code = self.awaited.load(Ordering::Relaxed);
         waits.into_iter().find(|wait| *wait as u8 == code).unwrap_or(MigrationWait::Nothing)
     }

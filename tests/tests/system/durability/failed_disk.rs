@@ -1,50 +1,15 @@
 //! A disk that fails under a real server: its writes and syncs report errors from some moment on.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use client::{Durability, KeyRange, RequestDurability, Status};
+use tests::failing_disk::FailingDisk;
 use tests::package::install_source;
 use tests::patience::comes;
 use tests::server::{Server, fetch};
 
 use super::super::replies::refusal;
 use super::{create, settings};
-
-/// In front of the C library: writes of blocks, and syncs, fail while the file FAILS exists.
-const FAILING_CALLS: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <sys/types.h>
-#include <unistd.h>
-
-static int fails(void) {
-    const char *path = getenv("FAILS");
-    return path && access(path, F_OK) == 0;
-}
-
-#define WRITE(NAME) \
-    ssize_t NAME(int file, const void *bytes, size_t count, off_t at) { \
-        static ssize_t (*next)(int, const void *, size_t, off_t); \
-        if (!next) next = dlsym(RTLD_NEXT, #NAME); \
-        if (count >= 4096 && fails()) { errno = EIO; return -1; } \
-        return next(file, bytes, count, at); \
-    }
-
-WRITE(pwrite)
-WRITE(pwrite64)
-
-int fdatasync(int file) {
-    static int (*next)(int);
-    if (!next) next = dlsym(RTLD_NEXT, "fdatasync");
-    if (fails()) { errno = EIO; return -1; }
-    return next(file);
-}
-"#;
 
 const READ: &str = r#"
 #![no_std]
@@ -57,26 +22,10 @@ async fn show(db: &Db<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Result<(), 
 }
 "#;
 
-/// Compiles the calls that fail.
-fn compile(directory: &Path) -> PathBuf {
-    let (source, library) = (directory.join("failing.c"), directory.join("failing.so"));
-    fs::write(&source, FAILING_CALLS).expect("a temporary directory");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
-    let compiled = compiler.output().expect("the C compiler, which links Rust, runs");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    library
-}
-
-/// Starts a server whose disk fails while the returned file exists.
-fn start_failing(directory: &Path) -> (Server, PathBuf) {
-    let (library, fails) = (compile(directory), directory.join("fails"));
+fn start_failing(disk: &FailingDisk) -> Server {
     let mut settings = settings("64MiB", &["--disk-io", "system-calls", "--metrics", "127.0.0.1:0"]);
-    settings.wrapper =
-        ["env", &format!("LD_PRELOAD={}", library.display()), &format!("FAILS={}", fails.display())]
-            .map(str::to_owned)
-            .to_vec();
-    (Server::start_with(settings), fails)
+    settings.wrapper = disk.wrapper();
+    Server::start_with(settings)
 }
 
 fn health(metrics: SocketAddr) -> String {
@@ -85,8 +34,8 @@ fn health(metrics: SocketAddr) -> String {
 
 #[test]
 fn after_a_failed_write_nothing_is_acknowledged_until_a_restart_which_finds_what_was() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let (mut server, fails) = start_failing(directory.path());
+    let disk = FailingDisk::new();
+    let mut server = start_failing(&disk);
     let tenant = server.tenant("acme");
     let mut client = server.client(&tenant);
     let [synced, memory] = [Durability::Synced, Durability::Memory]
@@ -95,7 +44,7 @@ fn after_a_failed_write_nothing_is_acknowledged_until_a_restart_which_finds_what
     let metrics = server.metrics();
     assert!(health(metrics).starts_with("HTTP/1.1 200"));
 
-    fs::write(&fails, "").expect("a temporary directory");
+    disk.fail();
     assert_eq!(refusal(client.put(synced, b"during", b"1")), Status::StorageFailed);
     assert_eq!(refusal(client.put(synced, b"later", b"1")), Status::StorageFailed);
     assert_eq!(refusal(client.delete(synced, b"before")), Status::StorageFailed);
@@ -105,7 +54,7 @@ fn after_a_failed_write_nothing_is_acknowledged_until_a_restart_which_finds_what
     let said = health(metrics);
     assert!(said.starts_with("HTTP/1.1 503") && said.contains("the disk"), "{said}");
     // The error is not tried away, though the disk works again.
-    fs::remove_file(&fails).expect("it was written");
+    disk.work();
     assert_eq!(refusal(client.put(synced, b"later", b"1")), Status::StorageFailed);
     assert_eq!(server.stop().code(), Some(1), "something may be lost");
 
@@ -119,8 +68,8 @@ fn after_a_failed_write_nothing_is_acknowledged_until_a_restart_which_finds_what
 
 #[test]
 fn a_request_that_asked_for_the_disk_is_told_after_its_failure_what_was_there_and_no_more() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let (mut server, fails) = start_failing(directory.path());
+    let disk = FailingDisk::new();
+    let mut server = start_failing(&disk);
     let tenant = server.tenant("acme");
     let mut client = server.client(&tenant);
     let [written, ordered, memory] = [
@@ -133,7 +82,7 @@ fn a_request_that_asked_for_the_disk_is_told_after_its_failure_what_was_there_an
     client.session().set_durability(RequestDurability::Synced);
     client.put(written, b"before", b"1").expect("the disk works");
 
-    fs::write(&fails, "").expect("a temporary directory");
+    disk.fail();
     client.session().set_durability(RequestDurability::OfTable);
     client.put(written, b"during", b"1").expect("it waits for nothing");
     comes("the disk has failed", || client.put(written, b"later", b"1").err());

@@ -280,6 +280,7 @@ impl TargetSide {
             }
             TargetAction::Commit { .. }
             | TargetAction::LookUp
+            | TargetAction::Sync
             | TargetAction::Wake { .. }
             | TargetAction::GiveUpRest => unreachable!("the world does that"),
         }
