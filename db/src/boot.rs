@@ -135,7 +135,7 @@ impl Server {
             clock,
             lease_cache: LeaseCache::of(run),
             migrations: devices::migrations(run, &metadata, &siblings, config.cores)?,
-            resumption: devices::resumption(&metadata, ids.start, clock)?,
+            resumption: devices::resumption(&metadata, run, ids.start, clock)?,
             metadata,
             registry,
             accounts,

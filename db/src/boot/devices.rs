@@ -208,13 +208,15 @@ pub(super) fn reserve(metadata: &Metadata) -> Result<(Range<u64>, PartsMade), Bo
 /// Creates the state of resumed sessions. To be called when the log has been read: the time in which clients may come back begins.
 pub(super) fn resumption(
     metadata: &Metadata,
+    run: Option<ServerRun>,
     first_client: u64,
     clock: Clock,
 ) -> Result<Resumption, BootError> {
     let secret = metadata
         .cluster_secret()
         .map_err(|error| BootError::new("cannot read the server's secret", error))?;
-    Ok(Resumption::new(ClusterSecret(secret), first_client, clock.now_us()))
+    let server = run.map_or(0, |run| run.server);
+    Ok(Resumption::new(ClusterSecret(secret), server, first_client, clock.now_us()))
 }
 
 /// Returns the limits of client streams: the configured ones, or fewer if the process may open too few files or threads.

@@ -13,8 +13,8 @@
 //! to durable tables, and these did not keep it, since they keep objects together with the reply; or it wrote only to
 //! tables in memory, which the restart emptied; or it wrote nothing. In a cluster the effects may have moved to another
 //! server: those on durable tables do so after the reply is on the disk here, and a client does not repeat elsewhere what
-//! the server that it resumed at refuses as `NotOwned`. Ids are given out once in a cluster; a session under one of another
-//! server finds no replies here, and does no harm.
+//! the server that it resumed at refuses as `NotOwned`. Ids are given out once in a cluster, and a proof names its server: one
+//! at another server's former address does not resume that one's sessions.
 //!
 //! A session that ended before the restart (it was idle for a minute, or revoked) is not known as such. A client therefore
 //! does not repeat in a resumed session what it has sent first more than some fifty seconds ago.
@@ -57,6 +57,8 @@ enum Claimed {
 #[derive(Debug)]
 pub struct Resumption {
     secret: ClusterSecret,
+    /// The number of this server in the cluster, or 0.
+    server: u32,
     /// Ids below were given out by earlier runs of this server, or by another one.
     first_of_run: u64,
     /// No client of an earlier run is taken in from then on.
@@ -68,21 +70,21 @@ pub struct Resumption {
 impl Resumption {
     /// Creates the state at a start: clients below `first_of_run` may resume from now on, for [`RESUME_MS`].
     #[must_use]
-    pub fn new(secret: ClusterSecret, first_of_run: u64, now_us: u64) -> Self {
+    pub fn new(secret: ClusterSecret, server: u32, first_of_run: u64, now_us: u64) -> Self {
         let until_us = now_us + RESUME_MS * 1_000;
-        Self { secret, first_of_run, until_us, resumed: Mutex::default() }
+        Self { secret, server, first_of_run, until_us, resumed: Mutex::default() }
     }
 
     /// Returns the proof that this server gave the id to a client of the tenant.
     #[must_use]
     pub fn proof(&self, tenant: TenantId, client_id: u64) -> [u8; PROOF_BYTES] {
-        self.secret.session_proof(tenant, client_id)
+        self.secret.session_proof(self.server, tenant, client_id)
     }
 
     /// Returns whether it is that proof.
     #[must_use]
     pub fn is_proof(&self, tenant: TenantId, client_id: u64, proof: &[u8; PROOF_BYTES]) -> bool {
-        self.secret.is_session_proof(tenant, client_id, proof)
+        self.secret.is_session_proof(self.server, tenant, client_id, proof)
     }
 
     /// Returns the time until which replies of a client that did not resume after all are kept.
@@ -166,7 +168,7 @@ mod tests {
 
     #[test]
     fn clients_of_earlier_runs_resume_once_and_in_time() {
-        let resumption = Resumption::new(ClusterSecret([7; 32]), 100, 5);
+        let resumption = Resumption::new(ClusterSecret([7; 32]), 0, 100, 5);
         assert_eq!(resumption.claim(100, 6), Claimed::OfThisRun);
         assert_eq!(resumption.claim(99, 6), Claimed::Open);
         assert_eq!((resumption.claim(99, 6), resumption.claim(98, 6)), (Claimed::UnderWay, Claimed::Open));

@@ -120,6 +120,23 @@ fn what_one_server_changes_the_other_one_serves() {
 }
 
 #[test]
+fn a_session_of_one_server_is_not_resumed_at_another() {
+    let cluster = Cluster::start();
+    let ([one, _other], secret) = cluster.clients("ann");
+    let request = OpenRequest::Resume {
+        tenant: "ann",
+        secret: &secret,
+        client_id: one.opened.client_id,
+        first_unacknowledged: 1,
+        proof: one.opened.proof.expect("a proof"),
+    };
+    let [own, elsewhere] = [0, 1].map(|site: usize| {
+        ControlStream::open(cluster.sites[site].server.tcp(), &request).map_err(|refused| refused.0).err()
+    });
+    assert_eq!((own, elsewhere), (None, Some(Status::BadSecret)), "the other one does not have its replies");
+}
+
+#[test]
 fn servers_prove_to_each_other_that_they_are_of_one_cluster() {
     let cluster = Cluster::start();
     let metadata = metadata(&cluster.etcd);
