@@ -176,6 +176,11 @@ impl Pinned<'_> {
             }
             committed = self.lock_and_publish(scratch, checks, writes);
         }
+        if committed == Err(CommitError::Write(WriteError::Collisions))
+            && writes.iter().any(|write| self.hurry_arrival(write.table))
+        {
+            return Err(WriteError::Retry { after_us: RETRY_AFTER_US }.into());
+        }
         committed
     }
 

@@ -401,7 +401,10 @@ impl Pinned<'_> {
             Ok(mut bucket) => bucket.make_room(1, Purpose::Insert).is_ok(),
             Err(reason) => reason == NotLocked::Busy,
         };
-        if has_room || self.hurry_growth(table, 1) != Ok(false) { retry } else { error }
+        if has_room || self.hurry_growth(table, 1) != Ok(false) {
+            return retry;
+        }
+        if self.hurry_arrival(table) { retry } else { error }
     }
 
     /// Immediately grows an index that is growing, or is due to with `more` objects. Returns whether it grows.

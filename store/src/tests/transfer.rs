@@ -109,8 +109,13 @@ impl World {
             ),
             _ => {
                 let value = self.random.u64(..).to_le_bytes().to_vec();
-                let put = core.pin().put(table, at, &key, &value, Condition::Always);
-                let version = put.expect("there is memory");
+                let version = loop {
+                    match core.pin().put(table, at, &key, &value, Condition::Always) {
+                        // Objects that arrive in the order of hashes crowd a few buckets.
+                        Err(WriteError::Retry { .. }) => core.step(),
+                        put => break put.expect("there is memory"),
+                    };
+                };
                 let before = self.versions.insert(key.clone(), version);
                 assert!(before.is_none_or(|before| before < version), "versions grow over the move");
                 self.model.insert(key, value);

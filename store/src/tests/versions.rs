@@ -103,6 +103,28 @@ fn crowded_keys(count: usize) -> Vec<[u8; 4]> {
 }
 
 #[test]
+fn writes_among_objects_that_arrive_in_the_order_of_hashes_are_not_refused() {
+    let store = store(1 << 20, 16 << 10, 1);
+    let (core, table) = (store.core(0), store.table(1));
+    table.expect_arrivals(1, 0);
+    let keys = crowded_keys(160);
+    let (put, committed) = keys.split_at(100);
+    put.iter().for_each(|key| {
+        put_patiently(&core, &table, key, b"v").expect("the index grows");
+    });
+    let write = |key| Write { table: &table, hash: hash(key), key, value: Some(b"v"), expires_ms: NEVER_MS };
+    for keys in committed.chunks(20) {
+        let writes: Vec<Write<'_>> = keys.iter().map(|key| write(key.as_slice())).collect();
+        while let Err(error) = core.pin().commit(&[], &writes) {
+            let comes_again = matches!(error, CommitError::Write(WriteError::Retry { .. }));
+            assert!(comes_again, "the index grows: {error:?}");
+            core.step();
+        }
+    }
+    assert!(keys.iter().all(|key| get(&core, &table, key).is_some()));
+}
+
+#[test]
 fn too_many_keys_of_one_hash_are_refused_and_the_others_stay() {
     let store = store(1 << 20, 16 << 10, 1);
     let (core, table) = (store.core(0), store.table(1));

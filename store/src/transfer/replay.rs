@@ -252,13 +252,19 @@ impl Pinned<'_> {
         if published != Ok(true) {
             self.unstage(table, &staged);
         }
-        let may_hurry = || matches!(way, Way::Copied | Way::Archived) || !table.is_complete();
+        let is_in_order = matches!(way, Way::Copied | Way::Archived);
         published.map_err(|error| match self.refused(table, hash, error) {
-            WriteError::Collisions if may_hurry() && self.hurry_in_order(table) => {
+            WriteError::Collisions if is_in_order && self.hurry_in_order(table) => {
                 WriteError::Retry { after_us: RETRY_AFTER_US }
             }
             error => error,
         })
+    }
+
+    /// As [`Pinned::hurry_in_order`], while objects arrive: they crowd the buckets of all writes near them.
+    #[cold]
+    pub(crate) fn hurry_arrival(&self, table: &Table) -> bool {
+        !table.is_complete() && self.hurry_in_order(table)
     }
 
     /// Immediately grows an index that is large enough for the present objects: objects come in hash order, so they
