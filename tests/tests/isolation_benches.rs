@@ -153,10 +153,10 @@ fn the_transports_bench_measures_each_way_or_says_why_not() {
             assert!(load["server_busy"].as_f64() > Some(0.0), "{way}: {load}");
             assert_eq!(load["moved"]["stream_requests"], 0, "{way}: all fit their frames");
         }
-        // A few are sent again where the machine is loaded, so this is no equality.
+        // A few are sent again where the machine is loaded, or share a frame with one that is, so this is no equality.
         let each = median["requests_per_frame_sent"]["median"].as_f64().expect("a figure");
         assert_eq!(each > 2.0, way.ends_with("-packed"), "{way}: {each} requests in a frame");
-        assert!(each <= 1.0 || way.ends_with("-packed"), "{way}: {each} requests in a frame");
+        assert!(each < 1.01 || way.ends_with("-packed"), "{way}: {each} requests in a frame");
     }
     let without = of("memif", Value::Null);
     assert!(
