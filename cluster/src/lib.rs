@@ -4,6 +4,7 @@
 //!   coordinator   plans: which tablet moves next          registration   a server's lease
 //!   migration     of a tablet, at source and target       presence       which servers are gone
 //!   remote        reads at other servers                  peer           who belongs to the cluster
+//!   replication   of a log to backups
 //!   metadata      the rules: tenants, tables, extensions, tablets, migrations, plans
 //!   records       storage: ordered keys with revisions
 //!   secret        session_proof        moment        limits
@@ -26,5 +27,6 @@ pub mod presence;
 pub mod records;
 pub mod registration;
 pub mod remote;
+pub mod replication;
 pub mod secret;
 pub mod session_proof;

@@ -64,6 +64,7 @@ pub const CRATES: &[Crate] = &[
         ours: &["control", "wire", "store"],
         outside: &[
             "data-encoding",
+            "fastrand",
             "getrandom",
             "hmac",
             "libc",
