@@ -42,7 +42,7 @@ fn installing_in_a_loop_serves_each_time_the_latest() {
     }
     latency.print("an install of a new source");
     let mut latency = Latency::default();
-    for number in 0..rounds(150, 1_500) as u32 {
+    for number in 0..rounds(150, 800) as u32 {
         let which = number % 3;
         latency.of(|| install_source(&mut stage.client, "again", &answering(which))).expect("installed");
         assert_eq!(answer(&mut stage), which);

@@ -45,7 +45,7 @@ fn each_misdeed_gets_its_own_status_and_leaves_no_mark() {
     let mut stage = Stage::new();
     for (function, status, text) in SHORT {
         let mut latency = Latency::default();
-        for round in 0..rounds(5, 150) {
+        for round in 0..rounds(5, 75) {
             let answer = refusal(latency.of(|| stage.misdeed(function)));
             if !(answer.0 == Status::ExtensionKilled && grew_old(&answer.1)) {
                 assert_eq!(answer.0, status, "{function} in round {round}: {}", answer.1);
@@ -163,7 +163,7 @@ fn clients_that_go_away_in_the_middle_leave_nothing_behind() {
     let names = ENDLESS.into_iter().chain(["write_flood", "write_then_error", "panics"]);
     let found: Vec<Function> = functions(&mut stage, names).into_values().collect();
     let mut random = rng();
-    for _ in 0..rounds(20, 300) {
+    for _ in 0..rounds(20, 150) {
         let mut leaver = stage.server.client(&stage.mallory);
         let session = leaver.session();
         for tag in 0..12 {
@@ -185,7 +185,7 @@ fn lent_records_do_not_change_while_they_are_overwritten() {
     let mut writer = stage.server.client(&stage.mallory);
     let yields = 2_000_u32.to_le_bytes();
     let mut held = 0;
-    for round in 0..rounds(25, 600) {
+    for round in 0..rounds(25, 300) {
         let session = stage.client.session();
         for tag in 0..4 {
             session.submit(&hold.request(stage.table, KEPT, &yields), tag).unwrap();

@@ -121,7 +121,7 @@ fn each_attack_ends_in_its_status_and_harms_nobody() {
     let mut attacked = Attacked::new();
     for attack in &ATTACKS {
         let mut latency = Latency::default();
-        for _ in 0..rounds(5, 200) {
+        for _ in 0..rounds(5, 100) {
             attacked.attack(attack, &mut latency);
         }
         latency.print(&format!("{} {:x?}", attack.0, attack.1));
@@ -136,7 +136,7 @@ fn each_loop_of_a_module_is_ended_by_its_limit_and_harms_nobody() {
     limit(&attacked.stage.server, "mallory", &[("invocation_cpu_us", 20_000)]);
     for attack in &LOOPS {
         let mut latency = Latency::default();
-        for _ in 0..rounds(5, 200) {
+        for _ in 0..rounds(5, 100) {
             attacked.attack(attack, &mut latency);
         }
         latency.print(attack.0);
@@ -155,7 +155,7 @@ fn a_storm_of_attacks_in_any_order_ends_each_in_its_own_way() {
         .iter()
         .map(|attack| attacked.stage.client.resolve(attack.0).expect("it is installed"))
         .collect();
-    for _ in 0..rounds(10, 200) {
+    for _ in 0..rounds(10, 100) {
         let chosen: Vec<usize> = (0..200).map(|_| random.usize(..attacks.len())).collect();
         let table = attacked.table;
         let session = attacked.stage.client.session();
@@ -199,7 +199,7 @@ fn misdeeds_in_safe_rust_end_as_well_where_the_operator_wants_modules() {
     let mut count = 0;
     for (function, status, text) in SHORT.into_iter().chain(endless) {
         let mut latency = Latency::default();
-        for round in 0..if status == KILLED { rounds(2, 30) } else { rounds(5, 200) } {
+        for round in 0..if status == KILLED { rounds(2, 30) } else { rounds(5, 100) } {
             let answer = refusal(latency.of(|| stage.misdeed(function)));
             count += 1;
             if !(answer.0 == KILLED && grew_old(&answer.1)) {
@@ -359,7 +359,7 @@ fn a_module_that_was_granted_carries_nothing_from_one_tenant_to_another() {
     let bobs = bob.table_create("data").expect("a table");
     bob.put(bobs, KEY, &MARK.to_le_bytes().repeat(512)).expect("a put");
     attacked.stage.client.grant("tools", "bob", Right::Invoke).expect("its own extension");
-    for round in 0..rounds(5, 200) as u64 {
+    for round in 0..rounds(5, 100) as u64 {
         let marks = words(&[0, BLOCK, 8, MARK, [0, 77 << 8 | 1][round as usize % 2]]);
         let all = words(&[65_544, END, 8, MARK, 0]);
         for from_bob in [false, true] {
@@ -400,7 +400,7 @@ fn after_a_restart_the_modules_attack_again_and_harm_nobody() {
     let canaries = other.table_open("canaries").expect("tables are kept");
     assert_eq!(client.extension_list().expect("an answer").len(), 4, "misbehave and three modules");
     other.put(canaries, KEY, b"canary").expect("a put");
-    for attack in functions.iter().cycle().take(7 * rounds(2, 50)) {
+    for attack in functions.iter().cycle().take(7 * rounds(2, 25)) {
         let answer = client.invoke(attack.0, table, KEY, &words(attack.1));
         check(attack, &outcome(answer));
         let list = [&[3, 0], KEY].concat();
