@@ -64,11 +64,17 @@ fn refused_at(program: &Program) -> Result<Option<Place>, ()> {
     Ok(Some(start + column..start + line.len()))
 }
 
-/// Casts to a `usize` of 32 bits in both forms: the width of a pointer is the one difference between them that safe code may
-/// see.
+/// Casts to and from `usize` by way of 32 bits in both forms: the width of a pointer is the one difference between them that
+/// safe code may see. What a `usize` wraps at is cut off so before a table or a reply keeps it; other numbers lose their
+/// upper bits in both forms alike.
 fn of_32_bits(text: &str) -> String {
-    let text = text.replace(" as usize", " as u32 as usize").replace(" as isize", " as i32 as isize");
-    text.replace(" as u32 as u32 as usize", " as u32 as usize")
+    let mut text = text.to_owned();
+    for (wide, narrow) in
+        [("usize", "u32"), ("u64", "u32"), ("u128", "u32"), ("isize", "i32"), ("i64", "i32"), ("i128", "i32")]
+    {
+        text = text.replace(&format!(" as {wide}"), &format!(" as {narrow} as {wide}"));
+    }
+    text.replace(" as u32 as u32 as ", " as u32 as ")
         .replace("usize::MAX", "(u32::MAX as usize)")
         .replace("isize::MAX", "(i32::MAX as isize)")
         .replace("isize::MIN", "(i32::MIN as isize)")
@@ -136,9 +142,11 @@ const EDGES: [&str; 20] = [
     "0x7fff_ffff",
     "0xffff_ffff",
 ];
-/// Operators that may stand for each other.
-const OPERATORS: [&[&str]; 4] = [
-    &["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>"],
+/// Operators that may stand for each other. A shift stands for a shift alone: one by a length takes the length modulo the
+/// width of a pointer, which no cast behind it makes equal in both forms.
+const OPERATORS: [&[&str]; 5] = [
+    &["+", "-", "*", "/", "%", "&", "|", "^"],
+    &["<<", ">>"],
     &["<", "<=", ">", ">=", "==", "!="],
     &["&&", "||"],
     &["+=", "-=", "*=", "|=", "&=", "^="],
