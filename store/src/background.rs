@@ -54,6 +54,8 @@ impl Core {
                 2 => !store.backlog.growing.is_empty() && store.growth_step(&self.pin()),
                 3 => !store.backlog.expiring.is_empty() && store.expiry_step(&self.pin()),
                 4 => !store.backlog.evicting.is_empty() && store.eviction_step(&self.pin()),
+                // [`Store::turn`] is called between the rounds of cores that serve, not of those that replay a log.
+                5 if self.index >= store.config.cores => false,
                 5 => !store.backlog.rewriting.is_empty() && store.rewrite_step(&self.pin()),
                 6 => !store.backlog.leaving.is_empty() && store.leaving_step(&self.pin()),
                 _ => store.retired_count.load(Ordering::Acquire) > 0 && store.retire_step(&self.pin()),

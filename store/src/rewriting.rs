@@ -46,8 +46,9 @@ impl Store {
     /// Makes a table's writes go to durable heads, under this number, which no table had before; or with `None` to heads in
     /// memory. Background steps rewrite its objects; [`Table::rewriting`] tells how far they are.
     ///
-    /// The caller has called [`Table::hold_writes`], and since then each core has been between two pins, so that no write
-    /// or step is in progress; it releases the writes. The table must not evict.
+    /// The caller has called [`Table::hold_writes`], and since then each core that serves has been between two pins, so that no
+    /// write or step is in progress (cores that replay a log take no such steps, and no log names the table); it releases the
+    /// writes. The table must not evict.
     pub fn turn(&self, table: &Arc<Table>, number: Option<u32>) {
         assert!(table.cache.is_none(), "a table that evicts stays in memory");
         assert!(number.is_none() || self.has_durable_heads(), "the store has durable heads");
