@@ -58,6 +58,13 @@ impl LogLayout {
         Self { frame_bytes, digest_frames: digest_bytes.div_ceil(frame_bytes) as u32 }
     }
 
+    /// Returns the most frames of a disk for which a digest has room.
+    #[must_use]
+    pub const fn frames_max(&self) -> u32 {
+        let bytes = self.digest_frames as usize * self.frame_bytes;
+        (bytes.saturating_sub(DIGEST_BYTES_MIN) / DIGEST_SEGMENT_BYTES) as u32
+    }
+
     /// Returns the bytes of a segment that a frame holds.
     #[must_use]
     pub const fn payload_bytes(&self) -> usize {

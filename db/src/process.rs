@@ -3,10 +3,8 @@
 //! Signals are blocked before any thread starts and the main thread waits for them, so that no handler runs anywhere.
 //! Pinning is optional: if it is refused the server runs unpinned and logs that.
 
-use std::ffi::CString;
 use std::io;
 use std::mem;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,19 +13,6 @@ use crate::limits::KERNEL_SLICE_US;
 
 /// Path of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
-
-/// Returns the bytes that this process may still write to the file system of a path.
-///
-/// # Errors
-/// If the kernel does not tell.
-pub fn file_system_room(path: &Path) -> io::Result<u64> {
-    let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
-    // SAFETY: all fields are numbers, for which zero is a value.
-    let mut found: libc::statvfs = unsafe { mem::zeroed() };
-    // SAFETY: both pointers are to live values, and the path ends with a zero.
-    let result = unsafe { libc::statvfs(path.as_ptr(), &raw mut found) };
-    if result == 0 { Ok(found.f_bavail * found.f_frsize) } else { Err(io::Error::last_os_error()) }
-}
 
 /// The signals that end a server.
 #[derive(Clone, Copy)]

@@ -85,7 +85,13 @@ fn main() {
     let bytes_max = u64::MAX;
     let mut disks: Vec<FileDisk> = Vec::new();
     for way in [Way::SystemCalls, Way::IoUring] {
-        let options = Options { frame_bytes: FRAME_BYTES, bytes_max, identity: [0; 16], way: Some(way) };
+        let options = Options {
+            frame_bytes: FRAME_BYTES,
+            bytes_max,
+            identity: [0; 16],
+            reserved_frames: 0,
+            way: Some(way),
+        };
         match FileDisk::open(&folder.path().join(format!("{way:?}")), &options) {
             Ok(mut disk) => {
                 let begun = Instant::now();

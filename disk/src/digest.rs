@@ -127,6 +127,9 @@ impl Digest {
             return Err(DigestError::Format(format));
         }
         let length = word(CHECKSUM_AT + 4).map_or(0, |length| length as usize);
+        if length < HEAD_BYTES {
+            return Err(DigestError::Damaged);
+        }
         let covered = bytes.get(CHECKSUM_AT + 4..length).ok_or(DigestError::Damaged)?;
         if word(CHECKSUM_AT) != Some(crc32c::crc32c(covered)) {
             return Err(DigestError::Damaged);
@@ -244,6 +247,14 @@ mod tests {
             bytes[at] ^= 1;
             assert!(Digest::decode(&bytes).is_err(), "byte {at}");
             assert_eq!(Digest::decode(&whole[..at]), Err(DigestError::Damaged));
+        }
+        for length in 0..64_u32 {
+            let mut short = whole.clone();
+            short[CHECKSUM_AT + 4..CHECKSUM_AT + 8].copy_from_slice(&length.to_le_bytes());
+            let covered = short.get(CHECKSUM_AT + 4..length as usize).unwrap_or(&[]);
+            let checksum = crc32c::crc32c(covered).to_le_bytes();
+            short[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum);
+            assert!(Digest::decode(&short).is_err(), "{length} bytes");
         }
         let mut other = whole;
         other[8] += 1;

@@ -51,6 +51,8 @@ pub struct Options {
     pub bytes_max: u64,
     /// Written into a file that is created.
     pub identity: Identity,
+    /// Frames at the beginning that its maker uses in a way of its own. A file keeps those that it was created with.
+    pub reserved_frames: u32,
     /// The way to use; `None` for io_uring where the kernel allows it.
     pub way: Option<Way>,
 }
@@ -66,10 +68,12 @@ struct Shared {
     frame_bytes: usize,
     frames_max: u32,
     frames: AtomicU32,
-    /// Held while the file grows.
-    growing: Mutex<()>,
+    /// For growth, which holds it. The kernel tells each open file once of what it could not write: so growth takes no error
+    /// from those who write.
+    growing: Mutex<File>,
     stopped: AtomicBool,
     identity: Identity,
+    reserved_frames: u32,
     /// Why io_uring is not used.
     without_ring: Option<String>,
     /// Why blocks pass through the page cache.
@@ -85,7 +89,8 @@ pub struct FileDisk {
 }
 
 impl FileDisk {
-    /// Opens the file at `path`, and creates it if there is none. The directory exists.
+    /// Opens the file at `path`, and creates it if there is none. The directory exists. What is in the file is stable then,
+    /// also if whoever wrote it ended before it was.
     ///
     /// # Errors
     /// [`DiskError::InUse`] after 3 s, [`DiskError::Unsuitable`], or the kernel's reason.
@@ -97,6 +102,7 @@ impl FileDisk {
         assert!(frame_bytes > 0 && frame_bytes.is_multiple_of(BLOCK_BYTES), "{frame_bytes}: whole blocks");
         let (plain, without_direct) = open(path, 0).map_err(DiskError::failed("open", path))?;
         lock(path, &plain)?;
+        settle(path, &plain, without_direct.is_some())?;
         let superblock = superblock_of(path, &plain, options)?;
         if superblock.frame_bytes != frame_bytes as u64 {
             let (found, asked) = (superblock.frame_bytes, frame_bytes);
@@ -105,6 +111,7 @@ impl FileDisk {
             return Err(DiskError::Unsuitable { path: path.to_owned(), reason });
         }
         let (synced, _) = open(path, libc::O_DSYNC).map_err(DiskError::failed("open", path))?;
+        let (growing, _) = open(path, 0).map_err(DiskError::failed("open", path))?;
         let bytes = plain.metadata().map_err(DiskError::failed("stat", path))?.len();
         let frames = bytes.saturating_sub(BLOCK_BYTES as u64) / frame_bytes as u64;
         let frames_max = options.bytes_max.saturating_sub(BLOCK_BYTES as u64) / frame_bytes as u64;
@@ -124,9 +131,10 @@ impl FileDisk {
             frame_bytes,
             frames_max,
             frames: AtomicU32::new(frames),
-            growing: Mutex::new(()),
+            growing: Mutex::new(growing),
             stopped: AtomicBool::new(false),
             identity: superblock.identity,
+            reserved_frames: superblock.reserved_frames,
             without_ring: ring.as_ref().err().cloned(),
             without_direct,
         };
@@ -137,6 +145,12 @@ impl FileDisk {
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.shared.identity
+    }
+
+    /// Returns the reserved frames that the file was created with; 0 if it does not say.
+    #[must_use]
+    pub fn reserved_frames(&self) -> u32 {
+        self.shared.reserved_frames
     }
 
     /// Returns how blocks move.
@@ -225,22 +239,24 @@ impl Disk for FileDisk {
     fn grow(&mut self) -> Result<FrameId, DiskError> {
         self.check_running()?;
         let shared = Arc::clone(&self.shared);
-        let _growing = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = shared.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let frame = self.frames();
         if frame >= shared.frames_max {
             return Err(DiskError::Full);
         }
         let (start, end) = (self.start_of(frame), self.start_of(frame + 1));
         let zeros = self.zeros.get_or_insert_with(|| Buffer::new(shared.frame_bytes.min(ZEROS_BYTES)));
-        match write_zeros(&shared.plain, zeros, start, end) {
+        match write_zeros(&file, zeros, start, end) {
             Ok(()) => {}
             Err(error) if is_no_space(&error) => {
                 // What was written is given back; if that fails, the next attempt writes over it.
-                let _ = shared.plain.set_len(start);
+                let _ = file.set_len(start);
                 return Err(DiskError::Full);
             }
             Err(error) => return Err(self.stop("growth")(error)),
         }
+        // A want of space that shows only now may be that of others, too.
+        file.sync_all().map_err(|error| self.stop("growth")(error))?;
         shared.frames.store(frame + 1, Ordering::Release);
         Ok(FrameId(frame))
     }
@@ -250,10 +266,25 @@ impl Disk for FileDisk {
         let places: Vec<u64> =
             writes.iter().map(|write| self.place(write.frame, write.offset, write.bytes)).collect();
         if let ([write], [place]) = (writes, places.as_slice()) {
-            return write_at(&self.shared.synced, write, *place).map_err(|error| self.stop("write")(error));
+            write_at(&self.shared.synced, write, *place).map_err(|error| self.stop("write")(error))?;
+        } else {
+            self.write_several(writes, &places).map_err(|error| self.stop("write")(error))?;
+            self.shared.plain.sync_data().map_err(|error| self.stop("sync")(error))?;
         }
-        self.write_several(writes, &places).map_err(|error| self.stop("write")(error))?;
-        self.shared.plain.sync_data().map_err(|error| self.stop("sync")(error))
+        // Growth may have failed meanwhile: then a device may have dropped what it had not written.
+        self.check_running()
+    }
+
+    fn room_frames(&self) -> u32 {
+        let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: the descriptor is open, and the place has room for the answer.
+        if unsafe { libc::fstatvfs(self.shared.plain.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+            return u32::MAX;
+        }
+        // SAFETY: the call has filled it.
+        let found = unsafe { found.assume_init() };
+        let bytes = found.f_bavail.saturating_mul(found.f_frsize);
+        u32::try_from(bytes / self.shared.frame_bytes as u64).unwrap_or(u32::MAX)
     }
 
     fn read(&mut self, reads: &mut [Read<'_>]) -> Result<(), DiskError> {
@@ -335,7 +366,11 @@ fn superblock_of(path: &Path, file: &File, options: &Options) -> Result<Superblo
         return Superblock::decode(&block)
             .map_err(|reason| DiskError::Unsuitable { path: path.to_owned(), reason });
     }
-    let superblock = Superblock { frame_bytes: options.frame_bytes as u64, identity: options.identity };
+    let superblock = Superblock {
+        reserved_frames: options.reserved_frames,
+        frame_bytes: options.frame_bytes as u64,
+        identity: options.identity,
+    };
     file.write_all_at(&superblock.encode(), 0).map_err(failed("write"))?;
     file.sync_all().map_err(failed("sync"))?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -344,7 +379,21 @@ fn superblock_of(path: &Path, file: &File, options: &Options) -> Result<Superblo
     Ok(superblock)
 }
 
-/// Writes zeros from `start` to `end`, the file's new end, and makes them stable.
+/// Makes stable what is in the file, before anything is read and told of it. Whoever wrote it may have ended before it was
+/// stable, or because it could not be: a page cache then has what the device has not.
+fn settle(path: &Path, file: &File, is_cached: bool) -> Result<(), DiskError> {
+    file.sync_all().map_err(DiskError::failed("sync", path))?;
+    if is_cached {
+        // SAFETY: the descriptor is open.
+        let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        if code != 0 {
+            return Err(DiskError::failed("fadvise", path)(io::Error::from_raw_os_error(code)));
+        }
+    }
+    Ok(())
+}
+
+/// Writes zeros from `start` to `end`, the file's new end.
 fn write_zeros(file: &File, zeros: &Buffer, start: u64, end: u64) -> io::Result<()> {
     let mut at = start;
     while at < end {
@@ -352,7 +401,7 @@ fn write_zeros(file: &File, zeros: &Buffer, start: u64, end: u64) -> io::Result<
         file.write_all_at(&zeros[..bytes as usize], at)?;
         at += bytes;
     }
-    file.sync_all()
+    Ok(())
 }
 
 fn is_no_space(error: &io::Error) -> bool {

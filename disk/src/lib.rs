@@ -64,6 +64,11 @@ pub trait Disk: Send {
     /// may succeed. Else as for [`Disk::write`].
     fn grow(&mut self) -> Result<FrameId, DiskError>;
 
+    /// Returns how many more frames the file system has room for at the moment; `u32::MAX` if that is not known.
+    fn room_frames(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Writes blocks, in any order; all are stable when this returns. Writes of one call do not overlap.
     ///
     /// # Errors

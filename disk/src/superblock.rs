@@ -13,6 +13,7 @@ pub const IDENTITY_BYTES: usize = 16;
 pub type Identity = [u8; IDENTITY_BYTES];
 
 const MAGIC: [u8; 8] = *b"SPLNDISK";
+const RESERVED_AT: usize = 12;
 const FRAME_BYTES_AT: usize = 16;
 const IDENTITY_AT: usize = 24;
 const CHECKSUM_AT: usize = IDENTITY_AT + IDENTITY_BYTES;
@@ -20,6 +21,8 @@ const CHECKSUM_AT: usize = IDENTITY_AT + IDENTITY_BYTES;
 /// The content of the first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
+    /// See [`crate::Options::reserved_frames`]; 0 of a file of before it was noted.
+    pub(crate) reserved_frames: u32,
     pub(crate) frame_bytes: u64,
     pub(crate) identity: Identity,
 }
@@ -30,6 +33,7 @@ impl Superblock {
         let mut block = Buffer::new(BLOCK_BYTES);
         block[..8].copy_from_slice(&MAGIC);
         block[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        block[RESERVED_AT..FRAME_BYTES_AT].copy_from_slice(&self.reserved_frames.to_le_bytes());
         block[FRAME_BYTES_AT..IDENTITY_AT].copy_from_slice(&self.frame_bytes.to_le_bytes());
         block[IDENTITY_AT..CHECKSUM_AT].copy_from_slice(&self.identity);
         let checksum = crc32c::crc32c(&block[..CHECKSUM_AT]);
@@ -59,6 +63,7 @@ impl Superblock {
         }
         let frame_bytes = block[FRAME_BYTES_AT..IDENTITY_AT].try_into().expect("eight bytes");
         let identity = block[IDENTITY_AT..CHECKSUM_AT].try_into().expect("sixteen bytes");
-        Ok(Self { frame_bytes: u64::from_le_bytes(frame_bytes), identity })
+        let reserved_frames = word(RESERVED_AT);
+        Ok(Self { reserved_frames, frame_bytes: u64::from_le_bytes(frame_bytes), identity })
     }
 }

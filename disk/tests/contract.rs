@@ -13,7 +13,7 @@ const FRAMES_MAX: u32 = 4;
 
 fn options(way: Option<Way>) -> Options {
     let bytes_max = (BLOCK_BYTES + FRAMES_MAX as usize * FRAME_BYTES) as u64;
-    Options { frame_bytes: FRAME_BYTES, bytes_max, identity: [7; 16], way }
+    Options { frame_bytes: FRAME_BYTES, bytes_max, identity: [7; 16], reserved_frames: 0, way }
 }
 
 /// A disk, with the folder that it lies in.

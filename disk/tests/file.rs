@@ -11,7 +11,13 @@ use disk::{BLOCK_BYTES, Buffer, Disk, DiskError, FileDisk, FrameId, Options, Rea
 const FRAME_BYTES: usize = 4 * BLOCK_BYTES;
 
 fn options() -> Options {
-    Options { frame_bytes: FRAME_BYTES, bytes_max: 1 << 20, identity: *b"the first server", way: None }
+    Options {
+        frame_bytes: FRAME_BYTES,
+        bytes_max: 1 << 20,
+        identity: *b"the first server",
+        reserved_frames: 0,
+        way: None,
+    }
 }
 
 fn reason(path: &Path, options: &Options) -> String {
@@ -53,6 +59,17 @@ fn one_process_has_the_file_and_its_handles_share_it() {
     other.grow().expect("space");
     drop(other);
     assert_eq!(FileDisk::open(&path, &options()).expect("free again").frames(), 1);
+}
+
+#[test]
+fn a_file_keeps_the_reserved_frames_that_it_was_created_with() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [new, old] = ["new", "old"].map(|name| folder.path().join(name));
+    let reserving = |reserved_frames| Options { reserved_frames, ..options() };
+    drop(FileDisk::open(&new, &reserving(6)).expect("created"));
+    assert_eq!(FileDisk::open(&new, &reserving(8)).expect("opened").reserved_frames(), 6);
+    drop(FileDisk::open(&old, &reserving(0)).expect("created"));
+    assert_eq!(FileDisk::open(&old, &reserving(8)).expect("opened").reserved_frames(), 0);
 }
 
 #[test]

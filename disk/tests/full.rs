@@ -14,7 +14,8 @@ const ONE_FRAME_BYTES: u64 = (BLOCK_BYTES + FRAME_BYTES) as u64;
 static LIMIT: Mutex<()> = Mutex::new(());
 
 fn open(path: &Path, way: Option<Way>) -> FileDisk {
-    let options = Options { frame_bytes: FRAME_BYTES, bytes_max: 1 << 20, identity: [0; 16], way };
+    let options =
+        Options { frame_bytes: FRAME_BYTES, bytes_max: 1 << 20, identity: [0; 16], reserved_frames: 0, way };
     FileDisk::open(path, &options).expect("opened")
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cluster::metadata::{Catalog, Metadata, ServerRun, TableRow};
 use cluster::peer::ClusterSecret;
-use disk::{DiskError, FileDisk, Identity, Options, Way};
+use disk::{Disk, DiskError, FileDisk, Identity, Options, Way};
 use store::{HashRange, Store};
 
 pub(super) use self::rest::RestOfLog;
@@ -23,8 +23,9 @@ use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
 use crate::durability::{LogLayout, NumberedTables, recovery};
 use crate::front::gate::Gate;
-use crate::limits::{COMPLETION_LEASE_MS, DIRECTORIES_MEMORY_DIVISOR, REMOVAL_FRAMES};
-use crate::process;
+use crate::limits::{
+    COMPLETION_LEASE_MS, DIGEST_ROOM, DIGEST_SHARE_DIVISOR, DIRECTORIES_MEMORY_DIVISOR, REMOVAL_FRAMES,
+};
 use crate::session::completions::Completions;
 use crate::tablet::{DurableParts, PartsMade};
 use crate::tenant::account::Accounts;
@@ -69,8 +70,7 @@ pub(super) fn open(
     parts_made.durable = parts::open(config, &path, run).map_err(|text| cannot_open(&text))?;
     let secret = metadata.cluster_secret().map_err(|error| cannot_open(&error))?;
     let identity = ClusterSecret(secret).log_identity(run.map_or(0, |run| run.server));
-    let (disk, cores) = open_disk(config, &path, bytes_max, (run, identity))?;
-    let frames_max = disk.frames_max();
+    let (disk, (layout, frames_max), cores) = open_disk(config, &path, bytes_max, (run, identity))?;
     let catalog = metadata.catalog(None).map_err(|error| cannot_open(&error))?;
     let named =
         parts::named(&catalog, parts_made.durable.as_ref().zip(run)).map_err(|error| cannot_open(&error))?;
@@ -82,7 +82,8 @@ pub(super) fn open(
     let replaying = (0..config.cores).map(|index| store.core(index)).collect();
     // Directories take memory that is not the store's.
     let known = (Arc::clone(&tables), store.statistics().memory_bytes / DIRECTORIES_MEMORY_DIVISOR);
-    let begun = recovery::begin(store, Box::new(disk), frames_max, (cores, replaying), known, &gate.replay);
+    let begun =
+        recovery::begin(store, Box::new(disk), (layout, frames_max), (cores, replaying), known, &gate.replay);
     let (writer, rest) = begun.map_err(|error| cannot_open(&error))?;
     let (is_new, clock_ms) = (rest.report().is_new, rest.report().clock_ms);
     let durable_tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
@@ -108,15 +109,16 @@ pub(super) fn open(
     Ok(OpenedLog { thread: Some(thread), handle: Some(handle), rest })
 }
 
-/// Opens the file of the log, and returns it with the number of cores that write.
+/// Opens the file of the log, and returns it with its layout, the most frames, and the number of cores that write.
 fn open_disk(
     config: &Config,
     path: &Path,
     bytes_max: u64,
     (run, identity): (Option<ServerRun>, Identity),
-) -> Result<(FileDisk, usize), BootError> {
+) -> Result<(FileDisk, (LogLayout, u32), usize), BootError> {
     let frame_bytes = LogLayout::frame_bytes_of(config.segment_bytes);
-    let options = Options { frame_bytes, bytes_max, identity, way: config.disk_way };
+    let reserved_frames = reserved_frames(frame_bytes, bytes_max);
+    let options = Options { frame_bytes, bytes_max, identity, reserved_frames, way: config.disk_way };
     let disk = FileDisk::open(path, &options).map_err(|error| cannot_open(&error))?;
     if ![identity, OLDER_IDENTITY].contains(&disk.identity()) {
         return Err(cannot_open(&format!(
@@ -126,10 +128,32 @@ fn open_disk(
         )));
     }
     tell_way(&disk);
-    warn_of_room(path, bytes_max);
+    warn_of_room(&disk, bytes_max);
     let cores = config.store(run.is_some()).cores;
-    check_room(disk.frames_max(), frame_bytes, cores).map_err(|text| cannot_open(&text))?;
-    Ok((disk, cores))
+    let layout = match disk.reserved_frames() {
+        0 => LogLayout::of(frame_bytes, disk.frames_max()),
+        frames => LogLayout { frame_bytes, digest_frames: frames / 2 },
+    };
+    let frames_max = disk.frames_max().min(layout.frames_max());
+    if frames_max < disk.frames_max() {
+        tracing::warn!(
+            used_mib = (u64::from(frames_max) * frame_bytes as u64) >> 20,
+            disk_mib = bytes_max >> 20,
+            "the log was begun with a smaller --disk, and cannot use all of the present one: restore archives at a server with \
+             an empty data directory"
+        );
+    }
+    check_room(layout, frames_max, cores).map_err(|text| cannot_open(&text))?;
+    Ok((disk, (layout, frames_max), cores))
+}
+
+/// Returns the frames for digests of a log that begins with this limit: with a multiple of what they need, as far as that is
+/// little, so that a later start may have a higher limit.
+fn reserved_frames(frame_bytes: usize, bytes_max: u64) -> u32 {
+    let frames = u32::try_from(bytes_max / frame_bytes as u64).unwrap_or(u32::MAX);
+    let least = 2 * LogLayout::of(frame_bytes, frames).digest_frames;
+    let more = least.saturating_mul(DIGEST_ROOM);
+    if more <= frames / DIGEST_SHARE_DIVISOR { more } else { least }
 }
 
 fn cannot_open(error: &dyn std::fmt::Display) -> BootError {
@@ -165,10 +189,10 @@ fn refuse_without_disk(path: &Path) -> BootError {
 }
 
 /// Warns of a file system that has less room than the log may take.
-fn warn_of_room(path: &Path, bytes_max: u64) {
-    let has = path.metadata().map_or(0, |file| file.len());
-    let Ok(room) = process::file_system_room(path) else { return };
-    if has.saturating_add(room) < bytes_max {
+fn warn_of_room(disk: &FileDisk, bytes_max: u64) {
+    let frame_bytes = disk.frame_bytes() as u64;
+    let [has, room] = [disk.frames(), disk.room_frames()].map(|frames| u64::from(frames) * frame_bytes);
+    if has.saturating_add(room + frame_bytes) < bytes_max {
         let mib = |bytes: u64| bytes >> 20;
         tracing::warn!(
             room_mib = mib(room),
@@ -192,13 +216,12 @@ fn tell_way(disk: &FileDisk) {
 }
 
 /// Refuses a disk that is too small to clean.
-fn check_room(frames_max: u32, frame_bytes: usize, cores: usize) -> Result<(), DiskRoom> {
-    let layout = LogLayout::of(frame_bytes, frames_max);
+fn check_room(layout: LogLayout, frames_max: u32, cores: usize) -> Result<(), DiskRoom> {
     let frames = (frames_max as usize).saturating_sub(2 * layout.digest_frames as usize);
     let (reserve, _) = frames_reserved(cores, frames);
     let least = 2 * reserve + REMOVAL_FRAMES + 2 * layout.digest_frames as usize;
     if (frames_max as usize) < least {
-        return Err(DiskRoom { mib: (least * frame_bytes).div_ceil(1 << 20) + 1 });
+        return Err(DiskRoom { mib: (least * layout.frame_bytes).div_ceil(1 << 20) + 1 });
     }
     Ok(())
 }

@@ -6,15 +6,16 @@
 //! What is kept for heads and the cleaner is added as well, so that a file system that is full all at once leaves enough
 //! to clean the log.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 use disk::{Disk, DiskError, FrameId};
 
 use crate::limits::GROWTH_RETRY_MS;
+use crate::sync::lock;
 
 /// State of both threads.
 #[derive(Debug, Default)]
@@ -25,6 +26,10 @@ struct GrowthState {
     ready: AtomicU32,
     /// Whether the file system had no space at the last attempt.
     is_full: AtomicBool,
+    /// Frames for which the file system has room.
+    room: AtomicU32,
+    /// Why the grower has ended.
+    failure: Mutex<Option<DiskError>>,
     is_stopping: AtomicBool,
 }
 
@@ -44,6 +49,7 @@ impl Growth {
     pub(super) fn start(disk: &dyn Disk) -> Result<Growth, DiskError> {
         let mut disk = disk.another()?;
         let (shared, (sender, frames)) = (Arc::new(GrowthState::default()), channel());
+        shared.room.store(disk.room_frames(), Ordering::Relaxed);
         let own = Arc::clone(&shared);
         let grower = thread::Builder::new().name("log-growth".to_owned());
         let grower = grower.spawn(move || grow_all(&mut *disk, &own, &sender)).map_err(|error| {
@@ -69,6 +75,21 @@ impl Growth {
         self.shared.is_full.load(Ordering::Relaxed)
     }
 
+    /// Notes that the file system had no space for somebody else.
+    pub(super) fn note_full(&self) {
+        self.shared.is_full.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns for how many more frames the file system has room, as of some milliseconds ago.
+    pub(super) fn room(&self) -> u32 {
+        if self.is_full() { 0 } else { self.shared.room.load(Ordering::Relaxed) }
+    }
+
+    /// Returns the failure that ended growth, once.
+    pub(super) fn failure(&self) -> Option<DiskError> {
+        lock(&self.shared.failure).take()
+    }
+
     /// Sets how many added frames should be ready.
     pub(super) fn want(&self, frames: u32) {
         self.shared.wanted.store(frames, Ordering::Relaxed);
@@ -87,6 +108,7 @@ impl Drop for Growth {
 
 fn grow_all(disk: &mut dyn Disk, shared: &GrowthState, frames: &Sender<FrameId>) {
     while !shared.is_stopping.load(Ordering::Relaxed) {
+        shared.room.store(disk.room_frames(), Ordering::Relaxed);
         if shared.ready.load(Ordering::Relaxed) >= shared.wanted.load(Ordering::Relaxed) {
             thread::park_timeout(Duration::from_millis(GROWTH_RETRY_MS));
             continue;
@@ -103,8 +125,10 @@ fn grow_all(disk: &mut dyn Disk, shared: &GrowthState, frames: &Sender<FrameId>)
                 shared.is_full.store(true, Ordering::Relaxed);
                 thread::park_timeout(Duration::from_millis(GROWTH_RETRY_MS));
             }
-            // The log's thread meets the same error.
-            Err(_) => return,
+            Err(error) => {
+                *lock(&shared.failure) = Some(error);
+                return;
+            }
         }
     }
 }

@@ -14,6 +14,7 @@
 mod directories;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::thread;
 
@@ -170,7 +171,7 @@ fn within_frames(sequence: u32, bytes: u32, frames: usize, layout: LogLayout) ->
 }
 
 /// Truncates a segment of survivors to what counts of it: the rest is still found where it came from.
-fn leave_out_survivors(
+pub(super) fn leave_out_survivors(
     sequence: u32,
     segment: &mut Segment,
     digest: &Digest,
@@ -204,8 +205,7 @@ pub(super) fn counting_bytes(
 
 /// Returns the newer of both copies of the digest; `None` on a disk without any.
 fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>, LogError> {
-    let mut newest: Option<Digest> = None;
-    let mut is_blank = true;
+    let (mut newest, mut unread): (Option<Digest>, _) = (None, None);
     for copy in 0..2 {
         if disk.frames() < (copy + 1) * layout.digest_frames {
             continue;
@@ -214,8 +214,12 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
         let pieces = bytes.chunks_mut(layout.frame_bytes);
         let mut reads: Vec<_> =
             layout.digest(copy).zip(pieces).map(|(frame, piece)| Read::of(frame, 0, piece)).collect();
-        disk.read(&mut reads)?;
-        is_blank &= bytes.iter().all(|byte| *byte == 0);
+        if let Err(error) = disk.read(&mut reads) {
+            // The power may have failed while it was written.
+            tracing::error!(%error, copy, "a copy of the log's digest cannot be read");
+            unread = Some(error);
+            continue;
+        }
         match Digest::decode(&bytes) {
             Ok(digest) if newest.as_ref().is_none_or(|newest| follows(digest.number, newest.number)) => {
                 newest = Some(digest);
@@ -230,7 +234,12 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
     }
     // A server that ended while it wrote the first digest has written nothing else.
     let is_new = disk.frames() <= 2 * layout.digest_frames;
-    if newest.is_none() && !is_blank && !is_new {
+    if newest.is_none()
+        && let Some(error) = unread
+    {
+        return Err(error.into());
+    }
+    if newest.is_none() && !is_new {
         let text = "both copies of the log's digest are damaged, or --disk is not as before: start with the --disk of \
                     before, restore the data directory from a copy of it, or move the file `log` away to start \
                     without objects";
@@ -240,7 +249,7 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
 }
 
 /// Returns whether a digest was written behind another one. Their numbers begin anew behind the last one.
-fn follows(number: u32, other: u32) -> bool {
+pub(super) fn follows(number: u32, other: u32) -> bool {
     number.wrapping_sub(other).cast_signed() > 0
 }
 
@@ -262,7 +271,7 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
         .map(|known| (known.sequence, Segment { frames: Vec::new(), bytes: known.bytes, class: known.class }))
         .collect();
     let (mut free, mut of_directories, mut last) = (Vec::new(), Vec::new(), digest.last);
-    let mut found: BTreeMap<(u32, u32), FrameId> = BTreeMap::new();
+    let mut found: BTreeMap<(u32, u32), (u64, FrameId)> = BTreeMap::new();
     let all: Vec<FrameId> = layout.frames(disk).collect();
     let mut buffer = Buffer::new(READS_MAX * BLOCK_BYTES);
     for frames in all.chunks(READS_MAX) {
@@ -284,24 +293,34 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
                 continue;
             };
             last = last.max(trailer.sequence);
-            let counts = trailer.sequence > digest.last || segments.contains_key(&trailer.sequence);
-            if !counts {
+            // A segment that the digest does not know was opened behind it: what is from before is of a cut that a crash ended,
+            // in a segment whose number a later start used again.
+            let is_new = trailer.sequence > digest.last && trailer.cut > digest.cut;
+            if !is_new && !segments.contains_key(&trailer.sequence) {
                 free.push(*frame);
                 continue;
             }
             let first = trailer.block / layout.blocks() * layout.blocks();
             let segment = segments.entry(trailer.sequence);
             segment.or_insert(Segment { frames: Vec::new(), bytes: OPEN_ENDED, class: trailer.class });
-            if let Some(other) = found.insert((trailer.sequence, first), *frame) {
-                free.push(other);
+            match found.entry((trailer.sequence, first)) {
+                Entry::Vacant(place) => _ = place.insert((trailer.cut, *frame)),
+                Entry::Occupied(mut place) if place.get().0 < trailer.cut => {
+                    free.push(place.insert((trailer.cut, *frame)).1);
+                }
+                Entry::Occupied(_) => free.push(*frame),
             }
         }
     }
-    for ((sequence, block), frame) in found {
+    let mut before = (0, 0);
+    for ((sequence, block), (cut, frame)) in found {
         let segment = segments.get_mut(&sequence).expect("it was entered");
-        // Behind a gap lies what an incomplete cut wrote.
-        if block / layout.blocks() == segment.frames.len() as u32 {
+        // Behind a gap lies what an incomplete cut wrote. Cuts write a segment's blocks in order: one of an earlier cut than a
+        // block before it is of an earlier segment of this number.
+        let follows = block / layout.blocks() == segment.frames.len() as u32;
+        if follows && (before.0 != sequence || before.1 <= cut) {
             segment.frames.push(frame);
+            before = (sequence, cut);
         } else {
             free.push(frame);
         }
@@ -350,7 +369,9 @@ fn read_tail(
         is_it.then(|| (trailer, trailer.verify(block_bytes)))
     };
     let in_frame = |block| trailer_of(&bytes, first, block).map(|(trailer, _)| trailer);
-    let Some(trailer) = (first..first + layout.blocks()).rev().find_map(in_frame) else { return Ok(None) };
+    // The last one of the latest cut: behind it may be some of an earlier segment of this number.
+    let trailers = (first..first + layout.blocks()).filter_map(in_frame);
+    let Some(trailer) = trailers.max_by_key(|trailer| trailer.cut) else { return Ok(None) };
     let mut is_whole = true;
     let mut other = None;
     for block in trailer.written() {

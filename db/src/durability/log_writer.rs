@@ -248,6 +248,9 @@ impl LogWriter {
     /// # Errors
     /// If the disk fails: nothing becomes stable any more.
     pub fn step(&mut self) -> Result<Step, DiskError> {
+        if let Some(error) = self.growth.as_ref().and_then(Growth::failure) {
+            return Err(error);
+        }
         self.write_directories(DIRECTORIES_AT_ONCE)?;
         let began = Instant::now();
         let mut positions = std::mem::take(&mut self.positions);
@@ -377,7 +380,10 @@ impl LogWriter {
         match self.state.free.pop().or_else(added) {
             None if (waits || self.growth.is_none()) && self.disk.frames() < self.frames_max => {
                 match self.disk.grow() {
-                    Err(DiskError::Full) => Ok(None),
+                    Err(DiskError::Full) => {
+                        self.growth.iter().for_each(Growth::note_full);
+                        Ok(None)
+                    }
                     grown => grown.map(Some),
                 }
             }

@@ -22,7 +22,7 @@ use super::ahead::{EarlyReplies, Puller, Reader, Unread};
 use super::log_reader::{self, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use super::{LogLayout, NumberedTables};
-use crate::limits::{DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS};
+use crate::limits::{CUTS_PASSED_OVER, DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS};
 use crate::sync::lock;
 
 /// What a start found on the disk.
@@ -88,16 +88,16 @@ pub struct Rest {
 pub fn begin(
     store: &Arc<Store>,
     mut disk: Box<dyn Disk>,
-    frames_max: u32,
+    (layout, frames_max): (LogLayout, u32),
     (writing, replaying): (usize, Vec<Core>),
     (tables, directory_bytes_max): (Arc<NumberedTables>, u64),
     progress: &ReplayProgress,
 ) -> Result<(LogWriter, Rest), LogError> {
     let began = Instant::now();
-    let layout = LogLayout::of(disk.frame_bytes(), frames_max);
     let mut found = log_reader::find(&mut *disk, layout, directory_bytes_max)?;
     store.advance_clock(found.clock_ms);
-    store.cut_above(found.cut);
+    // Blocks of a cut that a crash ended may be on the disk, though nobody has found them.
+    store.cut_above(found.cut + CUTS_PASSED_OVER);
     let segments = &found.state.segments;
     let (bytes, serve) = (found.bytes, found.has_words);
     progress.all.store(bytes, Ordering::Relaxed);

@@ -11,11 +11,13 @@ mod running;
 mod stopping;
 mod world;
 
-use disk::{Buffer, Digest, Disk, Fault, FrameId, SimulatedDisk};
+use std::collections::BTreeMap;
+
+use disk::{BLOCK_BYTES, Buffer, Digest, Disk, Fault, FrameId, Read, SimulatedDisk};
 use fastrand::Rng;
 use store::{Condition, Config, WriteError};
 
-use self::running::{CORES, Running};
+use self::running::{CORES, KEYS_MAX, Running};
 use self::world::World;
 use super::LogLayout;
 use crate::limits::SEGMENT_NUMBERS_MAX;
@@ -150,4 +152,105 @@ fn a_log_without_numbers_for_segments_admits_no_writes() {
     let running = open(&disk, &mut random);
     assert_eq!(running.contents(written, std::iter::empty()).len() as u64, written);
     assert_eq!(put(&running, 0), Err(WriteError::StorageFull));
+}
+
+/// Returns all blocks of a disk by frame and offset.
+fn blocks_of(disk: &mut SimulatedDisk) -> BTreeMap<(u32, usize), Vec<u8>> {
+    let mut blocks = BTreeMap::new();
+    for frame in 0..disk.frames() {
+        let mut content = Buffer::new(disk.frame_bytes());
+        disk.read(&mut [Read::of(FrameId(frame), 0, &mut content)]).expect("it reads");
+        let parts = content.chunks(BLOCK_BYTES).enumerate();
+        blocks.extend(parts.map(|(block, bytes)| ((frame, block * BLOCK_BYTES), bytes.to_vec())));
+    }
+    blocks
+}
+
+/// Of a cut that a crash ended any blocks may be on the disk. If the first of a segment are not, no start finds it, and its
+/// number is used again: the blocks are none of the later segment's.
+#[test]
+fn blocks_of_a_cut_that_no_start_has_found_are_never_read() {
+    let config = Config { cores: CORES, ..SMALL };
+    let frame_bytes = LogLayout::frame_bytes_of(config.segment_bytes);
+    let digests = 2 * LogLayout::of(frame_bytes, 1_000).digest_frames;
+    for seed in seeds("blocks_of_a_cut", 50, 2_000) {
+        let mut random = Rng::with_seed(seed);
+        let open = |disk: &SimulatedDisk, random: &mut Rng| {
+            Running::open(&config, disk, 1_000, 0, random).expect("a sound log").running
+        };
+        let put = |running: &Running, keys: std::ops::Range<u64>, byte: u8| {
+            for key in keys {
+                let (bytes, pin) = (key.to_be_bytes(), running.cores[0].pin());
+                let (hash, table) = (store::hash(&bytes), &running.tables[0]);
+                pin.put(table, hash, &bytes, &[byte; 1_000], Condition::Always).expect("there is room");
+            }
+        };
+        let mut disk = SimulatedDisk::new(random.u64(..), frame_bytes, 1_000);
+        let (mut expected, mut key) = (BTreeMap::new(), 0);
+        for _ in 0..random.u32(1..5) {
+            // A cut that ends with a crash.
+            let mut blocks = blocks_of(&mut disk);
+            let mut ended = disk.restart();
+            let mut running = open(&ended, &mut random);
+            put(&running, 300..300 + random.u64(1..60), 9);
+            running.writer.step().expect("it works");
+            drop(running);
+            for ((frame, offset), bytes) in blocks_of(&mut ended) {
+                let is_new = blocks.get(&(frame, offset)) != Some(&bytes);
+                let is_first = disk::Trailer::read(&bytes).is_none_or(|trailer| trailer.block == 0);
+                if is_new && (frame < digests || !is_first && random.bool()) {
+                    blocks.insert((frame, offset), bytes);
+                }
+            }
+            disk = SimulatedDisk::new(random.u64(..), frame_bytes, 1_000);
+            (0..ended.frames()).for_each(|_| _ = disk.grow().expect("there is room"));
+            for ((frame, offset), bytes) in blocks {
+                let mut buffer = Buffer::new(BLOCK_BYTES);
+                buffer.copy_from_slice(&bytes);
+                disk.write(&[disk::Write::of(FrameId(frame), offset, &buffer)]).expect("it works");
+            }
+            // And some that are acknowledged.
+            let mut running = open(&disk, &mut random);
+            for _ in 0..random.u32(1..3) {
+                let (byte, keys) = (random.u8(1..9), key..key + random.u64(1..30));
+                put(&running, keys.clone(), byte);
+                running.writer.step().expect("it works");
+                key = keys.end;
+                expected.extend(keys.map(|key| (key, byte)));
+            }
+            drop(running);
+            disk = disk.restart();
+        }
+        let found = open(&disk, &mut random).contents(KEYS_MAX, std::iter::empty());
+        let found: BTreeMap<u64, u8> =
+            found.into_iter().map(|((_, key), (_, value, _))| (key, value[0])).collect();
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn zeros_in_place_of_both_digests_are_no_new_log_if_frames_lie_behind_them() {
+    let config = Config { cores: CORES, ..SMALL };
+    let frame_bytes = LogLayout::frame_bytes_of(config.segment_bytes);
+    let digests = 2 * LogLayout::of(frame_bytes, 1_000).digest_frames;
+    let mut disk = SimulatedDisk::new(1, frame_bytes, 1_000);
+    let mut random = Rng::with_seed(1);
+    let mut running = Running::open(&config, &disk, 1_000, 0, &mut random).expect("it is empty").running;
+    let bytes = 0_u64.to_be_bytes();
+    let put = running.cores[0].pin().put(
+        &running.tables[0],
+        store::hash(&bytes),
+        &bytes,
+        &[1; 100],
+        Condition::Always,
+    );
+    put.expect("there is room");
+    running.writer.step().expect("it works");
+    drop(running);
+    let zeros = Buffer::new(frame_bytes);
+    for frame in 0..digests {
+        disk.write(&[disk::Write::of(FrameId(frame), 0, &zeros)]).expect("it works");
+    }
+    let refused = Running::open(&config, &disk, 1_000, 0, &mut random).err().expect("it has a frame");
+    assert!(refused.to_string().contains("both copies of the log's digest are damaged"), "{refused}");
 }

@@ -10,6 +10,16 @@ pub const FRAMES_PER_SEGMENT: usize = store::FRAMES_PER_WINDOW as usize;
 /// Bytes of a digest besides its segments: lists of segments of which a part has moved.
 pub const DIGEST_BYTES_MIN: usize = 64 << 10;
 
+/// Numbers of cuts that a start passes over: more than an earlier one had taken since its last stable write, each cut of an idle
+/// server included.
+pub const CUTS_PASSED_OVER: u64 = 1 << 32;
+
+/// Multiple of the frames that digests need with which a log begins, so that later starts may have a disk so much larger.
+pub const DIGEST_ROOM: u32 = 8;
+
+/// Part of the disk that frames for digests may take to have that room.
+pub const DIGEST_SHARE_DIVISOR: u32 = 64;
+
 /// Blocks that the log writes at once: 1 MiB, which this takes a device some milliseconds at most.
 pub const LOG_BATCH_BLOCKS: usize = 256;
 
@@ -89,11 +99,13 @@ pub const STABLE_LOOK_US: u64 = 500;
 /// Time that a request for a snapshot of the log waits for the log's thread, in milliseconds: many cuts.
 pub const SNAPSHOT_WAIT_MS: u64 = 5_000;
 
-/// Archives that a server reads at once: each keeps a segment in memory, and frames of the disk.
+/// Archives that a server reads at once for tenants, and as many for the administrator: each keeps a segment in memory, and
+/// frames of the disk.
 pub const ARCHIVES_MAX: usize = 4;
 
-/// Time after which an archive that nobody reads ends, in milliseconds: its frames are kept from the log.
-pub const ARCHIVE_IDLE_MS: u64 = 60_000;
+/// Time after which an archive that nobody reads ends, in milliseconds: its frames are kept from the log. Longer than a
+/// client of an S3 server may try to store one file.
+pub const ARCHIVE_IDLE_MS: u64 = 300_000;
 
 /// Bytes of the log that all archives together read in a second: a small share of what a disk, or a processor that
 /// computes checksums, does.

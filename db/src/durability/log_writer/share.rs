@@ -19,9 +19,9 @@ impl LogWriter {
     /// Admits as many writes as there are frames for what is open and about to be opened.
     pub(super) fn admit(&mut self) {
         let to_add = self.frames_max.saturating_sub(self.disk.frames());
-        let (ready, is_full) =
-            self.growth.as_ref().map_or((0, false), |growth| (growth.ready(), growth.is_full()));
-        let more = if is_full { 0 } else { to_add };
+        let (ready, room) =
+            self.growth.as_ref().map_or((0, u32::MAX), |growth| (growth.ready(), growth.room()));
+        let more = to_add.min(room);
         let frames_of_segments = self.frames_max.saturating_sub(2 * self.layout.digest_frames) as usize;
         let (reserve, short) = frames_reserved(self.cores, frames_of_segments);
         let is_short = self.state.free.len() + ((more + ready) as usize) < short;
@@ -56,7 +56,8 @@ impl LogWriter {
             && !self.state.segments.is_empty()
         {
             let ahead = (used as usize / FRAMES_AHEAD_DIVISOR).clamp(FRAMES_PER_SEGMENT, FRAMES_AHEAD);
-            growth.want((reserve + ahead).saturating_sub(free) as u32);
+            let wanted = (reserve + ahead).saturating_sub(free) as u32;
+            growth.want(wanted.min(ready + to_add));
         }
         self.figures.segments.store(self.state.segments.len() as u64, Ordering::Relaxed);
     }

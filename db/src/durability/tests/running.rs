@@ -8,10 +8,10 @@ use disk::{Disk, SimulatedDisk};
 use fastrand::Rng;
 use store::{CompletionReply, Config, Core, FoundCompletion, Quota, Store, Table, TableKind, TableOptions};
 
-use super::super::NumberedTables;
 use super::super::log_reader::LogError;
 use super::super::log_writer::LogWriter;
 use super::super::recovery::{self, ReplayProgress, Report, Rest};
+use super::super::{LogLayout, NumberedTables};
 use crate::limits::SESSION_CREDITS;
 use crate::sync::lock;
 
@@ -61,10 +61,11 @@ pub(super) fn recover(
     let cores = store.cores().min(CORES);
     let replaying = || (0..cores).map(|core| store.core(core)).collect();
     let directory_bytes_max = if store.cores() > CORES { u64::MAX } else { 0 };
+    let layout = LogLayout::of(disk.frame_bytes(), frames_max);
     let (mut writer, rest) = recovery::begin(
         store,
         disk,
-        frames_max,
+        (layout, frames_max),
         (cores, replaying()),
         (tables, directory_bytes_max),
         &progress,

@@ -195,6 +195,28 @@ fn what_was_written_before_a_table_became_synced_is_there_with_the_next_answered
     assert_eq!(found(&mut server.client(&tenant), table, 0..201).len(), 201);
 }
 
+/// Another `--disk` needs a digest of another size, from 748 MiB on with these segments.
+#[test]
+fn a_log_is_read_with_any_limit_of_the_disk() {
+    let arguments = |disk: &str| ["--disk", disk].map(str::to_owned).to_vec();
+    let mut server = Server::start_with(settings("64MiB", &["--disk", "700MiB"]));
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    let mut count = 0;
+    for disk in ["4GiB", "300GiB", "200MiB", "1GiB"] {
+        put_all(&mut client, table, count..count + 3_000);
+        count += 3_000;
+        server.kill();
+        server.settings.arguments = arguments(disk);
+        server.restart();
+        client = server.client(&tenant);
+        assert_eq!(found(&mut client, table, 0..count).len() as u32, count, "with {disk}");
+        let is_limited = server.log().contains("the log was begun with a smaller --disk");
+        assert_eq!(is_limited, disk != "4GiB", "from the second start on");
+    }
+}
+
 /// Where a value lies in the log in one piece, which begins at a multiple of four bytes.
 fn place_of(log: &[u8], value: &[u8]) -> Option<usize> {
     log.chunks_exact(4).enumerate().find_map(|(chunk, bytes)| {
