@@ -1,10 +1,11 @@
-//! Connections to the servers that have tablets of a tenant's tables, for what each of them does alone: archives.
+//! Connections to the servers that have tablets of a tenant's tables, for what each of them does alone: archives, and promises
+//! of durability.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::Restored;
+use control::{Durability, Restored};
 use wire::Status;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -68,6 +69,26 @@ impl Owners {
             self.others.insert(address.to_owned(), other);
         }
         Ok(self.others.get_mut(address).expect("it was inserted"))
+    }
+
+    /// Changes the durability of a table at each server that has tablets of it: all objects have it when this returns, and
+    /// later writes. As [`Client::table_alter`] at each.
+    ///
+    /// # Errors
+    /// As [`Client::table_alter`]; servers that were not reached take the durability on by themselves, some moments later, and
+    /// what was written there before may not be on the disk yet.
+    pub fn table_alter(&mut self, name: &str, durability: Durability) -> Result<(), Error> {
+        self.client.table_alter(name, durability)?;
+        let table = self.client.table_open(name)?;
+        let mut altered = BTreeSet::new();
+        loop {
+            // Tablets may move to another server meanwhile.
+            let servers = self.servers_of(&[table])?;
+            let mut others = servers.into_iter().filter(|(number, _)| !altered.contains(number));
+            let Some((number, address)) = others.next() else { return Ok(()) };
+            self.at(&address)?.table_alter(name, durability)?;
+            altered.insert(number);
+        }
     }
 
     /// Stores objects of an archive in a table, by its name and id, each at the server that owns its key. Asks again while

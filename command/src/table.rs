@@ -42,7 +42,7 @@ pub fn run(settings: &Settings, command: TableCommand) -> Result<Answer, Failure
             Ok(Answer::new(format!("created {name}"), value))
         }
         TableCommand::Alter { name, durability } => {
-            alter::alter(settings, &mut client, &name, durability.durability())
+            alter::alter(settings, client, &name, durability.durability())
         }
         TableCommand::List => list(&mut client),
         TableCommand::Drop { name } => {

@@ -53,7 +53,8 @@ impl Client {
         self.session.administer::<TableId>(&request).map(|table| table.id)
     }
 
-    /// Changes the durability of a table; all objects have it when this returns, and later writes. From or to memory all
+    /// Changes the durability of a table; all objects of this server have it when this returns, and later writes. Other servers
+    /// of a cluster take it on some moments later: [`crate::Owners::table_alter`] waits for them. From or to memory all
     /// objects are rewritten while the table is in use: a gigabyte takes seconds, and
     /// [`TableStatistics::rewritten_bytes`] tells how far it is.
     ///

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use client::{Client, Durability};
+use client::{Client, Durability, Owners};
 use serde_json::json;
 
 use crate::archive;
@@ -20,16 +20,17 @@ const LOOK: Duration = Duration::from_millis(300);
 /// Changes the durability of a table, with a bar of the bytes that are rewritten.
 pub fn alter(
     settings: &Settings,
-    client: &mut Client,
+    client: Client,
     name: &str,
     durability: Durability,
 ) -> Result<Answer, Failure> {
+    let mut owners = Owners::of(client);
     let (sender, is_over) = channel();
     thread::scope(|scope| {
         if io::stderr().is_terminal() {
             scope.spawn(move || show(settings, name, &is_over));
         }
-        let altered = client.table_alter(name, durability);
+        let altered = owners.table_alter(name, durability);
         drop::<std::sync::mpsc::Sender<()>>(sender);
         altered
     })?;

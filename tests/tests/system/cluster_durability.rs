@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use client::{
-    Client, ClientConfig, Durability, KeyRange, MigrationMode, RequestDurability, Status, TableOptions,
+    Client, ClientConfig, Durability, KeyRange, MigrationMode, Owners, RequestDurability, Status,
+    TableOptions,
 };
 use fastrand::Rng;
 use tests::cluster::Cluster;
@@ -355,4 +356,20 @@ fn what_a_function_has_read_at_another_server_is_as_durable_there_as_the_call_as
     };
     assert!(found(written, asked) && found(synced, by_table), "they were told");
     assert!(!found(written, not_asked), "nothing waited for it");
+}
+
+/// The connection's server is the owner of the lower half alone.
+#[test]
+fn what_another_server_answered_before_a_table_became_synced_is_there_after_a_crash() {
+    let (mut cluster, tenant) = servers(&["--flush-interval", "10000"]);
+    let mut client = cluster.servers[0].client(&tenant);
+    let written = TableOptions { durability: Some(Durability::Written), ..TableOptions::default() };
+    let table = answered("the table", || client.table_create_spread("data", written, 2));
+    let mut user = Tireless::new(&cluster, &tenant, table);
+    let model: BTreeMap<u64, Vec<u8>> = (0..200).map(|key| (key, vec![key as u8; 100])).collect();
+    model.iter().for_each(|(key, value)| user.put(*key, value));
+    Owners::of(client).table_alter("data", Durability::Synced).expect("both servers answer");
+    cluster.servers.iter_mut().for_each(Server::kill);
+    cluster.servers.iter_mut().for_each(Server::restart);
+    check(&mut Tireless::new(&cluster, &tenant, table), &model, 200);
 }
