@@ -53,7 +53,7 @@ pub fn bar(total_bytes: u64) -> ProgressBar {
 
 fn list(place: &Place) -> Result<Answer, Failure> {
     let heads = ["archive", "moment", "tables", "objects", "bytes", "stored bytes", "extensions"];
-    let (mut rows, mut values, mut refused) = (Vec::new(), Vec::new(), None);
+    let (mut rows, mut values, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     for name in place.archives()? {
         match Archive::read(place, &name) {
             Ok(archive) => {
@@ -68,14 +68,10 @@ fn list(place: &Place) -> Result<Answer, Failure> {
                 rows.push(row.chain(counts.map(thousands)).collect());
                 values.push(value_of(&name, &archive));
             }
-            Err(failure) => refused = Some(failure),
+            Err(failure) => refused.push(failure),
         }
     }
-    let answer = Answer::new(table_of(&heads, rows), json!(values));
-    Ok(match refused {
-        Some(failure) => answer.but(failure),
-        None => answer,
-    })
+    Ok(Answer::new(table_of(&heads, rows), json!(values)).but_all(refused))
 }
 
 /// Returns an archive as JSON.
@@ -93,31 +89,43 @@ fn value_of(name: &str, archive: &Archive) -> Value {
 
 fn verify(place: &Place, name: Option<String>) -> Result<Answer, Failure> {
     let names = name.map_or_else(|| place.archives(), |name| Ok(vec![name]))?;
-    let (mut text, mut values) = (String::new(), Vec::new());
+    let (mut text, mut values, mut refused) = (String::new(), Vec::new(), Vec::new());
     for name in &names {
-        let archive = Archive::read(place, name)?;
-        let bar = bar(archive.stored_bytes());
-        bar.set_message("verify");
-        let mut counts = Counts::default();
-        for file in &archive.files {
-            counts.add_file(&archive, file, &file::read(place, &archive.tenant, file)?)?;
-            bar.inc(file.bytes);
+        match verify_one(place, name) {
+            Ok((line, value)) => {
+                text += &line;
+                values.push(value);
+            }
+            Err(failure) if names.len() == 1 => return Err(failure),
+            Err(failure) => refused.push(failure.after(name)),
         }
-        counts.check(&archive)?;
-        for source in archive.extensions.iter().flat_map(|extension| &extension.versions) {
-            file::read_source(place, &archive.tenant, &source.file)?;
-        }
-        bar.finish_and_clear();
-        text += &format!(
-            "archive {name}: {} objects of {} tables match their checksums, {} bytes in {} files\n",
-            thousands(archive.objects()),
-            archive.tables.len(),
-            thousands(archive.stored_bytes()),
-            archive.files.len()
-        );
-        values.push(value_of(name, &archive));
     }
-    Ok(Answer::new(text, json!(values)))
+    Ok(Answer::new(text, json!(values)).but_all(refused))
+}
+
+/// Reads an archive as a whole; returns a line about it, and its JSON.
+fn verify_one(place: &Place, name: &str) -> Result<(String, Value), Failure> {
+    let archive = Archive::read(place, name)?;
+    let bar = bar(archive.stored_bytes());
+    bar.set_message("verify");
+    let mut counts = Counts::default();
+    for file in &archive.files {
+        counts.add_file(&archive, file, &file::read(place, &archive.tenant, file)?)?;
+        bar.inc(file.bytes);
+    }
+    counts.check(&archive)?;
+    for source in archive.extensions.iter().flat_map(|extension| &extension.versions) {
+        file::read_source(place, &archive.tenant, &source.file)?;
+    }
+    bar.finish_and_clear();
+    let line = format!(
+        "archive {name}: {} objects of {} tables match their checksums, {} bytes in {} files\n",
+        thousands(archive.objects()),
+        archive.tables.len(),
+        thousands(archive.stored_bytes()),
+        archive.files.len()
+    );
+    Ok((line, value_of(name, &archive)))
 }
 
 /// Returns the failure for an archive that is not what it was when it was written.

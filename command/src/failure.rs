@@ -65,6 +65,18 @@ impl Failure {
         Failure { what: format!("{before}: {}", self.what), ..self }
     }
 
+    /// Returns what all of these failures say, with the kind and the suggestion of the first one; `None` of none.
+    pub fn of_all(failures: Vec<Failure>) -> Option<Failure> {
+        let what = failures.iter().map(|failure| &*failure.what).collect::<Vec<_>>().join("; ");
+        let first = failures.into_iter().next()?;
+        Some(Failure { what, ..first })
+    }
+
+    /// Returns whether it is this refusal of the server.
+    pub fn is(&self, status: Status) -> bool {
+        self.status == Some(status)
+    }
+
     /// Sets the status in JSON output.
     pub fn known_as(self, status: Status) -> Failure {
         Failure { status: Some(status), ..self }

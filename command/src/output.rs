@@ -50,6 +50,11 @@ impl Answer {
         Answer { failure: Some(failure), ..self }
     }
 
+    /// The same of a command of which these parts failed.
+    pub fn but_all(self, failures: Vec<Failure>) -> Answer {
+        Answer { failure: Failure::of_all(failures), ..self }
+    }
+
     /// The same with a note for whoever reads the JSON.
     pub fn with_note(self, note: Option<String>) -> Answer {
         Answer { note, ..self }

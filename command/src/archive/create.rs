@@ -13,7 +13,7 @@ use super::servers::{Content, Server, Source};
 use crate::failure::{Failure, FailureKind};
 use crate::output::{Answer, thousands};
 use crate::settings::Settings;
-use client::{ArchivePiece, Owners, archived_keys, archived_objects};
+use client::{ArchivePiece, Owners, Status, archived_keys, archived_objects};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -42,20 +42,20 @@ pub fn run(settings: &Settings, place: &Place) -> Result<Answer, Failure> {
     } else {
         (Source::Own(Box::new(Owners::of(settings.connect()?))), vec![settings.tenant()?.0])
     };
-    let (mut text, mut values) = (String::new(), Vec::new());
-    for tenant in tenants {
-        match create(&mut source, &tenant, place) {
+    let (mut text, mut values, mut failed) = (String::new(), Vec::new(), Vec::new());
+    for tenant in &tenants {
+        match create(&mut source, tenant, place) {
             Ok(created) => {
                 text += &created.text();
                 values.push(created.value());
             }
-            Err(failure) if values.is_empty() => return Err(failure),
-            Err(failure) => {
-                return Ok(Answer::new(text, json!(values)).but(failure.after(format!("tenant {tenant}"))));
-            }
+            Err(failure) if tenants.len() == 1 => return Err(failure),
+            // It was dropped since.
+            Err(failure) if failure.is(Status::UnknownTenant) => {}
+            Err(failure) => failed.push(failure.after(format!("tenant {tenant}"))),
         }
     }
-    Ok(Answer::new(text, json!(values)))
+    Ok(Answer::new(text, json!(values)).but_all(failed))
 }
 
 impl Created {
@@ -176,6 +176,8 @@ fn write(
     servers: &[Server],
     writing: &mut Writing<'_>,
 ) -> Result<Vec<Extension>, Failure> {
+    // The first thing, since versions may be removed, and others get their numbers.
+    let extensions = sources(source, servers, writing)?;
     let bar = super::bar(0);
     let none = || Gathered { newest: HashMap::new(), content: file::begin(), segment: 0 };
     let mut gathered: Vec<_> = servers.iter().map(|_| none()).collect();
@@ -189,6 +191,15 @@ fn write(
             return Err(wrong("the server's log has fewer objects than keys"));
         }
     }
+    Ok(extensions)
+}
+
+/// Writes the sources of extensions.
+fn sources(
+    source: &mut Source,
+    servers: &[Server],
+    writing: &mut Writing<'_>,
+) -> Result<Vec<Extension>, Failure> {
     let mut extensions = Vec::new();
     for extension in &servers[0].begun.extensions {
         let mut versions = Vec::new();

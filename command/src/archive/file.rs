@@ -53,12 +53,8 @@ pub fn write(place: &Place, tenant: &str, content: &[u8]) -> Result<(File, bool)
     })?;
     let checksum = HEXLOWER.encode(&Sha256::digest(&bytes));
     let file = File { checksum, bytes: bytes.len() as u64, content_bytes: content.len() as u64 };
-    let path = path(tenant, &file.checksum);
-    if place.has(&path, file.bytes)? {
-        return Ok((file, false));
-    }
-    place.put(&path, bytes)?;
-    Ok((file, true))
+    let is_new = place.put_once(&path(tenant, &file.checksum), bytes)?;
+    Ok((file, is_new))
 }
 
 /// Reads a file and returns its content.
@@ -153,6 +149,8 @@ mod tests {
         *bytes.last_mut().unwrap() ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         assert!(read(&place, "acme", &file).is_err());
+        assert!(write(&place, "acme", &content).unwrap().1, "what has changed is written again");
+        assert_eq!(read(&place, "acme", &file).unwrap(), content);
     }
 
     #[test]

@@ -30,6 +30,18 @@ struct Manifest {
     archive: Archive,
 }
 
+/// What manifests of each format have.
+#[derive(Deserialize)]
+struct Formatted {
+    archive: Format,
+}
+
+/// See [`Formatted`].
+#[derive(Deserialize)]
+struct Format {
+    format: Option<u64>,
+}
+
 /// What an archive consists of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -165,8 +177,9 @@ impl Archive {
     }
 
     fn decode(bytes: &[u8], name: &str) -> Result<Archive, Failure> {
-        let format = serde_json::from_slice::<serde_json::Value>(bytes).map_err(damaged)?;
-        match format["archive"]["format"].as_u64() {
+        // Another format has other fields; they are passed over without a copy.
+        let of = serde_json::from_slice::<Formatted>(bytes).map_err(damaged)?;
+        match of.archive.format {
             Some(format) if !(u64::from(FORMAT)..=u64::from(CLUSTER_FORMAT)).contains(&format) => {
                 let what =
                     format!("it has format {format}, and this release knows {FORMAT} to {CLUSTER_FORMAT}");

@@ -112,25 +112,39 @@ impl Place {
         }
     }
 
-    /// Returns whether there is a file of this size.
-    pub fn has(&self, path: &str, bytes: u64) -> Result<bool, Failure> {
-        match self.runtime.block_on(self.store.head(&self.at(path))) {
-            Ok(found) => Ok(found.size == bytes),
-            Err(object_store::Error::NotFound { .. }) => Ok(false),
-            Err(error) => Err(self.failed("look at", &error)),
+    /// Writes a file unless it is there; returns whether it was not. A directory's file is compared; a bucket's has a length,
+    /// and the bucket keeps what it has.
+    pub fn put_once(&self, path: &str, bytes: Vec<u8>) -> Result<bool, Failure> {
+        let found = match self.runtime.block_on(self.store.head(&self.at(path))) {
+            Ok(found) => found.size == bytes.len() as u64,
+            Err(object_store::Error::NotFound { .. }) => false,
+            Err(error) => return Err(self.failed("look at", &error)),
+        };
+        if found && (self.directory.is_none() || self.get(path, bytes.len() as u64)? == bytes) {
+            return self.sync(path).map(|()| false);
         }
+        self.put(path, bytes).map(|()| true)
     }
 
     /// Writes a file, whole or not at all; in a directory it is on the disk then.
     pub fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), Failure> {
         let (at, payload) = (self.at(path), PutPayload::from(bytes));
         self.runtime.block_on(self.store.put(&at, payload)).map_err(|error| self.failed("write", &error))?;
+        self.sync(path)
+    }
+
+    /// Waits until a directory's file is on the disk, with its name and those of all folders above it.
+    fn sync(&self, path: &str) -> Result<(), Failure> {
         let Some(directory) = &self.directory else { return Ok(()) };
-        let file = directory.join(path);
-        let synced = fs::File::open(&file).and_then(|file| file.sync_all());
-        let folder = file.parent().unwrap_or(directory);
-        let synced = synced.and_then(|()| fs::File::open(folder)?.sync_all());
-        synced.map_err(|error| local(format!("cannot write {}: {error}", file.display())))
+        let (file, last) = (directory.join(path), directory.parent().unwrap_or(directory));
+        let last = if last.as_os_str().is_empty() { std::path::Path::new(".") } else { last };
+        let folders = file.ancestors().take_while(|folder| folder.starts_with(directory));
+        for synced in folders.chain([last]) {
+            fs::File::open(synced)
+                .and_then(|file| file.sync_all())
+                .map_err(|error| local(format!("cannot write {}: {error}", synced.display())))?;
+        }
+        Ok(())
     }
 
     fn at(&self, path: &str) -> Path {
@@ -171,9 +185,9 @@ mod tests {
     fn what_was_put_is_there_and_what_is_too_large_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
         let place = Place::create(&directory.path().join("new").display().to_string()).unwrap();
-        assert!(!place.has("acme/files/ab", 3).unwrap());
-        place.put("acme/files/ab", b"abc".to_vec()).unwrap();
-        assert!(place.has("acme/files/ab", 3).unwrap() && !place.has("acme/files/ab", 4).unwrap());
+        assert!(place.put_once("acme/files/ab", b"abd".to_vec()).unwrap());
+        assert!(place.put_once("acme/files/ab", b"abc".to_vec()).unwrap(), "it was another one");
+        assert!(!place.put_once("acme/files/ab", b"abc".to_vec()).unwrap());
         assert_eq!(place.get("acme/files/ab", 3).unwrap(), b"abc");
         assert!(place.get("acme/files/ab", 2).is_err() && place.get("acme/files/cd", 9).is_err());
         place.put("acme/20260131T120000.123Z.json", b"{}".to_vec()).unwrap();

@@ -5,14 +5,15 @@
 
 use super::counts::Counts;
 use super::file::{self, Objects};
-use super::manifest::{Archive, Extension, Grant, Table};
+use super::manifest::{Archive, Extension, Grant, Limit, Table};
 use super::place::Place;
 use super::{damaged, value_of};
 use crate::failure::{Failure, FailureKind};
+use crate::limits;
 use crate::output::{Answer, thousands};
 use crate::settings::Settings;
 use crate::tenant::write_secret;
-use client::{Client, Error, LimitChange, Owners, PackageFile, Placement, Restored, Status};
+use client::{Client, Error, LimitChange, Owners, PackageFile, Placement, Restored, Status, limit_words};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,15 +50,12 @@ pub fn run(
         return match fill(&mut owners, place, &archive, &mut created) {
             Ok(outcome) => Ok(answer(name, &archive, (&settings.tenant()?.0, None), &outcome)),
             Err(failure) => {
-                let client = owners.client();
-                for (kind, made) in created.into_iter().rev() {
-                    // What remains is told by the first failure.
-                    let _ = match kind {
-                        Made::Table => client.table_drop(&made),
-                        Made::Extension => client.extension_remove(&made),
-                    };
-                }
-                Err(failure.after("nothing was restored"))
+                let remains = remove(owners.client(), created);
+                Err(failure.after(if remains.is_empty() {
+                    "nothing was restored".to_owned()
+                } else {
+                    format!("restored in part, and not removed: {}", remains.join(", "))
+                }))
             }
         };
     }
@@ -65,11 +63,9 @@ pub fn run(
     let mut admin = settings.connect_admin()?;
     let secret = admin.tenant_create(tenant)?;
     let mut fill_new = || {
-        let changes: Vec<_> = archive
-            .limits
-            .iter()
-            .map(|limit| LimitChange { limit: &limit.name, value: Some(limit.value) })
-            .collect();
+        let given = archive.limits.iter().filter(|limit| is_restored(limit));
+        let changes: Vec<_> =
+            given.map(|limit| LimitChange { limit: &limit.name, value: Some(limit.value) }).collect();
         if !changes.is_empty() {
             admin.tenant_limits_set(tenant, &changes)?;
         }
@@ -109,7 +105,12 @@ fn answer(
         archive.extensions.len()
     );
     if restored.late > 0 {
-        text += &format!("{} objects have expired since\n", thousands(restored.late));
+        let late = thousands(restored.late);
+        text +=
+            &format!("{late} objects have expired since, or were there when they were sent a second time\n");
+    }
+    if secret.is_some_and(|_| !archive.limits.is_empty()) {
+        text += &limits_text(&archive.limits);
     }
     for line in renumbered {
         text += &format!("{line}\n");
@@ -129,10 +130,41 @@ fn answer(
     Answer::new(text, value)
 }
 
+/// Returns whether a limit comes back. Whoever can write the place could forge one without the wall of WebAssembly.
+fn is_restored(limit: &Limit) -> bool {
+    limit_words(&limit.name).is_none()
+}
+
+/// Returns lines about limits.
+fn limits_text(limits: &[Limit]) -> String {
+    let shown = |limit: &Limit| format!("{}={}", limit.name, limits::text_of(&limit.name, limit.value));
+    let (set, left): (Vec<_>, Vec<_>) = limits.iter().partition(|limit| is_restored(limit));
+    let line = |what: &str, limits: Vec<&Limit>| match limits.is_empty() {
+        true => String::new(),
+        false => format!("{what}: {}\n", limits.into_iter().map(shown).collect::<Vec<_>>().join(", ")),
+    };
+    line("limits", set)
+        + &line("not set, since an archive can be forged; `splinter tenant limits` sets it", left)
+}
+
 /// What a restore makes.
 enum Made {
     Table,
     Extension,
+}
+
+/// Removes what a restore made; returns what remains.
+fn remove(client: &mut Client, made: Vec<(Made, String)>) -> Vec<String> {
+    let removed = |(kind, name): (Made, String)| {
+        let (removed, what) = match kind {
+            Made::Table => (client.table_drop(&name), "table"),
+            Made::Extension => (client.extension_remove(&name), "extension"),
+        };
+        let is_gone =
+            |error: &Error| matches!(error.status(), Some(Status::UnknownTable | Status::UnknownExtension));
+        removed.err().filter(|error| !is_gone(error)).map(|_| format!("{what} {name}"))
+    };
+    made.into_iter().rev().filter_map(removed).collect()
 }
 
 /// Makes tables, objects, extensions and grants; notes what it made.
@@ -247,24 +279,32 @@ fn install(
 ) -> Result<Option<String>, Failure> {
     let Extension { name, versions, state } = extension;
     let after = |error| Failure::from(error).after(format!("extension {name}"));
-    let (mut numbers, mut current) = (Vec::new(), 0);
+    let (mut numbers, mut current) = (Vec::<(u32, u32)>::new(), 0);
+    // Each becomes current when it is installed. A canary comes behind the choice of the current one, which would end it.
+    let choose = |client: &mut Client, current: u32, last: u32| match state.pinned {
+        _ if current == 0 => Ok(()),
+        true => client.extension_pin(name, Some(current)).map(drop),
+        false if current == last => Ok(()),
+        false => client.extension_roll_back(name, Some(current)).map(drop),
+    };
     for version in versions {
         let source = file::read_source(place, &archive.tenant, &version.file)?;
         let files = source.iter().map(|(path, bytes)| PackageFile { path, bytes }).collect();
-        let placement = match state.canary_percent {
-            percent if version.version == state.canary => Placement::Canary(percent),
-            _ => Placement::Current,
-        };
+        let mut placement = Placement::Current;
+        if version.version == state.canary {
+            placement = Placement::Canary(state.canary_percent);
+            let last = numbers.last().map_or(0, |(_, last)| *last);
+            choose(client, current, last).map_err(after)?;
+        }
         let installed = client.extension_install_as(name, files, placement).map_err(after)?;
         if version.version == state.current {
             current = installed.version;
         }
         numbers.push((version.version, installed.version));
     }
-    if state.pinned && current > 0 {
-        client.extension_pin(name, Some(current)).map_err(after)?;
-    } else if current > 0 && state.canary == 0 && numbers.last().is_some_and(|(_, last)| *last != current) {
-        client.extension_roll_back(name, Some(current)).map_err(after)?;
+    if state.canary == 0 {
+        let last = numbers.last().map_or(0, |(_, last)| *last);
+        choose(client, current, last).map_err(after)?;
     }
     let changed: Vec<_> = numbers.iter().filter(|(old, new)| old != new).collect();
     let lines = changed.iter().map(|(old, new)| format!("{name}@{old} is {name}@{new}"));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const BEGINNINGS_MAX: u32 = 20;
 /// Pause before they are begun anew.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Interval at which a server that is read is asked again meanwhile: its archive ends after a minute without a request.
+/// Interval at which a server that is read is asked again meanwhile: its archive ends after five minutes without one.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A connection of one who may read a tenant's log; in a cluster the tenant's reaches each server.
@@ -108,8 +108,8 @@ impl Source {
         Ok(Server { address: address.to_owned(), begun: begun? })
     }
 
-    /// Reads all pieces, one of each server in turn, and the last one again of those that are read: so that none ends because
-    /// nobody reads it.
+    /// Reads all pieces, one of each server in turn, and the last one again of those that wait for others: so that none ends
+    /// because nobody reads it.
     pub fn read_all(
         &mut self,
         servers: &[Server],
@@ -128,14 +128,9 @@ impl Source {
             for (at, server) in servers.iter().enumerate() {
                 let read = progress[at];
                 if read.is_last {
-                    if read.at.elapsed() > LOOK {
-                        self.read(server, read.number, content)?;
-                        progress[at].at = Instant::now();
-                    }
                     continue;
                 }
                 let piece = self.read(server, number, content)?;
-                take(at, &piece)?;
                 // An archive reads twice.
                 let (before_bytes, all_bytes) = match content {
                     Content::Keys => (0, 2 * piece.all_bytes),
@@ -147,10 +142,27 @@ impl Source {
                 progress[at] = Reading { number, is_last, done_bytes, all_bytes, at: now };
                 bar.set_length(progress.iter().map(|read| read.all_bytes).sum());
                 bar.set_position(progress.iter().map(|read| read.done_bytes).sum());
+                // Stores a file, perhaps.
+                take(at, &piece)?;
+                self.keep(servers, &mut progress, content)?;
             }
             if progress.iter().all(|read| read.is_last) {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the last piece again of those that were not read for a while.
+    fn keep(
+        &mut self,
+        servers: &[Server],
+        progress: &mut [Reading],
+        content: Content,
+    ) -> Result<(), Failure> {
+        for (server, read) in servers.iter().zip(progress).filter(|(_, read)| read.at.elapsed() > LOOK) {
+            self.read(server, read.number, content)?;
+            read.at = Instant::now();
         }
         Ok(())
     }

@@ -64,7 +64,8 @@ pub(super) fn begin(control: &Control, role: &Role, name: Option<&str>) -> Resul
     };
     let (cut, clock_ms) = (snapshot.cut, snapshot.clock_ms);
     let owned = if server == 0 { Vec::new() } else { owned_positions(&parts) };
-    let archive = control.archives.begin(tenant, parts, snapshot)?;
+    let by_administrator = matches!(role, Role::Administrator);
+    let archive = control.archives.begin((tenant, by_administrator), parts, snapshot)?;
     Ok(control::encode(&ArchiveBegun {
         id: archive.id,
         tenant: name,

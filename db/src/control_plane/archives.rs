@@ -1,7 +1,7 @@
 //! Archives under way: what of a snapshot of the log a tenant may read, how far it has, and how fast.
 //!
 //! ```text
-//!   begin ── a snapshot as of one cut ──► pieces of keys ──► pieces of objects ──► end, or nobody reads for a minute
+//!   begin ── a snapshot as of one cut ──► pieces of keys ──► pieces of objects ──► end, or nobody reads for minutes
 //! ```
 //! Positions stay here: a client names a piece by its number, so it never says where in a segment the server looks for
 //! an entry, and what another tenant wrote is never read as if it were an entry of the client's tables. Keys are hashed
@@ -42,6 +42,8 @@ pub struct Archive {
     pub id: u64,
     /// The tenant.
     pub tenant: TenantId,
+    /// Whether the administrator reads it.
+    by_administrator: bool,
     parts: ArchivedParts,
     hashers: [RandomState; 2],
     reading: Mutex<Reading>,
@@ -121,19 +123,23 @@ struct Reading {
 }
 
 impl Archives {
-    /// Begins an archive of these parts; ends an earlier one of the tenant.
+    /// Begins an archive of these parts for the administrator or the tenant; ends an earlier one of the tenant that the same
+    /// reads.
     ///
     /// # Errors
-    /// `LimitExceeded` if the server reads as many as it may.
+    /// `LimitExceeded` if the server reads as many as it may, for the administrator or for tenants.
     pub fn begin(
         &self,
-        tenant: TenantId,
+        (tenant, by_administrator): (TenantId, bool),
         parts: ArchivedParts,
         snapshot: Snapshot,
     ) -> Result<Arc<Archive>, Refusal> {
         let mut running = lock(&self.running);
-        running.retain(|archive| archive.tenant != tenant && !archive.is_idle());
-        if running.len() >= ARCHIVES_MAX {
+        let is_same =
+            |archive: &Archive| (archive.tenant, archive.by_administrator) == (tenant, by_administrator);
+        running.retain(|archive| !is_same(archive) && !archive.is_idle());
+        let others = running.iter().filter(|archive| archive.by_administrator == by_administrator);
+        if others.count() >= ARCHIVES_MAX {
             let text = format!("the server reads {ARCHIVES_MAX} archives already: repeat this later");
             return Err(Refusal::new(Status::LimitExceeded, text));
         }
@@ -143,6 +149,7 @@ impl Archives {
         let archive = Archive {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             tenant,
+            by_administrator,
             parts,
             hashers: [RandomState::new(), RandomState::new()],
             reading: Mutex::new(reading),
@@ -161,7 +168,7 @@ impl Archives {
         let running = lock(&self.running);
         let found = running.iter().filter(may_read).find(|archive| archive.id == id);
         found.cloned().ok_or_else(|| {
-            let text = "the archive has ended: it was not read for a minute, or another one was begun";
+            let text = "the archive has ended: it was not read for five minutes, or another one was begun";
             Refusal::new(Status::NotFound, text)
         })
     }

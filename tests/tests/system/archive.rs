@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use client::{Client, Condition, Durability, LimitChange, Right, Status, TableOptions};
+use client::{Client, Condition, Durability, LimitChange, Placement, Right, Status, TableOptions};
 use serde_json::Value;
-use tests::package::install_source;
+use tests::package::{install_source, install_source_as};
 use tests::server::{Server, Settings, Tenant};
 
 /// Moves an amount from the key to the key in the arguments.
@@ -257,4 +257,46 @@ fn a_second_archive_sends_only_what_is_new_and_a_tenant_restores_its_own_tables(
     assert_eq!(code, Some(2));
     let refused = client.table_stat("nothing").expect_err("no such table");
     assert_eq!(refused.status(), Some(Status::UnknownTable));
+}
+
+/// The state of the versions of an extension, and its sources, come back as they were.
+#[test]
+fn a_version_that_was_rolled_back_does_not_come_back_as_the_current_one() {
+    let (server, place) = (start(), tempfile::tempdir().expect("a directory"));
+    let ann = server.tenant("ann");
+    let mut client = server.client(&ann);
+    let limits = [("memory_bytes", 32 << 20), ("sandbox", 0)];
+    let limits = limits.map(|(limit, value)| LimitChange { limit, value: Some(value) });
+    server.admin().tenant_limits_set("ann", &limits).expect("limits");
+    for name in ["back", "pinned"] {
+        install_source(&mut client, name, TRANSFER).expect("it is built");
+        install_source(&mut client, name, &TRANSFER.replace("Moves 1", "Moves one")).expect("it is built");
+    }
+    client.extension_roll_back("back", Some(1)).expect("it is kept");
+    client.extension_pin("pinned", Some(1)).expect("it is kept");
+    for name in ["back", "pinned"] {
+        let source = TRANSFER.replace("Moves 1", "Moves a one");
+        install_source_as(&mut client, name, &source, Placement::Canary(10)).expect("it is built");
+    }
+    let created = archive(server.command(&ann), &["create", "--to", text(place.path())]).expect("an archive");
+    let restore = ["restore", &name_of(&created), "--as", "new", "--from", text(place.path())];
+    let output = administrator(&server, &ann).arg("archive").args(restore).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains("limits: memory_bytes=32MiB\n")
+            && said.contains("not set")
+            && said.contains("sandbox=native"),
+        "{said}"
+    );
+    let secret = said.lines().find_map(|line| line.strip_prefix("secret: ")).expect("a secret").to_owned();
+    let mut new = server.client(&Tenant { name: "new".into(), secret });
+    for name in ["back", "pinned"] {
+        let state = |client: &mut Client| client.extension_describe(name).expect("it is there").state;
+        assert_eq!(state(&mut new), state(&mut client), "{name}");
+    }
+    let sandbox = |tenant| {
+        let limits = server.admin().tenant_limits(tenant).unwrap();
+        limits.into_iter().find(|limit| limit.name == "sandbox").map(|limit| limit.value)
+    };
+    assert_eq!((sandbox("ann"), sandbox("new")), (Some(0), Some(1)));
 }

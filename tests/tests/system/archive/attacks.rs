@@ -59,6 +59,38 @@ fn nobody_reads_anothers_archive_or_objects() {
 }
 
 #[test]
+fn a_tenant_does_not_end_what_the_administrator_archives() {
+    let server = start();
+    let [ann, bob] = ["ann", "bob"].map(|name| server.tenant(name));
+    let mut client = server.client(&ann);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    client.put(table, b"key", b"value").unwrap();
+    let mut admin = server.admin();
+    let begun = admin.archive_begin("ann").expect("an archive");
+    let own = client.archive_begin().expect("another one").id;
+    assert!(admin.archive_read(begun.id, 0, true).is_ok());
+    let again = admin.archive_begin("ann").expect("an archive").id;
+    assert_eq!(refusal(admin.archive_read(begun.id, 0, true)), Status::NotFound, "one for each reader");
+    assert!(client.archive_read(own, 0, true).is_ok());
+    admin.archive_end(again).expect("it is there");
+    // A damaged archive hides no other one, and one tenant's failure no other tenant's archive.
+    create(&mut server.client(&bob), "data", Durability::Synced, false);
+    let place = tempfile::tempdir().expect("a directory");
+    let mut command = administrator(&server, &ann);
+    command.env_remove("SPLINTER_TENANT");
+    let created = archive(command, &["create", "--to", text(place.path())]).expect("both");
+    let names: Vec<_> =
+        created.as_array().into_iter().flatten().filter_map(|it| it["archive"].as_str()).collect();
+    assert!(names[0].starts_with("ann/") && names[1].starts_with("bob/"), "{names:?}");
+    fs::write(place.path().join(format!("{}.json", names[0])), b"{}").unwrap();
+    let verify = ["archive", "verify", "--from", text(place.path())];
+    let verified = server.command(&ann).args(verify).output().expect("the command runs");
+    let [said, failed] = [&verified.stdout, &verified.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(said.contains(names[1]) && failed.contains(names[0]), "{said} {failed}");
+    assert_eq!(verified.status.code(), Some(8));
+}
+
+#[test]
 fn forged_objects_are_refused_one_by_one() {
     let server = start();
     let mut client = server.client(&server.tenant("ann"));
