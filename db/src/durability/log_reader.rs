@@ -271,7 +271,7 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
         .map(|known| (known.sequence, Segment { frames: Vec::new(), bytes: known.bytes, class: known.class }))
         .collect();
     let (mut free, mut of_directories, mut last) = (Vec::new(), Vec::new(), digest.last);
-    let mut found: BTreeMap<(u32, u32), (u64, FrameId)> = BTreeMap::new();
+    let mut found = FramesByPlace::new();
     let all: Vec<FrameId> = layout.frames(disk).collect();
     let mut buffer = Buffer::new(READS_MAX * BLOCK_BYTES);
     for frames in all.chunks(READS_MAX) {
@@ -312,6 +312,31 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
             }
         }
     }
+    put_in_order(&mut segments, found, &mut free, layout);
+    for (sequence, segment) in &segments {
+        let needed = (segment.bytes as usize).div_ceil(layout.payload_bytes());
+        if segment.bytes != OPEN_ENDED && segment.frames.len() < needed {
+            let found = segment.frames.len();
+            return Err(LogError::Unsuitable(format!(
+                "segment {sequence} of the log has {needed} frames and {found} of them are on the disk, or --disk is not \
+                 as before: start with the --disk of before, restore the data directory from a copy of it, or move the \
+                 file `log` away to start without objects"
+            )));
+        }
+    }
+    Ok(Frames { segments, free, of_directories, last })
+}
+
+/// The latest cut that wrote to each place of a segment, by its number and its first block, and the frame.
+type FramesByPlace = BTreeMap<(u32, u32), (u64, FrameId)>;
+
+/// Gives segments their frames in order; other ones are free.
+fn put_in_order(
+    segments: &mut BTreeMap<u32, Segment>,
+    found: FramesByPlace,
+    free: &mut Vec<FrameId>,
+    layout: LogLayout,
+) {
     let mut before = (0, 0);
     for ((sequence, block), (cut, frame)) in found {
         let segment = segments.get_mut(&sequence).expect("it was entered");
@@ -325,18 +350,6 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
             free.push(frame);
         }
     }
-    for (sequence, segment) in &segments {
-        let needed = (segment.bytes as usize).div_ceil(layout.payload_bytes());
-        if segment.bytes != OPEN_ENDED && segment.frames.len() < needed {
-            let found = segment.frames.len();
-            return Err(LogError::Unsuitable(format!(
-                "segment {sequence} of the log has {needed} frames and {found} of them are on the disk, or --disk is not \
-                 as before: start with the --disk of before, restore the data directory from a copy of it, or move the \
-                 file `log` away to start without objects"
-            )));
-        }
-    }
-    Ok(Frames { segments, free, of_directories, last })
 }
 
 /// Returns the first intact trailer of a frame whose first block is damaged.
