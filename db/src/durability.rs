@@ -8,6 +8,7 @@
 //! [`log_writer`] writes the segments of a store's durable heads to the frames of a disk, cut by cut, and keeps the
 //! digest of those that count. [`log_reader`] finds them after a start, decides up to which cut they count, and
 //! [`recovery`] rebuilds the tables from them, and [`ahead`] what somebody waits for first. [`log_thread`] is the thread that writes, off the workers' cores.
+//! [`replicas`] are those of other servers' logs.
 //! `disk/src/block.rs` and `disk/src/digest.rs` define the bytes, `store/src/durable.rs` what they mean.
 //!
 //! Guarantees: a replay finds all that lies below the latest cut that was reported as stable, and a prefix of cuts in
@@ -20,6 +21,7 @@ pub mod log_reader;
 pub mod log_thread;
 pub mod log_writer;
 pub mod recovery;
+pub mod replicas;
 
 #[cfg(test)]
 mod tests;

@@ -12,8 +12,8 @@
 //! written any more, because the kernel may have dropped what it could not write, and a second try would appear to
 //! succeed.
 //!
-//! Also here: the bytes of a log in these frames, as [`Trailer`]s of blocks, [`Digest`]s and [`Directory`]s. Not here: which frames are
-//! free, what segments contain, threads. Calls block, so workers do not make them.
+//! Also here: the bytes of a log in these frames, as [`Trailer`]s of blocks, [`Digest`]s and [`Directory`]s, and those of its
+//! replicas elsewhere, as [`Fragment`]s. Not here: which frames are free, what segments contain, threads. Calls block, so workers do not make them.
 //!
 //! Implementations: [`FileDisk`], which moves several blocks at once by io_uring where the kernel allows it, and one
 //! after another by system calls elsewhere; [`SimulatedDisk`], in memory, with faults from a seed.
@@ -24,6 +24,7 @@ mod digest;
 mod directory;
 mod error;
 mod file;
+mod replica;
 mod simulated;
 mod superblock;
 mod transfer;
@@ -35,6 +36,7 @@ pub use crate::digest::{DIGEST_SEGMENT_BYTES, Digest, DigestError, DigestSegment
 pub use crate::directory::{DIRECTORY_WORDS, Directory, DirectoryBlock, directory_word};
 pub use crate::error::DiskError;
 pub use crate::file::{FileDisk, Options, Way};
+pub use crate::replica::{FRAGMENT_HEADER_BYTES, Fragment, REPLICA_HEADER_BYTES, ReplicaHeader};
 pub use crate::simulated::{Fault, SimulatedDisk};
 pub use crate::superblock::{FORMAT, IDENTITY_BYTES, Identity};
 pub use crate::transfer::{FrameId, Read, Write};

@@ -33,7 +33,7 @@ const SMALL: Config = Config {
 };
 
 /// Returns the seeds of a run: as many as `few`, or `many` with `SPLINTER_FULL`; one if `SPLINTER_SEED` names it.
-fn seeds(test: &str, few: u64, many: u64) -> impl Iterator<Item = u64> {
+pub(super) fn seeds(test: &str, few: u64, many: u64) -> impl Iterator<Item = u64> {
     let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
     let count = match given {
         Some(_) => 1,

@@ -1,0 +1,161 @@
+//! Finds a log among its replicas: which segments it has, and up to where each counts.
+//!
+//! Cuts are sent one behind another, and each backup is a part of them ahead of others. So a part says which cut came
+//! before its own, how many parts that has, and which cut was settled by then. What was settled is at enough backups, as long
+//! as enough of them are asked; behind that the cuts of which all parts are found count, in order, up to the first one that
+//! lacks anything. So each cut that was ever acknowledged counts, and a whole number of them.
+//!
+//! ```text
+//!   newest digest ──► latest settled cut ──► whole cuts behind it, without a gap ──► bytes of each open-ended segment
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use disk::{Digest, Fragment, OPEN_ENDED};
+
+use crate::durability::log_reader::{follows, leave_out_survivors};
+use crate::durability::log_writer::Segment;
+
+/// What one replica has of a segment: its bytes from the beginning on.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentReplica {
+    /// See [`disk::Trailer::class`].
+    pub class: u8,
+    /// Its fragments in order, each with the number of its bytes.
+    pub fragments: Vec<(Fragment, u32)>,
+}
+
+impl SegmentReplica {
+    fn bytes(&self) -> u32 {
+        self.fragments.last().map_or(0, |(fragment, bytes)| fragment.at + bytes)
+    }
+}
+
+/// A log as its replicas have it.
+#[derive(Debug)]
+pub struct Gathered {
+    /// The newest digest.
+    pub digest: Digest,
+    /// The latest cut that counts.
+    pub cut: u64,
+    /// The latest time of the store's clock, in milliseconds.
+    pub clock_ms: u64,
+    /// The bytes of each segment that count.
+    pub segments: BTreeMap<u32, u32>,
+    /// See [`Digest::left_out`].
+    pub left_out: Vec<(u32, Vec<u32>)>,
+}
+
+/// The reason why a log cannot be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatherError {
+    /// No replica has a digest.
+    NoDigest,
+    /// So many bytes of a segment are missing behind those that are there: more backups are needed.
+    Missing {
+        /// The number of the segment.
+        sequence: u32,
+        /// The bytes that are there.
+        bytes: u32,
+        /// The bytes that should be there.
+        of_bytes: u32,
+    },
+}
+
+impl fmt::Display for GatherError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDigest => formatter.write_str("no backup has a digest of the log"),
+            Self::Missing { sequence, bytes, of_bytes } => {
+                write!(formatter, "the backups have {bytes} of {of_bytes} bytes of segment {sequence}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for GatherError {}
+
+/// Finds the log of which replicas have these digests, and these copies of segments.
+///
+/// # Errors
+/// [`GatherError`]: too few replicas are here.
+pub fn gather(
+    digests: impl IntoIterator<Item = Digest>,
+    copies: &BTreeMap<u32, Vec<SegmentReplica>>,
+) -> Result<Gathered, GatherError> {
+    let newer = |one: Digest, other: Digest| if follows(other.number, one.number) { other } else { one };
+    let digest = digests.into_iter().reduce(newer).ok_or(GatherError::NoDigest)?;
+    let reach = |sequence: u32| {
+        copies.get(&sequence).into_iter().flatten().map(SegmentReplica::bytes).max().unwrap_or(0)
+    };
+    let mut segments: BTreeMap<u32, Segment> = BTreeMap::new();
+    for known in &digest.segments {
+        let segment = Segment { frames: Vec::new(), bytes: known.bytes, class: known.class };
+        segments.insert(known.sequence, segment);
+    }
+    // Opened behind the digest.
+    for (&sequence, copies) in copies.range(digest.last.saturating_add(1)..) {
+        let class = copies.first().map_or(0, |copy| copy.class);
+        segments.entry(sequence).or_insert(Segment { frames: Vec::new(), bytes: OPEN_ENDED, class });
+    }
+    let open: Vec<u32> = segments
+        .iter()
+        .filter(|(_, segment)| segment.bytes == OPEN_ENDED)
+        .map(|(&sequence, _)| sequence)
+        .collect();
+    let parts_of = |sequence: u32| {
+        let copies = copies.get(&sequence).into_iter().flatten();
+        copies.flat_map(move |copy| copy.fragments.iter().map(move |(fragment, _)| (sequence, *fragment)))
+    };
+    let parts: Vec<(u32, Fragment)> = open.iter().flat_map(|&sequence| parts_of(sequence)).collect();
+    let settled = parts.iter().map(|(_, part)| part.settled).max().unwrap_or(0).max(digest.cut);
+    let cut = latest_whole(&parts, settled, (&digest, &reach));
+    for sequence in open {
+        let counting = parts.iter().filter(|(of, part)| *of == sequence && part.cut <= cut);
+        let bytes = counting.map(|(_, part)| part.end).max().unwrap_or(0);
+        segments.get_mut(&sequence).expect("it is open").bytes = bytes;
+    }
+    let mut left_out = digest.left_out.clone();
+    for (&sequence, segment) in &mut segments {
+        let bytes = reach(sequence);
+        if bytes < segment.bytes {
+            return Err(GatherError::Missing { sequence, bytes, of_bytes: segment.bytes });
+        }
+        leave_out_survivors(sequence, segment, &digest, &mut left_out);
+    }
+    segments.retain(|_, segment| segment.bytes > 0);
+    left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
+    let counting = parts.iter().filter(|(_, part)| part.cut <= cut);
+    let clock_ms = counting.map(|(_, part)| part.clock_ms).max().unwrap_or(0).max(digest.clock_ms);
+    let segments = segments.into_iter().map(|(sequence, segment)| (sequence, segment.bytes)).collect();
+    Ok(Gathered { digest, cut, clock_ms, segments, left_out })
+}
+
+/// Returns the latest cut up to which nothing is missing.
+fn latest_whole(
+    parts: &[(u32, Fragment)],
+    settled: u64,
+    (digest, reach): (&Digest, &dyn Fn(u32) -> u32),
+) -> u64 {
+    // One part for each segment, whatever pieces of it the replicas have.
+    let mut cuts: BTreeMap<u64, BTreeMap<u32, Fragment>> = BTreeMap::new();
+    for (sequence, part) in parts.iter().filter(|(_, part)| part.cut > settled) {
+        cuts.entry(part.cut).or_default().insert(*sequence, *part);
+    }
+    let mut latest = settled;
+    for (number, parts) in cuts {
+        let is_there = |(sequence, part): (&u32, &Fragment)| {
+            let follows_what_counts = part.before <= latest && !follows(part.digest, digest.number);
+            follows_what_counts && part.writes as usize == parts.len() && reach(*sequence) >= part.end
+        };
+        if !parts.iter().all(is_there) {
+            break;
+        }
+        latest = number;
+    }
+    latest
+}
