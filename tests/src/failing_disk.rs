@@ -47,12 +47,16 @@ static int fails(int file) {
 WRITE(pwrite)
 WRITE(pwrite64)
 
-int fdatasync(int file) {
-    static int (*next)(int);
-    if (!next) next = dlsym(RTLD_NEXT, "fdatasync");
-    if (fails(file)) { errno = EIO; return -1; }
-    return next(file);
-}
+#define SYNC(NAME) \
+    int NAME(int file) { \
+        static int (*next)(int); \
+        if (!next) next = dlsym(RTLD_NEXT, #NAME); \
+        if (fails(file)) { errno = EIO; return -1; } \
+        return next(file); \
+    }
+
+SYNC(fsync)
+SYNC(fdatasync)
 "#;
 
 /// What a server's disk does.

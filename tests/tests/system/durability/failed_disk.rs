@@ -66,6 +66,24 @@ fn after_a_failed_write_nothing_is_acknowledged_until_a_restart_which_finds_what
     assert!(server.stop().success());
 }
 
+/// What a killed process has written may lie in the page cache alone.
+#[test]
+fn a_start_tells_nobody_what_it_read_before_it_is_stable() {
+    let disk = FailingDisk::new();
+    let mut server = start_failing(&disk);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    client.put(table, b"key", b"1").expect("the disk works");
+    server.kill();
+    disk.fail();
+    let said = server.try_restart().expect_err("nothing is stable").to_string();
+    assert!(said.contains("sync of") && said.contains("/log failed"), "{said}");
+    disk.work();
+    server.restart();
+    assert!(server.client(&tenant).get(table, b"key").expect("it works again").is_some());
+}
+
 #[test]
 fn a_request_that_asked_for_the_disk_is_told_after_its_failure_what_was_there_and_no_more() {
     let disk = FailingDisk::new();
