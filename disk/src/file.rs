@@ -283,7 +283,13 @@ impl Disk for FileDisk {
         }
         // SAFETY: the call has filled it.
         let found = unsafe { found.assume_init() };
-        let bytes = found.f_bavail.saturating_mul(found.f_frsize);
+        // Some file systems tell nothing, and root may use all that is free.
+        // SAFETY: it only reads.
+        let free = if unsafe { libc::geteuid() } == 0 { found.f_bfree } else { found.f_bavail };
+        if found.f_blocks == 0 {
+            return u32::MAX;
+        }
+        let bytes = free.saturating_mul(found.f_frsize);
         u32::try_from(bytes / self.shared.frame_bytes as u64).unwrap_or(u32::MAX)
     }
 

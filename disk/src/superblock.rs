@@ -4,7 +4,9 @@ use crate::BLOCK_BYTES;
 use crate::buffer::Buffer;
 
 /// The version of the file's format.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// The one before, whose files do not say how many frames are reserved.
+const FORMAT_BEFORE: u32 = 1;
 
 /// Bytes of an [`Identity`].
 pub const IDENTITY_BYTES: usize = 16;
@@ -52,10 +54,10 @@ impl Superblock {
         }
         let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"));
         // Before the checksum: another format may have it elsewhere.
-        if word(8) != FORMAT {
+        if ![FORMAT, FORMAT_BEFORE].contains(&word(8)) {
             let found = word(8);
             return Err(format!(
-                "its format is {found}, and this server knows {FORMAT}; start the release that wrote it"
+                "its format is {found}, and this server knows {FORMAT_BEFORE} and {FORMAT}; start the release that wrote it"
             ));
         }
         if word(CHECKSUM_AT) != crc32c::crc32c(&block[..CHECKSUM_AT]) {

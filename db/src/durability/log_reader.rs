@@ -205,7 +205,7 @@ pub(super) fn counting_bytes(
 
 /// Returns the newer of both copies of the digest; `None` on a disk without any.
 fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>, LogError> {
-    let (mut newest, mut unread): (Option<Digest>, _) = (None, None);
+    let mut newest: Option<Digest> = None;
     for copy in 0..2 {
         if disk.frames() < (copy + 1) * layout.digest_frames {
             continue;
@@ -214,12 +214,7 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
         let pieces = bytes.chunks_mut(layout.frame_bytes);
         let mut reads: Vec<_> =
             layout.digest(copy).zip(pieces).map(|(frame, piece)| Read::of(frame, 0, piece)).collect();
-        if let Err(error) = disk.read(&mut reads) {
-            // The power may have failed while it was written.
-            tracing::error!(%error, copy, "a copy of the log's digest cannot be read");
-            unread = Some(error);
-            continue;
-        }
+        disk.read(&mut reads)?;
         match Digest::decode(&bytes) {
             Ok(digest) if newest.as_ref().is_none_or(|newest| follows(digest.number, newest.number)) => {
                 newest = Some(digest);
@@ -234,11 +229,6 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
     }
     // A server that ended while it wrote the first digest has written nothing else.
     let is_new = disk.frames() <= 2 * layout.digest_frames;
-    if newest.is_none()
-        && let Some(error) = unread
-    {
-        return Err(error.into());
-    }
     if newest.is_none() && !is_new {
         let text = "both copies of the log's digest are damaged, or --disk is not as before: start with the --disk of \
                     before, restore the data directory from a copy of it, or move the file `log` away to start \

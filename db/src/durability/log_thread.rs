@@ -224,7 +224,7 @@ fn write_all(
                     continue;
                 }
             }
-            Err(error) => return fail(writer.store(), bell, &error, on_stable),
+            Err(error) => return fail(writer.store(), bell, &writer.cause_of(error), on_stable),
         }
         bell.is_asleep.store(true, Ordering::SeqCst);
         if !bell.is_wanted.load(Ordering::SeqCst) && !bell.is_stopping.load(Ordering::SeqCst) {

@@ -11,6 +11,7 @@
 //! nothing is freed: `share.rs` keeps that from happening.
 
 mod batch;
+mod digests;
 mod directories;
 mod finish;
 mod share;
@@ -22,8 +23,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use disk::{
-    BLOCK_BYTES, Buffer, Digest, DigestSegment, Disk, DiskError, FrameId, NO_ENTRY, OPEN_ENDED,
-    PAYLOAD_BYTES, Trailer, Write, blocks_of,
+    BLOCK_BYTES, Buffer, Disk, DiskError, FrameId, NO_ENTRY, OPEN_ENDED, PAYLOAD_BYTES, Trailer, blocks_of,
 };
 use store::{LogPosition, Opened, Released, SEGMENT_HEADER_BYTES, SIDE_WRITERS, Store};
 
@@ -150,6 +150,8 @@ pub struct LogWriter {
     buffer: Buffer,
     figures: Arc<LogFigures>,
     digest_is_due: bool,
+    /// The cut of the latest digest.
+    digest_cut: u64,
     /// The most frames that all segments opened by cores take.
     frames_opened: u64,
     /// Whether cores may soon have to wait for frames.
@@ -191,6 +193,7 @@ impl LogWriter {
             buffer: Buffer::new(LOG_BATCH_BLOCKS * BLOCK_BYTES),
             figures: Arc::default(),
             digest_is_due: false,
+            digest_cut: 0,
             frames_opened: 0,
             is_short: false,
             growth: None,
@@ -305,7 +308,7 @@ impl LogWriter {
                 return Ok(Step::Full);
             }
         }
-        let clock_alone = parts.is_empty() && self.store.must_write_clock();
+        let clock_alone = parts.is_empty() && (self.store.must_write_clock() || self.is_digest_old(cut));
         if std::mem::take(&mut self.digest_is_due) || clock_alone {
             self.write_digest(clock_ms)?;
         }
@@ -461,37 +464,6 @@ impl LogWriter {
         // Only now, since before a start would have found them.
         self.pins.withhold(frames);
         gone.into_iter().for_each(|sequence| self.store.note_gone(sequence));
-        Ok(())
-    }
-
-    fn write_digest(&mut self, clock_ms: u64) -> Result<(), DiskError> {
-        let state = &mut self.state;
-        state.digest_number = state.digest_number.wrapping_add(1);
-        state.last = state.last_number();
-        let segment = |(&sequence, segment): (&u32, &Segment)| {
-            let Segment { bytes, class, .. } = *segment;
-            DigestSegment { sequence, bytes, class }
-        };
-        let digest = Digest {
-            number: state.digest_number,
-            cut: self.store.stable_cut(),
-            clock_ms,
-            last: state.last,
-            survivors: self.survivors.map(|position| (position.sequence, position.bytes)),
-            segments: state.segments.iter().map(segment).collect(),
-            emptied: self.emptied.iter().copied().collect(),
-            left_out: state.left_out.clone(),
-        };
-        let bytes = digest.encode();
-        let mut buffer = Buffer::new(bytes.len());
-        buffer[..bytes.len()].copy_from_slice(&bytes);
-        let frames = self.layout.digest(digest.number % 2);
-        let pieces = buffer.chunks(self.layout.frame_bytes);
-        assert!(pieces.len() <= self.layout.digest_frames as usize, "the layout has room for the digest");
-        let writes: Vec<_> = frames.zip(pieces).map(|(frame, piece)| Write::of(frame, 0, piece)).collect();
-        self.figures.disk_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
-        self.disk.write(&writes)?;
-        self.store.note_clock(clock_ms);
         Ok(())
     }
 }

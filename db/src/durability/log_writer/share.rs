@@ -22,7 +22,9 @@ impl LogWriter {
         let (ready, room) =
             self.growth.as_ref().map_or((0, u32::MAX), |growth| (growth.ready(), growth.room()));
         let more = to_add.min(room);
-        let frames_of_segments = self.frames_max.saturating_sub(2 * self.layout.digest_frames) as usize;
+        let of_segments = |frames: u32| frames.saturating_sub(2 * self.layout.digest_frames) as usize;
+        // As many as there can be at present.
+        let frames_of_segments = of_segments(self.disk.frames() + more);
         let (reserve, short) = frames_reserved(self.cores, frames_of_segments);
         let is_short = self.state.free.len() + ((more + ready) as usize) < short;
         self.pins.release(&mut self.state.free, is_short);
@@ -50,7 +52,7 @@ impl LogWriter {
         self.store.set_disk_short(self.is_short);
         self.share_frames((available, reserve), admission);
         let free = self.state.free.len();
-        let used = frames_of_segments.saturating_sub(free + (to_add + ready) as usize) as u64;
+        let used = of_segments(self.frames_max).saturating_sub(free + (to_add + ready) as usize) as u64;
         self.figures.frames_used.store(used, Ordering::Relaxed);
         if let Some(growth) = &self.growth
             && !self.state.segments.is_empty()
