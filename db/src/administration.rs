@@ -62,11 +62,11 @@ pub fn restore(control: &Control) -> Result<(), Refusal> {
     limits::restore(control)?;
     let catalog = tables::placed(control, None)?;
     tables::follow(control, &lock(&control.changing), &catalog)?;
-    let Catalog { tenants, tables, extensions, .. } = catalog;
+    let Catalog { tenants, tables, extensions, grants, .. } = catalog;
     for row in &extensions {
         extensions::restore(control, row)?;
     }
-    grants::restore(control)?;
+    grants::restore(control, &tenants, grants)?;
     let available = |row: &&ExtensionRow| control.registry.history(row.tenant, &row.name).is_some();
     let (tenants, tables, live) = (tenants.len(), tables.len(), extensions.iter().filter(available).count());
     let (missing, grants) = (extensions.len() - live, lock(&control.grants).len());

@@ -11,7 +11,7 @@ use super::{
     MemberRow, Metadata, MetadataError, MetadataTransaction, ServerRun, TabletError, members, next_u32,
     tables,
 };
-use crate::limits::MIGRATIONS_MAX;
+use crate::limits::{MIGRATIONS_ENDED_AT_ONCE, MIGRATIONS_MAX};
 use crate::migration::{MigrationMode, MigrationPhase};
 use crate::records::Revision;
 
@@ -194,20 +194,29 @@ impl Metadata {
     /// to move. Returns their number.
     ///
     /// # Errors
-    /// When it cannot be stored.
+    /// When it cannot be stored: then some may have ended.
     pub fn migrations_restarted(&self, run: ServerRun) -> Result<usize, MetadataError> {
         let is_earlier = |side: ServerRun| side.server == run.server && side.start < run.start;
-        self.write(|transaction| {
-            let mut ended = 0;
-            for mut row in transaction.rows::<MigrationRow>("")? {
-                let can_end = row.is_durable || row.phase == MigrationPhase::Preparing;
-                if !row.is_over() && can_end && (is_earlier(row.source) || is_earlier(row.target)) {
+        let ends = |row: &MigrationRow| {
+            let can_end = row.is_durable || row.phase == MigrationPhase::Preparing;
+            !row.is_over() && can_end && (is_earlier(row.source) || is_earlier(row.target))
+        };
+        let mut count = 0;
+        loop {
+            let ended = self.write(|transaction| {
+                let rows = transaction.rows::<MigrationRow>("")?;
+                let mut ended = 0;
+                for mut row in rows.into_iter().filter(ends).take(MIGRATIONS_ENDED_AT_ONCE) {
                     row.advance(transaction, MigrationPhase::Ended)?;
                     ended += 1;
                 }
+                Ok(ended)
+            })?;
+            count += ended;
+            if ended < MIGRATIONS_ENDED_AT_ONCE {
+                return Ok(count);
             }
-            Ok(ended)
-        })
+        }
     }
 
     /// Records that the hashes should stay at the source. Changes nothing if the migration is over.

@@ -13,12 +13,15 @@ mod leases;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redb::{
-    Builder, Database, ReadableDatabase, ReadableTable, Table, TableDefinition, TableHandle, WriteTransaction,
+    Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, Table, TableDefinition,
+    TableHandle, WriteTransaction,
 };
 
 use self::leases::EmbeddedLeases;
@@ -39,7 +42,7 @@ const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 const FORMAT_VERSION: u64 = 3;
 
 /// Opens the database: called at start and again after a failed write.
-pub type Opener = Box<dyn Fn() -> Result<Database, redb::DatabaseError> + Send + Sync>;
+pub type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
 
 /// Returns the records of a file in this earlier layout. Remaining tables are deleted.
 pub type Upgrade = fn(u64, &WriteTransaction) -> Result<Vec<(String, Vec<u8>)>, RecordsError>;
@@ -57,6 +60,28 @@ struct EmbeddedState {
     watchers: Vec<(String, WatchSource)>,
 }
 
+/// Opens a database, or creates one: under another name first, since a server that is killed meanwhile leaves a file that is
+/// none.
+fn open(path: &Path) -> Result<Database, DatabaseError> {
+    if !path.exists() {
+        let new = path.with_extension("new");
+        if new.exists() {
+            fs::remove_file(&new).map_err(StorageError::Io)?;
+        }
+        drop(Builder::new().create(&new)?);
+        // Not in place of one that another server has made meanwhile. Some file systems have no second names.
+        match fs::hard_link(&new, path) {
+            Ok(()) => fs::remove_file(&new),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::remove_file(&new),
+            Err(_) => fs::rename(&new, path),
+        }
+        .map_err(StorageError::Io)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(StorageError::Io)?;
+    }
+    Builder::new().create(path)
+}
+
 impl Embedded {
     /// Opens the file at `path`, created if missing.
     ///
@@ -64,7 +89,7 @@ impl Embedded {
     /// When the file cannot be opened, is held by another server, or has a layout that `upgrade` does not know.
     pub fn open(path: &Path, upgrade: Upgrade) -> Result<Self, RecordsError> {
         let path: PathBuf = path.to_owned();
-        Self::open_with(Box::new(move || Builder::new().create(&path)), upgrade)
+        Self::open_with(Box::new(move || open(&path)), upgrade)
     }
 
     /// Opens what `opener` returns; tests use it to simulate a disk that fills up.

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cluster::metadata::GrantRow;
+use cluster::metadata::{GrantRow, TenantRow};
 use control::{GrantEntry, Right, Subject};
 use wire::{Status, TenantId};
 
@@ -81,11 +81,14 @@ pub(super) fn revoke(
     Ok(Vec::new())
 }
 
-/// Applies the stored grants: called once, when tables and extensions exist.
-pub(super) fn restore(control: &Control) -> Result<(), Refusal> {
-    let tenants = control.metadata.tenants()?;
+/// Applies stored grants between these tenants: called once, when the tables and extensions of the same moment exist.
+pub(super) fn restore(
+    control: &Control,
+    tenants: &[TenantRow],
+    grants: Vec<GrantRow>,
+) -> Result<(), Refusal> {
     let name_of = |id: TenantId| tenants.iter().find(|row| row.id == id).map(|row| row.name.clone());
-    for row in control.metadata.grants()? {
+    for row in grants {
         if let (Some(owner), Some(to)) = (name_of(row.owner), name_of(row.to)) {
             publish(control, Grant { row, owner, to })?;
         }

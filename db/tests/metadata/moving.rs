@@ -209,16 +209,20 @@ pub fn a_start_ends_what_the_one_before_was_moving_and_can_still_have(place: &Pl
         (Durability::Memory, Preparing, Ended),
         (Durability::Memory, Moving, Moving),
     ];
-    for (restarted, expected) in [(3, 0), (1, 3), (2, 0)] {
+    // More than one commit ends.
+    let more = 150;
+    for (restarted, expected) in [(3, 0), (1, 3 + more), (2, 0)] {
         if restarted == 3 {
             for (at, (durability, phase, _)) in cases.into_iter().enumerate() {
                 begin(&format!("t{at}"), durability, phase);
             }
+            (0..more).for_each(|at| _ = begin(&format!("m{at}"), Durability::Synced, Preparing));
         }
         assert_eq!(metadata.migrations_restarted(start(restarted)), Ok(expected), "server {restarted}");
     }
     let mut rows = metadata.migrations().expect("records answer");
     rows.sort_by_key(|row| row.id);
+    assert!(rows.split_off(cases.len()).iter().all(|row| row.phase == Ended && row.owner().server == 1));
     let phases: Vec<_> = rows.iter().map(|row| row.phase).collect();
     assert_eq!(phases, cases.map(|(.., after)| after));
     let of_durable = rows.iter().filter(|row| row.is_durable);
