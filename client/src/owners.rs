@@ -71,23 +71,34 @@ impl Owners {
         Ok(self.others.get_mut(address).expect("it was inserted"))
     }
 
-    /// Changes the durability of a table at each server that has tablets of it: all objects have it when this returns, and
-    /// later writes. As [`Client::table_alter`] at each.
+    /// Changes the durability of a table; if to synced, at each server that has tablets of it. All objects have it when this
+    /// returns, and later writes.
     ///
     /// # Errors
-    /// As [`Client::table_alter`]; servers that were not reached take the durability on by themselves, some moments later, and
-    /// what was written there before may not be on the disk yet.
-    pub fn table_alter(&mut self, name: &str, durability: Durability) -> Result<(), Error> {
-        self.client.table_alter(name, durability)?;
-        let table = self.client.table_open(name)?;
+    /// As [`Client::table_alter`]. With the number of another server: the durability is changed, and that server has not
+    /// confirmed that its disk has what was written there before; the change reaches it by itself.
+    pub fn table_alter(&mut self, name: &str, durability: Durability) -> Result<(), (Option<u32>, Error)> {
+        let of_first = |error| (None, error);
+        self.client.table_alter(name, durability).map_err(of_first)?;
+        if durability != Durability::Synced {
+            return Ok(());
+        }
+        let table = self.client.table_open(name).map_err(of_first)?;
         let mut altered = BTreeSet::new();
+        let until = Instant::now() + FOLLOWING;
         loop {
             // Tablets may move to another server meanwhile.
-            let servers = self.servers_of(&[table])?;
+            let servers = self.servers_of(&[table]).map_err(of_first)?;
             let mut others = servers.into_iter().filter(|(number, _)| !altered.contains(number));
             let Some((number, address)) = others.next() else { return Ok(()) };
-            self.at(&address)?.table_alter(name, durability)?;
-            altered.insert(number);
+            match self.at(&address).and_then(|client| client.table_alter(name, durability)) {
+                Ok(()) => _ = altered.insert(number),
+                // A new table is not known there yet.
+                Err(error) if error.status() == Some(Status::UnknownTable) && Instant::now() < until => {
+                    thread::sleep(PAUSE);
+                }
+                Err(error) => return Err((Some(number), error)),
+            }
         }
     }
 

@@ -34,8 +34,8 @@ pub fn run(settings: &Settings, command: ArchiveCommand) -> Result<Answer, Failu
         ArchiveCommand::Create { to } => create::run(settings, &Place::create(&to)?),
         ArchiveCommand::List(place) => list(&Place::open(&place.from)?),
         ArchiveCommand::Verify { name, place } => verify(&Place::open(&place.from)?, name),
-        ArchiveCommand::Restore { name, place, new_name, secret_file } => {
-            let new = (new_name.as_deref(), secret_file.as_deref());
+        ArchiveCommand::Restore { name, place, new_name, secret_file, native } => {
+            let new = (new_name.as_deref(), secret_file.as_deref(), native);
             restore::run(settings, &Place::open(&place.from)?, &name, new)
         }
     }

@@ -72,6 +72,11 @@ impl Failure {
         Some(Failure { what, ..first })
     }
 
+    /// Returns whether the next of several may do better: it is neither the place's failure nor the connection's.
+    pub fn is_of_one(&self) -> bool {
+        !matches!(self.kind, FailureKind::Local | FailureKind::Unreachable)
+    }
+
     /// Returns whether it is this refusal of the server.
     pub fn is(&self, status: Status) -> bool {
         self.status == Some(status)

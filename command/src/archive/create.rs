@@ -52,7 +52,13 @@ pub fn run(settings: &Settings, place: &Place) -> Result<Answer, Failure> {
             Err(failure) if tenants.len() == 1 => return Err(failure),
             // It was dropped since.
             Err(failure) if failure.is(Status::UnknownTenant) => {}
-            Err(failure) => failed.push(failure.after(format!("tenant {tenant}"))),
+            Err(failure) => {
+                let goes_on = failure.is_of_one();
+                failed.push(failure.after(format!("tenant {tenant}")));
+                if !goes_on {
+                    break;
+                }
+            }
         }
     }
     Ok(Answer::new(text, json!(values)).but_all(failed))
@@ -204,7 +210,7 @@ fn sources(
     for extension in &servers[0].begun.extensions {
         let mut versions = Vec::new();
         for &version in &extension.versions {
-            let content = file::of_source(&source.source(&servers[0], &extension.name, version)?);
+            let content = file::of_source(&source.source(servers, &extension.name, version)?);
             versions.push(Version { version, file: writing.store(&content)? });
         }
         extensions.push(Extension { name: extension.name.clone(), versions, state: extension.state });

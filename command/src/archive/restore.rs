@@ -9,7 +9,7 @@ use super::manifest::{Archive, Extension, Grant, Limit, Table};
 use super::place::Place;
 use super::{damaged, value_of};
 use crate::failure::{Failure, FailureKind};
-use crate::limits;
+use crate::limits::text_of;
 use crate::output::{Answer, thousands};
 use crate::settings::Settings;
 use crate::tenant::write_secret;
@@ -34,21 +34,21 @@ pub fn run(
     settings: &Settings,
     place: &Place,
     name: &str,
-    (new_name, secret_file): (Option<&str>, Option<&Path>),
+    (new_name, secret_file, native): (Option<&str>, Option<&Path>, bool),
 ) -> Result<Answer, Failure> {
     let archive = Archive::read(place, name)?;
     if !settings.is_admin() {
-        if new_name.is_some() || secret_file.is_some() {
+        if new_name.is_some() || secret_file.is_some() || native {
             return Err(Failure::new(
                 FailureKind::Usage,
                 "only the administrator restores under another name",
             )
-            .next("give --admin-secret, or leave out --as and --secret-file"));
+            .next("give --admin-secret, or leave out --as, --secret-file and --native"));
         }
         let mut owners = Owners::of(settings.connect()?);
         let mut created = Vec::new();
         return match fill(&mut owners, place, &archive, &mut created) {
-            Ok(outcome) => Ok(answer(name, &archive, (&settings.tenant()?.0, None), &outcome)),
+            Ok(outcome) => Ok(answer(name, &archive, (&settings.tenant()?.0, None), (&outcome, None))),
             Err(failure) => {
                 let remains = remove(owners.client(), created);
                 Err(failure.after(if remains.is_empty() {
@@ -63,7 +63,7 @@ pub fn run(
     let mut admin = settings.connect_admin()?;
     let secret = admin.tenant_create(tenant)?;
     let mut fill_new = || {
-        let given = archive.limits.iter().filter(|limit| is_restored(limit));
+        let given = archive.limits.iter().filter(|limit| is_restored(limit, native));
         let changes: Vec<_> =
             given.map(|limit| LimitChange { limit: &limit.name, value: Some(limit.value) }).collect();
         if !changes.is_empty() {
@@ -79,14 +79,20 @@ pub fn run(
     match fill_new() {
         Ok(outcome) => {
             let shown = secret_file.is_none().then_some(&*secret);
-            Ok(answer(name, &archive, (tenant, shown), &outcome))
+            Ok(answer(name, &archive, (tenant, shown), (&outcome, Some(native))))
         }
         Err(failure) => {
             let before = match admin.tenant_drop(tenant) {
                 Ok(()) => "nothing was restored".to_owned(),
                 Err(error) => format!("tenant {tenant} is incomplete and could not be dropped ({error})"),
             };
-            Err(failure.after(before))
+            let is_left_out = archive.limits.iter().any(|limit| !is_restored(limit, native));
+            let failure = failure.after(before);
+            Err(if is_left_out && failure.is(Status::Unavailable) {
+                failure.next("if you trust whoever can write the archives, give --native for an extension without a module")
+            } else {
+                failure
+            })
         }
     }
 }
@@ -95,7 +101,7 @@ fn answer(
     name: &str,
     archive: &Archive,
     (tenant, secret): (&str, Option<&str>),
-    outcome: &Outcome,
+    (outcome, set_limits): (&Outcome, Option<bool>),
 ) -> Answer {
     let Outcome { restored, not_granted, renumbered } = outcome;
     let mut text = format!(
@@ -109,8 +115,14 @@ fn answer(
         text +=
             &format!("{late} objects have expired since, or were there when they were sent a second time\n");
     }
-    if secret.is_some_and(|_| !archive.limits.is_empty()) {
-        text += &limits_text(&archive.limits);
+    let (set, left_out): (Vec<_>, Vec<_>) =
+        archive.limits.iter().partition(|limit| set_limits.is_some_and(|native| is_restored(limit, native)));
+    for (what, limits) in [("limits", &set), ("limits of the archive that were left out", &left_out)] {
+        let shown =
+            limits.iter().map(|limit| format!("{}={}", limit.name, text_of(&limit.name, limit.value)));
+        if !limits.is_empty() {
+            text += &format!("{what}: {}\n", shown.collect::<Vec<_>>().join(", "));
+        }
     }
     for line in renumbered {
         text += &format!("{line}\n");
@@ -125,26 +137,19 @@ fn answer(
     value["restored_as"] = json!(tenant);
     value["stored"] = json!(restored.stored);
     value["expired"] = json!(restored.late);
+    let limits =
+        |of: Vec<&Limit>| json!(of.iter().map(|it| (&*it.name, it.value)).collect::<BTreeMap<_, _>>());
+    value["limits"] = limits(set);
+    value["limits_left_out"] = limits(left_out);
     value["not_granted"] = json!(not_granted);
     value["secret"] = json!(secret);
     Answer::new(text, value)
 }
 
-/// Returns whether a limit comes back. Whoever can write the place could forge one without the wall of WebAssembly.
-fn is_restored(limit: &Limit) -> bool {
-    limit_words(&limit.name).is_none()
-}
-
-/// Returns lines about limits.
-fn limits_text(limits: &[Limit]) -> String {
-    let shown = |limit: &Limit| format!("{}={}", limit.name, limits::text_of(&limit.name, limit.value));
-    let (set, left): (Vec<_>, Vec<_>) = limits.iter().partition(|limit| is_restored(limit));
-    let line = |what: &str, limits: Vec<&Limit>| match limits.is_empty() {
-        true => String::new(),
-        false => format!("{what}: {}\n", limits.into_iter().map(shown).collect::<Vec<_>>().join(", ")),
-    };
-    line("limits", set)
-        + &line("not set, since an archive can be forged; `splinter tenant limits` sets it", left)
+/// Returns whether the administrator's restore sets a limit. One whose values are words is the wall of WebAssembly, which
+/// whoever can write the place could take away.
+fn is_restored(limit: &Limit, native: bool) -> bool {
+    native || limit_words(&limit.name).is_none()
 }
 
 /// What a restore makes.

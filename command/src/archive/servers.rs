@@ -178,13 +178,18 @@ impl Source {
         }
     }
 
-    /// Reads the source of an extension's version.
+    /// Reads the source of an extension's version from the server that was asked first. The others are read a little, so that
+    /// theirs do not end meanwhile.
     pub fn source(
         &mut self,
-        server: &Server,
+        servers: &[Server],
         extension: &str,
         version: u32,
     ) -> Result<ArchivedSource, Error> {
+        for other in &servers[1..] {
+            self.read(other, 0, Content::Keys)?;
+        }
+        let server = &servers[0];
         let id = server.begun.id;
         match self {
             Source::Own(owners) => owners.at(&server.address)?.archive_source(id, extension, version),

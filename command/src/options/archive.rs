@@ -35,6 +35,10 @@ pub enum ArchiveCommand {
         /// Write the new tenant's secret to this file (mode 0600) instead of printing it (administrator).
         #[arg(long)]
         secret_file: Option<PathBuf>,
+        /// Let the new tenant's extensions run as machine code if the archive says sandbox=native (administrator). Without it
+        /// that is left out: whoever can write the place could have written it.
+        #[arg(long)]
+        native: bool,
     },
 }
 

@@ -32,7 +32,14 @@ pub fn alter(
         }
         let altered = owners.table_alter(name, durability);
         drop::<std::sync::mpsc::Sender<()>>(sender);
-        altered
+        altered.map_err(|(server, error)| match server {
+            None => Failure::from(error),
+            Some(number) => Failure::from(error).after(format!(
+                "the durability of {name} is {}, but server {number} has not confirmed that its disk has what was written \
+                 there before; repeat this",
+                durability.name()
+            )),
+        })
     })?;
     let text = format!("the durability of {name} is {}", durability.name());
     Ok(Answer::new(text, json!({ "table": name, "durability": durability.name() })))
