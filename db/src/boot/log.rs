@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
-use crate::durability::{LogLayout, NumberedTables, recovery};
+use crate::durability::{LogLayout, NumberedTables, log_reader, recovery};
 use crate::front::gate::Gate;
 use crate::limits::{
     COMPLETION_LEASE_MS, DIGEST_ROOM, DIGEST_SHARE_DIVISOR, DIRECTORIES_MEMORY_DIVISOR, REMOVAL_FRAMES,
@@ -70,7 +70,12 @@ pub(super) fn open(
     parts_made.durable = parts::open(config, &path, run).map_err(|text| cannot_open(&text))?;
     let secret = metadata.cluster_secret().map_err(|error| cannot_open(&error))?;
     let identity = ClusterSecret(secret).log_identity(run.map_or(0, |run| run.server));
-    let (disk, (layout, frames_max), cores) = open_disk(config, &path, bytes_max, (run, identity))?;
+    let (mut disk, (layout, frames_max), cores) = open_disk(config, &path, bytes_max, (run, identity))?;
+    let is_new = log_reader::is_new(&mut disk, layout).map_err(|error| cannot_open(&error))?;
+    if let Some(run) = run.filter(|_| is_new) {
+        // Before the log begins: a start that ends in between would leave one that is not new.
+        note_emptied(metadata, run, None, clock)?;
+    }
     let catalog = metadata.catalog(None).map_err(|error| cannot_open(&error))?;
     let named =
         parts::named(&catalog, parts_made.durable.as_ref().zip(run)).map_err(|error| cannot_open(&error))?;
@@ -85,7 +90,7 @@ pub(super) fn open(
     let begun =
         recovery::begin(store, Box::new(disk), (layout, frames_max), (cores, replaying), known, &gate.replay);
     let (writer, rest) = begun.map_err(|error| cannot_open(&error))?;
-    let (is_new, clock_ms) = (rest.report().is_new, rest.report().clock_ms);
+    let clock_ms = rest.report().clock_ms;
     let durable_tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
     if is_new && durable_tables > 0 && (run.is_none() || !named.is_empty()) {
         tracing::error!(tables = durable_tables, path = %path.display(), "the log of durable tables is gone or empty: they lost their objects");
@@ -93,7 +98,9 @@ pub(super) fn open(
     let mut left = Vec::new();
     if let (Some(durable), Some(run)) = (&parts_made.durable, run) {
         left = parts::take(durable, named, &tables);
-        note_emptied(metadata, run, (!is_new).then_some((durable, &catalog)), clock)?;
+        if !is_new {
+            note_emptied(metadata, run, Some((durable, &catalog)), clock)?;
+        }
     }
     let (completions, store) = (Arc::clone(completions), Arc::clone(store));
     let mut rest = Some(RestOfLog { rest, store, completions, until_us, left, first_core: cores });

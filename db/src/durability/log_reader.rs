@@ -64,8 +64,6 @@ impl From<DiskError> for LogError {
 /// A log as it was found.
 #[derive(Debug, Default)]
 pub(super) struct FoundLog {
-    /// Whether there was none.
-    pub(super) is_new: bool,
     pub(super) state: LogState,
     /// The number of the latest cut that counts, or of a later one.
     pub(super) cut: u64,
@@ -98,7 +96,7 @@ pub(super) fn find(
     directory_bytes_max: u64,
 ) -> Result<FoundLog, LogError> {
     let Some(digest) = read_digest(disk, layout)? else {
-        return Ok(FoundLog { is_new: true, ..FoundLog::default() });
+        return Ok(FoundLog::default());
     };
     let Frames { mut segments, mut free, of_directories, last } = frames_by_segment(disk, layout, &digest)?;
     let mut tails = Vec::new();
@@ -143,15 +141,15 @@ pub(super) fn find(
     free.extend(of_directories.into_iter().filter(|frame| !frames.contains_key(frame)));
     let (digest_number, directories_written) = (digest.number, Directories::found(frames));
     let state = LogState { segments, free, digest_number, last, left_out, directories: directories_written };
-    Ok(FoundLog {
-        is_new: false,
-        state,
-        cut: latest.max(digest.cut),
-        clock_ms,
-        bytes,
-        directories,
-        has_words,
-    })
+    Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, bytes, directories, has_words })
+}
+
+/// Returns whether a disk has no log.
+///
+/// # Errors
+/// [`LogError`].
+pub fn is_new(disk: &mut dyn Disk, layout: LogLayout) -> Result<bool, LogError> {
+    read_digest(disk, layout).map(|digest| digest.is_none())
 }
 
 /// Returns the bytes of an open-ended segment that its frames hold: all, unless none of the blocks of its last frame is

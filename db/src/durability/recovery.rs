@@ -38,8 +38,6 @@ pub struct Report {
     pub blocks_damaged: u64,
     /// The latest time of the store's clock before the start, in milliseconds.
     pub clock_ms: u64,
-    /// Whether the disk held no log.
-    pub is_new: bool,
     /// How long it took.
     pub took: Duration,
 }
@@ -133,13 +131,7 @@ pub fn begin(
         lacking,
         words: Mutex::default(),
         parts: vec![own],
-        report: Report {
-            segments: segments.len(),
-            bytes,
-            clock_ms: found.clock_ms,
-            is_new: found.is_new,
-            ..Report::default()
-        },
+        report: Report { segments: segments.len(), bytes, clock_ms: found.clock_ms, ..Report::default() },
         began,
     };
     rest.replay(replaying, first, (progress, &AtomicBool::new(false)))?;
