@@ -29,10 +29,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use disk::{DIGEST_SEGMENT_BYTES, Disk, FrameId, PAYLOAD_BYTES};
+use disk::{BLOCK_BYTES, Buffer, DIGEST_SEGMENT_BYTES, Disk, DiskError, FrameId, PAYLOAD_BYTES, Read};
 use store::Table;
 
 use crate::limits::{DIGEST_BYTES_MIN, FRAMES_PER_SEGMENT};
+
+/// Blocks that are read at once.
+const FIRST_BLOCKS_AT_ONCE: usize = 64;
 
 /// The durable tables by the numbers that the log has for them. Entries of others are dropped.
 pub type NumberedTables = BTreeMap<u32, Arc<Table>>;
@@ -50,7 +53,7 @@ impl LogLayout {
     /// Returns the bytes of the frames of segments up to this size: a full one takes [`FRAMES_PER_SEGMENT`].
     #[must_use]
     pub const fn frame_bytes_of(segment_bytes: usize) -> usize {
-        segment_bytes.div_ceil(FRAMES_PER_SEGMENT).div_ceil(PAYLOAD_BYTES) * disk::BLOCK_BYTES
+        segment_bytes.div_ceil(FRAMES_PER_SEGMENT).div_ceil(PAYLOAD_BYTES) * BLOCK_BYTES
     }
 
     /// Returns the layout of a disk of at most so many frames: a digest may name a segment for each.
@@ -70,13 +73,13 @@ impl LogLayout {
     /// Returns the bytes of a segment that a frame holds.
     #[must_use]
     pub const fn payload_bytes(&self) -> usize {
-        self.frame_bytes / disk::BLOCK_BYTES * PAYLOAD_BYTES
+        self.frame_bytes / BLOCK_BYTES * PAYLOAD_BYTES
     }
 
     /// Returns the blocks of a frame.
     #[must_use]
     pub const fn blocks(&self) -> u32 {
-        (self.frame_bytes / disk::BLOCK_BYTES) as u32
+        (self.frame_bytes / BLOCK_BYTES) as u32
     }
 
     /// Returns the frames of a copy of the digest.
@@ -88,4 +91,26 @@ impl LogLayout {
     pub fn frames(&self, disk: &dyn Disk) -> impl Iterator<Item = FrameId> + use<> {
         (2 * self.digest_frames..disk.frames()).map(FrameId)
     }
+}
+
+/// Calls `visit` with each of these frames and its first block.
+///
+/// # Errors
+/// If the disk does not read, or what `visit` returns.
+fn each_first_block<E: From<DiskError>>(
+    disk: &mut dyn Disk,
+    frames: &[FrameId],
+    mut visit: impl FnMut(&mut dyn Disk, FrameId, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut buffer = Buffer::new(FIRST_BLOCKS_AT_ONCE * BLOCK_BYTES);
+    for frames in frames.chunks(FIRST_BLOCKS_AT_ONCE) {
+        let blocks = buffer.chunks_mut(BLOCK_BYTES);
+        let mut reads: Vec<_> =
+            frames.iter().zip(blocks).map(|(frame, block)| Read::of(*frame, 0, block)).collect();
+        disk.read(&mut reads)?;
+        for (frame, block) in frames.iter().zip(buffer.chunks(BLOCK_BYTES)) {
+            visit(disk, *frame, block)?;
+        }
+    }
+    Ok(())
 }

@@ -112,6 +112,13 @@ impl Digest {
         bytes
     }
 
+    /// Returns how long the digest at the beginning of `bytes` says that it is, which only [`Digest::decode`] checks.
+    #[must_use]
+    pub fn stated_bytes(bytes: &[u8]) -> Option<usize> {
+        let length = bytes.get(CHECKSUM_AT + 4..CHECKSUM_AT + 8)?;
+        Some(u32::from_le_bytes(length.try_into().ok()?) as usize)
+    }
+
     /// Reads a digest at the beginning of `bytes`.
     ///
     /// # Errors
@@ -126,7 +133,7 @@ impl Digest {
         if ![LOG_FORMAT, LOG_FORMAT_BEFORE].contains(&format) {
             return Err(DigestError::Format(format));
         }
-        let length = word(CHECKSUM_AT + 4).map_or(0, |length| length as usize);
+        let length = Self::stated_bytes(bytes).unwrap_or(0);
         if length < HEAD_BYTES {
             return Err(DigestError::Damaged);
         }

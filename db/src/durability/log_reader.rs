@@ -23,11 +23,8 @@ use disk::{
     LOG_FORMAT, OPEN_ENDED, PAYLOAD_BYTES, Read, Trailer, blocks_of,
 };
 
-use super::LogLayout;
 use super::log_writer::{Directories, LogState, Segment};
-
-/// Blocks that are read at once.
-const READS_MAX: usize = 64;
+use super::{LogLayout, each_first_block};
 
 /// Frames that are read at once: a block that somebody waits for waits for them, too.
 const FRAMES_AT_ONCE: usize = 2;
@@ -209,10 +206,15 @@ fn read_digest(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<Digest>,
             continue;
         }
         let mut bytes = Buffer::new(layout.digest_frames as usize * layout.frame_bytes);
-        let pieces = bytes.chunks_mut(layout.frame_bytes);
-        let mut reads: Vec<_> =
-            layout.digest(copy).zip(pieces).map(|(frame, piece)| Read::of(frame, 0, piece)).collect();
-        disk.read(&mut reads)?;
+        let mut pieces = layout.digest(copy).zip(bytes.chunks_mut(layout.frame_bytes));
+        let (frame, first) = pieces.next().expect("a copy has a frame");
+        disk.read(&mut [Read::of(frame, 0, first)])?;
+        // A log begins with room for more than its digest needs.
+        let behind = Digest::stated_bytes(first).unwrap_or(0).div_ceil(layout.frame_bytes).saturating_sub(1);
+        let mut reads: Vec<_> = pieces.take(behind).map(|(frame, piece)| Read::of(frame, 0, piece)).collect();
+        if !reads.is_empty() {
+            disk.read(&mut reads)?;
+        }
         match Digest::decode(&bytes) {
             Ok(digest) if newest.as_ref().is_none_or(|newest| follows(digest.number, newest.number)) => {
                 newest = Some(digest);
@@ -261,45 +263,39 @@ fn frames_by_segment(disk: &mut dyn Disk, layout: LogLayout, digest: &Digest) ->
     let (mut free, mut of_directories, mut last) = (Vec::new(), Vec::new(), digest.last);
     let mut found = FramesByPlace::new();
     let all: Vec<FrameId> = layout.frames(disk).collect();
-    let mut buffer = Buffer::new(READS_MAX * BLOCK_BYTES);
-    for frames in all.chunks(READS_MAX) {
-        let blocks = buffer.chunks_mut(BLOCK_BYTES);
-        let mut reads: Vec<_> =
-            frames.iter().zip(blocks).map(|(frame, block)| Read::of(*frame, 0, block)).collect();
-        disk.read(&mut reads)?;
-        for (frame, block) in frames.iter().zip(buffer.chunks(BLOCK_BYTES)) {
-            if DirectoryBlock::read(block, &mut Vec::new()).is_some() {
-                of_directories.push(*frame);
-                continue;
-            }
-            let trailer = match Trailer::read(block) {
-                None if block.iter().any(|byte| *byte != 0) => trailer_within(disk, layout, *frame)?,
-                trailer => trailer,
-            };
-            let Some(trailer) = trailer else {
-                free.push(*frame);
-                continue;
-            };
-            last = last.max(trailer.sequence);
-            // A segment that the digest does not know was opened behind it: what is from before is of a cut that a crash ended,
-            // in a segment whose number a later start used again.
-            let is_new = trailer.sequence > digest.last && trailer.cut > digest.cut;
-            if !is_new && !segments.contains_key(&trailer.sequence) {
-                free.push(*frame);
-                continue;
-            }
-            let first = trailer.block / layout.blocks() * layout.blocks();
-            let segment = segments.entry(trailer.sequence);
-            segment.or_insert(Segment { frames: Vec::new(), bytes: OPEN_ENDED, class: trailer.class });
-            match found.entry((trailer.sequence, first)) {
-                Entry::Vacant(place) => _ = place.insert((trailer.cut, *frame)),
-                Entry::Occupied(mut place) if place.get().0 < trailer.cut => {
-                    free.push(place.insert((trailer.cut, *frame)).1);
-                }
-                Entry::Occupied(_) => free.push(*frame),
-            }
+    each_first_block(disk, &all, |disk, frame, block| -> Result<(), LogError> {
+        if DirectoryBlock::read(block, &mut Vec::new()).is_some() {
+            of_directories.push(frame);
+            return Ok(());
         }
-    }
+        let trailer = match Trailer::read(block) {
+            None if block.iter().any(|byte| *byte != 0) => trailer_within(disk, layout, frame)?,
+            trailer => trailer,
+        };
+        let Some(trailer) = trailer else {
+            free.push(frame);
+            return Ok(());
+        };
+        last = last.max(trailer.sequence);
+        // A segment that the digest does not know was opened behind it: what is from before is of a cut that a crash ended,
+        // in a segment whose number a later start used again.
+        let is_new = trailer.sequence > digest.last && trailer.cut > digest.cut;
+        if !is_new && !segments.contains_key(&trailer.sequence) {
+            free.push(frame);
+            return Ok(());
+        }
+        let first = trailer.block / layout.blocks() * layout.blocks();
+        let segment = segments.entry(trailer.sequence);
+        segment.or_insert(Segment { frames: Vec::new(), bytes: OPEN_ENDED, class: trailer.class });
+        match found.entry((trailer.sequence, first)) {
+            Entry::Vacant(place) => _ = place.insert((trailer.cut, frame)),
+            Entry::Occupied(mut place) if place.get().0 < trailer.cut => {
+                free.push(place.insert((trailer.cut, frame)).1);
+            }
+            Entry::Occupied(_) => free.push(frame),
+        }
+        Ok(())
+    })?;
     put_in_order(&mut segments, found, &mut free, layout);
     for (sequence, segment) in &segments {
         let needed = (segment.bytes as usize).div_ceil(layout.payload_bytes());

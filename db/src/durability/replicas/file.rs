@@ -22,8 +22,7 @@ use disk::{
     Read, ReplicaHeader, Write,
 };
 
-/// Blocks that are read at once when the file is opened.
-const READS_MAX: usize = 64;
+use crate::durability::each_first_block;
 
 /// The log of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,26 +132,21 @@ impl ReplicaFile {
     pub fn open(mut disk: Box<dyn Disk>, frames_max: u32) -> Result<Self, DiskError> {
         let mut found: BTreeMap<(LogId, Item, u64, u32), (FrameId, u8)> = BTreeMap::new();
         let (mut free, mut number) = (Vec::new(), 0);
-        let mut buffer = Buffer::new(READS_MAX.max(disk.frame_bytes() / BLOCK_BYTES) * BLOCK_BYTES);
         let all: Vec<FrameId> = (0..disk.frames()).map(FrameId).collect();
-        for frames in all.chunks(READS_MAX) {
-            let blocks = buffer.chunks_mut(BLOCK_BYTES);
-            let mut reads: Vec<_> =
-                frames.iter().zip(blocks).map(|(frame, block)| Read::of(*frame, 0, block)).collect();
-            disk.read(&mut reads)?;
-            for (frame, block) in frames.iter().zip(buffer.chunks(BLOCK_BYTES)) {
-                let Some((header, _)) = ReplicaHeader::decode(block) else {
-                    free.push(*frame);
-                    continue;
-                };
-                number = number.max(header.number);
-                let log = LogId { server: header.owner, number: header.log };
-                let place = (log, item_of(&header), header.number, header.index);
-                if let Some((other, _)) = found.insert(place, (*frame, header.class)) {
-                    free.push(other);
-                }
+        each_first_block(&mut *disk, &all, |_, frame, block| -> Result<(), DiskError> {
+            let Some((header, _)) = ReplicaHeader::decode(block) else {
+                free.push(frame);
+                return Ok(());
+            };
+            number = number.max(header.number);
+            let log = LogId { server: header.owner, number: header.log };
+            let place = (log, item_of(&header), header.number, header.index);
+            if let Some((other, _)) = found.insert(place, (frame, header.class)) {
+                free.push(other);
             }
-        }
+            Ok(())
+        })?;
+        let buffer = Buffer::new(disk.frame_bytes());
         let mut replicas: BTreeMap<(LogId, Item), BTreeMap<u64, Replica>> = BTreeMap::new();
         for ((log, item, number, index), (frame, class)) in found {
             let (frames, tail) = (Vec::new(), None);
