@@ -80,7 +80,7 @@ impl Growth {
         self.shared.is_full.store(true, Ordering::Relaxed);
     }
 
-    /// Returns for how many more frames the file system has room, as of some milliseconds ago.
+    /// Returns for how many more frames the file system has room, as of [`GROWTH_RETRY_MS`] ago at most.
     pub(super) fn room(&self) -> u32 {
         if self.is_full() { 0 } else { self.shared.room.load(Ordering::Relaxed) }
     }

@@ -18,13 +18,15 @@ use crate::limits::{
 impl LogWriter {
     /// Admits as many writes as there are frames for what is open and about to be opened.
     pub(super) fn admit(&mut self) {
-        let to_add = self.frames_max.saturating_sub(self.disk.frames());
+        // Growth adds frames meanwhile.
+        let frames = self.disk.frames();
+        let to_add = self.frames_max.saturating_sub(frames);
         let (ready, room) =
             self.growth.as_ref().map_or((0, u32::MAX), |growth| (growth.ready(), growth.room()));
         let more = to_add.min(room);
         let of_segments = |frames: u32| frames.saturating_sub(2 * self.layout.digest_frames) as usize;
         // As many as there can be at present.
-        let frames_of_segments = of_segments(self.disk.frames() + more);
+        let frames_of_segments = of_segments(frames + more);
         let (reserve, short) = frames_reserved(self.cores, frames_of_segments);
         let is_short = self.state.free.len() + ((more + ready) as usize) < short;
         self.pins.release(&mut self.state.free, is_short);
