@@ -145,7 +145,8 @@ fn what_another_server_has_is_waited_for_without_being_polled_and_asked_for_once
 #[test]
 fn what_is_asked_for_the_disk_here_is_asked_for_the_disk_there() {
     let mut halved = Halved::with(reads, CallMode::Read);
-    let invocations = Invocations::with_budget(LimitOverrides::default()).expect("stacks");
+    let budget = LimitOverrides { slice_us: 3_600_000_000, ..LimitOverrides::default() };
+    let invocations = Invocations::with_budget(budget).expect("stacks");
     halved.world.invocations = invocations.identifying(|_| None, |&origin| origin == 2);
     for (key, origin) in keys(true, 3).iter().zip(1..) {
         halved.start(key, b"", origin);
