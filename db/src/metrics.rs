@@ -138,6 +138,8 @@ counted! {
     Throttled = "throttled",
     /// Answers that waited until what they show was stable on the disk.
     AnswersHeld = "answers_held",
+    /// Short answers that were not held, since too many waited for the disk: the next copy of the request is answered.
+    AnswersDropped = "answers_dropped",
     /// Requests that waited for objects in transit.
     RequestsParked = "requests_parked",
     /// Times that an invocation waited for an object in transit.

@@ -232,6 +232,9 @@ impl Pinned<'_> {
             }
             true
         })?;
+        if self.is_noted(table) {
+            self.note_seen_all();
+        }
         Ok(Checked { objects, bytes, next })
     }
 

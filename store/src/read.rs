@@ -88,6 +88,18 @@ impl Pinned<'_> {
         }
         // Before the look-up: what a recovery found first may not be the newest.
         let is_known = !table.is_replaying() || table.has_arrived(hash);
+        self.look_up(table, hash, key, is_known)
+    }
+
+    /// As [`Pinned::get`], but `None` if the look-up is not conclusive: see [`Pinned::knows`].
+    #[must_use]
+    pub fn get_if_known<'p>(&'p self, table: &Table, hash: u64, key: &[u8]) -> Option<Option<Object<'p>>> {
+        // Once: a recovery may forget what it knew.
+        self.knows(table, hash, key).then(|| self.look_up(table, hash, key, true))
+    }
+
+    #[inline(always)]
+    fn look_up<'p>(&'p self, table: &Table, hash: u64, key: &[u8], is_known: bool) -> Option<Object<'p>> {
         let found = table.index.find(&self.pin, hash, |location| self.object_of(location, key));
         let visible = found.filter(|object| is_known && !self.is_expired(object));
         if self.is_noted(table) {

@@ -77,8 +77,9 @@ impl Pinned<'_> {
         if condition != Condition::Always || table.is_replaying() {
             self.refuse_unknown(table, hash, key)?;
         }
-        if condition != Condition::Always {
-            // Saves the copy if the condition fails already; the decision that counts is made under the lock.
+        if condition != Condition::Always && !table.is_replaying() {
+            // Saves the copy if the condition fails already; the decision that counts is made under the lock. Not while a
+            // hash that was known above may be forgotten by now.
             let current = self.get(table, hash, key).map_or(0, |object| object.version());
             refuse_unless(condition, current)?;
         }

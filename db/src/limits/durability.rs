@@ -77,7 +77,8 @@ pub const PULLER_LOOK_US: u64 = 200;
 /// Damaged entries that a start names in the log.
 pub const DAMAGED_NAMED_MAX: usize = 100;
 
-/// Bytes of answers that a worker holds until they are stable. Beyond it, clients fetch them over their streams.
+/// Bytes of answers that a worker holds until they are stable: some 500,000 short ones. Beyond it, clients fetch longer ones
+/// over their streams, and short ones when they ask again.
 pub const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// Least default limit of the disk, in bytes: a log that can be cleaned with the default segments and some cores.

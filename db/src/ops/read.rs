@@ -39,8 +39,7 @@ pub fn get_arriving<'p>(
     hash: u64,
     key: &[u8],
 ) -> Option<Option<Object<'p>>> {
-    // In this order: what is known then is found.
-    pin.knows(part, hash, key).then(|| pin.get(part, hash, key))
+    pin.get_if_known(part, hash, key)
 }
 
 /// Prefetches the table, before the first step if requests use many tables.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use net::Batch;
 use wire::limits::{ASKS_SYNCED, TAKES_PARTS};
-use wire::{FrameReader, Group, Message, Request, Status, opcode};
+use wire::{FrameReader, Group, Message, Request, Status};
 
 use super::batch_admission::BatchAdmission;
 use super::invocation;
@@ -252,7 +252,7 @@ impl<'w, P: Exits> Dispatch<'w, P> {
         let mut place = FramePlace::new(exits, &environment, (session, pending.sequence), to);
         place.page.add(Entry::of(&pending.request), 1);
         environment.core.ask_for_disk(pending.flags & ASKS_SYNCED != 0);
-        if cannot_sync(pending.flags, &pending.request, pending.located) {
+        if pending.flags & ASKS_SYNCED != 0 && native::cannot_sync(&pending.request, pending.located) {
             replies::refuse(environment.metrics, &mut place, Status::NotDurable);
         } else if let Request::Invoke { .. } = pending.request {
             invocation::start(
@@ -318,15 +318,6 @@ impl<'w, P: Exits> Dispatch<'w, P> {
     }
 }
 
-/// Returns whether a write asks that a table in memory be on the disk.
-#[inline]
-fn cannot_sync(flags: u8, request: &Request<'_>, located: Located<'_>) -> bool {
-    flags & ASKS_SYNCED != 0
-        && !matches!(request, Request::Invoke { .. })
-        && !opcode::is_read(request.opcode())
-        && located.entry.is_some_and(|entry| !entry.durability.is_on_disk())
-}
-
 /// Serves a data request of a stream on the session's home worker; its answer goes to the stream's thread, now or when
 /// its invocation ends.
 ///
@@ -369,7 +360,7 @@ pub fn stream_request(
     page.add(Entry::of(&request), 1);
     let located = locate(environment, session, &request);
     environment.core.ask_for_disk(flags & ASKS_SYNCED != 0);
-    if cannot_sync(flags, &request, located) {
+    if flags & ASKS_SYNCED != 0 && native::cannot_sync(&request, located) {
         replies::refuse(metrics, &mut place, Status::NotDurable);
     } else if let Request::Invoke { .. } = request {
         let (caller, request) = ((session, *sequence), (&request, located));

@@ -8,7 +8,7 @@
 
 use store::{Object, RequestId, Table};
 use wire::reply::{Entry, Object as GetReply, Objects};
-use wire::{Keys, Request, Status};
+use wire::{Keys, Request, Status, opcode};
 
 use super::listing;
 use super::prefetch::Located;
@@ -20,6 +20,14 @@ use crate::ops::write::{WriteOutcome, WriteTarget};
 use crate::ops::{WorkerEnvironment, read, write};
 use crate::session::{Claim, Session};
 use crate::tablet::TableEntry;
+
+/// Returns whether a request that asks for the disk is a write to a table in memory.
+#[inline]
+pub fn cannot_sync(request: &Request<'_>, located: Located<'_>) -> bool {
+    !matches!(request, Request::Invoke { .. })
+        && !opcode::is_read(request.opcode())
+        && located.entry.is_some_and(|entry| !entry.durability.is_on_disk())
+}
 
 /// Executes a native request, unless it lacks objects. `located` names its key's place in a table that was already
 /// found to be the tenant's. `IS_NEW`: the request runs for the first time and is counted.

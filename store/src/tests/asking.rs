@@ -1,9 +1,12 @@
 //! What a request waits for: of tables that promise less only if it asks, and only what it has seen.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use crate::{
-    Condition, Config, Core, Cursor, NEVER_MS, Quota, Replayed, Store, Table, TableKind, TableOptions, hash,
+    Condition, Config, Core, Cursor, NEVER_MS, Quota, Replayed, Store, Table, TableKind, TableOptions,
+    WriteError, hash,
 };
 
 /// Creates a store with an ordered durable table that promises nothing to who does not ask.
@@ -34,6 +37,13 @@ fn put(core: &Core, table: &Table, key: &[u8], expires_ms: u64) {
     put.expect("there is room");
 }
 
+/// Returns whether a request that asks, or not, waits for what a verification has counted.
+fn waits_for_counts(core: &Core, table: &Table, asks: bool) -> bool {
+    core.ask_for_disk(asks);
+    core.pin().verify(table, Cursor::START, |_| ()).expect("the table is there");
+    core.take_seen_cut() > core.store().stable_cut()
+}
+
 /// Returns whether a request that asks, or not, waits for what it sees of a key.
 fn waits(core: &Core, table: &Table, key: &[u8], asks: bool) -> bool {
     core.ask_for_disk(asks);
@@ -58,12 +68,14 @@ fn who_asks_waits_for_what_it_has_seen_and_for_nothing_else() {
     core.ask_for_disk(true);
     let refused = core.pin().put(&table, hash(b"new"), b"new", b"", Condition::Absent);
     assert!(refused.is_err() && core.take_seen_cut() > 0, "the refusal tells of it");
+    assert!(!waits_for_counts(&core, &table, false) && waits_for_counts(&core, &table, true));
     put(&core, &table, b"mine", NEVER_MS);
     assert!(core.take_seen_cut() > 0);
     sync(&core);
     for key in [&b"new"[..], b"gone", b"mine"] {
         assert!(!waits(&core, &table, key, true), "{key:?}");
     }
+    assert!(!waits_for_counts(&core, &table, true));
 }
 
 #[test]
@@ -97,4 +109,48 @@ fn an_object_that_is_restored_again_is_waited_for_until_the_disk_has_it() {
     assert_eq!(restore(), (0, 1, true), "nobody was told that it is there");
     sync(&core);
     assert_eq!(restore(), (0, 1, false));
+}
+
+/// A recovery that is in use forgets hashes that it brought long ago, at any moment.
+#[test]
+fn what_a_recovery_forgets_while_a_request_looks_is_not_taken_for_absent() {
+    const LOOKS: u32 = 500_000;
+    const PULLS: u64 = 50_000_000;
+    let (core, table) = written();
+    table.expect_replay();
+    let place = hash(b"key");
+    table.pulled(&[place]);
+    put(&core, &table, b"key", NEVER_MS);
+    let version = core.pin().get(&table, place, b"key").expect("it is known").version();
+    let (is_lacking, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = 1;
+            while other < 4 * PULLS && !is_over.load(Ordering::Relaxed) {
+                if is_lacking.swap(false, Ordering::Relaxed) {
+                    table.pulled(&[place]);
+                }
+                table.pulled(&[other, other + 1, other + 2, other + 3]);
+                other += 4;
+            }
+        });
+        let (mut known, mut lacking) = (0, 0);
+        for _ in 0..LOOKS {
+            let pin = core.pin();
+            match pin.put(&table, place, b"key", b"value", Condition::Version(version + 1)) {
+                Err(WriteError::ConditionFailed { current }) => {
+                    assert_eq!(current, version);
+                    known += 1;
+                }
+                Err(WriteError::NotArrived) => lacking += 1,
+                other => panic!("{other:?}"),
+            }
+            match pin.get_if_known(&table, place, b"key") {
+                Some(found) => assert!(found.is_some(), "it is there"),
+                None => is_lacking.store(true, Ordering::Relaxed),
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(known > 0 && lacking > 0, "{known} of {LOOKS} were known, {lacking} were not");
+    });
 }

@@ -67,7 +67,7 @@ impl HeldAnswer {
 #[derive(Debug, Default)]
 pub(super) struct HeldAnswers {
     queue: VecDeque<HeldAnswer>,
-    /// Bytes of the bodies that are not inline.
+    /// Bytes of all of them.
     bytes: usize,
     /// Whether the log's thread was not woken for the latest one yet.
     is_news: bool,
@@ -91,9 +91,9 @@ impl HeldAnswers {
         } else {
             let mut body = vec![0; body_bytes].into_boxed_slice();
             fill(&mut body);
-            self.bytes += body_bytes;
             HeldBody::Boxed(body)
         };
+        self.bytes += bytes_of(body_bytes);
         self.queue.push_back(HeldAnswer { cut, route, status, body });
         self.is_news = true;
     }
@@ -102,9 +102,7 @@ impl HeldAnswers {
     #[inline]
     pub(super) fn take(&mut self, stable: u64) -> Option<HeldAnswer> {
         let next = self.queue.pop_front_if(|answer| answer.cut <= stable)?;
-        if let HeldBody::Boxed(body) = &next.body {
-            self.bytes -= body.len();
-        }
+        self.bytes -= bytes_of(next.body().len());
         Some(next)
     }
 
@@ -120,10 +118,10 @@ impl HeldAnswers {
         self.queue.is_empty()
     }
 
-    /// Returns the bytes that were allocated for them.
+    /// Returns whether there is room for one with such a body.
     #[inline]
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    pub(super) fn has_room(&self, body_bytes: usize) -> bool {
+        self.bytes + bytes_of(body_bytes) <= HELD_BYTES_MAX
     }
 
     /// Returns whether answers were held since the last call.
@@ -131,6 +129,12 @@ impl HeldAnswers {
     pub(super) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.is_news)
     }
+}
+
+/// Returns the bytes of an answer.
+#[inline]
+fn bytes_of(body_bytes: usize) -> usize {
+    size_of::<HeldAnswer>() + if body_bytes > INLINE_BYTES { body_bytes } else { 0 }
 }
 
 /// Returns the number of the cut that must be stable before a reply leaves, and forgets what the core has seen.
@@ -174,9 +178,13 @@ impl Outgoing {
         if environment.core.store().admission() == Admission::Failed {
             return self.reply(port, metrics, to, (sequence_low, Status::StorageFailed), 0, no_body);
         }
-        if body_bytes > INLINE_BYTES && self.held.bytes() + body_bytes > HELD_BYTES_MAX {
-            // It may have been executed, so that nobody may be told to try again; over the stream its reply waits by itself.
-            return self.reply(port, metrics, to, (sequence_low, Status::UseStream), 0, no_body);
+        if !self.held.has_room(body_bytes) {
+            // It may have been executed, so that nobody may be told to try again; over the stream its reply waits by itself. A
+            // short one has come many times if there are so many: its next copy is answered.
+            return match body_bytes > INLINE_BYTES {
+                true => self.reply(port, metrics, to, (sequence_low, Status::UseStream), 0, no_body),
+                false => metrics.count(Counter::AnswersDropped),
+            };
         }
         metrics.count(Counter::AnswersHeld);
         self.held.hold(cut, HeldRoute::Frame(*to, sequence_low), status, body_bytes, fill);
@@ -257,7 +265,8 @@ impl Outgoing {
 mod tests {
     use wire::Status;
 
-    use super::{HeldAnswers, HeldRoute};
+    use super::{HeldAnswer, HeldAnswers, HeldRoute};
+    use crate::limits::HELD_BYTES_MAX;
     use crate::worker::outgoing::Addressee;
 
     #[test]
@@ -268,13 +277,27 @@ mod tests {
             held.hold(cut, HeldRoute::Frame(to, 1), Status::Ok, bytes, |body| body.fill(cut as u8));
         }
         assert!(held.take_news() && !held.take_news());
-        assert_eq!(held.bytes(), 100);
+        assert_eq!(held.bytes, 3 * size_of::<HeldAnswer>() + 100);
         assert!(!held.is_due(4) && held.take(4).is_none());
         let bodies = |held: &mut HeldAnswers, stable| {
             std::iter::from_fn(|| held.take(stable).map(|answer| answer.body().to_vec())).collect::<Vec<_>>()
         };
         assert_eq!(bodies(&mut held, 6), [vec![5; 8]], "the third one waits behind the second");
         assert_eq!(bodies(&mut held, 7), [vec![7; 100], vec![]]);
-        assert!(held.is_empty() && held.bytes() == 0);
+        assert!(held.is_empty() && held.bytes == 0);
+    }
+
+    #[test]
+    fn short_answers_are_held_within_bounds_too() {
+        let to = Addressee { port: 0, peer: ([127, 0, 0, 1], 1).into(), token: 1, home_core: 0, flags: 0 };
+        let (mut held, mut answers) = (HeldAnswers::default(), 0);
+        while held.has_room(8) {
+            held.hold(5, HeldRoute::Frame(to, answers), Status::Ok, 8, |body| body.fill(1));
+            answers += 1;
+        }
+        assert!(held.queue.capacity() * size_of::<HeldAnswer>() <= 2 * HELD_BYTES_MAX);
+        assert!(answers as usize > 256 * 1_024, "of {answers} sessions' calls");
+        while held.take(5).is_some() {}
+        assert!(held.has_room(HELD_BYTES_MAX / 2));
     }
 }

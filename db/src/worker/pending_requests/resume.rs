@@ -167,6 +167,10 @@ fn answer(
     let located = locate(environment, session, &request);
     environment.core.take_seen_cut();
     environment.core.ask_for_disk(parked.route.asks_synced());
+    // Its table may have moved to memory meanwhile.
+    if parked.route.asks_synced() && native::cannot_sync(&request, located) {
+        return replies::refuse(metrics, place, Status::NotDurable);
+    }
     if native::execute::<false>(environment, caller, &request, located, place) == RequestOutcome::Lacks {
         let came = RequestContext { session, sequence: *sequence, view: *sent_under, since_us: *since_us };
         park(environment, pending, came, (&request, located), place);
