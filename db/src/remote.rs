@@ -1,4 +1,4 @@
-//! The thread that reads objects of other servers for invocations on this server. [`serve`] hands the questions of
+//! The thread that reads objects of other servers for invocations on this server. [`serving`] hands the questions of
 //! other servers to workers (`worker/peer_reads.rs`).
 //!
 //! ```text
@@ -8,6 +8,8 @@
 //! Streams stay open. The table's map ([`Maps`]) names the owner of an object; [`OpenQuestions`] decides what to do if
 //! that changes, or no server answers. The thread never waits for one server: separate threads open streams, and a
 //! server that does not read its questions gets no more of them.
+
+pub mod serving;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -23,19 +25,18 @@ use cluster::peer::Purpose;
 use cluster::remote::message::{Answers, Question, Questions, Reply};
 use cluster::remote::questions::{End, OpenQuestions, Owner};
 use control::Subject;
-use net::{Duplex, Sleeper, Stream, StreamError, Waker};
+use net::{Duplex, Sleeper, StreamError, Waker};
 use wire::{Body, TabletMap, TenantId};
 
 use crate::control_plane::Control;
 use crate::limits::{
     CONTROL_STACK_BYTES, RECORD_TIMEOUT_MS, REMOTE_IDLE_MS, REMOTE_LOOK_MS, REMOTE_MAPS_MAX,
-    REMOTE_MESSAGE_BYTES_MAX, REMOTE_UNTAKEN_BYTES_MAX, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
+    REMOTE_MESSAGE_BYTES_MAX, REMOTE_UNTAKEN_BYTES_MAX,
 };
 use crate::ops::remote::{RemoteAnswer, RemoteOutcome, RemoteReads, Want};
 use crate::sync::lock;
-use crate::sync::oneshot::oneshot;
 use crate::tenant::account::RemoteValue;
-use crate::view::change::{Change, PeerAnswer, PeerReads};
+use crate::view::change::Change;
 
 /// The queue of remote reads, before the thread starts.
 pub struct Wants {
@@ -356,34 +357,4 @@ fn newest(control: &Control, tenant: TenantId, table: u32) -> Option<Arc<[u8]>> 
         granted.and_then(|(owner, name)| control.table(owner, &name))
     });
     entry?.map.clone()
-}
-
-/// Serves a stream until the other server leaves or this one stops.
-pub fn serve(control: &Control, mut stream: Stream) {
-    let look = Duration::from_millis(STREAM_LOOK_MS);
-    let patience = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);
-    let mut record = Vec::new();
-    for worker in control.workers.iter().cycle() {
-        loop {
-            match stream.read_record(&mut record, look, REMOTE_MESSAGE_BYTES_MAX) {
-                Ok(()) => break,
-                Err(StreamError::Idle) => {}
-                Err(_) => return,
-            }
-        }
-        let (answer, answered) = oneshot();
-        let reads = Arc::new(PeerReads { record: std::mem::take(&mut record), answer });
-        if !worker.send(Change::Reads(reads)) {
-            return;
-        }
-        let Ok(PeerAnswer { body, cut }) = answered.receive_within(patience) else { return };
-        let log = control.log.as_ref().filter(|_| cut > 0);
-        if log.is_some_and(|log| log.await_stable(&control.store, cut, patience).is_err()) {
-            return;
-        }
-        let head = (body.len() as u32).to_le_bytes();
-        if body.is_empty() || stream.write_record(&head, &body).is_err() {
-            return;
-        }
-    }
 }

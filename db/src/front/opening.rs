@@ -21,7 +21,7 @@ use crate::control_plane::streams::{ConnectionPermit, Holder, NoPlace};
 use crate::control_plane::{Control, KnownTenant, Refusal};
 use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, SESSION_CREDITS};
 use crate::moving;
-use crate::remote;
+use crate::remote::serving;
 use crate::session::Session;
 use crate::sync::lock;
 
@@ -201,7 +201,7 @@ pub(super) fn serve_peer(
         }
         Ok(Purpose::Reads) => {
             answer(&mut stream, Status::Ok);
-            remote::serve(control, stream);
+            serving::serve(control, stream);
         }
         Err(refusal) => {
             tracing::warn!(%peer, server = challenge.opener(), %refusal, "refused another server's stream");

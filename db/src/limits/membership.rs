@@ -119,6 +119,15 @@ pub const REMOTE_MAPS_MAX: usize = 4_096;
 pub const REMOTE_ANSWER_BYTES: usize = 256 << 10;
 /// Longest record in bytes, in either direction.
 pub const REMOTE_MESSAGE_BYTES_MAX: usize = 2 << 20;
+/// Time that a stream between servers stands still for answers that wait for the disk, in milliseconds: many writes of one that
+/// is well. Later ones go beside.
+pub const REMOTE_DISK_MS: u64 = 5;
+/// Interval at which is looked for others, in milliseconds.
+pub const REMOTE_DISK_LOOK_MS: u64 = 2;
+/// Time after which such questions are to come again, in milliseconds: nobody waits longer for their answers.
+pub const REMOTE_DISK_PATIENCE_MS: u64 = 1_000;
+/// Most records of answers that wait for the disk, of one stream.
+pub const REMOTE_WAITING_MAX: usize = 64;
 /// Unread bytes at a server after which it gets no more questions.
 pub const REMOTE_UNTAKEN_BYTES_MAX: usize = 1 << 20;
 

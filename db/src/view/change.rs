@@ -59,16 +59,28 @@ pub enum Change {
 /// A record of another server's questions, to be answered by a worker.
 pub struct PeerReads {
     pub(crate) record: Vec<u8>,
-    pub(crate) answer: Sender<PeerAnswer>,
+    /// Gets `None` if the record is invalid.
+    pub(crate) answer: Sender<Option<PeerAnswer>>,
 }
 
-/// The answer to a record of questions.
+/// The answer to a record of questions: one or two records.
 #[derive(Debug)]
 pub struct PeerAnswer {
-    /// Its body, which is empty if the record is invalid.
-    pub(crate) body: Vec<u8>,
-    /// The cut of the log that includes what it shows of synced tables; 0 for nothing.
+    /// What shows nothing that the disk is to have first.
+    pub(crate) now: Option<Vec<u8>>,
+    /// What does.
+    pub(crate) of_cut: Option<PeerAnswerOfCut>,
+}
+
+/// Answers that show what the disk is to have first.
+#[derive(Debug)]
+pub struct PeerAnswerOfCut {
+    /// The cut of the log that includes it.
     pub(crate) cut: u64,
+    /// The record of answers.
+    pub(crate) body: Vec<u8>,
+    /// The one in place of it that refuses: the questions come later.
+    pub(crate) later: Vec<u8>,
 }
 
 /// Objects of an archive on their way to a table, stored by one worker in one turn.

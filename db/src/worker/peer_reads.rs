@@ -3,11 +3,11 @@
 //! ```text
 //!   stream of the other server ── record ──► a worker, by its queue ── get, under its view ──► one record of answers
 //! ```
-//! The stream's thread waits, the worker does not, and the next record is read after one is answered: this bounds the
-//! pending reads of a server. A tenant's invocation reads what that tenant may read, its own tables and those granted
+//! The stream's thread waits, the worker does not, and the next record is read after the worker has executed one: this bounds
+//! the pending reads of a server. A tenant's invocation reads what that tenant may read, its own tables and those granted
 //! to it. A key that is not owned under the worker's view gets `NotOwned`; one that has not arrived yet is requested,
 //! and the answer is `Later`. An answer that shows what is not yet on the disk of a synced table, or of any durable one if
-//! the invocation's request asks for the disk, waits on its stream's thread.
+//! the invocation's request asks for the disk, waits on its stream's thread (`remote/serving.rs`), which serves others meanwhile.
 
 use cluster::remote::message::{Answers, Question, Questions, Reply};
 use wire::TenantId;
@@ -15,32 +15,43 @@ use wire::TenantId;
 use crate::limits::REMOTE_ANSWER_BYTES;
 use crate::metrics::Counter;
 use crate::ops::{WorkerEnvironment, read};
-use crate::view::change::{PeerAnswer, PeerReads};
+use crate::view::change::{PeerAnswer, PeerAnswerOfCut, PeerReads};
 
 /// Answers one record of questions.
 pub fn answer(environment: &WorkerEnvironment<'_>, reads: &PeerReads) {
     let Ok((questions, for_disk)) = Questions::decode(&reads.record) else {
-        reads.answer.send(PeerAnswer { body: Vec::new(), cut: 0 });
+        reads.answer.send(None);
         return;
     };
     // What others in this round have seen is theirs.
     let seen = environment.core.take_seen_cut();
     environment.core.ask_for_disk(for_disk);
-    let (mut answers, mut bytes, mut served) = (Answers::new(), 0, 0);
+    let stable = environment.core.store().stable_cut();
+    let (mut bytes, mut served) = (0, 0);
+    let (mut now, mut held, mut cut): (Option<Answers>, Option<(Answers, Answers)>, u64) = Default::default();
     for question in &questions {
         let reply = find(environment, question, REMOTE_ANSWER_BYTES.saturating_sub(bytes));
         if let Reply::Found { value, .. } = reply {
             bytes += value.len();
         }
         served += u64::from(matches!(reply, Reply::Found { .. } | Reply::Absent));
-        answers.push(question.number, reply);
+        let shown = environment.core.take_seen_cut();
+        if shown <= stable {
+            now.get_or_insert_with(Answers::new).push(question.number, reply);
+            continue;
+        }
+        cut = cut.max(shown);
+        let (body, later) = held.get_or_insert_with(|| (Answers::new(), Answers::new()));
+        body.push(question.number, reply);
+        later.push(question.number, Reply::Later);
     }
     environment.metrics.add(Counter::RemoteReadsServed, served);
     environment.metrics.add(Counter::RemoteReadBytesServed, bytes as u64);
-    let cut = environment.core.take_seen_cut();
     environment.core.see_cut(seen);
+    let of_cut =
+        held.map(|(body, later)| PeerAnswerOfCut { cut, body: body.into_bytes(), later: later.into_bytes() });
     // The stream may be gone; then nobody waits.
-    reads.answer.send(PeerAnswer { body: answers.into_bytes(), cut });
+    reads.answer.send(Some(PeerAnswer { now: now.map(Answers::into_bytes), of_cut }));
 }
 
 /// Reads one object; returns `Later` if there is no room for more values.

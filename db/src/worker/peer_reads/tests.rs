@@ -82,12 +82,7 @@ impl Here {
         self.core.store().note_stable(number, &positions);
     }
 
-    /// The body of the answer to a record.
-    fn answer(&self, record: &[u8]) -> Vec<u8> {
-        self.answer_with_cut(record).body
-    }
-
-    fn answer_with_cut(&self, record: &[u8]) -> PeerAnswer {
+    fn answer(&self, record: &[u8]) -> Option<PeerAnswer> {
         let pin = self.core.pin();
         let environment = WorkerEnvironment {
             core: &self.core,
@@ -105,13 +100,15 @@ impl Here {
 
     /// Returns the answers for these keys to a tenant.
     fn ask(&self, tenant: u32, table: u32, keys: &[&[u8]]) -> Vec<u8> {
-        self.answer(record(tenant, table, keys, false).bytes())
+        let answer = self.answer(record(tenant, table, keys, false).bytes());
+        answer.and_then(|answer| answer.now).expect("answers that wait for nothing")
     }
 
     /// Returns whether the answer about a key waits for the disk.
     fn waits(&self, key: &[u8], for_disk: bool) -> bool {
-        let answer = self.answer_with_cut(record(OWNER, TABLE, &[key], for_disk).bytes());
-        answer.cut > self.core.store().stable_cut()
+        let answer = self.answer(record(OWNER, TABLE, &[key], for_disk).bytes()).expect("answers");
+        assert_ne!(answer.now.is_some(), answer.of_cut.is_some());
+        answer.of_cut.is_some_and(|answer| answer.cut > self.core.store().stable_cut())
     }
 }
 
@@ -172,7 +169,7 @@ fn a_record_of_answers_has_so_many_bytes_of_values_and_the_rest_comes_later() {
 fn what_is_none_of_the_protocol_ends_the_stream() {
     let here = Here::new();
     for record in [&[][..], &[2], &[1, 0], &[9; 40]] {
-        assert_eq!(here.answer(record), b"");
+        assert!(here.answer(record).is_none());
     }
 }
 
@@ -206,4 +203,25 @@ fn an_answer_waits_for_what_it_shows_of_a_synced_table_and_of_a_written_one_if_t
         here.sync();
         assert!(!here.waits(new, true) && !here.waits(gone, true));
     }
+}
+
+#[test]
+fn what_waits_for_the_disk_keeps_nothing_else_of_its_record_waiting() {
+    let here = Here::with(Durability::Synced);
+    let keys = keys(false, 3);
+    let [old, new, never] = [0, 1, 2].map(|index| &keys[index][..]);
+    let old_version = here.put(old, b"old");
+    here.sync();
+    let new_version = here.put(new, b"new");
+    here.core.take_seen_cut();
+    let asked = record(OWNER, TABLE, &[old, new, never], false);
+    let PeerAnswer { now, of_cut } = here.answer(asked.bytes()).expect("answers");
+    let (now, of_cut) = (now.expect("some wait for nothing"), of_cut.expect("one waits"));
+    let at_once = vec![(0, Reply::Found { version: old_version, value: &b"old"[..] }), (2, Reply::Absent)];
+    assert_eq!(Answers::decode(&now), Ok(at_once));
+    let waits = vec![(1, Reply::Found { version: new_version, value: &b"new"[..] })];
+    assert_eq!(Answers::decode(&of_cut.body), Ok(waits));
+    assert_eq!(Answers::decode(&of_cut.later), Ok(vec![(1, Reply::Later)]));
+    here.sync();
+    assert!(of_cut.cut <= here.core.store().stable_cut());
 }

@@ -1,0 +1,88 @@
+//! Serves the questions of another server: a worker answers each record, and what shows something that the disk does not have
+//! yet waits here, while the stream goes on.
+//!
+//! ```text
+//!   record ──► a worker ──► answers ─────────────────────────────────► stream
+//!                      └──► answers with a cut ──► it is stable ──────►
+//!                                             └──► not in time, or the disk has failed: "later"
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use net::{Stream, StreamError};
+
+use crate::control_plane::Control;
+use crate::limits::{
+    REMOTE_DISK_LOOK_MS, REMOTE_DISK_MS, REMOTE_DISK_PATIENCE_MS, REMOTE_MESSAGE_BYTES_MAX,
+    REMOTE_WAITING_MAX, STABLE_LOOK_US, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
+};
+use crate::sync::oneshot::oneshot;
+use crate::view::change::{Change, PeerAnswer, PeerAnswerOfCut, PeerReads};
+
+/// Serves a stream until the other server leaves or this one stops.
+pub fn serve(control: &Control, mut stream: Stream) {
+    let (look, often) = (Duration::from_millis(STREAM_LOOK_MS), Duration::from_millis(REMOTE_DISK_LOOK_MS));
+    let patience = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);
+    let (mut record, mut waiting) = (Vec::new(), VecDeque::new());
+    for worker in control.workers.iter().cycle() {
+        loop {
+            if !send_due(control, &mut stream, &mut waiting) {
+                return;
+            }
+            if waiting.len() >= REMOTE_WAITING_MAX {
+                thread::sleep(Duration::from_micros(STABLE_LOOK_US));
+                continue;
+            }
+            let timeout = if waiting.is_empty() { look } else { often };
+            match stream.read_record(&mut record, timeout, REMOTE_MESSAGE_BYTES_MAX) {
+                Ok(()) => break,
+                Err(StreamError::Idle) => {}
+                Err(_) => return,
+            }
+        }
+        let (answer, answered) = oneshot();
+        let reads = Arc::new(PeerReads { record: std::mem::take(&mut record), answer });
+        if !worker.send(Change::Reads(reads)) {
+            return;
+        }
+        let Ok(Some(PeerAnswer { now, of_cut })) = answered.receive_within(patience) else { return };
+        if now.is_some_and(|body| !write(&mut stream, &body)) {
+            return;
+        }
+        if let Some(of_cut) = of_cut {
+            // Mostly it takes one write of the disk.
+            if let Some(log) = control.log.as_ref().filter(|_| waiting.is_empty()) {
+                let _ = log.await_stable(&control.store, of_cut.cut, Duration::from_millis(REMOTE_DISK_MS));
+            }
+            waiting.push_back((Instant::now(), of_cut));
+        }
+    }
+}
+
+/// Sends what waits no more; returns false if the stream is gone.
+fn send_due(
+    control: &Control,
+    stream: &mut Stream,
+    waiting: &mut VecDeque<(Instant, PeerAnswerOfCut)>,
+) -> bool {
+    let stable = control.log.as_ref().map_or(u64::MAX, |_| control.store.stable_cut());
+    let has_failed = control.log.as_ref().is_some_and(|log| log.waker.has_failed());
+    let patience = Duration::from_millis(REMOTE_DISK_PATIENCE_MS);
+    let is_due = |(since, answer): &mut (Instant, PeerAnswerOfCut)| {
+        answer.cut <= stable || has_failed || since.elapsed() > patience
+    };
+    while let Some((_, answer)) = waiting.pop_front_if(is_due) {
+        let body = if answer.cut <= stable { answer.body } else { answer.later };
+        if !write(stream, &body) {
+            return false;
+        }
+    }
+    true
+}
+
+fn write(stream: &mut Stream, body: &[u8]) -> bool {
+    stream.write_record(&(body.len() as u32).to_le_bytes(), body).is_ok()
+}
