@@ -163,6 +163,23 @@ impl Metadata {
         Ok(below_reservation(self.write(|transaction| next(transaction, VERSIONS, 1))?))
     }
 
+    /// Counts a start of a server's log, the last one that the log itself knows being `known`, and returns its number. `None` if
+    /// the log knows a start that is not in these records: they are of before it.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn log_start(&self, server: u32, known: u64) -> Result<Option<u64>, MetadataError> {
+        let key = format!("counters/log-start-{server}");
+        self.write(|transaction| {
+            let number = transaction.get::<Counter>(&key)?.map_or(1, |counter| counter.next);
+            if known >= number {
+                return Ok(None);
+            }
+            transaction.put(&key, &Counter { next: number + 1 })?;
+            Ok(Some(number))
+        })
+    }
+
     /// Returns the version below the last reservation of any server.
     ///
     /// # Errors

@@ -10,7 +10,9 @@
 //!       segments u32, for each: sequence u32, bytes u32 (all ones: as far as its blocks say), class u32
 //!       emptied u32, for each: sequence u32
 //!       left out, in groups u32, for each: members u32, for each: sequence u32; sources u32, for each: sequence u32
+//!       start u64
 //! ```
+//! Digests of earlier releases end before the start, which then is 0; their readers do not look at it.
 //! Format 2, which is read as well, has a group for each that is left out, without the number of its members: as many
 //! segments times as many sources might have had no room.
 
@@ -58,6 +60,8 @@ pub struct Digest {
     pub emptied: Vec<u32>,
     /// Segments of survivors that do not count, wholly or in part, with those that their objects came from.
     pub left_out: Vec<(u32, Vec<u32>)>,
+    /// The number of the start that wrote it, which the metadata has, too.
+    pub start: u64,
 }
 
 /// The reason why bytes are no digest.
@@ -105,6 +109,8 @@ impl Digest {
             word(sources.len() as u32);
             sources.iter().for_each(|source| word(*source));
         }
+        word(self.start as u32);
+        word((self.start >> 32) as u32);
         let length = bytes.len() as u32;
         bytes[CHECKSUM_AT + 4..CHECKSUM_AT + 8].copy_from_slice(&length.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[CHECKSUM_AT + 4..]);
@@ -190,7 +196,8 @@ impl Words<'_> {
             LOG_FORMAT_BEFORE => self.list(8, |words| Some((words.word()?, words.list(4, Self::word)?)))?,
             _ => self.list(8, Self::group)?.concat(),
         };
-        Some(Digest { number, cut, clock_ms, last, survivors, segments, emptied, left_out })
+        let start = self.long().unwrap_or(0);
+        Some(Digest { number, cut, clock_ms, last, survivors, segments, emptied, left_out, start })
     }
 }
 
@@ -211,6 +218,7 @@ mod tests {
             ],
             emptied: vec![4],
             left_out: vec![(7, vec![4, 5]), (8, vec![4, 5]), (9, vec![])],
+            start: 1 << 40,
         }
     }
 
@@ -222,18 +230,25 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_of_the_format_before_is_read() {
-        let digest = Digest { left_out: vec![(7, vec![4, 5])], ..digest() };
+    fn digests_of_earlier_releases_are_read() {
+        let digest = Digest { left_out: vec![(7, vec![4, 5])], start: 0, ..digest() };
         let mut bytes = digest.encode();
+        bytes.truncate(bytes.len() - 8);
+        seal(&mut bytes);
+        assert_eq!(Digest::decode(&bytes), Ok(digest.clone()), "without a start");
         // The number of the members of its only group.
         let at = bytes.len() - 5 * 4;
         assert_eq!(bytes.drain(at..at + 4).collect::<Vec<_>>(), [1, 0, 0, 0]);
         bytes[8] -= 1;
+        seal(&mut bytes);
+        assert_eq!(Digest::decode(&bytes), Ok(digest), "of the format before");
+    }
+
+    fn seal(bytes: &mut [u8]) {
         let length = bytes.len() as u32;
         bytes[CHECKSUM_AT + 4..CHECKSUM_AT + 8].copy_from_slice(&length.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[CHECKSUM_AT + 4..]);
         bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(Digest::decode(&bytes), Ok(digest));
     }
 
     #[test]

@@ -71,7 +71,8 @@ pub(super) fn open(
     let secret = metadata.cluster_secret().map_err(|error| cannot_open(&error))?;
     let identity = ClusterSecret(secret).log_identity(run.map_or(0, |run| run.server));
     let (mut disk, (layout, frames_max), cores) = open_disk(config, &path, bytes_max, (run, identity))?;
-    let is_new = log_reader::is_new(&mut disk, layout).map_err(|error| cannot_open(&error))?;
+    let known = log_reader::last_start(&mut disk, layout).map_err(|error| cannot_open(&error))?;
+    let (start, is_new) = (count_start(metadata, run, known, &path)?, known.is_none());
     if let Some(run) = run.filter(|_| is_new) {
         // Before the log begins: a start that ends in between would leave one that is not new.
         note_emptied(metadata, run, None, clock)?;
@@ -87,8 +88,14 @@ pub(super) fn open(
     let replaying = (0..config.cores).map(|index| store.core(index)).collect();
     // Directories take memory that is not the store's.
     let known = (Arc::clone(&tables), store.statistics().memory_bytes / DIRECTORIES_MEMORY_DIVISOR);
-    let begun =
-        recovery::begin(store, Box::new(disk), (layout, frames_max), (cores, replaying), known, &gate.replay);
+    let begun = recovery::begin(
+        store,
+        Box::new(disk),
+        (layout, frames_max, start),
+        (cores, replaying),
+        known,
+        &gate.replay,
+    );
     let (writer, rest) = begun.map_err(|error| cannot_open(&error))?;
     let clock_ms = rest.report().clock_ms;
     let durable_tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
@@ -114,6 +121,23 @@ pub(super) fn open(
     let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
     let handle = thread.handle(is_new);
     Ok(OpenedLog { thread: Some(thread), handle: Some(handle), rest })
+}
+
+/// Counts this start in the metadata, and returns its number; `known` is the last one that the log has.
+fn count_start(
+    metadata: &Metadata,
+    run: Option<ServerRun>,
+    known: Option<u64>,
+    path: &Path,
+) -> Result<u64, BootError> {
+    let counted = metadata.log_start(run.map_or(0, |run| run.server), known.unwrap_or(0));
+    counted.map_err(|error| cannot_open(&error))?.ok_or_else(|| {
+        cannot_open(&format!(
+            "{} is newer than the metadata, which would give numbers of its tables to others: restore both as of one moment, \
+             or start with an empty data directory and restore archives",
+            path.display()
+        ))
+    })
 }
 
 /// Opens the file of the log, and returns it with its layout, the most frames, and the number of cores that write.

@@ -137,16 +137,18 @@ pub(super) fn find(
     let (directories, frames) = directories::read(disk, layout, &of_directories, (&segments, has_words))?;
     free.extend(of_directories.into_iter().filter(|frame| !frames.contains_key(frame)));
     let (digest_number, directories_written) = (digest.number, Directories::found(frames));
-    let state = LogState { segments, free, digest_number, last, left_out, directories: directories_written };
+    let (directories_of, start) = (directories_written, digest.start);
+    let state =
+        LogState { segments, free, digest_number, last, start, left_out, directories: directories_of };
     Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, bytes, directories, has_words })
 }
 
-/// Returns whether a disk has no log.
+/// Returns the number of the last start of the log on a disk, 0 if an earlier release wrote it; `None` if there is none.
 ///
 /// # Errors
 /// [`LogError`].
-pub fn is_new(disk: &mut dyn Disk, layout: LogLayout) -> Result<bool, LogError> {
-    read_digest(disk, layout).map(|digest| digest.is_none())
+pub fn last_start(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<u64>, LogError> {
+    read_digest(disk, layout).map(|digest| digest.map(|digest| digest.start))
 }
 
 /// Returns the bytes of an open-ended segment that its frames hold: all, unless none of the blocks of its last frame is

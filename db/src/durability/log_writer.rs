@@ -59,6 +59,8 @@ pub(super) struct LogState {
     pub(super) digest_number: u32,
     /// The highest sequence number known.
     pub(super) last: u32,
+    /// The number of this start.
+    pub(super) start: u64,
     pub(super) left_out: Vec<(u32, Vec<u32>)>,
     pub(super) directories: Directories,
 }

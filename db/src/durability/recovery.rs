@@ -79,14 +79,14 @@ pub struct Rest {
 
 /// Finds the log on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
 /// returns the log to go on with, on which so many cores write. If the directories of segments have `directory_bytes_max`
-/// bytes at most, segments with one are left for the rest, and the tables expect it.
+/// bytes at most, segments with one are left for the rest, and the tables expect it. `start` is this start's number.
 ///
 /// # Errors
 /// [`LogError`]: then the disk is as it was.
 pub fn begin(
     store: &Arc<Store>,
     mut disk: Box<dyn Disk>,
-    (layout, frames_max): (LogLayout, u32),
+    (layout, frames_max, start): (LogLayout, u32, u64),
     (writing, replaying): (usize, Vec<Core>),
     (tables, directory_bytes_max): (Arc<NumberedTables>, u64),
     progress: &ReplayProgress,
@@ -96,6 +96,7 @@ pub fn begin(
     store.advance_clock(found.clock_ms);
     // Blocks of a cut that a crash ended may be on the disk, though nobody has found them.
     store.cut_above(found.cut + CUTS_PASSED_OVER);
+    found.state.start = start;
     let segments = &found.state.segments;
     let (bytes, serve) = (found.bytes, found.has_words);
     progress.all.store(bytes, Ordering::Relaxed);

@@ -31,6 +31,7 @@ impl LogWriter {
             segments: state.segments.iter().map(segment).collect(),
             emptied: self.emptied.iter().copied().collect(),
             left_out: state.left_out.clone(),
+            start: state.start,
         };
         let bytes = digest.encode();
         let mut buffer = Buffer::new(bytes.len());

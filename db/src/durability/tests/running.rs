@@ -65,7 +65,7 @@ pub(super) fn recover(
     let (mut writer, rest) = recovery::begin(
         store,
         disk,
-        (layout, frames_max),
+        (layout, frames_max, 1),
         (cores, replaying()),
         (tables, directory_bytes_max),
         &progress,

@@ -90,6 +90,34 @@ fn the_log_of_another_data_directory_is_refused_and_nothing_is_touched() {
     assert_eq!(found(&mut own.client(&tenants[0]), tables[0], 0..10).len(), 10);
 }
 
+/// Tables and clients that come later would get numbers that the log has for others.
+#[test]
+fn a_log_that_is_newer_than_the_metadata_is_refused_however_often_it_is_tried() {
+    let mut server = Server::start();
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = client.table_create("data").unwrap();
+    put_all(&mut client, table, 0..10);
+    server.stop();
+    let [metadata, copy, newest] =
+        ["metadata.redb", "copy", "newest"].map(|name| server.directory().join(name));
+    fs::copy(&metadata, &copy).unwrap();
+    server.restart();
+    put_all(&mut server.client(&tenant), table, 10..20);
+    server.stop();
+    fs::rename(&metadata, &newest).unwrap();
+    fs::copy(&copy, &metadata).unwrap();
+    let log = fs::read(server.directory().join(LOG_FILE)).unwrap();
+    for _ in 0..3 {
+        let said = server.try_restart().expect_err("it is older").to_string();
+        assert!(said.contains("is newer than the metadata"), "{said}");
+    }
+    assert!(fs::read(server.directory().join(LOG_FILE)).unwrap() == log);
+    fs::rename(&newest, &metadata).unwrap();
+    server.restart();
+    assert_eq!(found(&mut server.client(&tenant), table, 0..20).len(), 20);
+}
+
 fn run_server(arguments: &[&str], data: &std::path::Path) -> Output {
     let mut command = Command::new(binary("splinter-server"));
     command.args(["--listen", "127.0.0.1:0", "--memory", "64MiB", "--data"]).arg(data).args(arguments);
