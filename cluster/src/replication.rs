@@ -17,6 +17,8 @@
 //! RAMCloud's masters choose backups segment by segment as here, but let whoever recovers decide by digests in the segments
 //! whether the log is complete (TOCS'15 §7.4). One record for each loss is simpler and covers segments of any kind.
 
+pub mod message;
+
 #[cfg(test)]
 mod tests;
 
@@ -260,8 +262,8 @@ impl Replication {
         }
     }
 
-    /// Notes that a backup had no room for an item that was just written for the first time. Returns another one that is to
-    /// get it, with the ticket.
+    /// Notes that a backup had no room for an item, of which it has nothing. If the item was just written for the first time,
+    /// returns another one that is to get it, with the ticket; else it is copied again.
     pub fn refused(&mut self, id: BackupId, item: Item) -> Option<(BackupId, u64)> {
         let link = self.links.get_mut(&id)?;
         link.is_full = true;
@@ -271,6 +273,10 @@ impl Replication {
         link.held -= before - replicas.len();
         self.recount(item);
         self.may_copy = true;
+        self.copying.take_if(|copying| *copying == (id, item));
+        if !self.fresh.contains(&item) {
+            return None;
+        }
         let other = self.choose(item)?;
         let ticket = self.links.get_mut(&other)?.ticket();
         self.hold(item, Replica { at: other, since: Some(ticket) });
@@ -355,6 +361,15 @@ impl Replication {
     #[must_use]
     pub fn has_replica(&self, id: BackupId, item: Item) -> bool {
         self.items.get(&item).is_some_and(|replicas| replicas.all.iter().any(|replica| replica.at == id))
+    }
+
+    /// Returns whether a backup has all of an item that was written, and has acknowledged it.
+    #[must_use]
+    pub fn has_whole_replica(&self, id: BackupId, item: Item) -> bool {
+        let Some(replicas) = self.items.get(&item) else { return false };
+        let is_whole =
+            |replica: &Replica| replica.since.is_some_and(|since| self.links[&replica.at].acked >= since);
+        replicas.all.iter().any(|replica| replica.at == id && is_whole(replica))
     }
 
     /// Returns the record that is in force.

@@ -8,7 +8,7 @@
 //! [`log_writer`] writes the segments of a store's durable heads to the frames of a disk, cut by cut, and keeps the
 //! digest of those that count. [`log_reader`] finds them after a start, decides up to which cut they count, and
 //! [`recovery`] rebuilds the tables from them, and [`ahead`] what somebody waits for first. [`log_thread`] is the thread that writes, off the workers' cores.
-//! [`replicas`] are those of other servers' logs.
+//! [`replicas`]: this log at other servers, and theirs here.
 //! `disk/src/block.rs` and `disk/src/digest.rs` define the bytes, `store/src/durable.rs` what they mean.
 //!
 //! Guarantees: a replay finds all that lies below the latest cut that was reported as stable, and a prefix of cuts in

@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
+use crate::durability::recovery::LogStart;
 use crate::durability::{LogLayout, NumberedTables, log_reader, recovery};
 use crate::front::gate::Gate;
 use crate::limits::{
@@ -72,7 +73,7 @@ pub(super) fn open(
     let identity = ClusterSecret(secret).log_identity(run.map_or(0, |run| run.server));
     let (mut disk, (layout, frames_max), cores) = open_disk(config, &path, bytes_max, (run, identity))?;
     let known = log_reader::last_start(&mut disk, layout).map_err(|error| cannot_open(&error))?;
-    let (start, is_new) = (count_start(metadata, run, known, &path)?, known.is_none());
+    let (number, is_new) = (count_start(metadata, run, known, &path)?, known.is_none());
     if let Some(run) = run.filter(|_| is_new) {
         // Before the log begins: a start that ends in between would leave one that is not new.
         note_emptied(metadata, run, None, clock)?;
@@ -88,14 +89,8 @@ pub(super) fn open(
     let replaying = (0..config.cores).map(|index| store.core(index)).collect();
     // Directories take memory that is not the store's.
     let known = (Arc::clone(&tables), store.statistics().memory_bytes / DIRECTORIES_MEMORY_DIVISOR);
-    let begun = recovery::begin(
-        store,
-        Box::new(disk),
-        (layout, frames_max, start),
-        (cores, replaying),
-        known,
-        &gate.replay,
-    );
+    let start = LogStart { layout, frames_max, number, passed_over: 0 };
+    let begun = recovery::begin(store, Box::new(disk), start, (cores, replaying), known, &gate.replay);
     let (writer, rest) = begun.map_err(|error| cannot_open(&error))?;
     let clock_ms = rest.report().clock_ms;
     let durable_tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();

@@ -192,14 +192,19 @@ fn write_all(
         );
     }
     let mut was_full = false;
+    let (mut is_last, mut snapshots) = (false, Vec::new());
     loop {
-        let is_last = bell.is_stopping.load(Ordering::SeqCst);
         bell.is_wanted.store(false, Ordering::SeqCst);
-        // Requested before the step, so that its cut includes what was written before the request.
-        let snapshots: Vec<_> = wanted.try_iter().collect();
+        if !writer.is_waiting() {
+            is_last = bell.is_stopping.load(Ordering::SeqCst);
+            // Requested before the cut, so that it includes what was written before the request.
+            snapshots = wanted.try_iter().collect();
+        }
         match writer.step() {
+            // Whoever has news of backups wakes it.
+            Ok(Step::Waiting) => {}
             Ok(step) => {
-                for sender in snapshots {
+                for sender in snapshots.drain(..) {
                     // The requester may have given up waiting.
                     let _ = sender.send(writer.snapshot());
                 }

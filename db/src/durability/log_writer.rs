@@ -5,7 +5,8 @@
 //!          ── released segments whose survivors are stable: digest without them, their frames are free
 //! ```
 //! A segment's bytes are copied once, into blocks with trailers; that is also when they get their checksums. One step
-//! is one cut; it writes in batches, and whatever it wrote counts only when all of it is there.
+//! is one cut; it writes in batches, and whatever it wrote counts only when all of it is there. With backups it goes to them
+//! before, and is stable when they have it, too: until then, steps wait for that (`under_way.rs`).
 //!
 //! A step that finds no free frame leaves its cut unwritten, and a later one includes it. Then nothing becomes stable, so
 //! nothing is freed: `share.rs` keeps that from happening.
@@ -16,6 +17,7 @@ mod directories;
 mod finish;
 mod share;
 mod snapshot;
+mod under_way;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,9 +35,11 @@ pub use self::snapshot::{Snapshot, SnapshotError};
 
 use self::batch::Batch;
 use self::snapshot::Pins;
+use self::under_way::{Leaving, UnderWay};
 use super::LogLayout;
 use super::figures::LogFigures;
 use super::growth::Growth;
+use super::replicas::sender::ReplicaSender;
 use crate::limits::{DIRECTORIES_AT_ONCE, LOG_BATCH_BLOCKS};
 
 const _: () = assert!(disk::SURVIVOR_CLASSES == SIDE_WRITERS, "a class for each head of survivors");
@@ -81,6 +85,8 @@ pub enum Step {
     Written,
     /// There is no frame for what should be written.
     Full,
+    /// A cut is written, and too few backups have it yet.
+    Waiting,
 }
 
 /// A segment that its head has not filled, or that is not on the disk completely.
@@ -162,6 +168,9 @@ pub struct LogWriter {
     growth: Option<Growth>,
     pins: Pins,
     directories: Directories,
+    replicas: Option<ReplicaSender>,
+    under_way: Option<UnderWay>,
+    leaving: Vec<Leaving>,
 }
 
 impl LogWriter {
@@ -201,6 +210,9 @@ impl LogWriter {
             growth: None,
             pins: Pins::default(),
             directories,
+            replicas: None,
+            under_way: None,
+            leaving: Vec::new(),
         };
         let frames_of_segments = u64::from(frames_max - 2 * layout.digest_frames);
         writer.figures.frames_max.store(frames_of_segments, Ordering::Relaxed);
@@ -248,7 +260,7 @@ impl LogWriter {
     }
 
     /// Makes a cut and writes what lies below it; then the store knows that it is stable. Takes one write of the disk,
-    /// if all lies in one piece and no segment is freed.
+    /// if all lies in one piece and no segment is freed. While a cut waits for backups, looks whether they have it.
     ///
     /// # Errors
     /// If the disk fails: nothing becomes stable any more.
@@ -256,7 +268,36 @@ impl LogWriter {
         if let Some(error) = self.growth.as_ref().and_then(Growth::failure) {
             return Err(error);
         }
-        self.write_directories(DIRECTORIES_AT_ONCE)?;
+        let under_way = match self.under_way.take() {
+            Some(under_way) => under_way,
+            None => {
+                self.write_directories(DIRECTORIES_AT_ONCE)?;
+                match self.begin_cut()? {
+                    Some(under_way) => under_way,
+                    None => {
+                        self.leave_if_settled();
+                        self.admit();
+                        return Ok(Step::Full);
+                    }
+                }
+            }
+        };
+        if !self.leave_if_settled() {
+            self.under_way = Some(under_way);
+            self.copy_to_backups()?;
+            self.admit();
+            return Ok(Step::Waiting);
+        }
+        let clock_ms = under_way.clock_ms;
+        let step = self.complete(under_way);
+        self.exchange(clock_ms)?;
+        self.copy_to_backups()?;
+        self.admit();
+        Ok(step)
+    }
+
+    /// Makes a cut, sends it to backups and writes it; returns `None` if there is no room for it.
+    fn begin_cut(&mut self) -> Result<Option<UnderWay>, DiskError> {
         let began = Instant::now();
         let mut positions = std::mem::take(&mut self.positions);
         let (cut, released) = self.store.cut(&mut positions);
@@ -268,17 +309,15 @@ impl LogWriter {
             self.positions.clone_from(&positions);
             self.exchange(clock_ms)?;
         }
-        let result = self.write_cut((cut, clock_ms), &positions);
-        self.positions = positions;
-        let step = result?;
-        if step == Step::Written {
-            self.figures.cut_us.store(began.elapsed().as_micros() as u64, Ordering::Relaxed);
-        }
-        if step != Step::Full {
-            self.exchange(clock_ms)?;
-        }
-        self.admit();
-        Ok(step)
+        let written = self.write_cut((cut, clock_ms), &positions);
+        let parts = match written {
+            Ok(Some(parts)) => parts,
+            other => {
+                self.positions = positions;
+                return other.map(|_| None);
+            }
+        };
+        Ok(Some(UnderWay { cut, clock_ms, positions, parts, began }))
     }
 
     /// Takes in what heads have opened and the cleaner has begun to empty.
@@ -298,54 +337,26 @@ impl LogWriter {
         self.digest_is_due |= self.emptied.len() > known;
     }
 
+    /// Sends and writes what a cut writes, and returns it; `None` if there is no room for it.
     fn write_cut(
         &mut self,
         (cut, clock_ms): (u64, u64),
         positions: &[LogPosition],
-    ) -> Result<Step, DiskError> {
+    ) -> Result<Option<Vec<Part>>, DiskError> {
         let mut parts: Vec<Part> =
             self.open.iter().filter_map(|open| self.part_of(open, positions)).collect();
         for part in &parts {
             if !self.provide_frames(part.opened.sequence, part.end)? {
-                return Ok(Step::Full);
+                return Ok(None);
             }
         }
         let clock_alone = parts.is_empty() && (self.store.must_write_clock() || self.is_digest_old(cut));
         if std::mem::take(&mut self.digest_is_due) || clock_alone {
             self.write_digest(clock_ms)?;
         }
+        self.send_cut((cut, clock_ms), &parts);
         self.write_parts(&mut parts, (cut, clock_ms))?;
-        if !parts.is_empty() {
-            self.store.note_clock(clock_ms);
-        }
-        self.store.note_stable(cut, positions);
-        for part in parts.iter_mut() {
-            let open =
-                self.open.iter_mut().find(|open| open.opened == part.opened).expect("it is a part of it");
-            (open.written, open.entry) = (part.end, part.entry);
-            open.words.append(&mut part.words);
-        }
-        let (store, segments, digest_is_due) =
-            (&self.store, &mut self.state.segments, &mut self.digest_is_due);
-        let directories = &mut self.directories;
-        self.open.retain_mut(|open| {
-            let is_whole = store.closed_bytes(open.opened) == Some(open.written);
-            if is_whole {
-                directories.add(open.opened.sequence, open.all_words(store));
-                store.note_synced(open.opened);
-                if let Some(segment) = segments.get_mut(&open.opened.sequence) {
-                    segment.bytes = open.written as u32;
-                    // The next one fixes its bytes, so that its end cannot rot unnoticed.
-                    *digest_is_due = true;
-                }
-            }
-            !is_whole
-        });
-        if parts.is_empty() {
-            return Ok(Step::Idle);
-        }
-        self.figures.cuts.fetch_add(1, Ordering::Relaxed);
-        Ok(Step::Written)
+        Ok(Some(parts))
     }
 
     /// Returns what a cut has to write of a segment, if anything.
@@ -438,34 +449,5 @@ impl LogWriter {
             self.figures.disk_bytes.fetch_add(written, Ordering::Relaxed);
         }
         batch.write(&mut *self.disk, &self.buffer)
-    }
-
-    /// Forgets released segments whose survivors are stable, in exchange for these.
-    fn exchange(&mut self, clock_ms: u64) -> Result<(), DiskError> {
-        let mut gone = Vec::new();
-        while let Some(released) = self.released.pop_front_if(|released| {
-            let stable = &self.positions[self.store.cores()..];
-            released.survivors.iter().zip(stable).all(|(wanted, position)| wanted <= position)
-        }) {
-            self.survivors = released.survivors;
-            gone.extend(released.sequences);
-        }
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let mut frames = Vec::new();
-        for sequence in &gone {
-            let segment = self.state.segments.remove(sequence);
-            frames.extend(segment.into_iter().flat_map(|segment| segment.frames));
-            self.state.free.extend(self.directories.forget(*sequence));
-            self.emptied.remove(sequence);
-        }
-        let segments = &self.state.segments;
-        self.state.left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
-        self.write_digest(clock_ms)?;
-        // Only now, since before a start would have found them.
-        self.pins.withhold(frames);
-        gone.into_iter().for_each(|sequence| self.store.note_gone(sequence));
-        Ok(())
     }
 }

@@ -22,7 +22,9 @@ use super::ahead::{EarlyReplies, Puller, Reader, Unread};
 use super::log_reader::{self, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use super::{LogLayout, NumberedTables};
-use crate::limits::{CUTS_PASSED_OVER, DAMAGED_NAMED_MAX, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS};
+use crate::limits::{
+    CUTS_PASSED_OVER, DAMAGED_NAMED_MAX, DIGESTS_PASSED_OVER, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS,
+};
 use crate::sync::lock;
 
 /// What a start found on the disk.
@@ -77,16 +79,30 @@ pub struct Rest {
     began: Instant,
 }
 
+/// How a log goes on at a start.
+#[derive(Clone, Copy, Debug)]
+pub struct LogStart {
+    /// Where things lie on its disk.
+    pub layout: LogLayout,
+    /// The most frames of the disk.
+    pub frames_max: u32,
+    /// The number of the start.
+    pub number: u64,
+    /// Numbers of segments that are not used: with backups, more than an earlier start can have sent them that is not on this
+    /// disk.
+    pub passed_over: u32,
+}
+
 /// Finds the log on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
 /// returns the log to go on with, on which so many cores write. If the directories of segments have `directory_bytes_max`
-/// bytes at most, segments with one are left for the rest, and the tables expect it. `start` is this start's number.
+/// bytes at most, segments with one are left for the rest, and the tables expect it.
 ///
 /// # Errors
 /// [`LogError`]: then the disk is as it was.
 pub fn begin(
     store: &Arc<Store>,
     mut disk: Box<dyn Disk>,
-    (layout, frames_max, start): (LogLayout, u32, u64),
+    LogStart { layout, frames_max, number, passed_over }: LogStart,
     (writing, replaying): (usize, Vec<Core>),
     (tables, directory_bytes_max): (Arc<NumberedTables>, u64),
     progress: &ReplayProgress,
@@ -96,7 +112,11 @@ pub fn begin(
     store.advance_clock(found.clock_ms);
     // Blocks of a cut that a crash ended may be on the disk, though nobody has found them.
     store.cut_above(found.cut + CUTS_PASSED_OVER);
-    found.state.start = start;
+    found.state.start = number;
+    if passed_over > 0 {
+        found.state.last = found.state.last.saturating_add(passed_over);
+        found.state.digest_number = found.state.digest_number.wrapping_add(DIGESTS_PASSED_OVER);
+    }
     let segments = &found.state.segments;
     let (bytes, serve) = (found.bytes, found.has_words);
     progress.all.store(bytes, Ordering::Relaxed);

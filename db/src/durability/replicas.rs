@@ -1,9 +1,12 @@
-//! Replicas of other servers' logs, on this server's disk.
+//! Replicas of servers' logs at other servers.
 //!
-//! [`file`] keeps them in frames of a disk, [`gathered`] finds a log among those that several servers have.
-//! `cluster/src/replication.rs` decides who gets what, `disk/src/replica.rs` defines the bytes.
+//! [`sender`] sends the log of this server to its backups; [`receiver`] takes in what other servers send, [`file`] keeps it
+//! in frames of a disk, [`gathered`] finds a log among the replicas that several servers have.
+//! `cluster/src/replication.rs` decides who gets what and defines the messages, `disk/src/replica.rs` the bytes on the disk.
 //!
 //! Not in use yet: no server has backups.
 
 pub mod file;
 pub mod gathered;
+pub mod receiver;
+pub mod sender;

@@ -70,6 +70,27 @@ fn a_crash_at_any_call_leaves_a_cut_and_nothing_that_was_told_is_lost() {
 }
 
 #[test]
+fn the_log_is_found_among_its_replicas_whatever_crashes() {
+    let (mut logs, mut segments) = (0, 0);
+    for seed in seeds("replicas", 60, 3_000) {
+        let mut random = Rng::with_seed(seed);
+        let mut world = World::with_backups(&mut random);
+        for _ in 0..random.u32(1..4) {
+            let most = [20, 400, 2_000][random.usize(..3)];
+            let calls = random.u64(0..most);
+            world.disk.plan(calls, if random.bool() { Fault::Crash } else { Fault::CrashUntold });
+            let turns = [0, 300, 3_000, 10_000][random.usize(..4)];
+            world.run_until_crash(&mut random, turns);
+            world.check_backups(seed);
+            world.restart(&mut random, seed);
+        }
+        let found = world.found_at_backups();
+        (logs, segments) = (logs + found.0, segments + found.1);
+    }
+    println!("{logs} logs with {segments} segments were found");
+}
+
+#[test]
 fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     for seed in seeds("a_full_disk", 20, 500) {
         let mut random = Rng::with_seed(seed);

@@ -14,6 +14,9 @@ pub const DIGEST_BYTES_MIN: usize = 64 << 10;
 /// server included.
 pub const CUTS_PASSED_OVER: u64 = 1 << 32;
 
+/// Numbers of digests that a start with backups passes over: more than are sent in one step.
+pub const DIGESTS_PASSED_OVER: u32 = 16;
+
 /// Multiple of the frames that digests need with which a log begins, so that later starts may have a disk so much larger.
 pub const DIGEST_ROOM: u32 = 8;
 
@@ -55,6 +58,9 @@ pub const FLUSH_INTERVAL_MS: u64 = 10;
 
 /// Default limit of the disk, in memories: with half of it live, cleaning writes little more than what is written.
 pub const DISK_MEMORIES_DEFAULT: u64 = 4;
+
+/// Bytes of the log in a message to a backup: a copy takes the log's thread a fraction of a millisecond between two cuts.
+pub const REPLICA_PIECE_BYTES: usize = 256 << 10;
 
 /// Time between two lines about the progress of a recovery, in milliseconds.
 pub const RECOVERY_PROGRESS_MS: u64 = 1_000;

@@ -34,6 +34,9 @@ impl LogWriter {
             start: state.start,
         };
         let bytes = digest.encode();
+        if let Some(replicas) = &mut self.replicas {
+            replicas.add_digest(digest.number, &bytes, clock_ms);
+        }
         let mut buffer = Buffer::new(bytes.len());
         buffer[..bytes.len()].copy_from_slice(&bytes);
         let frames = self.layout.digest(digest.number % 2);

@@ -27,6 +27,9 @@ impl LogWriter {
             }
         }
         self.write_digest(self.store.now_ms())?;
+        if let Some(replicas) = &mut self.replicas {
+            replicas.send();
+        }
         self.write_directories(DIRECTORIES_DUE_MAX)
     }
 

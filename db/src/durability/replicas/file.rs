@@ -72,6 +72,8 @@ pub struct HeldReplica {
     pub item: Item,
     /// See [`ReplicaHeader::number`].
     pub number: u64,
+    /// See [`disk::Trailer::class`].
+    pub class: u8,
     /// Its last cut.
     pub cut: u64,
     /// Its bytes: of a segment from its beginning, of a digest all or fewer.
@@ -331,6 +333,15 @@ impl ReplicaFile {
         write_places(&mut *self.disk, &places, &self.buffer)
     }
 
+    /// Forgets the replica of an item that was begun last, and has nothing.
+    pub fn withdraw(&mut self, log: LogId, item: Item) {
+        let Some(numbered) = self.replicas.get_mut(&(log, item)) else { return };
+        numbered.pop_last();
+        if numbered.is_empty() {
+            self.replicas.remove(&(log, item));
+        }
+    }
+
     /// Forgets all replicas of an item.
     pub fn forget(&mut self, log: LogId, item: Item) {
         for (_, replica) in self.replicas.remove(&(log, item)).into_iter().flatten() {
@@ -380,7 +391,8 @@ impl ReplicaFile {
                         break;
                     }
                 }
-                held.push(HeldReplica { item: *item, number: *number, cut: end.0, bytes: end.1 });
+                let class = replica.class;
+                held.push(HeldReplica { item: *item, number: *number, class, cut: end.0, bytes: end.1 });
             }
         }
         Ok(held)

@@ -44,4 +44,17 @@ impl Model {
             (held, found) => held == found,
         }
     }
+
+    /// Returns whether a start may find this, `before_ms` being the time of the clock at the crash: each unanswered request has
+    /// its reply, and no request that changed nothing has one.
+    pub(super) fn is_as(&self, objects: &BTreeMap<Key, Held>, replies: &Completions, before_ms: u64) -> bool {
+        let is_unanswered = |&(client, sequence): &(u64, u64)| {
+            sequence > self.sequences[client as usize].saturating_sub(UNANSWERED)
+        };
+        let is_right = |(request, reply)| !is_unanswered(request) || self.replies.get(request) == Some(reply);
+        let mut keys = self.objects.keys().chain(objects.keys());
+        keys.all(|key| self.allows(*key, objects.get(key), before_ms))
+            && self.replies.iter().all(|(request, reply)| replies.get(request) == Some(reply))
+            && replies.iter().all(is_right)
+    }
 }

@@ -52,7 +52,7 @@ fn open(disk: &SimulatedDisk) -> (Arc<Store>, Arc<Table>, LogWriter) {
     let table = store.table_with(1, options, &Arc::new(Quota::new(2, u64::MAX)));
     table.set_synced(true);
     let tables = Arc::new([(1, Arc::clone(&table))].into());
-    let opened = recover(&store, (Box::new(disk.clone()), FRAMES_MAX), tables, &|_| {}, |_, _| {});
+    let opened = recover(&store, (Box::new(disk.clone()), FRAMES_MAX, 0), tables, &|_| {}, |_, _| {});
     let (writer, _) = opened.expect("a sound log");
     (store, table, writer)
 }

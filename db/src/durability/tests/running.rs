@@ -10,7 +10,7 @@ use store::{CompletionReply, Config, Core, FoundCompletion, Quota, Store, Table,
 
 use super::super::log_reader::LogError;
 use super::super::log_writer::LogWriter;
-use super::super::recovery::{self, ReplayProgress, Report, Rest};
+use super::super::recovery::{self, LogStart, ReplayProgress, Report, Rest};
 use super::super::{LogLayout, NumberedTables};
 use crate::limits::SESSION_CREDITS;
 use crate::sync::lock;
@@ -52,7 +52,7 @@ pub(super) struct Running {
 /// Recovers the tables from a disk as a start does; calls `meanwhile` while a part of the log is left.
 pub(super) fn recover(
     store: &Arc<Store>,
-    (disk, frames_max): (Box<dyn Disk>, u32),
+    (disk, frames_max, passed_over): (Box<dyn Disk>, u32, u32),
     tables: Arc<NumberedTables>,
     completed: &dyn Fn(FoundCompletion),
     meanwhile: impl FnOnce(&mut LogWriter, &Rest),
@@ -65,7 +65,7 @@ pub(super) fn recover(
     let (mut writer, rest) = recovery::begin(
         store,
         disk,
-        (layout, frames_max, 1),
+        LogStart { layout, frames_max, number: 1, passed_over },
         (cores, replaying()),
         (tables, directory_bytes_max),
         &progress,
@@ -126,19 +126,21 @@ impl Running {
         now_ms: u64,
         random: &mut Rng,
     ) -> Result<Started, LogError> {
+        Self::open_passing_over(config, disk, (frames_max, 0), now_ms, random)
+    }
+
+    /// As [`Running::open`], without so many numbers of segments.
+    pub(super) fn open_passing_over(
+        config: &Config,
+        disk: &SimulatedDisk,
+        (frames_max, passed_over): (u32, u32),
+        now_ms: u64,
+        random: &mut Rng,
+    ) -> Result<Started, LogError> {
         let recovery_cores = random.usize(0..2);
         let store = Store::new(Config { recovery_cores, ..*config }).expect("a small store");
         store.advance_clock(now_ms);
-        let quota = Arc::new(Quota::new(store.cores(), u64::MAX));
-        let tables: Vec<_> = (1..=TABLES)
-            .map(|id| {
-                let kind = if id == 1 { TableKind::Hash } else { TableKind::Ordered };
-                let options = TableOptions { kind, durable: true, ..TableOptions::default() };
-                let table = store.table_with(id, options, &quota);
-                table.set_synced(id == SYNCED);
-                table
-            })
-            .collect();
+        let tables = tables_of(&store);
         let completions = Mutex::new(BTreeMap::new());
         let completed = |found: FoundCompletion| {
             lock(&completions).insert((found.request.client, found.request.sequence), found.reply);
@@ -149,8 +151,13 @@ impl Running {
             early = Some(early_replies(rest));
         };
         let of_log = Arc::new((1..).zip(&tables).map(|(id, table)| (id, Arc::clone(table))).collect());
-        let (writer, report) =
-            recover(&store, (Box::new(disk.clone()), frames_max), of_log, &completed, meanwhile)?;
+        let (writer, report) = recover(
+            &store,
+            (Box::new(disk.clone()), frames_max, passed_over),
+            of_log,
+            &completed,
+            meanwhile,
+        )?;
         let cores = (0..CORES).map(|core| store.core(core)).collect();
         let completions = completions.into_inner().expect("no thread has panicked");
         if let Some(early) = early {
@@ -164,24 +171,47 @@ impl Running {
 
     /// Returns what can be read, and checks the counts.
     pub(super) fn contents(&self, keys: u64, known: impl Iterator<Item = Key>) -> BTreeMap<Key, Held> {
-        let pin = self.cores[0].pin();
-        let (mut all, known) = (BTreeMap::new(), known.collect::<Vec<_>>());
-        for (table, id) in self.tables.iter().zip(1..) {
-            let mut objects = 0;
-            let known = known.iter().filter(|(table, _)| *table == id).map(|(_, number)| *number);
-            for number in (0..keys.min(KEYS_MAX)).chain(known.filter(|number| *number >= KEYS_MAX)) {
-                let bytes = number.to_be_bytes();
-                let Some(object) = pin.get(table, store::hash(&bytes), &bytes) else { continue };
-                assert!(object.verify(), "{id} {number} is damaged");
-                objects += 1;
-                all.insert((id, number), (object.version(), object.value().to_vec(), object.expires_ms()));
-            }
-            if keys <= KEYS_MAX {
-                let expired = table.objects() - objects;
-                assert!(expired <= table.expiring(), "{expired} objects too many in table {id}");
-            }
-        }
-        self.cores[0].take_seen_cut();
-        all
+        contents_of(&self.cores[0], &self.tables, keys, known)
     }
+}
+
+/// Creates the tables of a store.
+pub(super) fn tables_of(store: &Arc<Store>) -> Vec<Arc<Table>> {
+    let quota = Arc::new(Quota::new(store.cores(), u64::MAX));
+    let tables = (1..=TABLES).map(|id| {
+        let kind = if id == 1 { TableKind::Hash } else { TableKind::Ordered };
+        let options = TableOptions { kind, durable: true, ..TableOptions::default() };
+        let table = store.table_with(id, options, &quota);
+        table.set_synced(id == SYNCED);
+        table
+    });
+    tables.collect()
+}
+
+/// Returns what can be read, and checks the counts.
+pub(super) fn contents_of(
+    core: &Core,
+    tables: &[Arc<Table>],
+    keys: u64,
+    known: impl Iterator<Item = Key>,
+) -> BTreeMap<Key, Held> {
+    let pin = core.pin();
+    let (mut all, known) = (BTreeMap::new(), known.collect::<Vec<_>>());
+    for (table, id) in tables.iter().zip(1..) {
+        let mut objects = 0;
+        let known = known.iter().filter(|(table, _)| *table == id).map(|(_, number)| *number);
+        for number in (0..keys.min(KEYS_MAX)).chain(known.filter(|number| *number >= KEYS_MAX)) {
+            let bytes = number.to_be_bytes();
+            let Some(object) = pin.get(table, store::hash(&bytes), &bytes) else { continue };
+            assert!(object.verify(), "{id} {number} is damaged");
+            objects += 1;
+            all.insert((id, number), (object.version(), object.value().to_vec(), object.expires_ms()));
+        }
+        if keys <= KEYS_MAX {
+            let expired = table.objects() - objects;
+            assert!(expired <= table.expiring(), "{expired} objects too many in table {id}");
+        }
+    }
+    core.take_seen_cut();
+    all
 }

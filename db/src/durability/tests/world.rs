@@ -1,6 +1,7 @@
 //! A store with its log on a simulated disk, and the model of what clients know.
 
 mod archives;
+mod backups;
 mod directories;
 mod full_disk;
 mod rest;
@@ -14,6 +15,7 @@ use disk::{Disk, FrameId, SimulatedDisk};
 use fastrand::Rng;
 use store::{CompletionReply, Condition, Config, NEVER_MS, RequestId, Write, WriteError};
 
+use self::backups::Backups;
 use super::super::LogLayout;
 use super::super::log_writer::{Step, frames_reserved};
 use super::super::recovery::Report;
@@ -52,7 +54,11 @@ pub(super) struct World {
     latest_ms: u64,
     /// The latest archive of each table.
     archives: BTreeMap<u32, Vec<u8>>,
+    backups: Option<Backups>,
 }
+
+/// Numbers of segments that a start with backups passes over: more than the memory has.
+const PASSED_OVER: u32 = 1_000;
 
 /// Turns of a rest before a crash.
 const REST_TURNS: u32 = 200;
@@ -103,6 +109,7 @@ impl World {
             directories: 0,
             latest_ms: 0,
             archives: BTreeMap::new(),
+            backups: None,
         }
     }
 
@@ -156,16 +163,23 @@ impl World {
         }
     }
 
-    /// Lets the log's thread take a step.
+    /// Lets the log's thread take a step; with backups, perhaps until they have what it wrote.
     pub(super) fn sync(&mut self) {
-        self.begun = self.model.clone();
-        match self.running().writer.step() {
-            Ok(Step::Written | Step::Idle) => {
-                self.stable = self.begun.clone();
-                self.told_to = self.running().store.stable_cut();
+        loop {
+            if !self.running().writer.is_waiting() {
+                self.begun = self.model.clone();
             }
-            Ok(Step::Full) => {}
-            Err(_) => self.running = None,
+            match self.running().writer.step() {
+                Ok(Step::Written | Step::Idle) => {
+                    self.stable = self.begun.clone();
+                    self.told_to = self.running().store.stable_cut();
+                }
+                Ok(Step::Full) => {}
+                Ok(Step::Waiting) if self.backups.as_mut().expect("it waits for them").turn() => continue,
+                Ok(Step::Waiting) => {}
+                Err(_) => self.running = None,
+            }
+            return;
         }
     }
 
@@ -369,11 +383,7 @@ impl World {
         let latest_ms = self.latest_ms;
         assert_eq!((report.recovered.dropped, &report.recovered.damaged), (0, &Vec::new()), "seed {seed}");
         let found = self.contents(self.keys.max(KEYS_MAX));
-        let allows = |model: &Model, key: &Key| model.allows(*key, found.get(key), latest_ms);
-        let is = |model: &Model| {
-            model.objects.keys().chain(found.keys()).all(|key| allows(model, key))
-                && self.has_replies_of(model)
-        };
+        let is = |model: &Model| model.is_as(&found, &self.found, latest_ms);
         if !is(&self.stable) && !is(&self.begun) {
             let (stable, begun) = (&self.stable.objects, &self.begun.objects);
             let mut keys: Vec<_> = stable.keys().chain(begun.keys()).chain(found.keys()).collect();
@@ -394,6 +404,7 @@ impl World {
         // Others are gone for good.
         self.model.objects.retain(|key, held| held.2 <= now_ms || found.contains_key(key));
         self.begin_again();
+        self.connect_backups();
     }
 
     fn reopen(&mut self, random: &mut Rng, seed: u64) -> (u64, Report) {
@@ -404,7 +415,8 @@ impl World {
         self.check_directories(seed);
         // The machine's clock may have been set back.
         let now_ms = if random.bool() { 0 } else { self.model.now_ms };
-        let opened = Running::open(&self.config, &self.disk, self.frames_max, now_ms, random);
+        let frames = (self.frames_max, self.backups.as_ref().map_or(0, |_| PASSED_OVER));
+        let opened = Running::open_passing_over(&self.config, &self.disk, frames, now_ms, random);
         let Started { running, report, completions, seen } =
             opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         keep_unanswered(&running, &self.acknowledged);
@@ -436,18 +448,6 @@ impl World {
                 fact.version
             );
         }
-    }
-
-    /// Returns whether each unanswered request has its reply, and no request that changed nothing has one.
-    fn has_replies_of(&self, model: &Model) -> bool {
-        let is_unanswered = |&(client, sequence): &(u64, u64)| {
-            sequence > model.sequences[client as usize].saturating_sub(UNANSWERED)
-        };
-        model.replies.iter().all(|(request, reply)| self.found.get(request) == Some(reply))
-            && self
-                .found
-                .iter()
-                .all(|(request, reply)| !is_unanswered(request) || model.replies.get(request) == Some(reply))
     }
 
     fn contents(&self, keys: u64) -> BTreeMap<Key, Held> {

@@ -1,0 +1,201 @@
+//! What a step has written, until backups have it: then it is stable, and what it replaced is free.
+//!
+//! ```text
+//!   cut written ──► settled ──► stable ──► digest without released segments written ──► settled ──► their frames are free
+//! ```
+//! Without backups everything is settled when it is written.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use cluster::replication::Item;
+use cluster::replication::message::HeldItem;
+use disk::{BLOCK_BYTES, Buffer, DiskError, FrameId, OPEN_ENDED, PAYLOAD_BYTES, Read, blocks_of};
+use store::LogPosition;
+
+use super::{LogWriter, Part, Step};
+use crate::durability::replicas::sender::{ReplicaSender, SentLog, SentPart};
+
+/// A cut that is written, and stable once enough backups have it.
+pub(super) struct UnderWay {
+    pub(super) cut: u64,
+    pub(super) clock_ms: u64,
+    pub(super) positions: Vec<LogPosition>,
+    pub(super) parts: Vec<Part>,
+    pub(super) began: Instant,
+}
+
+/// Segments that the last digest does not name, and their frames.
+pub(super) struct Leaving {
+    sequences: Vec<u32>,
+    frames: Vec<FrameId>,
+}
+
+impl LogWriter {
+    /// Sends the log to backups from now on, whole: first the digest, and then what they lack.
+    pub fn send_to(&mut self, replicas: ReplicaSender) {
+        self.replicas = Some(replicas);
+        self.digest_is_due = true;
+    }
+
+    /// Returns the numbers of the segments that the log has.
+    pub fn sequences(&self) -> impl Iterator<Item = u32> {
+        self.state.segments.keys().copied()
+    }
+
+    /// Returns whether a cut waits for backups: then a step makes no other one.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Sends a cut, and a digest if one was written before it.
+    pub(super) fn send_cut(&mut self, (cut, clock_ms): (u64, u64), parts: &[Part]) {
+        let Some(replicas) = &mut self.replicas else { return };
+        let parts = parts.iter().map(|part| SentPart {
+            sequence: part.opened.sequence,
+            class: self.state.segments[&part.opened.sequence].class,
+            at: part.previous as u32,
+            bytes: self.store.sealed_bytes(part.opened, part.previous..part.end),
+        });
+        let parts: Vec<_> = parts.collect();
+        replicas.add_cut((cut, clock_ms), &parts);
+        replicas.send();
+    }
+
+    /// Returns whether all that was written is settled; then what left with it is free.
+    pub(super) fn leave_if_settled(&mut self) -> bool {
+        if let Some(mut replicas) = self.replicas.take() {
+            let is_settled = replicas.is_settled(self);
+            self.replicas = Some(replicas);
+            if !is_settled {
+                return false;
+            }
+        }
+        for Leaving { sequences, frames } in std::mem::take(&mut self.leaving) {
+            if let Some(replicas) = &mut self.replicas {
+                replicas.free(&sequences);
+            }
+            // Only now, since before a start would have found them.
+            self.pins.withhold(frames);
+            sequences.into_iter().for_each(|sequence| self.store.note_gone(sequence));
+        }
+        true
+    }
+
+    /// Notes that a cut is stable.
+    pub(super) fn complete(&mut self, under_way: UnderWay) -> Step {
+        let UnderWay { cut, clock_ms, positions, mut parts, began } = under_way;
+        if let Some(replicas) = &mut self.replicas {
+            replicas.note_settled(cut);
+        }
+        if !parts.is_empty() {
+            self.store.note_clock(clock_ms);
+        }
+        self.store.note_stable(cut, &positions);
+        for part in parts.iter_mut() {
+            let open =
+                self.open.iter_mut().find(|open| open.opened == part.opened).expect("it is a part of it");
+            (open.written, open.entry) = (part.end, part.entry);
+            open.words.append(&mut part.words);
+        }
+        let (store, segments, digest_is_due) =
+            (&self.store, &mut self.state.segments, &mut self.digest_is_due);
+        let directories = &mut self.directories;
+        self.open.retain_mut(|open| {
+            let is_whole = store.closed_bytes(open.opened) == Some(open.written);
+            if is_whole {
+                directories.add(open.opened.sequence, open.all_words(store));
+                store.note_synced(open.opened);
+                if let Some(segment) = segments.get_mut(&open.opened.sequence) {
+                    segment.bytes = open.written as u32;
+                    // The next one fixes its bytes, so that its end cannot rot unnoticed.
+                    *digest_is_due = true;
+                }
+            }
+            !is_whole
+        });
+        self.positions = positions;
+        if parts.is_empty() {
+            return Step::Idle;
+        }
+        self.figures.cuts.fetch_add(1, Ordering::Relaxed);
+        self.figures.cut_us.store(began.elapsed().as_micros() as u64, Ordering::Relaxed);
+        Step::Written
+    }
+
+    /// Writes a digest without released segments whose survivors are stable, in exchange for these; when it is settled they
+    /// are free.
+    pub(super) fn exchange(&mut self, clock_ms: u64) -> Result<(), DiskError> {
+        let mut sequences = Vec::new();
+        while let Some(released) = self.released.pop_front_if(|released| {
+            let stable = &self.positions[self.store.cores()..];
+            released.survivors.iter().zip(stable).all(|(wanted, position)| wanted <= position)
+        }) {
+            self.survivors = released.survivors;
+            sequences.extend(released.sequences);
+        }
+        if sequences.is_empty() {
+            return Ok(());
+        }
+        let mut frames = Vec::new();
+        for sequence in &sequences {
+            let segment = self.state.segments.remove(sequence);
+            frames.extend(segment.into_iter().flat_map(|segment| segment.frames));
+            self.state.free.extend(self.directories.forget(*sequence));
+            self.emptied.remove(sequence);
+        }
+        let segments = &self.state.segments;
+        self.state.left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
+        self.write_digest(clock_ms)?;
+        if let Some(replicas) = &mut self.replicas {
+            replicas.send();
+        }
+        self.leaving.push(Leaving { sequences, frames });
+        self.leave_if_settled();
+        Ok(())
+    }
+
+    /// Sends a piece of what a backup lacks.
+    pub(super) fn copy_to_backups(&mut self) -> Result<(), DiskError> {
+        let Some(mut replicas) = self.replicas.take() else { return Ok(()) };
+        let copied = replicas.copy(self);
+        self.replicas = Some(replicas);
+        copied.map(|_| ())
+    }
+}
+
+impl SentLog for LogWriter {
+    fn is_whole(&self, held: &HeldItem) -> bool {
+        let Item::Segment(sequence) = held.item else { return false };
+        self.state
+            .segments
+            .get(&sequence)
+            .is_some_and(|segment| segment.bytes != OPEN_ENDED && segment.bytes <= held.bytes)
+    }
+
+    fn segment(&self, sequence: u32) -> Option<(u8, u32)> {
+        let segment = self.state.segments.get(&sequence)?;
+        let open = || self.open.iter().find(|open| open.opened.sequence == sequence);
+        let bytes = match segment.bytes {
+            OPEN_ENDED => open().map_or(0, |open| open.written as u32),
+            bytes => bytes,
+        };
+        Some((segment.class, bytes))
+    }
+
+    fn read(&mut self, sequence: u32, at: u32, bytes: u32) -> Result<Vec<u8>, DiskError> {
+        let segment = &self.state.segments[&sequence];
+        let blocks = at / PAYLOAD_BYTES as u32..blocks_of(at + bytes);
+        let mut buffer = Buffer::new(blocks.len() * BLOCK_BYTES);
+        let reads = blocks.clone().zip(buffer.chunks_mut(BLOCK_BYTES)).map(|(block, target)| {
+            let frame = segment.frames[(block / self.layout.blocks()) as usize];
+            Read::of(frame, (block % self.layout.blocks()) as usize * BLOCK_BYTES, target)
+        });
+        let mut reads: Vec<_> = reads.collect();
+        self.disk.read(&mut reads)?;
+        let content = buffer.chunks(BLOCK_BYTES).flat_map(|block| &block[..PAYLOAD_BYTES]);
+        let before = at as usize % PAYLOAD_BYTES;
+        Ok(content.skip(before).take(bytes as usize).copied().collect())
+    }
+}

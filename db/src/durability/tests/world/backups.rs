@@ -1,0 +1,351 @@
+//! Backups of a world's log: they are killed and lose their files, streams break, the metadata answers late; whatever happens,
+//! the log is found among their replicas.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+
+use cluster::replication::message::{FromBackup, ToBackup};
+use cluster::replication::{Backup, BackupId, Item, ReplicasRecord, Replication};
+use disk::{BLOCK_BYTES, Digest, Fragment, SimulatedDisk};
+use fastrand::Rng;
+use store::{Config, LogOnDisk, Store};
+
+use super::super::model::Model;
+use super::World;
+use crate::durability::NumberedTables;
+use crate::durability::replicas::file::{LogId, ReplicaFile};
+use crate::durability::replicas::gathered::{Gathered, SegmentReplica, gather};
+use crate::durability::replicas::receiver::ReplicaReceiver;
+use crate::durability::replicas::sender::{ReplicaEvent, ReplicaMessage, ReplicaSender};
+use crate::durability::tests::running::{Completions, Held, KEYS_MAX, Key, contents_of, tables_of};
+
+const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
+const REPLICAS: usize = 2;
+const LOG: LogId = LogId { server: 9, number: 77 };
+const FRAME_BYTES: usize = 4 * BLOCK_BYTES;
+const FRAMES_MAX: u32 = 8_000;
+
+/// A backup.
+struct Node {
+    id: BackupId,
+    disk: SimulatedDisk,
+    receiver: ReplicaReceiver,
+    /// Messages under way to it, while a stream is open.
+    messages: Option<Receiver<ReplicaMessage>>,
+}
+
+fn receiver(disk: &SimulatedDisk) -> ReplicaReceiver {
+    let file = ReplicaFile::open(Box::new(disk.clone()), FRAMES_MAX).expect("a sound disk");
+    ReplicaReceiver::new(file)
+}
+
+impl Node {
+    fn new(server: u32, random: &mut Rng) -> Self {
+        let disk = SimulatedDisk::new(random.u64(..), FRAME_BYTES, FRAMES_MAX);
+        let id = BackupId { server, file: random.u64(..) };
+        Self { id, receiver: receiver(&disk), disk, messages: None }
+    }
+
+    /// Its machine loses power.
+    fn crash(&mut self) {
+        self.disk.crash();
+        self.disk = self.disk.restart();
+        (self.receiver, self.messages) = (receiver(&self.disk), None);
+    }
+
+    /// Takes in the next message; returns what it answers. `None` if there is none.
+    fn receive(&mut self) -> Option<Option<FromBackup>> {
+        match self.messages.as_ref()?.try_recv() {
+            Ok(record) => {
+                let message = ToBackup::decode(&record).expect("a message");
+                Some(self.receiver.receive(LOG, &message).expect("it is in order"))
+            }
+            Err(TryRecvError::Empty) => None,
+            // It is to come again later.
+            Err(TryRecvError::Disconnected) => {
+                self.messages = None;
+                None
+            }
+        }
+    }
+}
+
+/// The backups of a log, and the metadata with the record of them.
+pub(super) struct Backups {
+    random: Rng,
+    nodes: Vec<Node>,
+    events: Sender<ReplicaEvent>,
+    records: Receiver<ReplicasRecord>,
+    record: ReplicasRecord,
+    /// A record that the metadata has, and of which nobody knows.
+    recorded: bool,
+    is_harmed: bool,
+    /// How often a log was found, and with how many segments in all.
+    found: (u32, usize),
+}
+
+impl Backups {
+    /// Lets something happen; returns false if it is time for something else.
+    pub(super) fn turn(&mut self) -> bool {
+        let at = self.random.usize(..self.nodes.len());
+        let node = &mut self.nodes[at];
+        match self.random.u32(0..40) {
+            0..4 if node.messages.is_none() => self.connect(at),
+            0..20 => {
+                if let Some(Some(answer)) = node.receive() {
+                    self.tell(ReplicaEvent::Answered(self.nodes[at].id, answer));
+                }
+            }
+            20..32 => {
+                let stable = node.receiver.flush().expect("a sound disk");
+                if let Some(&ticket) = stable.get(&LOG)
+                    && node.messages.is_some()
+                {
+                    let answer = FromBackup::Stable { ticket };
+                    self.tell(ReplicaEvent::Answered(self.nodes[at].id, answer));
+                }
+            }
+            32..34 => {
+                if let Some(record) = self.records.try_iter().last() {
+                    (self.record, self.recorded) = (record, true);
+                }
+            }
+            34..36 => {
+                let is_news = std::mem::take(&mut self.recorded);
+                if is_news {
+                    self.tell(ReplicaEvent::Recorded(self.record.clone()));
+                }
+            }
+            36 if self.is_harmed => self.harm(at),
+            37 => return self.random.bool(),
+            _ => {}
+        }
+        true
+    }
+
+    fn tell(&self, event: ReplicaEvent) {
+        // The server may have crashed.
+        let _ = self.events.send(event);
+    }
+
+    fn connect(&mut self, at: usize) {
+        let (messages, receiver) = channel();
+        let node = &mut self.nodes[at];
+        let held = node.receiver.begin(LOG).expect("a sound disk");
+        node.messages = Some(receiver);
+        let (id, speed) = (node.id, self.random.u32(1..1_000));
+        let backup = Backup { id, host: HOSTS[at].to_owned(), speed };
+        self.tell(ReplicaEvent::Joined { backup, held, messages });
+    }
+
+    /// Harms a backup. A file is lost only if the record says that all is elsewhere.
+    fn harm(&mut self, at: usize) {
+        let id = self.nodes[at].id;
+        match self.random.u32(0..6) {
+            0..3 => {
+                self.nodes[at].messages = None;
+                self.nodes[at].receiver.end(LOG);
+            }
+            3..5 => self.nodes[at].crash(),
+            _ if self.lacking(&[at]) < self.record.replicas => {
+                self.nodes[at] = Node::new(at as u32, &mut self.random);
+            }
+            _ => return,
+        }
+        self.tell(ReplicaEvent::Lost(id));
+    }
+
+    /// Returns how many of the backups that count are gone, if these are away.
+    fn lacking(&self, away: &[usize]) -> usize {
+        let there =
+            self.nodes.iter().enumerate().filter(|(at, _)| !away.contains(at)).map(|(_, node)| node.id);
+        let there: BTreeSet<BackupId> = there.collect();
+        self.record.backups.difference(&there).count()
+    }
+
+    /// The server has crashed: some of what is under way arrives, and some backups lose power. Returns the log as backups have
+    /// it but for as many as may be missing, with the bytes of its segments; `None` if nothing is promised.
+    fn gather(&mut self, seed: u64) -> Option<(Gathered, BTreeMap<u32, Vec<u8>>)> {
+        for node in &mut self.nodes {
+            for _ in 0..self.random.u32(0..20) {
+                if node.receive().is_none() {
+                    break;
+                }
+            }
+            if self.random.bool() {
+                node.crash();
+            } else {
+                node.receiver.flush().expect("a sound disk");
+            }
+            (node.messages, self.recorded) = (None, false);
+            node.receiver.end(LOG);
+        }
+        // A commit under way has got there or not.
+        if let Some(record) = self.records.try_iter().last().filter(|_| self.random.bool()) {
+            self.record = record;
+        }
+        let mut away = Vec::new();
+        for at in 0..self.nodes.len() {
+            if self.random.bool() && self.lacking(&[&away[..], &[at]].concat()) < self.record.replicas {
+                away.push(at);
+            }
+        }
+        if self.record.replicas == 0 {
+            return None;
+        }
+        let counts = |node: &Node| self.record.backups.contains(&node.id);
+        let there = self.nodes.iter_mut().enumerate().filter(|(at, node)| !away.contains(at) && counts(node));
+        let (mut digests, mut copies) = (Vec::new(), BTreeMap::<u32, Vec<Copied>>::new());
+        for (_, node) in there {
+            read_all(node.receiver.file(), &mut digests, &mut copies);
+        }
+        let fragments = |copies: &Vec<Copied>| copies.iter().map(|copied| copied.replica.clone()).collect();
+        let replicas = copies.iter().map(|(&sequence, copies)| (sequence, fragments(copies))).collect();
+        let found = gather(digests, &replicas).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let bytes = found.segments.iter().map(|(&sequence, &bytes)| {
+            let whole = copies[&sequence].iter().find(|copied| copied.bytes.len() >= bytes as usize);
+            (sequence, whole.expect("it was gathered").bytes[..bytes as usize].to_vec())
+        });
+        let bytes: BTreeMap<_, _> = bytes.collect();
+        self.found = (self.found.0 + 1, self.found.1 + bytes.len());
+        Some((found, bytes))
+    }
+}
+
+/// A replica with its bytes.
+struct Copied {
+    replica: SegmentReplica,
+    bytes: Vec<u8>,
+}
+
+/// Reads what a backup has.
+fn read_all(file: &mut ReplicaFile, digests: &mut Vec<Digest>, copies: &mut BTreeMap<u32, Vec<Copied>>) {
+    let held = file.held(LOG).expect("a sound disk");
+    let classes: BTreeMap<Item, u8> = held.into_iter().map(|held| (held.item, held.class)).collect();
+    for (item, class) in classes {
+        let mut digest = Vec::new();
+        let mut visit = |fragment: Fragment, bytes: &[u8]| match item {
+            Item::Digest => {
+                if fragment.at == 0 {
+                    digest.clear();
+                }
+                digest.extend_from_slice(bytes);
+                if digest.len() == fragment.end as usize {
+                    digests.extend(Digest::decode(&digest));
+                }
+            }
+            Item::Segment(sequence) => {
+                let of_segment = copies.entry(sequence).or_default();
+                if fragment.at == 0 {
+                    let replica = SegmentReplica { class, fragments: Vec::new() };
+                    of_segment.push(Copied { replica, bytes: Vec::new() });
+                }
+                let copied = of_segment.last_mut().expect("it begins with the first byte");
+                copied.replica.fragments.push((fragment, bytes.len() as u32));
+                copied.bytes.extend_from_slice(bytes);
+            }
+        };
+        file.read(LOG, item, &mut visit).expect("a sound disk");
+    }
+}
+
+/// Rebuilds tables from a log; returns what they have.
+fn recover(
+    config: &Config,
+    (found, segments): &(Gathered, BTreeMap<u32, Vec<u8>>),
+    (now_ms, keys): (u64, u64),
+    known: impl Iterator<Item = Key>,
+) -> (BTreeMap<Key, Held>, Completions) {
+    let store = Store::new(Config { recovery_cores: 0, ..*config }).expect("a small store");
+    store.advance_clock(now_ms.max(found.clock_ms));
+    let tables = tables_of(&store);
+    let numbered: NumberedTables = (1..).zip(&tables).map(|(id, table)| (id, Arc::clone(table))).collect();
+    let core = store.core(0);
+    let log = LogOnDisk {
+        sequences: segments.keys().copied().collect(),
+        last: segments.keys().next_back().copied().unwrap_or(0).max(found.digest.last),
+        left_out: found.left_out.clone(),
+        bytes: segments.values().map(|bytes| bytes.len() as u64).sum(),
+        is_in_use: false,
+    };
+    let mut recovery = core.recover(&log);
+    for (&sequence, bytes) in segments.iter().rev() {
+        let table = |number: u32| numbered.get(&number).map(Arc::clone);
+        recovery.segment(sequence, bytes, &[], table).expect("a sound segment");
+    }
+    let completions = recovery.completions().into_iter();
+    let completions =
+        completions.map(|found| ((found.request.client, found.request.sequence), found.reply)).collect();
+    let recovered = recovery.finish();
+    assert_eq!((recovered.dropped, &recovered.damaged), (0, &Vec::new()));
+    (contents_of(&core, &tables, keys, known), completions)
+}
+
+impl World {
+    /// Gives the log backups, and waits until it has its replicas.
+    pub(in crate::durability::tests) fn with_backups(random: &mut Rng) -> Self {
+        let mut world = Self::new(random);
+        let nodes =
+            (0..random.u32(REPLICAS as u32..=HOSTS.len() as u32)).map(|server| Node::new(server, random));
+        let nodes = nodes.collect();
+        let (events, records) = (channel().0, channel().1);
+        let random = random.fork();
+        let (record, recorded, is_harmed, found) = Default::default();
+        world.backups = Some(Backups { random, nodes, events, records, record, recorded, is_harmed, found });
+        world.connect_backups();
+        world
+    }
+
+    /// The server has started: it finds its backups.
+    pub(super) fn connect_backups(&mut self) {
+        let Some(backups) = &mut self.backups else { return };
+        let writer = &mut self.running.as_mut().expect("it runs").writer;
+        let items = writer.sequences().map(Item::Segment).chain([Item::Digest]);
+        let own = ("own".to_owned(), REPLICAS);
+        let machine = Replication::new(own, backups.record.clone(), items, backups.random.fork());
+        let (events, to_server) = channel();
+        let (from_server, records) = channel();
+        (backups.events, backups.records, backups.is_harmed) = (events, records, false);
+        writer.send_to(ReplicaSender::new(machine, to_server, from_server, writer.store().stable_cut()));
+        // Who counts and does not come is lost.
+        for id in backups.record.backups.clone() {
+            if backups.nodes.iter().all(|node| node.id != id) {
+                backups.tell(ReplicaEvent::Lost(id));
+            }
+        }
+        let (mut turns, before) = (0, self.told_to);
+        loop {
+            self.sync();
+            let backups = self.backups.as_mut().expect("it has some");
+            if backups.record.replicas == REPLICAS && self.told_to > before {
+                break;
+            }
+            backups.turn();
+            turns += 1;
+            assert!(turns < 200_000, "{:?}", backups.record);
+        }
+        self.backups.as_mut().expect("it has some").is_harmed = true;
+    }
+
+    /// Returns how often backups were found to have the log, and with how many segments in all.
+    pub(in crate::durability::tests) fn found_at_backups(&self) -> (u32, usize) {
+        self.backups.as_ref().map_or((0, 0), |backups| backups.found)
+    }
+
+    /// Checks that what backups have is what clients know.
+    pub(in crate::durability::tests) fn check_backups(&mut self, seed: u64) {
+        let Some(backups) = &mut self.backups else { return };
+        let Some(log) = backups.gather(seed) else { return };
+        let (now_ms, keys) = (self.model.now_ms, self.keys.max(KEYS_MAX));
+        let latest_ms = self.latest_ms.max(now_ms);
+        let found = recover(&self.config, &log, (now_ms, keys), self.model.objects.keys().copied());
+        let is = |model: &Model| model.is_as(&found.0, &found.1, latest_ms);
+        let cut = log.0.cut;
+        assert!(
+            is(&self.stable) || is(&self.begun),
+            "seed {seed}: backups have another log, as of cut {cut}"
+        );
+        assert!(cut >= self.told_to || is(&self.stable), "seed {seed}: cut {cut} of {}", self.told_to);
+    }
+}
