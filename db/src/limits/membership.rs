@@ -124,13 +124,16 @@ pub const REMOTE_MESSAGE_BYTES_MAX: usize = 2 << 20;
 pub const REMOTE_DISK_MS: u64 = 5;
 /// Interval at which is looked for others, in milliseconds.
 pub const REMOTE_DISK_LOOK_MS: u64 = 2;
-/// Time after which such questions are to come again, in milliseconds: nobody waits longer for their answers.
-pub const REMOTE_DISK_PATIENCE_MS: u64 = 1_000;
-/// Most records of answers that wait for the disk, of one stream.
-pub const REMOTE_WAITING_MAX: usize = 64;
+/// Time after which such questions are to come again, in milliseconds: little less than who asked waits.
+pub const REMOTE_DISK_PATIENCE_MS: u64 = 400;
+/// Most records of answers of one stream that wait for the disk, and their bytes: beyond that the oldest are to come again.
+pub const REMOTE_WAITING_MAX: usize = 256;
+/// See [`REMOTE_WAITING_MAX`].
+pub const REMOTE_WAITING_BYTES_MAX: usize = 8 << 20;
 /// Unread bytes at a server after which it gets no more questions.
 pub const REMOTE_UNTAKEN_BYTES_MAX: usize = 1 << 20;
 
+const _: () = assert!(REMOTE_DISK_PATIENCE_MS * 1_000 < REMOTE_READ_US_MAX);
 const _: () = assert!(REMOTE_READ_US_MAX + REMOTE_READ_SLACK_US < INVOCATION_WALL_US_MAX);
 const _: () =
     assert!(REMOTE_BATCH_BYTES + store::KEY_BYTES_MAX + 64 * REMOTE_BATCH_READS < REMOTE_MESSAGE_BYTES_MAX);

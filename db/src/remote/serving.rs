@@ -9,7 +9,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use net::{Stream, StreamError};
@@ -17,7 +16,7 @@ use net::{Stream, StreamError};
 use crate::control_plane::Control;
 use crate::limits::{
     REMOTE_DISK_LOOK_MS, REMOTE_DISK_MS, REMOTE_DISK_PATIENCE_MS, REMOTE_MESSAGE_BYTES_MAX,
-    REMOTE_WAITING_MAX, STABLE_LOOK_US, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
+    REMOTE_WAITING_BYTES_MAX, REMOTE_WAITING_MAX, STREAM_ANSWER_TIMEOUT_MS, STREAM_LOOK_MS,
 };
 use crate::sync::oneshot::oneshot;
 use crate::view::change::{Change, PeerAnswer, PeerAnswerOfCut, PeerReads};
@@ -26,17 +25,13 @@ use crate::view::change::{Change, PeerAnswer, PeerAnswerOfCut, PeerReads};
 pub fn serve(control: &Control, mut stream: Stream) {
     let (look, often) = (Duration::from_millis(STREAM_LOOK_MS), Duration::from_millis(REMOTE_DISK_LOOK_MS));
     let patience = Duration::from_millis(STREAM_ANSWER_TIMEOUT_MS);
-    let (mut record, mut waiting) = (Vec::new(), VecDeque::new());
+    let (mut record, mut waiting) = (Vec::new(), Waiting::default());
     for worker in control.workers.iter().cycle() {
         loop {
             if !send_due(control, &mut stream, &mut waiting) {
                 return;
             }
-            if waiting.len() >= REMOTE_WAITING_MAX {
-                thread::sleep(Duration::from_micros(STABLE_LOOK_US));
-                continue;
-            }
-            let timeout = if waiting.is_empty() { look } else { often };
+            let timeout = if waiting.answers.is_empty() { look } else { often };
             match stream.read_record(&mut record, timeout, REMOTE_MESSAGE_BYTES_MAX) {
                 Ok(()) => break,
                 Err(StreamError::Idle) => {}
@@ -53,34 +48,51 @@ pub fn serve(control: &Control, mut stream: Stream) {
             return;
         }
         if let Some(of_cut) = of_cut {
-            // Mostly it takes one write of the disk.
-            if let Some(log) = control.log.as_ref().filter(|_| waiting.is_empty()) {
-                let _ = log.await_stable(&control.store, of_cut.cut, Duration::from_millis(REMOTE_DISK_MS));
+            if let Some(log) = &control.log {
+                log.waker.wake();
+                // Mostly it takes one write of the disk.
+                if waiting.answers.is_empty() {
+                    let patience = Duration::from_millis(REMOTE_DISK_MS);
+                    let _ = log.await_stable(&control.store, of_cut.cut, patience);
+                }
             }
-            waiting.push_back((Instant::now(), of_cut));
+            waiting.bytes += of_cut.body.len();
+            waiting.answers.push_back((Instant::now(), of_cut));
         }
     }
 }
 
+/// Answers that wait for the disk.
+#[derive(Default)]
+struct Waiting {
+    answers: VecDeque<(Instant, PeerAnswerOfCut)>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Returns whether there are too many: the oldest one is to be asked for again.
+    fn is_full(&self) -> bool {
+        self.answers.len() > REMOTE_WAITING_MAX || self.bytes > REMOTE_WAITING_BYTES_MAX
+    }
+}
+
 /// Sends what waits no more; returns false if the stream is gone.
-fn send_due(
-    control: &Control,
-    stream: &mut Stream,
-    waiting: &mut VecDeque<(Instant, PeerAnswerOfCut)>,
-) -> bool {
+fn send_due(control: &Control, stream: &mut Stream, waiting: &mut Waiting) -> bool {
     let stable = control.log.as_ref().map_or(u64::MAX, |_| control.store.stable_cut());
     let has_failed = control.log.as_ref().is_some_and(|log| log.waker.has_failed());
     let patience = Duration::from_millis(REMOTE_DISK_PATIENCE_MS);
-    let is_due = |(since, answer): &mut (Instant, PeerAnswerOfCut)| {
-        answer.cut <= stable || has_failed || since.elapsed() > patience
-    };
-    while let Some((_, answer)) = waiting.pop_front_if(is_due) {
+    loop {
+        let is_full = waiting.is_full();
+        let is_due = |(since, answer): &mut (Instant, PeerAnswerOfCut)| {
+            answer.cut <= stable || has_failed || is_full || since.elapsed() > patience
+        };
+        let Some((_, answer)) = waiting.answers.pop_front_if(is_due) else { return true };
+        waiting.bytes -= answer.body.len();
         let body = if answer.cut <= stable { answer.body } else { answer.later };
         if !write(stream, &body) {
             return false;
         }
     }
-    true
 }
 
 fn write(stream: &mut Stream, body: &[u8]) -> bool {
