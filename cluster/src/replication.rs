@@ -132,6 +132,8 @@ pub struct Replication {
     /// The tickets that what was written waits for.
     awaited: BTreeMap<BackupId, u64>,
     copying: Option<(BackupId, Item)>,
+    /// Items that cannot be copied.
+    unreadable: BTreeSet<Item>,
     /// Whether an item may lack a replica that somebody could have.
     may_copy: bool,
     random: fastrand::Rng,
@@ -159,6 +161,7 @@ impl Replication {
             items,
             awaited: BTreeMap::new(),
             copying: None,
+            unreadable: BTreeSet::new(),
             may_copy: true,
             random,
         }
@@ -259,6 +262,8 @@ impl Replication {
             self.links.get_mut(&id).and_then(|link| link.copied.pop_front_if(|(ticket, _)| *ticket <= acked))
         {
             self.recount(item);
+            // The digest may have waited for it.
+            self.may_copy = true;
         }
     }
 
@@ -291,14 +296,33 @@ impl Replication {
         }
     }
 
-    /// Returns an item that lacks a replica, and who is to get it. One at a time, until [`Replication::copied`].
+    /// Returns an item that lacks a replica, and who is to get it. One at a time, until [`Replication::copied`]. A digest that no
+    /// backup has comes last: whoever finds it has to find what it names.
     pub fn to_copy(&mut self) -> Option<(BackupId, Item)> {
         if self.copying.is_some() || !self.may_copy {
             return None;
         }
-        let lacks = |(_, replicas): &(&Item, &Replicas)| replicas.all.len() < self.wanted;
-        let lacking: Vec<Item> = self.items.iter().filter(lacks).map(|(item, _)| *item).collect();
+        let lacks = |(item, replicas): &(&Item, &Replicas)| {
+            replicas.all.len() < self.wanted && !self.unreadable.contains(item)
+        };
+        let mut lacking: Vec<Item> = self.items.iter().filter(lacks).map(|(item, _)| *item).collect();
+        let is_new = self.items.get(&Item::Digest).is_some_and(|digest| digest.all.is_empty());
+        let is_first = is_new && lacking.first() == Some(&Item::Digest);
+        lacking.rotate_left(usize::from(is_first));
+        let acked = |replicas: &Replicas| {
+            let is_acked = |replica: &&Replica| {
+                replica.since.is_some_and(|since| self.links[&replica.at].acked >= since)
+            };
+            replicas.all.iter().filter(is_acked).count()
+        };
+        let promised = self.record.replicas.saturating_sub(self.lost.len());
+        let waits_for = |item: &Item| *item != Item::Digest && !self.unreadable.contains(item);
+        let mut segments = self.items.iter().filter(|(item, _)| waits_for(item));
+        let digest_waits = is_new && segments.any(|(_, replicas)| acked(replicas) < promised);
         for item in lacking {
+            if item == Item::Digest && digest_waits {
+                break;
+            }
             if let Some(id) = self.choose(item) {
                 self.hold(item, Replica { at: id, since: None });
                 self.copying = Some((id, item));
@@ -321,18 +345,48 @@ impl Replication {
         Some(ticket)
     }
 
-    /// Returns the record that is to replace the present one, if any; then [`Replication::recorded`] is to follow.
+    /// Returns a ticket for what was sent of the copy under way; `None` as for [`Replication::copied`].
+    pub fn piece_sent(&mut self) -> Option<u64> {
+        let (id, _) = self.copying?;
+        self.links.get_mut(&id).map(Link::ticket)
+    }
+
+    /// Returns whether a backup has acknowledged this ticket.
+    #[must_use]
+    pub fn has_acked(&self, id: BackupId, ticket: u64) -> bool {
+        self.links.get(&id).is_some_and(|link| link.acked >= ticket)
+    }
+
+    /// Gives up the copy under way for good: what is to be copied cannot be read.
+    pub fn cannot_copy(&mut self) {
+        let Some((id, item)) = self.copying.take() else { return };
+        self.unreadable.insert(item);
+        if let (Some(link), Some(replicas)) = (self.links.get_mut(&id), self.items.get_mut(&item)) {
+            link.held -= 1;
+            replicas.all.retain(|replica| replica.at != id);
+        }
+    }
+
+    /// Returns the record that is to replace the present one, if any; then [`Replication::recorded`] is to follow. It promises
+    /// fewer replicas only if backups were lost, by as many, or if no more can be made.
     pub fn to_commit(&mut self) -> Option<ReplicasRecord> {
         if self.committing.is_some() {
             return None;
         }
         self.keep_fresh();
+        let is_awaited = |id: &BackupId| !self.links.contains_key(id) && !self.lost.contains(id);
+        let is_under_way =
+            self.record.backups.iter().any(is_awaited) || self.copying.is_some() || self.may_copy;
         let kept = self.record.backups.difference(&self.lost).copied();
         let backups: BTreeSet<BackupId> = kept.chain(self.links.keys().copied()).collect();
         let fresh = self.fresh.iter().map(|item| self.items[item].all.len()).min();
         let hosts = self.links.values().map(|link| &link.backup.host).filter(|host| **host != self.host);
         let possible = hosts.collect::<BTreeSet<_>>().len().min(self.wanted);
         let replicas = self.lowest().min(fresh.unwrap_or(usize::MAX)).min(possible);
+        // The others have what was acknowledged as often, whatever is known of it.
+        if replicas < self.record.replicas.saturating_sub(self.lost.len()) && is_under_way {
+            return None;
+        }
         let record = ReplicasRecord { backups, replicas };
         self.committing = (record != self.record).then_some(record);
         self.committing.clone()

@@ -21,7 +21,7 @@ use store::{Admission, Store};
 
 use super::figures::LogFigures;
 use super::log_writer::{LogWriter, Snapshot, Step};
-use crate::limits::{SHORT_INTERVAL_MS, SNAPSHOT_WAIT_MS, STABLE_LOOK_US};
+use crate::limits::{BACKUPS_STOP_MS, SHORT_INTERVAL_MS, SNAPSHOT_WAIT_MS, STABLE_LOOK_US};
 use crate::process;
 
 /// State shared with those that wake the thread.
@@ -181,28 +181,25 @@ fn write_all(
     (bell, wanted): (&Bell, &Receiver<SnapshotSender>),
     on_stable: &impl Fn(),
 ) {
-    if let Err(error) = writer.grow_ahead() {
-        tracing::warn!(%error, "the log grows on its own thread: some writes take milliseconds");
-    }
-    if let Err(error) = process::take_real_time() {
-        tracing::warn!(
-            %error,
-            "the log's thread gets no real-time priority: where other programs use the processors, durable writes take \
-             milliseconds; allow it with `ulimit -r 1` or CAP_SYS_NICE"
-        );
-    }
+    prepare(&mut writer);
     let mut was_full = false;
-    let (mut is_last, mut snapshots) = (false, Vec::new());
+    let (mut is_last, mut began, mut snapshots) = (false, Instant::now(), Vec::new());
     loop {
         bell.is_wanted.store(false, Ordering::SeqCst);
+        let mut is_waiting = false;
         if !writer.is_waiting() {
-            is_last = bell.is_stopping.load(Ordering::SeqCst);
+            (is_last, began) = (bell.is_stopping.load(Ordering::SeqCst), Instant::now());
             // Requested before the cut, so that it includes what was written before the request.
             snapshots = wanted.try_iter().collect();
         }
         match writer.step() {
             // Whoever has news of backups wakes it.
-            Ok(Step::Waiting) => {}
+            Ok(Step::Waiting) => {
+                is_waiting = true;
+                if is_last && began.elapsed() > Duration::from_millis(BACKUPS_STOP_MS) {
+                    return tracing::error!("the last writes of durable tables are not at other servers");
+                }
+            }
             Ok(step) => {
                 for sender in snapshots.drain(..) {
                     // The requester may have given up waiting.
@@ -232,12 +229,27 @@ fn write_all(
             Err(error) => return fail(writer.store(), bell, &writer.cause_of(error), on_stable),
         }
         bell.is_asleep.store(true, Ordering::SeqCst);
-        if !bell.is_wanted.load(Ordering::SeqCst) && !bell.is_stopping.load(Ordering::SeqCst) {
+        let is_stopping = bell.is_stopping.load(Ordering::SeqCst) && !is_waiting;
+        if !bell.is_wanted.load(Ordering::SeqCst) && !is_stopping {
             // Cores that wait for frames do not wake it.
             let short = Duration::from_millis(SHORT_INTERVAL_MS);
             thread::park_timeout(if writer.is_short() { flush_interval.min(short) } else { flush_interval });
         }
         bell.is_asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Takes what the thread needs; without it, it works all the same.
+fn prepare(writer: &mut LogWriter) {
+    if let Err(error) = writer.grow_ahead() {
+        tracing::warn!(%error, "the log grows on its own thread: some writes take milliseconds");
+    }
+    if let Err(error) = process::take_real_time() {
+        tracing::warn!(
+            %error,
+            "the log's thread gets no real-time priority: where other programs use the processors, durable writes take \
+             milliseconds; allow it with `ulimit -r 1` or CAP_SYS_NICE"
+        );
     }
 }
 

@@ -158,8 +158,9 @@ pub struct LogWriter {
     buffer: Buffer,
     figures: Arc<LogFigures>,
     digest_is_due: bool,
-    /// The cut of the latest digest.
+    /// The cut of the latest digest, and its clock.
     digest_cut: u64,
+    digest_clock_ms: u64,
     /// The most frames that all segments opened by cores take.
     frames_opened: u64,
     /// Whether cores may soon have to wait for frames.
@@ -205,6 +206,7 @@ impl LogWriter {
             figures: Arc::default(),
             digest_is_due: false,
             digest_cut: 0,
+            digest_clock_ms: 0,
             frames_opened: 0,
             is_short: false,
             growth: None,
@@ -284,14 +286,14 @@ impl LogWriter {
         };
         if !self.leave_if_settled() {
             self.under_way = Some(under_way);
-            self.copy_to_backups()?;
+            self.copy_to_backups();
             self.admit();
             return Ok(Step::Waiting);
         }
         let clock_ms = under_way.clock_ms;
         let step = self.complete(under_way);
         self.exchange(clock_ms)?;
-        self.copy_to_backups()?;
+        self.copy_to_backups();
         self.admit();
         Ok(step)
     }

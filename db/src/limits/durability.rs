@@ -17,6 +17,9 @@ pub const CUTS_PASSED_OVER: u64 = 1 << 32;
 /// Numbers of digests that a start with backups passes over: more than are sent in one step.
 pub const DIGESTS_PASSED_OVER: u32 = 16;
 
+const _: () =
+    assert!(DIGESTS_PASSED_OVER.is_multiple_of(2), "the copy of the latest digest is not written over");
+
 /// Multiple of the frames that digests need with which a log begins, so that later starts may have a disk so much larger.
 pub const DIGEST_ROOM: u32 = 8;
 
@@ -59,8 +62,11 @@ pub const FLUSH_INTERVAL_MS: u64 = 10;
 /// Default limit of the disk, in memories: with half of it live, cleaning writes little more than what is written.
 pub const DISK_MEMORIES_DEFAULT: u64 = 4;
 
+/// Time that a stop waits for backups, in milliseconds.
+pub const BACKUPS_STOP_MS: u64 = 2_000;
+
 /// Bytes of the log in a message to a backup: a copy takes the log's thread a fraction of a millisecond between two cuts.
-pub const REPLICA_PIECE_BYTES: usize = 256 << 10;
+pub const REPLICA_PIECE_BYTES: usize = if cfg!(test) { 5_000 } else { 256 << 10 };
 
 /// Time between two lines about the progress of a recovery, in milliseconds.
 pub const RECOVERY_PROGRESS_MS: u64 = 1_000;

@@ -46,7 +46,10 @@ impl LogWriter {
         self.figures.disk_bytes.fetch_add(buffer.len() as u64, Ordering::Relaxed);
         self.disk.write(&writes)?;
         self.digest_cut = digest.cut;
-        self.store.note_clock(clock_ms);
+        self.digest_clock_ms = clock_ms;
+        if self.replicas.is_none() {
+            self.store.note_clock(clock_ms);
+        }
         Ok(())
     }
 }

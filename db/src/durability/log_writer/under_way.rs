@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use cluster::replication::Item;
 use cluster::replication::message::HeldItem;
-use disk::{BLOCK_BYTES, Buffer, DiskError, FrameId, OPEN_ENDED, PAYLOAD_BYTES, Read, blocks_of};
+use disk::{BLOCK_BYTES, Buffer, DiskError, FrameId, OPEN_ENDED, PAYLOAD_BYTES, Read, Trailer, blocks_of};
 use store::LogPosition;
 
 use super::{LogWriter, Part, Step};
@@ -32,7 +32,8 @@ pub(super) struct Leaving {
 }
 
 impl LogWriter {
-    /// Sends the log to backups from now on, whole: first the digest, and then what they lack.
+    /// Sends the log to backups from now on, whole. Nothing of it may be shown to anybody before the first step that is not
+    /// [`Step::Waiting`]: until then backups may have less than this disk, or a cut more.
     pub fn send_to(&mut self, replicas: ReplicaSender) {
         self.replicas = Some(replicas);
         self.digest_is_due = true;
@@ -72,6 +73,7 @@ impl LogWriter {
                 return false;
             }
         }
+        self.store.note_clock(self.digest_clock_ms);
         for Leaving { sequences, frames } in std::mem::take(&mut self.leaving) {
             if let Some(replicas) = &mut self.replicas {
                 replicas.free(&sequences);
@@ -157,11 +159,12 @@ impl LogWriter {
     }
 
     /// Sends a piece of what a backup lacks.
-    pub(super) fn copy_to_backups(&mut self) -> Result<(), DiskError> {
-        let Some(mut replicas) = self.replicas.take() else { return Ok(()) };
-        let copied = replicas.copy(self);
+    pub(super) fn copy_to_backups(&mut self) {
+        let Some(mut replicas) = self.replicas.take() else { return };
+        if let Err(error) = replicas.copy(self) {
+            tracing::error!(%error, "a segment of the log cannot be copied to another server");
+        }
         self.replicas = Some(replicas);
-        copied.map(|_| ())
     }
 }
 
@@ -185,6 +188,7 @@ impl SentLog for LogWriter {
     }
 
     fn read(&mut self, sequence: u32, at: u32, bytes: u32) -> Result<Vec<u8>, DiskError> {
+        let (_, end) = self.segment(sequence).expect("it is there");
         let segment = &self.state.segments[&sequence];
         let blocks = at / PAYLOAD_BYTES as u32..blocks_of(at + bytes);
         let mut buffer = Buffer::new(blocks.len() * BLOCK_BYTES);
@@ -194,6 +198,16 @@ impl SentLog for LogWriter {
         });
         let mut reads: Vec<_> = reads.collect();
         self.disk.read(&mut reads)?;
+        for (block, bytes) in blocks.zip(buffer.chunks(BLOCK_BYTES)) {
+            let trailer = Trailer::read(bytes)
+                .filter(|trailer| (trailer.sequence, trailer.block) == (sequence, block))
+                .filter(|trailer| trailer.verify(bytes));
+            // The last one may be of a cut that a crash ended; its entries have their own checksums.
+            if trailer.is_none() && block + 1 < blocks_of(end) {
+                tracing::error!(sequence, block, "a damaged block in a segment of the log");
+                return Err(DiskError::Stopped);
+            }
+        }
         let content = buffer.chunks(BLOCK_BYTES).flat_map(|block| &block[..PAYLOAD_BYTES]);
         let before = at as usize % PAYLOAD_BYTES;
         Ok(content.skip(before).take(bytes as usize).copied().collect())

@@ -364,6 +364,12 @@ impl ReplicaFile {
         self.free.extend(replica.frames);
     }
 
+    /// Returns how many more frames replicas may take.
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        self.frames_max.saturating_sub(self.disk.frames()) + self.free.len() as u32
+    }
+
     /// Returns the logs of which there are replicas.
     pub fn logs(&self) -> Vec<LogId> {
         let mut logs: Vec<LogId> = self.replicas.keys().map(|(log, _)| *log).collect();

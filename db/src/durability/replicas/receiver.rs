@@ -14,6 +14,9 @@ use disk::{DiskError, Fragment};
 
 use super::file::{LogId, ReplicaError, ReplicaFile};
 
+/// Frames that are to be free before a log is told that there is room again.
+const ROOM_FRAMES: u32 = 16;
+
 /// The state of a backup's server.
 pub struct ReplicaReceiver {
     file: ReplicaFile,
@@ -23,14 +26,16 @@ pub struct ReplicaReceiver {
     refused: BTreeSet<(LogId, Item)>,
     /// Logs of which a digest has come over the present stream.
     with_digest: BTreeSet<LogId>,
+    /// Logs that were told that there is no room.
+    full: BTreeSet<LogId>,
 }
 
 impl ReplicaReceiver {
     /// Goes on with a file.
     #[must_use]
     pub fn new(file: ReplicaFile) -> Self {
-        let (due, refused, with_digest) = Default::default();
-        Self { file, due, refused, with_digest }
+        let (due, refused, with_digest, full) = Default::default();
+        Self { file, due, refused, with_digest, full }
     }
 
     /// Begins with a new stream of a log, after the earlier one has ended; returns what there is of it. Makes all stable, and
@@ -49,6 +54,7 @@ impl ReplicaReceiver {
     pub fn end(&mut self, log: LogId) {
         self.due.remove(&log);
         self.with_digest.remove(&log);
+        self.full.remove(&log);
         self.refused.retain(|(of, _)| *of != log);
     }
 
@@ -88,17 +94,23 @@ impl ReplicaReceiver {
         } else if self.refused.contains(&(log, item)) {
             return Ok(None);
         }
-        match self.file.append(log, item, &fragment, bytes) {
-            Err(ReplicaError::Full) if begins => {
-                self.file.withdraw(log, item);
-                if item == Item::Digest {
-                    return Err(ReplicaError::Full);
-                }
-                self.refused.insert((log, item));
-                Ok(Some(FromBackup::Full { item }))
-            }
-            result => result.map(|()| None),
+        let result = self.file.append(log, item, &fragment, bytes);
+        let Err(ReplicaError::Full) = result else { return result.map(|()| None) };
+        // What there is of it stays until it is to be forgotten.
+        if begins {
+            self.file.withdraw(log, item);
         }
+        self.refused.insert((log, item));
+        self.full.insert(log);
+        if item == Item::Digest {
+            self.with_digest.remove(&log);
+        }
+        Ok(Some(FromBackup::Full { item }))
+    }
+
+    /// Returns the logs that are to be told that there is room again, once.
+    pub fn with_room(&mut self) -> BTreeSet<LogId> {
+        if self.file.room() < ROOM_FRAMES { BTreeSet::new() } else { std::mem::take(&mut self.full) }
     }
 
     /// Makes stable what has come, and returns what is to be acknowledged to whom. Takes some writes of the disk.

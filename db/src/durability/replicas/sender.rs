@@ -6,8 +6,8 @@
 //!   stream of each backup:     records ◄───────┘          └──── events: joined, answers, lost; records of the metadata
 //! ```
 //! `cluster/src/replication.rs` decides who gets what; here are the bytes. One cut is under way at a time, and with it at most
-//! two digests: so what a stream has not taken is bounded. What a backup lacks is copied in pieces, one after each step: what
-//! is settled from the own disk, and behind it what is under way.
+//! two digests, and one piece of a copy: so what a stream has not taken is bounded. What a backup lacks is copied in such
+//! pieces, each when the one before is acknowledged: what is settled from the own disk, and behind it what is under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +22,15 @@ use crate::limits::REPLICA_PIECE_BYTES;
 /// A message to a backup. Several get the same one.
 pub type ReplicaMessage = Arc<[u8]>;
 
+/// A stream to a backup; others of it have other numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaStream {
+    /// The backup.
+    pub backup: BackupId,
+    /// The number.
+    pub number: u64,
+}
+
 /// What happens to the backups of a log.
 #[derive(Debug)]
 pub enum ReplicaEvent {
@@ -29,14 +38,18 @@ pub enum ReplicaEvent {
     Joined {
         /// The backup.
         backup: Backup,
+        /// The number of the stream.
+        stream: u64,
         /// What it has.
         held: Vec<HeldItem>,
         /// Where messages for it go.
         messages: Sender<ReplicaMessage>,
     },
-    /// One answers.
-    Answered(BackupId, FromBackup),
-    /// One cannot be reached any more.
+    /// One answers over this stream.
+    Answered(ReplicaStream, FromBackup),
+    /// This stream of one has ended.
+    Ended(ReplicaStream),
+    /// One does not come, or not with what it had.
     Lost(BackupId),
     /// The metadata has this record, after an attempt to replace it.
     Recorded(ReplicasRecord),
@@ -63,10 +76,10 @@ pub trait SentLog {
     /// Returns a segment's class, and its bytes below the last settled cut; `None` if it is gone.
     fn segment(&self, sequence: u32) -> Option<(u8, u32)>;
 
-    /// Reads bytes of a segment, as they are: perhaps damaged.
+    /// Reads bytes of a segment.
     ///
     /// # Errors
-    /// If the disk does not read.
+    /// If the disk does not read, or they are damaged.
     fn read(&mut self, sequence: u32, at: u32, bytes: u32) -> Result<Vec<u8>, DiskError>;
 }
 
@@ -76,6 +89,9 @@ struct Copying {
     sequence: u32,
     /// Bytes that were sent.
     at: u32,
+    /// The ticket of the last piece: the next one waits for it.
+    ticket: Option<u64>,
+    is_whole: bool,
 }
 
 /// What is written, until it is sent.
@@ -98,7 +114,8 @@ pub struct ReplicaSender {
     events: Receiver<ReplicaEvent>,
     /// Records that the metadata is to have.
     records: Sender<ReplicasRecord>,
-    links: BTreeMap<BackupId, Sender<ReplicaMessage>>,
+    /// The number of the stream to each that is connected, and where its messages go.
+    links: BTreeMap<BackupId, (u64, Sender<ReplicaMessage>)>,
     unsent: Unsent,
     /// What was sent last, in case that a backup has no room for it.
     sent: BTreeMap<Item, Vec<ReplicaMessage>>,
@@ -194,7 +211,7 @@ impl ReplicaSender {
     }
 
     fn send_to(&self, to: BackupId, message: &ReplicaMessage) {
-        if let Some(link) = self.links.get(&to) {
+        if let Some((_, link)) = self.links.get(&to) {
             // The one that took messages has said that it is lost, or will.
             let _ = link.send(Arc::clone(message));
         }
@@ -212,8 +229,14 @@ impl ReplicaSender {
     pub fn is_settled(&mut self, log: &dyn SentLog) -> bool {
         while let Ok(event) = self.events.try_recv() {
             match event {
-                ReplicaEvent::Joined { backup, held, messages } => self.join(backup, held, messages, log),
-                ReplicaEvent::Answered(id, answer) => self.answered(id, answer),
+                ReplicaEvent::Joined { backup, stream, held, messages } => {
+                    self.join(backup, &held, (stream, messages), log);
+                }
+                ReplicaEvent::Answered(stream, answer) if self.is_open(stream) => {
+                    self.answered(stream.backup, answer);
+                }
+                ReplicaEvent::Ended(stream) if self.is_open(stream) => self.lost(stream.backup),
+                ReplicaEvent::Answered(..) | ReplicaEvent::Ended(_) => {}
                 ReplicaEvent::Lost(id) => self.lost(id),
                 ReplicaEvent::Recorded(record) => self.machine.recorded(record),
             }
@@ -225,11 +248,15 @@ impl ReplicaSender {
         self.machine.is_settled()
     }
 
+    fn is_open(&self, stream: ReplicaStream) -> bool {
+        self.links.get(&stream.backup).is_some_and(|(number, _)| *number == stream.number)
+    }
+
     fn join(
         &mut self,
         backup: Backup,
-        held: Vec<HeldItem>,
-        messages: Sender<ReplicaMessage>,
+        held: &[HeldItem],
+        link: (u64, Sender<ReplicaMessage>),
         log: &dyn SentLog,
     ) {
         let id = backup.id;
@@ -239,7 +266,7 @@ impl ReplicaSender {
         // Of an item the one that was begun last: only that can be kept alone.
         let mut latest: BTreeMap<Item, &HeldItem> = BTreeMap::new();
         let mut stale: BTreeSet<Item> = BTreeSet::new();
-        for held in &held {
+        for held in held {
             if latest.insert(held.item, held).is_some() {
                 stale.insert(held.item);
             }
@@ -249,7 +276,7 @@ impl ReplicaSender {
         if !self.machine.joined(backup, whole.into_iter().map(|(item, _)| item)) {
             return;
         }
-        self.links.insert(id, messages);
+        self.links.insert(id, link);
         stale.extend(other.into_iter().map(|(item, _)| item));
         self.stale.extend(stale.into_iter().map(|item| (id, item)));
         if !self.machine.record().backups.contains(&id) {
@@ -272,6 +299,8 @@ impl ReplicaSender {
                 let is_copy =
                     |copying: &mut Copying| (copying.to, Item::Segment(copying.sequence)) == (id, item);
                 self.copying.take_if(is_copy);
+                // What it has of it is of no use any more.
+                self.stale.push((id, item));
                 if let Some((other, ticket)) = self.machine.refused(id, item) {
                     let messages = self.sent.get(&item).into_iter().flatten();
                     messages.for_each(|message| self.send_to(other, message));
@@ -314,18 +343,25 @@ impl ReplicaSender {
         self.copying.take_if(|copying| sequences.contains(&copying.sequence));
     }
 
-    /// Sends a piece of what a backup lacks, if one does; returns whether it has.
+    /// Sends a piece of what a backup lacks, if one does and it has acknowledged the piece before.
     ///
     /// # Errors
-    /// If the disk does not read.
-    pub fn copy(&mut self, log: &mut dyn SentLog) -> Result<bool, DiskError> {
-        let Some(Copying { to, sequence, at }) = self.copying.take().or_else(|| self.begin_copy()) else {
-            return Ok(false);
+    /// [`DiskError`]: the item will not be copied.
+    pub fn copy(&mut self, log: &mut dyn SentLog) -> Result<(), DiskError> {
+        let is_under_way = |copying: &Copying| {
+            copying.ticket.is_some_and(|ticket| !self.machine.has_acked(copying.to, ticket))
         };
-        let Some((class, end)) = log.segment(sequence) else { return Ok(false) };
+        if self.copying.as_ref().is_some_and(is_under_way) {
+            return Ok(());
+        }
+        let goes_on = self.copying.take().filter(|copying| !copying.is_whole);
+        let Some(Copying { to, sequence, at, .. }) = goes_on.or_else(|| self.begin_copy()) else {
+            return Ok(());
+        };
+        let Some((class, end)) = log.segment(sequence) else { return Ok(()) };
         let bytes = (end - at).min(REPLICA_PIECE_BYTES as u32);
         if bytes > 0 {
-            let content = log.read(sequence, at, bytes)?;
+            let content = log.read(sequence, at, bytes).inspect_err(|_| self.machine.cannot_copy())?;
             let fragment = Fragment {
                 cut: self.settled,
                 before: self.settled,
@@ -339,14 +375,17 @@ impl ReplicaSender {
             let sent = messages(Item::Segment(sequence), class, fragment, &content);
             sent.iter().for_each(|message| self.send_to(to, message));
         }
-        if at + bytes < end {
-            self.copying = Some(Copying { to, sequence, at: at + bytes });
-        } else if let Some(ticket) = self.machine.copied() {
+        let is_whole = at + bytes == end;
+        let ticket = if is_whole { self.machine.copied() } else { self.machine.piece_sent() };
+        if is_whole && ticket.is_some() {
             let under_way = self.sent.get(&Item::Segment(sequence)).into_iter().flatten();
             under_way.for_each(|message| self.send_to(to, message));
-            self.flush(to, ticket);
         }
-        Ok(true)
+        if let Some(ticket) = ticket {
+            self.flush(to, ticket);
+            self.copying = Some(Copying { to, sequence, at: at + bytes, ticket: Some(ticket), is_whole });
+        }
+        Ok(())
     }
 
     /// Begins with the next copy; one of a digest is sent at once.
@@ -359,7 +398,7 @@ impl ReplicaSender {
             }
             return None;
         };
-        Some(Copying { to, sequence, at: 0 })
+        Some(Copying { to, sequence, at: 0, ticket: None, is_whole: false })
     }
 }
 

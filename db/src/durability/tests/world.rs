@@ -165,6 +165,9 @@ impl World {
 
     /// Lets the log's thread take a step; with backups, perhaps until they have what it wrote.
     pub(super) fn sync(&mut self) {
+        if let Some(backups) = &mut self.backups {
+            (0..3).for_each(|_| _ = backups.turn());
+        }
         loop {
             if !self.running().writer.is_waiting() {
                 self.begun = self.model.clone();
@@ -404,7 +407,10 @@ impl World {
         // Others are gone for good.
         self.model.objects.retain(|key, held| held.2 <= now_ms || found.contains_key(key));
         self.begin_again();
-        self.connect_backups();
+        if !self.connect_backups(random) {
+            self.check_backups(seed);
+            self.restart(random, seed);
+        }
     }
 
     fn reopen(&mut self, random: &mut Rng, seed: u64) -> (u64, Report) {
