@@ -309,12 +309,8 @@ impl Replication {
         let is_new = self.items.get(&Item::Digest).is_some_and(|digest| digest.all.is_empty());
         let is_first = is_new && lacking.first() == Some(&Item::Digest);
         lacking.rotate_left(usize::from(is_first));
-        let acked = |replicas: &Replicas| {
-            let is_acked = |replica: &&Replica| {
-                replica.since.is_some_and(|since| self.links[&replica.at].acked >= since)
-            };
-            replicas.all.iter().filter(is_acked).count()
-        };
+        let acked =
+            |replicas: &Replicas| replicas.all.iter().filter(|replica| self.is_there(replica)).count();
         let promised = self.record.replicas.saturating_sub(self.lost.len());
         let waits_for = |item: &Item| *item != Item::Digest && !self.unreadable.contains(item);
         let mut segments = self.items.iter().filter(|(item, _)| waits_for(item));
@@ -421,9 +417,12 @@ impl Replication {
     #[must_use]
     pub fn has_whole_replica(&self, id: BackupId, item: Item) -> bool {
         let Some(replicas) = self.items.get(&item) else { return false };
-        let is_whole =
-            |replica: &Replica| replica.since.is_some_and(|since| self.links[&replica.at].acked >= since);
-        replicas.all.iter().any(|replica| replica.at == id && is_whole(replica))
+        replicas.all.iter().any(|replica| replica.at == id && self.is_there(replica))
+    }
+
+    /// Returns whether a backup has acknowledged all that makes it a replica.
+    fn is_there(&self, replica: &Replica) -> bool {
+        replica.since.is_some_and(|since| self.links[&replica.at].acked >= since)
     }
 
     /// Returns the record that is in force.
@@ -464,10 +463,7 @@ impl Replication {
     /// Updates how many replicas of an item count.
     fn recount(&mut self, item: Item) {
         let Some(replicas) = self.items.get(&item).filter(|_| !self.fresh.contains(&item)) else { return };
-        let counts = |replica: &&Replica| {
-            let is_there = replica.since.is_some_and(|since| self.links[&replica.at].acked >= since);
-            is_there && self.record.backups.contains(&replica.at)
-        };
+        let counts = |replica: &&Replica| self.is_there(replica) && self.record.backups.contains(&replica.at);
         let (before, counting) = (replicas.counting, replicas.all.iter().filter(counts).count());
         self.items_by_replicas[before] -= 1;
         self.count(counting, 1);
