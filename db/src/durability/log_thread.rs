@@ -186,7 +186,6 @@ fn write_all(
     let (mut is_last, mut began, mut snapshots) = (false, Instant::now(), Vec::new());
     loop {
         bell.is_wanted.store(false, Ordering::SeqCst);
-        let mut is_waiting = false;
         if !writer.is_waiting() {
             (is_last, began) = (bell.is_stopping.load(Ordering::SeqCst), Instant::now());
             // Requested before the cut, so that it includes what was written before the request.
@@ -195,7 +194,6 @@ fn write_all(
         match writer.step() {
             // Whoever has news of backups wakes it.
             Ok(Step::Waiting) => {
-                is_waiting = true;
                 if is_last && began.elapsed() > Duration::from_millis(BACKUPS_STOP_MS) {
                     return tracing::error!("the last writes of durable tables are not at other servers");
                 }
@@ -229,7 +227,7 @@ fn write_all(
             Err(error) => return fail(writer.store(), bell, &writer.cause_of(error), on_stable),
         }
         bell.is_asleep.store(true, Ordering::SeqCst);
-        let is_stopping = bell.is_stopping.load(Ordering::SeqCst) && !is_waiting;
+        let is_stopping = bell.is_stopping.load(Ordering::SeqCst) && !writer.is_waiting();
         if !bell.is_wanted.load(Ordering::SeqCst) && !is_stopping {
             // Cores that wait for frames do not wake it.
             let short = Duration::from_millis(SHORT_INTERVAL_MS);
