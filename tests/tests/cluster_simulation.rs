@@ -22,7 +22,7 @@ mod world;
 
 use fastrand::Rng;
 use mover::Fault;
-use tests::effort::rounds;
+use tests::effort::{on_all_cores, rounds};
 use tests::history::{Verdict, check, to_text};
 use world::{Plan, Tally, World};
 
@@ -65,21 +65,23 @@ fn seeds(usual: usize, full: usize) -> Vec<u64> {
     given.map_or_else(|| (0..rounds(usual, full) as u64).collect(), |seed| vec![seed])
 }
 
-/// Runs all seeds, prints what they had in them, and fails with the first history that is not linearizable.
-fn each_seed(seeds: &[u64], plan: impl Fn(u64) -> Plan) {
-    let (mut operations, mut total) = (0, Tally::default());
-    for &seed in seeds {
+/// Runs all seeds, prints what they had in them, and fails with a history that is not linearizable.
+fn each_seed(seeds: &[u64], plan: impl Fn(u64) -> Plan + Sync) {
+    let worlds = on_all_cores(seeds, |seed| {
         println!("SPLINTER_SEED={seed}");
         let (verdict, world) = run(seed, plan(seed));
         match verdict {
-            Verdict::Linearizable => {}
+            Verdict::Linearizable => (world.history.len(), world.tally),
             Verdict::Violated(key, history) => {
                 panic!("seed {seed}, key {key}, {:?}\n{}", world.tally, to_text(&history))
             }
             Verdict::Undecided(key) => panic!("seed {seed}: no verdict on key {key}"),
         }
-        operations += world.history.len();
-        total += world.tally;
+    });
+    let (mut operations, mut total) = (0, Tally::default());
+    for (count, tally) in worlds {
+        operations += count;
+        total += tally;
     }
     println!("{} histories of {operations} operations, all linearizable: {total:?}", seeds.len());
 }
