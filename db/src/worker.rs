@@ -222,6 +222,7 @@ impl<P: SharedPort> Worker<P> {
             let found = self.look_around(&mut batch, now_us)?;
             served = self.release_held() | self.round(&batch, found, now_us);
             self.note_held();
+            self.wake_log(now_us, true);
             let more_follows = self.invocations.ready() > 0 && !self.stopping;
             self.outgoing.send_or_gather(&mut self.ports, &self.metrics, now_us, more_follows)?;
             self.metrics.set(Counter::FramesDropped, self.ports.own().drops());
@@ -243,11 +244,13 @@ impl<P: SharedPort> Worker<P> {
             if let Some(log) = &self.log {
                 log.wake();
             }
-            if self.release_held() {
-                self.outgoing.send(&mut self.ports, &self.metrics)?;
-            }
+            let released = self.release_held();
             self.note_held();
-            thread::sleep(Duration::from_micros(SLEEP_BESIDE_LOADED_US));
+            if released {
+                self.outgoing.send(&mut self.ports, &self.metrics)?;
+            } else {
+                thread::sleep(Duration::from_micros(SLEEP_BESIDE_LOADED_US));
+            }
         }
         Ok(())
     }
@@ -282,7 +285,7 @@ impl<P: SharedPort> Worker<P> {
         Ok(found)
     }
 
-    /// Writes the answers whose cut has become stable. Returns whether there were any.
+    /// Writes answers whose cut has become stable, some in each round. Returns whether there were any.
     #[inline]
     fn release_held(&mut self) -> bool {
         let Some(log) = self.log.as_ref().filter(|_| self.is_holding) else { return false };
@@ -294,16 +297,25 @@ impl<P: SharedPort> Worker<P> {
         true
     }
 
-    /// Wakes the log's thread for answers that this round holds, and tells it whom to wake.
+    /// Tells the log's thread whether to wake this worker.
     #[inline]
     fn note_held(&mut self) {
-        let Some(log) = &self.log else { return };
+        if self.log.is_none() {
+            return;
+        }
         let holds = !self.outgoing.holds_nothing();
         if holds != self.is_holding {
             self.is_holding = holds;
             self.siblings.set_holding(self.core.index(), holds);
         }
-        if self.outgoing.take_news_of_held() {
+    }
+
+    /// Wakes the log's thread for answers that are held, if there are enough, or none will be gathered.
+    #[inline]
+    fn wake_log(&mut self, now_us: u64, gather: bool) {
+        let Some(log) = &self.log else { return };
+        let wait_us = if gather { log.group_wait_us() } else { 0 };
+        if self.outgoing.take_group_of_held(now_us, wait_us) {
             log.wake();
         }
     }
@@ -442,6 +454,10 @@ impl<P: SharedPort> Worker<P> {
     fn rest(&mut self, now_us: u64, idle_us: u64) -> io::Result<bool> {
         let is_crowded = now_us < self.crowded_until_us && self.siblings.has_background_load();
         let action = if is_crowded { IdleAction::Sleep } else { self.idle.next(idle_us) };
+        if action == IdleAction::Sleep {
+            // Longer than answers are gathered.
+            self.wake_log(now_us, false);
+        }
         match action {
             IdleAction::Spin => std::hint::spin_loop(),
             IdleAction::Yield => thread::yield_now(),

@@ -38,6 +38,11 @@ pub struct LogFigure {
 }
 
 impl LogFigures {
+    /// Returns the time from the latest cut to its being stable, in microseconds.
+    pub(super) fn cut_us(&self) -> u64 {
+        self.cut_us.load(Ordering::Relaxed)
+    }
+
     /// Returns the bytes that segments may take on the disk.
     #[must_use]
     pub fn limit_bytes(&self) -> u64 {

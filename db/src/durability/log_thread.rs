@@ -1,7 +1,7 @@
 //! The thread that writes the log, off the workers' cores, and how workers and it wake each other.
 //!
 //! ```text
-//!   worker:      holds answers ── wake ──► thread: cut, write, stable ── waker ──► worker: sends them
+//!   worker:      holds answers, gathers ── wake ──► thread: cut, write, stable ── waker ──► worker: sends them
 //!   any write:   on the disk when the thread looks next, after the flush interval at the latest
 //!   grower:      adds frames to the file ahead of their use, since that takes milliseconds
 //! ```
@@ -11,7 +11,7 @@
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -21,7 +21,9 @@ use store::{Admission, Store};
 
 use super::figures::LogFigures;
 use super::log_writer::{LogWriter, Snapshot, Step};
-use crate::limits::{BACKUPS_STOP_MS, SHORT_INTERVAL_MS, SNAPSHOT_WAIT_MS, STABLE_LOOK_US};
+use crate::limits::{
+    BACKUPS_STOP_MS, GROUP_WAIT_CUTS, GROUP_WAIT_US_MAX, SHORT_INTERVAL_MS, SNAPSHOT_WAIT_MS, STABLE_LOOK_US,
+};
 use crate::process;
 
 /// State shared with those that wake the thread.
@@ -32,6 +34,8 @@ struct Bell {
     is_stopping: AtomicBool,
     has_failed: AtomicBool,
     is_complete: AtomicBool,
+    /// See [`LogWaker::group_wait_us`].
+    group_wait_us: AtomicU64,
 }
 
 /// Wakes the log's thread. Cheap to clone, usable from every thread.
@@ -49,6 +53,13 @@ impl LogWaker {
         if self.bell.is_asleep.load(Ordering::SeqCst) && self.bell.is_asleep.swap(false, Ordering::SeqCst) {
             self.thread.unpark();
         }
+    }
+
+    /// Returns the longest time that answers may be gathered before the thread is woken for them, in microseconds.
+    #[inline]
+    #[must_use]
+    pub fn group_wait_us(&self) -> u64 {
+        self.bell.group_wait_us.load(Ordering::Relaxed)
     }
 
     /// Returns whether the disk has failed, so that nothing becomes stable any more.
@@ -182,6 +193,7 @@ fn write_all(
     on_stable: &impl Fn(),
 ) {
     prepare(&mut writer);
+    let figures = writer.figures();
     let mut was_full = false;
     let (mut is_last, mut began, mut snapshots) = (false, Instant::now(), Vec::new());
     loop {
@@ -219,6 +231,10 @@ fn write_all(
                         Ok(()) => bell.is_complete.store(true, Ordering::Release),
                         Err(error) => fail(writer.store(), bell, &error, on_stable),
                     };
+                }
+                if step == Step::Written {
+                    let wait_us = figures.cut_us() * GROUP_WAIT_CUTS;
+                    bell.group_wait_us.store(wait_us.min(GROUP_WAIT_US_MAX), Ordering::Relaxed);
                 }
                 if step == Step::Written && bell.is_wanted.load(Ordering::SeqCst) {
                     continue;

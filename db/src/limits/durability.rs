@@ -93,6 +93,19 @@ pub const DAMAGED_NAMED_MAX: usize = 100;
 /// over their streams, and short ones when they ask again.
 pub const HELD_BYTES_MAX: usize = 64 << 20;
 
+/// Longest time for which a worker gathers answers for one write of the disk, in cuts as long as the latest one: on a fast
+/// disk nobody waits long.
+pub const GROUP_WAIT_CUTS: u64 = 4;
+
+/// Its limit, in microseconds: on a slow disk many come while one cut is written.
+pub const GROUP_WAIT_US_MAX: u64 = 300;
+
+/// Frames that a worker sends in a round with answers that have become stable, some 16 us, before it serves what has come.
+pub const RELEASED_FRAMES: usize = 16;
+
+/// Answers that it writes into them, which takes about as long.
+pub const RELEASED_ANSWERS: usize = 256;
+
 /// Least default limit of the disk, in bytes: a log that can be cleaned with the default segments and some cores.
 pub const DISK_BYTES_MIN: u64 = 1 << 30;
 

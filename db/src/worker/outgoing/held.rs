@@ -10,6 +10,10 @@
 //!
 //! A request may ask for another durability than its table's: then its answer alone does not wait, or waits for what it
 //! shows of tables that promise less ([`store::Core::ask_for_disk`]).
+//!
+//! Each cut costs a sync of the disk and some 40 us of a core. So the log's thread is not woken for the first answer that
+//! is held, but for as many as left together last: clients that wait for their answers send again when they have them.
+//! One client alone never waits for others.
 
 use std::collections::VecDeque;
 
@@ -18,7 +22,7 @@ use wire::Status;
 use wire::limits::{ASKS_SYNCED, ASKS_WRITTEN};
 
 use super::{Addressee, Outgoing, no_body};
-use crate::limits::HELD_BYTES_MAX;
+use crate::limits::{HELD_BYTES_MAX, RELEASED_ANSWERS, RELEASED_FRAMES};
 use crate::metrics::{Counter, WorkerMetrics};
 use crate::ops::WorkerEnvironment;
 use crate::session::StreamAnswer;
@@ -69,8 +73,14 @@ pub(super) struct HeldAnswers {
     queue: VecDeque<HeldAnswer>,
     /// Bytes of all of them.
     bytes: usize,
-    /// Whether the log's thread was not woken for the latest one yet.
-    is_news: bool,
+    /// Those at the end for which the log's thread was not woken yet.
+    gathered: usize,
+    /// When there was none of these last.
+    gathered_since_us: u64,
+    /// Those taken of a group of which others can be taken now.
+    leaving: usize,
+    /// Those of the last group.
+    last_group: usize,
 }
 
 impl HeldAnswers {
@@ -95,7 +105,7 @@ impl HeldAnswers {
         };
         self.bytes += bytes_of(body_bytes);
         self.queue.push_back(HeldAnswer { cut, route, status, body });
-        self.is_news = true;
+        self.gathered += 1;
     }
 
     /// Takes the next answer for which this cut suffices.
@@ -124,10 +134,28 @@ impl HeldAnswers {
         self.bytes + bytes_of(body_bytes) <= HELD_BYTES_MAX
     }
 
-    /// Returns whether answers were held since the last call.
+    /// Notes that so many were taken of those for which this cut suffices.
+    fn note_taken(&mut self, taken: usize, stable: u64) {
+        self.leaving += taken;
+        self.gathered = self.gathered.min(self.queue.len());
+        if self.leaving > 0 && !self.is_due(stable) {
+            self.last_group = std::mem::take(&mut self.leaving);
+        }
+    }
+
+    /// Returns whether the log's thread is to be woken, once for those gathered: when they are as many as left together
+    /// last, or there was none `wait_us` ago.
     #[inline]
-    pub(super) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.is_news)
+    pub(super) fn take_group(&mut self, now_us: u64, wait_us: u64) -> bool {
+        if self.gathered == 0 {
+            self.gathered_since_us = now_us;
+            return false;
+        }
+        if self.gathered < self.last_group && now_us.saturating_sub(self.gathered_since_us) < wait_us {
+            return false;
+        }
+        (self.gathered, self.gathered_since_us) = (0, now_us);
+        true
     }
 }
 
@@ -221,7 +249,8 @@ impl Outgoing {
         self.held.is_due(stable)
     }
 
-    /// Writes the held answers for which this cut suffices; with `has_failed`, refusals in place of all of them.
+    /// Writes held answers for which this cut suffices; with `has_failed`, refusals in place of any. Not more than a round
+    /// sends while others wait for theirs.
     pub fn release_held<P: Exits>(
         &mut self,
         port: &mut P,
@@ -229,7 +258,11 @@ impl Outgoing {
         stable: u64,
         has_failed: bool,
     ) {
-        while let Some(answer) = self.held.take(if has_failed { u64::MAX } else { stable }) {
+        let stable = if has_failed { u64::MAX } else { stable };
+        let mut taken = 0;
+        while taken < RELEASED_ANSWERS && self.outbox.len() < RELEASED_FRAMES {
+            let Some(answer) = self.held.take(stable) else { break };
+            taken += 1;
             let (status, body) =
                 if has_failed { (Status::StorageFailed, &[][..]) } else { (answer.status, answer.body()) };
             match &answer.route {
@@ -244,6 +277,7 @@ impl Outgoing {
                 }
             }
         }
+        self.held.note_taken(taken, stable);
     }
 
     /// Returns whether no answer is held.
@@ -253,11 +287,12 @@ impl Outgoing {
         self.held.is_empty()
     }
 
-    /// Returns whether answers were held since the last call.
+    /// Returns whether the log's thread is to be woken for held answers, once for each of them. They are gathered for
+    /// `wait_us` at most; 0 if no more will come.
     #[inline]
     #[must_use]
-    pub fn take_news_of_held(&mut self) -> bool {
-        self.held.take_news()
+    pub fn take_group_of_held(&mut self, now_us: u64, wait_us: u64) -> bool {
+        self.held.take_group(now_us, wait_us)
     }
 }
 
@@ -269,6 +304,55 @@ mod tests {
     use crate::limits::HELD_BYTES_MAX;
     use crate::worker::outgoing::Addressee;
 
+    /// Holds one more answer that waits for this cut.
+    fn hold(held: &mut HeldAnswers, cut: u64) {
+        let to = Addressee { port: 0, peer: ([127, 0, 0, 1], 1).into(), token: 1, home_core: 0, flags: 0 };
+        held.hold(cut, HeldRoute::Frame(to, 1), Status::Ok, 0, |_| {});
+    }
+
+    /// Takes all that this cut suffices for.
+    fn release(held: &mut HeldAnswers, stable: u64) {
+        let taken = std::iter::from_fn(|| held.take(stable)).count();
+        held.note_taken(taken, stable);
+    }
+
+    #[test]
+    fn the_log_is_woken_for_as_many_as_left_together() {
+        let (mut held, wait_us) = (HeldAnswers::default(), 100);
+        hold(&mut held, 1);
+        assert!(held.take_group(5, wait_us), "nobody knows of others yet");
+        (0..2).for_each(|_| hold(&mut held, 2));
+        assert!(held.take_group(6, wait_us), "one left alone before");
+        release(&mut held, 2);
+        assert!(!held.take_group(20, wait_us));
+        hold(&mut held, 3);
+        assert!(!held.take_group(21, wait_us), "three left together");
+        hold(&mut held, 3);
+        assert!(!held.take_group(119, wait_us));
+        hold(&mut held, 3);
+        assert!(held.take_group(119, wait_us), "three came back");
+        release(&mut held, 3);
+        assert!(!held.take_group(200, wait_us));
+        hold(&mut held, 4);
+        assert!(!held.take_group(299, wait_us));
+        assert!(held.take_group(300, wait_us), "the others may stay away");
+        release(&mut held, 4);
+        hold(&mut held, 5);
+        assert!(held.take_group(301, wait_us), "one left alone");
+    }
+
+    #[test]
+    fn a_cut_of_somebody_else_takes_those_along_that_gather() {
+        let mut held = HeldAnswers::default();
+        (0..4).for_each(|_| hold(&mut held, 1));
+        assert!(held.take_group(0, 100));
+        release(&mut held, 1);
+        (0..2).for_each(|_| hold(&mut held, 2));
+        assert!(!held.take_group(10, 100));
+        release(&mut held, 2);
+        assert!(!held.take_group(20, 0), "nothing is held");
+    }
+
     #[test]
     fn answers_leave_in_order_once_their_cut_is_stable() {
         let to = Addressee { port: 0, peer: ([127, 0, 0, 1], 1).into(), token: 1, home_core: 0, flags: 0 };
@@ -276,7 +360,7 @@ mod tests {
         for (cut, bytes) in [(5, 8), (7, 100), (6, 0)] {
             held.hold(cut, HeldRoute::Frame(to, 1), Status::Ok, bytes, |body| body.fill(cut as u8));
         }
-        assert!(held.take_news() && !held.take_news());
+        assert!(held.take_group(0, 0) && !held.take_group(0, 0), "woken once for all of them");
         assert_eq!(held.bytes, 3 * size_of::<HeldAnswer>() + 100);
         assert!(!held.is_due(4) && held.take(4).is_none());
         let bodies = |held: &mut HeldAnswers, stable| {

@@ -1,10 +1,13 @@
 //! Requests that ask for another durability than their table's.
 
 use std::process::Output;
+use std::time::Duration;
 
-use client::{Client, Durability, Error, RequestDurability, Status};
+use client::{
+    Client, ClientConfig, Condition, Durability, Error, Request, RequestDurability, Session, Status,
+};
 use tests::package::install_source;
-use tests::server::Server;
+use tests::server::{Server, patient};
 
 use super::{crash, create, start};
 
@@ -104,6 +107,28 @@ fn a_write_to_a_synced_table_that_waits_for_nothing_may_be_lost_until_another_is
     assert!(is_there(&mut client, table, "told"), "the answer waits for the disk");
     crash(&mut server);
     assert!(is_there(&mut server.client(&tenant), table, "told"));
+}
+
+#[test]
+fn who_stays_when_others_have_left_waits_for_nobody() {
+    let server = slow();
+    let tenant = server.tenant("acme");
+    let table = create(&mut server.client(&tenant), "data", Durability::Synced, false);
+    let config = ClientConfig { call_timeout: Duration::from_secs(5), ..patient() };
+    let address = server.address().to_string();
+    let mut session = Session::open(&address, &tenant.name, &tenant.secret, config).expect("it is let in");
+    for group in [1, 64, 1, 1, 30, 2, 64, 63, 1] {
+        for key in 0..group {
+            let request = Request::Put { table, key: &[key], value: b"value", condition: Condition::Always };
+            session.submit(&request, 0).expect("there is room");
+        }
+        // Without being woken the log would be written after the time that the client waits.
+        while session.outstanding() > 0 {
+            session.wait(Duration::from_millis(1)).expect("a socket");
+            let answered = session.poll(&mut |completion| assert_eq!(completion.status, Ok(Status::Ok)));
+            answered.expect("a server");
+        }
+    }
 }
 
 #[test]
