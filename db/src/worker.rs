@@ -300,9 +300,6 @@ impl<P: SharedPort> Worker<P> {
     /// Tells the log's thread whether to wake this worker.
     #[inline]
     fn note_held(&mut self) {
-        if self.log.is_none() {
-            return;
-        }
         let holds = !self.outgoing.holds_nothing();
         if holds != self.is_holding {
             self.is_holding = holds;
@@ -310,7 +307,7 @@ impl<P: SharedPort> Worker<P> {
         }
     }
 
-    /// Wakes the log's thread for answers that are held, if there are enough, or none will be gathered.
+    /// Wakes the log's thread for held answers: when enough are gathered, or at once unless it is to `gather`.
     #[inline]
     fn wake_log(&mut self, now_us: u64, gather: bool) {
         let Some(log) = &self.log else { return };

@@ -11,7 +11,7 @@
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -34,8 +34,6 @@ struct Bell {
     is_stopping: AtomicBool,
     has_failed: AtomicBool,
     is_complete: AtomicBool,
-    /// See [`LogWaker::group_wait_us`].
-    group_wait_us: AtomicU64,
 }
 
 /// Wakes the log's thread. Cheap to clone, usable from every thread.
@@ -43,6 +41,7 @@ struct Bell {
 pub struct LogWaker {
     bell: Arc<Bell>,
     thread: Thread,
+    figures: Arc<LogFigures>,
 }
 
 impl LogWaker {
@@ -59,7 +58,7 @@ impl LogWaker {
     #[inline]
     #[must_use]
     pub fn group_wait_us(&self) -> u64 {
-        self.bell.group_wait_us.load(Ordering::Relaxed)
+        (self.figures.cut_us() * GROUP_WAIT_CUTS).min(GROUP_WAIT_US_MAX)
     }
 
     /// Returns whether the disk has failed, so that nothing becomes stable any more.
@@ -167,7 +166,7 @@ impl LogThread {
                 fail(&store, &own, &"its thread ended", &on_stable);
             }
         })?;
-        let waker = LogWaker { bell, thread: thread.thread().clone() };
+        let waker = LogWaker { bell, thread: thread.thread().clone(), figures: Arc::clone(&figures) };
         Ok(Self { handle: LogHandle { waker, figures, is_new: false, snapshots }, thread })
     }
 
@@ -193,7 +192,6 @@ fn write_all(
     on_stable: &impl Fn(),
 ) {
     prepare(&mut writer);
-    let figures = writer.figures();
     let mut was_full = false;
     let (mut is_last, mut began, mut snapshots) = (false, Instant::now(), Vec::new());
     loop {
@@ -231,10 +229,6 @@ fn write_all(
                         Ok(()) => bell.is_complete.store(true, Ordering::Release),
                         Err(error) => fail(writer.store(), bell, &error, on_stable),
                     };
-                }
-                if step == Step::Written {
-                    let wait_us = figures.cut_us() * GROUP_WAIT_CUTS;
-                    bell.group_wait_us.store(wait_us.min(GROUP_WAIT_US_MAX), Ordering::Relaxed);
                 }
                 if step == Step::Written && bell.is_wanted.load(Ordering::SeqCst) {
                     continue;

@@ -249,8 +249,8 @@ impl Outgoing {
         self.held.is_due(stable)
     }
 
-    /// Writes held answers for which this cut suffices; with `has_failed`, refusals in place of any. Not more than a round
-    /// sends while others wait for theirs.
+    /// Writes held answers for which this cut suffices; with `has_failed`, refusals in place of any. At most
+    /// [`RELEASED_ANSWERS`] of them, in [`RELEASED_FRAMES`]: later rounds write the rest, and serve requests in between.
     pub fn release_held<P: Exits>(
         &mut self,
         port: &mut P,
@@ -288,7 +288,7 @@ impl Outgoing {
     }
 
     /// Returns whether the log's thread is to be woken for held answers, once for each of them. They are gathered for
-    /// `wait_us` at most; 0 if no more will come.
+    /// `wait_us` at most.
     #[inline]
     #[must_use]
     pub fn take_group_of_held(&mut self, now_us: u64, wait_us: u64) -> bool {
@@ -304,10 +304,10 @@ mod tests {
     use crate::limits::HELD_BYTES_MAX;
     use crate::worker::outgoing::Addressee;
 
-    /// Holds one more answer that waits for this cut.
-    fn hold(held: &mut HeldAnswers, cut: u64) {
+    /// Holds one more answer that waits for this cut, and consists of bytes that say so.
+    fn hold(held: &mut HeldAnswers, cut: u64, bytes: usize) {
         let to = Addressee { port: 0, peer: ([127, 0, 0, 1], 1).into(), token: 1, home_core: 0, flags: 0 };
-        held.hold(cut, HeldRoute::Frame(to, 1), Status::Ok, 0, |_| {});
+        held.hold(cut, HeldRoute::Frame(to, 1), Status::Ok, bytes, |body| body.fill(cut as u8));
     }
 
     /// Takes all that this cut suffices for.
@@ -319,35 +319,35 @@ mod tests {
     #[test]
     fn the_log_is_woken_for_as_many_as_left_together() {
         let (mut held, wait_us) = (HeldAnswers::default(), 100);
-        hold(&mut held, 1);
+        hold(&mut held, 1, 0);
         assert!(held.take_group(5, wait_us), "nobody knows of others yet");
-        (0..2).for_each(|_| hold(&mut held, 2));
+        (0..2).for_each(|_| hold(&mut held, 2, 0));
         assert!(held.take_group(6, wait_us), "one left alone before");
         release(&mut held, 2);
         assert!(!held.take_group(20, wait_us));
-        hold(&mut held, 3);
+        hold(&mut held, 3, 0);
         assert!(!held.take_group(21, wait_us), "three left together");
-        hold(&mut held, 3);
+        hold(&mut held, 3, 0);
         assert!(!held.take_group(119, wait_us));
-        hold(&mut held, 3);
+        hold(&mut held, 3, 0);
         assert!(held.take_group(119, wait_us), "three came back");
         release(&mut held, 3);
         assert!(!held.take_group(200, wait_us));
-        hold(&mut held, 4);
+        hold(&mut held, 4, 0);
         assert!(!held.take_group(299, wait_us));
         assert!(held.take_group(300, wait_us), "the others may stay away");
         release(&mut held, 4);
-        hold(&mut held, 5);
+        hold(&mut held, 5, 0);
         assert!(held.take_group(301, wait_us), "one left alone");
     }
 
     #[test]
     fn a_cut_of_somebody_else_takes_those_along_that_gather() {
         let mut held = HeldAnswers::default();
-        (0..4).for_each(|_| hold(&mut held, 1));
+        (0..4).for_each(|_| hold(&mut held, 1, 0));
         assert!(held.take_group(0, 100));
         release(&mut held, 1);
-        (0..2).for_each(|_| hold(&mut held, 2));
+        (0..2).for_each(|_| hold(&mut held, 2, 0));
         assert!(!held.take_group(10, 100));
         release(&mut held, 2);
         assert!(!held.take_group(20, 0), "nothing is held");
@@ -355,10 +355,9 @@ mod tests {
 
     #[test]
     fn answers_leave_in_order_once_their_cut_is_stable() {
-        let to = Addressee { port: 0, peer: ([127, 0, 0, 1], 1).into(), token: 1, home_core: 0, flags: 0 };
         let mut held = HeldAnswers::default();
         for (cut, bytes) in [(5, 8), (7, 100), (6, 0)] {
-            held.hold(cut, HeldRoute::Frame(to, 1), Status::Ok, bytes, |body| body.fill(cut as u8));
+            hold(&mut held, cut, bytes);
         }
         assert!(held.take_group(0, 0) && !held.take_group(0, 0), "woken once for all of them");
         assert_eq!(held.bytes, 3 * size_of::<HeldAnswer>() + 100);
@@ -373,14 +372,13 @@ mod tests {
 
     #[test]
     fn short_answers_are_held_within_bounds_too() {
-        let to = Addressee { port: 0, peer: ([127, 0, 0, 1], 1).into(), token: 1, home_core: 0, flags: 0 };
         let (mut held, mut answers) = (HeldAnswers::default(), 0);
         while held.has_room(8) {
-            held.hold(5, HeldRoute::Frame(to, answers), Status::Ok, 8, |body| body.fill(1));
+            hold(&mut held, 5, 8);
             answers += 1;
         }
         assert!(held.queue.capacity() * size_of::<HeldAnswer>() <= 2 * HELD_BYTES_MAX);
-        assert!(answers as usize > 256 * 1_024, "of {answers} sessions' calls");
+        assert!(answers > 256 * 1_024, "of {answers} sessions' calls");
         while held.take(5).is_some() {}
         assert!(held.has_room(HELD_BYTES_MAX / 2));
     }
