@@ -21,7 +21,7 @@ use wire::{
     RequesterConfig, SubmitError,
 };
 
-pub(crate) use self::reopening::reopen;
+pub(crate) use self::reopening::{reopen, replies_at};
 pub(crate) use self::second_step::Moved;
 use self::second_step::{Connectivity, Trouble, sift};
 use crate::config::{Identity, SessionSettings};

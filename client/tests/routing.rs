@@ -14,7 +14,7 @@ mod moving {
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fake::answers::finish;
 use fake::pair::{MIDDLE, Pair, TABLE};
@@ -196,6 +196,92 @@ fn what_nobody_has_got_goes_to_whom_the_map_names_when_its_server_is_away() {
     // The client has not heard of that, and knows no other way than to the server that is away.
     let answers = run();
     assert!(answers.values().all(Result::is_ok), "{answers:?}");
+}
+
+/// Nobody can be asked until another server has recovered the keys.
+#[test]
+fn requests_wait_while_others_recover_their_server() {
+    let pair = Pair::new();
+    let (taken_over, recovering) = (pair.map(3, u64::MAX), pair.recovering_map(2));
+    let Pair { servers: [one, other] } = pair;
+    let config = ClientConfig { call_timeout: Duration::from_secs(3), ..ClientConfig::default() };
+    let mut session = Session::open(&one.address, TENANT, SECRET, config).unwrap();
+    let keys = keys(40);
+    assert!(put_all(&mut session, &keys).values().all(Result::is_ok));
+    drop(other);
+    {
+        let mut world = one.world();
+        world.map = recovering;
+        world.view += 1;
+    }
+    // Whatever is under way when it goes is of unknown outcome.
+    put_all(&mut session, &keys);
+    for (tag, key) in (0..).zip(&keys) {
+        session.submit(&put(key), tag).unwrap();
+    }
+    let (begun, mut answered) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_millis(500) {
+        let complete = &mut |completion: Completion<'_>| {
+            assert_eq!(completion.status, Ok(Status::Ok), "key {}", completion.tag);
+        };
+        answered += session.poll(complete).unwrap();
+        thread::sleep(Duration::from_millis(1));
+    }
+    let of_one = keys.iter().filter(|key| xxh3_64(key) < MIDDLE).count();
+    assert_eq!(answered, of_one, "the others wait");
+    {
+        let mut world = one.world();
+        (world.owned, world.map) = (vec![(0, u64::MAX)], taken_over);
+        world.view += 1;
+    }
+    assert!(finish(&mut session).values().all(Result::is_ok));
+}
+
+/// Half of the increments at a server are executed and their answers lost, the others do not come to it; then it is gone.
+#[test]
+fn increments_under_way_at_a_server_that_goes_are_executed_once_if_another_recovers_it() {
+    let pair = Pair::new();
+    let taken_over = pair.map(2, u64::MAX);
+    let Pair { servers: [one, other] } = pair;
+    other.world().is_resumable = true;
+    let config = ClientConfig { call_timeout: Duration::from_secs(40), ..ClientConfig::default() };
+    let mut session = Session::open(&one.address, TENANT, SECRET, config).unwrap();
+    let of_other: Vec<_> = keys(80).into_iter().filter(|key| xxh3_64(key) >= MIDDLE).collect();
+    let [executed, lost] = [&of_other[..10], &of_other[10..20]];
+    let increment = |session: &mut Session, tag: u64, key: &[u8]| {
+        session.submit(&Request::Increment { table: TABLE, key, delta: 1 }, tag).unwrap();
+    };
+    for key in executed {
+        increment(&mut session, 0, key);
+        finish(&mut session);
+    }
+    other.world().is_mute = true;
+    for (tag, key) in (0..).zip(executed) {
+        increment(&mut session, tag, key);
+    }
+    while other.world().executions < 20 {
+        session.poll(&mut |_| panic!("it is mute")).unwrap();
+    }
+    other.world().is_deaf = true;
+    for (tag, key) in (10..).zip(lost) {
+        increment(&mut session, tag, key);
+    }
+    session.flush().unwrap();
+    let mut left = std::mem::replace(&mut *other.world(), fake::world::World::new());
+    drop(other);
+    {
+        let mut world = one.world();
+        world.recover(&mut left);
+        world.map = taken_over;
+        world.view += 1;
+    }
+    let answers = finish(&mut session);
+    let counts = |tag: u64| i64::from_le_bytes(answers[&tag].as_ref().unwrap()[8..].try_into().unwrap());
+    assert!((0..10).all(|tag| counts(tag) == 2) && (10..20).all(|tag| counts(tag) == 1), "{answers:?}");
+    let world = one.world();
+    let count = |key: &Vec<u8>| world.objects[&(TABLE, key.clone())].1.clone();
+    assert!(executed.iter().all(|key| count(key) == 2_i64.to_le_bytes()));
+    assert!(lost.iter().all(|key| count(key) == 1_i64.to_le_bytes()));
 }
 
 #[test]

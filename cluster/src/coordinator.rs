@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use store::{HASH_RANGE_WIDTH_MIN, HashRange};
 
-use crate::limits::{PLAN_MOVES_AT_ONCE, PLAN_MOVES_MAX};
+use crate::limits::{MIGRATIONS_MAX, PLAN_MOVES_AT_ONCE, PLAN_MOVES_MAX};
 use crate::metadata::{
-    CoordinatorStep, Goal, MigrationRow, PlanProgress, PlanRow, PlannedMove, ServerRun, Side, Snapshot,
-    Tablet, TabletsRow, drained,
+    CoordinatorStep, Goal, MigrationRow, PlanProgress, PlanRow, PlannedMove, ReplicasRow, ServerRun, Side,
+    Snapshot, Tablet, TabletsRow, drained,
 };
-use crate::migration::MigrationPhase;
+use crate::migration::{MigrationMode, MigrationPhase};
 
 /// Possible tablet boundaries in one table.
 const TABLE_STEPS: u64 = u64::MAX / HASH_RANGE_WIDTH_MIN + 1;
@@ -31,10 +31,58 @@ pub fn steps(snapshot: &Snapshot) -> Vec<CoordinatorStep> {
     for row in &snapshot.migrations {
         clear(row, &there, &mut steps);
     }
+    recover(snapshot, &mut steps);
     for plan in snapshot.plans.iter().filter(|plan| plan.state == PlanProgress::Running) {
         carry_out(snapshot, plan, &mut steps);
     }
     steps
+}
+
+/// Adds recoveries of what absent servers own, if others have replicas of their logs: each tablet on the disk in parts of about
+/// equal width, as many as there are servers with a disk that may take some, one of a tagged table as a whole; each one in
+/// memory as a whole, and without objects.
+fn recover(snapshot: &Snapshot, steps: &mut Vec<CoordinatorStep>) {
+    let is_lost = |server: u32| {
+        let has_replicas = |row: &ReplicasRow| row.server == server && row.replicas > 0;
+        snapshot.there.iter().all(|run| run.server != server) && snapshot.replicas.iter().any(has_replicas)
+    };
+    let mut shares = takers(snapshot);
+    shares.retain(|server, _| snapshot.with_disk.contains(server));
+    let mut left = MIGRATIONS_MAX.saturating_sub(snapshot.migrations.len()) / 2;
+    for (row, tablet) in idle(snapshot) {
+        if !is_lost(tablet.server) || shares.is_empty() {
+            continue;
+        }
+        let table = (row.tenant, row.table);
+        let is_durable = snapshot.durable.contains(&row.table);
+        let is_parted = is_durable && !row.is_tagged;
+        for hashes in pieces(tablet.hashes, if is_parted { shares.len() as u64 } else { 1 }) {
+            if left == 0 {
+                return;
+            }
+            left -= 1;
+            let least = shares.iter_mut().min_by_key(|(server, share)| (**share, **server));
+            let (to, share) = least.expect("there are some");
+            // What is empty costs nothing.
+            *share += if is_durable { steps_of(hashes) } else { 0 };
+            steps.push(CoordinatorStep::Recover { table, hashes, to: *to });
+        }
+    }
+}
+
+/// Returns a tablet in at most so many parts of about equal width.
+fn pieces(hashes: HashRange, count: u64) -> Vec<HashRange> {
+    let all = steps_of(hashes);
+    let count = count.clamp(1, all);
+    let bound = |index: u64| {
+        let steps = (u128::from(all) * u128::from(index) / u128::from(count)) as u64;
+        hashes.first().wrapping_add(steps.wrapping_mul(HASH_RANGE_WIDTH_MIN))
+    };
+    let piece = |index: u64| {
+        let last = if index + 1 == count { hashes.last() } else { bound(index + 1).wrapping_sub(1) };
+        HashRange::new(bound(index), last)
+    };
+    (0..count).filter_map(piece).collect()
 }
 
 /// Adds the steps that absent servers can no longer make.
@@ -47,7 +95,9 @@ fn clear(row: &MigrationRow, there: &BTreeSet<ServerRun>, steps: &mut Vec<Coordi
     if row.is_over() {
         let left = gone.into_iter().filter(|(is_gone, is_done, _)| *is_gone && !is_done);
         steps.extend(left.map(|(_, _, side)| CoordinatorStep::Leave { migration, side }));
-    } else if gone.iter().all(|(is_gone, _, _)| *is_gone) {
+    } else if gone.iter().all(|(is_gone, _, _)| *is_gone)
+        || row.mode == MigrationMode::Recovery && !there.contains(&row.target)
+    {
         let to = match row.phase {
             MigrationPhase::Moving if row.is_durable => MigrationPhase::Ended,
             MigrationPhase::Moving | MigrationPhase::Finished => MigrationPhase::Finished,

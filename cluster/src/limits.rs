@@ -132,6 +132,9 @@ pub const COPY_ROUNDS_MAX: u32 = 16;
 /// and within the age of an invocation, so that the invocation learns of the failure and can react.
 pub const REMOTE_READ_US_MAX: u64 = 500_000;
 
+/// Time in which nobody begins to recover the log of a server that is starting with it, in milliseconds.
+pub const RETURN_MS: u64 = 30_000;
+
 /// Initial delay before a read is repeated, at a server that could not answer yet or at the object's new owner, in
 /// microseconds. Doubled with every attempt.
 pub const REMOTE_PAUSE_US: u64 = 500;

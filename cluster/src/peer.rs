@@ -35,6 +35,10 @@ pub enum Purpose {
     Migration(u64),
     /// Reads of invocations; the opener asks.
     Reads,
+    /// The opener's log; the asked server is a backup.
+    Replicas,
+    /// The log of the server with this number, which the opener recovers; the asked server is one of its backups.
+    Recovery(u32),
 }
 
 /// The reason why an opener does not prove itself to the server that it asked.
@@ -88,6 +92,8 @@ impl Opening {
         let (kind, number): (u8, u64) = match purpose {
             Purpose::Migration(number) => (1, number),
             Purpose::Reads => (2, 0),
+            Purpose::Replicas => (3, 0),
+            Purpose::Recovery(server) => (4, server.into()),
         };
         let mut proving = secret.prove(Prover::Opener, &exchange).to_vec();
         proving.push(kind);
@@ -148,6 +154,11 @@ impl Challenge {
         match (rest[0], rest[1..].first_chunk()) {
             (1, Some(number)) => Ok(Purpose::Migration(u64::from_le_bytes(*number))),
             (2, Some([0, 0, 0, 0, 0, 0, 0, 0])) => Ok(Purpose::Reads),
+            (3, Some([0, 0, 0, 0, 0, 0, 0, 0])) => Ok(Purpose::Replicas),
+            (4, Some(number)) => {
+                let server = u32::try_from(u64::from_le_bytes(*number)).map_err(|_| Status::Malformed)?;
+                Ok(Purpose::Recovery(server))
+            }
             _ => Err(Status::Malformed),
         }
     }

@@ -1,6 +1,6 @@
 //! The servers that count as gone: their objects are lost and their claims void.
 //!
-//! A restarted server is a new one at once. A server without a registration may still be there: after a long outage of
+//! A restarted server is a new one at once, and one whose process has ended is gone at once. A server without a registration may still be there: after a long outage of
 //! etcd all leases have expired, and every server registers again within a moment. So it counts as gone after its
 //! registration was missing at every check over [`GONE_AFTER_MS`]; a check that etcd did not answer restarts that time.
 
@@ -17,6 +17,8 @@ pub struct Presence {
     runs: BTreeMap<u32, u32>,
     /// The time since which a server's registration is missing.
     missing: BTreeMap<u32, Instant>,
+    /// Starts whose processes have ended.
+    ended: BTreeSet<ServerRun>,
 }
 
 impl Presence {
@@ -27,6 +29,11 @@ impl Presence {
         for run in members.iter().filter(|run| !registered.contains(&run.server)) {
             self.missing.entry(run.server).or_insert(now);
         }
+    }
+
+    /// Updates the starts whose processes are known to have ended.
+    pub fn note_ended(&mut self, ended: BTreeSet<ServerRun>) {
+        self.ended = ended;
     }
 
     /// Restarts all absence times, because the registrations are unknown at present.
@@ -41,7 +48,7 @@ impl Presence {
         let is_missing = self.missing.get(&run.server).is_some_and(|since| {
             now.saturating_duration_since(*since) >= Duration::from_millis(GONE_AFTER_MS)
         });
-        *start > run.start || is_missing
+        *start > run.start || is_missing || self.ended.contains(&run)
     }
 
     /// Returns the servers that are not gone.

@@ -35,8 +35,8 @@ impl Registration {
     /// Registers the server with its current view, or renews the registration.
     ///
     /// # Errors
-    /// `AlreadyExists` when a later start of it is registered, as with a copy of its data directory; or that the
-    /// metadata does not answer.
+    /// `AlreadyExists` when a later start of it is registered, as with a copy of its data directory; `NotFound` when others take
+    /// this start for ended; or that the metadata does not answer.
     pub fn keep(&mut self, metadata: &Metadata, view: u64) -> Result<Kept, MetadataError> {
         let records = metadata.records();
         self.row.view = view;
@@ -45,7 +45,8 @@ impl Registration {
                 Ok(kept) => {
                     self.held = Some(kept);
                     let renewed = metadata.server_renew(&self.row, kept.lease);
-                    if renewed == Err(MetadataError::AlreadyExists) {
+                    // Another start has taken it over, or this one is taken for ended.
+                    if matches!(renewed, Err(MetadataError::AlreadyExists | MetadataError::NotFound)) {
                         self.held = None;
                         end(metadata, kept);
                     }

@@ -12,11 +12,10 @@
 //! A backup stores what it receives in the order of sending. What it is given to store has a ticket, and an acknowledgement
 //! is for all up to its ticket. Its file has a random number: one that returns without its file is another backup.
 //!
-//! Not in use yet: no server has backups.
-//!
 //! RAMCloud's masters choose backups segment by segment as here, but let whoever recovers decide by digests in the segments
 //! whether the log is complete (TOCS'15 §7.4). One record for each loss is simpler and covers segments of any kind.
 
+pub mod fetch;
 pub mod message;
 
 #[cfg(test)]
@@ -140,13 +139,14 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// Creates the state of a server on this host, of whose log these items exist, and `wanted` replicas are to exist.
+    /// Creates the state of a server on this host, of whose log these items exist, and `wanted` replicas are to exist. Chooses
+    /// from this seed.
     #[must_use]
     pub fn new(
         (host, wanted): (String, usize),
         record: ReplicasRecord,
         items: impl IntoIterator<Item = Item>,
-        random: fastrand::Rng,
+        seed: u64,
     ) -> Self {
         let items: BTreeMap<_, _> = items.into_iter().map(|item| (item, Replicas::default())).collect();
         Self {
@@ -163,7 +163,7 @@ impl Replication {
             copying: None,
             unreadable: BTreeSet::new(),
             may_copy: true,
-            random,
+            random: fastrand::Rng::with_seed(seed),
         }
     }
 

@@ -31,6 +31,9 @@ pub struct MemberEntry {
     pub is_present: bool,
     /// Whether it is drained: it gets no tablets.
     pub is_drained: bool,
+    /// How many other servers have, at least, all that it acknowledged of tables on the disk; `None` from an older server.
+    #[serde(default)]
+    pub replicas: Option<u32>,
 }
 
 /// The progress of a plan.
@@ -137,6 +140,8 @@ pub enum MigrationMode {
     Cooperative,
     /// The source sends everything while it serves, and pauses for the rest: for comparison.
     PreCopy,
+    /// The source is gone, and the target rebuilds the tablet from replicas of its log.
+    Recovery,
 }
 
 impl MigrationMode {
@@ -147,6 +152,7 @@ impl MigrationMode {
             Self::StopAndCopy => "stop-and-copy",
             Self::Cooperative => "cooperative",
             Self::PreCopy => "pre-copy",
+            Self::Recovery => "recovery",
         }
     }
 }

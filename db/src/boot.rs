@@ -39,6 +39,7 @@ use self::log::RestOfLog;
 use self::memory::{Damage, populate};
 use crate::administration;
 use crate::administration::membership;
+use crate::backups::{self, LogBackups};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control_plane::Control;
@@ -47,12 +48,16 @@ use crate::control_plane::archives::Archives;
 use crate::control_plane::home_balancer::HomeBalancer;
 use crate::control_plane::lease_cache::LeaseCache;
 use crate::control_plane::migrations::Migrations;
+use crate::control_plane::ownership_guard::OwnershipGuard;
+use crate::control_plane::recovered_replies::RecoveredReplies;
 use crate::control_plane::streams::Streams;
 use crate::durability::log_thread::LogThread;
+use crate::durability::replicas::backup_thread::{BackupHost, BackupThread};
 use crate::extension::registry::{Prepare, Registry};
 use crate::front::shm_listener::{self, ShmEntrance};
 use crate::limits::{
-    ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, CONTROL_STOP_MS, HOUSEKEEPING_MS, VERSIONS_LOOK_MS, WORKERS_STOP_MS,
+    ATTEMPTS_BURST, ATTEMPTS_PER_SECOND, BACKUPS_TIDY_MS, CONTROL_STOP_MS, HOUSEKEEPING_MS, VERSIONS_LOOK_MS,
+    WORKERS_STOP_MS,
 };
 use crate::moving::coordination;
 use crate::process::Joining;
@@ -86,6 +91,10 @@ pub struct Server {
     replay: Option<JoinHandle<()>>,
     /// Ends after the workers.
     log: Option<LogThread>,
+    /// Finds backups, until the log has ended.
+    finding: Option<JoinHandle<()>>,
+    /// Keeps replicas of others' logs, which may wait for it while they stop as well.
+    backup: Option<BackupThread>,
     /// Set when nothing is served any more.
     ended: Arc<AtomicBool>,
     registration: Option<JoinHandle<()>>,
@@ -127,7 +136,11 @@ impl Server {
         let siblings = Arc::new(SiblingWorkers::new(wakers));
         let parts = (&store, &accounts, &completions, &mut made);
         let opened = log::open(config, parts, (&metadata, run), (&mut clock, &siblings, &entrance.gate))?;
-        let log::OpenedLog { thread: log_thread, handle: log, rest } = opened;
+        let log::OpenedLog { thread: log_thread, handle: log, rest, backups } = opened;
+        let backup = log::start_backup(config)?;
+        // Of a log that is gone others may answer the clients.
+        let is_gone = run.is_some() && log.as_ref().is_some_and(|log| log.is_new);
+        let first_client = if is_gone { 0 } else { ids.start };
         let (watchdog, when) = (start_watchdog(&siblings, clock)?, (clock, first_view(run)));
         let started = workers::start(config, &store, ports, when, &siblings, (wants.as_ref(), log.as_ref()))?;
         let (shm_listener, status) = shm_entrance.map(ShmEntrance::part).unzip();
@@ -135,12 +148,14 @@ impl Server {
             clock,
             lease_cache: LeaseCache::of(run),
             migrations: devices::migrations(run, &metadata, &siblings, config.cores)?,
-            resumption: devices::resumption(&metadata, run, ids.start, clock)?,
+            resumption: devices::resumption(&metadata, run, first_client, clock)?,
+            recovered_replies: RecoveredReplies::default(),
             metadata,
             registry,
             accounts,
             store,
             log,
+            host: BackupHost { name: config.host(), backup: backup.as_ref().map(BackupThread::handle) },
             archives: Archives::default(),
             completions,
             parts_made: made,
@@ -151,6 +166,7 @@ impl Server {
             views: started.views,
             acts: Acts::default(),
             fence: started.fence,
+            ownership_guard: OwnershipGuard::new(backups.as_ref().is_some_and(|log| log.row.replicas > 0)),
             shm_listener: status,
             administrator,
             nobody,
@@ -165,22 +181,36 @@ impl Server {
             changing: Mutex::new(()),
             owning: Mutex::new(()),
         });
-        let mut server = Self {
+        let ends = (started.threads, log_thread, backup);
+        let mut server = Self::of(control, (tcp, entrance), ends, (watchdog, identity), wants.as_ref());
+        server.start_control(config.populate)?.replay(rest)?.let_in(shm_listener)?;
+        server.join_cluster(reached, wants, backups)
+    }
+
+    /// Returns the server of these threads, which wait for what is to be started.
+    fn of(
+        control: Arc<Control>,
+        (tcp, entrance): (SocketAddr, Entrance),
+        (workers, log, backup): (Vec<JoinHandle<()>>, Option<LogThread>, Option<BackupThread>),
+        (watchdog, identity): (Watchdog, Option<Identity>),
+        wants: Option<&Wants>,
+    ) -> Self {
+        Self {
             control,
             tcp,
             entrance,
-            remote: wants.as_ref().map(Wants::waker),
+            remote: wants.map(Wants::waker),
             control_threads: Vec::new(),
-            workers: started.threads,
+            workers,
             replay: None,
-            log: log_thread,
+            log,
+            finding: None,
+            backup,
             ended: Arc::new(AtomicBool::new(false)),
             registration: None,
             _watchdog: watchdog,
             _identity: identity,
-        };
-        server.start_control(config.populate)?.replay(rest)?.let_in(shm_listener)?;
-        server.join_cluster(reached, wants)
+        }
     }
 
     fn populate(&mut self, is_wanted: bool) -> Result<(), BootError> {
@@ -194,7 +224,12 @@ impl Server {
     }
 
     /// Registers the server in its cluster, if it has one.
-    fn join_cluster(mut self, reached: SocketAddr, wants: Option<Wants>) -> Result<Self, BootError> {
+    fn join_cluster(
+        mut self,
+        reached: SocketAddr,
+        wants: Option<Wants>,
+        log_backups: Option<LogBackups>,
+    ) -> Result<Self, BootError> {
         if let Some(wants) = wants {
             let asking = remote::start(&self.control, &self.entrance.stopping, wants);
             self.control_threads.push(asking.map_err(no_thread)?);
@@ -202,6 +237,10 @@ impl Server {
         if let Some(run) = self.control.lease_cache.run() {
             let registered = membership::register(&self.control, &self.ended, reached, run);
             self.registration = Some(registered.map_err(no_thread)?);
+            if let Some(backups) = log_backups {
+                let finding = backups::start(&self.control, &self.ended, backups);
+                self.finding = Some(finding.map_err(no_thread)?);
+            }
             let following = membership::follow(&self.control, &self.entrance.stopping);
             self.control_threads.push(following.map_err(no_thread)?);
             let coordinating = coordination::start(&self.control, &self.entrance.stopping, run);
@@ -219,6 +258,7 @@ impl Server {
         let sweeping = thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
             let (mut home_balancer, mut damage) = (HomeBalancer::default(), Damage::default());
             let mut looks = (0..VERSIONS_LOOK_MS / HOUSEKEEPING_MS).cycle();
+            let mut tidies = (0..BACKUPS_TIDY_MS / HOUSEKEEPING_MS).cycle();
             while !stopping.load(Ordering::Relaxed) {
                 thread::park_timeout(Duration::from_millis(HOUSEKEEPING_MS));
                 control.balance(&mut home_balancer);
@@ -228,6 +268,9 @@ impl Server {
                 damage.look(&control.store);
                 if looks.next() == Some(0) {
                     control.keep_versions();
+                }
+                if tidies.next() == Some(0) {
+                    backups::tidy(&control);
                 }
             }
             control.acts.catch_up(&control.metadata);
@@ -289,10 +332,13 @@ impl Server {
         self.entrance.gate.has_replayed()
     }
 
-    /// Returns what makes the server useless, if anything: a worker has ended because its port broke, or the log was not
-    /// replayed to its end.
+    /// Returns what makes the server useless, if anything: a worker has ended because its port broke, the log was not
+    /// replayed to its end, or others have taken over.
     #[must_use]
     pub fn failure(&self) -> Option<&'static str> {
+        if self.control.ownership_guard.is_replaced.load(Ordering::Relaxed) {
+            return Some("other servers take this one for ended, and recover what it owns: start it again");
+        }
         if self.workers.iter().any(JoinHandle::is_finished) {
             return Some("a worker ended while the server was running");
         }
@@ -334,6 +380,10 @@ impl Drop for Server {
             Joining::within(Duration::from_millis(WORKERS_STOP_MS)).join(log.stop());
         }
         self.ended.store(true, Ordering::Relaxed);
+        let joining = Joining::within(Duration::from_millis(WORKERS_STOP_MS));
+        for thread in self.finding.take().into_iter().chain(self.backup.take().map(BackupThread::stop)) {
+            joining.join(thread);
+        }
         if let Some(registration) = self.registration.take() {
             registration.thread().unpark();
             Joining::within(Duration::from_millis(WORKERS_STOP_MS)).join(registration);

@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use net::IdleStrategy;
 
 use crate::limits::{
-    CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_OF_CHANNELS, DESCRIPTORS_PER_CORE,
-    DESCRIPTORS_PER_STREAM, DISK_BYTES_MIN, DISK_MEMORIES_DEFAULT, FLUSH_INTERVAL_MS, MEMORY_BYTES_MIN,
-    MIGRATION_CORES, STREAMS_LEAVING_MAX, STREAMS_MAX, STREAMS_RESERVE, TENANT_STREAMS_MAX,
-    THREADS_BESIDE_STREAMS,
+    BACKUP_LOGS_DEFAULT, CORES_MAX, DESCRIPTORS_BESIDE_STREAMS, DESCRIPTORS_OF_CHANNELS,
+    DESCRIPTORS_PER_CORE, DESCRIPTORS_PER_STREAM, DISK_BYTES_MIN, DISK_MEMORIES_DEFAULT, FLUSH_INTERVAL_MS,
+    MEMORY_BYTES_MIN, MIGRATION_CORES, REPLICAS_DEFAULT, STREAMS_LEAVING_MAX, STREAMS_MAX, STREAMS_RESERVE,
+    TENANT_STREAMS_MAX, THREADS_BESIDE_STREAMS,
 };
 
 /// The settings that a server starts with.
@@ -48,6 +48,12 @@ pub struct Config {
     pub data_directory: PathBuf,
     /// Space for the log of durable tables in the data directory.
     pub disk: DiskSpace,
+    /// Space for replicas of other servers' logs in the data directory, in a cluster.
+    pub backup: DiskSpace,
+    /// How many other servers are to have the log.
+    pub replicas: usize,
+    /// The machine's name, if it is not the one that the kernel knows: no two replicas of anything are on one.
+    pub host_label: Option<String>,
     /// Time after which writes of tables in `written` are on the disk, in milliseconds.
     pub flush_interval_ms: u64,
     /// How blocks move to the disk; `None` for io_uring where the kernel allows it.
@@ -67,12 +73,12 @@ pub struct Config {
     pub isolation: bool,
 }
 
-/// Space for the log of durable tables.
+/// Space for the log of durable tables, or for replicas of others' logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskSpace {
-    /// No log: all tables are in memory.
+    /// None: all tables are in memory, or this server is nobody's backup.
     Off,
-    /// [`DISK_MEMORIES_DEFAULT`] times the store's memory.
+    /// [`DISK_MEMORIES_DEFAULT`] times the store's memory, or [`BACKUP_LOGS_DEFAULT`] times the log's space.
     Default,
     /// At most this many bytes.
     Bytes(u64),
@@ -179,6 +185,9 @@ impl Config {
             populate: false,
             data_directory,
             disk: DiskSpace::Default,
+            backup: DiskSpace::Default,
+            replicas: REPLICAS_DEFAULT,
+            host_label: None,
             flush_interval_ms: FLUSH_INTERVAL_MS,
             disk_way: None,
             shm: SharedMemory::InDataDirectory,
@@ -255,6 +264,24 @@ impl Config {
             }
             DiskSpace::Bytes(bytes) => Some(bytes),
         }
+    }
+
+    /// Returns the most bytes of replicas of other servers' logs, if this server keeps any: in a cluster, with a log of its own.
+    #[must_use]
+    pub fn backup_bytes(&self) -> Option<u64> {
+        let log_bytes = self.disk_bytes().filter(|_| self.metadata != MetadataPlace::File)?;
+        match self.backup {
+            DiskSpace::Off => None,
+            DiskSpace::Default => Some(log_bytes.saturating_mul(BACKUP_LOGS_DEFAULT)),
+            DiskSpace::Bytes(bytes) => Some(bytes),
+        }
+    }
+
+    /// Returns the name of the server's machine.
+    #[must_use]
+    pub fn host(&self) -> String {
+        let of_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        self.host_label.clone().unwrap_or_else(|| of_kernel().trim().to_owned())
     }
 
     /// Returns the UDP address of core `index`.

@@ -6,8 +6,8 @@
 //! under time pressure. Workers never use this state.
 //!
 //! Its parts: [`acts`] for the audit log, [`archives`] that are read, [`grant`]s to other tenants, the [`home_balancer`], the [`lease_cache`] that
-//! replaces the metadata while it does not answer, running [`migrations`], [`ownership`] of tables, [`resumption`] of
-//! sessions after a restart, [`streams`]' permits.
+//! replaces the metadata while it does not answer, running [`migrations`], [`ownership`] of tables, [`recovered_replies`] of other
+//! servers, [`resumption`] of sessions after a restart, [`streams`]' permits.
 
 pub mod acts;
 pub mod archives;
@@ -17,6 +17,8 @@ pub mod lease_cache;
 pub mod listener_status;
 pub mod migrations;
 pub mod ownership;
+pub mod ownership_guard;
+pub mod recovered_replies;
 pub mod resumption;
 pub mod streams;
 
@@ -30,7 +32,7 @@ use std::time::Duration;
 use cluster::limits::VERSIONS_RESERVED;
 use cluster::metadata::{Metadata, MetadataError, TenantRow, VersionStateError};
 use cluster::moment::Moment;
-use cluster::records::{HeldLease, RecordsError};
+use cluster::records::RecordsError;
 use cluster::secret::{SecretHash, random_token};
 use store::Store;
 use wire::limits::SESSION_IDLE_MS;
@@ -44,10 +46,13 @@ use self::home_balancer::{HomeBalancer, Look, Move};
 use self::lease_cache::LeaseCache;
 use self::listener_status::ListenerStatus;
 use self::migrations::Migrations;
+use self::ownership_guard::OwnershipGuard;
+use self::recovered_replies::RecoveredReplies;
 use self::resumption::Resumption;
 use self::streams::{Counts, Streams};
 use crate::clock::Clock;
 use crate::durability::log_thread::LogHandle;
+use crate::durability::replicas::backup_thread::BackupHost;
 use crate::extension::log::ExtensionLog;
 use crate::extension::registry::Registry;
 use crate::limits::{ETCD_OPENING_MS, SESSIONS_MAX, SESSIONS_PER_TENANT_MAX};
@@ -175,12 +180,16 @@ pub struct Control {
     pub store: Arc<Store>,
     /// The log of durable tables; `None` without a disk.
     pub log: Option<LogHandle>,
+    /// The machine, and the replicas of other servers' logs there.
+    pub host: BackupHost,
     /// Archives that are read from the log.
     pub archives: Archives,
     /// Clients whose completion records may be needed.
     pub completions: Arc<Completions>,
     /// Which clients may resume their sessions.
     pub resumption: Resumption,
+    /// What clients of servers whose logs were recovered here may ask for.
+    pub recovered_replies: RecoveredReplies,
     /// The parts that were made.
     pub parts_made: PartsMade,
     /// Time at which each table last lost objects because a server ended, in milliseconds since the Unix epoch, by
@@ -200,6 +209,8 @@ pub struct Control {
     pub acts: Acts,
     /// The time until which workers may serve tablets that others may come to own.
     pub fence: Arc<Fence>,
+    /// Guards what the server owns on its disk, once others may recover it.
+    pub ownership_guard: OwnershipGuard,
     /// Hash of the administrator's secret.
     pub administrator: SecretHash,
     /// Hash of a secret that nobody has, compared when the tenant does not exist.
@@ -253,14 +264,6 @@ impl Control {
     pub(super) fn wrong(&self, peer: SocketAddr, refusal: Refusal) -> Refusal {
         let now_us = self.clock.now_us();
         if lock(&self.attempts).take_for(peer, now_us) { refusal } else { Status::Retry.into() }
-    }
-
-    /// Sets the lease that is held, or none.
-    pub fn hold(&self, held: Option<HeldLease>) {
-        if let Some(HeldLease { lease, until }) = held {
-            self.fence.hold(lease, self.clock.us_at(until));
-        }
-        self.lease_cache.hold(held);
     }
 
     /// Sends a change to all workers and waits until they applied it.
@@ -383,6 +386,7 @@ impl Control {
         self.close_idle_sessions();
         self.completions.tidy(self.clock.now_us());
         self.resumption.tidy(self.clock.now_us());
+        self.recovered_replies.tidy(self.clock.now_us());
         self.registry.collect();
         if let Some(counts) = self.streams.news() {
             let Counts { evicted, turned_away, refused, ceded } = counts;

@@ -24,7 +24,7 @@ pub mod recovery;
 pub mod replicas;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 //!   front           streams, channels of local clients, metrics over HTTP
 //!   administration  requests of operators and tenants; changes of other servers
 //!   moving, remote  migrations of tablets; objects of other servers
+//!   backups         which other servers have the log
 //!   control_plane   shared state of the control threads, and the changes that they make
 //!   worker          the threads that serve: dispatch, native requests, invocations, outgoing frames
 //!   view            what workers know: changes, catalog, the server's view and its fence
@@ -22,6 +23,7 @@
 //! everything slow and tell the workers by messages ([`view::change`]).
 
 pub mod administration;
+pub mod backups;
 pub mod boot;
 pub mod clock;
 pub mod config;

@@ -20,6 +20,7 @@ use db::config::{
     Config, ConfigError, DiskSpace, DpdkSettings, MetadataPlace, SharedMemory, StreamLimits, Way,
     parse_bytes, parse_cpus, parse_disk, parse_environment, parse_metadata_place,
 };
+use db::limits::REPLICAS_MAX;
 use db::process::{self, EndSignals};
 use net::IdleStrategy;
 use sd_notify::NotifyState;
@@ -65,6 +66,20 @@ struct Arguments {
     /// least 1 GiB. With off all tables are in memory, and empty after a restart
     #[arg(long, env = "SPLINTER_DISK", value_parser = parse_disk, value_name = "BYTES|off")]
     disk: Option<DiskSpace>,
+
+    /// Keep replicas of other servers' logs, up to so many bytes, in the data directory; by default twice as many as the
+    /// log may take. With off it stores no replicas
+    #[arg(long, env = "SPLINTER_BACKUP_DISK", value_parser = parse_disk, value_name = "BYTES|off")]
+    backup_disk: Option<DiskSpace>,
+
+    /// How many servers of a cluster besides this one are to have its log, each on another machine
+    #[arg(long, env = "SPLINTER_REPLICAS", default_value_t = db::limits::REPLICAS_DEFAULT, value_parser = replicas, value_name = "N")]
+    replicas: usize,
+
+    /// Name of this server's machine: replicas of one segment of a log are always on different machines. By default the
+    /// machine's host name
+    #[arg(long, env = "SPLINTER_HOST_LABEL", value_name = "NAME")]
+    host_label: Option<String>,
 
     /// Longest pause between two writes of the log, in milliseconds. A crash loses the writes to `written` tables of about
     /// this time and of one or two writes to the disk
@@ -175,12 +190,20 @@ enum DiskIo {
 /// Interval at which the main thread checks that the workers run.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Interval at which it checks, before the server serves, whether backups have what the log had.
+const SETTLED_LOOK: Duration = Duration::from_millis(1);
+
 /// A list of CPUs, as one value for the parser.
 #[derive(Clone, Debug)]
 struct CpuList(Vec<usize>);
 
 fn cpus(text: &str) -> Result<CpuList, ConfigError> {
     parse_cpus(text).map(CpuList)
+}
+
+fn replicas(text: &str) -> Result<usize, ConfigError> {
+    let refuse = || ConfigError(format!("must be a number of servers, 0 to {REPLICAS_MAX}"));
+    text.parse().ok().filter(|count| *count <= REPLICAS_MAX).ok_or_else(refuse)
 }
 
 fn log_level(text: &str) -> Result<LevelFilter, ConfigError> {
@@ -234,11 +257,16 @@ fn run(arguments: Arguments) -> Result<(), String> {
     let secret = config.data_directory.join(administrator::FILE_NAME);
     let server = Server::start(&config).map_err(|error| error.to_string())?;
     tracing::info!(file = %secret.display(), "the administrator's secret is in this file");
-    announce(&server, ready_file.as_deref())
-        .map_err(|error| format!("cannot write the ready line: {error}"))?;
-    tell_systemd(NotifyState::Ready);
+    let mut is_announced = false;
     loop {
-        let signal = signals.wait(LOOK).map_err(|error| format!("cannot wait for signals: {error}"))?;
+        let look = if is_announced { LOOK } else { SETTLED_LOOK };
+        let signal = signals.wait(look).map_err(|error| format!("cannot wait for signals: {error}"))?;
+        if !is_announced && server.control().has_settled() {
+            is_announced = true;
+            announce(&server, ready_file.as_deref())
+                .map_err(|error| format!("cannot write the ready line: {error}"))?;
+            tell_systemd(NotifyState::Ready);
+        }
         if let Some(signal) = signal {
             tracing::info!(signal, "stopping");
             tell_systemd(NotifyState::Stopping);
@@ -281,6 +309,9 @@ fn config(arguments: Arguments) -> Config {
         populate: arguments.populate,
         data_directory: arguments.data,
         disk: arguments.disk.unwrap_or(DiskSpace::Default),
+        backup: arguments.backup_disk.unwrap_or(DiskSpace::Default),
+        replicas: arguments.replicas,
+        host_label: arguments.host_label,
         flush_interval_ms: arguments.flush_interval,
         disk_way: arguments.disk_io.map(|way| match way {
             DiskIo::IoUring => Way::IoUring,

@@ -15,6 +15,7 @@ mod background;
 mod context;
 pub mod coordination;
 mod pieces;
+mod recovering;
 mod source;
 mod target;
 
@@ -26,10 +27,12 @@ use std::time::Duration;
 
 use cluster::limits::MIGRATION_MESSAGE_BYTES_MAX;
 use cluster::metadata::{MigrationRow, ServerRun, Side, TabletsRow};
+use cluster::migration::MigrationMode;
 use net::{Duplex, Stream};
 
 use self::background::BackgroundTasks;
 use self::context::MigrationContext;
+use self::recovering::Recovering;
 use self::source::SourceSide;
 use self::target::TargetSide;
 use crate::control_plane::Control;
@@ -88,6 +91,10 @@ pub fn follow(
     fresh.sort_unstable_by_key(|row| row.id);
     for row in fresh {
         let Some(side) = row.side_of(own).filter(|side| !is_done(row, *side)) else { continue };
+        // Who is recovered takes no part in it.
+        if side == Side::Source && row.mode == MigrationMode::Recovery {
+            continue;
+        }
         let claim = SlotClaim::new(Arc::clone(&migrations.slots), side, row.id);
         match begin(control, row, (side, claim), Progress::new(&migrations.totals[side as usize])) {
             Ok(begun) => drop(running.insert(row.id, begun)),
@@ -130,7 +137,8 @@ fn begin(
         notices: notices.clone(),
         over: Arc::clone(&over),
     };
-    if side == Side::Target {
+    // One thread recovers all that this server is to have of another one, and takes a slot for that.
+    if side == Side::Target && row.mode != MigrationMode::Recovery {
         claim.take(&notices);
     }
     let of_thread = Arc::clone(&progress);
@@ -150,6 +158,7 @@ fn move_tablet(
     let context = MigrationContext::new((side, claim), inbox, tasks.clone(), Arc::clone(&progress));
     let reason = match side {
         Side::Source => SourceSide::new(context).run(),
+        Side::Target if tasks.row.mode == MigrationMode::Recovery => Recovering::new(context).run(),
         Side::Target => TargetSide::new(context).run(),
     };
     tasks.over.store(true, Ordering::Relaxed);

@@ -4,7 +4,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::{Body, FrameReader, OpenRequest, Opened, RecordHeader, Request, TabletMap, VersionRange, reply};
+use wire::{
+    Body, FrameReader, LoggedReply, OpenRequest, Opened, RecordHeader, Request, TabletMap, VersionRange,
+    reply,
+};
 
 fn request(code: u8, body: &[u8]) {
     let Ok(request) = Request::decode(code, body) else { return };
@@ -39,6 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = OpenRequest::decode(code, rest);
     }
     body::<Opened>(bytes);
+    body::<Vec<LoggedReply>>(bytes);
     body::<TabletMap>(bytes);
     body::<VersionRange>(bytes);
     let _ = reply::Object::decode(bytes);

@@ -17,20 +17,22 @@ const BACKLOG: i32 = 4096;
 
 /// A listening TCP socket.
 pub struct Listener {
-    socket: TcpListener,
+    socket: Arc<TcpListener>,
     stop: Arc<OwnedFd>,
 }
 
-/// Ends a listener's accept from any thread.
+/// Ends a listener's accept from any thread. Until the last handle is dropped its address refuses no connection: one that is
+/// refused tells that the process has ended.
 #[derive(Clone)]
 pub struct StopHandle {
     stop: Arc<OwnedFd>,
+    _socket: Option<Arc<TcpListener>>,
 }
 
 impl StopHandle {
     /// Creates a handle that raises `stop`.
     pub(crate) fn of(stop: &Arc<OwnedFd>) -> Self {
-        Self { stop: Arc::clone(stop) }
+        Self { stop: Arc::clone(stop), _socket: None }
     }
 
     /// Makes the current and every later accept return `None`.
@@ -48,7 +50,7 @@ impl Listener {
         let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
         sys::set_backlog(socket.as_fd(), BACKLOG)?;
-        Ok(Self { socket, stop: Arc::new(sys::eventfd()?) })
+        Ok(Self { socket: Arc::new(socket), stop: Arc::new(sys::eventfd()?) })
     }
 
     /// Returns the address that peers connect to.
@@ -62,7 +64,7 @@ impl Listener {
     /// Returns a handle that stops this listener.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
-        StopHandle::of(&self.stop)
+        StopHandle { stop: Arc::clone(&self.stop), _socket: Some(Arc::clone(&self.socket)) }
     }
 
     /// Waits for the next stream; `None` once the listener is stopped. `record_timeout`: see [`Stream::connect`].

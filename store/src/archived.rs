@@ -1,10 +1,10 @@
 //! The entries of a segment as a disk holds it, for readers that only copy them.
 //!
-//! What counts is what a recovery would have taken in (`recovery.rs`): published objects and the ends of keys. Completion
-//! records and entries that were never published are skipped. The caller decides which version of a key is the newest,
+//! What counts is what a recovery would have taken in (`recovery.rs`): published objects, the ends of keys, and completion
+//! records for those who ask for them. Entries that were never published are skipped. The caller decides which version of a key is the newest,
 //! since entries come in the order of the log, and finds a table by its number.
 
-use crate::completion::RequestId;
+use crate::completion::{FoundCompletion, RequestId};
 use crate::log::{SEGMENT_HEADER_BYTES, read_segment_header};
 use crate::object::{Carried, Entry, Kind};
 
@@ -91,10 +91,12 @@ impl<'a> SegmentEntries<'a> {
     }
 }
 
-impl<'a> Iterator for SegmentEntries<'a> {
-    type Item = Result<SegmentEntry<'a>, DamagedEntry>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl<'a> SegmentEntries<'a> {
+    /// Returns the next object or end of a key; hands over the completion records before it.
+    pub fn next_with(
+        &mut self,
+        mut completed: impl FnMut(FoundCompletion),
+    ) -> Option<Result<SegmentEntry<'a>, DamagedEntry>> {
         while self.offset < self.bytes.len() {
             let rest = &self.bytes[self.offset..];
             let sound = Entry::split(rest).filter(|(entry, _)| entry.check().is_some());
@@ -105,6 +107,9 @@ impl<'a> Iterator for SegmentEntries<'a> {
             };
             self.offset += length;
             if !entry.is_of_key() {
+                if entry.kind() == Kind::Completion && entry.version() != 0 {
+                    FoundCompletion::of(&entry).map(&mut completed);
+                }
                 continue;
             }
             return Some(Ok(SegmentEntry {
@@ -116,5 +121,13 @@ impl<'a> Iterator for SegmentEntries<'a> {
             }));
         }
         None
+    }
+}
+
+impl<'a> Iterator for SegmentEntries<'a> {
+    type Item = Result<SegmentEntry<'a>, DamagedEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_with(|_| ())
     }
 }

@@ -52,8 +52,9 @@ pub struct FoundCompletion {
 
 /// The newest completion records of clients.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct FoundCompletions {
+pub struct FoundCompletions {
     by_client: HashMap<u64, (u64, Vec<FoundCompletion>), NumberHash>,
+    bytes: usize,
 }
 
 /// Decides whether a completion record is needed.
@@ -91,6 +92,14 @@ impl RequestId {
 }
 
 impl FoundCompletion {
+    fn bytes(&self) -> usize {
+        let beside = match &self.reply {
+            CompletionReply::Version(_) | CompletionReply::Number(..) => 0,
+            CompletionReply::Bytes(bytes) => bytes.len(),
+        };
+        size_of::<Self>() + beside
+    }
+
     /// Reads the entry that begins a piece of a sealed log; `None` if it is damaged, or no completion record.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<FoundCompletion> {
@@ -113,7 +122,7 @@ impl FoundCompletion {
 
 impl FoundCompletions {
     /// Takes in a record; returns whether its client may still ask for it.
-    pub(crate) fn add(&mut self, found: FoundCompletion) -> bool {
+    pub fn add(&mut self, found: FoundCompletion) -> bool {
         let sequence = found.request.sequence;
         let (newest, records) = self.by_client.entry(found.request.client).or_default();
         *newest = sequence.max(*newest);
@@ -121,15 +130,27 @@ impl FoundCompletions {
         if is_old(sequence) {
             return false;
         }
+        self.bytes += found.bytes();
         records.push(found);
         if records.len() as u64 >= 2 * COMPLETIONS_PER_CLIENT {
-            records.retain(|found| !is_old(found.request.sequence));
+            records.retain(|found| {
+                let stays = !is_old(found.request.sequence);
+                self.bytes -= if stays { 0 } else { found.bytes() };
+                stays
+            });
         }
         true
     }
 
+    /// Returns about how many bytes of memory the records take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Returns the records of a client.
-    pub(crate) fn of(&self, client: u64) -> &[FoundCompletion] {
+    #[must_use]
+    pub fn of(&self, client: u64) -> &[FoundCompletion] {
         self.by_client.get(&client).map_or(&[], |(_, records)| records)
     }
 

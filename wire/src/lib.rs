@@ -33,7 +33,9 @@ pub use durability::RequestDurability;
 pub use frame::{FrameError, FrameReader, FrameWriter, Group, Groups, Message, Messages};
 pub use keys::Keys;
 pub use name::{TenantId, function_hash, name_is_valid, path_is_valid, qualified_name_is_valid};
-pub use open::{Attach, OpenRequest, Opened, ServerState, SessionLimits, ShmEndpoint, VersionRange};
+pub use open::{
+    Attach, LoggedReply, OpenRequest, Opened, ServerState, SessionLimits, ShmEndpoint, VersionRange,
+};
 pub use request::{KeyRange, Request};
 pub use requester::{
     Accepted, Completion, CompletionError, Journey, Requester, RequesterConfig, SubmitError,

@@ -52,6 +52,8 @@ pub const PROVE_PEER: u8 = 36;
 pub const RESUME: u8 = 37;
 /// Asks how far the start of a server is; answered by one that serves nothing yet, too.
 pub const STATE: u8 = 38;
+/// Asks for the replies that the log of another server, which is gone, has for a client.
+pub const REPLIES: u8 = 39;
 
 /// An administrative request, whose body names it: see the crate `control`.
 pub const ADMINISTER: u8 = 64;

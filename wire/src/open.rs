@@ -95,6 +95,20 @@ pub enum OpenRequest<'a> {
     },
     /// Asks for the [`ServerState`]; the server then closes the stream.
     State,
+    /// Asks for the replies that the log of another server has for its client, a list of [`LoggedReply`], if this one has
+    /// recovered that log; the server then closes the stream. What is not among them was not executed.
+    Replies {
+        /// The tenant's name.
+        tenant: &'a str,
+        /// The tenant's secret.
+        secret: &'a str,
+        /// The client's id at the other server.
+        client_id: u64,
+        /// The lowest sequence without an answer.
+        first_unacknowledged: u64,
+        /// The proof that the other server gave.
+        proof: [u8; PROOF_BYTES],
+    },
 }
 
 impl<'a> OpenRequest<'a> {
@@ -107,6 +121,7 @@ impl<'a> OpenRequest<'a> {
             OpenRequest::Peer { .. } => opcode::OPEN_PEER,
             OpenRequest::Resume { .. } => opcode::RESUME,
             OpenRequest::State => opcode::STATE,
+            OpenRequest::Replies { .. } => opcode::REPLIES,
         }
     }
 
@@ -126,7 +141,8 @@ impl<'a> OpenRequest<'a> {
                 writer.u32(*server);
                 writer.array(nonce);
             }
-            OpenRequest::Resume { tenant, secret, client_id, first_unacknowledged, proof } => {
+            OpenRequest::Resume { tenant, secret, client_id, first_unacknowledged, proof }
+            | OpenRequest::Replies { tenant, secret, client_id, first_unacknowledged, proof } => {
                 writer.text(tenant);
                 writer.text(secret);
                 writer.u64(*client_id);
@@ -146,7 +162,7 @@ impl<'a> OpenRequest<'a> {
     /// [`Status::BadSecret`] for a secret that exceeds the maximum length.
     pub fn decode(number: u8, body: &'a [u8]) -> Result<(u8, OpenRequest<'a>), Status> {
         let mut reader = BodyReader::new(body);
-        if !matches!(number, opcode::OPEN_SESSION..=opcode::OPEN_PEER | opcode::RESUME | opcode::STATE) {
+        if !matches!(number, opcode::OPEN_SESSION..=opcode::OPEN_PEER | opcode::RESUME..=opcode::REPLIES) {
             return Err(Status::UnknownOpcode);
         }
         if reader.u16()? != MAGIC {
@@ -161,13 +177,17 @@ impl<'a> OpenRequest<'a> {
             opcode::OPEN_ADMIN => OpenRequest::Admin { secret: secret(&mut reader)? },
             opcode::OPEN_PEER => OpenRequest::Peer { server: reader.u32()?, nonce: reader.array()? },
             opcode::STATE => OpenRequest::State,
-            _ => OpenRequest::Resume {
-                tenant: reader.name()?,
-                secret: secret(&mut reader)?,
-                client_id: reader.u64()?,
-                first_unacknowledged: reader.u64()?,
-                proof: reader.array()?,
-            },
+            _ => {
+                let (tenant, secret) = (reader.name()?, secret(&mut reader)?);
+                let (client_id, first_unacknowledged) = (reader.u64()?, reader.u64()?);
+                let proof = reader.array()?;
+                match number {
+                    opcode::RESUME => {
+                        OpenRequest::Resume { tenant, secret, client_id, first_unacknowledged, proof }
+                    }
+                    _ => OpenRequest::Replies { tenant, secret, client_id, first_unacknowledged, proof },
+                }
+            }
         };
         reader.finish()?;
         Ok((version, request))
@@ -192,6 +212,11 @@ impl core::fmt::Debug for OpenRequest<'_> {
                 .field("client_id", client_id)
                 .finish_non_exhaustive(),
             OpenRequest::State => formatter.write_str("State"),
+            OpenRequest::Replies { tenant, client_id, .. } => formatter
+                .debug_struct("Replies")
+                .field("tenant", tenant)
+                .field("client_id", client_id)
+                .finish_non_exhaustive(),
         }
     }
 }
@@ -199,6 +224,31 @@ impl core::fmt::Debug for OpenRequest<'_> {
 fn secret<'a>(reader: &mut BodyReader<'a>) -> Result<&'a str, Status> {
     let secret = reader.text()?;
     if secret.len() <= SECRET_BYTES_MAX { Ok(secret) } else { Err(Status::BadSecret) }
+}
+
+/// A reply that a log has for a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoggedReply {
+    /// The sequence of its request.
+    pub sequence: u64,
+    /// The status.
+    pub status: Status,
+    /// The body.
+    pub body: Box<[u8]>,
+}
+
+impl Body for LoggedReply {
+    fn write(&self, writer: &mut BodyWriter) {
+        writer.u64(self.sequence);
+        writer.u8(self.status as u8);
+        writer.blob(&self.body);
+    }
+
+    fn read(reader: &mut BodyReader<'_>) -> Result<LoggedReply, Status> {
+        let sequence = reader.u64()?;
+        let status = Status::from_u8(reader.u8()?).ok_or(Status::Malformed)?;
+        Ok(LoggedReply { sequence, status, body: reader.blob()?.into() })
+    }
 }
 
 /// How far the start of a server is.

@@ -70,7 +70,8 @@ pub struct Tablet {
     pub server: u16,
 }
 
-/// Hashes whose new server does not have all of their objects yet: until then a read may ask both.
+/// Hashes whose new server does not have all of their objects yet: until then a read may ask both. If the source is the server
+/// of the hashes itself, it is gone and others recover them: a request may wait for that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moving {
     /// Number of the migration.

@@ -135,6 +135,7 @@ impl Router {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) {
+        let addresses = self.addresses_besides_lost();
         for index in 0..self.servers.len() {
             let Router { servers, leaving, owed, inbox, settings, others_settings, .. } = self;
             let settings = if index == HOME { settings } else { others_settings };
@@ -147,6 +148,7 @@ impl Router {
                 state.leave(sorted);
                 leaving.push(state);
             }
+            server.ask_others(now_us, (settings, &addresses), sorted);
             let Some(lost) = server.lost() else { continue };
             // It does not reopen by itself, so this cannot fail.
             let _ = lost.finalize(now_us, statistics, sorted);
@@ -168,6 +170,15 @@ impl Router {
                 self.leaving.push(state);
             }
         }
+    }
+
+    /// Returns the addresses of the other servers, if one is awaited.
+    fn addresses_besides_lost(&self) -> Vec<String> {
+        if !self.servers.iter().any(Server::is_awaited) {
+            return Vec::new();
+        }
+        let others = self.servers.iter().filter(|server| !server.is_awaited());
+        others.map(|server| server.address.clone()).collect()
     }
 
     /// Falls back to UDP for servers that have ended their shared-memory channel.
@@ -252,14 +263,16 @@ impl Router {
             Ok(Sent::To(_) | Sent::InParts) => {}
             Ok(Sent::Waits(asked)) => self.wait(Waiting { asked, ..waiting }),
             Ok(Sent::Away(server)) => {
-                // The owner of its tablets may have changed. No server has received the request, so the owner by the
-                // new map may get it.
+                // The owner of its tablets may have changed, or will when others have recovered them. No server has received
+                // the request, so the owner by the new map may get it.
                 if let Some(table) = request.table() {
                     let index = self.index_of(table);
-                    let asked_anew = self.want(now_us, index, None);
-                    if asked == 0 {
-                        return self.wait(Waiting { asked: asked_anew, ..waiting });
+                    let in_vain = (asked > 0).then_some(&journey);
+                    if asked == 0 || self.maps[index].is_recovered(&request) {
+                        let asked = self.want(now_us, index, in_vain);
+                        return self.wait(Waiting { asked, ..waiting });
                     }
+                    self.want(now_us, index, None);
                 }
                 let outcome = Err(away(&self.servers[server]));
                 self.finish(tag, outcome, complete);

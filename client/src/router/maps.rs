@@ -55,6 +55,8 @@ pub(super) struct TableMap {
     pub(super) is_tagged: bool,
     /// Migrations for which reads may ask both servers.
     pub(super) moving: Vec<Moving>,
+    /// Hashes that others recover, first and last.
+    pub(super) recovered: Vec<(u64, u64)>,
 }
 
 /// The destination of a request.
@@ -81,7 +83,15 @@ impl TableMap {
             tablets,
             is_tagged: false,
             moving: Vec::new(),
+            recovered: Vec::new(),
         }
+    }
+
+    /// Returns whether others recover the hash of a request's key, or any of the table if it has none.
+    pub(super) fn is_recovered(&self, request: &Request<'_>) -> bool {
+        let has =
+            |position: u64| self.recovered.iter().any(|(first, last)| (*first..=*last).contains(&position));
+        request.position(|key| self.position(key)).map_or(!self.recovered.is_empty(), has)
     }
 
     /// Returns the server that owns the whole table, if there is one.
@@ -306,12 +316,18 @@ impl Router {
         });
         // The map names too many servers and is not trustworthy.
         let Some(tablets) = tablets.collect::<Option<Vec<_>>>() else { return };
-        let moving = map.moving().iter().filter_map(|it| {
+        let owner = |hash: u64| map.tablets().iter().find(|tablet| hash <= tablet.last).map(|it| it.server);
+        let (recovered, moving): (Vec<&wire::Moving>, Vec<&wire::Moving>) =
+            map.moving().iter().partition(|it| owner(it.first) == Some(it.source));
+        let moving = moving.into_iter().filter_map(|it| {
             let source = servers[usize::from(it.source)]?;
             Some(Moving::new(it.migration, (it.first, it.last), source))
         });
         // It never changes, but a server of an older release does not tell it.
         self.maps[index].is_tagged |= map.is_tagged();
+        if map.version() >= self.maps[index].version {
+            self.maps[index].recovered = recovered.into_iter().map(|it| (it.first, it.last)).collect();
+        }
         self.maps[index].replace(map.version(), tablets.into_iter(), moving);
         // A server without tablets is about to receive some.
         let has_none =

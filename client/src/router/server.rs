@@ -9,12 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use net::{Stream, Waker};
-use wire::{Completion, Opened};
+use wire::{Completion, LoggedReply, Opened};
 
 use crate::Error;
 use crate::config::{Identity, SessionSettings, resolve};
 use crate::connection::Connection;
-use crate::session_state::{SessionState, SessionStatistics, reopen};
+use crate::session_state::{SessionState, SessionStatistics, reopen, replies_at};
 
 /// Silence after which a server that owes replies is probed, in microseconds.
 const SILENCE_US: u64 = 500_000;
@@ -22,6 +22,8 @@ const SILENCE_US: u64 = 500_000;
 const AWAY_US_MIN: u64 = 50_000;
 /// Maximum of that time, which doubles with each failure.
 const AWAY_US_MAX: u64 = 1_000_000;
+/// Time from one question for the replies of a lost session to the next, in microseconds.
+const ASK_EVERY_US: u64 = 50_000;
 /// Maximum time to transfer a record once it has begun. These streams carry none.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -38,6 +40,12 @@ pub(crate) struct Server {
     /// The server's view at the last map request.
     pub(super) view: u64,
     opening: Option<Awaited<Reopened>>,
+    /// The replies to the lost session's requests, of a server that has recovered this one's log.
+    recovered: Option<Awaited<Vec<LoggedReply>>>,
+    /// When others are asked for them next.
+    ask_at_us: u64,
+    /// Whether others were asked for them since the session was lost.
+    has_asked_in_vain: bool,
     probe: Option<Awaited<()>>,
     /// Time of its last reply, or when it last owed nothing.
     pub(super) heard_us: u64,
@@ -225,8 +233,37 @@ impl Server {
         if self.lost.is_some() || !state.suspend() {
             return Some(state);
         }
-        self.lost = Some(state);
+        (self.lost, self.recovered, self.has_asked_in_vain) = (Some(state), None, false);
         None
+    }
+
+    /// Asks the servers at these addresses for the replies to the lost session's requests, in the background, and ends what they
+    /// answer.
+    pub(super) fn ask_others(
+        &mut self,
+        now_us: u64,
+        (settings, others): (&SessionSettings, &[String]),
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        let Some(lost) = &mut self.lost else { return };
+        match self.recovered.as_ref().map(Awaited::take) {
+            Some(Some(Ok(replies))) => {
+                self.recovered = None;
+                lost.end_recovered(now_us, &replies, complete);
+            }
+            Some(Some(Err(_))) => (self.recovered, self.has_asked_in_vain) = (None, true),
+            Some(None) => {}
+            None if now_us >= self.ask_at_us => {
+                let Some(resumption) = lost.resumption() else { return };
+                self.ask_at_us = now_us + ASK_EVERY_US;
+                let (settings, others) = (settings.clone(), others.to_vec());
+                self.recovered = Some(Awaited::begin(settings.waker.clone(), move || {
+                    let mut answers = others.iter().map(|address| replies_at(address, &settings, resumption));
+                    answers.find_map(Result::ok).ok_or(Error::SessionLost)
+                }));
+            }
+            None => {}
+        }
     }
 
     /// Returns the session whose requests wait for the server's return.
@@ -239,9 +276,9 @@ impl Server {
         self.lost.is_some()
     }
 
-    /// Returns the lost session if nothing in it waits any more, or the server has another one by now.
+    /// Returns the lost session if nothing in it waits any more, or the server has another one by now and no other has its replies.
     pub(super) fn take_useless(&mut self) -> Option<SessionState> {
-        let (has_another, is_opening) = (self.state.is_some(), self.is_opening());
+        let (has_another, is_opening) = (self.state.is_some() && self.has_asked_in_vain, self.is_opening());
         // While it may be resumed, its end would end the session that comes.
         self.lost.take_if(|lost| has_another || (!is_opening && lost.resumption().is_none()))
     }

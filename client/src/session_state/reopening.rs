@@ -9,18 +9,22 @@
 //! Not resumed is a session whose requests all may be repeated.
 //!
 //! With several servers a lost session is suspended: its reads go to whoever owns their keys by then, what may have been
-//! executed waits for its server, and the client goes on with the others.
+//! executed waits for its server, and the client goes on with the others. If these have recovered the server's log they have its
+//! replies: what is not among them has done nothing that lasts, and goes to the new owner.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use wire::limits::PROOF_BYTES;
-use wire::{Accepted, Completion, CompletionError, Journey, OpenRequest, Opened, Requester, Status, opcode};
+use wire::{
+    Accepted, Body, Completion, CompletionError, Journey, LoggedReply, OpenRequest, Opened, Requester,
+    Status, opcode,
+};
 
 use super::second_step::{Connectivity, failed};
-use super::{SessionState, SessionStatistics, core_address, open, stream_of};
+use super::{Moved, SessionState, SessionStatistics, core_address, open, stream_of};
 use crate::Error;
-use crate::config::SessionSettings;
+use crate::config::{SessionSettings, resolve};
 use crate::connection::{Connection, opened_of};
 use crate::limits::RESEND_AGE_US_MAX;
 use crate::owned_request::OwnedRequest;
@@ -50,6 +54,20 @@ pub(crate) fn reopen(
         }
         Some(resumed) => resumed,
     }
+}
+
+/// Asks a server for the replies of another one, with which the session was.
+pub(crate) fn replies_at(
+    address: &str,
+    settings: &SessionSettings,
+    resumption: Resumption,
+) -> Result<Vec<LoggedReply>, Error> {
+    let SessionSettings { identity, config, .. } = settings;
+    let Resumption { client_id, first_unacknowledged, proof } = resumption;
+    let (tenant, secret) = (&*identity.tenant, &*identity.secret);
+    let request = OpenRequest::Replies { tenant, secret, client_id, first_unacknowledged, proof };
+    let (_, answer) = Connection::open(resolve(address)?, config, request)?;
+    Vec::decode(&answer).map_err(|_| Error::Unintelligible { expected: "replies of another server" })
 }
 
 fn resume(settings: &SessionSettings, resumption: Resumption) -> Result<(Connection, Opened), Error> {
@@ -120,6 +138,33 @@ impl SessionState {
         statistics.reopened += 1;
         statistics.resumed += u64::from(is_resumed);
         self.send_stranded(now_us, complete);
+    }
+
+    /// Ends what may have been executed, by the replies that the log of the session's server has; all else goes to another server.
+    pub(crate) fn end_recovered(
+        &mut self,
+        now_us: u64,
+        replies: &[LoggedReply],
+        complete: &mut impl FnMut(Completion<'_>),
+    ) {
+        self.end_old(now_us, complete);
+        let mut ended = Vec::new();
+        let is_write = |call: &Accepted<'_>| !opcode::is_read(call.code);
+        self.requester.close_where(is_write, &mut |completion| ended.push(completion.sequence));
+        self.refused.clear();
+        let stranded = self.stranded.drain(..).inspect(|job| _ = self.requester.release(job.sequence));
+        let mut requests: Vec<(u64, OwnedRequest)> =
+            stranded.map(|job| (job.sequence, job.request)).collect();
+        let request = |sequence| (sequence, OwnedRequest::of(&self.requester.accepted(sequence)));
+        requests.extend(ended.into_iter().map(request));
+        for (sequence, request) in requests {
+            match replies.iter().find(|reply| reply.sequence == sequence) {
+                Some(LoggedReply { status, body, .. }) => {
+                    complete(Completion { tag: request.tag, sequence, status: Ok(*status), body });
+                }
+                None => self.moved.push(Moved { request, status: Status::BadToken, end: None }),
+            }
+        }
     }
 
     /// Returns what resumes the session, if that matters.

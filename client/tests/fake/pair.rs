@@ -2,7 +2,7 @@
 
 use net::{UdpConfig, UdpPort};
 use splinter_client::{ClientConfig, Session};
-use wire::{Body, ServerPlace, Tablet, TabletMap};
+use wire::{Body, Moving, ServerPlace, Tablet, TabletMap};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::server::{FakeServer, SECRET, TENANT};
@@ -34,6 +34,13 @@ impl Pair {
         let servers = vec![place(4, &self.servers[0]), place(7, &self.servers[1])];
         let tablets = vec![Tablet { last: middle - 1, server: 0 }, Tablet { last: u64::MAX, server: 1 }];
         TabletMap::new(version, servers, tablets).unwrap().encode()
+    }
+
+    /// The map while the first server recovers what the second one owned.
+    pub fn recovering_map(&self, version: u64) -> Vec<u8> {
+        let map = TabletMap::decode(&self.map(version, MIDDLE)).unwrap();
+        let moving = vec![Moving { migration: 9, first: MIDDLE, last: u64::MAX, source: 1 }];
+        map.with_moving(moving).unwrap().encode()
     }
 
     /// From now on the second server owns the hashes from `middle` on; objects go with them.

@@ -119,7 +119,12 @@ impl Shared {
             for (frame, peer) in batch.frames() {
                 let mut world = self.world.lock().unwrap();
                 *world.frames.entry(core).or_default() += 1;
-                answer_frame(&mut world, frame, peer, &mut out);
+                if !world.is_deaf {
+                    answer_frame(&mut world, frame, peer, &mut out);
+                }
+            }
+            if self.world.lock().unwrap().is_mute {
+                out.clear();
             }
             port.send(&mut out).unwrap();
         }
@@ -132,7 +137,7 @@ impl Shared {
         while stream.read_record(&mut record, Duration::from_secs(60), limit).is_ok() {
             let Ok((header, body)) = RecordHeader::split(&record) else { return };
             let (status, reply) = match header.code {
-                opcode::OPEN_SESSION | opcode::ATTACH | opcode::OPEN_ADMIN | opcode::RESUME => {
+                opcode::OPEN_SESSION..=opcode::OPEN_ADMIN | opcode::RESUME | opcode::REPLIES => {
                     self.open(header.code, body, &mut token)
                 }
                 code if code < opcode::OPEN_SESSION => {
@@ -172,6 +177,12 @@ impl Shared {
                     Some(token) => token,
                     None => return (Status::BadToken, vec![]),
                 }
+            }
+            Ok((_, OpenRequest::Replies { client_id, first_unacknowledged, proof, .. })) => {
+                assert_eq!(proof, [client_id as u8; 32]);
+                let replies = world.replies_of(client_id, first_unacknowledged);
+                return replies
+                    .map_or((Status::Unavailable, vec![]), |replies| (Status::Ok, replies.encode()));
             }
             Ok((_, OpenRequest::Peer { .. } | OpenRequest::State)) => return (Status::UnknownOpcode, vec![]),
             Err(status) => return (status, vec![]),

@@ -7,7 +7,9 @@ use control::{
     AdminRequest, ExtensionResolved, FunctionEntry, FunctionMode, SessionEntry, Statistic, TableEntry,
     TableId, TableStatistics, TenantCreated, TenantEntry,
 };
-use wire::{Body, Condition, Request, ServerPlace, ShmEndpoint, Status, TabletMap, function_hash, reply};
+use wire::{
+    Body, Condition, LoggedReply, Request, ServerPlace, ShmEndpoint, Status, TabletMap, function_hash, reply,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1_001);
@@ -49,7 +51,13 @@ pub struct World {
     pub is_resumable: bool,
     /// How often a session was resumed.
     pub sessions_resumed: u64,
+    /// It executes what comes in frames, and its answers get lost.
+    pub is_mute: bool,
+    /// Frames to it get lost.
+    pub is_deaf: bool,
     sessions: HashMap<u64, Records>,
+    /// The answers of a server that it has recovered, by client id.
+    recovered: HashMap<u64, HashMap<u64, (Status, Vec<u8>)>>,
     /// The records of clients whose session a restart ended, by client id.
     gone: HashMap<u64, Records>,
     version: u64,
@@ -88,7 +96,10 @@ impl World {
             sessions_opened: 0,
             is_resumable: false,
             sessions_resumed: 0,
+            is_mute: false,
+            is_deaf: false,
             sessions: HashMap::new(),
+            recovered: HashMap::new(),
             gone: HashMap::new(),
             version: 0,
         }
@@ -114,6 +125,27 @@ impl World {
         self.acknowledge(token, first_unacknowledged);
         self.sessions_resumed += 1;
         Some(token)
+    }
+
+    /// Takes over what another server had, and the answers that it gave, as who recovers its log.
+    #[allow(dead_code, reason = "where one server is all, nobody recovers it")]
+    pub fn recover(&mut self, other: &mut World) {
+        self.objects.append(&mut other.objects);
+        self.owned.append(&mut other.owned);
+        let records = other.sessions.drain().map(|(_, records)| (records.client_id, records.answers));
+        self.recovered.extend(records);
+    }
+
+    /// The answers that a recovered server gave to a client; `None` if it is not known.
+    pub fn replies_of(&self, client_id: u64, first_unacknowledged: u64) -> Option<Vec<LoggedReply>> {
+        let answers = self.recovered.get(&client_id)?.iter();
+        let wanted = answers.filter(|(sequence, _)| **sequence >= first_unacknowledged);
+        let reply = |(&sequence, (status, body)): (&u64, &(Status, Vec<u8>))| LoggedReply {
+            sequence,
+            status: *status,
+            body: body.as_slice().into(),
+        };
+        Some(wanted.map(reply).collect())
     }
 
     pub fn client_id(&self, token: u64) -> u64 {

@@ -4,20 +4,25 @@
 //! registration. Each election has a number; a step is committed on condition that this election is still the latest.
 //! So a server that does not know yet that it was replaced changes nothing.
 
+use std::collections::BTreeSet;
+
 use control::PlanProgress;
 use serde::{Deserialize, Serialize};
+use store::HashRange;
+use wire::TenantId;
 
 use super::encoding::{self, padded};
 use super::migrations::{self, MigrationRow, Side};
 use super::moving::{begin, leave};
 use super::plans::{self, PlannedMove};
+use super::recoveries;
 use super::servers::is_gone;
 use super::{
-    MemberRow, Metadata, MetadataError, MetadataTransaction, PlanRow, ServerRow, ServerRun, TabletError,
-    TabletsRow,
+    MemberRow, Metadata, MetadataError, MetadataTransaction, PlanRow, ReplicasRow, ServerRow, ServerRun,
+    TableRow, TabletError, TabletsRow,
 };
 use super::{next, tablets};
-use crate::migration::MigrationPhase;
+use crate::migration::{MigrationMode, MigrationPhase};
 use crate::records::{Committed, Condition, LeaseId, RecordChange};
 
 const COORDINATOR: &str = "coordinator";
@@ -42,6 +47,12 @@ pub struct Snapshot {
     pub plans: Vec<PlanRow>,
     /// The servers that are present.
     pub there: Vec<ServerRun>,
+    /// The servers with a log, present or not.
+    pub with_disk: BTreeSet<u32>,
+    /// The replicas of servers' logs.
+    pub replicas: Vec<ReplicasRow>,
+    /// The numbers of the tables on the disk.
+    pub durable: BTreeSet<u32>,
 }
 
 /// A step of a coordinator. Each is made once, whichever server makes it, however often it is tried.
@@ -87,6 +98,15 @@ pub enum CoordinatorStep {
         plan: u32,
         /// The index of the move.
         index: usize,
+    },
+    /// Begins to recover hashes of a table, whose owner is gone, from the replicas of its log.
+    Recover {
+        /// The tenant and the number of the table.
+        table: (TenantId, u32),
+        /// The hashes.
+        hashes: HashRange,
+        /// The server that is to own them, a present one.
+        to: u32,
     },
     /// Ends a plan.
     End {
@@ -135,7 +155,12 @@ impl Metadata {
         self.read(|transaction| {
             let members = transaction.rows::<MemberRow>("")?;
             let is_registered = |run: &ServerRun| registered.iter().any(|row| row.id == run.server);
+            let with_disk = members.iter().filter(|row| row.has_disk).map(|row| row.run.server).collect();
+            let tables = transaction.rows::<TableRow>("")?.into_iter();
             Ok(Snapshot {
+                with_disk,
+                replicas: transaction.rows("")?,
+                durable: tables.filter(|row| row.durability().is_on_disk()).map(|row| row.id).collect(),
                 tablets: transaction.rows("")?,
                 migrations: transaction.rows("")?,
                 plans: transaction.rows("")?,
@@ -154,7 +179,12 @@ impl Metadata {
             if elected.is_none_or(|elected| elected.term != term) {
                 return Err(MetadataError::Conflict);
             }
-            take(transaction, step, now_ms)
+            match *step {
+                CoordinatorStep::Recover { table, hashes, to } => {
+                    recoveries::begin(transaction, table, hashes, to, now_ms)
+                }
+                _ => take(transaction, step, now_ms),
+            }
         })
     }
 }
@@ -206,8 +236,13 @@ fn take_for_the_gone(
         CoordinatorStep::Settle { migration, from, to } => {
             let row = migrations::numbered(transaction, migration)?.filter(|row| row.phase == from);
             let Some(mut row) = row else { return Ok(()) };
-            if is_gone(transaction, row.source)? && is_gone(transaction, row.target)? {
-                row.advance(transaction, to)?;
+            let is_recovery = row.mode == MigrationMode::Recovery;
+            if !is_gone(transaction, row.target)? || !is_recovery && !is_gone(transaction, row.source)? {
+                return Ok(());
+            }
+            row.advance(transaction, to)?;
+            if is_recovery {
+                leave(transaction, row, Side::Source)?;
             }
         }
         CoordinatorStep::Leave { migration, side } => {

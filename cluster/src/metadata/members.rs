@@ -26,6 +26,9 @@ pub struct MemberRow {
     /// Whether it is of a release with tagged tables.
     #[serde(default)]
     pub knows_tags: bool,
+    /// The last start whose process is known to have ended; 0 for none.
+    #[serde(default)]
+    pub ended: u32,
 }
 
 /// The last start of a row, whose key has the server.
@@ -54,6 +57,14 @@ impl Row for MemberRow {
         let &[server] = parts else { return None };
         Some(Self { run: ServerRun { server: number(server)?, ..self.run }, ..self })
     }
+}
+
+/// Returns whether the process of a start is known to have ended.
+pub(super) fn has_ended(
+    transaction: &mut MetadataTransaction<'_>,
+    run: ServerRun,
+) -> Result<bool, MetadataError> {
+    Ok(transaction.row::<MemberRow>(&padded(run.server))?.is_some_and(|row| row.ended >= run.start))
 }
 
 /// Returns the last start of a server.
@@ -88,7 +99,7 @@ impl Metadata {
             let before = transaction.row::<MemberRow>(&padded(server))?.map_or(0, |row| row.run.start);
             let start = before.checked_add(1).ok_or(MetadataError::LimitExceeded)?;
             let run = ServerRun { server, start };
-            transaction.store(&MemberRow { run, tcp, has_disk, knows_tags: true })?;
+            transaction.store(&MemberRow { run, tcp, has_disk, knows_tags: true, ended: before })?;
             Ok(run)
         })
     }

@@ -71,6 +71,7 @@ pub(super) fn begin(
         return Err(TabletError::NoDisk(target.server).into());
     }
     let mode = match mode.unwrap_or(own_mode) {
+        MigrationMode::Recovery => MigrationMode::Recovery,
         // Objects on the disk move by copies, since until the end each side may return from its disk.
         _ if is_durable => MigrationMode::PreCopy,
         // Which objects have arrived is told by their hashes, which do not say what of the table they are.
@@ -110,7 +111,8 @@ pub(super) fn leave(
         Side::Source => row.is_source_done = true,
         Side::Target => row.is_target_done = true,
     }
-    if row.is_source_done && row.is_target_done {
+    // Who is recovered takes no part in it.
+    if row.is_target_done && (row.is_source_done || row.mode == MigrationMode::Recovery) {
         transaction.remove_row::<MigrationRow>(&row.key());
         return Ok(());
     }
@@ -191,7 +193,7 @@ impl Metadata {
 
     /// Ends the migrations in which an earlier start of this server took part, as the other side would once it took that start
     /// for gone: those of tables on the disk, since until the end the source has everything, and those that have not begun
-    /// to move. Returns their number.
+    /// to move; not those that recover what it has ([`Metadata::owner_returns`]). Returns their number.
     ///
     /// # Errors
     /// When it cannot be stored: then some may have ended.
@@ -199,7 +201,8 @@ impl Metadata {
         let is_earlier = |side: ServerRun| side.server == run.server && side.start < run.start;
         let ends = |row: &MigrationRow| {
             let can_end = row.is_durable || row.phase == MigrationPhase::Preparing;
-            !row.is_over() && can_end && (is_earlier(row.source) || is_earlier(row.target))
+            let is_recovered = row.mode == MigrationMode::Recovery;
+            !row.is_over() && can_end && (is_earlier(row.source) && !is_recovered || is_earlier(row.target))
         };
         let mut count = 0;
         loop {

@@ -11,7 +11,7 @@ use super::servers::is_gone;
 use super::tablets::{Tablet, TabletsRow, find, overlap};
 use super::{
     MemberRow, Metadata, MetadataError, MetadataTransaction, MigrationRow, Snapshot, TableRow, TabletError,
-    VERSIONS, drained, members, migrations, next, tables,
+    VERSIONS, drained, members, migrations, next, replicas, tables,
 };
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 
@@ -53,6 +53,7 @@ fn adopt_some(
     if !is_gone(transaction, run)? {
         return Err(TabletError::IsThere(server).into());
     }
+    let has_replicas = replicas::promised(transaction, server)? > 0;
     let (mut given, mut changed, mut left) = (0, 0, false);
     let migrations = transaction.rows::<MigrationRow>("")?;
     for mut row in transaction.rows::<TabletsRow>("")? {
@@ -69,6 +70,11 @@ fn adopt_some(
             tables::all_know_tags(transaction)?;
         }
         let (_, is_durable) = tables::moving_of(transaction, row.tenant, row.table)?;
+        if is_durable && has_replicas {
+            // Others recover them.
+            left = true;
+            continue;
+        }
         let mut on_disks = is_durable.then(|| with_disk(transaction, owned)).transpose()?;
         let heirs = fewest(on_disks.as_mut().unwrap_or(owned), first, lost.len());
         if heirs.len() < lost.len() {

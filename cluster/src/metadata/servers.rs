@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::encoding::{bytes_of, damaged, encode, hexadecimal, padded};
 use super::row::{Row, number, row_of};
-use super::{Metadata, MetadataError, MetadataTransaction, ServerRun, members, next_u32};
+use super::{MemberRow, Metadata, MetadataError, MetadataTransaction, ServerRun, members, next_u32};
 use crate::records::{Committed, Condition, KeySpan, LeaseId, Query, RecordChange, RecordsError, Revision};
 use crate::secret::random_bytes;
 
@@ -44,6 +44,9 @@ pub struct ServerRow {
     pub started_ms: u64,
     /// The server's version.
     pub version: String,
+    /// The host of the server, if it keeps replicas of others' logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_host: Option<String>,
 }
 
 impl Row for ServerRow {
@@ -63,13 +66,14 @@ fn key_of(server: u32) -> String {
     format!("{}{}", ServerRow::PREFIX, padded(server))
 }
 
-/// Returns whether a server is unregistered or was restarted; the commit ensures that this still holds.
+/// Returns whether a server is unregistered, has ended or was restarted; the commit ensures that this still holds.
 pub(super) fn is_gone(
     transaction: &mut MetadataTransaction<'_>,
     run: ServerRun,
 ) -> Result<bool, MetadataError> {
     let last = members::run_of(transaction, run.server)?;
-    Ok(last.start > run.start || !transaction.has(&key_of(run.server))?)
+    let is_other = last.start > run.start || members::has_ended(transaction, run)?;
+    Ok(is_other || !transaction.has(&key_of(run.server))?)
 }
 
 impl Metadata {
@@ -118,9 +122,16 @@ impl Metadata {
     /// that start is gone, because a data directory has one server at a time.
     ///
     /// # Errors
-    /// `AlreadyExists` when a later start is registered; `Conflict` when the registration changes meanwhile; or that it
-    /// cannot be stored.
+    /// `AlreadyExists` when there was a later start, `NotFound` when this one is known to have ended; `Conflict` when the
+    /// registration changes meanwhile; or that it cannot be stored.
     pub fn server_register(&self, row: &ServerRow, lease: LeaseId) -> Result<(), MetadataError> {
+        let run = ServerRun { server: row.id, start: row.start };
+        self.read(|transaction| {
+            if members::run_of(transaction, run.server)?.start > run.start {
+                return Err(MetadataError::AlreadyExists);
+            }
+            if members::has_ended(transaction, run)? { Err(MetadataError::NotFound) } else { Ok(()) }
+        })?;
         let condition = match self.registered(row)? {
             Some((_, revision)) => Condition::Is(key_of(row.id), revision),
             None => Condition::Absent(key_of(row.id)),
@@ -164,6 +175,20 @@ impl Metadata {
             Committed::At(_) => Ok(()),
             Committed::Conflict => Err(MetadataError::Conflict),
         }
+    }
+
+    /// Records that the process of a server has ended, as its machine says: it counts as gone at once. Changes nothing if another
+    /// start of it is known.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn member_ended(&self, run: ServerRun) -> Result<(), MetadataError> {
+        self.write(|transaction| {
+            let row = transaction.row::<MemberRow>(&padded(run.server))?;
+            let Some(row) = row.filter(|row| row.run == run && row.ended < run.start) else { return Ok(()) };
+            transaction.delete(&key_of(run.server));
+            Ok(transaction.store(&MemberRow { ended: run.start, ..row })?)
+        })
     }
 
     /// Returns the registered servers, by number.

@@ -60,7 +60,8 @@ fn a_tagged_table_waits_for_servers_that_would_divide_it_by_hashes() {
         let tcp = ([10, 0, 0, 1], id as u16).into();
         let start = metadata.member_start(id, tcp, false).expect("room").start;
         let (frame_ports, version) = (vec![1], String::new());
-        let row = ServerRow { id, start, tcp, frame_ports, view: 1, started_ms: 1, version };
+        let row =
+            ServerRow { id, start, tcp, frame_ports, view: 1, started_ms: 1, version, backup_host: None };
         let lease = metadata.records().lease_grant(Duration::from_hours(1)).expect("a lease").lease;
         metadata.server_register(&row, lease).expect("nobody has the number");
         lease

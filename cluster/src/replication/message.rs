@@ -24,6 +24,8 @@ pub enum ToBackup<'a> {
     Begin {
         /// The log's random number.
         log: u64,
+        /// The number of its writer's start: once a later one has come, earlier ones are refused.
+        start: u64,
     },
     /// Bytes of an item. Those from its first one on begin a replica, whatever the backup has of it.
     Append {
@@ -103,7 +105,7 @@ impl ToBackup<'_> {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Begin { log } => [&[1][..], &log.to_le_bytes()].concat(),
+            Self::Begin { log, start } => [&[1][..], &log.to_le_bytes(), &start.to_le_bytes()].concat(),
             Self::Append { item, class, fragment } => {
                 let head = [2, *class];
                 [&head[..], &word_of(*item).to_le_bytes(), fragment].concat()
@@ -121,7 +123,7 @@ impl ToBackup<'_> {
     pub fn decode(record: &[u8]) -> Result<ToBackup<'_>, BadReplicaMessage> {
         let mut fields = Fields::of(record);
         let message = match fields.byte()? {
-            1 => ToBackup::Begin { log: fields.long()? },
+            1 => ToBackup::Begin { log: fields.long()?, start: fields.long()? },
             2 => {
                 let (class, item) = (fields.byte()?, item_of(fields.number()?));
                 ToBackup::Append { item, class, fragment: fields.rest() }
@@ -185,14 +187,14 @@ impl FromBackup {
 }
 
 /// An item in four bytes: a segment's number, or all ones.
-fn word_of(item: Item) -> u32 {
+pub(super) fn word_of(item: Item) -> u32 {
     match item {
         Item::Digest => u32::MAX,
         Item::Segment(number) => number,
     }
 }
 
-fn item_of(word: u32) -> Item {
+pub(super) fn item_of(word: u32) -> Item {
     if word == u32::MAX { Item::Digest } else { Item::Segment(word) }
 }
 
@@ -205,7 +207,7 @@ mod tests {
     fn messages_are_decoded_as_they_were_sent_and_nothing_longer_or_shorter_is() {
         let item = Item::Segment(7);
         let to_backup = [
-            ToBackup::Begin { log: 1 << 60 },
+            ToBackup::Begin { log: 1 << 60, start: 7 },
             ToBackup::Flush { ticket: 9 },
             ToBackup::Forget { item },
             ToBackup::ForgetEarlier { item: Item::Digest },

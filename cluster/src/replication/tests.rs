@@ -75,7 +75,7 @@ const HOSTS: [&str; 3] = ["b", "c", "d"];
 
 fn machine(record: ReplicasRecord, items: &BTreeMap<Item, u64>, random: &mut fastrand::Rng) -> Replication {
     let own = ("a".to_owned(), 2);
-    Replication::new(own, record, items.keys().copied(), fastrand::Rng::with_seed(random.u64(..)))
+    Replication::new(own, record, items.keys().copied(), random.u64(..))
 }
 
 impl World {
@@ -407,9 +407,7 @@ fn replicas_spread_by_the_speed_of_disks_and_never_share_a_host() {
         host: format!("host {}", server % 20),
         speed: if server < 20 { 100 } else { 300 },
     };
-    let random = fastrand::Rng::with_seed(3);
-    let mut machine =
-        Replication::new(("host 0".to_owned(), 2), ReplicasRecord::default(), Vec::new(), random);
+    let mut machine = Replication::new(("host 0".to_owned(), 2), ReplicasRecord::default(), Vec::new(), 3);
     (1..40).for_each(|server| assert!(machine.joined(backup(server), Vec::new())));
     let record = machine.to_commit().expect("backups to count");
     assert_eq!((record.backups.len(), record.replicas), (39, 2));

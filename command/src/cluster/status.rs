@@ -5,7 +5,7 @@
 //!                 |                        <<<<<<<<<<<<            |   migration 7, 1 to 2: moving
 //! ```
 
-use client::{ClusterStatus, MigrationEntry, MigrationProgress, PlanEntry, TabletEntry};
+use client::{ClusterStatus, MemberEntry, MigrationEntry, MigrationProgress, PlanEntry, TabletEntry};
 use serde_json::{Value, json};
 
 use super::super::output::{Answer, moment, table_of};
@@ -24,7 +24,7 @@ pub fn answer(
         "asked": status.asked, "coordinator": (status.coordinator != 0).then_some(status.coordinator),
         "servers": status.members.iter().map(|member| json!({
             "server": member.id, "address": member.tcp, "there": member.is_present,
-            "drained": member.is_drained, "starts": member.starts,
+            "drained": member.is_drained, "starts": member.starts, "replicas": member.replicas,
             "tablets": owned(tablets, member.id).count(), "tables_owned": share(tablets, member.id),
         })).collect::<Value>(),
         "tablets": tablets.iter().map(value_of_tablet).collect::<Value>(),
@@ -61,11 +61,19 @@ fn share(tablets: &[TabletEntry], server: u32) -> f64 {
     parts.fold(0.0, |sum, part| sum + part)
 }
 
+/// Returns whether others recover what a server owned if it is missing.
+fn is_recovered(member: &MemberEntry) -> bool {
+    member.replicas > Some(0)
+}
+
 fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
-    let heads = ["server", "address", "state", "tablets", "tables"];
+    let heads = ["server", "address", "state", "tablets", "tables", "replicas"];
     let rows = status.members.iter().map(|member| {
         let asked = if member.id == status.asked { "*" } else { "" };
         let state = match (member.is_present, member.is_drained) {
+            (false, _) if is_recovered(member) && owned(tablets, member.id).next().is_some() => {
+                "missing, recovering"
+            }
             (false, _) => "missing",
             (true, true) => "drained",
             (true, false) if member.id == status.coordinator => "present, coordinator",
@@ -77,6 +85,7 @@ fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
             state.to_owned(),
             owned(tablets, member.id).count().to_string(),
             format!("{:.2}", share(tablets, member.id)),
+            member.replicas.map_or_else(String::new, |replicas| replicas.to_string()),
         ]
     });
     table_of(&heads, rows)
@@ -126,8 +135,12 @@ fn warnings(status: &ClusterStatus, tablets: &[TabletEntry]) -> Vec<String> {
     let mut warnings = Vec::new();
     for member in status.members.iter().filter(|member| !member.is_present) {
         let count = owned(tablets, member.id).count();
-        if count > 0 {
-            let id = member.id;
+        let id = member.id;
+        if count > 0 && is_recovered(member) {
+            warnings.push(format!(
+                "server {id} is missing: others take over its {count} tablets, with the objects of durable tables"
+            ));
+        } else if count > 0 {
             warnings.push(format!(
                 "server {id} is missing: its {count} tablets are not served and their objects are lost; \
                  start it again, or run `splinter cluster adopt {id}`"

@@ -383,8 +383,8 @@ fn replies_about_tablets(seen: &mut Seen) {
     let table = String::from("acme/users");
     let (first, last) = (1 << 63, u64::MAX);
     seen.survives(Adopted { tablets: 3, remaining: true });
-    let member =
-        MemberEntry { id: 1, tcp: "10.0.0.1:7".into(), starts: 4, is_present: true, is_drained: false };
+    let (tcp, replicas) = ("10.0.0.1:7".into(), Some(2));
+    let member = MemberEntry { id: 1, tcp, starts: 4, is_present: true, is_drained: false, replicas };
     let plan = |progress| {
         let (id, drains, begun_ms, moves, in_flight, done, failed) = (6, 2, 9, 7, 2, 4, 1);
         PlanEntry { id, drains, progress, begun_ms, moves, in_flight, done, failed }

@@ -38,6 +38,7 @@ pub fn register(
         view: control.views.settled(),
         started_ms: control.clock.wall_ms(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        backup_host: control.host.backup.as_ref().map(|_| control.host.name.clone()),
     };
     let (control, ended) = (Arc::clone(control), Arc::clone(ended));
     thread::Builder::new().name("registration".to_owned()).spawn(move || {
@@ -52,6 +53,9 @@ pub fn register(
                     REGISTRATION_KEEP_MS
                 }
                 Err(error) => {
+                    if error == MetadataError::NotFound {
+                        control.ownership_guard.is_replaced.store(true, Ordering::Relaxed);
+                    }
                     if error == MetadataError::AlreadyExists {
                         let text = "a server with this number started later: is its data directory a copy?";
                         tracing::warn!(server = row.id, text);
@@ -108,6 +112,9 @@ struct Following {
 impl Following {
     /// Waits briefly for changes, and follows them.
     fn step(&mut self, control: &Arc<Control>) -> Result<(), Refusal> {
+        if control.is_unverified() {
+            self.catch_up(control)?;
+        }
         let Some(watch) = &self.watch else {
             self.catch_up(control)?;
             self.watch = Some(control.metadata.catalog_watch(self.seen)?);
@@ -159,9 +166,14 @@ impl Following {
 
     /// Applies all metadata.
     fn catch_up(&mut self, control: &Arc<Control>) -> Result<(), Refusal> {
+        let lease = || control.lease_cache.lease(Moment::now());
+        let before = lease();
         let followed = self.follower.follow(control, None);
         self.at = Some(Instant::now());
         self.seen = self.begin_anew_unless(followed)?;
+        if let Some(held) = before.filter(|held| lease() == Some(*held)) {
+            control.note_verified(held);
+        }
         Ok(())
     }
 

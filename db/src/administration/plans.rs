@@ -14,14 +14,17 @@ pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
         let (members, plans) = (Vec::new(), Vec::new());
         return Ok(control::encode(&ClusterStatus { asked: 0, coordinator: 0, members, plans }));
     };
-    let Snapshot { there, plans, .. } = control.metadata.snapshot()?;
+    let Snapshot { there, plans, replicas, .. } = control.metadata.snapshot()?;
     let drained = drained(&plans);
+    let replicas_of =
+        |server: u32| replicas.iter().find(|row| row.server == server).map_or(0, |row| row.replicas as u32);
     let members = control.metadata.members()?.into_iter().map(|row| MemberEntry {
         id: row.run.server,
         tcp: row.tcp.to_string(),
         starts: row.run.start,
         is_present: there.contains(&row.run),
         is_drained: drained.contains(&row.run),
+        replicas: Some(replicas_of(row.run.server)),
     });
     let status = ClusterStatus {
         asked: own.server,

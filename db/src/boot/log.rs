@@ -1,5 +1,6 @@
 //! The log of durable tables at a start: opened, replayed before the workers start, and handed to its thread.
 
+mod backups;
 mod parts;
 mod rest;
 
@@ -8,24 +9,28 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use cluster::metadata::{Catalog, Metadata, ServerRun, TableRow};
+use cluster::metadata::{Catalog, Metadata, OwnLogExtent, ServerRun, TableRow};
 use cluster::peer::ClusterSecret;
 use disk::{Disk, DiskError, FileDisk, Identity, Options, Way};
 use store::{HashRange, Store};
 
+pub(super) use self::backups::start_backup;
 pub(super) use self::rest::RestOfLog;
 
 use self::parts::NamedPart;
 use super::BootError;
+use crate::backups::LogBackups;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::durability::log_reader::FoundEnd;
 use crate::durability::log_thread::{LogHandle, LogThread};
 use crate::durability::log_writer::frames_reserved;
 use crate::durability::recovery::LogStart;
 use crate::durability::{LogLayout, NumberedTables, log_reader, recovery};
 use crate::front::gate::Gate;
 use crate::limits::{
-    COMPLETION_LEASE_MS, DIGEST_ROOM, DIGEST_SHARE_DIVISOR, DIRECTORIES_MEMORY_DIVISOR, REMOVAL_FRAMES,
+    COMPLETION_LEASE_MS, DIGEST_ROOM, DIGEST_SHARE_DIVISOR, DIRECTORIES_MEMORY_DIVISOR, FRAMES_PER_SEGMENT,
+    REMOVAL_FRAMES,
 };
 use crate::session::completions::Completions;
 use crate::tablet::{DurableParts, PartsMade};
@@ -45,6 +50,8 @@ pub(super) struct OpenedLog {
     pub(super) handle: Option<LogHandle>,
     /// What is to be replayed while the server serves.
     pub(super) rest: Option<RestOfLog>,
+    /// The other end of what its thread knows of backups.
+    pub(super) backups: Option<LogBackups>,
 }
 
 /// Opens the log in the data directory, if the server has a disk, and rebuilds the durable tables of the metadata in
@@ -69,18 +76,20 @@ pub(super) fn open(
         return Ok(OpenedLog::default());
     };
     parts_made.durable = parts::open(config, &path, run).map_err(|text| cannot_open(&text))?;
-    let secret = metadata.cluster_secret().map_err(|error| cannot_open(&error))?;
-    let identity = ClusterSecret(secret).log_identity(run.map_or(0, |run| run.server));
-    let (mut disk, (layout, frames_max), cores) = open_disk(config, &path, bytes_max, (run, identity))?;
-    let known = log_reader::last_start(&mut disk, layout).map_err(|error| cannot_open(&error))?;
-    let (number, is_new) = (count_start(metadata, run, known, &path)?, known.is_none());
+    let LogFile { disk, layout, frames_max, cores, number, found, up_to } =
+        find((config, bytes_max), &path, (metadata, run), clock)?;
+    let is_new = found.is_none();
     if let Some(run) = run.filter(|_| is_new) {
+        backups::await_recovery(metadata, run)?;
         // Before the log begins: a start that ends in between would leave one that is not new.
         note_emptied(metadata, run, None, clock)?;
     }
     let catalog = metadata.catalog(None).map_err(|error| cannot_open(&error))?;
     let named =
         parts::named(&catalog, parts_made.durable.as_ref().zip(run)).map_err(|error| cannot_open(&error))?;
+    if let Some((durable, run)) = parts_made.durable.as_ref().zip(run) {
+        metadata.log_parts_are(run.server, &durable.rows()).map_err(|error| cannot_open(&error))?;
+    }
     let make = |(&number, part): (&u32, &NamedPart)| (number, part.make(store, accounts, number));
     let tables: Arc<NumberedTables> = Arc::new(named.iter().map(make).collect());
     let known = Arc::clone(completions);
@@ -89,9 +98,9 @@ pub(super) fn open(
     let replaying = (0..config.cores).map(|index| store.core(index)).collect();
     // Directories take memory that is not the store's.
     let known = (Arc::clone(&tables), store.statistics().memory_bytes / DIRECTORIES_MEMORY_DIVISOR);
-    let start = LogStart { layout, frames_max, number, passed_over: 0 };
+    let start = LogStart { layout, frames_max, number, passed_over: passed_over(config, run), found, up_to };
     let begun = recovery::begin(store, Box::new(disk), start, (cores, replaying), known, &gate.replay);
-    let (writer, rest) = begun.map_err(|error| cannot_open(&error))?;
+    let (mut writer, rest) = begun.map_err(|error| cannot_open(&error))?;
     let clock_ms = rest.report().clock_ms;
     let durable_tables = catalog.tables.iter().filter(|row| row.durability().is_on_disk()).count();
     if is_new && durable_tables > 0 && (run.is_none() || !named.is_empty()) {
@@ -110,12 +119,63 @@ pub(super) fn open(
         rest.end(0..1, || (), (gate, &AtomicBool::new(false))).map_err(|error| cannot_open(&error))?;
     }
     clock.begin_at(clock_ms);
+    let backups = backups::replicate((&mut writer, config), (metadata, run), (number, is_new))?;
     let siblings = Arc::clone(siblings);
     let interval = Duration::from_millis(config.flush_interval_ms);
     let thread = LogThread::start(writer, (interval, config.pin.clone()), move || siblings.wake_holding());
     let thread = thread.map_err(|error| BootError::new("cannot start the log's thread", error))?;
     let handle = thread.handle(is_new);
-    Ok(OpenedLog { thread: Some(thread), handle: Some(handle), rest })
+    Ok(OpenedLog { thread: Some(thread), handle: Some(handle), rest, backups })
+}
+
+/// The log's file, as a start finds it.
+struct LogFile {
+    disk: FileDisk,
+    layout: LogLayout,
+    frames_max: u32,
+    /// Cores that write.
+    cores: usize,
+    /// The number of the start.
+    number: u64,
+    found: Option<FoundEnd>,
+    /// The latest cut that counts, if others have decided that.
+    up_to: Option<u64>,
+}
+
+/// Opens the file of the log and counts the start. If others recover more than the file has, waits until they have done so, and
+/// begins a new one.
+fn find(
+    (config, bytes_max): (&Config, u64),
+    path: &Path,
+    (metadata, run): (&Metadata, Option<ServerRun>),
+    clock: &Clock,
+) -> Result<LogFile, BootError> {
+    let secret = metadata.cluster_secret().map_err(|error| cannot_open(&error))?;
+    let identity = ClusterSecret(secret).log_identity(run.map_or(0, |run| run.server));
+    loop {
+        let (mut disk, (layout, frames_max), cores) = open_disk(config, path, bytes_max, (run, identity))?;
+        let found = log_reader::find_end(&mut disk, layout).map_err(|error| cannot_open(&error))?;
+        let end = found.as_ref().map(FoundEnd::end);
+        let number = count_start(metadata, run, end.map(|end| end.start), path)?;
+        let returns = |(run, end): (ServerRun, _)| metadata.owner_returns(run.server, end, clock.wall_ms());
+        let up_to = match run.zip(end).map(returns).transpose().map_err(|error| cannot_open(&error))? {
+            None | Some(OwnLogExtent::Whole) => None,
+            Some(OwnLogExtent::UpTo(cut)) => Some(cut),
+            Some(OwnLogExtent::Behind) => {
+                drop(disk);
+                backups::leave_to_others(metadata, run, path)?;
+                continue;
+            }
+        };
+        return Ok(LogFile { disk, layout, frames_max, cores, number, found, up_to });
+    }
+}
+
+/// Returns the numbers of segments that a start passes over: more than backups may know and the own disk does not, since an
+/// earlier start has them in no cut that became stable.
+fn passed_over(config: &Config, run: Option<ServerRun>) -> u32 {
+    let segments = config.memory_bytes / config.segment_bytes * FRAMES_PER_SEGMENT;
+    if run.is_some() && config.replicas > 0 { u32::try_from(segments).unwrap_or(u32::MAX) } else { 0 }
 }
 
 /// Counts this start in the metadata, and returns its number; `known` is the last one that the log has.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use cluster::metadata::{Metadata, MetadataError, ServerRun, TenantRow};
+use cluster::metadata::{MemberRow, Metadata, MetadataError, ServerRun, TenantRow};
 use cluster::moment::Moment;
 use cluster::presence::Presence;
 use cluster::records::{HeldLease, LeaseId};
@@ -62,6 +62,8 @@ impl LeaseCache {
             Ok((members, registered)) => {
                 let runs: Vec<ServerRun> = members.iter().map(|row| row.run).collect();
                 let registered = registered.iter().map(|row| row.id).collect();
+                let has_ended = |row: &&MemberRow| row.ended == row.run.start;
+                state.presence.note_ended(members.iter().filter(has_ended).map(|row| row.run).collect());
                 state.presence.see(&runs, &registered, Instant::now());
                 Ok(())
             }

@@ -9,6 +9,7 @@ pub use progress::{Figure, Progress, Totals};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -50,6 +51,14 @@ impl RunningMigration {
     }
 }
 
+/// A migration that recovers hashes, which the thread of another one does.
+pub(crate) struct RecoveryShare {
+    pub(crate) row: MigrationRow,
+    pub(crate) progress: Arc<Progress>,
+    /// Gets the phase in which it ended; dropped if it failed.
+    pub(crate) ended: Sender<MigrationPhase>,
+}
+
 /// A migration as reported to the administrator.
 #[derive(Clone, Debug)]
 pub struct Shown {
@@ -72,6 +81,8 @@ pub struct Migrations {
     /// Migrations that have ended, the latest ones last.
     lately: Mutex<VecDeque<Shown>>,
     pub(crate) slots: Arc<MigrationSlots>,
+    /// By the number of a server that is gone: what is to be recovered of it with what somebody is about to begin.
+    pub(crate) recovering: Mutex<BTreeMap<u32, Vec<RecoveryShare>>>,
     /// Totals as a source, and as a target.
     pub(crate) totals: [Arc<Totals>; 2],
     is_stopping: AtomicBool,
@@ -89,6 +100,7 @@ impl Migrations {
             running: Mutex::default(),
             lately: Mutex::default(),
             slots: Arc::new(MigrationSlots::behind(workers)),
+            recovering: Mutex::default(),
             totals: Default::default(),
             is_stopping: AtomicBool::new(false),
         }

@@ -201,7 +201,14 @@ impl Control {
         }
         // The log names parts by these numbers, so those of durable ones outlive the process.
         let part = match &self.parts_made.durable {
-            Some(parts) if durable => parts.add((entry.tenant, entry.id), (range.first(), range.last()))?,
+            Some(parts) if durable => {
+                let part = parts.add((entry.tenant, entry.id), (range.first(), range.last()))?;
+                if let Some((run, row)) = self.lease_cache.run().zip(parts.row(part)) {
+                    // For those who may recover the log.
+                    self.metadata.log_part_add(run.server, &row)?;
+                }
+                part
+            }
             None if durable => number.unwrap_or(entry.id),
             _ => self.parts_made.number(),
         };

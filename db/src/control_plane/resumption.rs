@@ -84,7 +84,18 @@ impl Resumption {
     /// Returns whether it is that proof.
     #[must_use]
     pub fn is_proof(&self, tenant: TenantId, client_id: u64, proof: &[u8; PROOF_BYTES]) -> bool {
-        self.secret.is_session_proof(self.server, tenant, client_id, proof)
+        self.is_proof_of(self.server, tenant, client_id, proof)
+    }
+
+    /// Returns whether it is the proof of another server.
+    pub(super) fn is_proof_of(
+        &self,
+        server: u32,
+        tenant: TenantId,
+        client_id: u64,
+        proof: &[u8; PROOF_BYTES],
+    ) -> bool {
+        self.secret.is_session_proof(server, tenant, client_id, proof)
     }
 
     /// Returns the time until which replies of a client that did not resume after all are kept.

@@ -23,6 +23,11 @@ pub struct LogFigures {
     pub(super) segments: AtomicU64,
     /// Time from the latest cut to its being stable, in microseconds.
     pub(super) cut_us: AtomicU64,
+    /// Servers that are to have the log besides this one, those that have, at least, all that was acknowledged, and those that
+    /// are connected.
+    pub(super) replicas_wanted: AtomicU64,
+    pub(super) replicas: AtomicU64,
+    pub(super) backups: AtomicU64,
 }
 
 /// A figure with its name and its text for people.
@@ -57,7 +62,7 @@ impl LogFigures {
         let gauge = |name, help, value| LogFigure { name, help, is_total: false, value };
         let total = |name, help, value| LogFigure { name, help, is_total: true, value };
         let admission = store.admission();
-        vec![
+        let mut figures = vec![
             gauge(
                 "log_used_bytes",
                 "Bytes of the disk that segments take.",
@@ -80,6 +85,22 @@ impl LogFigures {
             total("log_cuts", "Cuts that became stable.", of(&self.cuts)),
             total("log_bytes", "Bytes of segments written to the disk.", of(&self.bytes)),
             total("log_disk_bytes", "Bytes of blocks written to the disk.", of(&self.disk_bytes)),
-        ]
+        ];
+        if of(&self.replicas_wanted) > 0 {
+            figures.extend([
+                gauge(
+                    "log_replicas",
+                    "Other servers that have, at least, all that was acknowledged.",
+                    of(&self.replicas),
+                ),
+                gauge(
+                    "log_replicas_wanted",
+                    "Replicas of the log that are configured.",
+                    of(&self.replicas_wanted),
+                ),
+                gauge("log_backups", "Other servers that take replicas of the log.", of(&self.backups)),
+            ]);
+        }
+        figures
     }
 }

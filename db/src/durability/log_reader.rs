@@ -18,6 +18,7 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::thread;
 
+use cluster::metadata::OwnLogEnd;
 use disk::{
     BLOCK_BYTES, Buffer, Digest, DigestError, Directory, DirectoryBlock, Disk, DiskError, FrameId,
     LOG_FORMAT, OPEN_ENDED, PAYLOAD_BYTES, Read, Trailer, blocks_of,
@@ -82,22 +83,27 @@ struct Tail {
     is_whole: bool,
 }
 
-/// Finds the log on a disk; an empty one on a new disk. Directories have their words if the frames that hold
-/// them have no more bytes than `directory_bytes_max`.
+/// What a disk has of a log, before it is known how much of that counts.
+pub struct FoundEnd {
+    digest: Digest,
+    frames: Frames,
+    tails: Vec<Tail>,
+    /// The latest cut of the open-ended segments.
+    latest: u64,
+    /// Whether all of it is there.
+    is_whole: bool,
+}
+
+/// Reads where a log ends on a disk; `None` on a new disk.
 ///
 /// # Errors
 /// [`LogError`].
-pub(super) fn find(
-    disk: &mut dyn Disk,
-    layout: LogLayout,
-    directory_bytes_max: u64,
-) -> Result<FoundLog, LogError> {
-    let Some(digest) = read_digest(disk, layout)? else {
-        return Ok(FoundLog::default());
-    };
-    let Frames { mut segments, mut free, of_directories, last } = frames_by_segment(disk, layout, &digest)?;
+pub fn find_end(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<FoundEnd>, LogError> {
+    let Some(digest) = read_digest(disk, layout)? else { return Ok(None) };
+    let mut frames = frames_by_segment(disk, layout, &digest)?;
     let mut tails = Vec::new();
-    for (&sequence, segment) in segments.iter_mut().filter(|(_, segment)| segment.bytes == OPEN_ENDED) {
+    for (&sequence, segment) in frames.segments.iter_mut().filter(|(_, segment)| segment.bytes == OPEN_ENDED)
+    {
         tails.extend(read_tail(disk, layout, sequence, segment)?);
     }
     let latest = tails.iter().map(|tail| tail.trailer.cut).max().unwrap_or(0);
@@ -111,44 +117,62 @@ pub(super) fn find(
     );
     // Parts of it may lie in segments whose bytes a later digest has fixed.
     let is_fixed = latest <= digest.cut;
-    let is_complete = cfg!(weakened = "cut")
+    let is_whole = cfg!(weakened = "cut")
         || is_fixed
         || whole.iter().all(|whole| *whole) && parts.iter().all(|&writes| writes as usize == parts.len());
-    for tail in &tails {
-        let segment = segments.get_mut(&tail.sequence).expect("it has a tail");
-        let counts = tail.trailer.cut < latest || is_complete;
-        let bytes = if counts { tail.trailer.end } else { tail.trailer.previous };
-        segment.bytes = within_frames(tail.sequence, bytes, segment.frames.len(), layout);
-    }
-    let mut left_out = digest.left_out.clone();
-    for (&sequence, segment) in &mut segments {
-        if segment.bytes == OPEN_ENDED {
-            segment.bytes = 0;
-        }
-        leave_out_survivors(sequence, segment, &digest, &mut left_out);
-        let frames = (segment.bytes as usize).div_ceil(layout.payload_bytes());
-        free.extend(segment.frames.drain(frames.min(segment.frames.len())..));
-    }
-    segments.retain(|_, segment| segment.bytes > 0);
-    left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
-    let clock_ms = tails.iter().map(|tail| tail.trailer.clock_ms).max().unwrap_or(0).max(digest.clock_ms);
-    let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
-    let has_words = (of_directories.len() * layout.frame_bytes) as u64 <= directory_bytes_max;
-    let (directories, frames) = directories::read(disk, layout, &of_directories, (&segments, has_words))?;
-    free.extend(of_directories.into_iter().filter(|frame| !frames.contains_key(frame)));
-    let (digest_number, directories_written) = (digest.number, Directories::found(frames));
-    let (directories_of, start) = (directories_written, digest.start);
-    let state =
-        LogState { segments, free, digest_number, last, start, left_out, directories: directories_of };
-    Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, bytes, directories, has_words })
+    Ok(Some(FoundEnd { digest, frames, tails, latest, is_whole }))
 }
 
-/// Returns the number of the last start of the log on a disk, 0 if an earlier release wrote it; `None` if there is none.
-///
-/// # Errors
-/// [`LogError`].
-pub fn last_start(disk: &mut dyn Disk, layout: LogLayout) -> Result<Option<u64>, LogError> {
-    read_digest(disk, layout).map(|digest| digest.map(|digest| digest.start))
+impl FoundEnd {
+    /// Returns the last start that wrote a digest, the latest cut, and whether all of that is there.
+    #[must_use]
+    pub fn end(&self) -> OwnLogEnd {
+        let (start, cut) = (self.digest.start, self.latest.max(self.digest.cut));
+        OwnLogEnd { start, cut, is_whole: self.is_whole }
+    }
+
+    /// Returns the log up to this cut, or all of it that is whole. Directories have their words if the frames that hold them have
+    /// no more bytes than `directory_bytes_max`.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub(super) fn log(
+        self,
+        disk: &mut dyn Disk,
+        layout: LogLayout,
+        (directory_bytes_max, up_to): (u64, Option<u64>),
+    ) -> Result<FoundLog, LogError> {
+        let FoundEnd { digest, frames, tails, latest, is_whole } = self;
+        let Frames { mut segments, mut free, of_directories, last } = frames;
+        let counts_latest = is_whole && up_to.is_none_or(|cut| latest <= cut);
+        for tail in &tails {
+            let segment = segments.get_mut(&tail.sequence).expect("it has a tail");
+            let counts = tail.trailer.cut < latest || counts_latest;
+            let bytes = if counts { tail.trailer.end } else { tail.trailer.previous };
+            segment.bytes = within_frames(tail.sequence, bytes, segment.frames.len(), layout);
+        }
+        let mut left_out = digest.left_out.clone();
+        for (&sequence, segment) in &mut segments {
+            if segment.bytes == OPEN_ENDED {
+                segment.bytes = 0;
+            }
+            leave_out_survivors(sequence, segment, &digest, &mut left_out);
+            let frames = (segment.bytes as usize).div_ceil(layout.payload_bytes());
+            free.extend(segment.frames.drain(frames.min(segment.frames.len())..));
+        }
+        segments.retain(|_, segment| segment.bytes > 0);
+        left_out.retain(|(_, sources)| sources.iter().any(|source| segments.contains_key(source)));
+        let clock_ms = tails.iter().map(|tail| tail.trailer.clock_ms).max().unwrap_or(0).max(digest.clock_ms);
+        let bytes = segments.values().map(|segment| u64::from(segment.bytes)).sum();
+        let has_words = (of_directories.len() * layout.frame_bytes) as u64 <= directory_bytes_max;
+        let (directories, frames) = directories::read(disk, layout, &of_directories, (&segments, has_words))?;
+        free.extend(of_directories.into_iter().filter(|frame| !frames.contains_key(frame)));
+        let (digest_number, directories_written) = (digest.number, Directories::found(frames));
+        let (directories_of, start) = (directories_written, digest.start);
+        let state =
+            LogState { segments, free, digest_number, last, start, left_out, directories: directories_of };
+        Ok(FoundLog { state, cut: latest.max(digest.cut), clock_ms, bytes, directories, has_words })
+    }
 }
 
 /// Returns the bytes of an open-ended segment that its frames hold: all, unless none of the blocks of its last frame is

@@ -13,10 +13,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::{self, JoinHandle, Thread};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use disk::DiskError;
+use net::{Duplex, Sleeper, Waker};
 use store::{Admission, Store};
 
 use super::figures::LogFigures;
@@ -33,6 +34,7 @@ struct Bell {
     is_asleep: AtomicBool,
     is_stopping: AtomicBool,
     has_failed: AtomicBool,
+    has_settled: AtomicBool,
     is_complete: AtomicBool,
 }
 
@@ -40,7 +42,7 @@ struct Bell {
 #[derive(Clone, Debug)]
 pub struct LogWaker {
     bell: Arc<Bell>,
-    thread: Thread,
+    sleeper: Waker,
     figures: Arc<LogFigures>,
 }
 
@@ -50,7 +52,7 @@ impl LogWaker {
     pub fn wake(&self) {
         self.bell.is_wanted.store(true, Ordering::SeqCst);
         if self.bell.is_asleep.load(Ordering::SeqCst) && self.bell.is_asleep.swap(false, Ordering::SeqCst) {
-            self.thread.unpark();
+            self.sleeper.wake();
         }
     }
 
@@ -66,6 +68,12 @@ impl LogWaker {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.bell.has_failed.load(Ordering::Acquire)
+    }
+
+    /// Returns whether what the start found is at as many backups as are promised: only then it may be shown to anybody.
+    #[must_use]
+    pub fn has_settled(&self) -> bool {
+        self.bell.has_settled.load(Ordering::Acquire)
     }
 
     /// Returns whether the thread was stopped and has written all of durable tables before it ended.
@@ -147,7 +155,7 @@ impl LogThread {
     /// has failed.
     ///
     /// # Errors
-    /// If the kernel gives no thread.
+    /// If the kernel gives no thread, or no descriptors.
     pub fn start(
         writer: LogWriter,
         (flush_interval, workers_cpus): (Duration, Vec<usize>),
@@ -156,17 +164,18 @@ impl LogThread {
         let bell = Arc::new(Bell::default());
         let (own, figures) = (Arc::clone(&bell), writer.figures());
         let (snapshots, wanted) = channel();
+        let sleeper = Sleeper::alone()?;
+        let waker = LogWaker { bell, sleeper: sleeper.waker(), figures: Arc::clone(&figures) };
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
             if let Err(error) = process::stay_off(&workers_cpus) {
                 tracing::debug!(%error, "the log's thread may use the workers' CPUs");
             }
             let store = Arc::clone(writer.store());
-            let write = || write_all(writer, flush_interval, (&own, &wanted), &on_stable);
+            let write = || write_all(writer, (flush_interval, &sleeper), (&own, &wanted), &on_stable);
             if panic::catch_unwind(AssertUnwindSafe(write)).is_err() {
                 fail(&store, &own, &"its thread ended", &on_stable);
             }
         })?;
-        let waker = LogWaker { bell, thread: thread.thread().clone(), figures: Arc::clone(&figures) };
         Ok(Self { handle: LogHandle { waker, figures, is_new: false, snapshots }, thread })
     }
 
@@ -180,14 +189,14 @@ impl LogThread {
     pub fn stop(self) -> JoinHandle<()> {
         self.handle.waker.bell.is_stopping.store(true, Ordering::SeqCst);
         self.handle.waker.wake();
-        self.thread.thread().unpark();
+        self.handle.waker.sleeper.wake();
         self.thread
     }
 }
 
 fn write_all(
     mut writer: LogWriter,
-    flush_interval: Duration,
+    (flush_interval, sleeper): (Duration, &Sleeper),
     (bell, wanted): (&Bell, &Receiver<SnapshotSender>),
     on_stable: &impl Fn(),
 ) {
@@ -202,13 +211,16 @@ fn write_all(
             snapshots = wanted.try_iter().collect();
         }
         match writer.step() {
-            // Whoever has news of backups wakes it.
+            // Whatever comes of backups wakes it.
             Ok(Step::Waiting) => {
                 if is_last && began.elapsed() > Duration::from_millis(BACKUPS_STOP_MS) {
                     return tracing::error!("the last writes of durable tables are not at other servers");
                 }
             }
             Ok(step) => {
+                if writer.has_settled() {
+                    bell.has_settled.store(true, Ordering::Release);
+                }
                 for sender in snapshots.drain(..) {
                     // The requester may have given up waiting.
                     let _ = sender.send(writer.snapshot());
@@ -241,7 +253,11 @@ fn write_all(
         if !bell.is_wanted.load(Ordering::SeqCst) && !is_stopping {
             // Cores that wait for frames do not wake it.
             let short = Duration::from_millis(SHORT_INTERVAL_MS);
-            thread::park_timeout(if writer.is_short() { flush_interval.min(short) } else { flush_interval });
+            let timeout = if writer.is_short() { flush_interval.min(short) } else { flush_interval };
+            if let Err(error) = Duplex::sleep_over(sleeper, writer.sockets(), timeout) {
+                tracing::warn!(%error, "the log's thread cannot wait for backups");
+                thread::sleep(short);
+            }
         }
         bell.is_asleep.store(false, Ordering::SeqCst);
     }

@@ -170,6 +170,8 @@ pub struct LogWriter {
     pins: Pins,
     directories: Directories,
     replicas: Option<ReplicaSender>,
+    /// Whether all was at enough backups at any time since the start.
+    has_settled: bool,
     under_way: Option<UnderWay>,
     leaving: Vec<Leaving>,
 }
@@ -213,6 +215,7 @@ impl LogWriter {
             pins: Pins::default(),
             directories,
             replicas: None,
+            has_settled: false,
             under_way: None,
             leaving: Vec::new(),
         };

@@ -19,7 +19,7 @@ use disk::{Disk, DiskError};
 use store::{Core, FoundCompletion, LogOnDisk, Recovered, Recovery, RecoveryError, RecoveryHandle, Store};
 
 use super::ahead::{EarlyReplies, Puller, Reader, Unread};
-use super::log_reader::{self, LogError, SegmentBytes};
+use super::log_reader::{self, FoundEnd, FoundLog, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use super::{LogLayout, NumberedTables};
 use crate::limits::{
@@ -80,7 +80,6 @@ pub struct Rest {
 }
 
 /// How a log goes on at a start.
-#[derive(Clone, Copy, Debug)]
 pub struct LogStart {
     /// Where things lie on its disk.
     pub layout: LogLayout,
@@ -91,9 +90,13 @@ pub struct LogStart {
     /// Numbers of segments that are not used: with backups, more than an earlier start can have sent them that is not on this
     /// disk.
     pub passed_over: u32,
+    /// What the disk has of it; `None` of a new one.
+    pub found: Option<FoundEnd>,
+    /// The latest cut that counts; `None` if all that is whole does.
+    pub up_to: Option<u64>,
 }
 
-/// Finds the log on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
+/// Takes the log that was found on a disk and begins to rebuild the durable tables of an empty store from it, on these of the store's cores;
 /// returns the log to go on with, on which so many cores write. If the directories of segments have `directory_bytes_max`
 /// bytes at most, segments with one are left for the rest, and the tables expect it.
 ///
@@ -102,13 +105,16 @@ pub struct LogStart {
 pub fn begin(
     store: &Arc<Store>,
     mut disk: Box<dyn Disk>,
-    LogStart { layout, frames_max, number, passed_over }: LogStart,
+    LogStart { layout, frames_max, number, passed_over, found, up_to }: LogStart,
     (writing, replaying): (usize, Vec<Core>),
     (tables, directory_bytes_max): (Arc<NumberedTables>, u64),
     progress: &ReplayProgress,
 ) -> Result<(LogWriter, Rest), LogError> {
     let began = Instant::now();
-    let mut found = log_reader::find(&mut *disk, layout, directory_bytes_max)?;
+    let mut found = match found {
+        Some(end) => end.log(&mut *disk, layout, (directory_bytes_max, up_to))?,
+        None => FoundLog::default(),
+    };
     store.advance_clock(found.clock_ms);
     // Blocks of a cut that a crash ended may be on the disk, though nobody has found them.
     store.cut_above(found.cut + CUTS_PASSED_OVER);

@@ -1,11 +1,10 @@
 //! Replicas of servers' logs at other servers.
 //!
-//! [`sender`] sends the log of this server to its backups; [`receiver`] takes in what other servers send, [`file`] keeps it
-//! in frames of a disk, [`gathered`] finds a log among the replicas that several servers have.
+//! [`sender`] sends the log of this server to its backups; [`backup_thread`] has the streams of other servers, [`receiver`] takes
+//! in what they send, [`file`] keeps it in frames of a disk, [`gathered`] finds a log among the replicas that several servers have.
 //! `cluster/src/replication.rs` decides who gets what and defines the messages, `disk/src/replica.rs` the bytes on the disk.
-//!
-//! Not in use yet: no server has backups.
 
+pub mod backup_thread;
 pub mod file;
 pub mod gathered;
 pub mod receiver;

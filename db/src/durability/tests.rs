@@ -33,7 +33,7 @@ const SMALL: Config = Config {
 };
 
 /// Returns the seeds of a run: as many as `few`, or `many` with `SPLINTER_FULL`; one if `SPLINTER_SEED` names it.
-pub(super) fn seeds(test: &str, few: u64, many: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn seeds(test: &str, few: u64, many: u64) -> impl Iterator<Item = u64> {
     let given = std::env::var("SPLINTER_SEED").ok().and_then(|seed| seed.parse().ok());
     let count = match given {
         Some(_) => 1,
@@ -71,7 +71,7 @@ fn a_crash_at_any_call_leaves_a_cut_and_nothing_that_was_told_is_lost() {
 
 #[test]
 fn the_log_is_found_among_its_replicas_whatever_crashes() {
-    let (mut logs, mut segments) = (0, 0);
+    let (mut logs, mut segments, mut kept) = (0, 0, (0, 0));
     for seed in seeds("replicas", 60, 3_000) {
         let mut random = Rng::with_seed(seed);
         let mut world = World::with_backups(&mut random);
@@ -86,8 +86,11 @@ fn the_log_is_found_among_its_replicas_whatever_crashes() {
         }
         let found = world.found_at_backups();
         (logs, segments) = (logs + found.0, segments + found.1);
+        kept = (kept.0 + world.kept_to_decided.0, kept.1 + world.kept_to_decided.1);
     }
-    println!("{logs} logs with {segments} segments were found");
+    println!(
+        "{logs} logs with {segments} segments were found; own logs that kept to that, and that had less: {kept:?}"
+    );
 }
 
 #[test]

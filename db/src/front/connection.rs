@@ -60,7 +60,8 @@ fn serve(gate: &Gate, mut stream: Stream, from: (SocketAddr, &ConnectionPermit),
         answer_record(&mut stream, 0, Status::Ok, &gate.state().encode());
         return;
     }
-    let Some(control) = await_start(gate, &stream) else { return };
+    let is_server = matches!(request, OpenRequest::Peer { .. });
+    let Some(control) = await_start(gate, &stream, is_server) else { return };
     let entrant = match opening::open(control, from.1, (version, request), from.0) {
         Ok((entrant, answer)) if answer_record(&mut stream, 0, Status::Ok, &answer) => entrant,
         Ok(_) => return,
@@ -76,6 +77,7 @@ fn serve(gate: &Gate, mut stream: Stream, from: (SocketAddr, &ConnectionPermit),
             converse(control, &mut stream, (&role, from.1), stopping);
             session.stream_closed(control.clock.now_us());
         }
+        Entrant::Answered => {}
         Entrant::Peer(challenge) => opening::serve_peer(control, stream, from, &challenge),
     }
 }
@@ -105,9 +107,9 @@ fn first_request<'r>(
 
 /// Waits for the control plane of a server that starts; `None` if the server ends, or the stream does: its peer has given
 /// up, or another stream has got its permit.
-fn await_start<'g>(gate: &'g Gate, stream: &Stream) -> Option<&'g Arc<Control>> {
+fn await_start<'g>(gate: &'g Gate, stream: &Stream, is_server: bool) -> Option<&'g Arc<Control>> {
     loop {
-        match gate.wait(Duration::from_millis(GATE_LOOK_MS)) {
+        match gate.wait(Duration::from_millis(GATE_LOOK_MS), is_server) {
             Passage::Waits if !stream.is_closed() => {}
             Passage::Serves(control) => return Some(control),
             Passage::Waits | Passage::Ended => return None,

@@ -73,14 +73,16 @@ impl Gate {
         self.control.get()
     }
 
-    /// Waits until the server serves or ends, for this long at most.
+    /// Waits until the server serves or ends, for this long at most. Other servers are served before everybody else: what the
+    /// log has may have to be at some of them first.
     #[must_use]
-    pub fn wait(&self, patience: Duration) -> Passage<'_> {
+    pub fn wait(&self, patience: Duration, is_server: bool) -> Passage<'_> {
         let has_ended = || self.has_ended.load(Ordering::Relaxed);
-        let waits = |(): &mut ()| self.control.get().is_none() && !has_ended();
+        let serves = || self.control.get().filter(|control| is_server || control.has_settled());
+        let waits = |(): &mut ()| serves().is_none() && !has_ended();
         let waited = self.changed.1.wait_timeout_while(lock(&self.changed.0), patience, waits);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
-        match self.control.get() {
+        match serves() {
             Some(control) => Passage::Serves(control),
             None if has_ended() => Passage::Ended,
             None => Passage::Waits,
@@ -93,7 +95,8 @@ impl Gate {
         let (replayed_bytes, log_bytes) = self.replay.bytes();
         let most = if self.has_replayed() { log_bytes } else { log_bytes.saturating_sub(1) };
         let replayed_bytes = replayed_bytes.min(most);
-        ServerState { is_serving: self.control().is_some(), replayed_bytes, log_bytes }
+        let is_serving = self.control().is_some_and(|control| control.has_settled());
+        ServerState { is_serving, replayed_bytes, log_bytes }
     }
 }
 
@@ -110,9 +113,9 @@ mod tests {
         let gate = Arc::new(Gate::default());
         let waiting = {
             let gate = Arc::clone(&gate);
-            thread::spawn(move || matches!(gate.wait(Duration::from_mins(1)), Passage::Ended))
+            thread::spawn(move || matches!(gate.wait(Duration::from_mins(1), false), Passage::Ended))
         };
-        assert!(matches!(gate.wait(Duration::from_millis(1)), Passage::Waits));
+        assert!(matches!(gate.wait(Duration::from_millis(1), false), Passage::Waits));
         gate.end();
         assert!(waiting.join().expect("it does not panic"));
         assert!(!gate.state().is_serving);

@@ -1,7 +1,7 @@
 //! The first record of a stream: authenticates the peer and determines its role.
 //!
 //! A tenant authenticates itself by its secret, a further stream by its session's token, a client that resumes its session
-//! by the tenant's secret and its proof, the administrator by the secret in the data directory, another server by a second
+//! or asks for its replies by the tenant's secret and its proof, the administrator by the secret in the data directory, another server by a second
 //! record. A peer that fails gets one typed
 //! refusal and is disconnected. A source prefix with too many failures gets `Retry` until its bucket refills; the
 //! token of an ended session does not count as a failure. A correct secret is never refused because of other
@@ -17,6 +17,8 @@ use wire::limits::RECORD_HEADER_BYTES;
 use wire::{Body, OpenRequest, Opened, RecordHeader, SessionLimits, Status, VersionRange};
 
 use crate::administration::Role;
+use crate::backups::holder;
+use crate::control_plane::migrations::Migrations;
 use crate::control_plane::streams::{ConnectionPermit, Holder, NoPlace};
 use crate::control_plane::{Control, KnownTenant, Refusal};
 use crate::limits::{OPENING_BYTES_MAX, OPENING_TIMEOUT_MS, SESSION_CREDITS};
@@ -32,6 +34,8 @@ pub enum Entrant {
     Known(Role),
     /// Another server of the cluster that has not authenticated itself yet.
     Peer(Challenge),
+    /// A peer that wanted the answer alone.
+    Answered,
 }
 
 /// The refusal of a wrong tenant name or secret.
@@ -84,6 +88,12 @@ pub fn open(
             }
             place.take(Holder::Operator)?;
             Ok((Entrant::Known(Role::Administrator), Vec::new()))
+        }
+        OpenRequest::Replies { tenant, secret, client_id, first_unacknowledged, proof } => {
+            let row = authenticated(control, (tenant, secret), peer)?;
+            place.take(Holder::Tenant(row.id))?;
+            let replies = control.recovered_replies_of(row.id, (client_id, first_unacknowledged), &proof)?;
+            Ok((Entrant::Answered, replies.encode()))
         }
         // Answered before.
         OpenRequest::State => Err(Status::Malformed.into()),
@@ -176,7 +186,7 @@ fn challenge(
 }
 
 /// Checks the proof of another server of the cluster, hands its stream to the code for its purpose, and returns when the
-/// stream ends. Meanwhile its thread holds the permit.
+/// stream ends, or at once if that is another thread. Meanwhile its thread holds the permit.
 pub(super) fn serve_peer(
     control: &Control,
     mut stream: Stream,
@@ -191,6 +201,10 @@ pub(super) fn serve_peer(
         Err(_) => return,
     }
     match proven(control, place, challenge, (&record, peer)) {
+        // Others' replicas come before: at a cold start all servers wait for each other's.
+        Ok(Purpose::Migration(_) | Purpose::Reads) if !control.has_settled() => {
+            answer(&mut stream, Status::Unavailable);
+        }
         Ok(Purpose::Migration(number)) => {
             let Some(migrations) = &control.migrations else { return };
             let Some(notices) = migrations.source_of(number, challenge.opener()) else {
@@ -202,6 +216,22 @@ pub(super) fn serve_peer(
         Ok(Purpose::Reads) => {
             answer(&mut stream, Status::Ok);
             serving::serve(control, stream);
+        }
+        Ok(Purpose::Replicas) => {
+            let backup = control.host.backup.as_ref().filter(|backup| !backup.has_failed());
+            // Of a log that others recover nothing is taken.
+            let is_written = || matches!(control.metadata.recovery(challenge.opener()), Ok(None));
+            let Some(backup) = backup.filter(|_| is_written()) else {
+                return answer(&mut stream, Status::Unavailable);
+            };
+            answer(&mut stream, Status::Ok);
+            backup.serve(challenge.opener(), stream);
+        }
+        Ok(Purpose::Recovery(server)) => {
+            let Some(backup) = &control.host.backup else { return answer(&mut stream, Status::Unavailable) };
+            answer(&mut stream, Status::Ok);
+            let is_over = || control.migrations.as_ref().is_none_or(Migrations::is_stopping);
+            holder::serve(backup, server, stream, is_over);
         }
         Err(refusal) => {
             tracing::warn!(%peer, server = challenge.opener(), %refusal, "refused another server's stream");

@@ -62,6 +62,15 @@ pub const FLUSH_INTERVAL_MS: u64 = 10;
 /// Default limit of the disk, in memories: with half of it live, cleaning writes little more than what is written.
 pub const DISK_MEMORIES_DEFAULT: u64 = 4;
 
+/// Default limit of replicas of others' logs, in limits of the own log.
+pub const BACKUP_LOGS_DEFAULT: u64 = 2;
+
+/// Other servers that have the log, where there are so many on machines of their own.
+pub const REPLICAS_DEFAULT: usize = 2;
+
+/// Most other servers that have the log.
+pub const REPLICAS_MAX: usize = 4;
+
 /// Time that a stop waits for backups, in milliseconds.
 pub const BACKUPS_STOP_MS: u64 = 2_000;
 
@@ -155,3 +164,60 @@ pub const ALTER_LOOK_MS: u64 = 1;
 
 /// Replies that a worker records in one turn: some 30 us.
 pub const REPLIES_PER_RECORDING: usize = 256;
+
+/// Bytes of a record of a log's stream to its backup: a piece of it, with what is around it.
+pub const REPLICA_RECORD_BYTES_MAX: usize = REPLICA_PIECE_BYTES + 256;
+
+/// Records of one stream that a backup takes in before it makes them stable: 4 MiB of pieces.
+pub const BACKUP_ROUND_RECORDS: usize = 16;
+
+/// Bytes of answers that a server need not have taken before its backup takes in more of it.
+pub const BACKUP_UNTAKEN_BYTES: usize = 64 << 10;
+
+/// Bytes of a log from which on a backup sends an answer to a server that recovers it.
+pub const HOLDER_ANSWER_BYTES: usize = 256 << 10;
+
+/// Bytes of a question of a server that recovers a log.
+pub const HOLDER_QUESTION_BYTES_MAX: usize = 64;
+
+/// Time in which the backup's thread answers who recovers a log, in milliseconds.
+pub const BACKUP_ANSWER_MS: u64 = 60_000;
+
+/// Longest sleep of the backup's thread, in milliseconds.
+pub const BACKUP_IDLE_MS: u64 = 100;
+
+/// Longest wait of the thread that finds backups for something to do, in milliseconds.
+pub const BACKUPS_STEP_MS: u64 = 20;
+
+/// Time between two looks at the registered servers for backups, in milliseconds.
+pub const BACKUPS_LOOK_MS: u64 = 250;
+
+/// Time after a start in which backups that count may come, in milliseconds.
+pub const BACKUPS_PATIENCE_MS: u64 = 5_000;
+
+/// Time in which a backup says what it has, in milliseconds: it reads a frame of each replica.
+pub const REPLICAS_HELD_MS: u64 = 60_000;
+
+/// Bytes of a record in which a backup says what it has: of a million replicas.
+pub const REPLICAS_HELD_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of objects that a recovery stores at once.
+pub const RECOVERY_BATCH_BYTES: usize = 20_000;
+
+/// Time until a recovery that failed is begun anew, in milliseconds.
+pub const RECOVERY_AGAIN_MS: u64 = 1_000;
+
+/// Time that a start without its log waits until others have recovered it, in milliseconds.
+pub const RECOVERY_PATIENCE_MS: u64 = 600_000;
+
+/// Memory for the replies that a recovered log has for the clients of its server, in bytes. With more their outcome is unknown.
+pub const RECOVERED_REPLIES_BYTES_MAX: usize = 64 << 20;
+
+/// Time between two looks which replicas of others' logs are needed, in milliseconds.
+pub const BACKUPS_TIDY_MS: u64 = 10_000;
+
+/// Time in which a recovery waits for more that is to be recovered of the same server, in milliseconds.
+pub const RECOVERY_GATHER_MS: u64 = 100;
+
+/// Time between two looks of a recovery that waits for another one, in milliseconds.
+pub const RECOVERY_LOOK_MS: u64 = 20;

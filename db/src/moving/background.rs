@@ -167,6 +167,6 @@ impl BackgroundTasks {
     }
 }
 
-fn map_in(view: &MigrationView) -> Option<TabletMap> {
+pub(super) fn map_in(view: &MigrationView) -> Option<TabletMap> {
     map_of(&view.tablets, view.migrations.iter(), &view.members, view.revision.0)
 }

@@ -94,6 +94,11 @@ impl MigrationContext {
         }
     }
 
+    /// Returns whether the side was admitted to a slot.
+    pub(super) fn is_admitted(&self) -> bool {
+        self.core.is_some()
+    }
+
     /// Returns the core of the store.
     ///
     /// # Panics
@@ -137,12 +142,21 @@ impl MigrationContext {
     /// Changes the ownership on this server; returns `None` if the table is gone. Retries until all workers have
     /// reached the view: either they return, or the server is useless.
     pub(super) fn alter(&mut self, change: &PartsChange) -> Option<()> {
+        self.alter_table(self.row.table, change, &self.map.clone())
+    }
+
+    /// As [`MigrationContext::alter`], of this table, whose map this is.
+    pub(super) fn alter_table(
+        &mut self,
+        table: u32,
+        change: &PartsChange,
+        map: &Option<TabletMap>,
+    ) -> Option<()> {
         if !change.take.is_empty() {
             self.guard();
         }
         loop {
-            let alteration =
-                Alteration { table: self.row.table, change: change.clone(), map: self.map.clone() };
+            let alteration = Alteration { table, change: change.clone(), map: map.clone() };
             match self.control.alter(&[alteration]) {
                 Ok(_) => {
                     if !change.leave.is_empty() {

@@ -58,7 +58,13 @@ fn look(
         let snapshot = Snapshot { there: control.lease_cache.there(), ..control.metadata.snapshot()? };
         for step in steps(&snapshot) {
             tracing::debug!(?step, "a step of the coordinator");
-            control.metadata.coordinate(elected.term, &step, control.clock.wall_ms())?;
+            match control.metadata.coordinate(elected.term, &step, control.clock.wall_ms()) {
+                // One table keeps nobody from recovering the others.
+                Err(error @ (MetadataError::LimitExceeded | MetadataError::Tablets(_))) => {
+                    tracing::warn!(?step, %error, "the coordinator cannot make a step");
+                }
+                made => made?,
+            }
         }
     }
     Ok(Some(elected))

@@ -13,23 +13,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use store::NumberHash;
-use wire::Status;
+use store::{CompletionReply, FoundCompletion, NumberHash, RequestId};
+use wire::{LoggedReply, Status};
 
 use super::Session;
 use crate::durability::log_reader::LogError;
 use crate::sync::lock;
-
-/// A reply that a start found in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundReply {
-    /// The number of its request.
-    pub sequence: u64,
-    /// The status.
-    pub status: Status,
-    /// The body.
-    pub body: Box<[u8]>,
-}
 
 /// What is known of a client.
 #[derive(Debug)]
@@ -37,11 +26,11 @@ enum Client {
     /// It has a session.
     Here(Weak<Session>),
     /// It had one before the start, and may come back until this time, in microseconds.
-    Gone { replies: Vec<FoundReply>, until_us: u64 },
+    Gone { replies: Vec<LoggedReply>, until_us: u64 },
 }
 
 /// Finds the replies that the log has for a client from a sequence on, before it is replayed.
-pub type LookAhead = dyn Fn(u64, u64) -> Result<Vec<FoundReply>, LogError> + Send + Sync;
+pub type LookAhead = dyn Fn(u64, u64) -> Result<Vec<LoggedReply>, LogError> + Send + Sync;
 
 /// The clients whose completion records may be needed, by their numbers.
 #[derive(Default)]
@@ -52,7 +41,7 @@ pub struct Completions {
 
 impl Completions {
     /// Takes in a reply that a start found; the client may come back until this time.
-    pub fn recovered(&self, client_id: u64, reply: FoundReply, until_us: u64) {
+    pub fn recovered(&self, client_id: u64, reply: LoggedReply, until_us: u64) {
         let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
         let gone = || Client::Gone { replies: Vec::new(), until_us };
         if let Client::Gone { replies, .. } = clients.entry(client_id).or_insert_with(gone)
@@ -87,7 +76,7 @@ impl Completions {
     }
 
     /// Notes that a client has a session. Returns the replies that wait for it, in no order.
-    pub fn opened(&self, session: &Arc<Session>) -> Vec<FoundReply> {
+    pub fn opened(&self, session: &Arc<Session>) -> Vec<LoggedReply> {
         let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
         match clients.insert(session.client_id, Client::Here(Arc::downgrade(session))) {
             Some(Client::Gone { replies, .. }) => replies,
@@ -96,7 +85,7 @@ impl Completions {
     }
 
     /// Notes that a session of [`Completions::opened`] did not open after all; its replies wait again until this time.
-    pub fn not_opened(&self, client_id: u64, replies: Vec<FoundReply>, until_us: u64) {
+    pub fn not_opened(&self, client_id: u64, replies: Vec<LoggedReply>, until_us: u64) {
         let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
         clients.insert(client_id, Client::Gone { replies, until_us });
     }
@@ -124,6 +113,23 @@ impl Completions {
     }
 }
 
+/// Returns the client of a completion record, and its reply as the ring stores it.
+#[must_use]
+pub fn reply_of(found: FoundCompletion) -> (u64, LoggedReply) {
+    let RequestId { client, sequence } = found.request;
+    let (status, body) = match found.reply {
+        CompletionReply::Version(version) => (Status::Ok, version.to_le_bytes().into()),
+        CompletionReply::Number(version, number) => {
+            (Status::Ok, [version.to_le_bytes(), number].concat().into_boxed_slice())
+        }
+        CompletionReply::Bytes(bytes) => match bytes.split_first() {
+            Some((status, body)) => (Status::from_u8(*status).unwrap_or(Status::Internal), body.into()),
+            None => (Status::ReplyForgotten, Box::default()),
+        },
+    };
+    (client, LoggedReply { sequence, status, body })
+}
+
 impl fmt::Debug for Completions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Completions").field("clients", &self.clients).finish_non_exhaustive()
@@ -134,16 +140,16 @@ impl fmt::Debug for Completions {
 mod tests {
     use std::sync::Arc;
 
-    use wire::{Status, TenantId};
+    use wire::{LoggedReply, Status, TenantId};
 
-    use super::{Completions, FoundReply};
+    use super::Completions;
     use crate::session::Session;
     use crate::tenant::account::Account;
 
     #[test]
     fn replies_wait_for_their_client_and_records_until_they_are_acknowledged() {
         let completions = Completions::default();
-        let reply = |sequence| FoundReply { sequence, status: Status::Ok, body: Box::from([1]) };
+        let reply = |sequence| LoggedReply { sequence, status: Status::Ok, body: Box::from([1]) };
         completions.recovered(7, reply(3), 100);
         completions.recovered(7, reply(2), 100);
         completions.recovered(8, reply(1), 50);

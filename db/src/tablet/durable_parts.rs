@@ -75,6 +75,18 @@ impl DurableParts {
         Ok(id)
     }
 
+    /// Returns the record of a part.
+    #[must_use]
+    pub fn row(&self, part: u32) -> Option<PartRow> {
+        lock(&self.rows).get(&part).cloned()
+    }
+
+    /// Returns the records of all parts.
+    #[must_use]
+    pub fn rows(&self) -> Vec<PartRow> {
+        lock(&self.rows).values().cloned().collect()
+    }
+
     /// Records that hashes have left a part for good; changes nothing for a part without a record.
     ///
     /// # Errors

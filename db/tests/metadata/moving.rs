@@ -147,6 +147,7 @@ fn register(metadata: &Metadata, server: u32) -> LeaseId {
         view: 1,
         started_ms: 1,
         version: "1".to_owned(),
+        backup_host: None,
     };
     metadata.server_register(&row, lease).expect("nobody else has the number");
     lease

@@ -189,7 +189,16 @@ pub fn a_server_that_was_started_again_takes_its_registration_over(place: &Place
         let ServerRun { server: id, start } = metadata.member_start(1, tcp, false).expect("room");
         let version = "1".to_owned();
         let view = u64::from(start) << 32;
-        let row = ServerRow { id, start, tcp, frame_ports: vec![1], view, started_ms: 1, version };
+        let row = ServerRow {
+            id,
+            start,
+            tcp,
+            frame_ports: vec![1],
+            view,
+            started_ms: 1,
+            version,
+            backup_host: None,
+        };
         (view, Registration::new(row))
     };
     let registered = || -> Vec<(u32, u64)> {

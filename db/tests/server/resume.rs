@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::thread;
 
+use cluster::peer::ClusterSecret;
 use control::{AdminRequest, Durability, TableId, TableOptions};
-use db::session::completions::FoundReply;
-use wire::{Body, Condition, OpenRequest, Opened, Request, Status};
+use store::{CompletionReply, FoundCompletion, FoundCompletions, RequestId};
+use wire::{Body, Condition, LoggedReply, OpenRequest, Opened, Request, Status};
 
 use super::Site;
 use super::client::{Client, ControlStream, Refused};
@@ -69,7 +70,7 @@ fn a_client_of_an_earlier_run_gets_its_answers_or_one_execution() {
 
     let site = restarted(site, directory.path());
     // As the log would for a durable table.
-    let reply = |sequence, body: &[u8]| FoundReply { sequence, status: Status::Ok, body: body.into() };
+    let reply = |sequence, body: &[u8]| LoggedReply { sequence, status: Status::Ok, body: body.into() };
     let found = [reply(1, b"one"), reply(3, b"three"), reply(4, &[4; 3_000])];
     found.into_iter().for_each(|reply| {
         site.server.control().completions.recovered(ann.opened.client_id, reply, u64::MAX);
@@ -162,6 +163,47 @@ fn wrong_proofs_are_slowed_down_like_wrong_secrets() {
     assert!(answers.contains(&Status::Retry), "guessing is slow");
     let right = Identity { opened: Opened { proof: ann.opened.proof, ..wrong.opened }, ..wrong };
     right.resume(&site, 1).expect("the right proof is never slowed down");
+}
+
+#[test]
+fn a_recovered_log_answers_the_clients_of_its_server_until_it_is_written_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let site = Site::start(directory.path(), 1, 1);
+    let (ann, _client, _) = Identity::create(&site, "ann");
+    let control = site.server.control();
+    let tenant = control.metadata.tenant_find("ann").expect("an answer").expect("it is there").id;
+    let secret = ClusterSecret(control.metadata.cluster_secret().expect("an answer"));
+    let ask = |server: u32, first_unacknowledged: u64| {
+        let (proof, client_id) = (secret.session_proof(server, tenant, 70_000), 70_000);
+        let (tenant, secret) = (ann.tenant, &*ann.secret);
+        let request = OpenRequest::Replies { tenant, secret, client_id, first_unacknowledged, proof };
+        let (_, answer) = ControlStream::open(site.server.tcp(), &request).map_err(|refused| refused.0)?;
+        Ok(Vec::<LoggedReply>::decode(&answer).expect("replies"))
+    };
+    let mut found = FoundCompletions::default();
+    for (client, sequence, reply) in [
+        (70_000, 4, CompletionReply::Bytes([&[Status::Ok as u8][..], &[7; 1_000]].concat().into())),
+        (70_000, 2, CompletionReply::Version(9)),
+        (70_001, 3, CompletionReply::Version(8)),
+        // A copy by the cleaner.
+        (70_000, 2, CompletionReply::Version(9)),
+    ] {
+        found.add(FoundCompletion { request: RequestId { client, sequence }, reply });
+    }
+    assert_eq!(ask(7, 1), Err(Status::Unavailable));
+    let row = control.metadata.replicas_begin(7, 2, true).expect("room");
+    control.recovered_replies.add(&row, found.clone(), control.clock.now_us());
+    let reply = |sequence, body: &[u8]| LoggedReply { sequence, status: Status::Ok, body: body.into() };
+    let [two, four] = [reply(2, &9_u64.to_le_bytes()), reply(4, &[7; 1_000])];
+    assert_eq!(ask(7, 1), Ok(vec![two, four.clone()]));
+    assert_eq!((ask(7, 3), ask(7, 5)), (Ok(vec![four.clone()]), Ok(vec![])));
+    assert_eq!(ask(8, 1), Err(Status::Unavailable), "the proof of another server");
+    // Its server has lost the log, so it resumes nobody; with the log it does.
+    let lost = control.metadata.replicas_begin(7, 1, true).expect("room");
+    assert_eq!(ask(7, 3), Ok(vec![four]));
+    control.recovered_replies.add(&lost, found, control.clock.now_us());
+    control.metadata.replicas_begin(7, 2, false).expect("room");
+    assert_eq!(ask(7, 1), Err(Status::Unavailable));
 }
 
 #[test]

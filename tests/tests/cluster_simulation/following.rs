@@ -86,7 +86,16 @@ impl World {
         let node = Node::new(view, self.plan.workers, map);
         let (tcp, version) = (server_address(run.server), "simulated".to_owned());
         let ServerRun { server: id, start } = run;
-        let registered = ServerRow { id, start, tcp, frame_ports: Vec::new(), view, started_ms: 0, version };
+        let registered = ServerRow {
+            id,
+            start,
+            tcp,
+            frame_ports: Vec::new(),
+            view,
+            started_ms: 0,
+            version,
+            backup_host: None,
+        };
         let member = Member::new(&self.records, registered, run);
         let place = Place {
             run,

@@ -101,7 +101,7 @@ impl Tally {
             MigrationMode::Rocksteady => &mut self.rocksteady,
             MigrationMode::Cooperative => &mut self.cooperative,
             MigrationMode::PreCopy => &mut self.pre_copy,
-            MigrationMode::StopAndCopy => unreachable!("nobody begins one"),
+            MigrationMode::StopAndCopy | MigrationMode::Recovery => unreachable!("nobody begins one"),
         }) += 1;
     }
 }

@@ -134,7 +134,7 @@ pub const SERVER_FLOORS: &[&[&str]] = &[
     &["view"],
     &["worker"],
     &["control_plane"],
-    &["moving", "remote"],
+    &["backups", "moving", "remote"],
     &["administration"],
     &["front"],
     &["boot"],

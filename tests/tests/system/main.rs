@@ -8,6 +8,7 @@
 mod archive;
 mod checker;
 mod cluster;
+mod cluster_backups;
 mod cluster_durability;
 mod cluster_linearizability;
 mod cluster_migration;

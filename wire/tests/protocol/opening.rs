@@ -1,23 +1,20 @@
 //! Opening means the same on both sides.
 
 use wire::{
-    Attach, Body, OpenRequest, Opened, ServerState, SessionLimits, ShmEndpoint, Status, VersionRange, opcode,
+    Attach, Body, LoggedReply, OpenRequest, Opened, ServerState, SessionLimits, ShmEndpoint, Status,
+    VersionRange, opcode,
 };
 
-pub fn open_requests() -> [OpenRequest<'static>; 6] {
+pub fn open_requests() -> [OpenRequest<'static>; 7] {
+    let (tenant, secret, proof) = ("acme", "s3cret", [6; 32]);
     [
         OpenRequest::Session { tenant: "acme", secret: "s3cret" },
         OpenRequest::Attach { token: 0x0123_4567_89ab_cdef },
         OpenRequest::Admin { secret: "root" },
         OpenRequest::Peer { server: 7, nonce: std::array::from_fn(|byte| byte as u8) },
-        OpenRequest::Resume {
-            tenant: "acme",
-            secret: "s3cret",
-            client_id: 8,
-            first_unacknowledged: 17,
-            proof: [6; 32],
-        },
+        OpenRequest::Resume { tenant, secret, client_id: 8, first_unacknowledged: 17, proof },
         OpenRequest::State,
+        OpenRequest::Replies { tenant, secret, client_id: 8, first_unacknowledged: 17, proof },
     ]
 }
 
@@ -79,6 +76,8 @@ fn every_answer_survives_the_wire() {
     survives(Attach { token: 7, core: 3 });
     survives(VersionRange { min: 1, max: 2 });
     survives(ServerState { is_serving: true, replayed_bytes: 5, log_bytes: 7 });
+    let reply = |sequence, body: &[u8]| LoggedReply { sequence, status: Status::NotFound, body: body.into() };
+    survives(vec![reply(7, b"of a function"), reply(1 << 40, b"")]);
 }
 
 #[test]

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use store::{CompletionReply, FoundCompletion, RequestId, Store};
-use wire::Status;
+use store::{FoundCompletion, Store};
 
 use super::parts::{self, Left};
 use crate::boot::{BootError, no_thread};
@@ -19,7 +18,7 @@ use crate::durability::recovery::Rest;
 use crate::front::gate::Gate;
 use crate::limits::PULLER_LOOK_US;
 use crate::process;
-use crate::session::completions::{Completions, FoundReply};
+use crate::session::completions::{Completions, reply_of};
 
 /// See the module's head.
 pub(in crate::boot) struct RestOfLog {
@@ -139,20 +138,4 @@ impl Serving {
             }
         }
     }
-}
-
-/// Returns the client of a completion record, and its reply as the ring stores it.
-fn reply_of(found: FoundCompletion) -> (u64, FoundReply) {
-    let RequestId { client, sequence } = found.request;
-    let (status, body) = match found.reply {
-        CompletionReply::Version(version) => (Status::Ok, version.to_le_bytes().into()),
-        CompletionReply::Number(version, number) => {
-            (Status::Ok, [version.to_le_bytes(), number].concat().into_boxed_slice())
-        }
-        CompletionReply::Bytes(bytes) => match bytes.split_first() {
-            Some((status, body)) => (Status::from_u8(*status).unwrap_or(Status::Internal), body.into()),
-            None => (Status::ReplyForgotten, Box::default()),
-        },
-    };
-    (client, FoundReply { sequence, status, body })
 }

@@ -103,7 +103,12 @@ pub fn map_of<'r>(
     for row in migrations.filter(|row| row.table == tablets.table && !row.is_over()) {
         // Listed before it owns anything, so that clients have sessions with it by then.
         index_of(row.target.server)?;
-        if row.mode != MigrationMode::Cooperative || row.phase != MigrationPhase::Moving {
+        // A read may ask both servers, or nobody until the hashes are recovered.
+        if !matches!(
+            (row.mode, row.phase),
+            (MigrationMode::Cooperative, MigrationPhase::Moving)
+                | (MigrationMode::Recovery, MigrationPhase::Preparing)
+        ) {
             continue;
         }
         let (first, last) = bounds(row.hashes);

@@ -11,6 +11,7 @@ use std::time::Instant;
 use cluster::replication::Item;
 use cluster::replication::message::HeldItem;
 use disk::{BLOCK_BYTES, Buffer, DiskError, FrameId, OPEN_ENDED, PAYLOAD_BYTES, Read, Trailer, blocks_of};
+use net::Duplex;
 use store::LogPosition;
 
 use super::{LogWriter, Part, Step};
@@ -32,9 +33,10 @@ pub(super) struct Leaving {
 }
 
 impl LogWriter {
-    /// Sends the log to backups from now on, whole. Nothing of it may be shown to anybody before the first step that is not
-    /// [`Step::Waiting`]: until then backups may have less than this disk, or a cut more.
-    pub fn send_to(&mut self, replicas: ReplicaSender) {
+    /// Sends the log to backups from now on, whole; so many of them are to have it. Nothing of it may be shown to anybody before
+    /// a cut is stable: until then backups may have less than this disk, or a cut more.
+    pub fn send_to(&mut self, replicas: ReplicaSender, wanted: usize) {
+        self.figures.replicas_wanted.store(wanted as u64, Ordering::Relaxed);
         self.replicas = Some(replicas);
         self.digest_is_due = true;
     }
@@ -42,6 +44,17 @@ impl LogWriter {
     /// Returns the numbers of the segments that the log has.
     pub fn sequences(&self) -> impl Iterator<Item = u32> {
         self.state.segments.keys().copied()
+    }
+
+    /// Returns the sockets over which backups answer.
+    pub fn sockets(&self) -> impl Iterator<Item = &Duplex> {
+        self.replicas.iter().flat_map(ReplicaSender::sockets)
+    }
+
+    /// Returns whether what the log had at the start is at enough backups.
+    #[must_use]
+    pub fn has_settled(&self) -> bool {
+        self.has_settled
     }
 
     /// Returns whether a cut waits for backups: then a step makes no other one.
@@ -68,11 +81,15 @@ impl LogWriter {
     pub(super) fn leave_if_settled(&mut self) -> bool {
         if let Some(mut replicas) = self.replicas.take() {
             let is_settled = replicas.is_settled(self);
+            let (connected, having) = replicas.backups();
+            self.figures.backups.store(connected as u64, Ordering::Relaxed);
+            self.figures.replicas.store(having as u64, Ordering::Relaxed);
             self.replicas = Some(replicas);
             if !is_settled {
                 return false;
             }
         }
+        self.has_settled = true;
         self.store.note_clock(self.digest_clock_ms);
         for Leaving { sequences, frames } in std::mem::take(&mut self.leaving) {
             if let Some(replicas) = &mut self.replicas {

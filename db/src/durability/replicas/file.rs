@@ -9,8 +9,11 @@
 //!
 //! The frames of a forgotten replica stay as they are until they are used again. A start may find it, or its first frames.
 
+mod placed;
 #[cfg(test)]
 mod tests;
+
+pub use self::placed::PlacedReplica;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +22,7 @@ use std::hash::{BuildHasher, RandomState};
 use cluster::replication::Item;
 use disk::{
     BLOCK_BYTES, Buffer, Disk, DiskError, FRAGMENT_HEADER_BYTES, Fragment, FrameId, REPLICA_HEADER_BYTES,
-    Read, ReplicaHeader, Write,
+    ReplicaHeader, Write,
 };
 
 use crate::durability::each_first_block;
@@ -107,6 +110,8 @@ struct Replica {
     tail: Option<ReplicaEnd>,
     /// The frame in which the last digest begins, by its place.
     newest: u32,
+    /// The last cut, and the bytes from the first one on; `None` of one that was found, until it is read.
+    end: Option<(u64, u32)>,
 }
 
 /// The replicas on a disk.
@@ -153,7 +158,7 @@ impl ReplicaFile {
         for ((log, item, number, index), (frame, class)) in found {
             let (frames, tail) = (Vec::new(), None);
             let first = if item == Item::Digest { index } else { 0 };
-            let begun = Replica { class, frames, first, bytes: 0, tail, newest: 0 };
+            let begun = Replica { class, frames, first, bytes: 0, tail, newest: 0, end: None };
             let replica = replicas.entry((log, item)).or_default().entry(number).or_insert(begun);
             let next = replica.first + replica.frames.len() as u32;
             if item == Item::Digest && index != next {
@@ -189,8 +194,9 @@ impl ReplicaFile {
     /// Begins a replica, to which bytes from the first one on can be appended. Another one of the same stays.
     pub fn begin(&mut self, log: LogId, item: Item, class: u8) {
         self.number += 1;
-        let tail = ReplicaEnd { from: 0, bytes: Vec::new(), chain: 0, is_stable: true };
-        let replica = Replica { class, frames: Vec::new(), first: 0, bytes: 0, tail: Some(tail), newest: 0 };
+        let tail = Some(ReplicaEnd { from: 0, bytes: Vec::new(), chain: 0, is_stable: true });
+        let (frames, end) = (Vec::new(), Some((0, 0)));
+        let replica = Replica { class, frames, first: 0, bytes: 0, tail, newest: 0, end };
         self.replicas.entry((log, item)).or_default().insert(self.number, replica);
     }
 
@@ -256,6 +262,7 @@ impl ReplicaFile {
         if std::mem::take(&mut tail.is_stable) {
             self.unstable.push((log, item, number));
         }
+        replica.end = Some((fragment.cut, fragment.at));
         let is_digest_whole = item == Item::Digest && fragment.at == fragment.end;
         replica.bytes = if is_digest_whole { 0 } else { fragment.at };
         Ok(())
@@ -349,6 +356,13 @@ impl ReplicaFile {
         }
     }
 
+    /// Forgets all replicas of a log.
+    pub fn forget_log(&mut self, log: LogId) {
+        for item in self.placed(log).into_iter().map(|replica| replica.item) {
+            self.forget(log, item);
+        }
+    }
+
     /// Forgets the replicas of an item but for the one that was begun last.
     pub fn forget_earlier(&mut self, log: LogId, item: Item) {
         let Some(numbered) = self.replicas.get_mut(&(log, item)) else { return };
@@ -377,29 +391,20 @@ impl ReplicaFile {
         logs
     }
 
-    /// Returns the replicas of a log. Reads the last frame of each that a start found.
+    /// Returns the replicas of a log, if all of it is stable. Reads the last frame of each that a start found, once.
     ///
     /// # Errors
     /// If the disk does not read.
     pub fn held(&mut self, log: LogId) -> Result<Vec<HeldReplica>, DiskError> {
-        let items = (log, Item::Digest)..=(log, Item::Segment(u32::MAX));
         let mut held = Vec::new();
-        for ((_, item), numbered) in self.replicas.range(items) {
-            for (number, replica) in numbered {
-                let mut end = (0, 0);
-                for (place, frame) in replica.frames.iter().enumerate().rev() {
-                    let index = replica.first + place as u32;
-                    let mut note = |fragment: Fragment, bytes: &[u8]| {
-                        end = (fragment.cut, fragment.at + bytes.len() as u32);
-                    };
-                    read_frame(&mut *self.disk, &mut self.buffer, (*frame, *number, index), &mut note)?;
-                    if end != (0, 0) {
-                        break;
-                    }
-                }
-                let class = replica.class;
-                held.push(HeldReplica { item: *item, number: *number, class, cut: end.0, bytes: end.1 });
+        for replica in self.placed(log) {
+            let (cut, bytes) = replica.end(&mut *self.disk, &mut self.buffer)?;
+            let PlacedReplica { item, number, class, .. } = replica;
+            let numbered = self.replicas.get_mut(&(log, item));
+            if let Some(replica) = numbered.and_then(|numbered| numbered.get_mut(&number)) {
+                replica.end = Some((cut, bytes));
             }
+            held.push(HeldReplica { item, number, class, cut, bytes });
         }
         Ok(held)
     }
@@ -415,39 +420,37 @@ impl ReplicaFile {
         item: Item,
         visit: &mut dyn FnMut(Fragment, &[u8]),
     ) -> Result<(), DiskError> {
-        for (number, replica) in self.replicas.get(&(log, item)).into_iter().flatten() {
-            for (place, frame) in replica.frames.iter().enumerate() {
-                let index = replica.first + place as u32;
-                let (disk, buffer) = (&mut *self.disk, &mut self.buffer);
-                let is_full = read_frame(disk, buffer, (*frame, *number, index), visit)?;
-                // Frames of earlier digests may be used by others by now.
-                if !is_full && item != Item::Digest {
-                    break;
-                }
-            }
+        for replica in self.placed(log).into_iter().filter(|replica| replica.item == item) {
+            replica.read(&mut *self.disk, &mut self.buffer, visit)?;
         }
         Ok(())
     }
-}
 
-/// Reads a frame of a replica; returns whether it is full.
-fn read_frame(
-    disk: &mut dyn Disk,
-    buffer: &mut Buffer,
-    (frame, number, index): (FrameId, u64, u32),
-    visit: &mut dyn FnMut(Fragment, &[u8]),
-) -> Result<bool, DiskError> {
-    let bytes = &mut buffer[..disk.frame_bytes()];
-    disk.read(&mut [Read::of(frame, 0, bytes)])?;
-    let header =
-        ReplicaHeader::decode(bytes).filter(|(header, _)| (header.number, header.index) == (number, index));
-    let Some((_, mut chain)) = header else { return Ok(false) };
-    let mut at = REPLICA_HEADER_BYTES;
-    while let Some((fragment, content, next)) = Fragment::decode(&bytes[at..], chain) {
-        (at, chain) = (at + FRAGMENT_HEADER_BYTES + content.len(), next);
-        visit(fragment, content);
+    /// Returns the replicas of a log, the earlier ones of an item first. Their frames stay as they are until any of them is
+    /// forgotten, or a later digest comes.
+    #[must_use]
+    pub fn placed(&self, log: LogId) -> Vec<PlacedReplica> {
+        let items = (log, Item::Digest)..=(log, Item::Segment(u32::MAX));
+        let placed = self.replicas.range(items).flat_map(|((_, item), numbered)| {
+            numbered.iter().map(|(number, replica)| PlacedReplica {
+                item: *item,
+                number: *number,
+                class: replica.class,
+                frames: replica.frames.clone(),
+                first: replica.first,
+                end: replica.end,
+            })
+        });
+        placed.collect()
     }
-    Ok(bytes.len() - at <= FRAGMENT_HEADER_BYTES)
+
+    /// Returns another handle of the disk, for a reader on another thread.
+    ///
+    /// # Errors
+    /// If the kernel has no resources for it.
+    pub fn disk(&self) -> Result<Box<dyn Disk>, DiskError> {
+        self.disk.another()
+    }
 }
 
 fn write_places(

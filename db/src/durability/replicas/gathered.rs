@@ -15,6 +15,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use cluster::metadata::{DecidedCut, RecoveryRow};
 use disk::{Digest, Fragment, OPEN_ENDED};
 
 use crate::durability::log_reader::{follows, leave_out_survivors};
@@ -42,6 +43,8 @@ pub struct Gathered {
     pub digest: Digest,
     /// The latest cut that counts.
     pub cut: u64,
+    /// Whether the log's own disk has all of it for certain.
+    pub is_on_own_disk: bool,
     /// The latest time of the store's clock, in milliseconds.
     pub clock_ms: u64,
     /// The bytes of each segment that count.
@@ -64,6 +67,13 @@ pub enum GatherError {
         /// The bytes that should be there.
         of_bytes: u32,
     },
+    /// The log was decided to count up to a cut that is not whole here.
+    LacksCut {
+        /// The decided cut.
+        decided: u64,
+        /// The latest one that is whole.
+        whole: u64,
+    },
 }
 
 impl fmt::Display for GatherError {
@@ -73,22 +83,64 @@ impl fmt::Display for GatherError {
             Self::Missing { sequence, bytes, of_bytes } => {
                 write!(formatter, "the backups have {bytes} of {of_bytes} bytes of segment {sequence}")
             }
+            Self::LacksCut { decided, whole } => {
+                write!(formatter, "the backups have all up to cut {whole}, and cut {decided} was decided")
+            }
         }
     }
 }
 
 impl std::error::Error for GatherError {}
 
-/// Finds the log of which replicas have these digests, and these copies of segments.
+/// Returns the newest of digests.
+#[must_use]
+pub fn newest(digests: impl IntoIterator<Item = Digest>) -> Option<Digest> {
+    let newer = |one: Digest, other: Digest| if follows(other.number, one.number) { other } else { one };
+    digests.into_iter().reduce(newer)
+}
+
+/// Finds the log that is recovered: as of the cut that is decided, or was when it was last recovered, unless another start wrote it
+/// since; returns what may be decided. `copies` are read by a digest.
+///
+/// # Errors
+/// [`GatherError`], or that of `copies`.
+pub fn gather_for<E: From<GatherError>>(
+    recovery: &RecoveryRow,
+    digests: &[Digest],
+    mut copies: impl FnMut(&Digest) -> Result<BTreeMap<u32, Vec<SegmentReplica>>, E>,
+) -> Result<(Gathered, DecidedCut), E> {
+    let latest = newest(digests.iter().cloned()).ok_or(GatherError::NoDigest)?;
+    let earlier = recovery.replicas.decided.filter(|earlier| earlier.start == latest.start);
+    let mut gather_as = |known: Option<DecidedCut>| -> Result<(Gathered, DecidedCut), E> {
+        // A later start may have fixed more in its digest than was decided.
+        let start = known.map_or(latest.start, |known| known.start);
+        let of_start: Vec<Digest> = digests.iter().filter(|digest| digest.start == start).cloned().collect();
+        let lacks = |decided: DecidedCut| GatherError::LacksCut { decided: decided.cut, whole: 0 };
+        let Some(digest) = newest(of_start.iter().cloned()) else {
+            return Err(known.map_or(GatherError::NoDigest, lacks).into());
+        };
+        let found = gather(of_start, &copies(&digest)?, known.map(|known| known.cut))?;
+        let Gathered { cut, is_on_own_disk, .. } = found;
+        Ok((found, known.unwrap_or(DecidedCut { start, cut, is_on_own_disk })))
+    };
+    let known = recovery.decided.or(earlier);
+    if recovery.decided.is_none() || recovery.is_in_use {
+        return gather_as(known);
+    }
+    // If a backup that had the rest does not answer: nobody has been told of that cut yet.
+    gather_as(known).or_else(|_| gather_as(None))
+}
+
+/// Finds the log of which replicas have these digests, and these copies of segments; as of this cut, if that is `decided`.
 ///
 /// # Errors
 /// [`GatherError`]: too few replicas are here.
 pub fn gather(
     digests: impl IntoIterator<Item = Digest>,
     copies: &BTreeMap<u32, Vec<SegmentReplica>>,
+    decided: Option<u64>,
 ) -> Result<Gathered, GatherError> {
-    let newer = |one: Digest, other: Digest| if follows(other.number, one.number) { other } else { one };
-    let digest = digests.into_iter().reduce(newer).ok_or(GatherError::NoDigest)?;
+    let digest = newest(digests).ok_or(GatherError::NoDigest)?;
     let reach = |sequence: u32| {
         copies.get(&sequence).into_iter().flatten().map(SegmentReplica::bytes).max().unwrap_or(0)
     };
@@ -113,7 +165,12 @@ pub fn gather(
     };
     let parts: Vec<(u32, Fragment)> = open.iter().flat_map(|&sequence| parts_of(sequence)).collect();
     let settled = parts.iter().map(|(_, part)| part.settled).max().unwrap_or(0).max(digest.cut);
-    let cut = latest_whole(&parts, settled, (&digest, &reach));
+    let whole = latest_whole(&parts, settled, (&digest, &reach));
+    let cut = match decided {
+        Some(decided) if whole < decided => return Err(GatherError::LacksCut { decided, whole }),
+        Some(decided) => decided,
+        None => whole,
+    };
     for sequence in open {
         let counting = parts.iter().filter(|(of, part)| *of == sequence && part.cut <= cut);
         let bytes = counting.map(|(_, part)| part.end).max().unwrap_or(0);
@@ -132,7 +189,7 @@ pub fn gather(
     let counting = parts.iter().filter(|(_, part)| part.cut <= cut);
     let clock_ms = counting.map(|(_, part)| part.clock_ms).max().unwrap_or(0).max(digest.clock_ms);
     let segments = segments.into_iter().map(|(sequence, segment)| (sequence, segment.bytes)).collect();
-    Ok(Gathered { digest, cut, clock_ms, segments, left_out })
+    Ok(Gathered { digest, cut, is_on_own_disk: cut <= settled, clock_ms, segments, left_out })
 }
 
 /// Returns the latest cut up to which nothing is missing.

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   log thread:   digest, parts of a cut ──► send ──► own disk ──► is_settled? ──► stable
-//!                                              │          ▲
-//!   stream of each backup:     records ◄───────┘          └──── events: joined, answers, lost; records of the metadata
+//!                                              │          ▲   ▲
+//!   link to each backup:          messages ◄───┘          │   └──── events: joined, lost; records of the metadata
+//!                                 answers ────────────────┘
 //! ```
-//! `cluster/src/replication.rs` decides who gets what; here are the bytes. One cut is under way at a time, and with it at most
-//! two digests, and one piece of a copy: so what a stream has not taken is bounded. What a backup lacks is copied in such
+//! `cluster/src/replication.rs` decides who gets what; here are the bytes. The log's thread itself writes to the links and reads
+//! from them, since a thread between would cost each write two more wake-ups. One cut is under way at a time, and with it at most
+//! two digests, and one piece of a copy: so what a link keeps is bounded. What a backup lacks is copied in such
 //! pieces, each when the one before is acknowledged: what is settled from the own disk, and behind it what is under way.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,39 +18,46 @@ use std::sync::mpsc::{Receiver, Sender};
 use cluster::replication::message::{FromBackup, HeldItem, ToBackup};
 use cluster::replication::{Backup, BackupId, Item, ReplicasRecord, Replication};
 use disk::{DiskError, Fragment};
+use net::Duplex;
 
 use crate::limits::REPLICA_PIECE_BYTES;
 
 /// A message to a backup. Several get the same one.
 pub type ReplicaMessage = Arc<[u8]>;
 
-/// A stream to a backup; others of it have other numbers.
+/// The stream to a backup has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplicaStream {
-    /// The backup.
-    pub backup: BackupId,
-    /// The number.
-    pub number: u64,
+pub struct LinkEnded;
+
+/// A stream to a backup. Neither call waits for it.
+pub trait ReplicaLink: Send {
+    /// Sends a message, or keeps it until the backup takes it.
+    ///
+    /// # Errors
+    /// [`LinkEnded`]
+    fn send(&mut self, message: &[u8]) -> Result<(), LinkEnded>;
+
+    /// Returns the next answer, if one has come.
+    ///
+    /// # Errors
+    /// [`LinkEnded`]
+    fn receive(&mut self) -> Result<Option<FromBackup>, LinkEnded>;
+
+    /// Returns what a thread sleeps over until something comes, if it is a socket.
+    fn socket(&self) -> Option<&Duplex>;
 }
 
 /// What happens to the backups of a log.
-#[derive(Debug)]
 pub enum ReplicaEvent {
-    /// One can be reached, and has these items of the log. It takes messages until the sender is dropped.
+    /// One can be reached, and has these items of the log.
     Joined {
         /// The backup.
         backup: Backup,
-        /// The number of the stream.
-        stream: u64,
         /// What it has.
         held: Vec<HeldItem>,
-        /// Where messages for it go.
-        messages: Sender<ReplicaMessage>,
+        /// The stream to it; an earlier one has ended.
+        link: Box<dyn ReplicaLink>,
     },
-    /// One answers over this stream.
-    Answered(ReplicaStream, FromBackup),
-    /// This stream of one has ended.
-    Ended(ReplicaStream),
     /// One does not come, or not with what it had.
     Lost(BackupId),
     /// The metadata has this record, after an attempt to replace it.
@@ -114,8 +123,9 @@ pub struct ReplicaSender {
     events: Receiver<ReplicaEvent>,
     /// Records that the metadata is to have.
     records: Sender<ReplicasRecord>,
-    /// The number of the stream to each that is connected, and where its messages go.
-    links: BTreeMap<BackupId, (u64, Sender<ReplicaMessage>)>,
+    links: BTreeMap<BackupId, Box<dyn ReplicaLink>>,
+    /// Backups whose link has ended, until that is taken in.
+    ended: BTreeSet<BackupId>,
     unsent: Unsent,
     /// What was sent last, in case that a backup has no room for it.
     sent: BTreeMap<Item, Vec<ReplicaMessage>>,
@@ -139,13 +149,14 @@ impl ReplicaSender {
         records: Sender<ReplicasRecord>,
         settled: u64,
     ) -> Self {
-        let (links, unsent, sent, stale, digest) = Default::default();
+        let (links, ended, unsent, sent, stale, digest) = Default::default();
         let (before, copying, clock_ms) = (settled, None, 0);
         Self {
             machine,
             events,
             records,
             links,
+            ended,
             unsent,
             sent,
             stale,
@@ -202,7 +213,7 @@ impl ReplicaSender {
         }
         for sending in self.machine.write(&items) {
             for index in sending.items {
-                messages[index].iter().for_each(|message| self.send_to(sending.to, message));
+                self.send_all(sending.to, &messages[index]);
             }
             self.flush(sending.to, sending.ticket);
         }
@@ -210,33 +221,38 @@ impl ReplicaSender {
         self.sent.extend(items.into_iter().zip(messages));
     }
 
-    fn send_to(&self, to: BackupId, message: &ReplicaMessage) {
-        if let Some((_, link)) = self.links.get(&to) {
-            // The one that took messages has said that it is lost, or will.
-            let _ = link.send(Arc::clone(message));
+    fn send_to(&mut self, to: BackupId, message: &[u8]) {
+        if let Some(link) = self.links.get_mut(&to)
+            && link.send(message) == Err(LinkEnded)
+        {
+            self.ended.insert(to);
         }
     }
 
-    fn flush(&self, to: BackupId, ticket: u64) {
-        self.send_to(to, &ToBackup::Flush { ticket }.encode().into());
+    fn send_all(&mut self, to: BackupId, messages: &[ReplicaMessage]) {
+        messages.iter().for_each(|message| self.send_to(to, message));
     }
 
-    fn forget(&self, to: BackupId, item: Item) {
-        self.send_to(to, &ToBackup::Forget { item }.encode().into());
+    /// Sends what is under way of an item.
+    fn send_again(&mut self, to: BackupId, item: Item) {
+        let messages = self.sent.get(&item).cloned().unwrap_or_default();
+        self.send_all(to, &messages);
+    }
+
+    fn flush(&mut self, to: BackupId, ticket: u64) {
+        self.send_to(to, &ToBackup::Flush { ticket }.encode());
+    }
+
+    fn forget(&mut self, to: BackupId, item: Item) {
+        self.send_to(to, &ToBackup::Forget { item }.encode());
     }
 
     /// Takes in what has happened; returns whether all that was sent is at as many backups as the record says.
     pub fn is_settled(&mut self, log: &dyn SentLog) -> bool {
+        self.receive();
         while let Ok(event) = self.events.try_recv() {
             match event {
-                ReplicaEvent::Joined { backup, stream, held, messages } => {
-                    self.join(backup, &held, (stream, messages), log);
-                }
-                ReplicaEvent::Answered(stream, answer) if self.is_open(stream) => {
-                    self.answered(stream.backup, answer);
-                }
-                ReplicaEvent::Ended(stream) if self.is_open(stream) => self.lost(stream.backup),
-                ReplicaEvent::Answered(..) | ReplicaEvent::Ended(_) => {}
+                ReplicaEvent::Joined { backup, held, link } => self.join(backup, &held, link, log),
                 ReplicaEvent::Lost(id) => self.lost(id),
                 ReplicaEvent::Recorded(record) => self.machine.recorded(record),
             }
@@ -248,17 +264,36 @@ impl ReplicaSender {
         self.machine.is_settled()
     }
 
-    fn is_open(&self, stream: ReplicaStream) -> bool {
-        self.links.get(&stream.backup).is_some_and(|(number, _)| *number == stream.number)
+    /// Takes in what backups answer, and whose links have ended.
+    fn receive(&mut self) {
+        let ids: Vec<BackupId> = self.links.keys().copied().collect();
+        for id in ids {
+            while let Some(link) = self.links.get_mut(&id) {
+                match link.receive() {
+                    Ok(Some(answer)) => self.answered(id, answer),
+                    Ok(None) => break,
+                    Err(LinkEnded) => {
+                        self.ended.insert(id);
+                        break;
+                    }
+                }
+            }
+        }
+        std::mem::take(&mut self.ended).into_iter().for_each(|id| self.lost(id));
     }
 
-    fn join(
-        &mut self,
-        backup: Backup,
-        held: &[HeldItem],
-        link: (u64, Sender<ReplicaMessage>),
-        log: &dyn SentLog,
-    ) {
+    /// Returns how many backups are connected, and how many have, at least, all that was acknowledged.
+    #[must_use]
+    pub fn backups(&self) -> (usize, usize) {
+        (self.links.len(), self.machine.record().replicas)
+    }
+
+    /// Returns the sockets of the links.
+    pub fn sockets(&self) -> impl Iterator<Item = &Duplex> {
+        self.links.values().filter_map(|link| link.socket())
+    }
+
+    fn join(&mut self, backup: Backup, held: &[HeldItem], link: Box<dyn ReplicaLink>, log: &dyn SentLog) {
         let id = backup.id;
         if self.links.contains_key(&id) {
             self.lost(id);
@@ -302,8 +337,7 @@ impl ReplicaSender {
                 // What it has of it is of no use any more.
                 self.stale.push((id, item));
                 if let Some((other, ticket)) = self.machine.refused(id, item) {
-                    let messages = self.sent.get(&item).into_iter().flatten();
-                    messages.for_each(|message| self.send_to(other, message));
+                    self.send_again(other, item);
                     self.flush(other, ticket);
                 }
             }
@@ -324,7 +358,7 @@ impl ReplicaSender {
         let mut left = Vec::new();
         for (id, item) in std::mem::take(&mut self.stale) {
             if of(&id) && self.machine.has_whole_replica(id, item) {
-                self.send_to(id, &ToBackup::ForgetEarlier { item }.encode().into());
+                self.send_to(id, &ToBackup::ForgetEarlier { item }.encode());
             } else if of(&id) && !self.machine.has_replica(id, item) {
                 self.forget(id, item);
             } else {
@@ -373,13 +407,12 @@ impl ReplicaSender {
                 end,
             };
             let sent = messages(Item::Segment(sequence), class, fragment, &content);
-            sent.iter().for_each(|message| self.send_to(to, message));
+            self.send_all(to, &sent);
         }
         let is_whole = at + bytes == end;
         let ticket = if is_whole { self.machine.copied() } else { self.machine.piece_sent() };
         if is_whole && ticket.is_some() {
-            let under_way = self.sent.get(&Item::Segment(sequence)).into_iter().flatten();
-            under_way.for_each(|message| self.send_to(to, message));
+            self.send_again(to, Item::Segment(sequence));
         }
         if let Some(ticket) = ticket {
             self.flush(to, ticket);
@@ -392,7 +425,7 @@ impl ReplicaSender {
     fn begin_copy(&mut self) -> Option<Copying> {
         let (to, item) = self.machine.to_copy()?;
         let Item::Segment(sequence) = item else {
-            self.digest.1.iter().for_each(|message| self.send_to(to, message));
+            self.send_all(to, &self.digest.1.clone());
             if let Some(ticket) = self.machine.copied() {
                 self.flush(to, ticket);
             }

@@ -57,4 +57,24 @@ impl Model {
             && self.replies.iter().all(|(request, reply)| replies.get(request) == Some(reply))
             && replies.iter().all(is_right)
     }
+
+    /// Returns whether two recovered logs are the same for clients; objects that had expired by `before_ms` may be gone.
+    pub(super) fn are_same(
+        &self,
+        one: (&BTreeMap<Key, Held>, &Completions),
+        other: (&BTreeMap<Key, Held>, &Completions),
+        before_ms: u64,
+    ) -> bool {
+        let [ones, others] = [one.0, other.0].map(|all| all.iter().filter(|(_, held)| held.2 > before_ms));
+        let is_unanswered = |&(client, sequence): &(u64, u64)| {
+            sequence > self.sequences[client as usize].saturating_sub(UNANSWERED)
+        };
+        let unanswered = |all: &Completions| -> Completions {
+            all.iter()
+                .filter(|(request, _)| is_unanswered(request))
+                .map(|(&id, reply)| (id, reply.clone()))
+                .collect()
+        };
+        ones.eq(others) && unanswered(one.1) == unanswered(other.1)
+    }
 }

@@ -11,7 +11,7 @@ use store::{Condition, Config, Core, Quota, Store, Table, TableOptions, WriteErr
 
 use super::super::LogLayout;
 use super::super::log_writer::{Step, frames_reserved};
-use super::running::recover;
+use super::running::{WHOLE, recover};
 use super::{SMALL, seeds};
 use crate::limits::REMOVAL_FRAMES;
 
@@ -51,7 +51,7 @@ fn a_writer_that_is_faster_than_a_nearly_full_disk_leaves_frames_for_each_cut() 
         let options = TableOptions { durable: true, ..TableOptions::default() };
         let table = store.table_with(1, options, &Arc::new(Quota::new(CORES, u64::MAX)));
         let tables = Arc::new([(1, Arc::clone(&table))].into());
-        let opened = recover(&store, (Box::new(disk.clone()), frames_max, 0), tables, &|_| {}, |_, _| {});
+        let opened = recover(&store, (Box::new(disk.clone()), frames_max), WHOLE, tables, &|_| {}, |_, _| {});
         let (mut writer, _) = opened.expect("a new log");
         let (is_over, written, core) = (AtomicBool::new(false), AtomicU64::new(0), store.core(0));
         let (mut full, mut at_half) = (0, 0);

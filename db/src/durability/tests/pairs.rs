@@ -17,7 +17,7 @@ use store::{Condition, Config, Core, NEVER_MS, Pinned, Quota, Store, Table, Tabl
 
 use super::super::LogLayout;
 use super::super::log_writer::{LogWriter, Step};
-use super::running::recover;
+use super::running::{WHOLE, recover};
 use super::{SMALL, seeds};
 
 const FRAMES_MAX: u32 = 2_000;
@@ -52,7 +52,7 @@ fn open(disk: &SimulatedDisk) -> (Arc<Store>, Arc<Table>, LogWriter) {
     let table = store.table_with(1, options, &Arc::new(Quota::new(2, u64::MAX)));
     table.set_synced(true);
     let tables = Arc::new([(1, Arc::clone(&table))].into());
-    let opened = recover(&store, (Box::new(disk.clone()), FRAMES_MAX, 0), tables, &|_| {}, |_, _| {});
+    let opened = recover(&store, (Box::new(disk.clone()), FRAMES_MAX), WHOLE, tables, &|_| {}, |_, _| {});
     let (writer, _) = opened.expect("a sound log");
     (store, table, writer)
 }

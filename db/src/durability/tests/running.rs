@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use cluster::metadata::OwnLogEnd;
 use disk::{Disk, SimulatedDisk};
 use fastrand::Rng;
 use store::{CompletionReply, Config, Core, FoundCompletion, Quota, Store, Table, TableKind, TableOptions};
 
-use super::super::log_reader::LogError;
+use super::super::log_reader::{self, LogError};
 use super::super::log_writer::LogWriter;
 use super::super::recovery::{self, LogStart, ReplayProgress, Report, Rest};
 use super::super::{LogLayout, NumberedTables};
@@ -28,6 +29,12 @@ pub(super) type Held = (u64, Vec<u8>, u64);
 
 /// Replies by client and sequence.
 pub(super) type Completions = BTreeMap<(u64, u64), CompletionReply>;
+
+/// The start of a log that counts as it is.
+pub(super) const WHOLE: (u64, u32, UpTo<'static>) = (1, 0, &|_| None);
+
+/// Says up to which cut a log counts, from where it ends.
+pub(super) type UpTo<'a> = &'a dyn Fn(OwnLogEnd) -> Option<u64>;
 
 /// A server that has started.
 pub(super) struct Started {
@@ -52,7 +59,8 @@ pub(super) struct Running {
 /// Recovers the tables from a disk as a start does; calls `meanwhile` while a part of the log is left.
 pub(super) fn recover(
     store: &Arc<Store>,
-    (disk, frames_max, passed_over): (Box<dyn Disk>, u32, u32),
+    (mut disk, frames_max): (Box<dyn Disk>, u32),
+    (number, passed_over, up_to): (u64, u32, UpTo<'_>),
     tables: Arc<NumberedTables>,
     completed: &dyn Fn(FoundCompletion),
     meanwhile: impl FnOnce(&mut LogWriter, &Rest),
@@ -62,10 +70,12 @@ pub(super) fn recover(
     let replaying = || (0..cores).map(|core| store.core(core)).collect();
     let directory_bytes_max = if store.cores() > CORES { u64::MAX } else { 0 };
     let layout = LogLayout::of(disk.frame_bytes(), frames_max);
+    let found = log_reader::find_end(&mut *disk, layout)?;
+    let up_to = found.as_ref().and_then(|found| up_to(found.end()));
     let (mut writer, rest) = recovery::begin(
         store,
         disk,
-        LogStart { layout, frames_max, number: 1, passed_over },
+        LogStart { layout, frames_max, number, passed_over, found, up_to },
         (cores, replaying()),
         (tables, directory_bytes_max),
         &progress,
@@ -126,14 +136,14 @@ impl Running {
         now_ms: u64,
         random: &mut Rng,
     ) -> Result<Started, LogError> {
-        Self::open_passing_over(config, disk, (frames_max, 0), now_ms, random)
+        Self::open_as(config, (disk, frames_max), WHOLE, now_ms, random)
     }
 
-    /// As [`Running::open`], without so many numbers of segments.
-    pub(super) fn open_passing_over(
+    /// As [`Running::open`], as the start of this number, without so many numbers of segments, and as far as the log counts.
+    pub(super) fn open_as(
         config: &Config,
-        disk: &SimulatedDisk,
-        (frames_max, passed_over): (u32, u32),
+        (disk, frames_max): (&SimulatedDisk, u32),
+        start: (u64, u32, UpTo<'_>),
         now_ms: u64,
         random: &mut Rng,
     ) -> Result<Started, LogError> {
@@ -151,13 +161,8 @@ impl Running {
             early = Some(early_replies(rest));
         };
         let of_log = Arc::new((1..).zip(&tables).map(|(id, table)| (id, Arc::clone(table))).collect());
-        let (writer, report) = recover(
-            &store,
-            (Box::new(disk.clone()), frames_max, passed_over),
-            of_log,
-            &completed,
-            meanwhile,
-        )?;
+        let (writer, report) =
+            recover(&store, (Box::new(disk.clone()), frames_max), start, of_log, &completed, meanwhile)?;
         let cores = (0..CORES).map(|core| store.core(core)).collect();
         let completions = completions.into_inner().expect("no thread has panicked");
         if let Some(early) = early {

@@ -7,15 +7,17 @@ mod full_disk;
 mod rest;
 mod rot;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cluster::metadata::{OwnLogEnd, OwnLogExtent};
 use disk::{Disk, FrameId, SimulatedDisk};
 use fastrand::Rng;
 use store::{CompletionReply, Condition, Config, NEVER_MS, RequestId, Write, WriteError};
 
-use self::backups::Backups;
+use self::backups::{Backups, Decided};
 use super::super::LogLayout;
 use super::super::log_writer::{Step, frames_reserved};
 use super::super::recovery::Report;
@@ -55,6 +57,11 @@ pub(super) struct World {
     /// The latest archive of each table.
     archives: BTreeMap<u32, Vec<u8>>,
     backups: Option<Backups>,
+    /// The log as its backups had it at the last crash: what its next start takes of its own.
+    decided: Option<Decided>,
+    /// Starts, and those that kept to what was decided, or had less of the log.
+    starts: u64,
+    pub(super) kept_to_decided: (u32, u32),
 }
 
 /// Numbers of segments that a start with backups passes over: more than the memory has.
@@ -110,6 +117,9 @@ impl World {
             latest_ms: 0,
             archives: BTreeMap::new(),
             backups: None,
+            decided: None,
+            starts: 1,
+            kept_to_decided: (0, 0),
         }
     }
 
@@ -421,8 +431,12 @@ impl World {
         self.check_directories(seed);
         // The machine's clock may have been set back.
         let now_ms = if random.bool() { 0 } else { self.model.now_ms };
-        let frames = (self.frames_max, self.backups.as_ref().map_or(0, |_| PASSED_OVER));
-        let opened = Running::open_passing_over(&self.config, &self.disk, frames, now_ms, random);
+        let decided = self.decided.take().filter(|_| random.bool());
+        let extent = Cell::new(OwnLogExtent::Whole);
+        let up_to = |own: OwnLogEnd| decided.as_ref().and_then(|decided| decided.up_to(own, &extent));
+        self.starts += 1;
+        let start = (self.starts, self.backups.as_ref().map_or(0, |_| PASSED_OVER), &up_to as _);
+        let opened = Running::open_as(&self.config, (&self.disk, self.frames_max), start, now_ms, random);
         let Started { running, report, completions, seen } =
             opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         keep_unanswered(&running, &self.acknowledged);
@@ -433,27 +447,8 @@ impl World {
             model.now_ms = now;
         }
         self.running = Some(running);
+        self.check_decided(decided, extent.get(), seed);
         (stable, report)
-    }
-
-    /// Checks that what was told by this cut holds.
-    fn check_facts(&mut self, (stable, found): (u64, &BTreeMap<Key, Held>), seed: u64) {
-        for fact in self.facts.drain(..).filter(|fact| fact.cut <= stable) {
-            let held = found.get(&fact.key);
-            let has_returned = fact.is_expiry && held.is_some_and(|held| held.0 == fact.version);
-            assert!(
-                !has_returned,
-                "seed {seed}: {:?} had expired with {}, and is back",
-                fact.key, fact.version
-            );
-            let newest = self.model.newest.get(&fact.key).copied().unwrap_or(0);
-            assert!(
-                newest >= fact.version,
-                "seed {seed}: {:?} was {} and is {newest}",
-                fact.key,
-                fact.version
-            );
-        }
     }
 
     fn contents(&self, keys: u64) -> BTreeMap<Key, Held> {

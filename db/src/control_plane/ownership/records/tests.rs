@@ -139,8 +139,13 @@ fn a_server_that_was_started_again_leaves_alone_what_its_earlier_self_moved() {
 
 #[test]
 fn clients_are_told_every_owner_and_where_it_is() {
-    let member =
-        |run, port| MemberRow { run, tcp: ([10, 0, 0, 1], port).into(), has_disk: false, knows_tags: true };
+    let member = |run, port| MemberRow {
+        run,
+        tcp: ([10, 0, 0, 1], port).into(),
+        has_disk: false,
+        knows_tags: true,
+        ended: 0,
+    };
     let members = [member(ONE, 7001), member(OTHER, 7002)];
     let told = |owners, moving: &[MigrationRow]| {
         map_of(&tablets(owners), moving.iter(), &members, 9).expect("a map")

@@ -322,7 +322,7 @@ impl World {
             digests.extend(newest);
             own.into_iter().for_each(|(sequence, copy)| copies.entry(sequence).or_default().push(copy));
         }
-        let found = gather(digests, &copies).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found = gather(digests, &copies, None).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert!(found.cut >= self.settled, "{what}: cut {} of {}", found.cut, self.settled);
         let mut expected = BTreeMap::new();
         for (&sequence, segment) in &self.segments {
@@ -379,15 +379,15 @@ fn whichever_backups_are_missing_the_log_is_found_as_of_one_cut() {
 
 #[test]
 fn what_no_backup_has_is_said() {
-    assert_eq!(gather([], &BTreeMap::new()).err(), Some(GatherError::NoDigest));
+    assert_eq!(gather([], &BTreeMap::new(), None).err(), Some(GatherError::NoDigest));
     let segments = vec![DigestSegment { sequence: 3, bytes: 100, class: 0 }];
     let digest = Digest { number: 1, cut: 5, last: 3, segments, ..Digest::default() };
-    let missing = gather([digest.clone()], &BTreeMap::new()).err();
+    let missing = gather([digest.clone()], &BTreeMap::new(), None).err();
     assert_eq!(missing, Some(GatherError::Missing { sequence: 3, bytes: 0, of_bytes: 100 }));
     let part = Fragment { cut: 4, at: 0, end: 100, ..Fragment::default() };
     let copies =
         |bytes| BTreeMap::from([(3, vec![SegmentReplica { class: 0, fragments: vec![(part, bytes)] }])]);
-    let missing = gather([digest.clone()], &copies(60)).err();
+    let missing = gather([digest.clone()], &copies(60), None).err();
     assert_eq!(missing, Some(GatherError::Missing { sequence: 3, bytes: 60, of_bytes: 100 }));
-    assert!(gather([digest], &copies(100)).is_ok());
+    assert!(gather([digest], &copies(100), None).is_ok());
 }

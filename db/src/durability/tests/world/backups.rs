@@ -1,14 +1,17 @@
 //! Backups of a world's log: they are killed and lose their files, streams break, the metadata answers late; whatever happens,
 //! the log is found among their replicas.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
+use cluster::metadata::{DecidedCut, OwnLogEnd, OwnLogExtent};
 use cluster::replication::message::{FromBackup, ToBackup};
 use cluster::replication::{Backup, BackupId, Item, ReplicasRecord, Replication};
 use disk::{BLOCK_BYTES, Digest, Fragment, SimulatedDisk};
 use fastrand::Rng;
+use net::Duplex;
 use store::{Config, LogOnDisk, Store};
 
 use super::super::model::Model;
@@ -17,7 +20,7 @@ use crate::durability::NumberedTables;
 use crate::durability::replicas::file::{LogId, ReplicaFile};
 use crate::durability::replicas::gathered::{Gathered, SegmentReplica, gather};
 use crate::durability::replicas::receiver::ReplicaReceiver;
-use crate::durability::replicas::sender::{ReplicaEvent, ReplicaMessage, ReplicaSender, ReplicaStream};
+use crate::durability::replicas::sender::{LinkEnded, ReplicaEvent, ReplicaLink, ReplicaSender};
 use crate::durability::tests::running::{Completions, Held, KEYS_MAX, Key, contents_of, tables_of};
 
 const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
@@ -31,11 +34,33 @@ struct Node {
     id: BackupId,
     disk: SimulatedDisk,
     receiver: ReplicaReceiver,
-    /// Messages under way to it, while a stream is open.
-    messages: Option<Receiver<ReplicaMessage>>,
-    /// The number of the latest stream.
-    stream: u64,
+    /// Messages under way to it, and answers to the server, while a stream is open.
+    stream: Option<(Receiver<Vec<u8>>, Sender<FromBackup>)>,
     frames_max: u32,
+}
+
+/// The server's end of a stream.
+struct Link {
+    messages: Sender<Vec<u8>>,
+    answers: Receiver<FromBackup>,
+}
+
+impl ReplicaLink for Link {
+    fn send(&mut self, message: &[u8]) -> Result<(), LinkEnded> {
+        self.messages.send(message.to_vec()).map_err(|_| LinkEnded)
+    }
+
+    fn receive(&mut self) -> Result<Option<FromBackup>, LinkEnded> {
+        match self.answers.try_recv() {
+            Ok(answer) => Ok(Some(answer)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(LinkEnded),
+        }
+    }
+
+    fn socket(&self) -> Option<&Duplex> {
+        None
+    }
 }
 
 fn receiver(disk: &SimulatedDisk, frames_max: u32) -> ReplicaReceiver {
@@ -49,32 +74,35 @@ impl Node {
         let frames_max = if server > 0 && random.u32(0..4) == 0 { random.u32(20..120) } else { FRAMES_MAX };
         let disk = SimulatedDisk::new(random.u64(..), FRAME_BYTES, frames_max);
         let id = BackupId { server, file: random.u64(..) };
-        Self { id, receiver: receiver(&disk, frames_max), disk, messages: None, stream: 0, frames_max }
+        Self { id, receiver: receiver(&disk, frames_max), disk, stream: None, frames_max }
     }
 
-    fn stream(&self) -> ReplicaStream {
-        ReplicaStream { backup: self.id, number: self.stream }
+    fn answer(&self, answer: FromBackup) {
+        // The server may have ended the stream.
+        let _ = self.stream.as_ref().map(|(_, answers)| answers.send(answer));
     }
 
     /// Its machine loses power.
     fn crash(&mut self) {
         self.disk.crash();
         self.disk = self.disk.restart();
-        (self.receiver, self.messages) = (receiver(&self.disk, self.frames_max), None);
+        (self.receiver, self.stream) = (receiver(&self.disk, self.frames_max), None);
     }
 
-    /// Takes in the next message; returns what it answers. `None` if there is none.
-    fn receive(&mut self) -> Option<Option<FromBackup>> {
-        match self.messages.as_ref()?.try_recv() {
-            Ok(record) => {
+    /// Takes in the next message, and answers it; returns false if there is none.
+    fn receive(&mut self) -> bool {
+        match self.stream.as_ref().map(|(messages, _)| messages.try_recv()) {
+            Some(Ok(record)) => {
                 let message = ToBackup::decode(&record).expect("a message");
-                Some(self.receiver.receive(LOG, &message).expect("it is in order"))
+                let answer = self.receiver.receive(LOG, &message).expect("it is in order");
+                answer.into_iter().for_each(|answer| self.answer(answer));
+                true
             }
-            Err(TryRecvError::Empty) => None,
+            None | Some(Err(TryRecvError::Empty)) => false,
             // It is to come again later.
-            Err(TryRecvError::Disconnected) => {
-                self.messages = None;
-                None
+            Some(Err(TryRecvError::Disconnected)) => {
+                self.stream = None;
+                false
             }
         }
     }
@@ -102,23 +130,14 @@ impl Backups {
         let at = self.random.usize(..self.nodes.len());
         let node = &mut self.nodes[at];
         match self.random.u32(0..40) {
-            0..4 if node.messages.is_none() => self.connect(at),
-            0..20 => {
-                if let Some(Some(answer)) = node.receive() {
-                    self.tell(ReplicaEvent::Answered(self.nodes[at].stream(), answer));
-                }
-            }
+            0..4 if node.stream.is_none() => self.connect(at),
+            0..20 => _ = node.receive(),
             20..32 => {
-                let stable = node.receiver.flush().expect("a sound disk");
-                let has_room = node.receiver.with_room().contains(&LOG);
-                let stream = node.stream();
-                if node.messages.is_some() {
-                    if let Some(&ticket) = stable.get(&LOG) {
-                        self.tell(ReplicaEvent::Answered(stream, FromBackup::Stable { ticket }));
-                    }
-                    if has_room {
-                        self.tell(ReplicaEvent::Answered(stream, FromBackup::HasRoom));
-                    }
+                if let Some(&ticket) = node.receiver.flush().expect("a sound disk").get(&LOG) {
+                    node.answer(FromBackup::Stable { ticket });
+                }
+                if node.receiver.with_room().contains(&LOG) {
+                    node.answer(FromBackup::HasRoom);
                 }
             }
             32..34 => {
@@ -145,32 +164,30 @@ impl Backups {
     }
 
     fn connect(&mut self, at: usize) {
-        let (messages, receiver) = channel();
+        let ((to_node, messages), (to_server, answers)) = (channel(), channel());
         let node = &mut self.nodes[at];
         let held = node.receiver.begin(LOG).expect("a sound disk");
-        node.messages = Some(receiver);
-        node.stream += 1;
-        let (id, stream, speed) = (node.id, node.stream, self.random.u32(1..1_000));
+        node.stream = Some((messages, to_server));
+        let (id, speed) = (node.id, self.random.u32(1..1_000));
         let backup = Backup { id, host: HOSTS[at].to_owned(), speed };
-        self.tell(ReplicaEvent::Joined { backup, stream, held, messages });
+        self.tell(ReplicaEvent::Joined { backup, held, link: Box::new(Link { messages: to_node, answers }) });
     }
 
     /// Harms a backup. A file is lost only if the record says that all is elsewhere.
     fn harm(&mut self, at: usize) {
-        let stream = self.nodes[at].stream();
+        let id = self.nodes[at].id;
         match self.random.u32(0..6) {
             0..3 => {
-                self.nodes[at].messages = None;
+                self.nodes[at].stream = None;
                 self.nodes[at].receiver.end(LOG);
             }
             3..5 => self.nodes[at].crash(),
             _ if self.lacking(&[at]) < self.record.replicas => {
                 self.nodes[at] = Node::new(at as u32, &mut self.random);
-                self.tell(ReplicaEvent::Lost(stream.backup));
+                self.tell(ReplicaEvent::Lost(id));
             }
-            _ => return,
+            _ => {}
         }
-        self.tell(ReplicaEvent::Ended(stream));
     }
 
     /// Returns how many of the backups that count are gone, if these are away.
@@ -186,7 +203,7 @@ impl Backups {
     fn gather(&mut self, seed: u64) -> Option<(Gathered, BTreeMap<u32, Vec<u8>>)> {
         for node in &mut self.nodes {
             for _ in 0..self.random.u32(0..20) {
-                if node.receive().is_none() {
+                if !node.receive() {
                     break;
                 }
             }
@@ -195,7 +212,7 @@ impl Backups {
             } else {
                 node.receiver.flush().expect("a sound disk");
             }
-            (node.messages, self.recorded) = (None, false);
+            (node.stream, self.recorded) = (None, false);
             node.receiver.end(LOG);
         }
         // A commit under way has got there or not.
@@ -219,7 +236,7 @@ impl Backups {
         }
         let fragments = |copies: &Vec<Copied>| copies.iter().map(|copied| copied.replica.clone()).collect();
         let replicas = copies.iter().map(|(&sequence, copies)| (sequence, fragments(copies))).collect();
-        let found = gather(digests, &replicas).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let found = gather(digests, &replicas, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let bytes = found.segments.iter().map(|(&sequence, &bytes)| {
             let whole = copies[&sequence].iter().find(|copied| copied.bytes.len() >= bytes as usize);
             (sequence, whole.expect("it was gathered").bytes[..bytes as usize].to_vec())
@@ -227,6 +244,25 @@ impl Backups {
         let bytes: BTreeMap<_, _> = bytes.collect();
         self.found = (self.found.0 + 1, self.found.1 + bytes.len());
         Some((found, bytes))
+    }
+}
+
+/// A log as others have recovered it.
+pub(super) struct Decided {
+    cut: DecidedCut,
+    objects: BTreeMap<Key, Held>,
+    replies: Completions,
+}
+
+impl Decided {
+    /// Returns up to which cut the server takes its own log, and notes how much of that counts.
+    pub(super) fn up_to(&self, own: OwnLogEnd, extent: &Cell<OwnLogExtent>) -> Option<u64> {
+        extent.set(self.cut.of_own(own).unwrap_or(OwnLogExtent::Behind));
+        match extent.get() {
+            OwnLogExtent::UpTo(cut) => Some(cut),
+            // It would wait for the others; here there are none.
+            OwnLogExtent::Whole | OwnLogExtent::Behind => None,
+        }
     }
 }
 
@@ -325,11 +361,12 @@ impl World {
         let writer = &mut self.running.as_mut().expect("it runs").writer;
         let items = writer.sequences().map(Item::Segment).chain([Item::Digest]);
         let own = ("own".to_owned(), REPLICAS);
-        let machine = Replication::new(own, backups.record.clone(), items, backups.random.fork());
+        let machine = Replication::new(own, backups.record.clone(), items, backups.random.u64(..));
         let (events, to_server) = channel();
         let (from_server, records) = channel();
         (backups.events, backups.records, backups.is_harmed) = (events, records, false);
-        writer.send_to(ReplicaSender::new(machine, to_server, from_server, writer.store().stable_cut()));
+        let sender = ReplicaSender::new(machine, to_server, from_server, writer.store().stable_cut());
+        writer.send_to(sender, REPLICAS);
         // Who counts and does not come is lost.
         for id in backups.record.backups.clone() {
             if backups.nodes.iter().all(|node| node.id != id) {
@@ -365,6 +402,7 @@ impl World {
 
     /// Checks that what backups have is what clients know.
     pub(in crate::durability::tests) fn check_backups(&mut self, seed: u64) {
+        self.decided = None;
         let Some(backups) = &mut self.backups else { return };
         backups.earlier.extend([self.stable.clone(), self.begun.clone()]);
         let Some(log) = backups.gather(seed) else { return };
@@ -372,8 +410,21 @@ impl World {
         let latest_ms = self.latest_ms.max(now_ms);
         let found = recover(&self.config, &log, (now_ms, keys), self.model.objects.keys().copied());
         let is = |model: &Model| model.is_as(&found.0, &found.1, latest_ms);
-        let cut = log.0.cut;
+        let Gathered { cut, is_on_own_disk, .. } = log.0;
         let is_known = backups.earlier.iter().any(is);
         assert!(is_known, "seed {seed}: backups have another log, as of cut {cut}");
+        let cut = DecidedCut { start: log.0.digest.start, cut, is_on_own_disk };
+        self.decided = Some(Decided { cut, objects: found.0, replies: found.1 });
+    }
+
+    /// Checks that a server has the log that others have recovered, unless its own ended before.
+    pub(super) fn check_decided(&mut self, decided: Option<Decided>, extent: OwnLogExtent, seed: u64) {
+        self.kept_to_decided.1 += u32::from(extent == OwnLogExtent::Behind);
+        if let (Some(Decided { objects, replies, .. }), OwnLogExtent::UpTo(_)) = (decided, extent) {
+            self.kept_to_decided.0 += 1;
+            let own = (&self.contents(self.keys.max(KEYS_MAX)), &self.found);
+            let is_same = self.model.are_same(own, (&objects, &replies), self.latest_ms);
+            assert!(is_same, "seed {seed}: others have recovered another log");
+        }
     }
 }

@@ -12,7 +12,9 @@ impl World {
     /// Checks that the directories on the disk tell what their segments have.
     pub(super) fn check_directories(&mut self, seed: u64) {
         let layout = LogLayout::of(self.disk.frame_bytes(), self.frames_max);
-        let mut found = log_reader::find(&mut self.disk, layout, u64::MAX).expect("a sound log");
+        let end = log_reader::find_end(&mut self.disk, layout).expect("a sound log");
+        let mut log = |end: log_reader::FoundEnd| end.log(&mut self.disk, layout, (u64::MAX, None));
+        let mut found = end.map_or_else(Default::default, |end| log(end).expect("a sound log"));
         self.directories += found.directories.len();
         for (sequence, directory) in std::mem::take(&mut found.directories) {
             let (segment, mut content) = (&found.state.segments[&sequence], SegmentBytes::default());

@@ -41,4 +41,24 @@ impl World {
             }
         }
     }
+
+    /// Checks that what was told by this cut holds.
+    pub(super) fn check_facts(&mut self, (stable, found): (u64, &BTreeMap<Key, Held>), seed: u64) {
+        for fact in self.facts.drain(..).filter(|fact| fact.cut <= stable) {
+            let held = found.get(&fact.key);
+            let has_returned = fact.is_expiry && held.is_some_and(|held| held.0 == fact.version);
+            assert!(
+                !has_returned,
+                "seed {seed}: {:?} had expired with {}, and is back",
+                fact.key, fact.version
+            );
+            let newest = self.model.newest.get(&fact.key).copied().unwrap_or(0);
+            assert!(
+                newest >= fact.version,
+                "seed {seed}: {:?} was {} and is {newest}",
+                fact.key,
+                fact.version
+            );
+        }
+    }
 }

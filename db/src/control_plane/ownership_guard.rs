@@ -1,0 +1,95 @@
+//! Guards what this server owns on its disk while others may recover it from the replicas of its log: workers serve it only
+//! under the lease under which the metadata was last seen to name this server as the owner.
+//!
+//! ```text
+//!   all metadata is read while a lease is held ──► verified ──► guarded, from the first record on that promises replicas
+//!   the lease ends ──► workers execute nothing ──► another lease ──► all metadata is read again ──► guarded by that one
+//! ```
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use cluster::moment::Moment;
+use cluster::records::{HeldLease, LeaseId};
+
+use super::Control;
+use crate::sync::lock;
+use crate::view::Guard;
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct OwnershipGuard {
+    /// Set when others recover what this server owns, or take it for ended: only another start may serve.
+    pub is_replaced: AtomicBool,
+    state: Mutex<GuardState>,
+}
+
+#[derive(Debug, Default)]
+struct GuardState {
+    /// The lease that was held before and after all metadata was read.
+    verified: Option<LeaseId>,
+    is_wanted: bool,
+    guard: Option<Guard>,
+}
+
+impl OwnershipGuard {
+    /// Begins without a guard; if one `is_wanted` from the beginning, nothing may be served before there is one.
+    #[must_use]
+    pub fn new(is_wanted: bool) -> Self {
+        let state = GuardState { is_wanted, ..GuardState::default() };
+        Self { is_replaced: AtomicBool::new(false), state: Mutex::new(state) }
+    }
+
+    /// Returns whether what the server owns is guarded, if it has to be.
+    #[must_use]
+    pub fn is_satisfied(&self) -> bool {
+        let state = lock(&self.state);
+        !state.is_wanted || state.guard.is_some()
+    }
+}
+
+impl Control {
+    /// Sets the lease that is held, or none.
+    pub fn hold(&self, held: Option<HeldLease>) {
+        if let Some(HeldLease { lease, until }) = held {
+            self.fence.hold(lease, self.clock.us_at(until));
+        }
+        self.lease_cache.hold(held);
+    }
+
+    /// Returns whether what the start found may be shown: it is at as many backups as are promised, and nobody recovers it.
+    #[must_use]
+    pub fn has_settled(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.waker.has_settled()) && self.ownership_guard.is_satisfied()
+    }
+
+    /// Guards what this server owns, from now on; returns false if the metadata was not read yet under the present lease.
+    pub fn guard_ownership(&self) -> bool {
+        let mut state = lock(&self.ownership_guard.state);
+        let held = self.lease_cache.lease(Moment::now());
+        if held.is_none() || held != state.verified {
+            return false;
+        }
+        if !std::mem::replace(&mut state.is_wanted, true) {
+            state.guard = held.map(|lease| self.fence.guard(lease));
+        }
+        true
+    }
+
+    /// Returns whether all metadata is to be read again, since another lease is held than before.
+    pub fn is_unverified(&self) -> bool {
+        let held = self.lease_cache.lease(Moment::now());
+        held.is_some() && held != lock(&self.ownership_guard.state).verified
+    }
+
+    /// Notes that all metadata was read, and applied here, while this lease was held.
+    pub fn note_verified(&self, lease: LeaseId) {
+        let mut state = lock(&self.ownership_guard.state);
+        if state.verified != Some(lease) {
+            state.verified = Some(lease);
+            // The earlier one is dropped behind it.
+            let guard = state.is_wanted.then(|| self.fence.guard(lease));
+            state.guard = guard;
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The thread that keeps replicas of other servers' logs.
+//!
+//! ```text
+//!   stream threads ── streams ──► thread: receive from all ── flush ──► acknowledge to all
+//! ```
+//! One thread for all streams: what came of any of them while it flushed becomes stable with one write. Like the log's own
+//! thread it waits in the kernel, at real-time priority where it gets that: other servers' writes wait for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use cluster::replication::message::{FromBackup, ToBackup};
+use disk::{Disk, DiskError};
+use net::{Duplex, Sleeper, Stream, StreamError, Waker};
+
+use super::file::{LogId, PlacedReplica, ReplicaError, ReplicaFile};
+use super::receiver::ReplicaReceiver;
+use crate::limits::{
+    BACKUP_ANSWER_MS, BACKUP_IDLE_MS, BACKUP_ROUND_RECORDS, BACKUP_UNTAKEN_BYTES, RECORD_TIMEOUT_MS,
+    REPLICA_RECORD_BYTES_MAX,
+};
+use crate::process;
+
+/// What comes to the thread.
+enum Arrival {
+    /// A stream of another server's log.
+    Stream(u32, Stream),
+    /// These logs alone are needed, of each server and number.
+    Needed(BTreeSet<(u32, u64)>),
+    /// Somebody recovers a log, of which this is the latest start.
+    Recovery(LogId, u64, SyncSender<Result<HeldLog, DiskError>>),
+}
+
+/// A log that is recovered: its replicas, which stay as they are, and a disk to read them from.
+pub struct HeldLog {
+    /// The random number of the file.
+    pub file: u64,
+    /// The replicas.
+    pub replicas: Vec<PlacedReplica>,
+    /// The disk.
+    pub disk: Box<dyn Disk>,
+}
+
+/// What others know of the thread.
+#[derive(Clone, Debug)]
+pub struct BackupHandle {
+    arrivals: Sender<Arrival>,
+    waker: Waker,
+    has_failed: Arc<AtomicBool>,
+}
+
+impl BackupHandle {
+    /// Returns whether the disk has failed, so that no streams are served any more.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Hands over a stream that another server has opened for its log.
+    pub fn serve(&self, server: u32, stream: Stream) {
+        // After a failure it ends.
+        let _ = self.arrivals.send(Arrival::Stream(server, stream));
+        self.waker.wake();
+    }
+
+    /// Forgets logs that are not among these.
+    pub fn keep(&self, needed: BTreeSet<(u32, u64)>) {
+        // After a failure everything stays as it is.
+        let _ = self.arrivals.send(Arrival::Needed(needed));
+        self.waker.wake();
+    }
+
+    /// Takes nothing of a log from this start on, or an earlier one, and returns what there is of it. `None` after a failure of
+    /// the disk, or if the thread does not answer.
+    #[must_use]
+    pub fn recover(&self, log: LogId, start: u64) -> Option<HeldLog> {
+        let (answer, found) = sync_channel(1);
+        self.arrivals.send(Arrival::Recovery(log, start, answer)).ok()?;
+        self.waker.wake();
+        let found = found.recv_timeout(Duration::from_millis(BACKUP_ANSWER_MS)).ok()?;
+        found.inspect_err(|error| tracing::warn!(%error, "cannot read the replicas of a log")).ok()
+    }
+}
+
+/// The machine of a server, as a place for replicas.
+#[derive(Clone, Debug)]
+pub struct BackupHost {
+    /// Its name: no two replicas of anything are on one.
+    pub name: String,
+    /// Replicas of other servers' logs, if this server keeps any.
+    pub backup: Option<BackupHandle>,
+}
+
+/// The running thread.
+pub struct BackupThread {
+    handle: BackupHandle,
+    is_stopping: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl BackupThread {
+    /// Starts the thread, off the workers' CPUs.
+    ///
+    /// # Errors
+    /// If the kernel gives no thread, or no descriptors.
+    pub fn start(file: ReplicaFile, number: u64, workers_cpus: Vec<usize>) -> io::Result<Self> {
+        let (arrivals, arriving) = channel();
+        let sleeper = Sleeper::alone()?;
+        let [is_stopping, has_failed] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let handle = BackupHandle { arrivals, waker: sleeper.waker(), has_failed: Arc::clone(&has_failed) };
+        let stopping = Arc::clone(&is_stopping);
+        let thread = thread::Builder::new().name("backup".to_owned()).spawn(move || {
+            if let Err(error) = process::stay_off(&workers_cpus).and_then(|()| process::take_real_time()) {
+                tracing::debug!(%error, "the backup's thread shares the workers' CPUs, or has no real-time priority");
+            }
+            let receiver = ReplicaReceiver::new(file);
+            let (streams, starts, ended, is_behind) = Default::default();
+            let mut backup = BackupState { receiver, number, arriving, streams, starts, ended, is_behind };
+            while !stopping.load(Ordering::Relaxed) {
+                if let Err(error) = backup.round() {
+                    has_failed.store(true, Ordering::Relaxed);
+                    tracing::error!(
+                        %error,
+                        "the disk of replicas failed: this server keeps none until it is restarted"
+                    );
+                    return;
+                }
+                if !backup.is_behind {
+                    backup.sleep(&sleeper);
+                }
+            }
+        })?;
+        Ok(Self { handle, is_stopping, thread })
+    }
+
+    /// Returns what others may know of it.
+    #[must_use]
+    pub fn handle(&self) -> BackupHandle {
+        self.handle.clone()
+    }
+
+    /// Ends all streams, and the thread.
+    pub fn stop(self) -> JoinHandle<()> {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.handle.waker.wake();
+        self.thread
+    }
+}
+
+/// A stream that is served.
+struct OwnerStream {
+    server: u32,
+    /// Known once it has begun.
+    log: Option<LogId>,
+    stream: Duplex,
+}
+
+impl OwnerStream {
+    fn answer(&mut self, answer: &FromBackup) -> Result<(), StreamError> {
+        let record = answer.encode();
+        self.stream.send(&(record.len() as u32).to_le_bytes(), &record)
+    }
+}
+
+/// The reason why a stream ends.
+enum StreamEnd {
+    /// The other server's.
+    Owner,
+    /// All end.
+    Disk(DiskError),
+}
+
+impl From<StreamError> for StreamEnd {
+    fn from(_: StreamError) -> Self {
+        Self::Owner
+    }
+}
+
+impl From<DiskError> for StreamEnd {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// The state of the thread.
+struct BackupState {
+    receiver: ReplicaReceiver,
+    /// The random number of the file.
+    number: u64,
+    arriving: Receiver<Arrival>,
+    streams: Vec<OwnerStream>,
+    /// The latest start of each server that came.
+    starts: BTreeMap<u32, u64>,
+    /// Logs that are recovered, each with its latest start: nothing of it is taken any more.
+    ended: BTreeMap<LogId, u64>,
+    /// Whether some of what has come is not taken in yet.
+    is_behind: bool,
+}
+
+impl BackupState {
+    fn round(&mut self) -> Result<(), DiskError> {
+        while let Ok(arrival) = self.arriving.try_recv() {
+            let (server, stream) = match arrival {
+                Arrival::Stream(server, stream) => (server, stream),
+                Arrival::Needed(needed) => {
+                    self.keep(&needed);
+                    continue;
+                }
+                Arrival::Recovery(log, start, answer) => {
+                    // Whoever asked may have given up.
+                    let _ = answer.send(self.recover(log, start));
+                    continue;
+                }
+            };
+            let patience = Duration::from_millis(RECORD_TIMEOUT_MS);
+            match Duplex::over(stream, patience, REPLICA_RECORD_BYTES_MAX) {
+                Ok(stream) => {
+                    let stream = stream.held_back_above(BACKUP_UNTAKEN_BYTES);
+                    self.streams.push(OwnerStream { server, log: None, stream });
+                }
+                Err(error) => tracing::debug!(server, %error, "a stream of a log ended"),
+            }
+        }
+        self.is_behind = false;
+        let mut left = Vec::new();
+        for mut owner in std::mem::take(&mut self.streams) {
+            let begun = owner.log;
+            match self.receive(&mut owner) {
+                Ok(()) => {
+                    // A stream of an earlier start, or one whose end is not known yet.
+                    left.retain(|other: &OwnerStream| owner.log == begun || other.log != owner.log);
+                    left.push(owner);
+                }
+                Err(StreamEnd::Disk(error)) => return Err(error),
+                Err(StreamEnd::Owner) => self.end(&owner),
+            }
+        }
+        self.streams = left;
+        let (stable, with_room) = (self.receiver.flush()?, self.receiver.with_room());
+        let mut left = Vec::new();
+        for mut owner in std::mem::take(&mut self.streams) {
+            let Some(log) = owner.log else {
+                left.push(owner);
+                continue;
+            };
+            let stable = stable.get(&log).map(|&ticket| FromBackup::Stable { ticket });
+            let has_room = with_room.contains(&log).then_some(FromBackup::HasRoom);
+            let sent = stable.iter().chain(&has_room).try_for_each(|answer| owner.answer(answer));
+            match sent.and_then(|()| owner.stream.flush()) {
+                Ok(()) => left.push(owner),
+                Err(_) => self.end(&owner),
+            }
+        }
+        self.streams = left;
+        Ok(())
+    }
+
+    /// Forgets logs that are not needed, and have no stream.
+    fn keep(&mut self, needed: &BTreeSet<(u32, u64)>) {
+        for log in self.receiver.file().logs() {
+            let has_stream = self.streams.iter().any(|owner| owner.log == Some(log));
+            if !has_stream && !needed.contains(&(log.server, log.number)) {
+                tracing::info!(
+                    server = log.server,
+                    "forgets the log of a server, which is not needed any more"
+                );
+                self.receiver.file().forget_log(log);
+            }
+        }
+    }
+
+    fn recover(&mut self, log: LogId, start: u64) -> Result<HeldLog, DiskError> {
+        let ended = self.ended.entry(log).or_insert(start);
+        *ended = start.max(*ended);
+        self.streams.retain(|owner| owner.log != Some(log));
+        self.receiver.end(log);
+        let file = self.receiver.file();
+        file.flush()?;
+        // So that their ends are known to all who ask.
+        file.held(log)?;
+        Ok(HeldLog { file: self.number, replicas: file.placed(log), disk: file.disk()? })
+    }
+
+    fn end(&mut self, owner: &OwnerStream) {
+        tracing::debug!(server = owner.server, "a stream of a log ended");
+        if let Some(log) = owner.log {
+            self.receiver.end(log);
+        }
+    }
+
+    /// Takes in what has come over a stream, up to some records.
+    fn receive(&mut self, owner: &mut OwnerStream) -> Result<(), StreamEnd> {
+        for _ in 0..BACKUP_ROUND_RECORDS {
+            let Some(record) = owner.stream.receive()? else { return Ok(()) };
+            let Ok(message) = ToBackup::decode(record) else { return Err(StreamEnd::Owner) };
+            let answer = match (owner.log, message) {
+                (None, ToBackup::Begin { log, start }) => {
+                    let latest = self.starts.entry(owner.server).or_insert(start);
+                    let log = LogId { server: owner.server, number: log };
+                    if start < *latest || self.ended.get(&log).is_some_and(|ended| start <= *ended) {
+                        tracing::warn!(server = owner.server, start, "refused the log of an earlier start");
+                        return Err(StreamEnd::Owner);
+                    }
+                    *latest = start;
+                    self.ended.remove(&log);
+                    owner.log = Some(log);
+                    let items = self.receiver.begin(log)?;
+                    Some(FromBackup::Held { file: self.number, speed: 1, items })
+                }
+                (Some(log), message) => match self.receiver.receive(log, &message) {
+                    Ok(answer) => answer,
+                    Err(ReplicaError::Disk(error)) => return Err(error.into()),
+                    Err(error) => {
+                        tracing::warn!(server = owner.server, %error, "the log of another server is out of order");
+                        return Err(StreamEnd::Owner);
+                    }
+                },
+                (None, _) => return Err(StreamEnd::Owner),
+            };
+            if let Some(answer) = answer {
+                owner.answer(&answer)?;
+            }
+        }
+        self.is_behind = true;
+        Ok(())
+    }
+
+    fn sleep(&self, sleeper: &Sleeper) {
+        let timeout = Duration::from_millis(BACKUP_IDLE_MS);
+        let streams = self.streams.iter().map(|owner| &owner.stream);
+        if let Err(error) = Duplex::sleep_over(sleeper, streams, timeout) {
+            tracing::warn!(%error, "the backup's thread cannot wait for its streams");
+            thread::sleep(timeout);
+        }
+    }
+}

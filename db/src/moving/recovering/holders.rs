@@ -1,0 +1,210 @@
+//! The backups that have a log, as a server sees them that recovers it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cluster::metadata::{DecidedCut, MetadataError, RecoveryRow, ReplicasRow};
+use cluster::peer::Purpose;
+use cluster::replication::Item;
+use cluster::replication::fetch::{FoundReplica, FragmentHeader, FromHolder, ToHolder};
+use disk::{Digest, Fragment, OPEN_ENDED};
+use net::Stream;
+
+use crate::control_plane::Control;
+use crate::durability::replicas::gathered::{GatherError, Gathered, SegmentReplica, gather_for};
+use crate::limits::{REPLICAS_HELD_BYTES_MAX, REPLICAS_HELD_MS};
+use crate::peer;
+
+/// A backup, and the stream to it.
+struct AskedBackup {
+    server: u32,
+    stream: Stream,
+    record: Vec<u8>,
+    replicas: Vec<FoundReplica>,
+    digests: Vec<Digest>,
+}
+
+/// The reason why nothing is known of a log.
+#[derive(Debug)]
+pub(super) enum NotFound {
+    /// So many backups answer, of as many as are needed.
+    Backups(usize, usize),
+    /// What they have is not all of it.
+    Log(GatherError),
+    /// The metadata does not answer.
+    Metadata(MetadataError),
+    /// The stream to this backup has ended.
+    Stream(u32),
+    /// No backup that answers has a part of it as it was written, and others that count do not answer.
+    Damaged,
+}
+
+impl From<GatherError> for NotFound {
+    fn from(error: GatherError) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl std::fmt::Display for NotFound {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Backups(found, needed) => write!(out, "{found} of at least {needed} backups answer"),
+            Self::Log(error) => error.fmt(out),
+            Self::Metadata(error) => error.fmt(out),
+            Self::Stream(server) => write!(out, "the stream to server {server} has ended"),
+            Self::Damaged => out.write_str("a part of it is damaged at all backups that answer"),
+        }
+    }
+}
+
+/// The backups of a log that answer: enough to find all that was acknowledged.
+pub(super) struct Holders {
+    all: Vec<AskedBackup>,
+    /// Whether these are all that count.
+    is_complete: bool,
+}
+
+impl Holders {
+    /// Opens a stream to each backup that counts.
+    ///
+    /// # Errors
+    /// [`NotFound`]: too few of them answer now.
+    pub(super) fn open(control: &Control, row: &ReplicasRow) -> Result<Self, NotFound> {
+        let members = control.metadata.members().map_err(NotFound::Metadata)?;
+        let open = |&(server, file): &(u32, u64)| {
+            let address = members.iter().find(|member| member.run.server == server)?.tcp;
+            let migrations = control.migrations.as_ref()?;
+            let purpose = Purpose::Recovery(row.server);
+            let opened = peer::open(migrations.secret(), migrations.own(), (server, address), purpose);
+            let opened =
+                opened.inspect_err(|error| tracing::debug!(server, %error, "a backup does not answer"));
+            AskedBackup::ask(server, opened.ok()?, file, row)
+        };
+        let all: Vec<AskedBackup> = row.backups.iter().filter_map(open).collect();
+        let needed = (row.backups.len() + 1).saturating_sub(row.replicas).max(1);
+        if all.len() < needed {
+            return Err(NotFound::Backups(all.len(), needed));
+        }
+        let is_complete = all.len() == row.backups.len();
+        Ok(Self { all, is_complete })
+    }
+
+    /// Finds the log, as of the cut that is decided, or was when it was last recovered, unless it was written since.
+    ///
+    /// # Errors
+    /// [`NotFound`]
+    pub(super) fn gather(&mut self, recovery: &RecoveryRow) -> Result<(Gathered, DecidedCut), NotFound> {
+        let digests: Vec<Digest> = self.all.iter().flat_map(|holder| holder.digests.clone()).collect();
+        gather_for(recovery, &digests, |digest| self.copies(digest))
+    }
+
+    /// Returns what the backups have of each segment; of those that a digest has closed no more than their ends.
+    fn copies(&mut self, digest: &Digest) -> Result<BTreeMap<u32, Vec<SegmentReplica>>, NotFound> {
+        let is_closed = |sequence: u32| {
+            let known = digest.segments.iter().find(|known| known.sequence == sequence);
+            known.map_or(sequence <= digest.last, |known| known.bytes != OPEN_ENDED)
+        };
+        let mut copies: BTreeMap<u32, Vec<SegmentReplica>> = BTreeMap::new();
+        for holder in &mut self.all {
+            for replica in holder.replicas.clone() {
+                let Item::Segment(sequence) = replica.item else { continue };
+                let FoundReplica { class, cut, bytes, .. } = replica;
+                let fragments = if is_closed(sequence) {
+                    vec![(Fragment { cut, end: bytes, ..Fragment::default() }, bytes)]
+                } else {
+                    holder.fragments(replica.replica).ok_or(NotFound::Stream(holder.server))?
+                };
+                copies.entry(sequence).or_default().push(SegmentReplica { class, fragments });
+            }
+        }
+        Ok(copies)
+    }
+
+    /// Reads the first bytes of a segment from one backup after another, beginning with a different one for each segment, and
+    /// hands them over until `is_sound`; returns false if nobody has them as they were written.
+    ///
+    /// # Errors
+    /// [`NotFound`]: others that count may have them.
+    pub(super) fn read(
+        &mut self,
+        (sequence, bytes): (u32, u32),
+        mut is_sound: impl FnMut(&[u8]) -> bool,
+    ) -> Result<bool, NotFound> {
+        let count = self.all.len();
+        for turn in 0..count {
+            let holder = &mut self.all[(sequence as usize + turn) % count];
+            let of_segment = |replica: &&FoundReplica| replica.item == Item::Segment(sequence);
+            let all: Vec<u64> = holder
+                .replicas
+                .iter()
+                .filter(of_segment)
+                .filter(|replica| replica.bytes >= bytes)
+                .map(|replica| replica.replica)
+                .collect();
+            for replica in all.into_iter().rev() {
+                let content = holder.read(replica, bytes).ok_or(NotFound::Stream(holder.server))?;
+                if content.len() == bytes as usize && is_sound(&content) {
+                    return Ok(true);
+                }
+                tracing::warn!(server = holder.server, sequence, "a backup does not give a segment of a log");
+            }
+        }
+        if self.is_complete { Ok(false) } else { Err(NotFound::Damaged) }
+    }
+}
+
+impl AskedBackup {
+    /// Asks a backup what it has; `None` if it does not answer, or its file is another one.
+    fn ask(server: u32, stream: Stream, file: u64, row: &ReplicasRow) -> Option<Self> {
+        let (replicas, digests) = (Vec::new(), Vec::new());
+        let mut holder = Self { server, stream, record: Vec::new(), replicas, digests };
+        let answer = holder.answer(&ToHolder::Find { log: row.log, start: row.start })?;
+        let FromHolder::Found { file: found, replicas, digests } = answer else { return None };
+        if found != file {
+            return None;
+        }
+        holder.digests = digests.iter().filter_map(|digest| Digest::decode(digest).ok()).collect();
+        holder.replicas = replicas;
+        Some(holder)
+    }
+
+    fn answer(&mut self, question: &ToHolder) -> Option<FromHolder> {
+        let record = question.encode();
+        self.stream.write_record(&(record.len() as u32).to_le_bytes(), &record).ok()?;
+        self.next()
+    }
+
+    fn next(&mut self) -> Option<FromHolder> {
+        let patience = Duration::from_millis(REPLICAS_HELD_MS);
+        self.stream.read_record(&mut self.record, patience, REPLICAS_HELD_BYTES_MAX).ok()?;
+        FromHolder::decode(&self.record).ok()
+    }
+
+    fn fragments(&mut self, replica: u64) -> Option<Vec<(Fragment, u32)>> {
+        let FromHolder::Fragments(all) = self.answer(&ToHolder::Fragments { replica })? else { return None };
+        let fragment_of = |header: FragmentHeader| {
+            let FragmentHeader { cut, before, settled, clock_ms, writes, digest, at, end, bytes } = header;
+            (Fragment { cut, before, settled, clock_ms, writes, digest, at, end }, bytes)
+        };
+        Some(all.into_iter().map(fragment_of).collect())
+    }
+
+    /// Reads the first bytes of a replica; fewer if the rest is damaged, `None` if the stream has ended.
+    fn read(&mut self, replica: u64, bytes: u32) -> Option<Vec<u8>> {
+        let bytes = bytes as usize;
+        let mut content = Vec::with_capacity(bytes.min(REPLICAS_HELD_BYTES_MAX));
+        let mut answer = self.answer(&ToHolder::Read { replica, bytes: bytes as u32 });
+        while content.len() < bytes {
+            match answer? {
+                FromHolder::Bytes(part) if part.is_empty() => return Some(content),
+                FromHolder::Bytes(part) => content.extend_from_slice(&part),
+                _ => return None,
+            }
+            if content.len() == bytes {
+                break;
+            }
+            answer = self.next();
+        }
+        Some(content)
+    }
+}

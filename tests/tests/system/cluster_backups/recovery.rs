@@ -1,0 +1,203 @@
+//! Recoveries: what a server had that is gone is served by others, from the replicas of its log.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use client::{Client, Durability, PlanProgress};
+use fastrand::Rng;
+use tests::effort::{rng, rounds};
+use tests::patience::{Stopping, comes};
+use tests::server::{Server, patient};
+
+use super::{await_replicas, cluster, figure, table};
+use crate::cluster_durability::Tireless;
+
+const HOSTS: [&str; 3] = ["one", "two", "three"];
+const KEYS: u64 = 3_000;
+
+/// What a client knows of the objects; `None` of those that it deleted.
+type Known = BTreeMap<u64, Option<u64>>;
+
+fn write(user: &mut Tireless, random: &mut Rng, known: &mut Known, count: usize) {
+    for _ in 0..count {
+        let (key, value) = (random.u64(0..KEYS), random.u64(..));
+        if random.u32(0..5) == 0 {
+            user.ask(|client, table| client.delete(table, &key.to_le_bytes()));
+            known.insert(key, None);
+        } else {
+            let bytes = [&value.to_le_bytes()[..], &[7; 100]].concat();
+            user.ask(|client, table| client.put(table, &key.to_le_bytes(), &bytes));
+            known.insert(key, Some(value));
+        }
+    }
+}
+
+fn check(user: &mut Tireless, known: &Known) {
+    for (key, value) in known {
+        let found = user.ask(|client, table| client.get(table, &key.to_le_bytes()));
+        let found =
+            found.map(|object| u64::from_le_bytes(object.value[..8].try_into().expect("eight bytes")));
+        assert_eq!(found, *value, "key {key}");
+    }
+}
+
+/// Waits until a server owns nothing any more, and nothing moves.
+fn await_recovery(asked: &Server, lost: u32) {
+    comes("the recovery of a server", || {
+        let mut admin = asked.admin();
+        let is_owner = admin.tablet_list().ok()?.iter().any(|tablet| tablet.server == lost);
+        (!is_owner && admin.migration_list().ok()?.is_empty()).then_some(())
+    });
+}
+
+#[test]
+fn what_a_server_had_that_dies_is_served_by_the_others() {
+    let mut random = rng();
+    let mut cluster = cluster(&HOSTS);
+    await_replicas(&cluster.servers, 2);
+    let numbers = cluster.numbers();
+    let (tenant, table) = table(&cluster, Durability::Synced);
+    let mut known = Known::new();
+    for round in 0..rounds(3, 20) {
+        let mut user = Tireless::new(&cluster, &tenant, table);
+        write(&mut user, &mut random, &mut known, 2_000);
+        let victim = 1 + round % 2;
+        cluster.servers[victim].kill();
+        await_recovery(&cluster.servers[0], numbers[victim]);
+        check(&mut user, &known);
+        write(&mut user, &mut random, &mut known, 500);
+        // It returns, and has nothing of before.
+        cluster.servers[victim].restart();
+        await_replicas(&cluster.servers, 2);
+        check(&mut Tireless::new(&cluster, &tenant, table), &known);
+        balance(&cluster.servers[0]);
+        check(&mut user, &known);
+    }
+}
+
+/// Lets the servers own about the same again.
+fn balance(asked: &Server) {
+    let plan = comes("a plan", || asked.admin().cluster_balance().ok());
+    comes("its end", || {
+        let plans = asked.admin().cluster_status().ok()?.plans;
+        let progress = plans.iter().find(|entry| entry.id == plan.id)?.progress;
+        (progress != PlanProgress::Running).then_some(())
+    });
+}
+
+/// What had no answer when its server died gets that of its execution from those who have recovered its log, or is executed by the
+/// new owner.
+#[test]
+fn each_increment_is_done_once_though_others_recover_its_server() {
+    const KEYS: u64 = 24;
+    let mut random = rng();
+    let mut cluster = cluster(&HOSTS);
+    await_replicas(&cluster.servers, 2);
+    let numbers = cluster.numbers();
+    let (tenant, table) = table(&cluster, Durability::Synced);
+    let is_over = AtomicBool::new(false);
+    let cluster = &mut cluster;
+    thread::scope(|scope| {
+        let stopping = Stopping(&is_over);
+        let workers: Vec<_> = (0..3)
+            .map(|own: u64| {
+                let (is_over, tenant, mut random) = (&is_over, &tenant, random.fork());
+                let address = cluster.servers[0].address().to_string();
+                scope.spawn(move || {
+                    let client = Client::connect_with(&address, &tenant.name, &tenant.secret, patient());
+                    let (mut client, mut counts) = (client.expect("it is let in"), BTreeMap::new());
+                    while !is_over.load(Ordering::Relaxed) {
+                        let key = own * KEYS + random.u64(0..KEYS);
+                        let count = counts.entry(key).or_insert(0);
+                        match client.increment(table, &key.to_le_bytes(), 1) {
+                            Ok((found, _)) => {
+                                *count += 1;
+                                assert_eq!(found, *count, "key {key}");
+                            }
+                            // Nobody owns the key yet that is there.
+                            Err(error) => assert!(!error.outcome_is_unknown(), "key {key}: {error}"),
+                        }
+                    }
+                    counts
+                })
+            })
+            .collect();
+        for round in 0..rounds(3, 30) {
+            thread::sleep(Duration::from_millis(random.u64(200..1_000)));
+            let victim = 1 + round % 2;
+            cluster.servers[victim].kill();
+            await_recovery(&cluster.servers[0], numbers[victim]);
+            // Once it writes its log again the others answer for it no more.
+            thread::sleep(Duration::from_millis(500));
+            cluster.servers[victim].restart();
+            await_replicas(&cluster.servers, 2);
+            balance(&cluster.servers[0]);
+        }
+        drop(stopping);
+        let mut user = Tireless::new(cluster, &tenant, table);
+        for worker in workers {
+            for (key, count) in worker.join().expect("each increment has a known outcome") {
+                let found = user.ask(|client, table| client.get(table, &key.to_le_bytes()));
+                let value = found.map(|object| object.value);
+                assert_eq!(value, (count > 0).then(|| i64::to_le_bytes(count).to_vec()), "key {key}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_disk_that_is_lost_with_its_server_loses_nothing() {
+    let mut random = rng();
+    let mut cluster = cluster(&HOSTS);
+    await_replicas(&cluster.servers, 2);
+    let (tenant, table) = table(&cluster, Durability::Synced);
+    let (mut user, mut known) = (Tireless::new(&cluster, &tenant, table), Known::new());
+    write(&mut user, &mut random, &mut known, 3_000);
+    cluster.servers[2].kill();
+    let directory = cluster.servers[2].directory().to_owned();
+    for name in ["log", "replicas", "parts.redb"] {
+        fs::remove_file(directory.join(name)).expect("it was there");
+    }
+    // It waits until others have what it had.
+    cluster.servers[2].restart();
+    check(&mut Tireless::new(&cluster, &tenant, table), &known);
+    await_replicas(&cluster.servers, 2);
+}
+
+#[test]
+fn who_was_taken_for_dead_acknowledges_nothing_and_ends() {
+    let mut cluster = cluster(&HOSTS);
+    await_replicas(&cluster.servers, 2);
+    let numbers = cluster.numbers();
+    let (tenant, table) = table(&cluster, Durability::Synced);
+    let mut old = cluster.servers[2].client(&tenant);
+    let key = (0..1_000_u64).find(|key| old.put(table, &key.to_le_bytes(), b"before").is_ok());
+    let key = key.expect("somebody owns it").to_le_bytes();
+    cluster.servers[2].pause(true);
+    await_recovery(&cluster.servers[0], numbers[2]);
+    let mut user = Tireless::new(&cluster, &tenant, table);
+    user.ask(|client, table| client.put(table, &key, b"after"));
+    cluster.servers[2].pause(false);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stopping = Stopping(&over);
+        scope.spawn(|| {
+            let mut client = cluster.servers[0].client(&tenant);
+            while !over.load(Ordering::Relaxed) {
+                if let Ok(Some(found)) = client.get(table, &key) {
+                    assert_eq!(found.value, b"after");
+                }
+            }
+        });
+        if let Ok(Some(found)) = old.get(table, &key) {
+            assert_eq!(found.value, b"after", "from who owns it now");
+        }
+    });
+    comes("the end of the zombie", || (!cluster.servers[2].is_running()).then_some(()));
+    cluster.servers[2].restart();
+    await_replicas(&cluster.servers, 2);
+    assert_eq!(figure(&cluster.servers[2], "log_replicas"), Some(2));
+}
