@@ -12,6 +12,7 @@ use crate::migration::MigrationSettings;
 use crate::neighbour::NeighbourSettings;
 use crate::options::{Access, DataSettings, RunSettings};
 use crate::plot::points::PlotSettings;
+use crate::recovery::RecoverySettings;
 use crate::scan::ScanSettings;
 use crate::transports::TransportsSettings;
 use crate::transports::client::ClientSettings;
@@ -70,6 +71,8 @@ pub enum Command {
     /// Measure how clients fare while half of a table migrates between servers, and how fast it migrates; starts etcd
     /// and both servers.
     Migration(MigrationSettings),
+    /// Measure how clients fare while others recover a server that dies, and how fast that is; starts etcd and the servers.
+    Recovery(RecoverySettings),
     /// Measure requests over every transport in turn; starts a server for each.
     Transports(TransportsSettings),
     /// Draw points that a script has measured.

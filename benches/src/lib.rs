@@ -9,7 +9,9 @@
 //! [`neighbour`], [`density`] and [`fairness`] are about several tenants at once: an [`operator`] makes them, they
 //! invoke [`spin`]. [`in_process`] measures the store alone, without a server, beside maps of the Rust world; [`scan`]
 //! ordered tables beside Redis; [`migration`] what clients see while objects move from one server to another, and how fast
-//! they do; [`transports`] a get over every way that frames travel. These start the servers that they need ([`server`]).
+//! they do; [`recovery`] what they see while others recover a server that dies, and how fast they do; [`transports`] a get over
+//! every way that frames travel. These start the servers that they need ([`server`], [`etcd`]); [`intervals`] are what is
+//! seen over time.
 //! [`report`] and [`plot`] show what came out.
 
 pub mod absences;
@@ -18,9 +20,11 @@ pub mod dataset;
 pub mod density;
 pub mod drive;
 pub mod echo;
+pub mod etcd;
 pub mod fairness;
 pub mod fleet;
 pub mod in_process;
+pub mod intervals;
 pub mod loading;
 pub mod machine;
 pub mod measure;
@@ -31,6 +35,7 @@ pub mod options;
 pub mod plot;
 pub mod popularity;
 pub mod process;
+pub mod recovery;
 pub mod report;
 pub mod scan;
 pub mod server;

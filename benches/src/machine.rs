@@ -141,6 +141,14 @@ fn thread_time(schedstat: &str) -> Option<ThreadTime> {
     Some(ThreadTime { ran_ns: words.next()?.ok()?, delayed_ns: words.next()?.ok()? })
 }
 
+/// How long a process has run until now, with the threads of it that have ended, in nanoseconds; `None` when there is none.
+pub fn process_cpu_ns(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, which may have anything in it, ends with the last parenthesis; ticks are hundredths of a second.
+    let words = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2);
+    words.map(|ticks| ticks.parse::<u64>().ok().map(|ticks| ticks * 10_000_000)).sum()
+}
+
 /// How long the calling thread was ready to run and had no core, in nanoseconds; 0 where the kernel does not say.
 pub fn own_delay_ns() -> u64 {
     let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

@@ -19,6 +19,7 @@ use benches::migration;
 use benches::neighbour;
 use benches::options::{Access, DataSettings, DurabilityOption, RunSettings};
 use benches::plot;
+use benches::recovery;
 use benches::scan;
 use benches::transports;
 use benches::workload::{Generator, Target, Workload};
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Store(settings) => in_process::run(&settings),
         Command::Scan(settings) => scan::run(&settings),
         Command::Migration(settings) => migration::run(&settings),
+        Command::Recovery(settings) => recovery::run(&settings),
         Command::Transports(settings) => transports::run(&settings),
         Command::Plot(settings) => plot::points::run(&settings),
         Command::TransportsClient { settings } => transports::client::run(&settings),

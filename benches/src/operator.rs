@@ -7,15 +7,20 @@
 //! the bench is started, or from that of the sources that it was built from.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use builder::Package;
 use clap::Args;
-use client::{Admin, Client, Error, LimitChange, PackageFile, Status};
+use client::{Admin, Client, Error, LimitChange, MigrationMode, MigrationPhase, PackageFile, Status};
 use serde::Serialize;
 
 use crate::options::{Access, DurabilityOption, SandboxOption, admin, check_runs};
 
+/// Between two looks at a migration.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Extensions among the sources of this program.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ext");
 
@@ -152,6 +157,37 @@ impl Tenant {
             PackageFile { path: "src/lib.rs", bytes: source.as_bytes() },
         ];
         install_files(&mut self.client, name, files)
+    }
+}
+
+/// Moves hashes of a table to a server, and looks until it is over.
+pub fn move_hashes(
+    admin: &mut Admin,
+    table: &str,
+    hashes: RangeInclusive<u64>,
+    (target, mode): (u32, MigrationMode),
+) -> Result<(), String> {
+    let failed = |error: Error| format!("the migration failed: {error}");
+    let begun = loop {
+        match admin.migration_begin(table, hashes.clone(), target, mode) {
+            // The one before is not cleared away yet.
+            Err(Error::Refused { status: Status::WrongTablets, .. }) => thread::sleep(LOOK_EVERY),
+            begun => break begun.map_err(failed)?,
+        }
+    };
+    loop {
+        let list = admin.migration_list().map_err(failed)?;
+        match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.phase) {
+            None | Some(MigrationPhase::Finished) => break,
+            Some(MigrationPhase::Ended) => return Err("the migration was undone".into()),
+            Some(_) => thread::sleep(LOOK_EVERY),
+        }
+    }
+    let tablets = admin.tablet_list().map_err(failed)?;
+    let last = tablets.iter().find(|tablet| tablet.table == table && tablet.last == *hashes.end());
+    match last.map(|tablet| tablet.server) {
+        Some(server) if server == target => Ok(()),
+        other => Err(format!("the migration is over, and the hashes are at {other:?}, not at {target}")),
     }
 }
 

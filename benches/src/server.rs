@@ -128,6 +128,15 @@ impl OurServer {
         admin(self.address, &self.admin_secret_file())
     }
 
+    /// Its number in the cluster, once it has one.
+    pub fn number(&mut self) -> Result<u32, String> {
+        let mut admin = self.admin()?;
+        self.process.wait_for(|| {
+            let servers = admin.server_list().ok()?;
+            servers.iter().find(|server| server.is_asked).map(|server| server.id)
+        })
+    }
+
     /// Makes a tenant; returns how to open its sessions, with a table of this name.
     pub fn tenant(&self, tenant: &str, table: &str) -> Result<Access, String> {
         let secret = self.admin()?.tenant_create(tenant).map_err(|error| format!("no tenant: {error}"))?;

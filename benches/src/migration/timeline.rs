@@ -14,10 +14,11 @@ mod stage;
 
 use plotters::prelude::SeriesLabelPosition;
 
-use self::play::{BinSeen, MoveRow, Scene};
+use self::play::{MoveRow, Scene};
 pub use self::stage::MoveWay;
 use self::stage::Stage;
 use super::{MigrationRun, TimelineSettings};
+use crate::intervals::BinSeen;
 use crate::machine;
 use crate::options::name_of;
 use crate::plot::series::{Axes, Panel, Scale, Series, panels};

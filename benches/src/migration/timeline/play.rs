@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::TimelineRun;
@@ -14,8 +13,8 @@ use super::stage::{Move, MoveWay, Stage};
 use crate::dataset::Dataset;
 use crate::drive::{Drive, Patience, ns_since};
 use crate::fleet::Fleet;
+use crate::intervals::{BinSeen, Bins, INTERVAL_NS, Moment};
 use crate::loading;
-use crate::measure::{LATENCY_NS_MAX, Times};
 use crate::options::DataSettings;
 use crate::workload::{Generator, Target, Workload};
 
@@ -23,8 +22,6 @@ use crate::workload::{Generator, Target, Workload};
 const CAPACITY_SECONDS: f64 = 2.0;
 /// What follows the beginning of a migration and counts as its hand-over, in nanoseconds.
 const HAND_OVER_NS: u64 = 500_000_000;
-/// Length of an interval.
-const INTERVAL_NS: u64 = 100_000_000;
 
 /// What one migration showed.
 #[derive(Clone, Debug, Serialize)]
@@ -48,15 +45,6 @@ pub(super) struct MoveRow {
     pub(super) errors: BTreeMap<String, u64>,
     /// What clients saw over time.
     pub(super) timeline: Vec<Moment>,
-}
-
-/// An interval of the timeline.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Moment {
-    /// Seconds since the beginning of the migration.
-    pub(super) at: f64,
-    #[serde(flatten)]
-    pub(super) seen: BinSeen,
 }
 
 impl MoveRow {
@@ -165,7 +153,6 @@ impl<'a> Scene<'a> {
                 (began_ns, began_ns + edge_ns)
             }
         };
-        let at = |at_ns: u64| (at_ns as f64 - began_ns as f64) / 1e9;
         Ok(MoveRow {
             way,
             megabytes_per_second: half_megabytes / seconds,
@@ -177,91 +164,7 @@ impl<'a> Scene<'a> {
             hand_over: bins.seen(edge.0 - INTERVAL_NS, edge.1),
             after: bins.seen(ended_ns, ended_ns + margin_ns),
             errors,
-            timeline: bins.each().map(|(at_ns, seen)| Moment { at: at(at_ns), seen }).collect(),
+            timeline: bins.timeline(began_ns),
         })
-    }
-}
-
-/// Latencies and answers by interval.
-#[derive(Default)]
-struct Bins {
-    latency_ns: Vec<Histogram<u32>>,
-    answers: Vec<u64>,
-}
-
-/// What was seen between two moments.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct BinSeen {
-    /// Answers a second.
-    pub(super) answers_per_second: f64,
-    /// Median latency in microseconds.
-    pub(super) latency_us_p50: f64,
-    /// 999 of 1,000 requests were faster.
-    pub(super) latency_us_p999: f64,
-    /// The longest that any request waited.
-    pub(super) latency_us_max: f64,
-}
-
-impl Bins {
-    /// Adds a request.
-    fn add(&mut self, times: Times) {
-        let (due, answered) =
-            ((times.due_ns / INTERVAL_NS) as usize, (times.answered_ns / INTERVAL_NS) as usize);
-        while self.latency_ns.len() <= answered {
-            let empty = Histogram::new_with_bounds(1_000, LATENCY_NS_MAX, 2).expect("the bounds are valid");
-            self.latency_ns.push(empty);
-            self.answers.push(0);
-        }
-        let latency_ns = times.answered_ns.saturating_sub(times.due_ns);
-        self.latency_ns[due].saturating_record(latency_ns.max(1_000));
-        self.answers[answered] += 1;
-    }
-
-    /// What was seen in the intervals that begin at `from_ns` or later and before `to_ns`.
-    fn seen(&self, from_ns: u64, to_ns: u64) -> BinSeen {
-        let last = self.answers.len();
-        let from = (from_ns.div_ceil(INTERVAL_NS) as usize).min(last);
-        let to = (to_ns.div_ceil(INTERVAL_NS) as usize).clamp(from, last);
-        let Some(mut all) = self.latency_ns[from..to].first().cloned() else { return BinSeen::default() };
-        self.latency_ns[from + 1..to].iter().for_each(|one| all.add(one).expect("the bounds are alike"));
-        let answers: u64 = self.answers[from..to].iter().sum();
-        let us = |ns: u64| ns as f64 / 1000.0;
-        BinSeen {
-            answers_per_second: answers as f64 / ((to - from) as f64 * INTERVAL_NS as f64 / 1e9),
-            latency_us_p50: us(all.value_at_quantile(0.5)),
-            latency_us_p999: us(all.value_at_quantile(0.999)),
-            latency_us_max: us(all.max()),
-        }
-    }
-
-    /// Each interval but the last, which is not over: when it begins, and what was seen in it.
-    fn each(&self) -> impl Iterator<Item = (u64, BinSeen)> {
-        let begin = |at: usize| at as u64 * INTERVAL_NS;
-        (0..self.answers.len().saturating_sub(1))
-            .map(move |at| (begin(at), self.seen(begin(at), begin(at + 1))))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Bins, INTERVAL_NS};
-    use crate::measure::Times;
-
-    #[test]
-    fn a_request_counts_where_it_was_due_and_its_answer_where_it_came() {
-        let mut bins = Bins::default();
-        for at in 0..1000 {
-            let due_ns = at * INTERVAL_NS / 1000;
-            bins.add(Times { due_ns, answered_ns: due_ns + 20_000 });
-        }
-        bins.add(Times { due_ns: INTERVAL_NS / 2, answered_ns: 5 * INTERVAL_NS / 2 });
-        let first = bins.seen(0, INTERVAL_NS);
-        assert!((19.0..22.0).contains(&first.latency_us_p50), "{first:?}");
-        assert!(first.latency_us_max > 190_000.0, "{first:?}");
-        assert!((first.answers_per_second - 10_000.0).abs() < 20.0, "{first:?}");
-        let third = bins.seen(2 * INTERVAL_NS, 3 * INTERVAL_NS);
-        assert_eq!((third.answers_per_second, third.latency_us_max), (10.0, 0.0));
-        assert_eq!(bins.each().count(), 2);
-        assert_eq!(bins.seen(7 * INTERVAL_NS, 9 * INTERVAL_NS).answers_per_second, 0.0);
     }
 }

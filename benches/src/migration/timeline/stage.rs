@@ -1,19 +1,18 @@
 //! etcd, two servers, and a tenant with a table that begins at the first of them.
 
-use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
-use std::time::Duration;
 
 use clap::ValueEnum;
-use client::{Admin, MigrationMode, MigrationPhase, Status};
+use client::MigrationMode;
 use serde::Serialize;
 
 use super::TimelineRun;
+use crate::etcd;
 use crate::fleet;
+use crate::operator::move_hashes;
 use crate::options::{Access, admin};
-use crate::process::{Folder, Process, free_address};
+use crate::process::{Folder, Process};
 use crate::server::{Launch, OurServer};
 
 /// Memory of a server for each object beyond key and value: header, index, and the room of a log at two thirds.
@@ -22,8 +21,6 @@ const OBJECT_OVERHEAD_BYTES: u64 = 120;
 const TENANT: &str = "bench";
 /// Its name.
 const TABLE: &str = "records";
-/// Between two looks at a migration.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Ways to move a tablet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -80,7 +77,7 @@ impl Stage {
     /// Starts etcd and both servers, and makes the tenant.
     pub(super) fn start(settings: &TimelineRun) -> Result<Self, String> {
         let folder = Folder::make("migration")?;
-        let (etcd, client_address) = start_etcd(&settings.own.etcd, &folder)?;
+        let (etcd, client_address) = etcd::start(&settings.own.etcd, &folder)?;
         let metadata = format!("etcd://{client_address}/bench");
         let source = start_server(settings, &folder, &metadata, ("source", settings.own.source_cpu))?;
         // The first server alone is there when the table is made, so it gets it whole.
@@ -104,7 +101,11 @@ impl Stage {
         };
         let (told, over) = channel();
         let (address, secret) = (source.server.address(), source.server.admin_secret_file());
-        let watched = move || watch(admin(address, &secret)?, way, target);
+        let table = format!("{TENANT}/{TABLE}");
+        // A thread of its own asks, so that the load goes on.
+        let watched = move || {
+            move_hashes(&mut admin(address, &secret)?, &table, 1 << 63..=u64::MAX, (target, way.mode()))
+        };
         // Who does not wait for it any more does not hear of it.
         thread::spawn(move || drop(told.send(watched())));
         Moving { over }
@@ -129,24 +130,6 @@ impl Stage {
     }
 }
 
-fn start_etcd(program: &str, folder: &Folder) -> Result<(Process, SocketAddr), String> {
-    let (clients, peers) = (free_address()?, free_address()?);
-    let mut command = Command::new(program);
-    command.args(["--name", "bench", "--log-level", "error", "--data-dir"]).arg(folder.join("etcd"));
-    for (option, address) in [
-        ("--listen-client-urls", clients),
-        ("--advertise-client-urls", clients),
-        ("--listen-peer-urls", peers),
-        ("--initial-advertise-peer-urls", peers),
-    ] {
-        command.arg(option).arg(format!("http://{address}"));
-    }
-    command.arg("--initial-cluster").arg(format!("bench=http://{peers}")).stderr(Stdio::null());
-    let process = Process::listening("etcd", command, clients)?;
-    let missing = || format!("there is no {program}: scripts/setup installs etcd-server");
-    Ok((process.ok_or_else(missing)?, clients))
-}
-
 fn start_server(
     settings: &TimelineRun,
     folder: &Folder,
@@ -162,11 +145,7 @@ fn start_server(
         ..Launch::new(name, settings.own.server.as_deref(), memory_mib)
     };
     let mut server = OurServer::start(folder, &launch)?;
-    let mut admin = server.admin()?;
-    let number = server.process().wait_for(|| {
-        let servers = admin.server_list().ok()?;
-        servers.iter().find(|server| server.is_asked).map(|server| server.id)
-    })?;
+    let number = server.number()?;
     Ok(StageServer { server, number })
 }
 
@@ -188,33 +167,5 @@ impl Moving {
     /// Waits until it is.
     pub(super) fn wait(self) -> Result<(), String> {
         self.over.recv().map_err(|_| "who watches the migration is gone".to_string())?
-    }
-}
-
-/// Moves the upper half of the table and looks until it is over. A thread of its own asks, so that the load goes on.
-fn watch(mut admin: Admin, way: MoveWay, target: u32) -> Result<(), String> {
-    let failed = |error: client::Error| format!("the migration failed: {error}");
-    let table = format!("{TENANT}/{TABLE}");
-    let half = 1 << 63..=u64::MAX;
-    let begun = loop {
-        match admin.migration_begin(&table, half.clone(), target, way.mode()) {
-            // The one before is not cleared away yet.
-            Err(client::Error::Refused { status: Status::WrongTablets, .. }) => thread::sleep(LOOK_EVERY),
-            begun => break begun.map_err(failed)?,
-        }
-    };
-    loop {
-        let list = admin.migration_list().map_err(failed)?;
-        match list.iter().find(|entry| entry.id == begun.id).map(|entry| entry.phase) {
-            None | Some(MigrationPhase::Finished) => break,
-            Some(MigrationPhase::Ended) => return Err("the migration was undone".into()),
-            Some(_) => thread::sleep(LOOK_EVERY),
-        }
-    }
-    let tablets = admin.tablet_list().map_err(failed)?;
-    let upper = tablets.iter().find(|tablet| tablet.table == table && tablet.last == u64::MAX);
-    match upper.map(|tablet| tablet.server) {
-        Some(server) if server == target => Ok(()),
-        other => Err(format!("the migration is over, and the half is at {other:?}, not at {target}")),
     }
 }
