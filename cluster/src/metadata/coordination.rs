@@ -241,9 +241,6 @@ fn take_for_the_gone(
                 return Ok(());
             }
             row.advance(transaction, to)?;
-            if is_recovery {
-                leave(transaction, row, Side::Source)?;
-            }
         }
         CoordinatorStep::Leave { migration, side } => {
             let row = migrations::numbered(transaction, migration)?.filter(MigrationRow::is_over);

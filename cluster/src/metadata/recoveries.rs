@@ -11,8 +11,8 @@ use store::HashRange;
 use wire::TenantId;
 
 use super::encoding::padded;
-use super::migrations::{self, MigrationRow, Side};
-use super::moving::{self, leave};
+use super::migrations::{self, MigrationRow};
+use super::moving;
 use super::row::{Row, number};
 use super::servers::is_gone;
 use super::{
@@ -285,7 +285,7 @@ impl Metadata {
     }
 
     /// Makes the target of a recovery, which has everything of the log that this record is about up to this cut, the owner of its
-    /// hashes, unless their owner is back or was since; returns the resulting record. Its source has nothing left to do.
+    /// hashes, unless their owner is back or was since; returns the resulting record.
     ///
     /// # Errors
     /// `NotFound` when there is none with this number (any more), or that it cannot be stored.
@@ -311,8 +311,7 @@ impl Metadata {
                 }
                 _ => row.advance(transaction, MigrationPhase::Ended)?,
             }
-            leave(transaction, row.clone(), Side::Source)?;
-            Ok(MigrationRow { is_source_done: true, ..row })
+            Ok(row)
         })
     }
 

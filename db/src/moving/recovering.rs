@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cluster::metadata::{DecidedCut, Metadata, MetadataError, PartRow, RecoveryRow, ReplicasRow, Side};
+use cluster::metadata::{DecidedCut, Metadata, MetadataError, PartRow, RecoveryRow, ReplicasRow};
 use cluster::migration::MigrationPhase;
 use store::{DamagedEntry, FoundCompletions, SegmentEntries, SegmentEntry};
 
@@ -422,12 +422,7 @@ impl Recovering {
     fn give_up(&mut self) -> ExitReason {
         let id = self.context.row.id;
         let (from, to) = (MigrationPhase::Preparing, MigrationPhase::Ended);
-        let ended = self.insist(|metadata| {
-            let row = metadata.migration_advance(id, from, to)?;
-            metadata.migration_leave(id, Side::Source)?;
-            Ok(row)
-        });
-        match ended {
+        match self.insist(|metadata| metadata.migration_advance(id, from, to)) {
             Ok(row) => ExitReason::Over(row.phase),
             Err(Halt::Exit(reason)) => reason,
             Err(Halt::Failed) => ExitReason::Over(to),

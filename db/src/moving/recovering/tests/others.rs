@@ -94,7 +94,6 @@ impl World {
                 for row in own {
                     let (from, to) = (MigrationPhase::Preparing, MigrationPhase::Ended);
                     self.metadata.migration_advance(row.id, from, to).expect("room");
-                    self.metadata.migration_leave(row.id, Side::Source).expect("room");
                 }
             }
             None => {}
