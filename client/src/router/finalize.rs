@@ -8,7 +8,7 @@ use wire::{Completion, CompletionError, KeyRange, Request, Status, opcode};
 
 use super::gather::{BOTH, PART};
 use super::maps::TABLE_BITS;
-use super::server::Server;
+use super::server::{Look, Server};
 use super::{Arrived, HOME, Latest, ROUTERS_TAGS, Router, Sent, Waiting, away, sort};
 use crate::Error;
 use crate::admin_call::AdminCall;
@@ -137,25 +137,30 @@ impl Router {
     ) {
         let addresses = self.addresses_besides_lost();
         for index in 0..self.servers.len() {
+            let is_owner = self.maps.iter().any(|map| map.names(index));
             let Router { servers, leaving, owed, inbox, settings, others_settings, .. } = self;
             let settings = if index == HOME { settings } else { others_settings };
             let (server, sorted) = (&mut servers[index], &mut |completion: Completion<'_>| {
                 sort(completion, owed, inbox, complete)
             });
-            let ended =
-                if server.look(now_us, settings, statistics, sorted) { server.suspend() } else { None };
+            let look = server.look(now_us, (settings, is_owner), statistics, sorted);
+            let ended = if look == Look::Ended { server.suspend() } else { None };
             for mut state in [ended, server.take_useless()].into_iter().flatten() {
                 state.leave(sorted);
                 leaving.push(state);
             }
             server.ask_others(now_us, (settings, &addresses), sorted);
-            let Some(lost) = server.lost() else { continue };
-            // It does not reopen by itself, so this cannot fail.
-            let _ = lost.finalize(now_us, statistics, sorted);
-            let moved = lost.take_moved();
-            server.reach(now_us, settings);
-            for moved in moved {
-                self.take_moved(now_us, moved, complete);
+            if let Some(lost) = server.lost() {
+                // It does not reopen by itself, so this cannot fail.
+                let _ = lost.finalize(now_us, statistics, sorted);
+                let moved = lost.take_moved();
+                server.reach(now_us, settings);
+                for moved in moved {
+                    self.take_moved(now_us, moved, complete);
+                }
+            }
+            if look == Look::Silent {
+                self.want_maps_of(now_us, index);
             }
         }
         for mut state in std::mem::take(&mut self.leaving) {

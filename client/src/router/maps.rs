@@ -102,6 +102,11 @@ impl TableMap {
         }
     }
 
+    /// Returns whether a tablet is at this server.
+    pub(super) fn names(&self, server: usize) -> bool {
+        self.tablets.iter().any(|tablet| tablet.server == server)
+    }
+
     /// Returns the position of a key, by which the table is divided.
     #[inline]
     pub(super) fn position(&self, key: &[u8]) -> u64 {
@@ -238,6 +243,15 @@ impl Router {
         }
     }
 
+    /// Schedules requests for the maps that name a server.
+    pub(super) fn want_maps_of(&mut self, now_us: u64, server: usize) {
+        for index in 0..self.maps.len() {
+            if self.maps[index].names(server) {
+                self.want(now_us, index, None);
+            }
+        }
+    }
+
     /// Requests the maps that are needed.
     pub(super) fn ask_for_maps(&mut self, now_us: u64, statistics: &mut SessionStatistics) {
         for index in 0..self.maps.len() {
@@ -369,7 +383,7 @@ impl Router {
             self.servers.push(server);
             return Some(self.servers.len() - 1);
         }
-        let is_named = |at| self.maps.iter().any(|map| map.tablets.iter().any(|tablet| tablet.server == at));
+        let is_named = |at| self.maps.iter().any(|map| map.names(at));
         let is_unused = |server: &Server| server.is_closed() && !server.is_awaited();
         let unused = (1..self.servers.len()).find(|&at| is_unused(&self.servers[at]) && !is_named(at))?;
         self.servers[unused] = server;

@@ -16,7 +16,7 @@ use crate::config::{Identity, SessionSettings, resolve};
 use crate::connection::Connection;
 use crate::session_state::{SessionState, SessionStatistics, reopen, replies_at};
 
-/// Silence after which a server that owes replies is probed, in microseconds.
+/// Silence after which a server that owes replies, or an opening, is probed, in microseconds.
 const SILENCE_US: u64 = 500_000;
 /// Minimum time before an unreachable server is tried again, in microseconds.
 const AWAY_US_MIN: u64 = 50_000;
@@ -47,8 +47,10 @@ pub(crate) struct Server {
     /// Whether others were asked for them since the session was lost.
     has_asked_in_vain: bool,
     probe: Option<Awaited<()>>,
-    /// Time of its last reply, or when it last owed nothing.
+    /// Time of its last reply, or when it last owed nothing or proved to accept connections.
     pub(super) heard_us: u64,
+    /// Time when it last was found silent: it accepts connections, as a stopped process does too, and answers nothing.
+    silent_us: u64,
     /// Time when another server was last asked in its place.
     doubted_us: u64,
     away_until_us: u64,
@@ -64,6 +66,17 @@ impl Drop for Reopened {
     fn drop(&mut self) {
         drop(self.0.take().map(|(opened, settings)| SessionState::impatient(opened, settings)));
     }
+}
+
+/// What a look at a server found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Nothing to do.
+    Fine,
+    /// It has answered nothing for [`SILENCE_US`], though it accepts connections. Others may own its tablets by now.
+    Silent,
+    /// The session has ended.
+    Ended,
 }
 
 /// The reachability of a server.
@@ -124,6 +137,7 @@ impl Server {
             }
             let (address, settings) = (self.address.clone(), settings.clone());
             let resumption = self.lost.as_ref().and_then(SessionState::resumption);
+            self.heard_us = now_us;
             self.opening = Some(Awaited::begin(settings.waker.clone(), move || {
                 let identity = Identity { server: resolve(&address)?, address, ..settings.identity };
                 let settings = SessionSettings { identity, ..settings };
@@ -133,14 +147,14 @@ impl Server {
         Reach::Opening
     }
 
-    /// Checks the background work; returns whether the session has ended.
+    /// Checks the background work. `is_owner`: some map has a tablet of this server.
     pub(super) fn look(
         &mut self,
         now_us: u64,
-        settings: &SessionSettings,
+        (settings, is_owner): (&SessionSettings, bool),
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
-    ) -> bool {
+    ) -> Look {
         // Taking over waits for the lost session's stream, and others would wait with it.
         let is_free = self.lost.as_ref().is_none_or(SessionState::has_free_stream);
         if let Some(opened) = self.opening.as_ref().filter(|_| is_free).and_then(Awaited::take) {
@@ -152,17 +166,23 @@ impl Server {
                 }
                 Err(_) => self.go_away(now_us),
             }
-            return false;
+            return Look::Fine;
         }
-        let Some(state) = &self.state else { return false };
+        let Some(state) = &self.state else {
+            let is_silent = self.is_opening() && self.is_late(now_us);
+            return if is_silent { self.be_silent(now_us) } else { Look::Fine };
+        };
         if state.is_lost() {
-            return true;
+            return Look::Ended;
         }
         if state.outstanding() == 0 {
             self.heard_us = now_us;
+        } else if self.silent_us > self.heard_us && !is_owner {
+            // Its replies are at others too, if there are any.
+            return Look::Ended;
         }
         match self.probe.as_ref().map(Awaited::take) {
-            None if now_us.saturating_sub(self.heard_us) > SILENCE_US => {
+            None if self.is_late(now_us) => {
                 let (address, connect_timeout) = (self.address.clone(), settings.config.connect_timeout);
                 self.probe = Some(Awaited::begin(settings.waker.clone(), move || {
                     let server = resolve(&address)?;
@@ -171,18 +191,31 @@ impl Server {
                 }));
             }
             Some(Some(Ok(()))) => {
-                // A server that was stopped accepts connections too, so the doubt stays.
-                let doubted_us = if self.is_doubted() { now_us + 1 } else { 0 };
-                (self.probe, self.heard_us, self.doubted_us) = (None, now_us, doubted_us);
+                self.probe = None;
+                // Unless it has answered since.
+                if self.is_late(now_us) {
+                    return self.be_silent(now_us);
+                }
             }
             Some(Some(Err(_))) => {
                 self.probe = None;
                 self.go_away(now_us);
-                return true;
+                return Look::Ended;
             }
             _ => {}
         }
-        false
+        Look::Fine
+    }
+
+    /// Returns whether it has been silent for [`SILENCE_US`].
+    fn is_late(&self, now_us: u64) -> bool {
+        now_us.saturating_sub(self.heard_us) > SILENCE_US
+    }
+
+    /// Notes that a server that accepts connections answers nothing. It is asked last until it does.
+    fn be_silent(&mut self, now_us: u64) -> Look {
+        (self.heard_us, self.doubted_us, self.silent_us) = (now_us, now_us + 1, now_us + 1);
+        Look::Silent
     }
 
     /// Goes on with the lost session if it was resumed, or begins another.
