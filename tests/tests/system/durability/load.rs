@@ -24,6 +24,8 @@ pub struct Model {
     counters: Vec<Mutex<Counter>>,
     next: AtomicU64,
     tables: [u32; 2],
+    /// Clients send nothing new.
+    rests: AtomicBool,
 }
 
 /// How the requests of a client ended.
@@ -45,6 +47,11 @@ enum Asked {
     Read { key: usize, known: i64 },
 }
 
+/// How long a client waits for answers before it looks again.
+pub fn pause(rests: bool) -> Duration {
+    Duration::from_millis(if rests { 50 } else { 1 })
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().expect("no client found anything wrong")
 }
@@ -62,7 +69,18 @@ impl Model {
             counters: (0..COUNTERS).map(|_| Mutex::default()).collect(),
             next: AtomicU64::new(1),
             tables,
+            rests: AtomicBool::new(false),
         }
+    }
+
+    /// Has clients send nothing new until it is taken back.
+    pub fn set_rests(&self, rests: bool) {
+        self.rests.store(rests, Ordering::SeqCst);
+    }
+
+    /// Returns whether a client is to send nothing new.
+    pub fn rests(&self) -> bool {
+        self.rests.load(Ordering::SeqCst)
     }
 
     fn table_of(&self, key: usize) -> u32 {
@@ -74,14 +92,14 @@ impl Model {
         let mut load = Load { model: self, random, asked: HashMap::new(), ended: Ended::default() };
         let mut tag = 0;
         while !is_over.load(Ordering::SeqCst) {
-            while session.can_submit() && load.asked.len() < depth {
+            while session.can_submit() && load.asked.len() < depth && !self.rests() {
                 load.ask(&mut session, tag);
                 tag += 1;
             }
             let polled = session.poll(&mut |completion| load.note(&completion));
             if polled.is_ok_and(|completed| completed == 0) {
                 // The server may be gone.
-                let _ = session.wait(Duration::from_millis(1));
+                let _ = session.wait(pause(self.rests()));
             }
         }
         for _ in 0..LAST_LOOKS {

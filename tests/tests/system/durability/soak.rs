@@ -1,6 +1,7 @@
 //! A server that is written all the time, on a disk little larger than its memory, with crashes in between.
 //!
-//! `SPLINTER_SOAK_S=3600` makes it an hour; without it, it takes seconds.
+//! `SPLINTER_SOAK_S=3600` makes it an hour, in which clients rest for most of the time, so that other tests can run beside it;
+//! without it, it takes seconds.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use fastrand::Rng;
 use tests::effort::rng;
 use tests::server::{Server, Tenant, patient};
 
-use super::load::{Ended, Model, TABLES};
+use super::load::{Ended, Model, TABLES, pause};
 use super::{LOG_FILE, create, settings};
 
 const MEMORY_MIB: u64 = 128;
@@ -26,6 +27,8 @@ const FILLER_BYTES: usize = 900;
 const DEPTH: usize = 32;
 /// How often sizes are looked at.
 const LOOK: Duration = Duration::from_millis(200);
+/// In a long run the clients work in the first of so many seconds.
+const WORK_EVERY_S: u64 = 12;
 
 /// The longest it took, and the largest it was.
 #[derive(Debug, Default)]
@@ -42,12 +45,17 @@ fn resident_mib(server: &Server) -> u64 {
     kib.map_or(0, |kib| kib >> 10)
 }
 
-/// Overwrites objects until it is over; returns the bytes of what was answered.
-fn fill(mut session: Session, table: u32, mut random: Rng, is_over: &AtomicBool, bytes: &AtomicU64) {
+/// Overwrites objects until it is over; adds up the bytes of what was answered.
+fn fill(
+    (mut session, table): (Session, u32),
+    (model, mut random): (&Model, Rng),
+    is_over: &AtomicBool,
+    bytes: &AtomicU64,
+) {
     let value = vec![7; FILLER_BYTES];
     let mut outstanding = 0;
     while !is_over.load(Ordering::SeqCst) {
-        while session.can_submit() && outstanding < DEPTH {
+        while session.can_submit() && outstanding < DEPTH && !model.rests() {
             // A third of the keys gets two thirds of the writes.
             let keys = if random.u8(0..3) > 0 { FILLERS / 3 } else { FILLERS };
             let key = random.u32(0..keys).to_be_bytes();
@@ -65,7 +73,7 @@ fn fill(mut session: Session, table: u32, mut random: Rng, is_over: &AtomicBool,
             }
         });
         if polled.is_ok_and(|completed| completed == 0) {
-            let _ = session.wait(Duration::from_millis(1));
+            let _ = session.wait(pause(model.rests()));
         }
     }
 }
@@ -102,9 +110,11 @@ fn memory_and_disk_stay_within_bounds_while_many_times_the_memory_is_written() {
                 scope.spawn(move || model.load(session, random, 8, is_over))
             });
             let random = random.fork();
-            scope.spawn(move || fill(filler, filled, random, is_over, bytes));
-            while Instant::now() < crash_at {
+            scope.spawn(move || fill((filler, filled), (model, random), is_over, bytes));
+            // It crashes at work.
+            while Instant::now() < crash_at || model.rests() {
                 thread::sleep(LOOK);
+                model.set_rests(seconds.is_some() && began.elapsed().as_secs() % WORK_EVERY_S != 0);
                 let log = fs::metadata(server.directory().join(LOG_FILE)).expect("it has a log");
                 largest.log_mib = largest.log_mib.max(log.len().div_ceil(1 << 20));
                 largest.resident_mib = largest.resident_mib.max(resident_mib(&server));
