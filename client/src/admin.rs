@@ -228,7 +228,16 @@ impl Admin {
     /// # Errors
     /// `WrongTablets` if it is registered, or no other server is; `Unavailable`, another refusal, or no reply.
     pub fn cluster_adopt(&mut self, server: u32) -> Result<Adopted, Error> {
-        self.call(&AdminRequest::ClusterAdopt { server })
+        self.call(&AdminRequest::ClusterAdopt { server, gives_up_replicas: false })
+    }
+
+    /// As [`Admin::cluster_adopt`], with the tablets that others would recover from replicas: for those of which too many are
+    /// lost.
+    ///
+    /// # Errors
+    /// As for [`Admin::cluster_adopt`].
+    pub fn cluster_give_up(&mut self, server: u32) -> Result<Adopted, Error> {
+        self.call(&AdminRequest::ClusterAdopt { server, gives_up_replicas: true })
     }
 
     /// Lists the open sessions of all tenants.

@@ -71,6 +71,8 @@ pub(crate) struct Identity {
     pub(crate) server: SocketAddr,
     /// The server's address as the caller gave it.
     pub(crate) address: String,
+    /// Addresses of other servers that the caller gave.
+    pub(crate) others: Vec<String>,
     pub(crate) tenant: String,
     pub(crate) secret: String,
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use control::AdminRequest;
-use net::{Stream, StreamError};
+use net::{Stream, StreamCloser, StreamError};
 use wire::limits::{RECORD_HEADER_BYTES, STREAM_BODY_BYTES_MAX};
 use wire::{Body, OpenRequest, Opened, RecordHeader, ServerState, Status, VersionRange, opcode};
 
@@ -99,6 +99,11 @@ impl Connection {
         }
         let status = Status::from_u8(answer.code).ok_or_else(unintelligible)?;
         Ok(StreamReply { status, view: answer.view, body: body.to_vec() })
+    }
+
+    /// Returns what ends a call from another thread, unless the process has no descriptor left.
+    pub(crate) fn closer(&self) -> Option<StreamCloser> {
+        self.stream.closer().ok()
     }
 
     /// Ends a session without waiting for the reply.

@@ -1,6 +1,6 @@
 //! A stream to a server that reconnects when it breaks.
 //!
-//! Carries one request at a time. A `repeatable` request (it only reads, or the server recognizes its sequence) is sent
+//! Carries one request at a time. One that may be repeated (it only reads, or the server recognizes its sequence) is sent
 //! again over the next stream; any other is reported as interrupted.
 
 use std::io;
@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use net::StreamCloser;
 use wire::{RecordHeader, Status, opcode, reply};
 
 use crate::admin_call::AdminCall;
@@ -44,13 +45,18 @@ impl ReconnectingStream {
         self.connection = None;
     }
 
+    /// Returns what ends a call from another thread, if the stream is open.
+    pub(crate) fn closer(&self) -> Option<StreamCloser> {
+        self.connection.as_ref().and_then(Connection::closer)
+    }
+
     /// Makes an administrative request. Replaces a stream that the server has closed.
     pub(crate) fn administer(&mut self, call: &AdminCall) -> Result<(Status, Vec<u8>), Error> {
         if self.connection.as_mut().is_some_and(Connection::is_stale) {
             self.connection = None;
         }
         let header = RecordHeader { code: opcode::ADMINISTER, ..RecordHeader::default() };
-        self.call(header, &call.body, call.is_repeatable, call.timeout)
+        self.call(header, &call.body, &|| call.is_repeatable, call.timeout)
     }
 
     /// Ends a session, if the stream is open. Does not wait for the reply.
@@ -60,12 +66,12 @@ impl ReconnectingStream {
         }
     }
 
-    /// Calls until a reply arrives or the time is up. If the stream breaks, repeats only a repeatable request.
+    /// Calls until a reply arrives or the time is up. If the stream breaks, repeats the request only if it may.
     pub(crate) fn call(
         &mut self,
         mut header: RecordHeader,
         body: &[u8],
-        repeatable: bool,
+        may_repeat: &dyn Fn() -> bool,
         timeout: Duration,
     ) -> Result<(Status, Vec<u8>), Error> {
         let deadline = Instant::now() + timeout;
@@ -105,7 +111,7 @@ impl ReconnectingStream {
                 Ok(StreamReply { status, body, .. }) => return Ok((status, body)),
                 Err(error) => {
                     self.connection = None;
-                    let may_repeat = repeatable && matches!(error, Error::StreamBroken { .. });
+                    let may_repeat = matches!(error, Error::StreamBroken { .. }) && may_repeat();
                     if !may_repeat || Instant::now() + RECONNECT_PAUSE > deadline {
                         return Err(error);
                     }

@@ -136,6 +136,9 @@ impl Router {
         let settings = SessionSettings { identity, config, frame_bytes_max, waker };
         let config = &settings.config;
         let mut state = SessionState::over(opened, settings.clone());
+        if !settings.identity.others.is_empty() {
+            state.lose_patience();
+        }
         insist(state.find_way(links, port, (now_us, patience(config))), config)?;
         let others_config = ClientConfig { core_addresses: Vec::new(), ..config.clone() };
         let Opened { limits, credits, client_id, .. } = state.opened;
@@ -152,7 +155,7 @@ impl Router {
             inbox: Vec::new(),
             owed: 0,
             is_restless: false,
-            look_at_us: u64::MAX,
+            look_at_us: if settings.identity.others.is_empty() { u64::MAX } else { 0 },
             turn: HOME,
             others_settings: SessionSettings { config: others_config, ..settings.clone() },
             settings,
@@ -270,6 +273,10 @@ impl Router {
                     self.latest = Latest { table: table.into(), holder };
                 }
                 match map.route(request, journey.moves == 0) {
+                    // It has no key, or the home server owns it all.
+                    Route::Server(HOME) if matches!(request, Request::Invoke { key: [], .. }) => {
+                        self.usable()
+                    }
                     Route::Server(server) => server,
                     Route::Parts => {
                         let (gather, parts) = Gather::begin((tag, journey), request, map);
@@ -297,6 +304,11 @@ impl Router {
     fn reach(&mut self, now_us: u64, server: usize) -> Reach {
         let settings = if server == HOME { &self.settings } else { &self.others_settings };
         self.servers[server].reach(now_us, settings)
+    }
+
+    /// Returns a server that can be asked at once, if there is one: the home server, or another one.
+    fn usable(&self) -> usize {
+        self.servers.iter().position(Server::is_usable).unwrap_or(HOME)
     }
 
     /// Returns whether any server may reply.

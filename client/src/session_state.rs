@@ -63,8 +63,10 @@ pub(crate) struct SessionState {
     connectivity: Connectivity,
     /// A lost session is reopened synchronously, during the poll.
     is_patient: bool,
-    /// Requests below this sequence were made before the session was resumed.
+    /// Requests below this sequence were made before the session was resumed by another start of the server.
     resumed_below: u64,
+    /// An answer has come over the stream since somebody last looked.
+    has_heard: bool,
 }
 
 /// Counters of a session, or of a group of sessions. They only grow.
@@ -131,6 +133,7 @@ impl SessionState {
             connectivity: Connectivity::Open,
             is_patient: true,
             resumed_below: 0,
+            has_heard: false,
             settings,
             opened,
         }
@@ -194,6 +197,22 @@ impl SessionState {
     #[inline]
     pub(crate) fn outstanding(&self) -> usize {
         self.requester.outstanding() + self.again.len() + self.orphans
+    }
+
+    /// Returns whether an answer has come over the stream since the last call.
+    pub(crate) fn has_heard(&mut self) -> bool {
+        std::mem::take(&mut self.has_heard)
+    }
+
+    /// Returns whether some request without a completion was made before this time; one on the stream is not known to.
+    pub(crate) fn owes_since(&self, us: u64) -> bool {
+        let limit_us = us.saturating_add(self.requester_config.call_timeout_us);
+        self.requester.calls().any(|(_, call)| call.journey.deadline_us < limit_us)
+    }
+
+    /// Returns whether a request is on the stream.
+    pub(crate) fn has_streamed(&self) -> bool {
+        self.on_stream > 0
     }
 
     /// Fills one frame; returns `None` if there is nothing to send.
@@ -326,7 +345,9 @@ pub(crate) fn open_any(
     let opening = Opening::Session { tenant: tenant.clone(), secret: secret.clone() };
     let Reached { server, address, connection, answer } = reach(addresses, &opening, config)?;
     let opened = opened_of(&answer)?;
-    Ok((Identity { server, address, tenant, secret }, (connection, opened)))
+    let others = addresses.split(',').map(str::trim).filter(|other| *other != address);
+    let others = others.map(str::to_owned).collect();
+    Ok((Identity { server, address, others, tenant, secret }, (connection, opened)))
 }
 
 fn open(SessionSettings { identity, config, .. }: &SessionSettings) -> Result<(Connection, Opened), Error> {

@@ -10,10 +10,11 @@
 //! poll <--Done-- (and the port's waker)
 //! ```
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 use std::thread;
 
-use net::Waker;
+use net::{StreamCloser, Waker};
 use wire::{RecordHeader, Status};
 
 use crate::Error;
@@ -44,6 +45,10 @@ struct Shared {
     stream: Mutex<ReconnectingStream>,
     done: Mutex<Vec<Done>>,
     waker: Waker,
+    /// The token of a session whose jobs come back unanswered, or 0.
+    interrupted: AtomicU64,
+    /// What ends the call of the job under way.
+    under_way: Mutex<Option<StreamCloser>>,
 }
 
 /// The stream of one session.
@@ -54,8 +59,24 @@ pub(crate) struct StreamWorker {
 
 impl StreamWorker {
     pub(crate) fn new(stream: ReconnectingStream, waker: Waker) -> StreamWorker {
-        let stream = Mutex::new(stream);
-        StreamWorker { shared: Arc::new(Shared { stream, done: Mutex::default(), waker }), jobs: None }
+        let (stream, done, under_way) = (Mutex::new(stream), Mutex::default(), Mutex::default());
+        let shared = Shared { stream, done, waker, interrupted: AtomicU64::new(0), under_way };
+        StreamWorker { shared: Arc::new(shared), jobs: None }
+    }
+
+    /// Ends all jobs of a session without an answer: its server answers nothing, or is gone. A call that is about to connect
+    /// ends when that does.
+    pub(crate) fn interrupt(&self, token: u64) {
+        self.shared.interrupted.store(token, Ordering::SeqCst);
+        if let Some(closer) = self.shared.under_way().take() {
+            closer.close();
+        }
+    }
+
+    /// Goes on with another stream.
+    pub(crate) fn replace(&self, stream: ReconnectingStream) {
+        *self.shared.stream() = stream;
+        self.shared.interrupted.store(0, Ordering::SeqCst);
     }
 
     /// Locks the stream; waits while the thread uses it.
@@ -111,9 +132,16 @@ impl Shared {
         }
     }
 
+    fn under_way(&self) -> MutexGuard<'_, Option<StreamCloser>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn carry(&self, job: &Job) -> Result<(Status, Vec<u8>), Error> {
         let mut stream = self.stream();
-        if !matches!(&stream.opening, Opening::Attach { token } if *token == job.token) {
+        let is_its = matches!(&stream.opening, Opening::Attach { token } if *token == job.token);
+        *self.under_way() = stream.closer();
+        let goes_on = || self.interrupted.load(Ordering::SeqCst) != job.token;
+        if !is_its || !goes_on() {
             return Err(Error::SessionLost);
         }
         let header = RecordHeader {
@@ -125,7 +153,9 @@ impl Shared {
             ..RecordHeader::default()
         };
         let timeout = stream.config.call_timeout;
-        stream.call(header, &job.request.body, true, timeout)
+        let answer = stream.call(header, &job.request.body, &goes_on, timeout);
+        *self.under_way() = None;
+        if answer.is_ok() || goes_on() { answer } else { Err(Error::SessionLost) }
     }
 
     fn finish(&self, job: Job, answer: Result<(Status, Vec<u8>), Error>) {

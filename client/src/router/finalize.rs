@@ -4,11 +4,12 @@
 //! millisecond and processes replies at once.
 
 use net::Port;
+use wire::limits::SERVERS_MAX;
 use wire::{Completion, CompletionError, KeyRange, Request, Status, opcode};
 
 use super::gather::{BOTH, PART};
 use super::maps::TABLE_BITS;
-use super::server::{Look, Server};
+use super::server::{Look, SILENCE_US, Server};
 use super::{Arrived, HOME, Latest, ROUTERS_TAGS, Router, Sent, Waiting, away, sort};
 use crate::Error;
 use crate::admin_call::AdminCall;
@@ -20,6 +21,8 @@ use crate::session_state::{Moved, SessionState, SessionStatistics};
 const WAITING_POLL_US: u64 = 1_000;
 /// Interval between checks of servers that owe nothing, in microseconds.
 const LOOK_EVERY_US: u64 = 1_000;
+/// Interval between checks of the only server of a session that may go on at others, in microseconds.
+const LOOK_ALONE_EVERY_US: u64 = 100_000;
 
 impl Router {
     /// Does the work that is due after a batch or by time. See [`SessionState::finalize`].
@@ -59,10 +62,24 @@ impl Router {
             }
             *is_restless |= state.view != *view;
         }
+        self.add_others(now_us);
         if self.is_restless || now_us >= self.look_at_us || !self.inbox.is_empty() {
             self.settle_routes(now_us, statistics, complete);
         }
         settled
+    }
+
+    /// Lets the session know the other servers that the caller named, once its only one answers nothing.
+    fn add_others(&mut self, now_us: u64) {
+        let [Server { state: Some(home), .. }] = &mut self.servers[..] else { return };
+        let silent_since_us = now_us.saturating_sub(SILENCE_US);
+        if self.settings.identity.others.is_empty() || !(home.is_lost() || home.owes_since(silent_since_us)) {
+            return;
+        }
+        home.lose_patience();
+        let others = std::mem::take(&mut self.settings.identity.others);
+        self.servers.extend(others.into_iter().take(SERVERS_MAX).map(Server::named));
+        (self.latest, self.is_restless) = (Latest::NONE, true);
     }
 
     fn settle_routes(
@@ -102,7 +119,11 @@ impl Router {
         let is_awaiting = self.servers.iter().any(Server::is_awaited);
         self.is_restless =
             is_asking || is_opening || is_awaiting || !self.waiting.is_empty() || !self.leaving.is_empty();
-        self.look_at_us = if self.is_shared() { now_us + LOOK_EVERY_US } else { u64::MAX };
+        self.look_at_us = match (self.is_shared(), self.settings.identity.others.is_empty()) {
+            (true, _) => now_us + LOOK_EVERY_US,
+            (false, false) => now_us + LOOK_ALONE_EVERY_US,
+            (false, true) => u64::MAX,
+        };
     }
 
     /// Returns whether [`Router::finalize`] can wait for the next request or reply.
@@ -118,7 +139,8 @@ impl Router {
         let states = self.servers.iter().filter_map(|server| server.state.as_ref());
         let due = states.filter_map(|state| state.requester.next_deadline_us()).min();
         if !self.is_restless && !self.is_shared() {
-            return due;
+            let look = (self.owed > 0 && self.look_at_us < u64::MAX).then_some(self.look_at_us);
+            return due.into_iter().chain(look).min();
         }
         let is_awaiting = self.servers.iter().any(Server::is_awaited);
         let is_waiting =
@@ -135,9 +157,9 @@ impl Router {
         statistics: &mut SessionStatistics,
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        let addresses = self.addresses_besides_lost();
+        let addresses = self.addresses_to_ask();
         for index in 0..self.servers.len() {
-            let is_owner = self.maps.iter().any(|map| map.names(index));
+            let is_owner = !self.servers[index].is_silent() || self.maps.iter().any(|map| map.names(index));
             let Router { servers, leaving, owed, inbox, settings, others_settings, .. } = self;
             let settings = if index == HOME { settings } else { others_settings };
             let (server, sorted) = (&mut servers[index], &mut |completion: Completion<'_>| {
@@ -145,11 +167,12 @@ impl Router {
             });
             let look = server.look(now_us, (settings, is_owner), statistics, sorted);
             let ended = if look == Look::Ended { server.suspend() } else { None };
-            for mut state in [ended, server.take_useless()].into_iter().flatten() {
+            let useless = server.take_useless();
+            let left = server.ask_others(now_us, (settings, &addresses, is_owner), sorted);
+            for mut state in [ended, useless, left].into_iter().flatten() {
                 state.leave(sorted);
                 leaving.push(state);
             }
-            server.ask_others(now_us, (settings, &addresses), sorted);
             if let Some(lost) = server.lost() {
                 // It does not reopen by itself, so this cannot fail.
                 let _ = lost.finalize(now_us, statistics, sorted);
@@ -177,13 +200,16 @@ impl Router {
         }
     }
 
-    /// Returns the addresses of the other servers, if one is awaited.
-    fn addresses_besides_lost(&self) -> Vec<String> {
-        if !self.servers.iter().any(Server::is_awaited) {
+    /// Returns the addresses of the servers to ask for the replies of others, if any are lost or silent: those first that
+    /// probably answer.
+    fn addresses_to_ask(&self) -> Vec<String> {
+        let is_asked_about = |server: &Server| server.is_awaited() || server.is_silent();
+        if !self.servers.iter().any(is_asked_about) {
             return Vec::new();
         }
-        let others = self.servers.iter().filter(|server| !server.is_awaited());
-        others.map(|server| server.address.clone()).collect()
+        let mut others: Vec<&Server> = self.servers.iter().filter(|server| !is_asked_about(server)).collect();
+        others.sort_by_key(|server| (server.state.is_none(), server.is_doubted()));
+        others.into_iter().map(|server| server.address.clone()).collect()
     }
 
     /// Falls back to UDP for servers that have ended their shared-memory channel.

@@ -57,6 +57,8 @@ pub(super) struct TableMap {
     pub(super) moving: Vec<Moving>,
     /// Hashes that others recover, first and last.
     pub(super) recovered: Vec<(u64, u64)>,
+    /// A server has said that there is no such table.
+    is_gone: bool,
 }
 
 /// The destination of a request.
@@ -84,6 +86,7 @@ impl TableMap {
             is_tagged: false,
             moving: Vec::new(),
             recovered: Vec::new(),
+            is_gone: false,
         }
     }
 
@@ -104,7 +107,7 @@ impl TableMap {
 
     /// Returns whether a tablet is at this server.
     pub(super) fn names(&self, server: usize) -> bool {
-        self.tablets.iter().any(|tablet| tablet.server == server)
+        !self.is_gone && self.tablets.iter().any(|tablet| tablet.server == server)
     }
 
     /// Returns the position of a key, by which the table is divided.
@@ -312,8 +315,8 @@ impl Router {
             map.ask_at_us = now_us;
             return;
         }
-        map.is_wanted = false;
-        map.asked += 1;
+        (map.is_wanted, map.asked) = (false, map.asked + 1);
+        map.is_gone = matches!(outcome, Ok((Status::UnknownTable, _)));
         if let Ok((Status::Ok, body)) = outcome
             && let Ok(map) = TabletMap::decode(&body)
         {
@@ -371,12 +374,13 @@ impl Router {
             }
             return Some(known);
         }
-        let home = &mut self.servers[HOME];
-        let is_home = home.address == place.address
-            || place.address.parse().is_ok_and(|address| self.settings.identity.server == address);
-        if home.number.is_none() && is_home {
-            home.number = Some(place.number);
-            return Some(HOME);
+        let is_home = place.address.parse().is_ok_and(|address| self.settings.identity.server == address);
+        let is_named = |(at, server): (usize, &Server)| {
+            server.number.is_none() && (server.address == place.address || at == HOME && is_home)
+        };
+        if let Some(named) = self.servers.iter().enumerate().position(is_named) {
+            self.servers[named].number = Some(place.number);
+            return Some(named);
         }
         let server = Server::new(place.number, &place.address);
         if self.servers.len() <= SERVERS_MAX {
@@ -384,8 +388,8 @@ impl Router {
             return Some(self.servers.len() - 1);
         }
         let is_named = |at| self.maps.iter().any(|map| map.names(at));
-        let is_unused = |server: &Server| server.is_closed() && !server.is_awaited();
-        let unused = (1..self.servers.len()).find(|&at| is_unused(&self.servers[at]) && !is_named(at))?;
+        let is_unused = |at: &usize| self.servers[*at].is_closed() && !self.servers[*at].is_awaited();
+        let unused = (1..self.servers.len()).filter(is_unused).find(|&at| !is_named(at))?;
         self.servers[unused] = server;
         Some(unused)
     }
@@ -467,19 +471,10 @@ mod tests {
     #[test]
     fn a_scan_of_several_pieces_goes_in_parts() {
         let map = map(&[(9, 0), (u64::MAX, 1)]);
+        let (cursor, keys_only, objects_max, bytes_max) = (&[][..], true, 1, 1);
         let route = |hashes| {
             let range = KeyRange { hashes, ..KeyRange::default() };
-            map.route(
-                &Request::Scan {
-                    table: 1,
-                    range,
-                    cursor: &[],
-                    keys_only: true,
-                    objects_max: 1,
-                    bytes_max: 1,
-                },
-                true,
-            )
+            map.route(&Request::Scan { table: 1, range, cursor, keys_only, objects_max, bytes_max }, true)
         };
         assert_eq!((route(None), route(Some((5, 10)))), (Route::Parts, Route::Parts));
         assert_eq!((route(Some((5, 9))), route(Some((10, 11)))), (Route::Server(0), Route::Server(1)));

@@ -17,20 +17,24 @@ use crate::connection::Connection;
 use crate::session_state::{SessionState, SessionStatistics, reopen, replies_at};
 
 /// Silence after which a server that owes replies, or an opening, is probed, in microseconds.
-const SILENCE_US: u64 = 500_000;
+pub(super) const SILENCE_US: u64 = 500_000;
 /// Minimum time before an unreachable server is tried again, in microseconds.
 const AWAY_US_MIN: u64 = 50_000;
 /// Maximum of that time, which doubles with each failure.
 const AWAY_US_MAX: u64 = 1_000_000;
-/// Time from one question for the replies of a lost session to the next, in microseconds.
-const ASK_EVERY_US: u64 = 50_000;
+/// Minimum time from one question for the replies of a session to the next, in microseconds.
+const ASK_US_MIN: u64 = 50_000;
+/// Maximum of that time, which doubles with each failure.
+const ASK_US_MAX: u64 = 400_000;
+/// Maximum time that one server has to answer it.
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time to transfer a record once it has begun. These streams carry none.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server of the cluster, with or without a session.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// Number in the cluster. `None` for the home server, until a map contains it.
+    /// Number in the cluster. `None` for one that the caller named, until a map contains it.
     pub(super) number: Option<u32>,
     /// Host and port of its stream listener.
     pub(super) address: String,
@@ -40,10 +44,12 @@ pub(crate) struct Server {
     /// The server's view at the last map request.
     pub(super) view: u64,
     opening: Option<Awaited<Reopened>>,
-    /// The replies to the lost session's requests, of a server that has recovered this one's log.
+    /// The replies to the requests of the lost session, or of one that is silent, from a server that has recovered this one's log.
     recovered: Option<Awaited<Vec<LoggedReply>>>,
     /// When others are asked for them next.
     ask_at_us: u64,
+    /// The latest time from one question to the next.
+    ask_us: u64,
     /// Whether others were asked for them since the session was lost.
     has_asked_in_vain: bool,
     probe: Option<Awaited<()>>,
@@ -101,6 +107,16 @@ impl Server {
         Server { number: Some(number), address: address.to_owned(), ..Server::default() }
     }
 
+    /// Returns a server that the caller named.
+    pub(super) fn named(address: String) -> Server {
+        Server { address, ..Server::default() }
+    }
+
+    /// Returns whether it can be asked at once, and answers as far as known.
+    pub(super) fn is_usable(&self) -> bool {
+        self.state.is_some() && !self.is_silent()
+    }
+
     /// Returns whether the last attempt failed a moment ago.
     pub(super) fn is_away(&self, now_us: u64) -> bool {
         self.is_closed() && now_us < self.away_until_us
@@ -113,7 +129,7 @@ impl Server {
 
     /// Notes that another server is asked in place of this slow one.
     pub(super) fn doubt(&mut self, now_us: u64) {
-        self.doubted_us = now_us;
+        self.doubted_us = now_us + 1;
     }
 
     /// Returns whether the server has been slow since its last reply. Then it is asked last.
@@ -168,6 +184,9 @@ impl Server {
             }
             return Look::Fine;
         }
+        if self.state.as_mut().is_some_and(SessionState::has_heard) {
+            self.heard_us = now_us;
+        }
         let Some(state) = &self.state else {
             let is_silent = self.is_opening() && self.is_late(now_us);
             return if is_silent { self.be_silent(now_us) } else { Look::Fine };
@@ -177,12 +196,14 @@ impl Server {
         }
         if state.outstanding() == 0 {
             self.heard_us = now_us;
-        } else if self.silent_us > self.heard_us && !is_owner {
-            // Its replies are at others too, if there are any.
+        } else if self.is_silent() && !is_owner && !state.may_have_written() {
             return Look::Ended;
         }
+        // Whoever calls once a second finds all of them silent in between.
+        let owes = || state.has_streamed() || state.owes_since(now_us.saturating_sub(SILENCE_US));
+        let is_late = self.is_late(now_us) && owes();
         match self.probe.as_ref().map(Awaited::take) {
-            None if self.is_late(now_us) => {
+            None if is_late => {
                 let (address, connect_timeout) = (self.address.clone(), settings.config.connect_timeout);
                 self.probe = Some(Awaited::begin(settings.waker.clone(), move || {
                     let server = resolve(&address)?;
@@ -193,7 +214,7 @@ impl Server {
             Some(Some(Ok(()))) => {
                 self.probe = None;
                 // Unless it has answered since.
-                if self.is_late(now_us) {
+                if is_late {
                     return self.be_silent(now_us);
                 }
             }
@@ -210,6 +231,11 @@ impl Server {
     /// Returns whether it has been silent for [`SILENCE_US`].
     fn is_late(&self, now_us: u64) -> bool {
         now_us.saturating_sub(self.heard_us) > SILENCE_US
+    }
+
+    /// Returns whether it was found silent, and has answered nothing since.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent_us > self.heard_us
     }
 
     /// Notes that a server that accepts connections answers nothing. It is asked last until it does.
@@ -234,6 +260,7 @@ impl Server {
             None => SessionState::impatient(opened, settings),
         };
         (self.view, self.heard_us, self.away_us) = (state.view, now_us, 0);
+        (self.probe, self.recovered, self.silent_us, self.doubted_us) = (None, None, 0, 0);
         self.state.insert(state)
     }
 
@@ -266,30 +293,45 @@ impl Server {
         if self.lost.is_some() || !state.suspend() {
             return Some(state);
         }
-        (self.lost, self.recovered, self.has_asked_in_vain) = (Some(state), None, false);
+        (self.lost, self.has_asked_in_vain) = (Some(state), false);
         None
     }
 
-    /// Asks the servers at these addresses for the replies to the lost session's requests, in the background, and ends what they
-    /// answer.
+    /// Asks the servers at these addresses for the replies to the requests of the lost session, or of one that is silent and
+    /// whose server is no owner any more, in the background, and ends what they answer. Returns a session that is left by that.
     pub(super) fn ask_others(
         &mut self,
         now_us: u64,
-        (settings, others): (&SessionSettings, &[String]),
+        (settings, others, is_owner): (&SessionSettings, &[String], bool),
         complete: &mut impl FnMut(Completion<'_>),
-    ) {
-        let Some(lost) = &mut self.lost else { return };
-        match self.recovered.as_ref().map(Awaited::take) {
+    ) -> Option<SessionState> {
+        let is_left = self.is_silent() && !is_owner;
+        let asked = self.lost.as_ref().or(self.state.as_ref().filter(|_| is_left));
+        let (Some(asked), answer) = (asked, self.recovered.as_ref().map(Awaited::take)) else {
+            self.recovered = None;
+            return None;
+        };
+        match answer {
             Some(Some(Ok(replies))) => {
-                self.recovered = None;
-                lost.end_recovered(now_us, &replies, complete);
+                (self.recovered, self.ask_us) = (None, 0);
+                // Others have its log, so that it is over, whatever it still does.
+                let left = if self.lost.is_none() { self.suspend() } else { None };
+                self.lost.iter_mut().for_each(|lost| lost.end_recovered(now_us, &replies, complete));
+                return left;
             }
-            Some(Some(Err(_))) => (self.recovered, self.has_asked_in_vain) = (None, true),
+            Some(Some(Err(_))) => {
+                self.ask_us = (2 * self.ask_us).clamp(ASK_US_MIN, ASK_US_MAX);
+                self.ask_at_us = now_us + self.ask_us;
+                (self.recovered, self.has_asked_in_vain) = (None, true);
+            }
             Some(None) => {}
             None if now_us >= self.ask_at_us => {
-                let Some(resumption) = lost.resumption() else { return };
-                self.ask_at_us = now_us + ASK_EVERY_US;
-                let (settings, others) = (settings.clone(), others.to_vec());
+                let resumption = asked.resumption()?;
+                self.ask_at_us = now_us + ASK_US_MIN;
+                let (mut settings, others) = (settings.clone(), others.to_vec());
+                for timeout in [&mut settings.config.connect_timeout, &mut settings.config.call_timeout] {
+                    *timeout = ASK_TIMEOUT.min(*timeout);
+                }
                 self.recovered = Some(Awaited::begin(settings.waker.clone(), move || {
                     let mut answers = others.iter().map(|address| replies_at(address, &settings, resumption));
                     answers.find_map(Result::ok).ok_or(Error::SessionLost)
@@ -297,6 +339,7 @@ impl Server {
             }
             None => {}
         }
+        None
     }
 
     /// Returns the session whose requests wait for the server's return.

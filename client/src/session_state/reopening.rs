@@ -118,7 +118,10 @@ impl SessionState {
         let is_resumed = opened.client_id == self.opened.client_id;
         if is_resumed {
             self.end_old(now_us, complete);
-            self.resumed_below = self.requester.next_sequence();
+            // The same token is of the same start: what that refused it has not executed.
+            if opened.token != self.opened.token {
+                self.resumed_below = self.requester.next_sequence();
+            }
             self.requester.resume(opened.token);
             self.refused.clear();
         } else {
@@ -127,7 +130,7 @@ impl SessionState {
                 Requester::new(opened.token, opened.next_sequence, opened.credits, self.requester_config);
             self.resumed_below = 0;
         }
-        *self.stream_worker.stream() = stream_of(connection, &opened, &self.settings);
+        self.stream_worker.replace(stream_of(connection, &opened, &self.settings));
         self.view = opened.view;
         self.home = core_address(&self.settings, &opened, opened.home_core);
         self.home_core = opened.home_core;
@@ -147,7 +150,7 @@ impl SessionState {
         replies: &[LoggedReply],
         complete: &mut impl FnMut(Completion<'_>),
     ) {
-        self.end_old(now_us, complete);
+        let call_timeout_us = self.requester_config.call_timeout_us;
         let mut ended = Vec::new();
         let is_write = |call: &Accepted<'_>| !opcode::is_read(call.code);
         self.requester.close_where(is_write, &mut |completion| ended.push(completion.sequence));
@@ -161,6 +164,10 @@ impl SessionState {
             match replies.iter().find(|reply| reply.sequence == sequence) {
                 Some(LoggedReply { status, body, .. }) => {
                     complete(Completion { tag: request.tag, sequence, status: Ok(*status), body });
+                }
+                // Its record may have been forgotten before.
+                None if is_old(now_us, call_timeout_us, request.journey) => {
+                    complete(failed(request.tag, sequence, CompletionError::Closed));
                 }
                 None => self.moved.push(Moved { request, status: Status::BadToken, end: None }),
             }
@@ -188,6 +195,7 @@ impl SessionState {
     /// [`SessionState::take_moved`]. Returns false if there is nothing to wait for.
     pub(crate) fn suspend(&mut self) -> bool {
         (self.is_patient, self.connectivity) = (false, Connectivity::Lost);
+        self.stream_worker.interrupt(self.opened.token);
         let mut ended = Vec::new();
         let is_read = |call: &Accepted<'_>| opcode::is_read(call.code);
         self.requester
@@ -234,7 +242,7 @@ impl SessionState {
     }
 
     /// Returns whether a request without an answer may have been executed and may not be repeated.
-    fn may_have_written(&self) -> bool {
+    pub(crate) fn may_have_written(&self) -> bool {
         self.on_stream > self.orphans
             || !self.stranded.is_empty()
             || self.requester.calls().any(|(_, call)| !opcode::is_read(call.code))

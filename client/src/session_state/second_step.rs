@@ -113,6 +113,7 @@ impl SessionState {
         complete: &mut impl FnMut(Completion<'_>),
     ) {
         let Done { job, answer } = done;
+        self.has_heard |= answer.is_ok();
         let is_own = self.opened.token != 0 && job.client_id == self.opened.client_id;
         let lost = matches!(answer, Err(Error::SessionLost) | Ok((Status::BadToken, _)));
         self.on_stream -= 1;

@@ -18,13 +18,20 @@ use crate::cluster_durability::Tireless;
 
 /// Servers, each on a machine with this name.
 fn cluster(hosts: &[&str]) -> Cluster {
+    cluster_with(hosts, |_| {})
+}
+
+/// The same, the last one with other settings.
+fn cluster_with(hosts: &[&str], change: impl FnOnce(&mut Settings)) -> Cluster {
     let etcd = Etcd::start();
-    let start = |host: &&str| {
+    let settings = |host: &&str| {
         let arguments = ["--host-label", host].map(str::to_owned).to_vec();
         let (memory, segment, metadata) = ("64MiB".into(), "1MiB".into(), etcd.metadata());
-        Server::start_with(Settings { memory, segment, metadata, arguments, ..Settings::default() })
+        Settings { memory, segment, metadata, arguments, ..Settings::default() }
     };
-    let cluster = Cluster { servers: hosts.iter().map(start).collect(), etcd };
+    let mut all: Vec<Settings> = hosts.iter().map(settings).collect();
+    change(all.last_mut().expect("a server"));
+    let cluster = Cluster { servers: all.into_iter().map(Server::start_with).collect(), etcd };
     cluster.numbers();
     cluster
 }
@@ -160,20 +167,27 @@ fn who_stands_still_is_replaced_and_clients_go_on_at_the_others() {
     await_replicas(&cluster.servers, 2);
     let (tenant, table) = table(&cluster, Durability::Synced);
     let mut before = cluster.servers[0].client(&tenant);
-    let put_all = |client: &mut Client, value: &[u8]| {
-        (0..50_u64).for_each(|key| _ = client.put(table, &key.to_le_bytes(), value).expect("it is put"));
+    // A call waits until the others have recovered the server; one that is older than 50 s then is told nothing of its outcome.
+    let put_all = |client: &mut Client, first: u64, value: &[u8]| {
+        (first..first + 50).for_each(|key| {
+            comes("a put", || client.put(table, &key.to_le_bytes(), value).ok());
+        });
     };
-    put_all(&mut before, b"first");
+    put_all(&mut before, 0, b"first");
+    // What does not fit a datagram goes over the stream.
+    let large = vec![7; 100_000];
     cluster.servers[2].pause(true);
-    // One has a session with it, the other cannot open one.
-    put_all(&mut before, b"second");
-    let mut after = cluster.servers[1].client(&tenant);
-    put_all(&mut after, b"third");
-    let found = (0..50_u64).filter(|key| {
-        let object = before.get(table, &key.to_le_bytes()).expect("there is an answer");
-        object.is_some_and(|object| object.value == b"third")
+    thread::scope(|scope| {
+        // One has a session with it, the other cannot open one.
+        scope.spawn(|| put_all(&mut before, 0, &large));
+        let mut after = cluster.servers[1].client(&tenant);
+        scope.spawn(move || put_all(&mut after, 50, b"second"));
     });
-    assert_eq!(found.count(), 50);
+    for key in 0..100_u64 {
+        let object = before.get(table, &key.to_le_bytes()).expect("there is an answer");
+        let value: &[u8] = if key < 50 { &large } else { b"second" };
+        assert!(object.is_some_and(|object| object.value == value), "key {key}");
+    }
     await_replicas(&cluster.servers[..2], 1);
     cluster.servers[2].pause(false);
     comes("its end", || (!cluster.servers[2].is_running()).then_some(()));
