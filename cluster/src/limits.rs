@@ -135,6 +135,10 @@ pub const REMOTE_READ_US_MAX: u64 = 500_000;
 /// Time in which nobody begins to recover the log of a server that is starting with it, in milliseconds.
 pub const RETURN_MS: u64 = 30_000;
 
+/// The same for a server that was stopped, with all of its log on its disk, in milliseconds: a machine with a new kernel, or a
+/// service with a new release, is back by then, and moves nothing.
+pub const STOPPED_MS: u64 = 120_000;
+
 /// Initial delay before a read is repeated, at a server that could not answer yet or at the object's new owner, in
 /// microseconds. Doubled with every attempt.
 pub const REMOTE_PAUSE_US: u64 = 500;

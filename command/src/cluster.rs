@@ -37,7 +37,9 @@ pub fn run(settings: &Settings, command: ClusterCommand) -> Result<Answer, Failu
             plans::begun(&mut admin, plan, wait)
         }
         ClusterCommand::Stop { plan } => plans::stop(&mut admin, plan),
-        ClusterCommand::Adopt { server, it_is_off } => plans::adopt(&mut admin, server, it_is_off),
+        ClusterCommand::Adopt { server, it_is_off, lose_objects } => {
+            plans::adopt(&mut admin, server, it_is_off, lose_objects)
+        }
         ClusterCommand::Servers => Ok(servers(&admin.server_list()?)),
         ClusterCommand::Tablets { table } => tablets(&mut admin, table.as_deref()),
         ClusterCommand::Split { table, at } => {

@@ -55,7 +55,7 @@ impl AdminRequest<'_> {
             AdminRequest::ClusterDrain { server } => format!("cluster drain {server}"),
             AdminRequest::ClusterBalance => "cluster balance".to_owned(),
             AdminRequest::ClusterStop { plan } => format!("cluster stop {plan}"),
-            AdminRequest::ClusterAdopt { server } => format!("cluster adopt {server}"),
+            AdminRequest::ClusterAdopt { server, gives_up_replicas } => adoption(*server, *gives_up_replicas),
             AdminRequest::ArchiveBegin { tenant } => format!("archive create {}", tenant.unwrap_or_default()),
             AdminRequest::SessionRevoke { client_id } => format!("session revoke {client_id}"),
             AdminRequest::TenantList
@@ -84,6 +84,10 @@ impl AdminRequest<'_> {
             | AdminRequest::AuditRead { .. } => return None,
         })
     }
+}
+
+fn adoption(server: u32, gives_up_replicas: bool) -> String {
+    format!("cluster adopt {server}{}", if gives_up_replicas { ", without its replicas" } else { "" })
 }
 
 fn limits_change(name: &str, changes: &[LimitChange<'_>], force: bool) -> String {

@@ -222,6 +222,9 @@ pub enum AdminRequest<'a> {
     ClusterAdopt {
         /// Number of the server.
         server: u32,
+        /// Also those that others would recover from the replicas of its log.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        gives_up_replicas: bool,
     },
     /// Requests the abort of a migration: [`crate::MigrationEntry`] at that moment.
     MigrationAbort {

@@ -162,7 +162,9 @@ fn serve_role(
         (AdminRequest::ClusterDrain { server }, Role::Administrator) => plans::drain(control, *server),
         (AdminRequest::ClusterBalance, Role::Administrator) => plans::balance(control),
         (AdminRequest::ClusterStop { plan }, Role::Administrator) => plans::stop(control, *plan),
-        (AdminRequest::ClusterAdopt { server }, Role::Administrator) => plans::adopt(control, *server),
+        (AdminRequest::ClusterAdopt { server, gives_up_replicas }, Role::Administrator) => {
+            plans::adopt(control, *server, *gives_up_replicas)
+        }
         (AdminRequest::SessionList, role) => sessions::list(control, role),
         (AdminRequest::SessionRevoke { client_id }, role) => sessions::revoke(control, role, *client_id),
         (AdminRequest::AuditRead { after, count }, role) => audit::read(control, role, *after, *count),

@@ -11,7 +11,7 @@ use store::HashRange;
 use wire::TenantId;
 
 use super::steps;
-use crate::limits::{PLAN_MOVES_AT_ONCE, RETURN_MS};
+use crate::limits::{PLAN_MOVES_AT_ONCE, RETURN_MS, STOPPED_MS};
 use crate::metadata::{
     Coordinator, CoordinatorStep, DecidedCut, Goal, Metadata, MetadataError, MigrationRow, OwnLogEnd,
     OwnLogExtent, PlanProgress, ReplicasRow, ServerRow, ServerRun, Side, Snapshot, TabletError,
@@ -408,6 +408,26 @@ fn a_recovered_log_counts_as_was_decided_also_for_its_server() {
         metadata.migration_leave(row.id, Side::Target).expect("room");
     }
     assert_eq!((recoveries_due(&world), world.snapshot().migrations), (vec![], vec![]));
+}
+
+#[test]
+fn a_server_that_was_stopped_may_return_before_others_recover_it() {
+    let (mut world, _) = world_with_replicas();
+    world.metadata.owner_stops(1, 50).expect("room");
+    world.kill(1);
+    let recoveries = recoveries_due(&world);
+    assert!(!recoveries.is_empty());
+    let elected = world.elect();
+    let coordinate = |now_ms: u64| {
+        recoveries.iter().for_each(|step| {
+            world.metadata.coordinate(elected.term, step, now_ms).expect("room");
+        });
+        world.snapshot().migrations.len()
+    };
+    assert_eq!((coordinate(49 + STOPPED_MS), coordinate(50 + STOPPED_MS)), (0, 3));
+    // What was begun is not held up.
+    world.metadata.owner_stops(1, 60 + STOPPED_MS).expect("room");
+    assert!(world.metadata.recovery(1).expect("an answer").is_some());
 }
 
 #[test]

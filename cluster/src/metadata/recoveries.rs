@@ -19,7 +19,7 @@ use super::{
     DecidedCut, Metadata, MetadataError, MetadataTransaction, OwnLogEnd, OwnLogExtent, PartRow, ReplicasRow,
     TabletError, TabletsRow, VERSIONS, members, next, replicas, tables, tablets,
 };
-use crate::limits::RETURN_MS;
+use crate::limits::{RETURN_MS, STOPPED_MS};
 use crate::migration::{MigrationMode, MigrationPhase};
 use crate::records::RecordsError;
 use crate::replication::ReplicasRecord;
@@ -186,6 +186,39 @@ impl Metadata {
                 })?;
             }
             Ok(counts)
+        })
+    }
+
+    /// Notes that a server is stopped with all of its log on its disk: for some time nobody begins to recover it.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn owner_stops(&self, server: u32, now_ms: u64) -> Result<(), MetadataError> {
+        self.write(|transaction| {
+            let Some(row) = replicas::find(transaction, server)? else { return Ok(()) };
+            if find(transaction, server)?.is_none() {
+                let returns_until_ms = now_ms + STOPPED_MS;
+                transaction.store(&ReplicasRow { returns_until_ms, ..row })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives up the replicas of an absent server's log: what nobody has recovered of it is lost. Recoveries end by themselves.
+    ///
+    /// # Errors
+    /// `Tablets` when the server is present; or that it cannot be stored.
+    pub fn replicas_give_up(&self, server: u32) -> Result<(), MetadataError> {
+        self.write(|transaction| {
+            let run = members::run_of(transaction, server)?;
+            if !is_gone(transaction, run)? {
+                return Err(TabletError::IsThere(server).into());
+            }
+            end(transaction, server);
+            if let Some(row) = replicas::find(transaction, server)? {
+                transaction.store(&ReplicasRow { backups: Vec::new(), replicas: 0, ..row })?;
+            }
+            Ok(())
         })
     }
 

@@ -73,8 +73,8 @@ pub struct ReplicasRow {
     /// What was decided when others last recovered the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<DecidedCut>,
-    /// Until then nobody else begins to recover the log, since its server is starting with it, in milliseconds since the Unix
-    /// epoch.
+    /// Until then nobody else begins to recover the log, since its server is starting with it, or is stopped for a moment, in
+    /// milliseconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub returns_until_ms: u64,
 }

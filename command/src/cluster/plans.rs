@@ -33,7 +33,7 @@ pub fn stop(admin: &mut Admin, plan: u32) -> Result<Answer, Failure> {
 }
 
 /// Gives the tablets of a permanently lost server to other servers.
-pub fn adopt(admin: &mut Admin, server: u32, is_off: bool) -> Result<Answer, Failure> {
+pub fn adopt(admin: &mut Admin, server: u32, is_off: bool, loses: bool) -> Result<Answer, Failure> {
     if !is_off {
         let text = format!(
             "others would take tablets that server {server} serves if it still runs without reaching etcd"
@@ -43,9 +43,14 @@ pub fn adopt(admin: &mut Admin, server: u32, is_off: bool) -> Result<Answer, Fai
         );
         return Err(Failure::new(FailureKind::Usage, text).next(next));
     }
-    let adopted = admin.cluster_adopt(server)?;
-    let left =
-        if adopted.remaining { "; others are still migrating: repeat the command afterwards" } else { "" };
+    let adopted = if loses { admin.cluster_give_up(server) } else { admin.cluster_adopt(server) }?;
+    let left = match (adopted.remaining, loses) {
+        (false, _) => "",
+        (true, true) => "; others are still migrating: repeat the command afterwards",
+        (true, false) => {
+            "; others recover or move the rest. If they cannot, since too many replicas are lost: --lose-objects"
+        }
+    };
     let text =
         format!("other servers now own {} tablets of server {server}, all empty{left}", adopted.tablets);
     Ok(Answer::new(text, json!({ "server": server, "tablets": adopted.tablets, "left": adopted.remaining })))

@@ -142,8 +142,8 @@ fn warnings(status: &ClusterStatus, tablets: &[TabletEntry]) -> Vec<String> {
             ));
         } else if count > 0 {
             warnings.push(format!(
-                "server {id} is missing: its {count} tablets are not served and their objects are lost; \
-                 start it again, or run `splinter cluster adopt {id}`"
+                "server {id} is missing: its {count} tablets are not served; start it again, with the objects of durable \
+                 tables, or give them up: `splinter cluster adopt {id}`"
             ));
         }
     }

@@ -38,6 +38,10 @@ pub enum ClusterCommand {
         /// Confirm that the server no longer runs; the command cannot check this.
         #[arg(long)]
         it_is_off: bool,
+
+        /// Give up durable tables too, which others would recover from replicas, because too many of these are lost
+        #[arg(long)]
+        lose_objects: bool,
     },
     /// List the registered servers; a star marks the one that was asked.
     Servers,

@@ -72,6 +72,10 @@ pub fn register(
             thread::park_timeout(Duration::from_millis(wait_ms));
         }
         control.hold(None);
+        let run = ServerRun { server: row.id, start: row.start };
+        if let Err(error) = control.leave_log(run) {
+            tracing::warn!(%error, "cannot record how the server ends");
+        }
         if let Err(error) = registration.end(&control.metadata) {
             tracing::warn!(%error, "cannot end the registration; it expires by itself");
         }

@@ -77,8 +77,8 @@ pub(super) fn stop(control: &Control, plan: u32) -> Result<Vec<u8>, Refusal> {
 }
 
 /// Assigns the tablets of a server that is gone for good to others. Refused until this server has found it gone for a
-/// while: see [`cluster::presence`].
-pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> {
+/// while: see [`cluster::presence`]. Tablets that others recover stay theirs, unless this gives up the replicas.
+pub(super) fn adopt(control: &Control, server: u32, gives_up_replicas: bool) -> Result<Vec<u8>, Refusal> {
     check_shared(control)?;
     if !control.lease_cache.is_held(Moment::now()) {
         let text = "this server is not registered at the moment: ask another server, or wait";
@@ -87,7 +87,10 @@ pub(super) fn adopt(control: &Control, server: u32) -> Result<Vec<u8>, Refusal> 
     let is_present = control.lease_cache.there().iter().any(|run| run.server == server);
     let adopted = match is_present {
         true => Err(TabletError::IsThere(server).into()),
-        false => control.metadata.tablets_adopt(server, control.clock.wall_ms()),
+        false => {
+            let given_up = if gives_up_replicas { control.metadata.replicas_give_up(server) } else { Ok(()) };
+            given_up.and_then(|()| control.metadata.tablets_adopt(server, control.clock.wall_ms()))
+        }
     };
     let (tablets, remaining) = adopted.map_err(|error| match error {
         MetadataError::Tablets(TabletError::IsThere(_)) => not_adopted(control, server),

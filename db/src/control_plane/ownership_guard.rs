@@ -9,6 +9,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
+use cluster::metadata::{MetadataError, ServerRun};
 use cluster::moment::Moment;
 use cluster::records::{HeldLease, LeaseId};
 
@@ -46,6 +47,12 @@ impl OwnershipGuard {
         let state = lock(&self.state);
         !state.is_wanted || state.guard.is_some()
     }
+
+    /// Returns whether the server serves nothing without a lease.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        lock(&self.state).is_wanted
+    }
 }
 
 impl Control {
@@ -61,6 +68,31 @@ impl Control {
     #[must_use]
     pub fn has_settled(&self) -> bool {
         self.log.as_ref().is_none_or(|log| log.waker.has_settled()) && self.ownership_guard.is_satisfied()
+    }
+
+    /// Returns whether others may have recovered what this server owns, as far as it knows: then it answers nothing.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.ownership_guard.is_wanted() && !self.lease_cache.is_held(Moment::now())
+    }
+
+    /// Returns whether the disk has failed, and others have all that was acknowledged.
+    #[must_use]
+    pub fn is_left_to_others(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.waker.has_failed() && log.figures.replicas() > 0)
+    }
+
+    /// Records how the server ends: with all of its log on the disk others wait some time for it, after a failure of the disk they
+    /// recover it at once.
+    ///
+    /// # Errors
+    /// When it cannot be stored.
+    pub fn leave_log(&self, run: ServerRun) -> Result<(), MetadataError> {
+        if self.is_left_to_others() {
+            return self.metadata.member_ended(run);
+        }
+        let is_complete = self.log.as_ref().is_some_and(|log| log.waker.is_complete());
+        if is_complete { self.metadata.owner_stops(run.server, self.clock.wall_ms()) } else { Ok(()) }
     }
 
     /// Guards what this server owns, from now on; returns false if the metadata was not read yet under the present lease.

@@ -48,6 +48,11 @@ impl LogFigures {
         self.cut_us.load(Ordering::Relaxed)
     }
 
+    /// Returns how many other servers have, at least, all that was acknowledged.
+    pub(crate) fn replicas(&self) -> u64 {
+        self.replicas.load(Ordering::Relaxed)
+    }
+
     /// Returns the bytes that segments may take on the disk.
     #[must_use]
     pub fn limit_bytes(&self) -> u64 {

@@ -186,6 +186,9 @@ pub const BACKUP_ANSWER_MS: u64 = 60_000;
 /// Longest sleep of the backup's thread, in milliseconds.
 pub const BACKUP_IDLE_MS: u64 = 100;
 
+/// Frames by which the speed of a disk of replicas is measured: a segment's half, some milliseconds on any device in use.
+pub const BACKUP_MEASURED_FRAMES: u32 = 4;
+
 /// Longest wait of the thread that finds backups for something to do, in milliseconds.
 pub const BACKUPS_STEP_MS: u64 = 20;
 

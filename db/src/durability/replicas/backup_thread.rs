@@ -118,9 +118,12 @@ impl BackupThread {
             if let Err(error) = process::stay_off(&workers_cpus).and_then(|()| process::take_real_time()) {
                 tracing::debug!(%error, "the backup's thread shares the workers' CPUs, or has no real-time priority");
             }
-            let receiver = ReplicaReceiver::new(file);
+            let mut receiver = ReplicaReceiver::new(file);
+            // A frame that does not read says nothing of the others.
+            let speed = receiver.file().measure().unwrap_or(1);
+            tracing::debug!(speed, "the disk of replicas reads so many MB/s");
             let (streams, starts, ended, is_behind) = Default::default();
-            let mut backup = BackupState { receiver, number, arriving, streams, starts, ended, is_behind };
+            let mut backup = BackupState { receiver, number, speed, arriving, streams, starts, ended, is_behind };
             while !stopping.load(Ordering::Relaxed) {
                 if let Err(error) = backup.round() {
                     has_failed.store(true, Ordering::Relaxed);
@@ -192,6 +195,8 @@ struct BackupState {
     receiver: ReplicaReceiver,
     /// The random number of the file.
     number: u64,
+    /// How fast the disk reads, in MB/s.
+    speed: u32,
     arriving: Receiver<Arrival>,
     streams: Vec<OwnerStream>,
     /// The latest start of each server that came.
@@ -310,7 +315,7 @@ impl BackupState {
                     self.ended.remove(&log);
                     owner.log = Some(log);
                     let items = self.receiver.begin(log)?;
-                    Some(FromBackup::Held { file: self.number, speed: 1, items })
+                    Some(FromBackup::Held { file: self.number, speed: self.speed, items })
                 }
                 (Some(log), message) => match self.receiver.receive(log, &message) {
                     Ok(answer) => answer,

@@ -10,6 +10,7 @@
 //! The frames of a forgotten replica stay as they are until they are used again. A start may find it, or its first frames.
 
 mod placed;
+mod speed;
 #[cfg(test)]
 mod tests;
 

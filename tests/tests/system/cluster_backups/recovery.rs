@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use client::{Client, Durability, PlanProgress};
+use client::{Client, Durability, PlanProgress, TableOptions};
 use fastrand::Rng;
 use tests::effort::{rng, rounds};
-use tests::patience::{Stopping, comes};
+use tests::failing_disk::FailingDisk;
+use tests::patience::{Stopping, answered, comes};
 use tests::server::{Server, patient};
 
-use super::{await_replicas, cluster, figure, table};
+use super::{await_replicas, cluster, cluster_with, figure, table};
 use crate::cluster_durability::Tireless;
 
 const HOSTS: [&str; 3] = ["one", "two", "three"];
@@ -200,4 +201,111 @@ fn who_was_taken_for_dead_acknowledges_nothing_and_ends() {
     cluster.servers[2].restart();
     await_replicas(&cluster.servers, 2);
     assert_eq!(figure(&cluster.servers[2], "log_replicas"), Some(2));
+}
+
+/// Returns whether a server owns anything.
+fn is_owner(asked: &Server, server: u32) -> bool {
+    asked.admin().tablet_list().expect("it answers").iter().any(|tablet| tablet.server == server)
+}
+
+#[test]
+fn a_server_that_is_stopped_for_a_while_owns_afterwards_what_it_owned() {
+    let mut random = rng();
+    let mut cluster = cluster(&HOSTS);
+    await_replicas(&cluster.servers, 2);
+    let numbers = cluster.numbers();
+    let (tenant, table) = table(&cluster, Durability::Synced);
+    let mut known = Known::new();
+    write(&mut Tireless::new(&cluster, &tenant, table), &mut random, &mut known, 1_000);
+    assert!(cluster.servers[2].stop().success());
+    // Longer than it takes until one that dies is recovered.
+    thread::sleep(Duration::from_secs(12));
+    assert!(is_owner(&cluster.servers[0], numbers[2]));
+    cluster.servers[2].restart();
+    check(&mut Tireless::new(&cluster, &tenant, table), &known);
+    assert!(is_owner(&cluster.servers[0], numbers[2]));
+    await_replicas(&cluster.servers, 2);
+}
+
+#[test]
+fn a_server_whose_disk_fails_ends_and_is_recovered() {
+    let mut random = rng();
+    let disk = FailingDisk::new();
+    let mut cluster = cluster_with(&HOSTS, |settings| {
+        settings.arguments.extend(["--disk-io", "system-calls"].map(str::to_owned));
+        settings.wrapper = disk.wrapper();
+    });
+    await_replicas(&cluster.servers, 2);
+    let numbers = cluster.numbers();
+    let (tenant, table) = table(&cluster, Durability::Synced);
+    let (mut known, mut user) = (Known::new(), Tireless::new(&cluster, &tenant, table));
+    write(&mut user, &mut random, &mut known, 1_000);
+    disk.fail();
+    // Those that it refuses wait for the others.
+    write(&mut user, &mut random, &mut known, 100);
+    comes("its end", || (!cluster.servers[2].is_running()).then_some(()));
+    await_recovery(&cluster.servers[0], numbers[2]);
+    check(&mut user, &known);
+    // With a disk that works it is one of them again.
+    disk.work();
+    cluster.servers[2].restart();
+    await_replicas(&cluster.servers, 2);
+    check(&mut user, &known);
+}
+
+/// All that it uses is at the server with which it has its session.
+#[test]
+fn a_client_that_was_given_several_servers_goes_on_without_the_first_one() {
+    let mut cluster = cluster(&HOSTS);
+    await_replicas(&cluster.servers, 2);
+    let tenant = cluster.servers[0].tenant("acme");
+    let options = TableOptions { durability: Some(Durability::Synced), ..TableOptions::default() };
+    let mut creator = cluster.servers[2].client(&tenant);
+    let table = answered("the table", || creator.table_create_with("data", options));
+    let numbers = cluster.numbers();
+    let owner =
+        (0..3).find(|index| is_owner(&cluster.servers[0], numbers[*index])).expect("somebody owns it");
+    let addresses = [owner, (owner + 1) % 3, (owner + 2) % 3].map(|index| cluster.servers[index].address());
+    let addresses = addresses.map(|address| address.to_string()).join(",");
+    let connect = || Client::connect_with(&addresses, &tenant.name, &tenant.secret, patient());
+    let mut client = answered("the tenant is let in", connect);
+    for round in 0..20_u8 {
+        client.put(table, &[round], &[round]).expect("it is put");
+        if round == 10 {
+            cluster.servers[owner].kill();
+        }
+    }
+    client.put(table, b"large", &vec![7; 100_000]).expect("it is put");
+    for round in 0..20_u8 {
+        let found = client.get(table, &[round]).expect("there is an answer").expect("it was put");
+        assert_eq!(found.value, [round]);
+    }
+}
+
+#[test]
+fn what_too_many_replicas_are_lost_of_can_be_given_up() {
+    let mut cluster = cluster(&HOSTS[..2]);
+    await_replicas(&cluster.servers, 1);
+    let numbers = cluster.numbers();
+    let (tenant, table) = table(&cluster, Durability::Synced);
+    let mut user = Tireless::new(&cluster, &tenant, table);
+    (0..100_u64)
+        .for_each(|key| _ = user.ask(|client, table| client.put(table, &key.to_le_bytes(), b"value")));
+    // The other way round, the second one could record that the first one does not count any more.
+    cluster.servers.iter_mut().rev().for_each(Server::kill);
+    fs::remove_file(cluster.servers[0].directory().join("replicas")).expect("it is there");
+    cluster.servers[0].restart();
+    // What there is of it is nowhere but on the disk of who is off.
+    let adopted = comes("it is gone", || cluster.servers[0].admin().cluster_adopt(numbers[1]).ok());
+    assert_eq!((adopted.tablets, adopted.remaining), (0, true));
+    assert!(is_owner(&cluster.servers[0], numbers[1]));
+    comes("the last tablet", || {
+        let adopted = cluster.servers[0].admin().cluster_give_up(numbers[1]).ok()?;
+        (!adopted.remaining).then_some(())
+    });
+    assert!(!is_owner(&cluster.servers[0], numbers[1]));
+    let found =
+        (0..100_u64).filter(|key| user.ask(|client, table| client.get(table, &key.to_le_bytes())).is_some());
+    assert!((1..100).contains(&found.count()), "its own are there, the others empty");
+    user.ask(|client, table| client.put(table, &0_u64.to_le_bytes(), b"later"));
 }

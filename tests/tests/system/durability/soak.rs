@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use client::{Condition, Durability, Request, Session, Status};
 use fastrand::Rng;
 use tests::effort::rng;
+use tests::patience::Stopping;
 use tests::server::{Server, Tenant, patient};
 
 use super::load::{Ended, Model, TABLES, pause};
@@ -100,10 +101,12 @@ fn memory_and_disk_stay_within_bounds_while_many_times_the_memory_is_written() {
     while began.elapsed() < end {
         let is_over = AtomicBool::new(false);
         // Some minutes from crash to crash in a long run.
-        let crash_at = Instant::now() + end.mul_f64(random.f64() * 0.1 + 0.2).min(Duration::from_secs(300));
+        let crash_at = Instant::now() + end.min(Duration::from_secs(1_000)).mul_f64(random.f64() * 0.1 + 0.2);
         let sessions = [(); 3].map(|()| session(&server, &tenant));
         thread::scope(|scope| {
             let (model, is_over, bytes) = (&model, &is_over, &bytes);
+            // Also if one of the sizes is wrong.
+            let _stopping = Stopping(is_over);
             let [first, second, filler] = sessions;
             let at_work = [first, second].map(|session| {
                 let random = random.fork();
@@ -111,10 +114,10 @@ fn memory_and_disk_stay_within_bounds_while_many_times_the_memory_is_written() {
             });
             let random = random.fork();
             scope.spawn(move || fill((filler, filled), (model, random), is_over, bytes));
-            // It crashes at work.
+            // It crashes while clients are at work.
             while Instant::now() < crash_at || model.rests() {
-                thread::sleep(LOOK);
                 model.set_rests(seconds.is_some() && began.elapsed().as_secs() % WORK_EVERY_S != 0);
+                thread::sleep(LOOK);
                 let log = fs::metadata(server.directory().join(LOG_FILE)).expect("it has a log");
                 largest.log_mib = largest.log_mib.max(log.len().div_ceil(1 << 20));
                 largest.resident_mib = largest.resident_mib.max(resident_mib(&server));
