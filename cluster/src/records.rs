@@ -167,6 +167,11 @@ pub trait Records: Send + Sync {
     /// Returns whether other servers change the records too.
     fn is_shared(&self) -> bool;
 
+    /// Returns whether the storage has failed for good: everything is refused until the server is started again.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
     /// Answers all queries as of one commit: `at`, or the last one.
     ///
     /// # Errors

@@ -107,6 +107,17 @@ pub fn watch_canaries(control: &Control) {
 /// # Errors
 /// The refusal to answer.
 pub fn serve(control: &Control, role: &Role, code: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let answer = serve_request(control, role, code, body);
+    if control.has_lost_metadata()
+        && let Some(log) = &control.log
+    {
+        // The next start may find another durability of a table than its writers were told of.
+        log.waker.fail(&control.store);
+    }
+    answer
+}
+
+fn serve_request(control: &Control, role: &Role, code: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     if code != opcode::ADMINISTER {
         return Err(Status::UnknownOpcode.into());
     }

@@ -333,11 +333,14 @@ impl Server {
     }
 
     /// Returns what makes the server useless, if anything: a worker has ended because its port broke, the log was not
-    /// replayed to its end, others have taken over, or are to do so since the disk has failed.
+    /// replayed to its end, others have taken over, or are to do so since the disk has failed, or nobody knows what the metadata says.
     #[must_use]
     pub fn failure(&self) -> Option<&'static str> {
         if self.control.ownership_guard.is_replaced.load(Ordering::Relaxed) {
             return Some("other servers take this one for ended, and recover what it owns: start it again");
+        }
+        if self.control.has_lost_metadata() {
+            return Some("the disk of the metadata failed: nobody knows what it has until it is read again");
         }
         if self.control.is_left_to_others() {
             return Some("the disk of durable tables failed: other servers recover what this one owns");

@@ -385,6 +385,17 @@ fn superblock_of(path: &Path, file: &File, options: &Options) -> Result<Superblo
     Ok(superblock)
 }
 
+/// Makes stable what another kind of file has, if it is there, as each disk does with its own before it is read.
+///
+/// # Errors
+/// If the file cannot be opened or synced.
+pub fn settle_file(path: &Path) -> Result<(), DiskError> {
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        file => settle(path, &file.map_err(DiskError::failed("open", path))?, true),
+    }
+}
+
 /// Makes stable what is in the file, before anything is read and told of it. Whoever wrote it may have ended before it was
 /// stable, or because it could not be: a page cache then has what the device has not.
 fn settle(path: &Path, file: &File, is_cached: bool) -> Result<(), DiskError> {

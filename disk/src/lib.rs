@@ -35,7 +35,7 @@ pub use crate::buffer::Buffer;
 pub use crate::digest::{DIGEST_SEGMENT_BYTES, Digest, DigestError, DigestSegment, LOG_FORMAT, OPEN_ENDED};
 pub use crate::directory::{DIRECTORY_WORDS, Directory, DirectoryBlock, directory_word};
 pub use crate::error::DiskError;
-pub use crate::file::{FileDisk, Options, Way};
+pub use crate::file::{FileDisk, Options, Way, settle_file};
 pub use crate::replica::{FRAGMENT_HEADER_BYTES, Fragment, REPLICA_HEADER_BYTES, ReplicaHeader};
 pub use crate::simulated::{Fault, SimulatedDisk};
 pub use crate::superblock::{FORMAT, IDENTITY_BYTES, Identity};

@@ -208,6 +208,9 @@ pub const REMOVED_PLACES: usize = if cfg!(loom_model) { 2 } else { 4096 };
 /// Completion records of a client that may be asked for: the distance between its oldest unanswered request and its
 /// newest one is below it.
 pub const COMPLETIONS_PER_CLIENT: u64 = 1024;
+/// Bytes of completion records that a recovery keeps of clients that probably ask no more: their sessions may have ended, which
+/// the log does not say.
+pub const OLD_COMPLETIONS_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 /// Part of a window (a divisor) that the chosen segments must bring: more would be worse ones.
 pub const CLEAN_GAIN_DIVISOR: u64 = 4;
 /// Classes of survivors by age, each with a segment of its own.

@@ -36,7 +36,7 @@ use crate::object::{Entry, Kind, Lengths};
 use crate::segment::Claim;
 use crate::store::cleaning::Cleaner;
 use crate::store::core::{Core, Pinned};
-use crate::sync::{AtomicBool, AtomicU64, ExclusiveGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, ExclusiveGuard, Ordering};
 use crate::table::Table;
 
 /// Parts of what cores share with a lock each, so that cores rarely meet.
@@ -101,6 +101,8 @@ struct Shared {
     any_ended: AtomicBool,
     /// By client.
     completions: [Mutex<FoundCompletions>; SHARDS],
+    /// Bytes of all of these, about.
+    completions_bytes: AtomicUsize,
     /// Segments that the disk holds, and those in place of which it holds others.
     sequences: HashSet<u32, NumberHash>,
     left_out: HashMap<u32, Vec<u32>, NumberHash>,
@@ -132,6 +134,8 @@ pub struct Recovery<'c> {
     halvings: u32,
     /// Whether the entry at hand comes ahead of its segment: then its head takes no more memory than it needs.
     is_ahead: bool,
+    /// Whether no client asks any more for the replies of the segment at hand, as far as clocks tell.
+    are_replies_old: bool,
 }
 
 impl Core {
@@ -147,6 +151,7 @@ impl Core {
             ended: std::array::from_fn(|_| Mutex::default()),
             any_ended: AtomicBool::new(false),
             completions: std::array::from_fn(|_| Mutex::default()),
+            completions_bytes: AtomicUsize::new(0),
             sequences: log.sequences.iter().copied().collect(),
             left_out: log.left_out.iter().cloned().collect(),
             bytes: log.bytes,
@@ -212,8 +217,8 @@ fn cleaner_of(core: &Core) -> ExclusiveGuard<'_, Cleaner> {
 
 impl<'c> Recovery<'c> {
     fn on(core: &'c Core, shared: Arc<Shared>) -> Self {
-        let (head, found, halvings, is_ahead) = Default::default();
-        Recovery { core, head, shared, found, halvings, is_ahead }
+        let (head, found, halvings, is_ahead, are_replies_old) = Default::default();
+        Recovery { core, head, shared, found, halvings, is_ahead, are_replies_old }
     }
 
     /// Returns a handle by which another core can take a part of the segments.

@@ -7,7 +7,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// In front of the C library: writes to the file of the log, and its syncs, wait while the file HANGS exists, and fail while
-/// FAILS does.
+/// FAILS does. Syncs of the metadata fail while UNSYNCED exists.
 const CALLS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,15 +23,15 @@ static int is_there(const char *name) {
     return path && access(path, F_OK) == 0;
 }
 
-static int is_log(int file) {
+static int is_named(int file, const char *name) {
     char link[32], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-    ssize_t length = readlink(link, path, sizeof path);
-    return length >= 4 && memcmp(path + length - 4, "/log", 4) == 0;
+    ssize_t length = readlink(link, path, sizeof path), bytes = strlen(name);
+    return length >= bytes && memcmp(path + length - bytes, name, bytes) == 0;
 }
 
 static int fails(int file) {
-    if (!is_log(file)) return 0;
+    if (!is_named(file, "/log")) return 0;
     while (is_there("HANGS")) usleep(1000);
     return is_there("FAILS");
 }
@@ -51,7 +51,8 @@ WRITE(pwrite64)
     int NAME(int file) { \
         static int (*next)(int); \
         if (!next) next = dlsym(RTLD_NEXT, #NAME); \
-        if (fails(file)) { errno = EIO; return -1; } \
+        int is_lost = is_there("UNSYNCED") && is_named(file, "/metadata.redb"); \
+        if (fails(file) || is_lost) { errno = EIO; return -1; } \
         return next(file); \
     }
 
@@ -83,6 +84,7 @@ impl FailingDisk {
             library,
             variable("HANGS", self.file("hangs")),
             variable("FAILS", self.file("fails")),
+            variable("UNSYNCED", self.file("unsynced")),
         ]
     }
 
@@ -97,9 +99,14 @@ impl FailingDisk {
         let _ = fs::remove_file(self.file("hangs"));
     }
 
+    /// Lets syncs of the metadata fail from now on, though what was written can be read.
+    pub fn fail_metadata(&self) {
+        fs::write(self.file("unsynced"), "").expect("a temporary directory");
+    }
+
     /// Lets writes pass again.
     pub fn work(&self) {
-        ["fails", "hangs"].into_iter().for_each(|name| {
+        ["fails", "hangs", "unsynced"].into_iter().for_each(|name| {
             let _ = fs::remove_file(self.file(name));
         });
     }

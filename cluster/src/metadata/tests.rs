@@ -187,3 +187,21 @@ fn a_full_disk_leaves_nothing_half_made_and_heals() {
     install().expect("there is room now");
     assert_eq!(metadata.extensions().expect("rows").len(), 1);
 }
+
+#[test]
+fn after_a_failed_sync_nobody_is_told_anything() {
+    let disk = SmallDisk::new(64 << 20);
+    let metadata = Metadata::open_with(disk.opener()).expect("room");
+    metadata.tenant_create("ann", SECRET).expect("room");
+    disk.fails.store(true, Ordering::Relaxed);
+    let refused = metadata.tenant_create("bob", SECRET);
+    assert!(matches!(refused, Err(MetadataError::Records(RecordsError::Uncertain(_)))), "{refused:?}");
+    disk.fails.store(false, Ordering::Relaxed);
+    assert!(metadata.records().has_failed());
+    assert!(metadata.tenant_find("ann").is_err() && metadata.tenant_create("eve", SECRET).is_err());
+    // Another process finds it whole, with the change or without.
+    drop(metadata);
+    let metadata = Metadata::open_with(disk.opener()).expect("it is sound");
+    assert!(metadata.tenant_find("ann").expect("an answer").is_some());
+    assert_eq!(metadata.tenant_find("eve").expect("an answer"), None);
+}

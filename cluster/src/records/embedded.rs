@@ -1,9 +1,11 @@
 //! Records in one crash-safe file, held by one server.
 //!
 //! The file is a redb database (copy-on-write B-trees, a checksummed commit). Each commit is one transaction, on disk
-//! when the call returns; a failed one leaves nothing half-made. A full disk is [`RecordsError::StorageFull`], and the
-//! next commit works once there is room: after any failed write the database is reopened, because redb refuses to
-//! continue with a handle that saw one.
+//! when the call returns. A full disk is [`RecordsError::StorageFull`], leaves nothing half-made, and the next commit works once
+//! there is room: the database is reopened, because redb refuses to continue with a handle that saw a failed write.
+//!
+//! After a write or a sync that failed for another reason nobody knows what the file says, and the kernel may have dropped what it
+//! could not write: everything is refused from then on, until another process opens the file.
 //!
 //! Leases live in this process and end with it: their records are gone when the file is opened again. The next read or
 //! commit deletes the records of an expired lease. There is no history, so a watch begins at the last commit or not at
@@ -16,6 +18,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,7 +44,7 @@ const FORMAT: TableDefinition<'_, &str, u64> = TableDefinition::new("format");
 /// The layout version of the file. Earlier ones are upgraded at start; others are refused.
 const FORMAT_VERSION: u64 = 3;
 
-/// Opens the database: called at start and again after a failed write.
+/// Opens the database: called at start, and again when there was no room for a write.
 pub type Opener = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
 
 /// Returns the records of a file in this earlier layout. Remaining tables are deleted.
@@ -51,6 +54,7 @@ pub type Upgrade = fn(u64, &WriteTransaction) -> Result<Vec<(String, Vec<u8>)>, 
 pub struct Embedded {
     opener: Opener,
     state: Mutex<EmbeddedState>,
+    has_failed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -102,7 +106,7 @@ impl Embedded {
         prepare(&transaction, upgrade)?;
         transaction.commit()?;
         let state = EmbeddedState { database: Some(database), ..EmbeddedState::default() };
-        Ok(Self { opener, state: Mutex::new(state) })
+        Ok(Self { opener, state: Mutex::new(state), has_failed: AtomicBool::new(false) })
     }
 
     fn state(&self) -> MutexGuard<'_, EmbeddedState> {
@@ -115,12 +119,18 @@ impl Embedded {
         state: &mut EmbeddedState,
         run: impl FnOnce(&Database) -> Result<T, RecordsError>,
     ) -> Result<T, RecordsError> {
+        if self.has_failed() {
+            return Err(RecordsError::Storage(
+                "its disk has failed: the server is to be started again".to_owned(),
+            ));
+        }
         if state.database.is_none() {
             state.database = Some((self.opener)()?);
         }
         let closed = || RecordsError::Storage("the database is closed".to_owned());
         let result = state.database.as_ref().ok_or_else(closed).and_then(run);
-        if let Err(RecordsError::StorageFull | RecordsError::Storage(_)) = result {
+        if let Err(RecordsError::StorageFull | RecordsError::Storage(_) | RecordsError::Uncertain(_)) = result
+        {
             state.database = None;
         }
         result
@@ -132,7 +142,13 @@ impl Embedded {
         conditions: &[Condition],
         changes: &[RecordChange],
     ) -> Result<Committed, RecordsError> {
-        let Some(event) = self.with(state, |database| apply(database, conditions, changes))? else {
+        let applied = self.with(state, |database| {
+            apply(database, conditions, changes).inspect_err(|error| {
+                let is_lasting = matches!(error, RecordsError::Storage(_) | RecordsError::Uncertain(_));
+                self.has_failed.fetch_or(is_lasting, Ordering::Release);
+            })
+        });
+        let Some(event) = applied? else {
             return Ok(Committed::Conflict);
         };
         state.leases.note(changes);
@@ -164,6 +180,10 @@ impl Embedded {
 impl Records for Embedded {
     fn is_shared(&self) -> bool {
         false
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
     }
 
     fn read(&self, queries: &[Query], at: Option<Revision>) -> Result<Reading, RecordsError> {
@@ -305,7 +325,10 @@ fn apply(
         }
         Event { revision, changes: changed }
     };
-    transaction.commit()?;
+    transaction.commit().map_err(|error| match RecordsError::from(redb::Error::from(error)) {
+        RecordsError::StorageFull => RecordsError::StorageFull,
+        error => RecordsError::Uncertain(error.to_string()),
+    })?;
     Ok(Some(event))
 }
 

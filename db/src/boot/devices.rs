@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use builder::Toolchain;
 use cluster::metadata::{Metadata, MetadataError, ServerRun};
 use cluster::peer::ClusterSecret;
+use disk::settle_file;
 #[cfg(feature = "dpdk")]
 use net::dpdk::{self, DpdkConfig, Role};
 use net::{HostPort, Listener, Port, UdpConfig};
@@ -176,7 +177,11 @@ pub(super) fn start_over_dpdk(_: &Config, _: &DpdkSettings) -> Result<Server, Bo
 /// Opens the configured metadata.
 fn open_metadata(config: &Config) -> Result<Metadata, BootError> {
     let opened = match &config.metadata {
-        MetadataPlace::File => Metadata::open(&config.data_directory.join("metadata.redb")),
+        MetadataPlace::File => {
+            let path = config.data_directory.join("metadata.redb");
+            settle_file(&path).map_err(|error| BootError::new("cannot open the metadata", error))?;
+            Metadata::open(&path)
+        }
         MetadataPlace::Etcd(address) => {
             Etcd::open(address).map_err(MetadataError::from).and_then(|etcd| Metadata::over(Box::new(etcd)))
         }

@@ -15,6 +15,7 @@ use cluster::records::{HeldLease, LeaseId};
 
 use super::Control;
 use crate::sync::lock;
+use crate::tablet::DurableParts;
 use crate::view::Guard;
 
 /// See the module's head.
@@ -74,6 +75,13 @@ impl Control {
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.ownership_guard.is_wanted() && !self.lease_cache.is_held(Moment::now())
+    }
+
+    /// Returns whether a file of metadata has failed: nobody knows what the next start will find there.
+    #[must_use]
+    pub fn has_lost_metadata(&self) -> bool {
+        let durable = self.parts_made.durable.as_ref();
+        self.metadata.records().has_failed() || durable.is_some_and(DurableParts::has_failed)
     }
 
     /// Returns whether the disk has failed, and others have all that was acknowledged.

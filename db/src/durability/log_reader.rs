@@ -199,7 +199,8 @@ pub(super) fn leave_out_survivors(
     left_out: &mut Vec<(u32, Vec<u32>)>,
 ) {
     let counts = counting_bytes(sequence, segment.class, segment.bytes, |class| digest.survivors[class]);
-    if counts < segment.bytes {
+    // Entries elsewhere may name one of which nothing has come.
+    if counts < segment.bytes || segment.class > 0 && counts == 0 {
         left_out.push((sequence, digest.emptied.clone()));
         segment.bytes = counts;
     }
@@ -428,6 +429,8 @@ pub struct SegmentBytes {
     pub starts: Vec<u32>,
     /// Blocks that are not as they were written.
     pub blocks_damaged: u32,
+    /// The latest time of the store's clock when a block was written, in milliseconds.
+    pub clock_ms: u64,
 }
 
 /// Reads a segment, by way of `blocks`, memory that is used again for the next one.
@@ -441,10 +444,10 @@ pub(super) fn read_segment(
     segment: &Segment,
     (blocks, into): (&mut Option<Buffer>, &mut SegmentBytes),
 ) -> Result<(), DiskError> {
-    let SegmentBytes { bytes, starts, blocks_damaged } = into;
+    let SegmentBytes { bytes, starts, blocks_damaged, clock_ms } = into;
     bytes.clear();
     starts.clear();
-    *blocks_damaged = 0;
+    (*blocks_damaged, *clock_ms) = (0, 0);
     let length = segment.bytes as usize;
     let needed = segment.frames.len().max(1) * layout.frame_bytes;
     let buffer = match blocks.take().filter(|buffer| needed <= buffer.len()) {
@@ -468,6 +471,7 @@ pub(super) fn read_segment(
         let counting = (length - offset).min(PAYLOAD_BYTES);
         let trailer =
             Trailer::read(content).filter(|trailer| trailer.sequence == sequence && trailer.block == block);
+        *clock_ms = trailer.map_or(0, |trailer| trailer.clock_ms).max(*clock_ms);
         if let Some(trailer) = trailer
             && usize::from(trailer.first) < counting
         {

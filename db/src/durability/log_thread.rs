@@ -70,6 +70,13 @@ impl LogWaker {
         self.bell.has_failed.load(Ordering::Acquire)
     }
 
+    /// Ends all acknowledgements, as a failure of the disk does.
+    pub fn fail(&self, store: &Store) {
+        store.admit_durable(Admission::Failed);
+        self.bell.has_failed.store(true, Ordering::Release);
+        self.wake();
+    }
+
     /// Returns whether what the start found is at as many backups as are promised: only then it may be shown to anybody.
     #[must_use]
     pub fn has_settled(&self) -> bool {
@@ -203,7 +210,7 @@ fn write_all(
     prepare(&mut writer);
     let mut was_full = false;
     let (mut is_last, mut began, mut snapshots) = (false, Instant::now(), Vec::new());
-    loop {
+    while !bell.has_failed.load(Ordering::Acquire) {
         bell.is_wanted.store(false, Ordering::SeqCst);
         if !writer.is_waiting() {
             (is_last, began) = (bell.is_stopping.load(Ordering::SeqCst), Instant::now());
@@ -261,6 +268,7 @@ fn write_all(
         }
         bell.is_asleep.store(false, Ordering::SeqCst);
     }
+    on_stable();
 }
 
 /// Takes what the thread needs; without it, it works all the same.

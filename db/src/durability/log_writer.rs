@@ -331,6 +331,8 @@ impl LogWriter {
             // The digest would not count it.
             self.digest_is_due |= opened.sequence <= self.state.last;
             let class = opened.writer.checked_sub(self.store.cores()).map_or(0, |class| class as u8 + 1);
+            // Entries of this cut may name one of survivors that no cut includes yet.
+            self.digest_is_due |= class > 0;
             self.frames_opened += if class == 0 { opened.frames.into() } else { 0 };
             let segment = Segment { frames: Vec::new(), bytes: OPEN_ENDED, class };
             self.state.segments.insert(opened.sequence, segment);

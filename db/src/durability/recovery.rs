@@ -23,7 +23,8 @@ use super::log_reader::{self, FoundEnd, FoundLog, LogError, SegmentBytes};
 use super::log_writer::{LogWriter, Segment};
 use super::{LogLayout, NumberedTables};
 use crate::limits::{
-    CUTS_PASSED_OVER, DAMAGED_NAMED_MAX, DIGESTS_PASSED_OVER, DIRECTORIES_DUE_MAX, RECOVERY_PROGRESS_MS,
+    CUTS_PASSED_OVER, DAMAGED_NAMED_MAX, DIGESTS_PASSED_OVER, DIRECTORIES_DUE_MAX, OLD_REPLIES_MS,
+    RECOVERY_PROGRESS_MS,
 };
 use crate::sync::lock;
 
@@ -250,7 +251,7 @@ impl Rest {
         let (emptied, to_fill) = sync_channel::<SegmentBytes>(buffers);
         (0..buffers).for_each(|_| emptied.send(SegmentBytes::default()).expect("it has room"));
         let to_replay = Arc::new(Mutex::new(to_replay));
-        let (layout, bytes) = (self.layout, self.report.bytes);
+        let (layout, bytes, clock_ms) = (self.layout, self.report.bytes, self.report.clock_ms);
         let (handle, tables, lacking) = (&self.handle, &*self.tables, &self.lacking);
         let (words, unread, has_failed) = (&self.words, &*self.unread, &AtomicBool::new(false));
         let done = move |sequence: u32, content: &SegmentBytes| {
@@ -277,7 +278,7 @@ impl Rest {
                     scope.spawn(move || {
                         let mut recovery = handle.on(&core);
                         let channels = (&*to_replay, &emptied);
-                        let replayed = replay_some(&mut recovery, channels, tables, &done);
+                        let replayed = replay_some(&mut recovery, channels, (tables, clock_ms), &done);
                         replayed.inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
                         let part = recovery.end_part();
                         Ok::<_, LogError>((core, part))
@@ -301,13 +302,14 @@ impl Rest {
 fn replay_some(
     recovery: &mut Recovery<'_>,
     (to_replay, emptied): (&Mutex<Receiver<Filled>>, &SyncSender<SegmentBytes>),
-    tables: &NumberedTables,
+    (tables, clock_ms): (&NumberedTables, u64),
     done: &dyn Fn(u32, &SegmentBytes),
 ) -> Result<(), LogError> {
     loop {
         let next = lock(to_replay).recv();
         let Ok((sequence, content)) = next else { return Ok(()) };
         let table = |number: u32| tables.get(&number).map(Arc::clone);
+        recovery.expect_old_replies(clock_ms.saturating_sub(content.clock_ms) > OLD_REPLIES_MS);
         let replayed = recovery.segment(sequence, &content.bytes, &content.starts, table);
         replayed.map_err(|error| LogError::Unsuitable(refusal(sequence, error)))?;
         done(sequence, &content);

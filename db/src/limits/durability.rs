@@ -125,6 +125,10 @@ pub const HELD_STOP_MS: u64 = 1_000;
 /// session lives without a word.
 pub const COMPLETION_LEASE_MS: u64 = 600_000;
 
+/// Age beyond which a start expects nobody to ask for a reply, in milliseconds of the store's clock before its end: more than
+/// twice the age at which a client repeats a request for the last time. Where clocks jump they are still kept up to a bound.
+pub const OLD_REPLIES_MS: u64 = 120_000;
+
 /// Bytes of a reply that a completion record keeps; a longer one is `ReplyForgotten` after a crash.
 pub const COMPLETION_REPLY_BYTES_MAX: usize = 1024;
 

@@ -38,6 +38,11 @@ impl DurableParts {
         Ok(Self { records, rows: Mutex::new(rows), recovered: Mutex::default() })
     }
 
+    /// Returns whether nobody knows what the file says, and everything is refused until the server is started again.
+    pub fn has_failed(&self) -> bool {
+        self.records.records().has_failed()
+    }
+
     /// Leaves each part the hashes that are `allowed` to its table and that no newer part keeps, and returns the parts
     /// that are left.
     ///

@@ -1,10 +1,12 @@
 //! The completion records of a recovery, which all cores share.
 
+use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use super::{Recovery, RecoveryError, RecoveryHandle, Shared};
 use crate::completion::{FoundCompletion, FoundCompletions};
 use crate::error::WriteError;
+use crate::limits::OLD_COMPLETIONS_BYTES_MAX;
 use crate::log::NoSegment;
 use crate::object::Entry;
 
@@ -25,11 +27,28 @@ impl RecoveryHandle {
 }
 
 impl Recovery<'_> {
+    /// Says of the segments that follow whether clients have probably forgotten the requests that wrote them. Of such ones
+    /// completion records are kept up to `OLD_COMPLETIONS_BYTES_MAX`.
+    pub fn expect_old_replies(&mut self, are_old: bool) {
+        self.are_replies_old = are_old;
+    }
+
     /// Keeps a completion record whose client may ask for it.
     pub(super) fn completion(&mut self, entry: &Entry<'_>) -> Result<(), RecoveryError> {
-        let Some(found) = FoundCompletion::of(entry) else { return Ok(()) };
-        if !self.shared.completions(found.request.client).add(found) {
+        let bytes = &self.shared.completions_bytes;
+        if self.are_replies_old && bytes.load(Ordering::Relaxed) >= OLD_COMPLETIONS_BYTES_MAX {
             return Ok(());
+        }
+        let Some(found) = FoundCompletion::of(entry) else { return Ok(()) };
+        {
+            let mut known = self.shared.completions(found.request.client);
+            let before = known.bytes();
+            let is_kept = known.add(found);
+            // It wraps where adding one has let others go.
+            bytes.fetch_add(known.bytes().wrapping_sub(before), Ordering::Relaxed);
+            if !is_kept {
+                return Ok(());
+            }
         }
         self.retrying(|this, pinned| {
             let log = &pinned.core.store.log;

@@ -1,8 +1,8 @@
-//! A disk that fills up. Tests of the server use it too.
+//! A disk that fills up, or fails. Tests of the server use it too.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
@@ -12,11 +12,14 @@ use redb::{Builder, Database, DatabaseError, StorageBackend};
 pub struct SmallDisk {
     disk: Arc<InMemoryBackend>,
     pub room: Arc<AtomicU64>,
+    /// Syncs fail while it is set, though what was written can be read.
+    pub fails: Arc<AtomicBool>,
 }
 
 impl SmallDisk {
     pub fn new(room: u64) -> Self {
-        Self { disk: Arc::new(InMemoryBackend::new()), room: Arc::new(AtomicU64::new(room)) }
+        let (disk, room) = (Arc::new(InMemoryBackend::new()), Arc::new(AtomicU64::new(room)));
+        Self { disk, room, fails: Arc::default() }
     }
 
     /// Opens the file on it, as often as it is called.
@@ -40,6 +43,9 @@ impl StorageBackend for SmallDisk {
         self.disk.set_len(bytes)
     }
     fn sync_data(&self) -> io::Result<()> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
         self.disk.sync_data()
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

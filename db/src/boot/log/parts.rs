@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cluster::metadata::{Catalog, MetadataError, PartRow, ServerRun};
+use disk::settle_file;
 use store::{Core, Cursor, HashRange, Store, Table, TableKind, TableOptions};
 use wire::TenantId;
 
@@ -52,7 +53,10 @@ pub(super) fn open(
             log.display()
         )),
         (None, false, _) => Ok(None),
-        (Some(_), _, _) => DurableParts::open(&path).map(Some).map_err(|error| error.to_string()),
+        (Some(_), _, _) => {
+            settle_file(&path).map_err(|error| error.to_string())?;
+            DurableParts::open(&path).map(Some).map_err(|error| error.to_string())
+        }
     }
 }
 

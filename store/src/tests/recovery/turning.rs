@@ -163,3 +163,35 @@ fn replies_from_before_a_table_was_on_the_disk_are_found_there() {
     assert_eq!(recovery.finish().objects, 1);
     assert_ne!(number, Some(first_number(0)));
 }
+
+/// Each client wrote once, and its session ended long ago.
+#[test]
+fn replies_that_nobody_asks_for_any_more_take_little_memory() {
+    let mut world = World::new(1);
+    for client in 0..3_000_u64 {
+        let key = client.to_le_bytes();
+        world.cores[0].begin_request(RequestId { client, sequence: 1 }, &[3; 100]);
+        let put =
+            world.cores[0].pin().put(&world.tables[0], crate::hash(&key), &key, b"v", Condition::Always);
+        put.expect("there is room");
+        world.cores[0].end_request();
+    }
+    world.sync();
+    let (mut record, _) = world.stable.clone();
+    let log = record.crash(super::CORES);
+    let found = [false, true].map(|are_old| {
+        let (store, tables) = super::open_store(world.memory.0, world.memory.1, &world.numbers);
+        let core = store.core(0);
+        let mut recovery = core.recover(&log);
+        recovery.expect_old_replies(are_old);
+        for sequence in &log.sequences {
+            let find = |id| (Some(id) == world.numbers[0]).then(|| Arc::clone(&tables[0]));
+            recovery.segment(*sequence, &record.segments[sequence].1, &[], find).unwrap();
+        }
+        let found = recovery.completions().len();
+        assert_eq!(recovery.finish().objects, 3_000);
+        found
+    });
+    assert_eq!(found[0], 3_000);
+    assert!((300..2_700).contains(&found[1]), "{} of 3000", found[1]);
+}

@@ -66,6 +66,32 @@ fn after_a_failed_write_nothing_is_acknowledged_until_a_restart_which_finds_what
     assert!(server.stop().success());
 }
 
+/// Whether the table is in memory from now on shows at the next start: until then nothing may be promised for it.
+#[test]
+fn a_server_that_does_not_know_what_its_metadata_says_acknowledges_nothing_and_ends() {
+    let disk = FailingDisk::new();
+    let mut server = start_failing(&disk);
+    let tenant = server.tenant("acme");
+    let mut client = server.client(&tenant);
+    let table = create(&mut client, "data", Durability::Synced, false);
+    client.put(table, b"before", b"1").expect("the disk works");
+    disk.fail_metadata();
+    client.table_alter("data", Durability::Memory).expect_err("nobody knows");
+    client.put(table, b"after", b"1").expect_err("nothing is promised any more");
+    comes("its end", || (!server.is_running()).then_some(()));
+    let said = server.try_restart().expect_err("nothing is stable").to_string();
+    assert!(said.contains("metadata"), "{said}");
+    disk.work();
+    server.restart();
+    let mut client = server.client(&tenant);
+    let table = client.table_open("data").expect("it is there");
+    client.put(table, b"after", b"2").expect("it works again");
+    assert_eq!(
+        client.get(table, b"after").expect("it works").map(|object| object.value),
+        Some(b"2".to_vec())
+    );
+}
+
 /// What a killed process has written may lie in the page cache alone.
 #[test]
 fn a_start_tells_nobody_what_it_read_before_it_is_stable() {
