@@ -48,6 +48,9 @@ fn recover(snapshot: &Snapshot, steps: &mut Vec<CoordinatorStep>) {
     };
     let mut shares = takers(snapshot);
     shares.retain(|server, _| snapshot.with_disk.contains(server));
+    // What each is to recover counts first: all are done at once if all work.
+    let mut shares: BTreeMap<u32, (u64, u64)> =
+        shares.into_iter().map(|(server, owned)| (server, (0, owned))).collect();
     let mut left = MIGRATIONS_MAX.saturating_sub(snapshot.migrations.len()) / 2;
     for (row, tablet) in idle(snapshot) {
         if !is_lost(tablet.server) || shares.is_empty() {
@@ -64,7 +67,7 @@ fn recover(snapshot: &Snapshot, steps: &mut Vec<CoordinatorStep>) {
             let least = shares.iter_mut().min_by_key(|(server, share)| (**share, **server));
             let (to, share) = least.expect("there are some");
             // What is empty costs nothing.
-            *share += if is_durable { steps_of(hashes) } else { 0 };
+            share.0 += if is_durable { steps_of(hashes) } else { 0 };
             steps.push(CoordinatorStep::Recover { table, hashes, to: *to });
         }
     }

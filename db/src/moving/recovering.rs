@@ -18,7 +18,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cluster::metadata::{DecidedCut, Metadata, MetadataError, PartRow, RecoveryRow, ReplicasRow};
+use cluster::metadata::{
+    DecidedCut, Metadata, MetadataError, MigrationRow, PartRow, RecoveryRow, ReplicasRow,
+};
 use cluster::migration::MigrationPhase;
 use store::{DamagedEntry, FoundCompletions, SegmentEntries, SegmentEntry};
 
@@ -36,6 +38,8 @@ use crate::limits::{
 use crate::sync::lock;
 use crate::tablet::PartsChange;
 
+/// Segments that are asked for at a time, each of another backup.
+const SEGMENTS_AHEAD: usize = 2;
 /// Steps of the store's background work after each batch: the writer pays for the room.
 const STEPS_PER_BATCH: usize = 2;
 /// Steps of the store's background work while there is no room.
@@ -139,17 +143,23 @@ impl Recovering {
             self.context.rest(Duration::from_micros(PULL_LOOK_US));
         }
         self.context.begin();
+        // Clients of everything else are served first: who waits for this has waited for its detection already.
+        self.context.lower_priority();
         let server = self.context.row.source.server;
         let (mut holders, found, basis) = self.find(server)?;
         self.log_parts = self.insist(|metadata| metadata.log_parts(server))?;
         self.log_parts.sort_by_key(|part| std::cmp::Reverse(part.id));
         self.context.control.store.advance_clock(found.clock_ms);
-        self.make_parts()?;
         let bytes = found.segments.values().map(|bytes| u64::from(*bytes)).sum::<u64>();
+        let sample = self.sample(&mut holders, &found)?;
+        self.make_parts(&sample, bytes)?;
         let (tablets, segments) = (self.tablets.len(), found.segments.len());
         tracing::info!(server, tablets, segments, bytes, cut = found.cut, "recovers the log of a server");
         let mut looked = Instant::now();
-        for (&sequence, &bytes) in found.segments.iter().rev() {
+        let segments: Vec<(u32, u32)> = found.segments.into_iter().rev().collect();
+        for (index, &(sequence, bytes)) in segments.iter().enumerate() {
+            // The next ones come while this one is taken in.
+            segments[index..].iter().take(SEGMENTS_AHEAD).for_each(|segment| holders.ask_ahead(*segment));
             self.listen()?;
             if looked.elapsed() >= Duration::from_millis(RECOVERY_LOOK_MS) {
                 looked = Instant::now();
@@ -249,8 +259,22 @@ impl Recovering {
         recovery.filter(is_same).map(drop).ok_or(Halt::Failed)
     }
 
-    /// Makes a part for each migration, also for those that others have left to this thread.
-    fn make_parts(&mut self) -> Result<(), Halt> {
+    /// Reads the largest segment, by which the number of objects is estimated; the bytes are empty if there is none that is sound.
+    fn sample(&mut self, holders: &mut Holders, found: &Gathered) -> Result<(u32, Vec<u8>), Halt> {
+        let largest = found.segments.iter().max_by_key(|(_, bytes)| **bytes);
+        let Some((&sequence, &bytes)) = largest else { return Ok((0, Vec::new())) };
+        let mut sample = Vec::new();
+        let read = holders.read((sequence, bytes), |bytes| {
+            sample = bytes.to_vec();
+            true
+        });
+        read.map_err(|_| Halt::Failed)?;
+        Ok((sequence, sample))
+    }
+
+    /// Makes a part for each migration, also for those that others have left to this thread, with an index for what the log of so
+    /// many bytes has of it, as the `sample` tells.
+    fn make_parts(&mut self, (sequence, sample): &(u32, Vec<u8>), log_bytes: u64) -> Result<(), Halt> {
         // Above all versions that the other server has given.
         let above = self.insist(Metadata::reserve_versions)?;
         let (row, progress) = (self.context.row.clone(), Arc::clone(&self.context.progress));
@@ -261,7 +285,11 @@ impl Recovering {
             let control = &self.context.control;
             // The table of another one may be gone: then its thread knows.
             let Some(entry) = control.table_of(row.table) else { continue };
-            let part = control.make_part(&entry, (row.hashes, None), 0).map_err(|refusal| {
+            let entries = SegmentEntries::new(*sequence, sample, 0).into_iter().flatten().flatten();
+            let own =
+                entries.filter(|entry| entry.object.is_some() && self.is_of(entry, &row)).count() as u64;
+            let expected = u128::from(own) * u128::from(log_bytes) / sample.len().max(1) as u128;
+            let part = control.make_part(&entry, (row.hashes, None), expected as u64).map_err(|refusal| {
                 tracing::error!(migration = row.id, %refusal, "cannot record a part");
                 Halt::Failed
             })?;
@@ -333,16 +361,22 @@ impl Recovering {
     fn tablet_of(&self, entry: &SegmentEntry<'_>) -> Option<usize> {
         let table = self.log_parts.iter().find(|part| part.id == entry.table)?.table;
         let hash = store::hash(entry.key);
-        self.tablets.iter().position(|(tablet, _)| {
-            let row = &tablet.row;
-            let position = wire::position(entry.key, hash, row.is_tagged, store::hash);
-            let has_it = |part: &&PartRow| {
-                part.table == table && (part.made_for.0..=part.made_for.1).contains(&position)
-            };
-            row.table == table
-                && row.hashes.contains(position)
-                && self.log_parts.iter().find(has_it).is_some_and(|latest| latest.id == entry.table)
-        })
+        self.tablets.iter().position(|(tablet, _)| self.is_in((table, hash), entry, &tablet.row))
+    }
+
+    /// Returns whether an entry is of the hashes of a migration.
+    fn is_of(&self, entry: &SegmentEntry<'_>, row: &MigrationRow) -> bool {
+        let part = self.log_parts.iter().find(|part| part.id == entry.table);
+        part.is_some_and(|part| self.is_in((part.table, store::hash(entry.key)), entry, row))
+    }
+
+    fn is_in(&self, (table, hash): (u32, u64), entry: &SegmentEntry<'_>, row: &MigrationRow) -> bool {
+        let position = wire::position(entry.key, hash, row.is_tagged, store::hash);
+        let has_it =
+            |part: &&PartRow| part.table == table && (part.made_for.0..=part.made_for.1).contains(&position);
+        row.table == table
+            && row.hashes.contains(position)
+            && self.log_parts.iter().find(has_it).is_some_and(|latest| latest.id == entry.table)
     }
 
     /// Repeats a tablet's work until there is room for it.

@@ -1,6 +1,6 @@
 //! The backups that have a log, as a server sees them that recovers it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use cluster::metadata::{DecidedCut, MetadataError, RecoveryRow, ReplicasRow};
@@ -22,6 +22,10 @@ struct AskedBackup {
     record: Vec<u8>,
     replicas: Vec<FoundReplica>,
     digests: Vec<Digest>,
+    /// Replicas that were asked for, each with the number of its bytes: they come in this order.
+    asked: VecDeque<(u64, u32)>,
+    /// Those that came before they were needed.
+    arrived: BTreeMap<u64, Vec<u8>>,
 }
 
 /// The reason why nothing is known of a log.
@@ -120,6 +124,16 @@ impl Holders {
         Ok(copies)
     }
 
+    /// Asks for the first bytes of a segment that will be read soon.
+    pub(super) fn ask_ahead(&mut self, (sequence, bytes): (u32, u32)) {
+        let count = self.all.len();
+        let holder = &mut self.all[sequence as usize % count];
+        if let Some(&replica) = holder.replicas_of(sequence, bytes).last() {
+            // If it does not answer, the reading shows it.
+            let _ = holder.ask_for(replica, bytes);
+        }
+    }
+
     /// Reads the first bytes of a segment from one backup after another, beginning with a different one for each segment, and
     /// hands them over until `is_sound`; returns false if nobody has them as they were written.
     ///
@@ -133,15 +147,7 @@ impl Holders {
         let count = self.all.len();
         for turn in 0..count {
             let holder = &mut self.all[(sequence as usize + turn) % count];
-            let of_segment = |replica: &&FoundReplica| replica.item == Item::Segment(sequence);
-            let all: Vec<u64> = holder
-                .replicas
-                .iter()
-                .filter(of_segment)
-                .filter(|replica| replica.bytes >= bytes)
-                .map(|replica| replica.replica)
-                .collect();
-            for replica in all.into_iter().rev() {
+            for replica in holder.replicas_of(sequence, bytes).into_iter().rev() {
                 let content = holder.read(replica, bytes).ok_or(NotFound::Stream(holder.server))?;
                 if content.len() == bytes as usize && is_sound(&content) {
                     return Ok(true);
@@ -156,8 +162,8 @@ impl Holders {
 impl AskedBackup {
     /// Asks a backup what it has; `None` if it does not answer, or its file is another one.
     fn ask(server: u32, stream: Stream, file: u64, row: &ReplicasRow) -> Option<Self> {
-        let (replicas, digests) = (Vec::new(), Vec::new());
-        let mut holder = Self { server, stream, record: Vec::new(), replicas, digests };
+        let (record, replicas, digests, asked, arrived) = Default::default();
+        let mut holder = Self { server, stream, record, replicas, digests, asked, arrived };
         let answer = holder.answer(&ToHolder::Find { log: row.log, start: row.start })?;
         let FromHolder::Found { file: found, replicas, digests } = answer else { return None };
         if found != file {
@@ -168,10 +174,32 @@ impl AskedBackup {
         Some(holder)
     }
 
-    fn answer(&mut self, question: &ToHolder) -> Option<FromHolder> {
+    fn send(&mut self, question: &ToHolder) -> Option<()> {
         let record = question.encode();
-        self.stream.write_record(&(record.len() as u32).to_le_bytes(), &record).ok()?;
+        self.stream.write_record(&(record.len() as u32).to_le_bytes(), &record).ok()
+    }
+
+    fn answer(&mut self, question: &ToHolder) -> Option<FromHolder> {
+        self.send(question)?;
         self.next()
+    }
+
+    /// Returns its replicas of a segment that have so many bytes.
+    fn replicas_of(&self, sequence: u32, bytes: u32) -> Vec<u64> {
+        let has_it =
+            |replica: &&FoundReplica| replica.item == Item::Segment(sequence) && replica.bytes >= bytes;
+        self.replicas.iter().filter(has_it).map(|replica| replica.replica).collect()
+    }
+
+    /// Asks for the first bytes of a replica, unless they were asked for.
+    fn ask_for(&mut self, replica: u64, bytes: u32) -> Option<()> {
+        let is_asked = self.asked.iter().any(|(asked, _)| *asked == replica);
+        if is_asked || self.arrived.contains_key(&replica) {
+            return Some(());
+        }
+        self.send(&ToHolder::Read { replica, bytes })?;
+        self.asked.push_back((replica, bytes));
+        Some(())
     }
 
     fn next(&mut self) -> Option<FromHolder> {
@@ -191,19 +219,24 @@ impl AskedBackup {
 
     /// Reads the first bytes of a replica; fewer if the rest is damaged, `None` if the stream has ended.
     fn read(&mut self, replica: u64, bytes: u32) -> Option<Vec<u8>> {
-        let bytes = bytes as usize;
+        self.ask_for(replica, bytes)?;
+        while !self.arrived.contains_key(&replica) {
+            let (next, bytes) = self.asked.pop_front()?;
+            let content = self.receive(bytes as usize)?;
+            self.arrived.insert(next, content);
+        }
+        self.arrived.remove(&replica)
+    }
+
+    /// Receives the answer to the earliest question for bytes.
+    fn receive(&mut self, bytes: usize) -> Option<Vec<u8>> {
         let mut content = Vec::with_capacity(bytes.min(REPLICAS_HELD_BYTES_MAX));
-        let mut answer = self.answer(&ToHolder::Read { replica, bytes: bytes as u32 });
         while content.len() < bytes {
-            match answer? {
-                FromHolder::Bytes(part) if part.is_empty() => return Some(content),
+            match self.next()? {
+                FromHolder::Bytes(part) if part.is_empty() => break,
                 FromHolder::Bytes(part) => content.extend_from_slice(&part),
                 _ => return None,
             }
-            if content.len() == bytes {
-                break;
-            }
-            answer = self.next();
         }
         Some(content)
     }
