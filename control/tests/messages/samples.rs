@@ -88,7 +88,7 @@ fn cluster_requests() -> Vec<AdminRequest<'static>> {
         AdminRequest::ClusterDrain { server: 4 },
         AdminRequest::ClusterBalance,
         AdminRequest::ClusterStop { plan: 5 },
-        AdminRequest::ClusterAdopt { server: 6, gives_up_replicas: false },
+        AdminRequest::ClusterAdopt { server: 6, gives_up_replicas: true },
     ]
 }
 

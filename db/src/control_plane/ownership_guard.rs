@@ -5,6 +5,7 @@
 //!   all metadata is read while a lease is held ──► verified ──► guarded, from the first record on that promises replicas
 //!   the lease ends ──► workers execute nothing ──► another lease ──► all metadata is read again ──► guarded by that one
 //! ```
+//! Also how a server leaves what it owns, at a stop or after a failure of its disk.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
