@@ -200,7 +200,7 @@ impl SessionState {
     }
 
     /// Returns whether an answer has come over the stream since the last call.
-    pub(crate) fn has_heard(&mut self) -> bool {
+    pub(crate) fn take_heard(&mut self) -> bool {
         std::mem::take(&mut self.has_heard)
     }
 

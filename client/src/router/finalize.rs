@@ -71,12 +71,11 @@ impl Router {
 
     /// Lets the session know the other servers that the caller named, once its only one answers nothing.
     fn add_others(&mut self, now_us: u64) {
-        let [Server { state: Some(home), .. }] = &mut self.servers[..] else { return };
+        let [Server { state: Some(home), .. }] = &self.servers[..] else { return };
         let silent_since_us = now_us.saturating_sub(SILENCE_US);
         if self.settings.identity.others.is_empty() || !(home.is_lost() || home.owes_since(silent_since_us)) {
             return;
         }
-        home.lose_patience();
         let others = std::mem::take(&mut self.settings.identity.others);
         self.servers.extend(others.into_iter().take(SERVERS_MAX).map(Server::named));
         (self.latest, self.is_restless) = (Latest::NONE, true);

@@ -184,7 +184,7 @@ impl Server {
             }
             return Look::Fine;
         }
-        if self.state.as_mut().is_some_and(SessionState::has_heard) {
+        if self.state.as_mut().is_some_and(SessionState::take_heard) {
             self.heard_us = now_us;
         }
         let Some(state) = &self.state else {
