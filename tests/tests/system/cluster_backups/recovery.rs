@@ -45,12 +45,16 @@ fn check(user: &mut Tireless, known: &Known) {
     }
 }
 
+/// Returns whether a server owns anything; `None` without an answer.
+fn owns(asked: &Server, server: u32) -> Option<bool> {
+    Some(asked.admin().tablet_list().ok()?.iter().any(|tablet| tablet.server == server))
+}
+
 /// Waits until a server owns nothing any more, and nothing moves.
 fn await_recovery(asked: &Server, lost: u32) {
     comes("the recovery of a server", || {
-        let mut admin = asked.admin();
-        let is_owner = admin.tablet_list().ok()?.iter().any(|tablet| tablet.server == lost);
-        (!is_owner && admin.migration_list().ok()?.is_empty()).then_some(())
+        let is_over = !owns(asked, lost)? && asked.admin().migration_list().ok()?.is_empty();
+        is_over.then_some(())
     });
 }
 
@@ -203,11 +207,6 @@ fn who_was_taken_for_dead_acknowledges_nothing_and_ends() {
     assert_eq!(figure(&cluster.servers[2], "log_replicas"), Some(2));
 }
 
-/// Returns whether a server owns anything.
-fn is_owner(asked: &Server, server: u32) -> bool {
-    asked.admin().tablet_list().expect("it answers").iter().any(|tablet| tablet.server == server)
-}
-
 #[test]
 fn a_server_that_is_stopped_for_a_while_owns_afterwards_what_it_owned() {
     let mut random = rng();
@@ -220,10 +219,10 @@ fn a_server_that_is_stopped_for_a_while_owns_afterwards_what_it_owned() {
     assert!(cluster.servers[2].stop().success());
     // Longer than it takes until one that dies is recovered.
     thread::sleep(Duration::from_secs(12));
-    assert!(is_owner(&cluster.servers[0], numbers[2]));
+    assert_eq!(owns(&cluster.servers[0], numbers[2]), Some(true));
     cluster.servers[2].restart();
     check(&mut Tireless::new(&cluster, &tenant, table), &known);
-    assert!(is_owner(&cluster.servers[0], numbers[2]));
+    assert_eq!(owns(&cluster.servers[0], numbers[2]), Some(true));
     await_replicas(&cluster.servers, 2);
 }
 
@@ -263,8 +262,9 @@ fn a_client_that_was_given_several_servers_goes_on_without_the_first_one() {
     let mut creator = cluster.servers[2].client(&tenant);
     let table = answered("the table", || creator.table_create_with("data", options));
     let numbers = cluster.numbers();
-    let owner =
-        (0..3).find(|index| is_owner(&cluster.servers[0], numbers[*index])).expect("somebody owns it");
+    let owner = (0..3)
+        .find(|index| owns(&cluster.servers[0], numbers[*index]) == Some(true))
+        .expect("somebody owns it");
     let addresses = [owner, (owner + 1) % 3, (owner + 2) % 3].map(|index| cluster.servers[index].address());
     let addresses = addresses.map(|address| address.to_string()).join(",");
     let connect = || Client::connect_with(&addresses, &tenant.name, &tenant.secret, patient());
@@ -298,12 +298,12 @@ fn what_too_many_replicas_are_lost_of_can_be_given_up() {
     // What there is of it is nowhere but on the disk of who is off.
     let adopted = comes("it is gone", || cluster.servers[0].admin().cluster_adopt(numbers[1]).ok());
     assert_eq!((adopted.tablets, adopted.remaining), (0, true));
-    assert!(is_owner(&cluster.servers[0], numbers[1]));
+    assert_eq!(owns(&cluster.servers[0], numbers[1]), Some(true));
     comes("the last tablet", || {
         let adopted = cluster.servers[0].admin().cluster_give_up(numbers[1]).ok()?;
         (!adopted.remaining).then_some(())
     });
-    assert!(!is_owner(&cluster.servers[0], numbers[1]));
+    assert_eq!(owns(&cluster.servers[0], numbers[1]), Some(false));
     let found =
         (0..100_u64).filter(|key| user.ask(|client, table| client.get(table, &key.to_le_bytes())).is_some());
     assert!((1..100).contains(&found.count()), "its own are there, the others empty");
