@@ -13,7 +13,7 @@ pub mod administrator;
 mod devices;
 mod entrance;
 mod identity;
-mod log;
+pub mod log;
 mod memory;
 mod workers;
 

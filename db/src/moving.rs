@@ -15,7 +15,7 @@ mod background;
 mod context;
 pub mod coordination;
 mod pieces;
-mod recovering;
+pub mod recovering;
 mod source;
 mod target;
 

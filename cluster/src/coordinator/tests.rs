@@ -14,7 +14,7 @@ use super::steps;
 use crate::limits::{PLAN_MOVES_AT_ONCE, RETURN_MS, STOPPED_MS};
 use crate::metadata::{
     Coordinator, CoordinatorStep, DecidedCut, Goal, Metadata, MetadataError, MigrationRow, OwnLogEnd,
-    OwnLogExtent, PlanProgress, ReplicasRow, ServerRow, ServerRun, Side, Snapshot, TabletError,
+    OwnLogExtent, PlanProgress, RecoveryRow, ReplicasRow, ServerRow, ServerRun, Side, Snapshot, TabletError,
 };
 use crate::migration::{MigrationMode, MigrationPhase};
 use crate::records::LeaseId;
@@ -371,18 +371,30 @@ fn a_recovered_log_counts_as_was_decided_also_for_its_server() {
     // Its log counts up to one cut for all, and what it has acknowledged is what it had.
     let metadata = &world.metadata;
     assert_eq!(metadata.replicas_record(1, 1, &record), Ok(None), "others recover it");
-    let basis = metadata.recovery(1).expect("an answer").expect("one").replicas;
+    let recovery = metadata.recovery(1).expect("an answer").expect("one");
+    let basis = recovery.replicas.clone();
     assert_eq!(basis.record(), record);
     let cut = |cut, is_on_own_disk| DecidedCut { start: 1, cut, is_on_own_disk };
-    let decide = |found| metadata.recovery_decide(1, found).expect("it is recovered");
-    assert_eq!([decide(cut(6, false)), decide(cut(7, true))], [cut(6, false); 2]);
-    assert_eq!([decide(cut(5, false)), decide(cut(6, false))], [cut(5, false); 2], "a backup has gone");
+    let decide = |decided, found| {
+        let seen = RecoveryRow { decided, ..recovery.clone() };
+        metadata.recovery_decide(&seen, found).expect("it is recovered")
+    };
+    assert_eq!([decide(None, cut(6, false)), decide(None, cut(7, true))], [cut(6, false); 2]);
+    let six = Some(cut(6, false));
+    assert_eq!(
+        [decide(six, cut(5, false)), decide(six, cut(7, false))],
+        [cut(5, false); 2],
+        "a backup has gone"
+    );
+    let earlier = RecoveryRow { replicas: ReplicasRow { start: 0, ..basis.clone() }, ..recovery.clone() };
+    let late = metadata.recovery_decide(&earlier, cut(4, true));
+    assert_eq!(late, Err(MetadataError::NotFound), "the log was written since");
     let recovered = |id: u32, of: &ReplicasRow, cut: DecidedCut| {
         metadata.migration_recovered(id, (of, cut)).expect("it is there")
     };
     let first = recovered(begun[0].id, &basis, cut(5, false));
     assert_eq!((first.phase, first.owner()), (MigrationPhase::Finished, begun[0].target));
-    assert_eq!(decide(cut(4, true)), cut(5, false), "a tablet is as of it");
+    assert_eq!(decide(Some(cut(5, false)), cut(4, true)), cut(5, false), "a tablet is as of it");
     let as_of_another = recovered(begun[1].id, &basis, cut(6, false));
     assert_eq!(as_of_another.phase, MigrationPhase::Ended);
     // It is back: what is not recovered is its own, and its log counts as the others have decided, also at the start after one

@@ -301,15 +301,22 @@ impl Metadata {
         Ok(written.chain(recovered).map(|row| (row.server, row.log)).collect())
     }
 
-    /// Decides up to where a log that is recovered counts, unless that is decided, and returns the decision. One for which
-    /// backups have gone since is replaced, as long as nothing was recovered as of it.
+    /// Decides up to where a log that is recovered counts, unless others have decided that since this record of the recovery was read,
+    /// and returns the decision. One of which backups that answer do not have everything is replaced, as long as nothing was
+    /// recovered as of it.
     ///
     /// # Errors
-    /// `NotFound` when it is not recovered any more; or that it cannot be stored.
-    pub fn recovery_decide(&self, server: u32, found: DecidedCut) -> Result<DecidedCut, MetadataError> {
+    /// `NotFound` when it is not recovered any more, or the log was written since; or that it cannot be stored.
+    pub fn recovery_decide(
+        &self,
+        seen: &RecoveryRow,
+        found: DecidedCut,
+    ) -> Result<DecidedCut, MetadataError> {
         self.write(|transaction| {
-            let row = find(transaction, server)?.ok_or(MetadataError::NotFound)?;
-            if let Some(decided) = row.decided.filter(|decided| row.is_in_use || decided.cut <= found.cut) {
+            let start_of = |row: &RecoveryRow| (row.replicas.log, row.replicas.start);
+            let row = find(transaction, seen.server)?.filter(|row| start_of(row) == start_of(seen));
+            let row = row.ok_or(MetadataError::NotFound)?;
+            if let Some(decided) = row.decided.filter(|_| row.is_in_use || row.decided != seen.decided) {
                 return Ok(decided);
             }
             transaction.store(&RecoveryRow { decided: Some(found), ..row })?;

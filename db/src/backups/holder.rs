@@ -7,8 +7,9 @@ use cluster::replication::fetch::{FoundReplica, FragmentHeader, FromHolder, ToHo
 use disk::{Buffer, Digest, DiskError, Fragment};
 use net::{Stream, StreamError};
 
-use crate::durability::replicas::backup_thread::{BackupHandle, HeldLog};
+use crate::durability::replicas::backup_thread::BackupHandle;
 use crate::durability::replicas::file::{LogId, PlacedReplica};
+use crate::durability::replicas::receiver::HeldLog;
 use crate::limits::{HOLDER_ANSWER_BYTES, HOLDER_QUESTION_BYTES_MAX, STREAM_LOOK_MS};
 
 /// The reason why a stream ends.

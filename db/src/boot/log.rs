@@ -1,7 +1,7 @@
 //! The log of durable tables at a start: opened, replayed before the workers start, and handed to its thread.
 
 mod backups;
-mod parts;
+pub mod parts;
 mod rest;
 
 use std::path::Path;

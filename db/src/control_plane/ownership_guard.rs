@@ -7,8 +7,8 @@
 //! ```
 //! Also how a server leaves what it owns, at a stop or after a failure of its disk.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use cluster::metadata::{MetadataError, ServerRun};
 use cluster::moment::Moment;
@@ -17,7 +17,7 @@ use cluster::records::{HeldLease, LeaseId};
 use super::Control;
 use crate::sync::lock;
 use crate::tablet::DurableParts;
-use crate::view::Guard;
+use crate::view::{Fence, Guard};
 
 /// See the module's head.
 #[derive(Debug)]
@@ -54,6 +54,35 @@ impl OwnershipGuard {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         lock(&self.state).is_wanted
+    }
+
+    /// Guards what the server owns by the lease that is held, from now on; returns false if the metadata was not read yet under
+    /// that.
+    pub fn begin(&self, fence: &Arc<Fence>, held: Option<LeaseId>) -> bool {
+        let mut state = lock(&self.state);
+        if held.is_none() || held != state.verified {
+            return false;
+        }
+        if !std::mem::replace(&mut state.is_wanted, true) {
+            state.guard = held.map(|lease| fence.guard(lease));
+        }
+        true
+    }
+
+    /// Returns whether all metadata is to be read again, since another lease is held than before.
+    pub fn is_unverified(&self, held: Option<LeaseId>) -> bool {
+        held.is_some() && held != lock(&self.state).verified
+    }
+
+    /// Notes that all metadata was read, and applied here, while this lease was held.
+    pub fn note_verified(&self, fence: &Arc<Fence>, lease: LeaseId) {
+        let mut state = lock(&self.state);
+        if state.verified != Some(lease) {
+            state.verified = Some(lease);
+            // The earlier one is dropped behind it.
+            let guard = state.is_wanted.then(|| fence.guard(lease));
+            state.guard = guard;
+        }
     }
 }
 
@@ -106,31 +135,16 @@ impl Control {
 
     /// Guards what this server owns, from now on; returns false if the metadata was not read yet under the present lease.
     pub fn guard_ownership(&self) -> bool {
-        let mut state = lock(&self.ownership_guard.state);
-        let held = self.lease_cache.lease(Moment::now());
-        if held.is_none() || held != state.verified {
-            return false;
-        }
-        if !std::mem::replace(&mut state.is_wanted, true) {
-            state.guard = held.map(|lease| self.fence.guard(lease));
-        }
-        true
+        self.ownership_guard.begin(&self.fence, self.lease_cache.lease(Moment::now()))
     }
 
     /// Returns whether all metadata is to be read again, since another lease is held than before.
     pub fn is_unverified(&self) -> bool {
-        let held = self.lease_cache.lease(Moment::now());
-        held.is_some() && held != lock(&self.ownership_guard.state).verified
+        self.ownership_guard.is_unverified(self.lease_cache.lease(Moment::now()))
     }
 
     /// Notes that all metadata was read, and applied here, while this lease was held.
     pub fn note_verified(&self, lease: LeaseId) {
-        let mut state = lock(&self.ownership_guard.state);
-        if state.verified != Some(lease) {
-            state.verified = Some(lease);
-            // The earlier one is dropped behind it.
-            let guard = state.is_wanted.then(|| self.fence.guard(lease));
-            state.guard = guard;
-        }
+        self.ownership_guard.note_verified(&self.fence, lease);
     }
 }

@@ -14,6 +14,9 @@ pub const DIGEST_BYTES_MIN: usize = 64 << 10;
 /// server included.
 pub const CUTS_PASSED_OVER: u64 = 1 << 32;
 
+/// By so many cuts behind a digest a part is of a later start: there is another digest before half as many as that passes over.
+pub const LATER_START_CUTS: u64 = CUTS_PASSED_OVER / 4 * 3;
+
 /// Numbers of digests that a start with backups passes over: more than are sent in one step.
 pub const DIGESTS_PASSED_OVER: u32 = 16;
 

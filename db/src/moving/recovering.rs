@@ -9,23 +9,24 @@
 //! names this server as the owner the other one may return: then it has everything on its own disk, and the parts are dropped.
 
 mod holders;
+mod log_parts;
 mod tablet;
 #[cfg(test)]
 mod tests;
+
+pub use self::log_parts::LogParts;
+pub use self::tablet::{NotStored, RecoveredTablet};
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cluster::metadata::{
-    DecidedCut, Metadata, MetadataError, MigrationRow, PartRow, RecoveryRow, ReplicasRow,
-};
+use cluster::metadata::{DecidedCut, Metadata, MetadataError, RecoveryRow, ReplicasRow};
 use cluster::migration::MigrationPhase;
 use store::{DamagedEntry, FoundCompletions, SegmentEntries, SegmentEntry};
 
 use self::holders::Holders;
-use self::tablet::{NotStored, RecoveredTablet};
 use super::background::map_in;
 use super::context::MigrationContext;
 use crate::control_plane::migrations::inbox::Notice;
@@ -50,8 +51,7 @@ pub(super) struct Recovering {
     context: MigrationContext,
     /// What this thread recovers, that of its own migration first.
     tablets: Vec<(RecoveredTablet, Option<Sender<MigrationPhase>>)>,
-    /// The parts that the log names, the latest first.
-    log_parts: Vec<PartRow>,
+    log_parts: LogParts,
     /// Replies to clients of the other server, from all segments that have come; `None` if one is damaged, or they are too many.
     completions: Option<FoundCompletions>,
 }
@@ -71,7 +71,7 @@ impl Recovering {
         Self {
             context,
             tablets: Vec::new(),
-            log_parts: Vec::new(),
+            log_parts: LogParts::default(),
             completions: Some(FoundCompletions::default()),
         }
     }
@@ -92,13 +92,7 @@ impl Recovering {
         let reason = match ended {
             Ok(phase) => ExitReason::Over(phase),
             Err(Halt::Exit(reason)) => reason,
-            Err(Halt::Failed) => {
-                let until = Instant::now() + Duration::from_millis(RECOVERY_AGAIN_MS);
-                while Instant::now() < until && self.listen().is_ok() {
-                    thread::sleep(Duration::from_millis(RECOVERY_LOOK_MS));
-                }
-                self.give_up()
-            }
+            Err(Halt::Failed) => self.rest().map_or_else(|reason| reason, |()| self.give_up()),
         };
         let parts: Vec<_> = self.tablets.drain(..).filter_map(|(tablet, _)| tablet.left()).collect();
         self.context.control.retire(&parts);
@@ -147,8 +141,7 @@ impl Recovering {
         self.context.lower_priority();
         let server = self.context.row.source.server;
         let (mut holders, found, basis) = self.find(server)?;
-        self.log_parts = self.insist(|metadata| metadata.log_parts(server))?;
-        self.log_parts.sort_by_key(|part| std::cmp::Reverse(part.id));
+        self.log_parts = LogParts::new(self.insist(|metadata| metadata.log_parts(server))?);
         self.context.control.store.advance_clock(found.clock_ms);
         let bytes = found.segments.values().map(|bytes| u64::from(*bytes)).sum::<u64>();
         let sample = self.sample(&mut holders, &found)?;
@@ -180,9 +173,14 @@ impl Recovering {
         while let Some(notice) = self.context.inbox.take() {
             match notice {
                 Notice::Admitted(core) => self.context.admit(core),
-                Notice::Phase(phase) | Notice::Forgotten(phase) if phase != MigrationPhase::Preparing => {
+                // Nobody but this thread, or the one that it waits for, finishes it: the answer to that may be lost.
+                Notice::Phase(phase) | Notice::Forgotten(phase)
+                    if !matches!(phase, MigrationPhase::Preparing | MigrationPhase::Finished) =>
+                {
                     return Err(Halt::Exit(ExitReason::Over(phase)));
                 }
+                // The metadata has been asked, and decides.
+                Notice::Abort if self.tablets.iter().any(|(tablet, _)| tablet.is_claimed()) => {}
                 Notice::Abort => return Err(Halt::Failed),
                 Notice::Gone => return Err(Halt::Exit(ExitReason::Gone)),
                 Notice::Stop => return Err(Halt::Exit(ExitReason::Stopped)),
@@ -190,6 +188,18 @@ impl Recovering {
             }
         }
         Ok(self.context.is_admitted())
+    }
+
+    /// Waits for some time after a failure, unless something else ends it.
+    fn rest(&mut self) -> Result<(), ExitReason> {
+        let until = Instant::now() + Duration::from_millis(RECOVERY_AGAIN_MS);
+        while Instant::now() < until {
+            if let Err(Halt::Exit(reason)) = self.listen() {
+                return Err(reason);
+            }
+            thread::sleep(Duration::from_millis(RECOVERY_LOOK_MS));
+        }
+        Ok(())
     }
 
     /// Repeats a question to the metadata until that answers.
@@ -219,7 +229,7 @@ impl Recovering {
                 .and_then(|mut holders| holders.gather(&recovery).map(|found| (holders, found)));
             match found {
                 Ok((mut holders, (found, own))) => {
-                    let decide = |metadata: &Metadata| match metadata.recovery_decide(server, own) {
+                    let decide = |metadata: &Metadata| match metadata.recovery_decide(&recovery, own) {
                         // Its owner is back.
                         Err(MetadataError::NotFound) => Ok(None),
                         decided => decided.map(Some),
@@ -286,9 +296,8 @@ impl Recovering {
             // The table of another one may be gone: then its thread knows.
             let Some(entry) = control.table_of(row.table) else { continue };
             let entries = SegmentEntries::new(*sequence, sample, 0).into_iter().flatten().flatten();
-            let own =
-                entries.filter(|entry| entry.object.is_some() && self.is_of(entry, &row)).count() as u64;
-            let expected = u128::from(own) * u128::from(log_bytes) / sample.len().max(1) as u128;
+            let own = entries.filter(|entry| entry.object.is_some() && self.log_parts.has(entry, &row));
+            let expected = own.count() as u128 * u128::from(log_bytes) / sample.len().max(1) as u128;
             let part = control.make_part(&entry, (row.hashes, None), expected as u64).map_err(|refusal| {
                 tracing::error!(migration = row.id, %refusal, "cannot record a part");
                 Halt::Failed
@@ -359,24 +368,8 @@ impl Recovering {
 
     /// Returns the tablet of an entry: none if nobody recovers it here, or a later part of the log has its hash.
     fn tablet_of(&self, entry: &SegmentEntry<'_>) -> Option<usize> {
-        let table = self.log_parts.iter().find(|part| part.id == entry.table)?.table;
-        let hash = store::hash(entry.key);
-        self.tablets.iter().position(|(tablet, _)| self.is_in((table, hash), entry, &tablet.row))
-    }
-
-    /// Returns whether an entry is of the hashes of a migration.
-    fn is_of(&self, entry: &SegmentEntry<'_>, row: &MigrationRow) -> bool {
-        let part = self.log_parts.iter().find(|part| part.id == entry.table);
-        part.is_some_and(|part| self.is_in((part.table, store::hash(entry.key)), entry, row))
-    }
-
-    fn is_in(&self, (table, hash): (u32, u64), entry: &SegmentEntry<'_>, row: &MigrationRow) -> bool {
-        let position = wire::position(entry.key, hash, row.is_tagged, store::hash);
-        let has_it =
-            |part: &&PartRow| part.table == table && (part.made_for.0..=part.made_for.1).contains(&position);
-        row.table == table
-            && row.hashes.contains(position)
-            && self.log_parts.iter().find(has_it).is_some_and(|latest| latest.id == entry.table)
+        let place = self.log_parts.place_of(entry)?;
+        self.tablets.iter().position(|(tablet, _)| self.log_parts.is_of(place, entry, &tablet.row))
     }
 
     /// Repeats a tablet's work until there is room for it.
@@ -417,17 +410,26 @@ impl Recovering {
         let mut own = MigrationPhase::Ended;
         for index in 0..self.tablets.len() {
             let id = self.tablets[index].0.row.id;
+            self.tablets[index].0.claim(true);
             let row = match self.insist(|metadata| metadata.migration_recovered(id, (replicas, *decided))) {
                 Ok(row) => row,
-                // The table of another one is gone.
-                Err(Halt::Exit(ExitReason::Gone)) if index > 0 => continue,
-                Err(halt) => return Err(halt),
+                Err(halt) => {
+                    let is_known = matches!(halt, Halt::Exit(ExitReason::Over(_) | ExitReason::Gone));
+                    self.tablets[index].0.claim(!is_known);
+                    match halt {
+                        // The table of another one is gone.
+                        Halt::Exit(ExitReason::Gone) if index > 0 => continue,
+                        halt => return Err(halt),
+                    }
+                }
             };
             if row.phase == MigrationPhase::Finished {
                 if let Some(completions) = self.completions.take() {
                     self.context.control.recovered_replies.add(replicas, completions, self.context.now_us());
                 }
                 self.serve(index)?;
+            } else {
+                self.tablets[index].0.claim(false);
             }
             if index == 0 {
                 own = row.phase;
@@ -446,10 +448,13 @@ impl Recovering {
         let view = self.insist(|metadata| metadata.migration_view(id))?;
         let map = view.and_then(|view| map_in(&view));
         let tablet = &mut self.tablets[index].0;
-        let (take, come) =
-            (vec![(tablet.row.hashes.first(), tablet.row.hashes.last())], vec![tablet.serve()]);
+        let (take, come) = (vec![(tablet.row.hashes.first(), tablet.row.hashes.last())], vec![tablet.part()]);
         let change = PartsChange { take, come, ..PartsChange::default() };
-        self.context.alter_table(table, &change, &map).ok_or(Halt::Exit(ExitReason::Gone))
+        if self.context.alter_table(table, &change, &map).is_none() {
+            self.tablets[index].0.claim(false);
+            return Err(Halt::Exit(ExitReason::Gone));
+        }
+        Ok(())
     }
 
     /// Records that this attempt has failed: the coordinator begins another one.

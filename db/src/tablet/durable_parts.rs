@@ -33,7 +33,14 @@ impl DurableParts {
     /// # Errors
     /// When the file cannot be opened or read.
     pub fn open(path: &Path) -> Result<Self, MetadataError> {
-        let records = Metadata::open(path)?;
+        Self::of(Metadata::open(path)?)
+    }
+
+    /// Reads the records, which nobody else has.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn of(records: Metadata) -> Result<Self, MetadataError> {
         let rows = records.parts()?.into_iter().map(|row| (row.id, row)).collect();
         Ok(Self { records, rows: Mutex::new(rows), recovered: Mutex::default() })
     }

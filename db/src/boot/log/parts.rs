@@ -21,7 +21,7 @@ const PARTS_FILE: &str = "parts.redb";
 
 /// A part that the log names.
 #[derive(Debug)]
-pub(super) struct NamedPart {
+pub struct NamedPart {
     tenant: TenantId,
     table: u32,
     is_ordered: bool,
@@ -36,11 +36,7 @@ pub(super) struct NamedPart {
 /// # Errors
 /// A text, if they cannot be opened, or the log belongs to a server in a cluster and this one is in none, or the other
 /// way round.
-pub(super) fn open(
-    config: &Config,
-    log: &Path,
-    run: Option<ServerRun>,
-) -> Result<Option<DurableParts>, String> {
+pub fn open(config: &Config, log: &Path, run: Option<ServerRun>) -> Result<Option<DurableParts>, String> {
     let path = config.data_directory.join(PARTS_FILE);
     match (run, path.exists(), log.exists()) {
         (None, true, _) => Err(format!(
@@ -64,7 +60,7 @@ pub(super) fn open(
 ///
 /// # Errors
 /// If what the parts keep cannot be recorded.
-pub(super) fn named(
+pub fn named(
     catalog: &Catalog,
     in_cluster: Option<(&DurableParts, ServerRun)>,
 ) -> Result<BTreeMap<u32, NamedPart>, MetadataError> {
@@ -109,7 +105,7 @@ fn may_own(catalog: &Catalog, table: u32, own: ServerRun) -> Vec<Range> {
 
 impl NamedPart {
     /// Makes the part, or returns the one that was made.
-    pub(super) fn make(&self, store: &Arc<Store>, accounts: &Accounts, number: u32) -> Arc<Table> {
+    pub fn make(&self, store: &Arc<Store>, accounts: &Accounts, number: u32) -> Arc<Table> {
         let kind = if self.is_ordered { TableKind::Ordered } else { TableKind::Hash };
         let range = self.made_for;
         let (hashes, positions) = if self.is_tagged { (HashRange::ALL, Some(range)) } else { (range, None) };
@@ -119,10 +115,10 @@ impl NamedPart {
 }
 
 /// Parts, each with hashes that it does not keep.
-pub(super) type Left = Vec<(Arc<Table>, Vec<Range>)>;
+pub type Left = Vec<(Arc<Table>, Vec<Range>)>;
 
 /// Notes the parts for their tables, and returns what they do not keep.
-pub(super) fn take(durable: &DurableParts, named: BTreeMap<u32, NamedPart>, tables: &NumberedTables) -> Left {
+pub fn take(durable: &DurableParts, named: BTreeMap<u32, NamedPart>, tables: &NumberedTables) -> Left {
     let take = |(number, NamedPart { table, left, .. }): (u32, NamedPart)| {
         let part = &tables[&number];
         durable.note_recovered(table, Arc::clone(part));
@@ -132,7 +128,7 @@ pub(super) fn take(durable: &DurableParts, named: BTreeMap<u32, NamedPart>, tabl
 }
 
 /// Removes what parts do not keep, until it is to stop. A part that was retired is left as it is.
-pub(super) fn discard(left: &Left, core: &Core, stopping: &AtomicBool) {
+pub fn discard(left: &Left, core: &Core, stopping: &AtomicBool) {
     for (part, &(first, last)) in
         left.iter().flat_map(|(part, left)| left.iter().map(move |range| (part, range)))
     {

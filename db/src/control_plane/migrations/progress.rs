@@ -63,7 +63,8 @@ pub struct Progress {
 
 impl Progress {
     /// Creates the progress of a migration that has moved nothing.
-    pub(crate) fn new(totals: &Arc<Totals>) -> Self {
+    #[must_use]
+    pub fn new(totals: &Arc<Totals>) -> Self {
         Self {
             figures: Default::default(),
             awaited: AtomicU8::new(MigrationWait::Nothing as u8),

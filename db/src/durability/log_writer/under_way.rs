@@ -106,7 +106,7 @@ impl LogWriter {
     pub(super) fn complete(&mut self, under_way: UnderWay) -> Step {
         let UnderWay { cut, clock_ms, positions, mut parts, began } = under_way;
         if let Some(replicas) = &mut self.replicas {
-            replicas.note_settled(cut);
+            replicas.note_settled();
         }
         if !parts.is_empty() {
             self.store.note_clock(clock_ms);

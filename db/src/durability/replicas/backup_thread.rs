@@ -6,7 +6,7 @@
 //! One thread for all streams: what came of any of them while it flushed becomes stable with one write. Like the log's own
 //! thread it waits in the kernel, at real-time priority where it gets that: other servers' writes wait for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use cluster::replication::message::{FromBackup, ToBackup};
-use disk::{Disk, DiskError};
+use disk::DiskError;
 use net::{Duplex, Sleeper, Stream, StreamError, Waker};
 
-use super::file::{LogId, PlacedReplica, ReplicaError, ReplicaFile};
-use super::receiver::ReplicaReceiver;
+use super::file::{LogId, ReplicaError, ReplicaFile};
+use super::receiver::{HeldLog, ReplicaReceiver};
 use crate::limits::{
     BACKUP_ANSWER_MS, BACKUP_IDLE_MS, BACKUP_ROUND_RECORDS, BACKUP_UNTAKEN_BYTES, RECORD_TIMEOUT_MS,
     REPLICA_RECORD_BYTES_MAX,
@@ -34,16 +34,6 @@ enum Arrival {
     Needed(BTreeSet<(u32, u64)>),
     /// Somebody recovers a log, of which this is the latest start.
     Recovery(LogId, u64, SyncSender<Result<HeldLog, DiskError>>),
-}
-
-/// A log that is recovered: its replicas, which stay as they are, and a disk to read them from.
-pub struct HeldLog {
-    /// The random number of the file.
-    pub file: u64,
-    /// The replicas.
-    pub replicas: Vec<PlacedReplica>,
-    /// The disk.
-    pub disk: Box<dyn Disk>,
 }
 
 /// What others know of the thread.
@@ -108,7 +98,7 @@ impl BackupThread {
     ///
     /// # Errors
     /// If the kernel gives no thread, or no descriptors.
-    pub fn start(file: ReplicaFile, number: u64, workers_cpus: Vec<usize>) -> io::Result<Self> {
+    pub fn start(mut file: ReplicaFile, number: u64, workers_cpus: Vec<usize>) -> io::Result<Self> {
         let (arrivals, arriving) = channel();
         let sleeper = Sleeper::alone()?;
         let [is_stopping, has_failed] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
@@ -118,12 +108,11 @@ impl BackupThread {
             if let Err(error) = process::stay_off(&workers_cpus).and_then(|()| process::take_real_time()) {
                 tracing::debug!(%error, "the backup's thread shares the workers' CPUs, or has no real-time priority");
             }
-            let mut receiver = ReplicaReceiver::new(file);
             // A frame that does not read says nothing of the others.
-            let speed = receiver.file().measure().unwrap_or(1);
+            let speed = file.measure().unwrap_or(1);
             tracing::debug!(speed, "the disk of replicas reads so many MB/s");
-            let (streams, starts, ended, is_behind) = Default::default();
-            let mut backup = BackupState { receiver, number, speed, arriving, streams, starts, ended, is_behind };
+            let (receiver, streams) = (ReplicaReceiver::new(file, number, speed), Vec::new());
+            let mut backup = BackupState { receiver, arriving, streams, is_behind: false };
             while !stopping.load(Ordering::Relaxed) {
                 if let Err(error) = backup.round() {
                     has_failed.store(true, Ordering::Relaxed);
@@ -193,16 +182,8 @@ impl From<DiskError> for StreamEnd {
 /// The state of the thread.
 struct BackupState {
     receiver: ReplicaReceiver,
-    /// The random number of the file.
-    number: u64,
-    /// How fast the disk reads, in MB/s.
-    speed: u32,
     arriving: Receiver<Arrival>,
     streams: Vec<OwnerStream>,
-    /// The latest start of each server that came.
-    starts: BTreeMap<u32, u64>,
-    /// Logs that are recovered, each with its latest start: nothing of it is taken any more.
-    ended: BTreeMap<LogId, u64>,
     /// Whether some of what has come is not taken in yet.
     is_behind: bool,
 }
@@ -217,8 +198,9 @@ impl BackupState {
                     continue;
                 }
                 Arrival::Recovery(log, start, answer) => {
+                    self.streams.retain(|owner| owner.log != Some(log));
                     // Whoever asked may have given up.
-                    let _ = answer.send(self.recover(log, start));
+                    let _ = answer.send(self.receiver.recover(log, start));
                     continue;
                 }
             };
@@ -279,18 +261,6 @@ impl BackupState {
         }
     }
 
-    fn recover(&mut self, log: LogId, start: u64) -> Result<HeldLog, DiskError> {
-        let ended = self.ended.entry(log).or_insert(start);
-        *ended = start.max(*ended);
-        self.streams.retain(|owner| owner.log != Some(log));
-        self.receiver.end(log);
-        let file = self.receiver.file();
-        file.flush()?;
-        // So that their ends are known to all who ask.
-        file.held(log)?;
-        Ok(HeldLog { file: self.number, replicas: file.placed(log), disk: file.disk()? })
-    }
-
     fn end(&mut self, owner: &OwnerStream) {
         tracing::debug!(server = owner.server, "a stream of a log ended");
         if let Some(log) = owner.log {
@@ -305,17 +275,17 @@ impl BackupState {
             let Ok(message) = ToBackup::decode(record) else { return Err(StreamEnd::Owner) };
             let answer = match (owner.log, message) {
                 (None, ToBackup::Begin { log, start }) => {
-                    let latest = self.starts.entry(owner.server).or_insert(start);
                     let log = LogId { server: owner.server, number: log };
-                    if start < *latest || self.ended.get(&log).is_some_and(|ended| start <= *ended) {
-                        tracing::warn!(server = owner.server, start, "refused the log of an earlier start");
-                        return Err(StreamEnd::Owner);
-                    }
-                    *latest = start;
-                    self.ended.remove(&log);
+                    let held =
+                        self.receiver.begin(log, start)?.ok_or(StreamEnd::Owner).inspect_err(|_| {
+                            tracing::warn!(
+                                server = owner.server,
+                                start,
+                                "refused the log of an earlier start"
+                            );
+                        })?;
                     owner.log = Some(log);
-                    let items = self.receiver.begin(log)?;
-                    Some(FromBackup::Held { file: self.number, speed: self.speed, items })
+                    Some(held)
                 }
                 (Some(log), message) => match self.receiver.receive(log, &message) {
                     Ok(answer) => answer,

@@ -20,6 +20,7 @@ use disk::{Digest, Fragment, OPEN_ENDED};
 
 use crate::durability::log_reader::{follows, leave_out_survivors};
 use crate::durability::log_writer::Segment;
+use crate::limits::LATER_START_CUTS;
 
 /// What one replica has of a segment: its bytes from the beginning on.
 #[derive(Clone, Debug, Default)]
@@ -163,7 +164,10 @@ pub fn gather(
         let copies = copies.get(&sequence).into_iter().flatten();
         copies.flat_map(move |copy| copy.fragments.iter().map(move |(fragment, _)| (sequence, *fragment)))
     };
-    let parts: Vec<(u32, Fragment)> = open.iter().flat_map(|&sequence| parts_of(sequence)).collect();
+    // What a later start has copied says nothing of the cuts of this one.
+    let is_of_this = |part: &Fragment| part.cut < digest.cut.saturating_add(LATER_START_CUTS);
+    let parts: Vec<(u32, Fragment)> =
+        open.iter().flat_map(|&sequence| parts_of(sequence)).filter(|(_, part)| is_of_this(part)).collect();
     let settled = parts.iter().map(|(_, part)| part.settled).max().unwrap_or(0).max(digest.cut);
     let whole = latest_whole(&parts, settled, (&digest, &reach));
     let cut = match decided {

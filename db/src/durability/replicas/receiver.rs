@@ -10,16 +10,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::replication::Item;
 use cluster::replication::message::{FromBackup, HeldItem, ToBackup};
-use disk::{DiskError, Fragment};
+use disk::{Disk, DiskError, Fragment};
 
-use super::file::{LogId, ReplicaError, ReplicaFile};
+use super::file::{LogId, PlacedReplica, ReplicaError, ReplicaFile};
 
 /// Frames that are to be free before a log is told that there is room again.
 const ROOM_FRAMES: u32 = 16;
 
+/// A log that is recovered: its replicas, which stay as they are, and a disk to read them from.
+pub struct HeldLog {
+    /// The random number of the file.
+    pub file: u64,
+    /// The replicas.
+    pub replicas: Vec<PlacedReplica>,
+    /// The disk.
+    pub disk: Box<dyn Disk>,
+}
+
 /// The state of a backup's server.
 pub struct ReplicaReceiver {
     file: ReplicaFile,
+    /// The random number of the file.
+    number: u64,
+    /// How fast the disk reads, in MB/s.
+    speed: u32,
+    /// The latest start of each server that came.
+    starts: BTreeMap<u32, u64>,
+    /// Logs that are recovered, each with its latest start: nothing of it is taken any more.
+    ended: BTreeMap<LogId, u64>,
     /// What is stable after the next flush.
     due: BTreeMap<LogId, u64>,
     /// Items of which there was no room for a replica.
@@ -31,23 +49,45 @@ pub struct ReplicaReceiver {
 }
 
 impl ReplicaReceiver {
-    /// Goes on with a file.
+    /// Goes on with a file, which has this random number, on a disk that reads so many MB/s.
     #[must_use]
-    pub fn new(file: ReplicaFile) -> Self {
-        let (due, refused, with_digest, full) = Default::default();
-        Self { file, due, refused, with_digest, full }
+    pub fn new(file: ReplicaFile, number: u64, speed: u32) -> Self {
+        let (due, refused, with_digest, full, starts, ended) = Default::default();
+        Self { file, number, speed, starts, ended, due, refused, with_digest, full }
     }
 
-    /// Begins with a new stream of a log, after the earlier one has ended; returns what there is of it. Makes all stable, and
-    /// reads a frame of each replica that a start found.
+    /// Begins with a new stream of a start of a log, after the earlier one has ended; returns what there is of the log, or `None` if
+    /// nothing of this start is taken any more. Makes all stable, and reads a frame of each replica that a start found.
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn begin(&mut self, log: LogId) -> Result<Vec<HeldItem>, DiskError> {
+    pub fn begin(&mut self, log: LogId, start: u64) -> Result<Option<FromBackup>, DiskError> {
+        let latest = self.starts.entry(log.server).or_insert(start);
+        if start < *latest || self.ended.get(&log).is_some_and(|ended| start <= *ended) {
+            return Ok(None);
+        }
+        *latest = start;
+        self.ended.remove(&log);
         self.end(log);
         self.file.flush()?;
         let held = self.file.held(log)?.into_iter();
-        Ok(held.map(|held| HeldItem { item: held.item, cut: held.cut, bytes: held.bytes }).collect())
+        let items = held.map(|held| HeldItem { item: held.item, cut: held.cut, bytes: held.bytes }).collect();
+        Ok(Some(FromBackup::Held { file: self.number, speed: self.speed, items }))
+    }
+
+    /// Takes nothing of a log from this start on, or an earlier one, until a later one begins, and returns what there is of it. Its
+    /// stream is to end before.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn recover(&mut self, log: LogId, start: u64) -> Result<HeldLog, DiskError> {
+        let ended = self.ended.entry(log).or_insert(start);
+        *ended = start.max(*ended);
+        self.end(log);
+        self.file.flush()?;
+        // So that their ends are known to all who ask.
+        self.file.held(log)?;
+        Ok(HeldLog { file: self.number, replicas: self.file.placed(log), disk: self.file.disk()? })
     }
 
     /// Notes that the stream of a log has ended.

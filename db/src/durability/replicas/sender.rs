@@ -134,7 +134,8 @@ pub struct ReplicaSender {
     copying: Option<Copying>,
     /// The latest digest: its number, and its messages.
     digest: (u32, Vec<ReplicaMessage>),
-    /// The latest cut that wrote anything.
+    /// The latest cut that wrote anything, and the latest of these that is settled: those who know nothing of later cuts, which
+    /// wrote nothing, find as much.
     before: u64,
     settled: u64,
     clock_ms: u64,
@@ -346,9 +347,9 @@ impl ReplicaSender {
         }
     }
 
-    /// Notes that what was sent is settled, and what is stable on the own disk; `cut` is the latest one of it.
-    pub fn note_settled(&mut self, cut: u64) {
-        self.settled = cut;
+    /// Notes that what was sent is settled, and stable on the own disk.
+    pub fn note_settled(&mut self) {
+        self.settled = self.before;
         self.sent.clear();
         self.forget_stale(|_| true);
     }

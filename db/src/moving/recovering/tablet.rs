@@ -11,11 +11,14 @@ use crate::control_plane::migrations::{Figure, Progress};
 use crate::limits::RECOVERY_BATCH_BYTES;
 
 /// See the module's head.
-pub(super) struct RecoveredTablet {
-    pub(super) row: MigrationRow,
-    pub(super) progress: Arc<Progress>,
+pub struct RecoveredTablet {
+    /// The migration.
+    pub row: MigrationRow,
+    /// Its progress.
+    pub progress: Arc<Progress>,
     part: Arc<Table>,
-    is_served: bool,
+    /// Whether the metadata may name this server as the owner.
+    is_claimed: bool,
     /// Keys that have ended, with the highest version up to which they did.
     ended: HashMap<Box<[u8]>, u64>,
     /// Objects that are not stored yet, and keys that have ended and of which an older object may be stored.
@@ -25,14 +28,17 @@ pub(super) struct RecoveredTablet {
 
 /// The reason why objects are not stored.
 #[derive(Debug)]
-pub(super) enum NotStored {
+pub enum NotStored {
+    /// A key is not removed.
     Write(WriteError),
+    /// An object is not stored.
     Replay(ReplayError),
 }
 
 impl NotStored {
     /// Returns whether there may be room later.
-    pub(super) fn is_passing(&self) -> bool {
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
         let (Self::Write(error) | Self::Replay(ReplayError::Refused(error))) = self else { return false };
         matches!(error, WriteError::Retry { .. } | WriteError::OutOfMemory | WriteError::StorageFull)
     }
@@ -48,13 +54,15 @@ impl fmt::Display for NotStored {
 }
 
 impl RecoveredTablet {
-    pub(super) fn new(row: MigrationRow, part: Arc<Table>, progress: Arc<Progress>) -> Self {
+    /// Begins with an empty part.
+    #[must_use]
+    pub fn new(row: MigrationRow, part: Arc<Table>, progress: Arc<Progress>) -> Self {
         let (ended, objects, ends) = Default::default();
-        Self { row, progress, part, is_served: false, ended, objects, ends }
+        Self { row, progress, part, is_claimed: false, ended, objects, ends }
     }
 
     /// Takes in an entry; returns whether it is time to store what was taken in.
-    pub(super) fn take(&mut self, entry: &SegmentEntry<'_>, now_ms: u64) -> bool {
+    pub fn take(&mut self, entry: &SegmentEntry<'_>, now_ms: u64) -> bool {
         let known = self.ended.get(entry.key).copied().unwrap_or(0);
         match entry.object.filter(|_| entry.expires_ms > now_ms) {
             Some(object) if known < entry.version => self.objects.extend_from_slice(object),
@@ -71,7 +79,7 @@ impl RecoveredTablet {
     ///
     /// # Errors
     /// [`NotStored`]
-    pub(super) fn store(&mut self, core: &Core) -> Result<(), NotStored> {
+    pub fn store(&mut self, core: &Core) -> Result<(), NotStored> {
         let mut rest = self.objects.as_slice();
         let mut replayed = Replayed::default();
         let stored = core.pin().copy(&self.part, self.row.key_hashes(), &mut rest, &mut replayed);
@@ -91,14 +99,26 @@ impl RecoveredTablet {
         Ok(())
     }
 
-    /// Returns the part, which is served from now on.
-    pub(super) fn serve(&mut self) -> Arc<Table> {
-        self.is_served = true;
+    /// Notes whether the metadata may name this server as the owner from now on: it is asked for that, and has not refused.
+    pub fn claim(&mut self, is_claimed: bool) {
+        self.is_claimed = is_claimed;
+    }
+
+    /// Returns whether the metadata may name this server as the owner.
+    #[must_use]
+    pub fn is_claimed(&self) -> bool {
+        self.is_claimed
+    }
+
+    /// Returns the part.
+    #[must_use]
+    pub fn part(&self) -> Arc<Table> {
         Arc::clone(&self.part)
     }
 
-    /// Returns the part, unless it is served.
-    pub(super) fn left(self) -> Option<Arc<Table>> {
-        (!self.is_served).then_some(self.part)
+    /// Returns the part, if nobody needs it.
+    #[must_use]
+    pub fn left(self) -> Option<Arc<Table>> {
+        (!self.is_claimed).then_some(self.part)
     }
 }

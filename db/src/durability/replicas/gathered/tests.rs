@@ -9,6 +9,7 @@ use fastrand::Rng;
 use super::{GatherError, SegmentReplica, gather};
 use crate::durability::log_reader::counting_bytes;
 use crate::durability::tests::seeds;
+use crate::limits::CUTS_PASSED_OVER;
 
 const BACKUPS: usize = 5;
 const REPLICAS: usize = 2;
@@ -390,4 +391,29 @@ fn what_no_backup_has_is_said() {
     let missing = gather([digest.clone()], &copies(60), None).err();
     assert_eq!(missing, Some(GatherError::Missing { sequence: 3, bytes: 60, of_bytes: 100 }));
     assert!(gather([digest], &copies(100), None).is_ok());
+}
+
+#[test]
+fn a_copy_of_a_later_start_does_not_stand_for_a_cut_of_an_earlier_one() {
+    let cut = 1 << 32;
+    let digest = Digest { number: 5, start: 5, cut, last: 9, ..Digest::default() };
+    let part = Fragment {
+        cut: cut + 1,
+        before: cut,
+        settled: cut,
+        writes: 2,
+        digest: 5,
+        end: 8,
+        ..Fragment::default()
+    };
+    let later = cut + 1 + CUTS_PASSED_OVER;
+    let copy =
+        Fragment { cut: later, before: later, settled: later, digest: 8, end: 8, ..Fragment::default() };
+    let found = |of_other: Fragment| {
+        let replica = |fragment| vec![SegmentReplica { class: 0, fragments: vec![(fragment, 8)] }];
+        let copies = BTreeMap::from([(10, replica(part)), (11, replica(of_other))]);
+        gather([digest.clone()], &copies, Some(cut + 1)).map(|found| found.segments)
+    };
+    assert_eq!(found(part), Ok(BTreeMap::from([(10, 8), (11, 8)])));
+    assert_eq!(found(copy), Err(GatherError::LacksCut { decided: cut + 1, whole: cut }));
 }

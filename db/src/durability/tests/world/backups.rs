@@ -18,7 +18,7 @@ use super::super::model::Model;
 use super::World;
 use crate::durability::NumberedTables;
 use crate::durability::replicas::file::{LogId, ReplicaFile};
-use crate::durability::replicas::gathered::{Gathered, SegmentReplica, gather};
+use crate::durability::replicas::gathered::{GatherError, Gathered, SegmentReplica, gather};
 use crate::durability::replicas::receiver::ReplicaReceiver;
 use crate::durability::replicas::sender::{LinkEnded, ReplicaEvent, ReplicaLink, ReplicaSender};
 use crate::durability::tests::running::{Completions, Held, KEYS_MAX, Key, contents_of, tables_of};
@@ -65,7 +65,7 @@ impl ReplicaLink for Link {
 
 fn receiver(disk: &SimulatedDisk, frames_max: u32) -> ReplicaReceiver {
     let file = ReplicaFile::open(Box::new(disk.clone()), frames_max).expect("a sound disk");
-    ReplicaReceiver::new(file)
+    ReplicaReceiver::new(file, 0, 1)
 }
 
 impl Node {
@@ -166,7 +166,8 @@ impl Backups {
     fn connect(&mut self, at: usize) {
         let ((to_node, messages), (to_server, answers)) = (channel(), channel());
         let node = &mut self.nodes[at];
-        let held = node.receiver.begin(LOG).expect("a sound disk");
+        let begun = node.receiver.begin(LOG, 1).expect("a sound disk");
+        let Some(FromBackup::Held { items: held, .. }) = begun else { unreachable!("nobody recovers it") };
         node.stream = Some((messages, to_server));
         let (id, speed) = (node.id, self.random.u32(1..1_000));
         let backup = Backup { id, host: HOSTS[at].to_owned(), speed };
@@ -199,8 +200,8 @@ impl Backups {
     }
 
     /// The server has crashed: some of what is under way arrives, and some backups lose power. Returns the log as backups have
-    /// it but for as many as may be missing, with the bytes of its segments; `None` if nothing is promised.
-    fn gather(&mut self, seed: u64) -> Option<(Gathered, BTreeMap<u32, Vec<u8>>)> {
+    /// it but for as many as may be missing, and as others of them have it as of the same cut; `None` if nothing is promised.
+    fn gather(&mut self, seed: u64) -> Option<(FoundLog, Option<FoundLog>)> {
         for node in &mut self.nodes {
             for _ in 0..self.random.u32(0..20) {
                 if !node.receive() {
@@ -219,14 +220,27 @@ impl Backups {
         if let Some(record) = self.records.try_iter().last().filter(|_| self.random.bool()) {
             self.record = record;
         }
+        if self.record.replicas == 0 {
+            return None;
+        }
+        let found = self.find(None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        self.found = (self.found.0 + 1, self.found.1 + found.1.len());
+        let again = match self.find(Some(found.0.cut)) {
+            Ok(again) => Some(again),
+            // A cut that nobody was told of.
+            Err(GatherError::LacksCut { .. }) => None,
+            Err(error) => panic!("seed {seed}: {error}"),
+        };
+        Some((found, again))
+    }
+
+    /// Finds the log, as of this cut if that is `decided`, at all but as many as may be missing.
+    fn find(&mut self, decided: Option<u64>) -> Result<FoundLog, GatherError> {
         let mut away = Vec::new();
         for at in 0..self.nodes.len() {
             if self.random.bool() && self.lacking(&[&away[..], &[at]].concat()) < self.record.replicas {
                 away.push(at);
             }
-        }
-        if self.record.replicas == 0 {
-            return None;
         }
         let counts = |node: &Node| self.record.backups.contains(&node.id);
         let there = self.nodes.iter_mut().enumerate().filter(|(at, node)| !away.contains(at) && counts(node));
@@ -236,16 +250,18 @@ impl Backups {
         }
         let fragments = |copies: &Vec<Copied>| copies.iter().map(|copied| copied.replica.clone()).collect();
         let replicas = copies.iter().map(|(&sequence, copies)| (sequence, fragments(copies))).collect();
-        let found = gather(digests, &replicas, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let found = gather(digests, &replicas, decided)?;
         let bytes = found.segments.iter().map(|(&sequence, &bytes)| {
             let whole = copies[&sequence].iter().find(|copied| copied.bytes.len() >= bytes as usize);
             (sequence, whole.expect("it was gathered").bytes[..bytes as usize].to_vec())
         });
-        let bytes: BTreeMap<_, _> = bytes.collect();
-        self.found = (self.found.0 + 1, self.found.1 + bytes.len());
-        Some((found, bytes))
+        let bytes = bytes.collect();
+        Ok((found, bytes))
     }
 }
+
+/// A log, and the bytes of its segments.
+type FoundLog = (Gathered, BTreeMap<u32, Vec<u8>>);
 
 /// A log as others have recovered it.
 pub(super) struct Decided {
@@ -306,7 +322,7 @@ fn read_all(file: &mut ReplicaFile, digests: &mut Vec<Digest>, copies: &mut BTre
 /// Rebuilds tables from a log; returns what they have.
 fn recover(
     config: &Config,
-    (found, segments): &(Gathered, BTreeMap<u32, Vec<u8>>),
+    (found, segments): &FoundLog,
     (now_ms, keys): (u64, u64),
     known: impl Iterator<Item = Key>,
 ) -> (BTreeMap<Key, Held>, Completions) {
@@ -405,11 +421,16 @@ impl World {
         self.decided = None;
         let Some(backups) = &mut self.backups else { return };
         backups.earlier.extend([self.stable.clone(), self.begun.clone()]);
-        let Some(log) = backups.gather(seed) else { return };
+        let Some((log, again)) = backups.gather(seed) else { return };
         let (now_ms, keys) = (self.model.now_ms, self.keys.max(KEYS_MAX));
         let latest_ms = self.latest_ms.max(now_ms);
         let found = recover(&self.config, &log, (now_ms, keys), self.model.objects.keys().copied());
         let is = |model: &Model| model.is_as(&found.0, &found.1, latest_ms);
+        if let Some(again) = again {
+            let other = recover(&self.config, &again, (now_ms, keys), self.model.objects.keys().copied());
+            let is_same = self.model.are_same((&found.0, &found.1), (&other.0, &other.1), latest_ms);
+            assert!(is_same, "seed {seed}: others find another log as of cut {}", log.0.cut);
+        }
         let Gathered { cut, is_on_own_disk, .. } = log.0;
         let is_known = backups.earlier.iter().any(is);
         assert!(is_known, "seed {seed}: backups have another log, as of cut {cut}");

@@ -126,7 +126,7 @@ impl World {
     }
 
     pub(super) fn decide(&mut self, found: Found) -> Option<Found> {
-        let decided = self.metadata.recovery_decide(OWNER, found.as_of).ok()?;
+        let decided = self.metadata.recovery_decide(&found.recovery, found.as_of).ok()?;
         (decided == found.as_of).then_some(Found { is_decided: true, ..found })
     }
 

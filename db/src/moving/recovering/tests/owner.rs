@@ -6,6 +6,7 @@ use disk::{Digest, DigestSegment, Fragment};
 
 use super::{BACKUPS, Disk, OWNER, Owner, OwnerStage, PLACES, REPLICAS, World, segment_of, tablet_of};
 use crate::durability::replicas::gathered::SegmentReplica;
+use crate::limits::CUTS_PASSED_OVER;
 
 impl World {
     /// Returns the digest of the owner's start, with what its disk has of earlier ones.
@@ -80,9 +81,10 @@ impl World {
             }
             OwnerStage::Judged => {
                 // Its digest is on its disk from here on.
-                (self.owner.start, self.owner.base) = (self.owner.start + 1, self.next_cut);
+                (self.owner.start, self.owner.base) =
+                    (self.owner.start + 1, self.next_cut + CUTS_PASSED_OVER);
                 (self.owner.cuts, self.owner.settled) = (Vec::new(), 0);
-                self.next_cut += 1;
+                self.next_cut = self.owner.base + 1;
                 self.owner.disk.digest = Some(self.digest(self.owner.base));
                 if self.random.u32(0..8) == 0 {
                     return self.owner_dies();
