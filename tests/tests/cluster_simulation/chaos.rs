@@ -5,13 +5,11 @@ use cluster::migration::MigrationMode;
 use store::HashRange;
 use tests::history::{Action, Condition, Outcome};
 
+use super::starting::AWAY_US_MAX;
 use super::{Event, World, server_address};
 use crate::memory_records::Fault;
 use crate::node::TENANT;
-use crate::pieces::joined;
 
-/// How long a server stays away that died.
-const AWAY_US_MAX: u64 = 1_500_000;
 /// Migrations that an operator lets run at a time: so many, or one for so many servers.
 const MIGRATIONS_AT_ONCE: usize = 8;
 const SERVERS_OF_A_MIGRATION: usize = 10;
@@ -39,7 +37,7 @@ impl World {
                 self.tally.splits += u64::from(self.metadata.tablet_split(TENANT, self.table, at).is_ok());
             }
             2 => self.merge(),
-            3..=9 => self.migrate(),
+            3..=9 if self.plan.moves => self.migrate(),
             10..=11 => self.abort(),
             12 if self.plan.crashes => self.crash(),
             13 if self.plan.outages => {
@@ -50,6 +48,8 @@ impl World {
             }
             14..=15 if self.plan.cut_offs => self.cut_off(),
             16 if self.plan.plans => self.plan(),
+            17 if self.plan.durable => self.break_stream(),
+            18 if self.plan.durable => self.freeze(),
             _ => {}
         }
     }
@@ -89,7 +89,7 @@ impl World {
         let server = *self.random.choice(&owners).expect("there are tablets");
         let run = self.places[&server].run;
         let goal = if self.random.bool() { Goal::Drain(run) } else { Goal::Balance };
-        let begun = self.metadata.plan_begin(goal, self.now_us / 1000);
+        let begun = self.metadata.plan_begin(goal, self.wall_ms());
         self.tally.plans += u64::from(begun.is_ok());
     }
 
@@ -135,7 +135,7 @@ impl World {
         };
         // Wide enough that a range has as many partitions as ever.
         let Some(hashes) = hashes.filter(|hashes| hashes.width() >= 1 << 40) else { return };
-        let (of, begun_ms) = ((TENANT, self.table), self.now_us / 1000);
+        let (of, begun_ms) = ((TENANT, self.table), self.wall_ms());
         let mode = match self.random.u8(0..6) {
             0 => None,
             1 => Some(MigrationMode::PreCopy),
@@ -153,20 +153,43 @@ impl World {
         }
     }
 
-    /// A server dies with all it has.
+    /// A server stands still for a while, which may be longer than its lease.
+    fn freeze(&mut self) {
+        let servers: Vec<u32> = self.places.keys().copied().collect();
+        let server = *self.random.choice(&servers).expect("there are servers");
+        let most_us = if self.random.u8(0..4) == 0 { 1_500_000 } else { 100_000 };
+        let until_us = self.now_us + self.random.u64(1_000..most_us);
+        self.tally.freezes += 1;
+        let place = self.places.get_mut(&server).expect("it is there");
+        place.frozen_until_us = until_us;
+        if self.plan.cut_offs && !place.member.is_cut_off() {
+            // It does not hear at once what has become of it.
+            place.member.cut_off(true);
+            self.at(until_us + 100_000, Event::CutOff(server, false));
+        }
+    }
+
+    /// A server dies; without a log with all it has.
     fn crash(&mut self) {
         let living: Vec<ServerRun> =
             self.places.values().filter(|it| it.node.is_some()).map(|it| it.run).collect();
         // So that somebody is left.
         let Some(&run) = self.random.choice(&living).filter(|_| living.len() > 1) else { return };
-        self.lose(run);
-        self.tally.crashes += 1;
-        let place = self.places.get_mut(&run.server).expect("it is there");
-        place.node = None;
-        place.movings.clear();
-        // Before others say that it is gone, or behind that.
-        let back_us = self.now_us + self.random.u64(1..AWAY_US_MAX);
-        self.at(back_us, Event::Return(run.server));
+        if !self.plan.durable {
+            self.lose(run);
+            return self.die(run);
+        }
+        match self.random.u8(0..8) {
+            0..=3 => self.die(run),
+            // In the middle of a write.
+            4..=6 => {
+                let (calls, told) = (self.random.u64(0..6), self.random.bool());
+                let fault = if told { disk::Fault::Crash } else { disk::Fault::CrashUntold };
+                let durable = self.places[&run.server].durable.as_ref().expect("it has a log");
+                durable.disks.log.plan(calls, fault);
+            }
+            _ => living.into_iter().for_each(|run| self.die(run)),
+        }
     }
 
     /// Notes which keys may have lost what was written: those of the server's own ranges, and of what it moves.
@@ -177,7 +200,7 @@ impl World {
         let moved = moving.iter().filter(|it| it.side_of(run).is_some()).map(|it| it.hashes);
         let node = self.places[&run.server].node.as_ref().expect("it lives");
         // What it owns by itself, where that is not yet what the records say.
-        let held = node.owned.iter().map(|piece| piece.0);
+        let held = node.owned();
         let bounds = |range: HashRange| (range.first(), range.last());
         let ranges: Vec<(u64, u64)> = own.chain(moved).map(bounds).chain(held).collect();
         self.lose_keys(&ranges);
@@ -185,7 +208,10 @@ impl World {
 
     /// A server that died is started again.
     pub fn come_back(&mut self, server: u32) {
-        match self.metadata.member_start(server, server_address(server), false) {
+        if self.places[&server].node.is_some() {
+            return;
+        }
+        match self.metadata.member_start(server, server_address(server), self.plan.durable) {
             Ok(run) => self.boot(run),
             Err(_) => self.within(AWAY_US_MAX, Event::Return(server)),
         }
@@ -226,7 +252,7 @@ impl World {
         self.places.iter().all(|(&number, place)| {
             let Some(node) = &place.node else { return false };
             let said = row.owned_by(number);
-            joined(&node.owned).into_iter().eq(said.iter().map(|it| (it.first(), it.last())))
+            node.owned().into_iter().eq(said.iter().map(|it| (it.first(), it.last())))
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use tests::history::{Action, Operation, Outcome};
 
+use super::log::{Durable, Log};
 use super::{Event, World, client_address, server_address};
 use crate::caller::{Caller, Wish};
 
@@ -46,7 +47,9 @@ impl World {
         let (token, now_us) = (self.next_token, self.now_us);
         self.next_token += 1;
         let place = self.places.get_mut(&server).expect("it has been there");
-        match place.node.as_mut().map(|node| node.open(token, now_us)) {
+        let has_settled = |log: &Durable| log.log.as_ref().is_some_and(Log::has_settled);
+        let is_ready = place.durable.as_ref().is_none_or(has_settled);
+        match place.node.as_mut().filter(|_| is_ready).map(|node| node.open(token, now_us)) {
             Some(view) => self.within(5_000, Event::Opened { client, server, token, view }),
             None => self.within(20_000, Event::NotOpened(client)),
         }

@@ -7,14 +7,13 @@ use db::tablet::{Copier, Spot};
 use store::{HashRange, Replayed, Table};
 
 use crate::node::Node;
-use crate::pieces::within;
 
 /// Bytes and spans of a piece here: few, so that many are on their way.
 const PIECE: (usize, usize) = (400, 3);
 
 /// Marks from when on all workers have passed a change.
 pub fn watch(node: &Node, range: HashRange) -> Copier {
-    Copier::new(within(&node.owned, range))
+    Copier::new(node.parts.pieces((range.first(), range.last())))
 }
 
 /// The next piece of a round.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use cluster::metadata::ServerRun;
 use cluster::migration::MigrationPhase;
 use cluster::records::LeaseId;
+use cluster::replication::message::FromBackup;
 use wire::Body;
 
 use super::{World, server_address};
@@ -80,6 +81,33 @@ pub enum Event {
     CutOff(u32, bool),
     Return(u32),
     Outage(bool),
+    /// A server that was started opens its log.
+    OpenLog(ServerRun),
+    /// The log's thread of a server takes a step.
+    StepLog(ServerRun),
+    /// The same, because a backup has answered.
+    BackupAnswered(ServerRun),
+    LookForBackups(ServerRun),
+    /// A server opens a stream of its log to a backup.
+    OpenStream {
+        owner: ServerRun,
+        backup: ServerRun,
+    },
+    ToBackup {
+        stream: u64,
+        bytes: Vec<u8>,
+    },
+    FromBackup {
+        stream: u64,
+        answer: FromBackup,
+    },
+    FlushReplicas(ServerRun),
+    FillAgain(ServerRun),
+    /// A recovery takes a step.
+    Recover {
+        run: ServerRun,
+        id: u32,
+    },
 }
 
 /// Whether it is a server's, and its number.
@@ -93,8 +121,44 @@ fn number_of(address: SocketAddr) -> (bool, u32) {
     }
 }
 
+impl Event {
+    /// The server that does something then.
+    fn server(&self) -> Option<u32> {
+        match self {
+            Event::Frame { to, .. } => {
+                Some(number_of(*to)).filter(|(is_server, _)| *is_server).map(|it| it.1)
+            }
+            Event::Open { server, .. } | Event::Map { server, .. } => Some(*server),
+            Event::Pass { run, .. }
+            | Event::Follow(run)
+            | Event::Act { run, .. }
+            | Event::Said { run, .. }
+            | Event::Message { run, .. }
+            | Event::Admitted { run, .. }
+            | Event::Tick(run)
+            | Event::Keep(run)
+            | Event::Look(run)
+            | Event::Looked { run, .. }
+            | Event::OpenLog(run)
+            | Event::StepLog(run)
+            | Event::BackupAnswered(run)
+            | Event::LookForBackups(run)
+            | Event::OpenStream { owner: run, .. }
+            | Event::FlushReplicas(run)
+            | Event::FillAgain(run)
+            | Event::Recover { run, .. } => Some(run.server),
+            _ => None,
+        }
+    }
+}
+
 impl World {
     pub fn happen(&mut self, event: Event) {
+        let place = event.server().and_then(|server| self.places.get(&server));
+        let frozen_until_us = place.map_or(0, |place| place.frozen_until_us);
+        if self.now_us < frozen_until_us {
+            return self.at(frozen_until_us, event);
+        }
         match event {
             Event::Frame { to, from, bytes } => self.arrive(to, from, &bytes),
             Event::Pass { run, worker } => self.pass(run, worker),
@@ -126,6 +190,16 @@ impl World {
             Event::CutOff(server, begins) => self.places[&server].member.cut_off(begins),
             Event::Return(server) => self.come_back(server),
             Event::Outage(begins) => self.outage(begins),
+            Event::OpenLog(run) => self.open_log(run),
+            Event::StepLog(run) => self.step_log(run, true),
+            Event::BackupAnswered(run) => self.step_log(run, false),
+            Event::LookForBackups(run) => self.look_for_backups(run),
+            Event::OpenStream { owner, backup } => self.open_stream(owner, backup),
+            Event::ToBackup { stream, bytes } => self.backup_hears(stream, bytes),
+            Event::FromBackup { stream, answer } => self.owner_hears(stream, answer),
+            Event::FlushReplicas(run) => self.flush_replicas(run),
+            Event::FillAgain(run) => self.fill_again(run),
+            Event::Recover { run, id } => self.recover(run, id),
         }
     }
 

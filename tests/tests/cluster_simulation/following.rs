@@ -6,15 +6,18 @@ use cluster::metadata::{Metadata, MigrationRow, ServerRow, ServerRun, Side, Tabl
 use cluster::migration::{SlotAdmission, Source, SourceInput, Target, TargetInput};
 use cluster::records::{KeySpan, Query, Revision};
 use cluster::secret::SecretHash;
-use control::MigrationMode;
-use db::control_plane::ownership::map_of;
-use store::HashRange;
+use control::{Durability, MigrationMode};
+use db::control_plane::ownership::{Due, due, map_of};
+use db::tablet::PartsChange;
+use db::tenant::account::Accounts;
+use store::Table;
 use wire::TabletMap;
 
+use super::log::Durable;
+use super::starting::first_view;
 use super::{Event, Member, Place, World, server_address};
 use crate::mover::{Machine, Moving};
-use crate::node::{Node, Owning, TENANT};
-use crate::pieces::lacking;
+use crate::node::{Node, Owning, TABLE, TENANT, new_store};
 
 /// How often a server says that it is there, and after what it tries again.
 const KEEP_US: u64 = 100_000;
@@ -27,22 +30,20 @@ const LOOK_US: u64 = 6_000;
 const FOLLOW_US: u64 = 60_000;
 /// Migrations that a server is the source of at a time, and as many that it is the target of.
 const SLOTS: usize = 1;
+/// How often an object beside those of the clients is written again.
+const FILL_US: u64 = 10_000;
 /// How often a target is told that time has passed.
 const TICK_US: u64 = 12_000;
 
 /// How the table's tablets move where nobody asks for another way.
 const MODES: [MigrationMode; 2] = [MigrationMode::Rocksteady, MigrationMode::Cooperative];
 
-pub fn overlap(one: HashRange, other: HashRange) -> bool {
-    one.first() <= other.last() && other.first() <= one.last()
-}
-
 impl World {
     /// The table with its tablets, and all servers.
     pub fn boot_cluster(&mut self) {
         let servers = self.plan.servers;
         for server in 1..=servers {
-            self.metadata.member_start(server, server_address(server), false).expect("room");
+            self.metadata.member_start(server, server_address(server), self.plan.durable).expect("room");
         }
         let secret = SecretHash { salt: [1; 16], digest: [2; 32] };
         let tenant = self.metadata.tenant_create("ann", secret).expect("room");
@@ -50,8 +51,10 @@ impl World {
         let owners = self.plan.owners;
         let owners: Vec<u32> = (0..self.plan.tablets).map(|_| self.random.u32(1..=owners)).collect();
         let migration = *self.random.choice(&MODES).expect("there are two");
-        let options = control::TableOptions { migration, ..control::TableOptions::default() };
+        let durability = self.plan.durable.then_some(Durability::Synced);
+        let options = control::TableOptions { migration, durability, ..control::TableOptions::default() };
         self.table = self.metadata.table_create_at(tenant, "t", options, &owners).expect("room");
+        assert_eq!(self.table, TABLE);
         for server in 1..=servers {
             self.boot(ServerRun { server, start: 1 });
         }
@@ -63,54 +66,71 @@ impl World {
     /// Objects beside those of the clients.
     fn fill(&mut self) {
         for number in 0..self.plan.fill_objects {
-            let key = format!("fill {number}");
-            let hash = store::hash(key.as_bytes());
             for node in self.places.values().filter_map(|place| place.node.as_ref()) {
-                if let Some((_, part)) =
-                    node.owned.iter().find(|piece| (piece.0.0..=piece.0.1).contains(&hash))
-                {
-                    let (value, pin) = (vec![number as u8; 3_000], node.mover.pin());
-                    let always = store::Condition::Always;
-                    pin.put(part, hash, key.as_bytes(), &value, always).expect("there is room");
-                }
+                node.fill(number, &vec![number as u8; 3_000]);
             }
+        }
+    }
+
+    /// Writes some of these again, so that logs go on and are cleaned.
+    pub fn fill_again(&mut self, run: ServerRun) {
+        if !self.is_alive(run) || self.plan.fill_objects == 0 {
+            return;
+        }
+        let (number, bytes) = (self.random.u64(0..self.plan.fill_objects), self.random.usize(500..3_000));
+        self.places[&run.server].node.as_ref().expect("it lives").fill(number, &vec![number as u8; bytes]);
+        if self.is_active() {
+            self.within(FILL_US, Event::FillAgain(run));
         }
     }
 
     /// A server begins, with what the records say is its own.
     pub fn boot(&mut self, run: ServerRun) {
-        let row = self.row();
+        if self.plan.durable {
+            return self.start(run);
+        }
         let map = map_now(&self.metadata).expect("records answer");
-        // Higher than any view of the life before.
-        let view = u64::from(run.start) << 32;
-        let node = Node::new(view, self.plan.workers, map);
-        let (tcp, version) = (server_address(run.server), "simulated".to_owned());
         let ServerRun { server: id, start } = run;
         let registered = ServerRow {
             id,
             start,
-            tcp,
+            tcp: server_address(id),
             frame_ports: Vec::new(),
-            view,
+            view: first_view(run),
             started_ms: 0,
-            version,
+            version: "simulated".to_owned(),
             backup_host: None,
         };
         let member = Member::new(&self.records, registered, run);
+        let (store, accounts) = (new_store(self.plan.workers, false), Accounts::over(self.plan.workers));
+        let node = Node::new((store, &accounts), (first_view(run), self.plan.workers), map, None);
+        self.place(run, Some(node), member, None);
+        self.take_part(run);
+        let (row, migrations) = (self.row(), self.metadata.migrations().expect("records answer"));
+        self.own_by_rows(run, &row, &migrations);
+    }
+
+    /// Notes a server that was started.
+    pub fn place(&mut self, run: ServerRun, node: Option<Node>, member: Member, durable: Option<Durable>) {
         let place = Place {
             run,
-            node: Some(node),
+            node,
             movings: BTreeMap::new(),
             admissions: [(); 2].map(|()| SlotAdmission::new(0..SLOTS)),
             member,
             followed: Revision(0),
             settled: Revision(0),
+            durable,
+            is_refusing: false,
+            frozen_until_us: 0,
         };
         self.places.insert(run.server, place);
+    }
+
+    /// A server takes part in the cluster from now on.
+    pub fn take_part(&mut self, run: ServerRun) {
         self.within(5_000, Event::Keep(run));
         self.within(5_000, Event::Look(run));
-        let migrations = self.metadata.migrations().expect("records answer");
-        self.own_by_rows(run, &row, &migrations);
         self.within(FOLLOW_US, Event::Follow(run));
         self.within(TICK_US, Event::Tick(run));
     }
@@ -129,8 +149,10 @@ impl World {
         if self.is_alive(run) {
             let place = self.places.get_mut(&run.server).expect("it is there");
             let view = place.node.as_ref().expect("it lives").view();
-            let again_us = if place.member.keep(view) { KEEP_US } else { KEEP_AGAIN_US };
+            let kept = place.member.keep(view);
+            let again_us = if kept.is_ok() { KEEP_US } else { KEEP_AGAIN_US };
             self.within(again_us, Event::Keep(run));
+            self.note_lease(run, kept);
         }
     }
 
@@ -139,7 +161,7 @@ impl World {
         if !self.is_alive(run) {
             return;
         }
-        let (now, wall_ms) = ((self.presence_now(), self.lease_now()), self.now_us / 1000);
+        let (now, wall_ms) = ((self.presence_now(), self.lease_now()), self.wall_ms());
         let before = self.standings();
         let place = self.places.get_mut(&run.server).expect("it is there");
         // What goes wrong is tried again at the next look.
@@ -155,38 +177,36 @@ impl World {
         self.tally.steps += steps;
         let others_us = LOOK_US * u64::from(self.plan.servers);
         self.within(if self.coordinator == Some(run) { COORDINATE_US } else { others_us }, Event::Look(run));
-        self.note_what_was_taken(&before);
+        if !self.plan.durable {
+            self.note_what_was_taken(&before);
+        }
     }
 
-    /// What is the server's by the records and has never been here is owned without objects.
-    fn own_by_rows(&mut self, run: ServerRun, row: &TabletsRow, migrations: &[MigrationRow]) {
-        let mut begins = false;
+    /// Owns what the records say and no migration has in its hands; what has never been here without objects.
+    ///
+    /// Whether that could be recorded.
+    fn own_by_rows(&mut self, run: ServerRun, row: &TabletsRow, migrations: &[MigrationRow]) -> bool {
         let place = self.places.get_mut(&run.server).expect("it is there");
         let node = place.node.as_mut().expect("it lives");
-        if node.is_changing() {
+        let is_known = |moving: &Moving| migrations.iter().any(|row| row.id == moving.id);
+        if node.is_changing() || place.movings.values().any(|moving| !moving.is_over() && !is_known(moving)) {
             // What is about to be owned is not known to be: the next look will do.
-            return;
+            return true;
         }
-        for tablet in row.tablets.iter().filter(|it| it.server == run.server) {
-            // A part of it may be here: of a tablet that it was joined with.
-            for (first, last) in lacking(&node.owned, tablet.hashes) {
-                let range = HashRange::new(first, last).expect("a tablet that was");
-                // A source that has not begun has cut nothing yet.
-                let has_begun = |row: &MigrationRow| {
-                    row.side_of(run) != Some(Side::Source) || place.movings.contains_key(&row.id)
-                };
-                let moves = migrations.iter().any(|row| has_begun(row) && overlap(row.hashes, range))
-                    || place.movings.values().any(|moving| !moving.is_over() && overlap(moving.range, range));
-                if !moves {
-                    let part = node.make_part(range);
-                    let add = vec![((first, last), part)];
-                    begins |= node.own(Owning { add, ..Owning::default() });
-                }
-            }
-        }
-        if begins {
+        // A source that has not begun has cut nothing yet.
+        let has_begun = |row: &&MigrationRow| {
+            row.side_of(run) != Some(Side::Source) || place.movings.contains_key(&row.id)
+        };
+        let kept = |part: &Table| node.kept(part);
+        let begun = migrations.iter().filter(has_begun);
+        let Due { leave, take, missing, go } = due((&node.parts, &kept), row, begun, run);
+        let made: Option<_> = missing.into_iter().map(|hashes| node.make_part(hashes)).collect();
+        let Some(come) = made else { return false };
+        let change = PartsChange { leave, take, come, go, moving: Vec::new() };
+        if !change.is_empty() && node.own(Owning { change, then: None }) {
             self.pass_soon(run);
         }
+        true
     }
 
     /// Lets each worker of a server pass at some moment.
@@ -219,10 +239,13 @@ impl World {
             return;
         }
         self.within(FOLLOW_US, Event::Follow(run));
-        let (metadata, followed) =
-            (&self.places[&run.server].member.metadata, self.places[&run.server].followed);
+        let held = self.places[&run.server].member.lease(self.lease_now());
+        let place = &self.places[&run.server];
+        let log = place.durable.as_ref().and_then(|durable| durable.log.as_ref());
+        let is_unverified = log.is_some_and(|log| log.guard.is_unverified(held));
+        let (metadata, followed) = (&place.member.metadata, place.followed);
         let revision = Revision(revision(metadata));
-        if revision == self.places[&run.server].settled {
+        if revision == place.settled && !is_unverified {
             return;
         }
         let map = if followed < revision { map_now(metadata) } else { None };
@@ -243,7 +266,10 @@ impl World {
                 }
             }
         }
-        self.own_by_rows(run, &row, &migrations);
+        if !self.own_by_rows(run, &row, &migrations) {
+            self.places.get_mut(&run.server).expect("it is there").settled = Revision(0);
+            return;
+        }
         let is_changing = self.places[&run.server].node.as_ref().is_some_and(|node| node.is_changing());
         for row in &migrations {
             // It owns what it is to give before it begins.
@@ -257,8 +283,15 @@ impl World {
         let place = self.places.get_mut(&run.server).expect("it is there");
         let is_settled = place.movings.values().all(|moving| moving.is_left)
             && place.followed == revision
-            && place.node.as_ref().is_some_and(|node| !node.is_changing());
+            && is_quiet(place);
         place.settled = if is_settled { revision } else { Revision(0) };
+        let is_applied = place.followed == revision && is_quiet(place);
+        let log = place.durable.as_ref().and_then(|durable| durable.log.as_ref());
+        if let (Some(lease), Some(log), Some(node)) =
+            (held.filter(|_| is_unverified && is_applied), log, &place.node)
+        {
+            log.guard.note_verified(&node.fence, lease);
+        }
     }
 
     /// Ends machines of migrations that there are no records of any more.
@@ -282,6 +315,9 @@ impl World {
 
     fn follow_migration(&mut self, run: ServerRun, row: &MigrationRow) {
         let (Some(side), moment) = (row.side_of(run), self.lease_now()) else { return };
+        if row.mode == MigrationMode::Recovery {
+            return self.follow_recovery(run, row);
+        }
         let (is_done, peer) = match side {
             Side::Source => (row.is_source_done, row.target),
             Side::Target => (row.is_target_done, row.source),
@@ -300,7 +336,7 @@ impl World {
                 }
                 Side::Target => Machine::Target(Box::new(Target::new(row.mode, row.is_durable))),
             };
-            Moving::new(row.id, (row.hashes, row.mode), peer, (machine, lease))
+            Moving::new(row.id, (row.hashes, row.mode, row.is_durable), peer, (machine, lease))
         });
         if is_new && side == Side::Target {
             self.take_slot(run, side, row.id);
@@ -327,6 +363,11 @@ impl World {
             self.tell_target(run, row.id, TargetInput::Abort);
         }
     }
+}
+
+/// Whether no change of what it owns is on its way.
+fn is_quiet(place: &Place) -> bool {
+    place.node.as_ref().is_some_and(|node| !node.is_changing())
 }
 
 /// The last commit; 0 when the records do not answer.

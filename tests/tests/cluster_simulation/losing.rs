@@ -1,5 +1,6 @@
-//! What is lost when servers take over from others that they believe to be gone: said in the history, with the moments between
-//! which it happened. What a dead server had is lost at some moment; here it is by the time that the heir has come to its end.
+//! What is lost when servers without logs take over from others that they believe to be gone: said in the history, with the moments
+//! between which it happened. What a dead server had is lost at some moment; here it is by the time that the heir has come to its
+//! end.
 
 use std::collections::BTreeMap;
 

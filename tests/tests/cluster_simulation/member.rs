@@ -2,11 +2,11 @@
 //! it takes for gone, and its turn as the coordinator. All real but the way.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cluster::coordinator::steps;
-use cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun, Snapshot};
+use cluster::metadata::{MemberRow, Metadata, MetadataError, ServerRow, ServerRun, Snapshot};
 use cluster::moment::Moment;
 use cluster::presence::Presence;
 use cluster::records::{
@@ -17,16 +17,22 @@ use cluster::registration::Registration;
 
 use crate::memory_records::MemoryRecords;
 
+/// Of so many commits the answer to one is lost.
+const COMMITS_PER_LOST_ANSWER: u64 = 19;
+
 /// Records that the world has too: it lets them fail for all, and for one.
 #[derive(Clone)]
 pub struct Way {
     records: Arc<MemoryRecords>,
     is_cut: Arc<AtomicBool>,
+    /// Commits that were made, if the answers to some of them are lost.
+    commits: Option<Arc<AtomicU64>>,
 }
 
 impl Way {
-    pub fn to(records: &Arc<MemoryRecords>) -> Way {
-        Way { records: Arc::clone(records), is_cut: Arc::default() }
+    fn to(records: &Arc<MemoryRecords>, commits: Option<u64>) -> Way {
+        let commits = commits.map(|commits| Arc::new(AtomicU64::new(commits)));
+        Way { records: Arc::clone(records), is_cut: Arc::default(), commits }
     }
 
     fn open(&self) -> Result<&MemoryRecords, RecordsError> {
@@ -45,7 +51,12 @@ impl Records for Way {
         self.open()?.read(queries, at)
     }
     fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError> {
-        self.open()?.commit(conditions, changes)
+        let committed = self.open()?.commit(conditions, changes)?;
+        let number = self.commits.as_ref().map_or(1, |commits| commits.fetch_add(1, Ordering::Relaxed));
+        if number % COMMITS_PER_LOST_ANSWER == 0 {
+            return Err(RecordsError::Uncertain("the answer was lost".to_owned()));
+        }
+        Ok(committed)
     }
     fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, RecordsError> {
         self.open()?.watch(prefix, after)
@@ -71,8 +82,10 @@ pub struct Member {
 }
 
 impl Member {
+    /// The member of this start. To one with replicas the answers to some commits are lost.
     pub fn new(records: &Arc<MemoryRecords>, row: ServerRow, own: ServerRun) -> Member {
-        let way = Way::to(records);
+        let commits = u64::from(own.start) % COMMITS_PER_LOST_ANSWER;
+        let way = Way::to(records, row.backup_host.as_ref().map(|_| commits));
         let metadata = Metadata::over(Box::new(way.clone())).expect("records of this format");
         let registration = Registration::new(row);
         Member { metadata, presence: Presence::default(), own, way, registration }
@@ -87,14 +100,24 @@ impl Member {
         self.way.is_cut.load(Ordering::Relaxed)
     }
 
-    /// Stays registered. Whether it could.
-    pub fn keep(&mut self, view: u64) -> bool {
-        self.registration.keep(&self.metadata, view).is_ok()
+    /// Another way to the metadata.
+    pub fn another(&self) -> Result<Metadata, MetadataError> {
+        Metadata::over(Box::new(self.way.clone()))
+    }
+
+    /// Stays registered.
+    pub fn keep(&mut self, view: u64) -> Result<(), MetadataError> {
+        self.registration.keep(&self.metadata, view).map(drop)
+    }
+
+    /// The lease that was held last.
+    pub fn held(&self) -> Option<HeldLease> {
+        self.registration.held()
     }
 
     /// The lease, when it is held.
     pub fn lease(&self, now: Moment) -> Option<LeaseId> {
-        self.registration.held().filter(|held| now < held.until).map(|held| held.lease)
+        self.held().filter(|held| now < held.until).map(|held| held.lease)
     }
 
     /// Looks who is there, and takes the steps that are due if it is for this server to do, which it says; counts them.
@@ -107,6 +130,8 @@ impl Member {
         let seen = self.metadata.members().and_then(|members| Ok((members, self.metadata.servers()?)));
         let (members, registered) = seen.inspect_err(|_| self.presence.lose_sight())?;
         let runs: Vec<ServerRun> = members.iter().map(|row| row.run).collect();
+        let has_ended = |row: &&MemberRow| row.ended == row.run.start;
+        self.presence.note_ended(members.iter().filter(has_ended).map(|row| row.run).collect());
         self.presence.see(&runs, &registered.iter().map(|row| row.id).collect(), now);
         let Some(lease) = self.lease(moment) else { return Ok(false) };
         let elected = self.metadata.coordinator_elect(self.own.server, lease)?;

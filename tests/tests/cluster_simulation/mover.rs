@@ -11,11 +11,10 @@ use cluster::migration::{
     MigrationMode, PullCursor, Source, SourceAction, SourceEnd, Target, TargetAction, TargetEnd, Tenure,
 };
 use cluster::records::LeaseId;
-use db::tablet::{Copier, Moving as Shown};
+use db::tablet::{Copier, Moving as Shown, PartsChange, Range};
 use store::{Cursor, HashRange, Table};
 
 use crate::node::{Node, Owning};
-use crate::pieces::Piece;
 
 pub enum Machine {
     Source(Source),
@@ -40,6 +39,10 @@ pub enum Acted {
     Ended(Option<End>),
     /// It ends when this has gone through all workers.
     Owns(Owning),
+    /// It ends when the disk has all that was written until now.
+    Waits,
+    /// It is to be done again later.
+    Later,
 }
 
 /// What a server does wrong on purpose.
@@ -51,9 +54,26 @@ pub enum Fault {
     ServesAfterTheCut,
     /// The target begins with versions of its own.
     ForgetsTheCeiling,
-    /// A server goes on serving what moves when its lease is over.
+    /// A server goes on serving what moves, or what others recover, when its lease is over.
     ServesWithoutALease,
+    /// A backup acknowledges what it has received.
+    AcknowledgesBeforeItFlushes,
+    /// A backup takes what the server of a log writes that is recovered.
+    TakesFromTheRecovered,
+    /// Who recovers is content with any backup.
+    AsksTooFewBackups,
+    /// Who recovers forgets which keys have ended.
+    ForgetsEnds,
+    /// Who recovers becomes the owner before its own backups have everything.
+    OwnsBeforeItsBackups,
+    /// Who recovers drops what it has when it hears that it is the owner before it is told.
+    DropsWhatItOwns,
+    /// The target of what is on the disk is the owner before its own backups have everything.
+    FinishesBeforeItsBackups,
 }
+
+/// First and last hash, and the part in which they are. Narrower than a tablet where that has several parts.
+pub type Piece = (Range, Arc<Table>);
 
 /// See the file's head.
 pub struct Moving {
@@ -73,11 +93,16 @@ pub struct Moving {
     /// What the machine knows of the lease of its server.
     pub tenure: Tenure,
     pub is_told_to_abort: bool,
+    /// Nobody serves the hashes before the disk of the target has them.
+    pub is_durable: bool,
     /// At the source: what moves, in its parts, since the cut.
     pieces: Vec<Piece>,
     /// At a source that serves what it sends.
     copier: Option<Copier>,
     ceiling: Option<u64>,
+    /// At the target: the records say that it owns the hashes for good, and workers serve them.
+    is_finished: bool,
+    is_open: bool,
     giving: Option<Giving>,
 }
 
@@ -89,7 +114,7 @@ struct Giving {
 impl Moving {
     pub fn new(
         id: u32,
-        (range, mode): (HashRange, MigrationMode),
+        (range, mode, is_durable): (HashRange, MigrationMode, bool),
         peer: ServerRun,
         (machine, lease): (Machine, Option<LeaseId>),
     ) -> Moving {
@@ -106,9 +131,12 @@ impl Moving {
             is_left: false,
             tenure: Tenure::begin(lease),
             is_told_to_abort: false,
+            is_durable,
             pieces: Vec::new(),
             copier: None,
             ceiling: None,
+            is_finished: false,
+            is_open: false,
             giving: None,
         }
     }
@@ -136,7 +164,7 @@ impl Moving {
         }
     }
 
-    /// What is to be said of a change of what is owned that has gone through.
+    /// What is to be said of a change of what is owned that has gone through, or of what the disk has.
     pub fn end_of(&self, action: &Action) -> Option<End> {
         Some(match action {
             Action::Source(SourceAction::Cut) => End::Source(SourceEnd::Cut(self.source_ceiling())),
@@ -146,8 +174,24 @@ impl Moving {
                 End::Target(TargetEnd::Cut(self.part.as_ref()?.version_ceiling()))
             }
             Action::Target(TargetAction::Serve { .. }) => End::Target(TargetEnd::Served),
+            Action::Target(TargetAction::Sync) => End::Target(TargetEnd::Synced),
             _ => return None,
         })
+    }
+
+    /// A change by which workers serve the part of the target.
+    fn opening(&mut self) -> PartsChange {
+        let (part, bounds) = (self.part.clone().expect("it was made"), self.bounds());
+        if self.mode == MigrationMode::Cooperative {
+            self.moving = Some(Arc::new(Shown::new(self.id, vec![(bounds, Arc::clone(&part))], 0)));
+        }
+        let moving = self.moving.iter().cloned().collect();
+        PartsChange { take: vec![bounds], come: vec![part], moving, ..PartsChange::default() }
+    }
+
+    /// First and last hash.
+    fn bounds(&self) -> Range {
+        (self.range.first(), self.range.last())
     }
 
     /// No worker reads of both sides by it from here on.

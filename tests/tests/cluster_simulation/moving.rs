@@ -10,6 +10,7 @@ use cluster::records::LeaseId;
 use super::following::map_now;
 use super::{Event, World};
 use crate::mover::{Acted, Action, End, Fault, Machine, Moving};
+use crate::node::Owning;
 
 /// How often targets hear of time.
 const TICK_US: u64 = 12_000;
@@ -40,6 +41,15 @@ impl World {
         let now_us = self.now_us;
         let Some(moving) = self.moving(run, id) else { return };
         let peer = moving.peer;
+        let finishes = matches!(
+            input,
+            TargetInput::Phase(MigrationPhase::Finished)
+                | TargetInput::Forgotten(MigrationPhase::Finished)
+                | TargetInput::End(
+                    TargetEnd::Committed(MigrationPhase::Finished)
+                        | TargetEnd::LookedUp(MigrationPhase::Finished, _)
+                )
+        );
         let Machine::Target(machine) = &mut moving.machine else { return };
         let mut out = Vec::new();
         machine.step(now_us, input, &mut out);
@@ -55,6 +65,22 @@ impl World {
                 }
                 TargetOutput::Do(action) => self.plan_action(run, id, Action::Target(action)),
             }
+        }
+        let opens = self.moving(run, id).filter(|_| finishes).and_then(Moving::finish);
+        if let Some(owning) = opens {
+            self.own(run, owning);
+        }
+    }
+
+    /// A server changes what it owns; clients hear of it with the cut.
+    pub fn own(&mut self, run: ServerRun, owning: Owning) {
+        let place = self.places.get_mut(&run.server).expect("it is there");
+        let Some(node) = place.node.as_mut() else { return };
+        if let Some(map) = map_now(&place.member.metadata) {
+            node.set_map(map);
+        }
+        if node.own(owning) {
+            self.pass_soon(run);
         }
     }
 
@@ -224,23 +250,18 @@ impl World {
         match moving.act(node, action, fault) {
             Acted::Ended(end) => {
                 let part = moving.part.clone();
-                let gives_up =
-                    matches!(action, Action::Target(TargetAction::GiveUpRest | TargetAction::DropPart));
+                let gives_up = matches!(action, Action::Target(TargetAction::GiveUpRest));
                 if let Some(part) = part.filter(|_| gives_up) {
                     self.wake(run, &part, None);
                 }
                 self.ended(run, id, end);
             }
+            Acted::Later => self.within(AGAIN_US, Event::Act { run, id, action: action.clone() }),
+            Acted::Waits => self.await_disk(run, id),
             Acted::Owns(owning) => {
-                // Clients hear of it with the cut.
-                if let Some(map) = map_now(&place.member.metadata) {
-                    node.set_map(map);
-                }
                 let is_early = owning.then.is_none();
                 let early = if is_early { moving.end_of(action) } else { None };
-                if node.own(owning) {
-                    self.pass_soon(run);
-                }
+                self.own(run, owning);
                 if is_early {
                     assert_eq!(fault, Fault::ServesAfterTheCut);
                     self.ended(run, id, early);
@@ -251,6 +272,16 @@ impl World {
 
     /// A change of what is owned that a machine has asked for has gone through.
     pub fn owned(&mut self, run: ServerRun, id: u32) {
+        let Some(moving) = self.moving(run, id) else { return };
+        // Another server will show the effects of what was executed here.
+        if moving.is_durable && moving.doing == Some(Action::Source(SourceAction::Cut)) {
+            return self.await_disk(run, id);
+        }
+        self.done(run, id);
+    }
+
+    /// What a machine has asked for is done.
+    pub fn done(&mut self, run: ServerRun, id: u32) {
         let Some(moving) = self.moving(run, id) else { return };
         let action = moving.doing.as_ref().expect("it is being done");
         let end = moving.end_of(action);

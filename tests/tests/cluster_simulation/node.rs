@@ -6,16 +6,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use cluster::metadata::{Metadata, ServerRun};
+use control::Durability;
 use db::extension::invocation::Invocations;
 use db::limits::{REFUSALS_BURST, REFUSALS_PER_SECOND};
 use db::metrics::WorkerMetrics;
 use db::ops::WorkerEnvironment;
 use db::session::{Origin, Session};
-use db::tablet::{Moving, Parts, PartsChange, TableEntry};
-use db::tenant::account::Account;
+use db::tablet::{DurableParts, Parts, PartsChange, Range, TableEntry, unite};
+use db::tenant::account::{Account, Accounts};
 use db::view::catalog::WorkerCatalog;
 use db::view::change::{Change, Wake};
-use db::view::{Cut, RoundView, Views};
+use db::view::{Cut, Fence, RoundView, Views};
 use db::worker::batch_admission::BatchAdmission;
 use db::worker::dispatch::Dispatch;
 use db::worker::outgoing::Outgoing;
@@ -23,27 +25,35 @@ use db::worker::pending_requests::{PendingRequests, Resume};
 use db::worker::ports::Exits;
 use db::worker::response_limiter::{ResponseLimiter, ResponseRate};
 use net::{Batch, Outbox};
-use store::{Config, Core, HashRange, Quota, Store, Table, TableOptions};
+use store::{Config, Core, HashRange, Store, Table, TableOptions};
 use wire::limits::FRAME_BYTES_MAX;
 use wire::{TabletMap, TenantId};
 
-use crate::pieces::{Piece, joined, without};
+use super::world::LEASES_PACE;
 
 pub const TENANT: TenantId = TenantId(1);
 /// Of the one table, in the cluster.
-pub const TABLE: u32 = 77;
+pub const TABLE: u32 = 1;
+
+/// Of a server with a log.
+pub const DURABLE_SEGMENT_BYTES: usize = 16 << 10;
+const DURABLE_MEMORY_BYTES: usize = 1 << 20;
 
 /// A change of what is owned, which goes through all workers before the next one begins.
 #[derive(Debug, Default)]
 pub struct Owning {
-    /// Owned from then on, in these parts.
-    pub add: Vec<Piece>,
-    /// Not owned from then on.
-    pub remove: Option<HashRange>,
-    /// On the move from then on for reads of both sides.
-    pub moving: Option<Arc<Moving>>,
+    pub change: PartsChange,
     /// Who is told when all workers have passed.
     pub then: Option<u32>,
+}
+
+/// Records the parts that a log names.
+pub struct LoggedParts {
+    pub parts: DurableParts,
+    pub metadata: Metadata,
+    pub run: ServerRun,
+    /// What parts begin above.
+    pub versions: u64,
 }
 
 struct Worker {
@@ -63,16 +73,18 @@ pub struct Node {
     pub store: Arc<Store>,
     /// Of the thread that moves.
     pub mover: Core,
-    /// What is owned once all changes have gone through, and in which parts.
-    pub owned: Vec<Piece>,
-    /// What reads may ask both sides for.
-    moving: Vec<Arc<Moving>>,
+    /// What is here and owned as of the last change that has begun.
+    pub parts: Parts,
     workers: Vec<Worker>,
     views: Arc<Views>,
+    pub fence: Arc<Fence>,
+    /// On purpose: it serves without a lease.
+    pub ignores_fence: bool,
     account: Arc<Account>,
-    quota: Arc<Quota>,
     map: TabletMap,
     next_part: u32,
+    /// Of a server with a log.
+    pub logged: Option<LoggedParts>,
     queue: VecDeque<Owning>,
     /// The change that workers pass.
     cut: Option<(Arc<Cut>, Owning)>,
@@ -95,29 +107,41 @@ impl Exits for Exit {
     }
 }
 
+/// The store of a server; of one with a log it has heads for that, and so little memory that it is cleaned all the time.
+pub fn new_store(workers: usize, durable: bool) -> Arc<Store> {
+    let (memory_bytes, segment_bytes) =
+        if durable { (DURABLE_MEMORY_BYTES, DURABLE_SEGMENT_BYTES) } else { (8 << 20, 64 << 10) };
+    let cores = workers + 1;
+    let config = Config { memory_bytes, segment_bytes, cores, huge_pages: false, durable, recovery_cores: 0 };
+    Store::new(config).expect("a store")
+}
+
 impl Node {
-    /// A server that was started just now, under this view, and owns nothing yet.
-    pub fn new(view: u64, workers: usize, map: TabletMap) -> Node {
-        let config = Config {
-            memory_bytes: 8 << 20,
-            segment_bytes: 64 << 10,
-            cores: workers + 1,
-            huge_pages: false,
-            durable: false,
-            recovery_cores: 0,
-        };
-        let store = Store::new(config).expect("a store");
-        let account = Arc::new(Account::new(TENANT));
+    /// A server that was started just now, under this view, and owns nothing yet; with a log it has these parts.
+    pub fn new(
+        (store, accounts): (Arc<Store>, &Accounts),
+        (view, workers): (u64, usize),
+        map: TabletMap,
+        logged: Option<LoggedParts>,
+    ) -> Node {
+        let account = accounts.of(TENANT);
         let views = Arc::new(Views::new(view));
         let rate = ResponseRate { burst: REFUSALS_BURST, per_second: REFUSALS_PER_SECOND };
+        let come = logged.as_ref().map(|logged| logged.parts.take_recovered(TABLE)).unwrap_or_default();
+        for part in &come {
+            part.begin_above(logged.as_ref().map_or(0, |logged| logged.versions));
+            part.set_synced(true);
+        }
+        let nothing = Parts::none(TableOptions::default());
+        let parts = nothing.altered(&PartsChange { come, ..PartsChange::default() }).expect("parts");
         let entry = Arc::new(TableEntry {
             id: TABLE,
             tenant: TENANT,
             name: "t".into(),
             writable: true,
-            durability: control::Durability::Memory,
+            durability: if logged.is_some() { Durability::Synced } else { Durability::Memory },
             owner: Arc::clone(&account),
-            parts: Parts::new(TableOptions::default(), Vec::new(), &[]).expect("nothing"),
+            parts: parts.clone(),
             map: Some(wire::Body::encode(&map).into()),
         });
         let worker = |index| {
@@ -137,25 +161,72 @@ impl Node {
         };
         Node {
             mover: store.core(workers),
-            owned: Vec::new(),
-            moving: Vec::new(),
+            parts,
             workers: (0..workers).map(worker).collect(),
             views,
+            fence: Arc::default(),
+            ignores_fence: false,
             account,
-            quota: Arc::new(Quota::new(workers + 1, u64::MAX)),
             map,
             next_part: 1,
+            logged,
             queue: VecDeque::new(),
             cut: None,
             store,
         }
     }
 
-    /// An empty part, which nobody uses yet.
-    pub fn make_part(&mut self, hashes: HashRange) -> Arc<Table> {
-        self.next_part += 1;
-        let options = TableOptions { hashes, ..TableOptions::default() };
-        self.store.table_with(self.next_part, options, &self.quota)
+    /// An empty part, which nobody uses yet; `None` if it cannot be recorded.
+    pub fn make_part(&mut self, hashes: HashRange) -> Option<Arc<Table>> {
+        let bounds = (hashes.first(), hashes.last());
+        let number = match &self.logged {
+            Some(LoggedParts { parts, metadata, run, .. }) => {
+                let number = parts.add((TENANT, TABLE), bounds).expect("the own file");
+                let row = parts.row(number).expect("it was just recorded");
+                metadata.log_part_add(run.server, &row).ok()?;
+                number
+            }
+            None => {
+                self.next_part += 1;
+                self.next_part
+            }
+        };
+        let options = TableOptions { hashes, durable: self.logged.is_some(), ..TableOptions::default() };
+        let quota = self.account.quota(self.store.cores());
+        let part = self.store.table_with(number, options, quota);
+        if let Some(logged) = &self.logged {
+            part.begin_above(logged.versions);
+            part.set_synced(true);
+        }
+        Some(part)
+    }
+
+    /// Puts an object beside those of the clients, if it is owned here.
+    pub fn fill(&self, number: u64, value: &[u8]) {
+        let key = format!("fill {number}");
+        let hash = store::hash(key.as_bytes());
+        if let Some(part) = self.parts.find(key.as_bytes(), hash) {
+            let always = store::Condition::Always;
+            // There may be no room now.
+            let _ = self.mover.pin().put(part, hash, key.as_bytes(), value, always);
+            (0..4).for_each(|_| _ = self.mover.step());
+        }
+    }
+
+    /// First and last hashes of what is owned, whatever the parts.
+    pub fn owned(&self) -> Vec<Range> {
+        unite(&self.parts.owned(), &[])
+    }
+
+    /// What a part keeps, if that is not everything.
+    pub fn kept(&self, part: &Table) -> Option<Vec<Range>> {
+        self.logged.as_ref()?.parts.kept(part.id())
+    }
+
+    /// Takes parts out of service for good.
+    pub fn retire(&self, parts: &[Arc<Table>]) {
+        parts.iter().for_each(|part| part.retire());
+        self.logged.iter().for_each(|logged| logged.parts.forget(parts));
     }
 
     /// Opens a session, which every worker knows then: the view that it begins under.
@@ -189,14 +260,21 @@ impl Node {
         batch: &mut Batch,
     ) -> Vec<(Vec<u8>, SocketAddr)> {
         let worker = &mut self.workers[worker];
-        let view = RoundView { own: worker.catalog.view(), settled: self.views.settled() };
+        let mut view = RoundView { own: worker.catalog.view(), settled: self.views.settled() };
         worker.outgoing.set_view(view.settled);
+        if self.fence.is_passed(now_us * LEASES_PACE) && !self.ignores_fence {
+            view = view.fenced();
+        }
         self.store.advance_clock(now_us / 1000);
         batch.clear();
         if let Some((frame, peer)) = frame {
             batch.push(frame, peer);
         }
         let mut exit = Exit::default();
+        let stable = self.store.stable_cut();
+        if worker.outgoing.has_due(stable) {
+            worker.outgoing.release_held(&mut exit, &worker.metrics, stable, false);
+        }
         {
             let pin = worker.core.pin();
             let environment = WorkerEnvironment {
@@ -239,7 +317,13 @@ impl Node {
 
     /// Whether something waits at a worker.
     pub fn is_due(&self, worker: usize, now_us: u64) -> bool {
-        self.workers[worker].pending.is_due(now_us)
+        let worker = &self.workers[worker];
+        worker.pending.is_due(now_us) || worker.outgoing.has_due(self.store.stable_cut())
+    }
+
+    /// Whether answers wait for the disk.
+    pub fn holds(&self) -> bool {
+        self.workers.iter().any(|worker| !worker.outgoing.holds_nothing())
     }
 
     /// Whether changes are on their way.
@@ -252,39 +336,14 @@ impl Node {
             return false;
         }
         let Some(owning) = self.queue.pop_front() else { return false };
-        let bounds = |range: HashRange| (range.first(), range.last());
-        for gone in owning.remove.map(bounds).into_iter().chain(owning.add.iter().map(|(range, _)| *range)) {
-            self.owned = without(&self.owned, gone);
-        }
-        self.owned.extend(owning.add.iter().cloned());
-        self.moving.retain(|moving| moving.is_open());
-        self.moving.extend(owning.moving.clone());
-        let parts = self.parts();
+        self.parts = self.parts.altered(&owning.change).expect("parts of what is owned");
         let entry = self.workers[0].catalog.tables.get(TENANT, TABLE).expect("the table");
-        let entry = Arc::new(entry.with_parts(parts, Some(&self.map)));
+        let entry = Arc::new(entry.with_parts(self.parts.clone(), Some(&self.map)));
         let view = self.views.next();
         let cut = Cut::new(view, vec![entry], self.workers.len(), Arc::clone(&self.views));
         self.cut = Some((Arc::new(cut), owning));
         self.workers.iter_mut().for_each(|worker| worker.passes = true);
         true
-    }
-
-    /// What is owned as the server's tables have it: of parts that share hashes the newest one has them.
-    fn parts(&self) -> Parts {
-        let mut held: Vec<Arc<Table>> = Vec::new();
-        for (_, part) in &self.owned {
-            if !held.iter().any(|held| Arc::ptr_eq(held, part)) {
-                held.push(Arc::clone(part));
-            }
-        }
-        let range = |&(first, last): &(u64, u64)| HashRange::new(first, last).expect("tablets are wide");
-        let owned: Vec<HashRange> = joined(&self.owned).iter().map(range).collect();
-        let parts = Parts::new(TableOptions::default(), held, &owned).expect("parts of what is owned");
-        let is_as_it_was =
-            |((first, _), part): &Piece| parts.find(b"", *first).is_some_and(|found| found.id() == part.id());
-        assert!(self.owned.iter().all(is_as_it_was), "each range is in the part in which it has come");
-        let change = PartsChange { moving: self.moving.clone(), ..PartsChange::default() };
-        parts.altered(&change).expect("parts as before")
     }
 
     /// Lets what waits for these hashes of a part go on.
@@ -306,6 +365,7 @@ impl Node {
             return None;
         }
         let (_, owning) = self.cut.take().expect("it was there");
+        self.retire(&owning.change.go);
         Some((owning.then, self.begin()))
     }
 }

@@ -37,6 +37,12 @@ pub struct Plan {
     pub cut_offs: bool,
     /// Servers are drained, and all of them balanced.
     pub plans: bool,
+    /// The table is on disks, and servers have each other's logs.
+    pub durable: bool,
+    /// How often the log's thread of a server looks at most.
+    pub step_us: u64,
+    /// Operators move tablets.
+    pub moves: bool,
     /// What is wrong on purpose.
     pub fault: Fault,
     /// Clients make requests elsewhere too early.
@@ -63,6 +69,15 @@ pub struct Tally {
     pub cut_offs: u64,
     /// Migrations that ended because somebody was gone.
     pub taken: u64,
+    /// Cuts that logs have written.
+    pub cuts: u64,
+    /// Tablets that others recovered, and logs that ended before what others recovered of them.
+    pub recovered: u64,
+    pub behind: u64,
+    /// Streams to backups that broke.
+    pub broken: u64,
+    /// Servers that stood still for a while.
+    pub freezes: u64,
     pub plans: u64,
     /// How often somebody began to coordinate.
     pub elections: u64,
@@ -86,6 +101,11 @@ impl AddAssign for Tally {
         self.outages += other.outages;
         self.cut_offs += other.cut_offs;
         self.taken += other.taken;
+        self.cuts += other.cuts;
+        self.recovered += other.recovered;
+        self.behind += other.behind;
+        self.broken += other.broken;
+        self.freezes += other.freezes;
         self.plans += other.plans;
         self.elections += other.elections;
         self.steps += other.steps;

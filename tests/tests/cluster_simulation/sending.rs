@@ -4,34 +4,30 @@ use std::sync::Arc;
 
 use cluster::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
 use cluster::migration::{Message, MigrationMode, PullCursor, SourceAction, SourceEnd};
-use db::tablet::Moving as Shown;
+use db::tablet::{Moving as Shown, PartsChange};
 use store::{Cursor, HashRange, Replayed, Table};
 
-use super::{Acted, End, Fault, Moving};
+use super::{Acted, End, Fault, Moving, Piece};
 use crate::copied;
 use crate::node::{Node, Owning};
-use crate::pieces::{Piece, within};
 
 impl Moving {
     pub fn act_as_source(&mut self, node: &mut Node, action: &SourceAction, fault: Fault) -> Acted {
         let then = Some(self.id);
         let end = match action {
             SourceAction::Count => {
-                SourceEnd::Counted(within(&node.owned, self.range).iter().map(|it| it.1.objects()).sum())
+                SourceEnd::Counted(node.parts.pieces(self.bounds()).iter().map(|it| it.1.objects()).sum())
             }
             SourceAction::Cut => {
-                self.pieces = within(&node.owned, self.range);
+                self.pieces = node.parts.pieces(self.bounds());
                 let then = then.filter(|_| fault != Fault::ServesAfterTheCut);
                 if self.mode == MigrationMode::Cooperative && self.moving.is_none() {
                     self.moving =
                         Some(Arc::new(Shown::new(self.id, self.pieces.clone(), self.budget_bytes())));
                 }
-                return Acted::Owns(Owning {
-                    remove: Some(self.range),
-                    moving: self.moving.clone(),
-                    then,
-                    ..Owning::default()
-                });
+                let (leave, moving) = (vec![self.bounds()], self.moving.iter().cloned().collect());
+                let change = PartsChange { leave, moving, ..PartsChange::default() };
+                return Acted::Owns(Owning { change, then });
             }
             SourceAction::Gather { partition, number, from } => {
                 SourceEnd::Gathered(self.gather(node, *partition, *number, *from))
@@ -61,7 +57,8 @@ impl Moving {
                 self.pieces.iter().for_each(|(_, part)| part.begin_above(*ceiling));
                 self.close();
                 self.moving = None;
-                return Acted::Owns(Owning { add: self.pieces.clone(), then, ..Owning::default() });
+                let change = PartsChange { take: vec![self.bounds()], ..PartsChange::default() };
+                return Acted::Owns(Owning { change, then });
             }
             SourceAction::TakeSlot | SourceAction::LookUp | SourceAction::Commit { .. } => {
                 unreachable!("the world does that")
@@ -142,6 +139,9 @@ impl Moving {
 
     fn discard(&self, node: &Node) {
         for ((first, last), part) in &self.pieces {
+            if let Some(logged) = &node.logged {
+                logged.parts.leave(part.id(), self.bounds()).expect("the own file");
+            }
             let (pin, mut from) = (node.mover.pin(), Some(Cursor::before(*first)));
             while let Some(cursor) = from {
                 from = pin.discard(part, cursor, *last).expect("it is there");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cluster::limits::{MIGRATION_PARTITIONS, PULL_BYTES};
 use cluster::migration::{MigrationMode, PullCursor, TargetAction, TargetEnd};
-use db::tablet::Moving as Shown;
+use db::tablet::PartsChange;
 use store::{Cursor, HashRange, Replayed, Table};
 
 use super::{Acted, End, Fault, Giving, Moving};
@@ -17,7 +17,7 @@ impl Moving {
         let part = || self.part.clone().expect("it was made");
         let end = match action {
             TargetAction::MakePart { .. } => {
-                let part = self.make_part(node);
+                let Some(part) = self.make_part(node) else { return Acted::Later };
                 let bounds = |range: HashRange| (range.first(), range.last());
                 TargetEnd::PartMade(part.partitions().into_iter().map(bounds).collect())
             }
@@ -25,26 +25,7 @@ impl Moving {
                 copied::store(node, &part(), self.range, piece);
                 TargetEnd::CopyStored
             }
-            TargetAction::Serve { ceiling } => {
-                if self.part.is_none() {
-                    // The source died early.
-                    self.make_part(node);
-                }
-                let part = || self.part.clone().expect("it was made");
-                if self.mode == MigrationMode::PreCopy && !part().is_arrival() {
-                    part().expect_arrivals(MIGRATION_PARTITIONS, 0);
-                    arrive(&part());
-                }
-                if fault != Fault::ForgetsTheCeiling {
-                    part().begin_above(*ceiling);
-                }
-                self.ceiling.get_or_insert(*ceiling);
-                let pieces = vec![((self.range.first(), self.range.last()), part())];
-                if self.mode == MigrationMode::Cooperative {
-                    self.moving = Some(Arc::new(Shown::new(self.id, pieces.clone(), 0)));
-                }
-                return Acted::Owns(Owning { add: pieces, moving: self.moving.clone(), then, remove: None });
-            }
+            TargetAction::Serve { ceiling } => return self.serve(node, *ceiling, fault),
             TargetAction::Replay { partition, next, objects } => {
                 replay_partition(node, &part(), (*partition, *next), objects);
                 TargetEnd::Replayed { partition: *partition }
@@ -54,27 +35,30 @@ impl Moving {
                 part().pulled(hashes);
                 TargetEnd::PriorityReplayed
             }
+            TargetAction::Sync if self.is_durable && fault != Fault::FinishesBeforeItsBackups => {
+                return Acted::Waits;
+            }
             TargetAction::Sync => TargetEnd::Synced,
             TargetAction::Cut => {
                 self.close();
-                self.moving = None;
-                return Acted::Owns(Owning { remove: Some(self.range), then, ..Owning::default() });
+                (self.moving, self.is_open) = (None, false);
+                let change = PartsChange { leave: vec![self.bounds()], ..PartsChange::default() };
+                return Acted::Owns(Owning { change, then });
             }
             TargetAction::GatherBack => self.gather_back(node),
             TargetAction::GiveUpRest => {
                 if self.mode == MigrationMode::PreCopy && self.ceiling.is_none() {
                     // What was not copied again is of the past.
-                    self.part.replace(node.make_part(self.range)).iter().for_each(|part| part.retire());
+                    self.part.take().iter().for_each(|part| node.retire(std::slice::from_ref(part)));
                 }
                 self.part.iter().for_each(arrive);
                 return Acted::Ended(None);
             }
             TargetAction::DropPart => {
                 self.close();
-                if let Some(part) = &self.part {
-                    part.retire();
-                }
-                return Acted::Ended(None);
+                let Some(part) = self.part.take() else { return Acted::Ended(None) };
+                let change = PartsChange { go: vec![part], ..PartsChange::default() };
+                return Acted::Owns(Owning { change, then });
             }
             TargetAction::Wake { .. } | TargetAction::LookUp | TargetAction::Commit { .. } => {
                 unreachable!("the world does that")
@@ -83,12 +67,42 @@ impl Moving {
         Acted::Ended(Some(End::Target(end)))
     }
 
-    fn make_part(&mut self, node: &mut Node) -> Arc<Table> {
-        let part = node.make_part(self.range);
+    /// Lets workers serve the part, unless the disk is to have it before.
+    fn serve(&mut self, node: &mut Node, ceiling: u64, fault: Fault) -> Acted {
+        // The source may have died early.
+        if self.part.is_none() && self.make_part(node).is_none() {
+            return Acted::Later;
+        }
+        let part = self.part.clone().expect("it was made");
+        if self.mode == MigrationMode::PreCopy && !part.is_arrival() {
+            part.expect_arrivals(MIGRATION_PARTITIONS, 0);
+            arrive(&part);
+        }
+        if fault != Fault::ForgetsTheCeiling {
+            part.begin_above(ceiling);
+        }
+        self.ceiling.get_or_insert(ceiling);
+        if self.is_durable && !self.is_finished {
+            return Acted::Ended(Some(End::Target(TargetEnd::Served)));
+        }
+        self.is_open = true;
+        Acted::Owns(Owning { change: self.opening(), then: Some(self.id) })
+    }
+
+    fn make_part(&mut self, node: &mut Node) -> Option<Arc<Table>> {
+        let part = node.make_part(self.range)?;
         if self.mode != MigrationMode::PreCopy {
             part.expect_arrivals(MIGRATION_PARTITIONS, 0);
         }
-        self.part.insert(part).clone()
+        Some(self.part.insert(part).clone())
+    }
+
+    /// The records name the target as the owner for good. What opens then that was not open before.
+    pub fn finish(&mut self) -> Option<Owning> {
+        self.is_finished = true;
+        let is_due = self.ceiling.is_some() && self.part.is_some() && !self.is_open;
+        self.is_open |= is_due;
+        is_due.then(|| Owning { change: self.opening(), then: None })
     }
 
     /// What was written and removed here since it began to serve, a piece at a time.

@@ -1,14 +1,18 @@
 //! The simulated cluster: servers, clients, the records that servers share, and the network between all of them, in virtual
 //! time. Everything that happens follows from one seed.
 
+mod backups;
 mod chaos;
 mod clients;
 mod event;
 mod following;
+mod log;
 mod losing;
 mod member;
 mod moving;
 mod plan;
+mod recovering;
+mod starting;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -25,10 +29,13 @@ use fastrand::Rng;
 use net::Batch;
 use tests::history::Operation;
 
+use backups::Stream;
 use chaos::is_running;
 pub use event::Event;
+use log::{Durable, Log};
 use member::Member;
 pub use plan::{Plan, Tally};
+use recovering::Recovering;
 
 use crate::caller::{Caller, Reads};
 use crate::memory_records::{Fault as Failing, MemoryRecords};
@@ -36,7 +43,7 @@ use crate::mover::Moving;
 use crate::node::{Node, TABLE};
 
 /// By how much faster leases are counted than everything else: their ten seconds are 400 ms here.
-const LEASES_PACE: u64 = 25;
+pub const LEASES_PACE: u64 = 25;
 
 /// How often it is looked whether all is quiet.
 const QUIET_LOOK_US: u64 = 1_000;
@@ -53,6 +60,29 @@ pub struct Place {
     pub followed: Revision,
     /// The commit at which there was nothing more to do for it.
     settled: Revision,
+    /// Of a server with a log.
+    durable: Option<Durable>,
+    /// Of one that is dead: whether its host says so.
+    is_refusing: bool,
+    /// Until then its processor gives it no time.
+    frozen_until_us: u64,
+}
+
+impl Place {
+    /// Whether nothing of its log is on its way.
+    fn is_log_quiet(&self) -> bool {
+        self.durable.as_ref().is_none_or(|durable| {
+            durable.log.as_ref().is_some_and(Log::has_settled)
+                && durable.recoveries.values().all(Recovering::is_over)
+        })
+    }
+
+    fn describe_log(&self) -> Option<String> {
+        let durable = self.durable.as_ref()?;
+        let recovers = durable.recoveries.values().filter(|recovering| !recovering.is_over()).count();
+        let log = durable.log.as_ref().map(Log::describe);
+        Some(format!("{:?}: lives {}, {log:?}, recovers {recovers}", self.run, self.node.is_some()))
+    }
 }
 
 /// See the file's head.
@@ -71,6 +101,9 @@ pub struct World {
     pub metadata: Metadata,
     pub table: u32,
     pub places: BTreeMap<u32, Place>,
+    /// Streams of logs to backups.
+    streams: BTreeMap<u64, Stream>,
+    next_stream: u64,
     /// Who coordinated last.
     coordinator: Option<ServerRun>,
     /// Where in the history it is said what was lost with a migration.
@@ -126,6 +159,8 @@ impl World {
             metadata,
             table: 0,
             places: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            next_stream: 1,
             coordinator: None,
             losses: BTreeMap::new(),
             callers: Vec::new(),
@@ -163,6 +198,11 @@ impl World {
     /// The time by which leases are counted.
     pub fn lease_now(&self) -> Moment {
         lease_moment(self.now_us)
+    }
+
+    /// The time of day in milliseconds, as fast as that of leases.
+    pub fn wall_ms(&self) -> u64 {
+        1 + self.now_us * LEASES_PACE / 1000
     }
 
     /// The time by which servers are missed.
@@ -217,7 +257,7 @@ impl World {
     /// # Panics
     /// When it does not get quiet.
     pub fn run(&mut self) {
-        let patience_us = self.plan.active_us + 60_000_000;
+        let patience_us = self.plan.active_us + if self.plan.durable { 20_000_000 } else { 60_000_000 };
         let (mut last_reads, mut look_us) = (false, 0);
         while let Some(((time_us, _), event)) = self.events.pop_first() {
             assert!(time_us < patience_us, "it comes to an end:\n{}", self.describe());
@@ -250,7 +290,8 @@ impl World {
     fn is_quiet(&self) -> bool {
         self.places.values().all(|place| {
             place.movings.values().all(|moving| moving.is_over())
-                && place.node.as_ref().is_some_and(|node| !node.is_changing())
+                && place.node.as_ref().is_some_and(|node| !node.is_changing() && !node.holds())
+                && place.is_log_quiet()
         }) && self.metadata.migrations().is_ok_and(|rows| rows.is_empty())
             && self.metadata.plans().is_ok_and(|plans| plans.iter().all(|plan| !is_running(plan)))
             && self.is_owned_as_recorded()
@@ -267,9 +308,12 @@ impl World {
             .map(|(run, moving)| (run, moving.id, moving.doing.clone()))
             .collect();
         let is_owned = self.is_owned_as_recorded();
+        let logs: Vec<String> = self.places.values().filter_map(Place::describe_log).collect();
         format!(
-            "{:?}\n{rows:#?}\n{busy} clients wait, {open:?}, owned as recorded: {is_owned}\n{:?}",
-            self.plan, self.tally
+            "{:?}\n{rows:#?}\n{busy} clients wait, {open:?}, owned as recorded: {is_owned}\n{}\n{:?}",
+            self.plan,
+            logs.join("\n"),
+            self.tally
         )
     }
 }
