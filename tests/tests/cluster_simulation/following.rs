@@ -184,14 +184,14 @@ impl World {
 
     /// Owns what the records say and no migration has in its hands; what has never been here without objects.
     ///
-    /// Whether that could be recorded.
+    /// Whether it does by now.
     fn own_by_rows(&mut self, run: ServerRun, row: &TabletsRow, migrations: &[MigrationRow]) -> bool {
         let place = self.places.get_mut(&run.server).expect("it is there");
         let node = place.node.as_mut().expect("it lives");
         let is_known = |moving: &Moving| migrations.iter().any(|row| row.id == moving.id);
         if node.is_changing() || place.movings.values().any(|moving| !moving.is_over() && !is_known(moving)) {
             // What is about to be owned is not known to be: the next look will do.
-            return true;
+            return false;
         }
         // A source that has not begun has cut nothing yet.
         let has_begun = |row: &&MigrationRow| {
@@ -203,10 +203,11 @@ impl World {
         let made: Option<_> = missing.into_iter().map(|hashes| node.make_part(hashes)).collect();
         let Some(come) = made else { return false };
         let change = PartsChange { leave, take, come, go, moving: Vec::new() };
-        if !change.is_empty() && node.own(Owning { change, then: None }) {
+        let is_done = change.is_empty();
+        if !is_done && node.own(Owning { change, then: None }) {
             self.pass_soon(run);
         }
-        true
+        is_done
     }
 
     /// Lets each worker of a server pass at some moment.
@@ -266,15 +267,11 @@ impl World {
                 }
             }
         }
-        if !self.own_by_rows(run, &row, &migrations) {
-            self.places.get_mut(&run.server).expect("it is there").settled = Revision(0);
-            return;
-        }
-        let is_changing = self.places[&run.server].node.as_ref().is_some_and(|node| node.is_changing());
+        let owns_it = self.own_by_rows(run, &row, &migrations);
         for row in &migrations {
             // It owns what it is to give before it begins.
             let is_new = !self.places[&run.server].movings.contains_key(&row.id);
-            if !(is_new && is_changing && row.side_of(run) == Some(Side::Source)) {
+            if !is_new || owns_it || row.side_of(run) != Some(Side::Source) {
                 self.follow_migration(run, row);
             }
         }
@@ -283,9 +280,10 @@ impl World {
         let place = self.places.get_mut(&run.server).expect("it is there");
         let is_settled = place.movings.values().all(|moving| moving.is_left)
             && place.followed == revision
+            && owns_it
             && is_quiet(place);
         place.settled = if is_settled { revision } else { Revision(0) };
-        let is_applied = place.followed == revision && is_quiet(place);
+        let is_applied = place.followed == revision && owns_it && is_quiet(place);
         let log = place.durable.as_ref().and_then(|durable| durable.log.as_ref());
         if let (Some(lease), Some(log), Some(node)) =
             (held.filter(|_| is_unverified && is_applied), log, &place.node)
