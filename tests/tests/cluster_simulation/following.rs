@@ -8,9 +8,9 @@ use cluster::records::{KeySpan, Query, Revision};
 use cluster::secret::SecretHash;
 use control::{Durability, MigrationMode};
 use db::control_plane::ownership::{Due, due, map_of};
-use db::tablet::PartsChange;
+use db::tablet::{PartsChange, Range, overlap, subtract, unite};
 use db::tenant::account::Accounts;
-use store::Table;
+use store::{HashRange, Table};
 use wire::TabletMap;
 
 use super::log::Durable;
@@ -188,8 +188,7 @@ impl World {
     fn own_by_rows(&mut self, run: ServerRun, row: &TabletsRow, migrations: &[MigrationRow]) -> bool {
         let place = self.places.get_mut(&run.server).expect("it is there");
         let node = place.node.as_mut().expect("it lives");
-        let is_known = |moving: &Moving| migrations.iter().any(|row| row.id == moving.id);
-        if node.is_changing() || place.movings.values().any(|moving| !moving.is_over() && !is_known(moving)) {
+        if node.is_changing() {
             // What is about to be owned is not known to be: the next look will do.
             return false;
         }
@@ -199,7 +198,15 @@ impl World {
         };
         let kept = |part: &Table| node.kept(part);
         let begun = migrations.iter().filter(has_begun);
-        let Due { leave, take, missing, go } = due((&node.parts, &kept), row, begun, run);
+        let Due { leave, take, mut missing, mut go } = due((&node.parts, &kept), row, begun, run);
+        // What a machine has in its hands of which there is no record any more.
+        let is_forgotten =
+            |moving: &&Moving| !moving.is_over() && migrations.iter().all(|row| row.id != moving.id);
+        let forgotten = place.movings.values().filter(is_forgotten).map(|moving| bounds(moving.range));
+        let forgotten = forgotten.fold(Vec::new(), |all, range| unite(&all, &[range]));
+        let (leave, take) = (subtract(&leave, &forgotten), subtract(&take, &forgotten));
+        missing.retain(|hashes| !overlap(&[bounds(*hashes)], &forgotten));
+        go.retain(|part| !overlap(&[bounds(part.hashes())], &forgotten));
         let made: Option<_> = missing.into_iter().map(|hashes| node.make_part(hashes)).collect();
         let Some(come) = made else { return false };
         let change = PartsChange { leave, take, come, go, moving: Vec::new() };
@@ -361,6 +368,10 @@ impl World {
             self.tell_target(run, row.id, TargetInput::Abort);
         }
     }
+}
+
+fn bounds(hashes: HashRange) -> Range {
+    (hashes.first(), hashes.last())
 }
 
 /// Whether no change of what it owns is on its way.
