@@ -19,7 +19,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use cluster::metadata::{MetadataError, ReplicasRow, ServerRun};
+use cluster::moment::Moment;
 use cluster::peer::Purpose;
+use cluster::records::LeaseId;
 use cluster::replication::message::{FromBackup, HeldItem, ToBackup};
 use cluster::replication::{Backup, BackupId, ReplicasRecord};
 use net::{Duplex, Stream};
@@ -58,8 +60,8 @@ pub fn start(
         let Some(waker) = control.log.as_ref().map(|log| log.waker.clone()) else { return };
         let record = log.row.record();
         let (links, opening, gone) = Default::default();
-        let (begun, opened) = (Instant::now(), channel());
-        let mut finding = Finding { control, log, waker, record, links, opening, opened, gone, begun };
+        let (lease, opened) = ((None, Instant::now()), channel());
+        let mut finding = Finding { control, log, waker, record, links, opening, opened, gone, lease };
         let mut looked: Option<Instant> = None;
         while !stopping.load(Ordering::Relaxed) {
             if !finding.step() {
@@ -141,7 +143,8 @@ struct Finding {
     opened: (Sender<Attempt>, Receiver<Attempt>),
     /// Backups that count and of which it was said that they are lost.
     gone: BTreeSet<BackupId>,
-    begun: Instant,
+    /// The lease of this server at the last look, and since when it is that.
+    lease: (Option<LeaseId>, Instant),
 }
 
 impl Finding {
@@ -258,11 +261,14 @@ impl Finding {
                 self.open((run, row.tcp), host.clone());
             }
         }
-        // At a start others may not have come yet. One that stands still has a stream all the same.
-        let is_patient = self.begun.elapsed() < Duration::from_millis(BACKUPS_PATIENCE_MS);
-        let is_away = |id: &&BackupId| {
-            (self.is_linked(id.server) || !is_patient) && servers.iter().all(|row| row.id != id.server)
-        };
+        // At a start, and after an outage of the metadata, others register a little later.
+        let lease = self.control.lease_cache.lease(Moment::now());
+        if self.lease.0 != lease {
+            self.lease = (lease, Instant::now());
+        }
+        let is_patient = self.lease.1.elapsed() < Duration::from_millis(BACKUPS_PATIENCE_MS);
+        let is_away =
+            |id: &&BackupId| lease.is_some() && !is_patient && servers.iter().all(|row| row.id != id.server);
         let away: Vec<BackupId> = self.record.backups.iter().filter(is_away).copied().collect();
         away.into_iter().for_each(|id| self.lose(id));
         Ok(true)

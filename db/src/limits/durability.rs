@@ -202,7 +202,8 @@ pub const BACKUPS_STEP_MS: u64 = 20;
 /// Time between two looks at the registered servers for backups, in milliseconds.
 pub const BACKUPS_LOOK_MS: u64 = 250;
 
-/// Time after a start in which backups that count may come, in milliseconds.
+/// Time after a server has got a lease, at its start or behind an outage of the metadata, in which backups that count may come, in
+/// milliseconds.
 pub const BACKUPS_PATIENCE_MS: u64 = 5_000;
 
 /// Time in which a backup says what it has, in milliseconds: it reads a frame of each replica.

@@ -233,7 +233,7 @@ impl World {
     }
 
     fn find_backups(&mut self, run: ServerRun) -> Result<bool, MetadataError> {
-        let now_us = self.now_us;
+        let (now_us, lease) = (self.now_us, self.places[&run.server].member.lease(self.lease_now()));
         let place = self.places.get_mut(&run.server).expect("it is there");
         let metadata = &place.member.metadata;
         let servers = metadata.servers()?;
@@ -241,11 +241,12 @@ impl World {
             return Ok(false);
         }
         let log = place.durable.as_mut().and_then(|durable| durable.log.as_mut()).expect("it lives");
-        let is_patient = (now_us - log.began_us) * LEASES_PACE < BACKUPS_PATIENCE_MS * 1_000;
-        let is_away = |id: &&BackupId| {
-            let is_linked = log.streams.contains_key(&id.server);
-            (is_linked || !is_patient) && servers.iter().all(|row| row.id != id.server)
-        };
+        if log.lease.0 != lease {
+            log.lease = (lease, now_us);
+        }
+        let is_patient = (now_us - log.lease.1) * LEASES_PACE < BACKUPS_PATIENCE_MS * 1_000;
+        let is_away =
+            |id: &&BackupId| lease.is_some() && !is_patient && servers.iter().all(|row| row.id != id.server);
         let away: Vec<BackupId> = log.record.backups.iter().filter(is_away).copied().collect();
         for id in away {
             if log.gone.insert(id) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cluster::metadata::{Catalog, Metadata, MetadataError, OwnLogExtent, ServerRun, TableRow, TabletsRow};
 use cluster::moment::Moment;
+use cluster::records::LeaseId;
 use cluster::replication::{BackupId, Item, ReplicasRecord, Replication};
 use db::boot::log::parts;
 use db::control_plane::ownership_guard::OwnershipGuard;
@@ -101,7 +102,8 @@ pub struct Log {
     /// Streams to servers, by their numbers.
     pub streams: BTreeMap<u32, u64>,
     pub gone: BTreeSet<BackupId>,
-    pub began_us: u64,
+    /// The lease of the server at the last look for backups, and since when it is that.
+    pub lease: (Option<LeaseId>, u64),
     pub guard: OwnershipGuard,
     /// Migrations that wait for a cut.
     waits: Vec<(u64, u32)>,
@@ -226,7 +228,7 @@ impl Disks {
             record: row.record(),
             streams: BTreeMap::new(),
             gone: BTreeSet::new(),
-            began_us: now_us,
+            lease: (None, now_us),
             guard: OwnershipGuard::new(row.replicas > 0),
             waits: Vec::new(),
         };

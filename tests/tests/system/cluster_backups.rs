@@ -160,6 +160,25 @@ fn nothing_is_acknowledged_while_the_metadata_cannot_be_told_of_a_loss() {
     await_replicas(&cluster.servers[..1], 0);
 }
 
+/// All leases end with it, and all register again within a moment: whoever is the first does not take the others for gone.
+#[test]
+fn an_outage_of_the_metadata_that_is_longer_than_leases_costs_no_replicas() {
+    let cluster = cluster(&["one", "two", "three"]);
+    await_replicas(&cluster.servers, 2);
+    cluster.etcd.pause(true);
+    thread::sleep(Duration::from_secs(12));
+    cluster.etcd.pause(false);
+    let (begun, mut answers) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(8) {
+        for replicas in cluster.servers.iter().filter_map(|server| figure(server, "log_replicas")) {
+            assert_eq!(replicas, 2, "{} ms behind it", begun.elapsed().as_millis());
+            answers += 1;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(answers > 30, "{answers} answers");
+}
+
 /// Its machine accepts connections and requests, so nobody can tell that it is gone until others have taken its place.
 #[test]
 fn who_stands_still_is_replaced_and_clients_go_on_at_the_others() {
