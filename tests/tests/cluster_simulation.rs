@@ -199,7 +199,7 @@ fn harsh(seed: u64) -> Plan {
 
 #[test]
 fn nothing_on_the_disk_is_lost_while_everything_happens_at_once() {
-    each_seed(&seeds(20, 3_000), harsh);
+    each_seed(&seeds(20, 2_000), harsh);
 }
 
 /// Servers that lose the way to the records and stand still, and nothing else.
@@ -244,7 +244,7 @@ fn what_servers_with_logs_do_wrong_is_noticed() {
         Fault::FinishesBeforeItsBackups,
     ];
     let faults = &faults[..rounds(2, faults.len())];
-    let missed: Vec<&Fault> = faults.iter().filter(|fault| noticed(1_000, **fault).is_none()).collect();
+    let missed: Vec<&Fault> = faults.iter().filter(|fault| noticed(400, **fault).is_none()).collect();
     assert!(missed.is_empty(), "{missed:?}");
 }
 

@@ -53,7 +53,7 @@ impl Records for Way {
     fn commit(&self, conditions: &[Condition], changes: &[RecordChange]) -> Result<Committed, RecordsError> {
         let committed = self.open()?.commit(conditions, changes)?;
         let number = self.commits.as_ref().map_or(1, |commits| commits.fetch_add(1, Ordering::Relaxed));
-        if number % COMMITS_PER_LOST_ANSWER == 0 {
+        if number.is_multiple_of(COMMITS_PER_LOST_ANSWER) {
             return Err(RecordsError::Uncertain("the answer was lost".to_owned()));
         }
         Ok(committed)
