@@ -137,6 +137,19 @@ fn histories_are_linearizable_with_up_to_two_hundred_servers() {
     each_seed(&seeds(2, 300), many);
 }
 
+#[test]
+fn nothing_on_the_disk_is_lost_with_many_servers() {
+    each_seed(&seeds(1, 200), |seed| Plan {
+        durable: true,
+        step_us: 10_000,
+        crashes: true,
+        tablets: 20,
+        servers: 8 + many(seed).servers % 25,
+        owners: 6,
+        ..many(seed)
+    });
+}
+
 /// How many of these seeds have a history that the checker refuses.
 fn caught(seeds: u64, plan: impl Fn(Plan) -> Plan) -> u64 {
     let is_caught = |&seed: &u64| {

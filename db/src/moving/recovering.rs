@@ -37,7 +37,7 @@ use crate::limits::{
     RECOVERY_LOOK_MS, REPLAY_PATIENCE_MS,
 };
 use crate::sync::lock;
-use crate::tablet::PartsChange;
+use crate::tablet::{PartsChange, subtract};
 
 /// Segments that are asked for at a time, each of another backup.
 const SEGMENTS_AHEAD: usize = 2;
@@ -462,9 +462,28 @@ impl Recovering {
         let id = self.context.row.id;
         let (from, to) = (MigrationPhase::Preparing, MigrationPhase::Ended);
         match self.insist(|metadata| metadata.migration_advance(id, from, to)) {
+            Ok(row) if row.phase == MigrationPhase::Finished => self.await_service(),
             Ok(row) => ExitReason::Over(row.phase),
             Err(Halt::Exit(reason)) => reason,
             Err(Halt::Failed) => ExitReason::Over(to),
+        }
+    }
+
+    /// Waits until the hashes are served that another thread has recovered with its own: who leaves a migration leaves them to what the
+    /// records say.
+    fn await_service(&mut self) -> ExitReason {
+        let hashes = [self.context.bounds()];
+        loop {
+            let Some(entry) = self.context.control.table_of(self.context.row.table) else {
+                return ExitReason::Gone;
+            };
+            if subtract(&hashes, &entry.parts.owned()).is_empty() {
+                return ExitReason::Over(MigrationPhase::Finished);
+            }
+            if let Err(Halt::Exit(reason)) = self.listen() {
+                return reason;
+            }
+            thread::sleep(Duration::from_millis(RECOVERY_LOOK_MS));
         }
     }
 }

@@ -16,8 +16,8 @@ use super::log::host_of;
 use super::{Event, LEASES_PACE, World};
 use crate::mover::Fault;
 
-/// How often a server looks for backups.
-const LOOK_US: u64 = 20_000;
+/// How often a server looks for backups, times the servers that there are.
+const LOOK_US: u64 = 6_000;
 /// How long a message travels at most, and a flush waits for others.
 const TRAVEL_US: u64 = 1_500;
 
@@ -200,7 +200,7 @@ impl World {
         if self.log(run).is_none() {
             return;
         }
-        self.within(LOOK_US, Event::LookForBackups(run));
+        self.within(LOOK_US * u64::from(self.plan.servers), Event::LookForBackups(run));
         match self
             .store_record(run)
             .and_then(|is_own| if is_own { self.find_backups(run) } else { Ok(false) })
