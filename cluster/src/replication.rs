@@ -371,8 +371,11 @@ impl Replication {
         }
         self.keep_fresh();
         let is_awaited = |id: &BackupId| !self.links.contains_key(id) && !self.lost.contains(id);
-        let is_under_way =
-            self.record.backups.iter().any(is_awaited) || self.copying.is_some() || self.may_copy;
+        let is_copied = self.links.values().any(|link| !link.copied.is_empty());
+        let is_under_way = self.record.backups.iter().any(is_awaited)
+            || self.copying.is_some()
+            || is_copied
+            || self.may_copy;
         let kept = self.record.backups.difference(&self.lost).copied();
         let backups: BTreeSet<BackupId> = kept.chain(self.links.keys().copied()).collect();
         let fresh = self.fresh.iter().map(|item| self.items[item].all.len()).min();

@@ -306,15 +306,14 @@ impl Metadata {
     /// recovered as of it.
     ///
     /// # Errors
-    /// `NotFound` when it is not recovered any more, or the log was written since; or that it cannot be stored.
+    /// `NotFound` when it is not recovered any more, or its server was back since; or that it cannot be stored.
     pub fn recovery_decide(
         &self,
         seen: &RecoveryRow,
         found: DecidedCut,
     ) -> Result<DecidedCut, MetadataError> {
         self.write(|transaction| {
-            let start_of = |row: &RecoveryRow| (row.replicas.log, row.replicas.start);
-            let row = find(transaction, seen.server)?.filter(|row| start_of(row) == start_of(seen));
+            let row = find(transaction, seen.server)?.filter(|row| row.replicas == seen.replicas);
             let row = row.ok_or(MetadataError::NotFound)?;
             if let Some(decided) = row.decided.filter(|_| row.is_in_use || row.decided != seen.decided) {
                 return Ok(decided);

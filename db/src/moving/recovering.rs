@@ -173,17 +173,17 @@ impl Recovering {
         while let Some(notice) = self.context.inbox.take() {
             match notice {
                 Notice::Admitted(core) => self.context.admit(core),
-                // Nobody but this thread, or the one that it waits for, finishes it: the answer to that may be lost.
+                Notice::Stop => return Err(Halt::Exit(ExitReason::Stopped)),
+                // From here on the metadata says of each tablet what becomes of it.
+                _ if self.tablets.iter().any(|(tablet, _)| tablet.is_claimed()) => {}
+                // Nobody but the thread that this one waits for finishes it.
                 Notice::Phase(phase) | Notice::Forgotten(phase)
                     if !matches!(phase, MigrationPhase::Preparing | MigrationPhase::Finished) =>
                 {
                     return Err(Halt::Exit(ExitReason::Over(phase)));
                 }
-                // The metadata has been asked, and decides.
-                Notice::Abort if self.tablets.iter().any(|(tablet, _)| tablet.is_claimed()) => {}
                 Notice::Abort => return Err(Halt::Failed),
                 Notice::Gone => return Err(Halt::Exit(ExitReason::Gone)),
-                Notice::Stop => return Err(Halt::Exit(ExitReason::Stopped)),
                 _ => {}
             }
         }
@@ -407,65 +407,57 @@ impl Recovering {
 
     /// Becomes the owner of each tablet, unless the other server is back, and serves it.
     fn commit(&mut self, (replicas, decided): &Basis) -> Result<MigrationPhase, Halt> {
-        let mut own = MigrationPhase::Ended;
+        let mut own = Err(Halt::Exit(ExitReason::Gone));
         for index in 0..self.tablets.len() {
             let id = self.tablets[index].0.row.id;
             self.tablets[index].0.claim(true);
-            let row = match self.insist(|metadata| metadata.migration_recovered(id, (replicas, *decided))) {
-                Ok(row) => row,
-                Err(halt) => {
-                    let is_known = matches!(halt, Halt::Exit(ExitReason::Over(_) | ExitReason::Gone));
-                    self.tablets[index].0.claim(!is_known);
-                    match halt {
-                        // The table of another one is gone.
-                        Halt::Exit(ExitReason::Gone) if index > 0 => continue,
-                        halt => return Err(halt),
-                    }
-                }
+            let phase = match self.insist(|metadata| metadata.migration_recovered(id, (replicas, *decided))) {
+                Ok(row) => Some(row.phase),
+                // Its table is gone.
+                Err(Halt::Exit(ExitReason::Gone)) => None,
+                Err(halt) => return Err(halt),
             };
-            if row.phase == MigrationPhase::Finished {
-                if let Some(completions) = self.completions.take() {
-                    self.context.control.recovered_replies.add(replicas, completions, self.context.now_us());
-                }
-                self.serve(index)?;
-            } else {
-                self.tablets[index].0.claim(false);
+            let is_owner = phase == Some(MigrationPhase::Finished);
+            if is_owner && let Some(completions) = self.completions.take() {
+                self.context.control.recovered_replies.add(replicas, completions, self.context.now_us());
             }
+            let is_served = is_owner && self.serve(index);
+            self.tablets[index].0.claim(is_served);
+            let Some(phase) = phase.filter(|_| is_served == is_owner) else { continue };
             if index == 0 {
-                own = row.phase;
+                own = Ok(phase);
             }
             if let Some(ended) = self.tablets[index].1.take() {
                 // Its thread may have ended.
-                let _ = ended.send(row.phase);
+                let _ = ended.send(phase);
             }
         }
         self.context.release_guard(MigrationPhase::Finished);
-        Ok(own)
+        own
     }
 
-    fn serve(&mut self, index: usize) -> Result<(), Halt> {
-        let (id, table) = (self.tablets[index].0.row.id, self.tablets[index].0.row.table);
-        let view = self.insist(|metadata| metadata.migration_view(id))?;
-        let map = view.and_then(|view| map_in(&view));
-        let tablet = &mut self.tablets[index].0;
-        let (take, come) = (vec![(tablet.row.hashes.first(), tablet.row.hashes.last())], vec![tablet.part()]);
-        let change = PartsChange { take, come, ..PartsChange::default() };
-        if self.context.alter_table(table, &change, &map).is_none() {
-            self.tablets[index].0.claim(false);
-            return Err(Halt::Exit(ExitReason::Gone));
-        }
-        Ok(())
+    /// Serves a tablet; returns false if its table is gone.
+    fn serve(&mut self, index: usize) -> bool {
+        let RecoveredTablet { row, .. } = &self.tablets[index].0;
+        // If the metadata does not answer now, clients hear of it later.
+        let view = self.context.control.metadata.migration_view(row.id).ok().flatten();
+        let (table, take) = (row.table, vec![(row.hashes.first(), row.hashes.last())]);
+        let change = PartsChange { take, come: vec![self.tablets[index].0.part()], ..PartsChange::default() };
+        self.context.alter_table(table, &change, &view.and_then(|view| map_in(&view))).is_some()
     }
 
     /// Records that this attempt has failed: the coordinator begins another one.
     fn give_up(&mut self) -> ExitReason {
         let id = self.context.row.id;
         let (from, to) = (MigrationPhase::Preparing, MigrationPhase::Ended);
-        match self.insist(|metadata| metadata.migration_advance(id, from, to)) {
-            Ok(row) if row.phase == MigrationPhase::Finished => self.await_service(),
-            Ok(row) => ExitReason::Over(row.phase),
-            Err(Halt::Exit(reason)) => reason,
-            Err(Halt::Failed) => ExitReason::Over(to),
+        loop {
+            match self.insist(|metadata| metadata.migration_advance(id, from, to)) {
+                Ok(row) if row.phase == MigrationPhase::Finished => return self.await_service(),
+                Ok(row) => return ExitReason::Over(row.phase),
+                Err(Halt::Exit(reason)) => return reason,
+                // It was aborted meanwhile, which is the same.
+                Err(Halt::Failed) => {}
+            }
         }
     }
 
