@@ -196,7 +196,7 @@ fn a_client_that_asks_another_server_too_early_is_caught() {
     assert!(caught(12, |plan| Plan { hasty: true, ..plan }) > 0);
 }
 
-/// The same, with something happening all the time.
+/// Servers with logs to which something happens all the time, and few keys.
 fn harsh(seed: u64) -> Plan {
     Plan {
         active_us: 4_000_000,
@@ -215,7 +215,7 @@ fn nothing_on_the_disk_is_lost_while_everything_happens_at_once() {
     each_seed(&seeds(20, 2_000), harsh);
 }
 
-/// Servers that lose the way to the records and stand still, and nothing else.
+/// The same without crashes, outages, plans and moves: servers stand still, and cannot reach the records.
 fn cut_off(seed: u64) -> Plan {
     Plan {
         act_every_us: 60_000,

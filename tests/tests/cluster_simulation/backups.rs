@@ -1,5 +1,5 @@
 //! Backups in the simulated cluster: streams over which logs go to them and their answers come back, in order or not at all, and
-//! the look for them. The order is that of `db/src/backups.rs`.
+//! the search for them (`db/src/backups.rs`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,7 +76,7 @@ pub struct Stream {
 }
 
 impl World {
-    /// When something arrives that is sent now, behind what was sent before.
+    /// When something arrives that is sent now: after what was sent before.
     fn arrival(&mut self, id: u64, direction: usize) -> u64 {
         let soon_us = self.now_us + self.random.u64(1..TRAVEL_US);
         let due_us = &mut self.streams.get_mut(&id).expect("it is there").due_us[direction];
@@ -118,14 +118,15 @@ impl World {
         let receiver = durable.backup.as_mut().expect("it lives as long as the stream");
         let Ok(answer) = receiver.receive(log, &message) else { return self.end_stream(stream) };
         let flushes = !std::mem::replace(&mut durable.is_flushing, true);
-        if let (ToBackup::Flush { ticket }, Fault::AcknowledgesBeforeItFlushes) = (&message, self.plan.fault)
+        let is_lazy = self.plan.fault == Fault::AcknowledgesBeforeItFlushes;
+        if let ToBackup::Flush { ticket } = &message
+            && is_lazy
         {
             self.answer(stream, FromBackup::Stable { ticket: *ticket });
         }
         if let Some(answer) = answer {
             self.answer(stream, answer);
         }
-        let is_lazy = self.plan.fault == Fault::AcknowledgesBeforeItFlushes;
         if flushes {
             self.within(if is_lazy { 500_000 } else { TRAVEL_US }, Event::FlushReplicas(backup));
         }
@@ -248,11 +249,7 @@ impl World {
         let is_away =
             |id: &&BackupId| lease.is_some() && !is_patient && servers.iter().all(|row| row.id != id.server);
         let away: Vec<BackupId> = log.record.backups.iter().filter(is_away).copied().collect();
-        for id in away {
-            if log.gone.insert(id) {
-                log.tell(ReplicaEvent::Lost(id));
-            }
-        }
+        away.into_iter().for_each(|id| log.lose(id));
         let unlinked: Vec<ServerRun> = servers
             .iter()
             .filter(|row| {
@@ -270,8 +267,11 @@ impl World {
     pub fn open_stream(&mut self, owner: ServerRun, backup: ServerRun) {
         let number = self.next_stream;
         let Some(log) = self.log(owner) else { return };
-        let (start, id) = (log.start, LogId { server: owner.server, number: log.log });
-        if log.streams.contains_key(&backup.server) {
+        let is_linked = log.streams.contains_key(&backup.server);
+        let (start, id) = (log.start, LogId { server: owner.server, number: log.number });
+        let stands_still =
+            self.places.get(&backup.server).is_some_and(|place| self.now_us < place.frozen_until_us);
+        if is_linked || stands_still {
             return;
         }
         if !self.is_alive(backup) {
@@ -300,11 +300,7 @@ impl World {
         let earlier =
             log.record.backups.iter().filter(|other| other.server == backup.server && **other != id);
         let earlier: Vec<BackupId> = earlier.copied().collect();
-        for other in earlier {
-            if log.gone.insert(other) {
-                log.tell(ReplicaEvent::Lost(other));
-            }
-        }
+        earlier.into_iter().for_each(|other| log.lose(other));
         log.gone.remove(&id);
         let backup = Backup { id, host: host_of(backup.server), speed };
         log.tell(ReplicaEvent::Joined { backup, held, link: Box::new(Link(wire)) });

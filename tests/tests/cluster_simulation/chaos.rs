@@ -1,4 +1,4 @@
-//! What operators and bad luck do to the simulated cluster, what its coordinator does about it, and what clients ask for.
+//! What operators and failures do to the simulated cluster, and what clients ask for.
 
 use cluster::metadata::{Goal, PlanProgress, PlanRow, ServerRun};
 use cluster::migration::MigrationMode;
@@ -188,6 +188,7 @@ impl World {
                 let durable = self.places[&run.server].durable.as_ref().expect("it has a log");
                 durable.disks.log.plan(calls, fault);
             }
+            // All at once.
             _ => living.into_iter().for_each(|run| self.die(run)),
         }
     }

@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Owns what the records say and no migration has in its hands; what has never been here without objects.
+    /// Owns what the records say and no migration moves; what has never been here without objects.
     ///
     /// Whether it does by now.
     fn own_by_rows(&mut self, run: ServerRun, row: &TabletsRow, migrations: &[MigrationRow]) -> bool {
@@ -199,7 +199,7 @@ impl World {
         let kept = |part: &Table| node.kept(part);
         let begun = migrations.iter().filter(has_begun);
         let Due { leave, take, mut missing, mut go } = due((&node.parts, &kept), row, begun, run);
-        // What a machine has in its hands of which there is no record any more.
+        // What a machine moves of which there is no record any more.
         let is_forgotten =
             |moving: &&Moving| !moving.is_over() && migrations.iter().all(|row| row.id != moving.id);
         let forgotten = place.movings.values().filter(is_forgotten).map(|moving| bounds(moving.range));
@@ -285,12 +285,9 @@ impl World {
         self.end_what_is_forgotten(run, &row, &migrations);
         self.leave_what_is_over(run);
         let place = self.places.get_mut(&run.server).expect("it is there");
-        let is_settled = place.movings.values().all(|moving| moving.is_left)
-            && place.followed == revision
-            && owns_it
-            && is_quiet(place);
-        place.settled = if is_settled { revision } else { Revision(0) };
         let is_applied = place.followed == revision && owns_it && is_quiet(place);
+        let is_settled = is_applied && place.movings.values().all(|moving| moving.is_left);
+        place.settled = if is_settled { revision } else { Revision(0) };
         let log = place.durable.as_ref().and_then(|durable| durable.log.as_ref());
         if let (Some(lease), Some(log), Some(node)) =
             (held.filter(|_| is_unverified && is_applied), log, &place.node)
@@ -353,15 +350,15 @@ impl World {
         }
         let now = self.presence_now();
         let place = self.places.get_mut(&run.server).expect("it is there");
-        let dies = place.member.presence.is_gone(peer, now);
+        let is_peer_gone = place.member.presence.is_gone(peer, now);
         let Some(moving) = place.movings.get_mut(&row.id) else { return };
         let can_return =
             moving.part.as_ref().is_none_or(|part| part.partitions().is_empty() || part.can_return());
         let aborts = row.is_aborted && side == Side::Target && !moving.is_told_to_abort && can_return;
         moving.is_told_to_abort |= aborts;
         match side {
-            Side::Source if dies => self.tell_source(run, row.id, SourceInput::TargetGone),
-            Side::Target if dies => self.tell_target(run, row.id, TargetInput::SourceGone),
+            Side::Source if is_peer_gone => self.tell_source(run, row.id, SourceInput::TargetGone),
+            Side::Target if is_peer_gone => self.tell_target(run, row.id, TargetInput::SourceGone),
             _ => {}
         }
         if aborts {

@@ -91,8 +91,9 @@ pub struct Durable {
 /// The log of a run.
 pub struct Log {
     pub writer: LogWriter,
-    /// The log's number and that of its start.
-    pub log: u64,
+    /// The log's number.
+    pub number: u64,
+    /// The number of this start of it.
     pub start: u64,
     pub events: Sender<ReplicaEvent>,
     records: Receiver<ReplicasRecord>,
@@ -122,6 +123,13 @@ impl Log {
             self.guard.is_satisfied(),
             self.record
         )
+    }
+
+    /// A backup does not come any more.
+    pub fn lose(&mut self, id: BackupId) {
+        if self.gone.insert(id) {
+            self.tell(ReplicaEvent::Lost(id));
+        }
     }
 
     pub fn tell(&self, event: ReplicaEvent) {
@@ -220,7 +228,7 @@ impl Disks {
         let versions = metadata.reserve_versions()?;
         let log = Log {
             writer,
-            log: row.log,
+            number: row.log,
             start: number,
             events,
             records,
@@ -240,13 +248,13 @@ impl Disks {
     fn rebuild(&self, store: &Arc<Store>, start: LogStart, tables: &Arc<NumberedTables>) -> LogWriter {
         // No client comes back for a reply.
         store.keep_completions(|_| false);
-        let (progress, goes_on) = (ReplayProgress::default(), AtomicBool::new(false));
+        let (progress, stopping) = (ReplayProgress::default(), AtomicBool::new(false));
         let cores = (store.cores(), vec![store.core(0)]);
         let (disk, known) = (Box::new(self.log.clone()), (Arc::clone(tables), 0));
         let begun = recovery::begin(store, disk, start, cores, known, &progress);
         let (writer, rest) = begun.expect("a sound log");
-        let ended = rest.end(vec![store.core(0)], &|_| (), (&progress, &goes_on)).expect("a sound log");
-        let recovered = ended.expect("it goes on").recovered;
+        let ended = rest.end(vec![store.core(0)], &|_| (), (&progress, &stopping)).expect("a sound log");
+        let recovered = ended.expect("nobody stops it").recovered;
         assert!(recovered.damaged.is_empty(), "nothing is damaged");
         writer
     }
@@ -274,7 +282,7 @@ impl World {
     }
 
     /// The log's thread takes a step.
-    pub fn step_log(&mut self, run: ServerRun, goes_on: bool) {
+    pub fn step_log(&mut self, run: ServerRun, is_regular: bool) {
         let Some(log) = self.log(run) else { return };
         let Ok(step) = log.writer.step() else {
             // Its machine has lost power.
@@ -296,7 +304,7 @@ impl World {
                 self.round(run.server, worker, None);
             }
         }
-        if goes_on {
+        if is_regular {
             self.within(self.plan.step_us, Event::StepLog(run));
         }
     }

@@ -25,7 +25,7 @@ const COMMITS_PER_LOST_ANSWER: u64 = 19;
 pub struct Way {
     records: Arc<MemoryRecords>,
     is_cut: Arc<AtomicBool>,
-    /// Commits that were made, if the answers to some of them are lost.
+    /// The number of the next commit, if the answers to some are lost.
     commits: Option<Arc<AtomicU64>>,
 }
 

@@ -58,15 +58,15 @@ pub enum Fault {
     ServesWithoutALease,
     /// A backup acknowledges what it has received.
     AcknowledgesBeforeItFlushes,
-    /// A backup takes what the server of a log writes that is recovered.
+    /// A backup still accepts writes to a log that is recovered.
     TakesFromTheRecovered,
     /// Who recovers is content with any backup.
     AsksTooFewBackups,
-    /// Who recovers forgets which keys have ended.
+    /// Who recovers forgets which keys were deleted.
     ForgetsEnds,
     /// Who recovers becomes the owner before its own backups have everything.
     OwnsBeforeItsBackups,
-    /// Who recovers drops what it has when it hears that it is the owner before it is told.
+    /// The new owner drops what it has recovered when it reads that it is the owner before its own commit was answered.
     DropsWhatItOwns,
     /// The target of what is on the disk is the owner before its own backups have everything.
     FinishesBeforeItsBackups,

@@ -35,7 +35,7 @@ pub const TENANT: TenantId = TenantId(1);
 /// Of the one table, in the cluster.
 pub const TABLE: u32 = 1;
 
-/// Of a server with a log.
+/// Sizes of the store of a server with a log.
 pub const DURABLE_SEGMENT_BYTES: usize = 16 << 10;
 const DURABLE_MEMORY_BYTES: usize = 1 << 20;
 

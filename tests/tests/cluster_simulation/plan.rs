@@ -33,13 +33,13 @@ pub struct Plan {
     pub act_every_us: u64,
     pub crashes: bool,
     pub outages: bool,
-    /// The records do not answer a single server for a while.
+    /// One server at a time cannot reach the records for a while.
     pub cut_offs: bool,
     /// Servers are drained, and all of them balanced.
     pub plans: bool,
     /// The table is on disks, and servers have each other's logs.
     pub durable: bool,
-    /// How often the log's thread of a server looks at most.
+    /// Longest time between two looks of the log's thread of a server.
     pub step_us: u64,
     /// Operators move tablets.
     pub moves: bool,

@@ -21,8 +21,9 @@ use super::{Event, World};
 use crate::mover::Fault;
 use crate::node::Owning;
 
-/// When it is tried again, and how long a step takes at most.
+/// Longest time until it is tried again.
 const AGAIN_US: u64 = 30_000;
+/// Longest time that a step takes.
 const STEP_US: u64 = 4_000;
 
 /// Segments of a log with their bytes, the oldest first.
@@ -60,7 +61,7 @@ enum Went {
     On(Stage),
     /// Somebody does not answer, or not with enough.
     Nowhere(Stage),
-    /// The owner of the log is back.
+    /// What it was based on does not hold any more.
     Back,
 }
 
@@ -184,14 +185,14 @@ impl World {
             if does_not_answer {
                 continue;
             }
-            let is_lax = self.plan.fault == Fault::TakesFromTheRecovered;
-            if !is_lax {
+            let accepts_more = self.plan.fault == Fault::TakesFromTheRecovered;
+            if !accepts_more {
                 self.end_streams(|_, backup, of| backup == run && of == log);
             }
             let durable = self.places.get_mut(&server).and_then(|place| place.durable.as_mut());
             let durable = durable.filter(|durable| durable.disks.file == file);
             let Some(receiver) = durable.and_then(|durable| durable.backup.as_mut()) else { continue };
-            let start = if is_lax { 0 } else { replicas.start };
+            let start = if accepts_more { 0 } else { replicas.start };
             let Ok(mut held) = receiver.recover(log, start) else { continue };
             let mut buffer = Buffer::new(held.disk.frame_bytes());
             for placed in &held.replicas {
@@ -221,8 +222,8 @@ impl World {
             asked += 1;
         }
         let needed = (replicas.backups.len() + 1).saturating_sub(replicas.replicas).max(1);
-        let is_lax = self.plan.fault == Fault::AsksTooFewBackups && asked > 0;
-        (asked >= needed || is_lax).then_some(found)
+        let any_will_do = self.plan.fault == Fault::AsksTooFewBackups && asked > 0;
+        (asked >= needed || any_will_do).then_some(found)
     }
 
     /// Finds the log, decides up to where it counts, and makes a part for what it has.
@@ -271,7 +272,7 @@ impl World {
         Ok(Went::On(Stage::Take(Box::new(Taking { basis, parts, segments, tablet }))))
     }
 
-    /// Takes in the newest segment that is left; behind the last one waits for the own backups.
+    /// Takes in the newest segment that is left; after the last one waits for the own backups.
     fn take_segment(&mut self, run: ServerRun, mut taking: Box<Taking>) -> Result<Went, Stage> {
         let (replicas, decided) = &taking.basis;
         let own = &self.places[&run.server].member.metadata;

@@ -13,8 +13,9 @@ use super::{Event, Member, World, server_address};
 use crate::mover::Fault;
 use crate::node::Node;
 
-/// When a start tries again, and when a server that died comes back at most.
+/// Longest time until a start tries again.
 const AGAIN_US: u64 = 60_000;
+/// Longest time until a server that died comes back.
 pub const AWAY_US_MAX: u64 = 1_500_000;
 
 /// When a lease ends, in microseconds of the time by which leases are counted.
@@ -53,14 +54,14 @@ impl World {
         if !is_starting {
             return;
         }
-        let (workers, when) = (self.plan.workers, (self.wall_ms(), self.now_us));
+        let (workers, wall_ms, now_us) = (self.plan.workers, self.wall_ms(), self.now_us);
         let mut random = self.random.fork();
         let place = self.places.get_mut(&run.server).expect("it is there");
         let durable = place.durable.as_mut().expect("it has a log");
         let ways = [place.member.another(), place.member.another()];
         let opened = match ways {
             [Ok(one), Ok(other)] => {
-                durable.disks.open([one, other], run, (workers, when.0, when.1), &mut random)
+                durable.disks.open([one, other], run, (workers, wall_ms, now_us), &mut random)
             }
             [Err(_), _] | [_, Err(_)] => Err(NotOpened::Records),
         };
@@ -72,7 +73,7 @@ impl World {
                 self.within(AGAIN_US, Event::OpenLog(run));
             }
             Err(NotOpened::Waits) => self.within(AGAIN_US, Event::OpenLog(run)),
-            // Whoever starts it does so again.
+            // It is started again later.
             Err(NotOpened::Records) => {
                 place.is_refusing = true;
                 self.within(AWAY_US_MAX, Event::Return(run.server));
@@ -84,8 +85,8 @@ impl World {
         let Opened { store, accounts, logged, log } = opened;
         let map = map_now(&self.metadata)
             .unwrap_or_else(|| self.ask(|metadata| map_now(metadata).ok_or(MetadataError::NotFound)));
-        let when = (first_view(run), self.plan.workers);
-        let mut node = Node::new((store, &accounts), when, map, Some(logged));
+        let begins = (first_view(run), self.plan.workers);
+        let mut node = Node::new((store, &accounts), begins, map, Some(logged));
         node.ignores_fence = self.plan.fault == Fault::ServesWithoutALease;
         let place = self.places.get_mut(&run.server).expect("it is there");
         place.node = Some(node);
@@ -98,7 +99,7 @@ impl World {
         self.take_part(run);
     }
 
-    /// The server's registration has been looked after.
+    /// The lease was renewed, or not.
     pub fn note_lease(&mut self, run: ServerRun, kept: Result<(), MetadataError>) {
         let place = self.places.get_mut(&run.server).expect("it is there");
         if let (Some(node), Some(held)) = (&place.node, place.member.held()) {
@@ -110,7 +111,7 @@ impl World {
         }
     }
 
-    /// A server ends, its disks stay.
+    /// A server ends; its disks stay, if it has any.
     pub fn die(&mut self, run: ServerRun) {
         if !self.is_alive(run) {
             return;
@@ -126,7 +127,7 @@ impl World {
             durable.recoveries.clear();
             durable.disks.restart();
         }
-        // Before others say that it is gone, or behind that.
+        // It may return before others have taken it for gone, or after.
         self.within(AWAY_US_MAX, Event::Return(run.server));
     }
 }
