@@ -25,7 +25,7 @@ use db::worker::pending_requests::{PendingRequests, Resume};
 use db::worker::ports::Exits;
 use db::worker::response_limiter::{ResponseLimiter, ResponseRate};
 use net::{Batch, Outbox};
-use store::{Config, Core, HashRange, Store, Table, TableOptions};
+use store::{Config, Core, HashRange, Pinned, ReplayError, Store, Table, TableOptions};
 use wire::limits::FRAME_BYTES_MAX;
 use wire::{TabletMap, TenantId};
 
@@ -211,6 +211,16 @@ impl Node {
             let _ = self.mover.pin().put(part, hash, key.as_bytes(), value, always);
             (0..4).for_each(|_| _ = self.mover.step());
         }
+    }
+
+    /// Stores objects, with steps of the store's background work between attempts without room.
+    pub fn store_objects(&self, store: impl Fn(&Pinned<'_>) -> Result<(), ReplayError>) {
+        let attempt = || {
+            let stored = store(&self.mover.pin());
+            stored.inspect_err(|_| (0..64).for_each(|_| _ = self.mover.step()))
+        };
+        let stored = (0..100).find_map(|_| attempt().ok());
+        stored.expect("there is room");
     }
 
     /// First and last hashes of what is owned, whatever the parts.
