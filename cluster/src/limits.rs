@@ -66,6 +66,9 @@ pub const GRANTS_SWEPT_AT_ONCE: usize = 64;
 /// Tables whose tablets one commit changes: an etcd accepts 128 parts in one.
 pub const TABLETS_CHANGED_AT_ONCE: usize = 64;
 
+/// Parts of a server's log that one commit records or removes: an etcd accepts 128 parts in one.
+pub const LOG_PARTS_CHANGED_AT_ONCE: usize = 64;
+
 /// Migrations that one commit ends: each changes several records, and a commit of etcd has at most 128 parts.
 pub const MIGRATIONS_ENDED_AT_ONCE: usize = 16;
 

@@ -4,7 +4,7 @@
 //! again from its own disk. From then until that the log's record of replicas does not change: who still writes the log gets no
 //! more backups than it had, and these take nothing of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use store::HashRange;
@@ -19,7 +19,7 @@ use super::{
     DecidedCut, Metadata, MetadataError, MetadataTransaction, OwnLogEnd, OwnLogExtent, PartRow, ReplicasRow,
     TabletError, TabletsRow, VERSIONS, members, next, replicas, tables, tablets,
 };
-use crate::limits::{RETURN_MS, STOPPED_MS};
+use crate::limits::{LOG_PARTS_CHANGED_AT_ONCE, RETURN_MS, STOPPED_MS};
 use crate::migration::{MigrationMode, MigrationPhase};
 use crate::records::RecordsError;
 use crate::replication::ReplicasRecord;
@@ -56,7 +56,7 @@ impl Row for RecoveryRow {
 
 /// A part that a server's log names, for those who recover it. As [`PartRow`], but for what the part keeps: of two parts the
 /// one with the higher number has the hashes for which both were made.
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct LogPartRow {
     #[serde(skip)]
     server: u32,
@@ -362,19 +362,29 @@ impl Metadata {
         self.write(|transaction| Ok(transaction.store(&LogPartRow::of(server, part))?))
     }
 
-    /// Records that a server's log names these parts and no others.
+    /// Records that a server's log names these parts and no others, in several commits if these are many.
     ///
     /// # Errors
-    /// When it cannot be stored.
+    /// When it cannot be stored: then some may be recorded.
     pub fn log_parts_are(&self, server: u32, parts: &[PartRow]) -> Result<(), MetadataError> {
-        self.write(|transaction| {
-            for row in transaction.rows::<LogPartRow>(&below(server))? {
-                if parts.iter().all(|part| part.id != row.id) {
-                    transaction.remove_row::<LogPartRow>(&row.key());
-                }
+        let rows: BTreeMap<u32, LogPartRow> =
+            parts.iter().map(|part| (part.id, LogPartRow::of(server, part))).collect();
+        loop {
+            let changed = self.write(|transaction| {
+                let known = transaction.rows::<LogPartRow>(&below(server))?;
+                let known: BTreeMap<u32, LogPartRow> = known.into_iter().map(|row| (row.id, row)).collect();
+                let gone = known.values().filter(|row| !rows.contains_key(&row.id));
+                let gone: Vec<&LogPartRow> = gone.take(LOG_PARTS_CHANGED_AT_ONCE).collect();
+                let unknown = rows.values().filter(|row| known.get(&row.id) != Some(row));
+                let unknown: Vec<_> = unknown.take(LOG_PARTS_CHANGED_AT_ONCE - gone.len()).collect();
+                gone.iter().for_each(|row| transaction.remove_row::<LogPartRow>(&row.key()));
+                unknown.iter().try_for_each(|row| transaction.store(*row))?;
+                Ok(gone.len() + unknown.len())
+            })?;
+            if changed < LOG_PARTS_CHANGED_AT_ONCE {
+                return Ok(());
             }
-            Ok(parts.iter().try_for_each(|part| transaction.store(&LogPartRow::of(server, part)))?)
-        })
+        }
     }
 
     /// Returns the parts that a server's log names, by number. What they keep is what they were made for.

@@ -60,6 +60,7 @@ mod claims {
         durability_changes_between_written_and_synced_alone,
         what_one_installs_the_other_one_reads,
         grants_to_a_tenant_that_is_gone_are_swept_however_many,
+        parts_of_a_log_are_recorded_however_many,
         acts_are_read_by_all_and_by_their_tenant,
         a_server_that_was_started_again_takes_its_registration_over,
     );

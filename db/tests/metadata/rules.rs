@@ -1,12 +1,13 @@
 //! What holds of the metadata when several servers change it, wherever it is kept.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use cluster::metadata::{Metadata, MetadataError, ServerRow, ServerRun};
+use cluster::metadata::{Metadata, MetadataError, PartRow, ServerRow, ServerRun};
 use cluster::records::{
     Committed, Condition, HeldLease, KeySpan, LeaseId, Query, Reading, RecordChange, Records, RecordsError,
     Revision, Watch,
@@ -159,6 +160,22 @@ pub fn grants_to_a_tenant_that_is_gone_are_swept_however_many(place: &Place) {
     assert_eq!(metadata.grants().expect("records answer"), [left]);
     let kept = metadata.records().read(&[Query::all(KeySpan::prefix("catalog/grants/"))], None);
     assert_eq!(kept.expect("records answer").found[0].len(), 1);
+}
+
+pub fn parts_of_a_log_are_recorded_however_many(place: &Place) {
+    let metadata = place.metadata();
+    let many = 2 * cluster::limits::LOG_PARTS_CHANGED_AT_ONCE as u32 + 3;
+    let part = |id: u32| {
+        let made_for = (u64::from(id) << 32, u64::MAX);
+        PartRow { id, tenant: TenantId(1), table: 7, made_for, kept: vec![made_for] }
+    };
+    let parts = |ids: Range<u32>| ids.map(part).collect::<Vec<_>>();
+    metadata.log_part_add(2, &part(5)).expect("room");
+    for ids in [0..many, 0..many, many / 2..2 * many, 3..4, 0..0] {
+        metadata.log_parts_are(1, &parts(ids.clone())).expect("room");
+        assert_eq!(metadata.log_parts(1), Ok(parts(ids)));
+    }
+    assert_eq!(metadata.log_parts(2), Ok(vec![part(5)]), "of another server");
 }
 
 pub fn acts_are_read_by_all_and_by_their_tenant(place: &Place) {
