@@ -219,7 +219,21 @@ impl Stream {
         limit: usize,
         has_room: impl FnOnce(usize) -> bool,
     ) -> Result<(), StreamError> {
-        record.clear();
+        let read = self.read_over(record, idle_timeout, limit, has_room);
+        if read.is_err() {
+            record.clear();
+        }
+        read
+    }
+
+    /// As [`Stream::read_record_if`], over what `record` has; after an error that has any bytes.
+    fn read_over(
+        &mut self,
+        record: &mut Vec<u8>,
+        idle_timeout: Duration,
+        limit: usize,
+        has_room: impl FnOnce(usize) -> bool,
+    ) -> Result<(), StreamError> {
         let mut length = [0u8; LENGTH_BYTES];
         let first = self.read_first(&mut length, idle_timeout)?;
         let deadline = Instant::now() + self.record_timeout;
@@ -232,11 +246,16 @@ impl Stream {
             return Err(StreamError::NoRoom { record_bytes });
         }
         let deadline = Instant::now() + self.record_timeout;
-        while record.len() < record_bytes {
-            let have = record.len();
-            record.resize(record_bytes.min(have + RECORD_STEP_BYTES), 0);
-            self.read_exact_by(&mut record[have..], deadline)?;
+        let mut have = 0;
+        while have < record_bytes {
+            let next = record_bytes.min(have + RECORD_STEP_BYTES);
+            if record.len() < next {
+                record.resize(next, 0);
+            }
+            self.read_exact_by(&mut record[have..next], deadline)?;
+            have = next;
         }
+        record.truncate(record_bytes);
         Ok(())
     }
 

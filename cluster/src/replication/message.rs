@@ -100,6 +100,15 @@ impl From<NoField> for BadReplicaMessage {
     }
 }
 
+/// Begins the record of a [`ToBackup::Append`] with room for a fragment of so many bytes, which is to follow.
+#[must_use]
+pub fn begin_append(item: Item, class: u8, fragment_bytes: usize) -> Vec<u8> {
+    let mut record = Vec::with_capacity(2 + 4 + fragment_bytes);
+    record.extend([2, class]);
+    record.extend(word_of(item).to_le_bytes());
+    record
+}
+
 impl ToBackup<'_> {
     /// Returns the record.
     #[must_use]
@@ -107,8 +116,9 @@ impl ToBackup<'_> {
         match self {
             Self::Begin { log, start } => [&[1][..], &log.to_le_bytes(), &start.to_le_bytes()].concat(),
             Self::Append { item, class, fragment } => {
-                let head = [2, *class];
-                [&head[..], &word_of(*item).to_le_bytes(), fragment].concat()
+                let mut record = begin_append(*item, *class, fragment.len());
+                record.extend_from_slice(fragment);
+                record
             }
             Self::Flush { ticket } => [&[3][..], &ticket.to_le_bytes()].concat(),
             Self::Forget { item } => [&[4][..], &word_of(*item).to_le_bytes()].concat(),

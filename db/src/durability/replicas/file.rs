@@ -295,7 +295,7 @@ impl ReplicaFile {
     pub fn flush(&mut self) -> Result<(), DiskError> {
         // One after another, so that a frame of a replica is stable before any later one of it.
         for (frame, from, bytes) in std::mem::take(&mut self.filled) {
-            self.write(vec![(frame, from, &bytes)])?;
+            write(&mut *self.disk, &mut self.buffer, vec![(frame, from, &bytes)])?;
         }
         let unstable = std::mem::take(&mut self.unstable);
         let replica_of = |(log, item, number): &(LogId, Item, u64)| {
@@ -303,10 +303,9 @@ impl ReplicaFile {
         };
         let tails = unstable.iter().filter_map(replica_of).filter_map(|replica| {
             let tail = replica.tail.as_ref()?;
-            replica.frames.last().map(|frame| (*frame, tail.from, tail.bytes.clone()))
+            replica.frames.last().map(|frame| (*frame, tail.from, tail.bytes.as_slice()))
         });
-        let tails: Vec<_> = tails.collect();
-        self.write(tails.iter().map(|(frame, from, bytes)| (*frame, *from, bytes.as_slice())).collect())?;
+        write(&mut *self.disk, &mut self.buffer, tails.collect())?;
         for (log, item, number) in unstable {
             let numbered = self.replicas.get_mut(&(log, item));
             let Some(replica) = numbered.and_then(|numbered| numbered.get_mut(&number)) else { continue };
@@ -321,24 +320,6 @@ impl ReplicaFile {
             }
         }
         Ok(())
-    }
-
-    /// Writes pieces of frames, as many at once as the buffer takes.
-    fn write(&mut self, pieces: Vec<(FrameId, usize, &[u8])>) -> Result<(), DiskError> {
-        let (mut places, mut used) = (Vec::new(), 0);
-        for (frame, from, bytes) in pieces {
-            let blocks = bytes.len().next_multiple_of(BLOCK_BYTES);
-            if used + blocks > self.buffer.len() {
-                write_places(&mut *self.disk, &places, &self.buffer)?;
-                (places, used) = (Vec::new(), 0);
-            }
-            let target = &mut self.buffer[used..used + blocks];
-            target[..bytes.len()].copy_from_slice(bytes);
-            target[bytes.len()..].fill(0);
-            places.push((frame, from, used..used + blocks));
-            used += blocks;
-        }
-        write_places(&mut *self.disk, &places, &self.buffer)
     }
 
     /// Forgets the replica of an item that was begun last, and has nothing.
@@ -452,6 +433,28 @@ impl ReplicaFile {
     pub fn disk(&self) -> Result<Box<dyn Disk>, DiskError> {
         self.disk.another()
     }
+}
+
+/// Writes pieces of frames, as many at once as the buffer takes.
+fn write(
+    disk: &mut dyn Disk,
+    buffer: &mut Buffer,
+    pieces: Vec<(FrameId, usize, &[u8])>,
+) -> Result<(), DiskError> {
+    let (mut places, mut used) = (Vec::new(), 0);
+    for (frame, from, bytes) in pieces {
+        let blocks = bytes.len().next_multiple_of(BLOCK_BYTES);
+        if used + blocks > buffer.len() {
+            write_places(disk, &places, buffer)?;
+            (places, used) = (Vec::new(), 0);
+        }
+        let target = &mut buffer[used..used + blocks];
+        target[..bytes.len()].copy_from_slice(bytes);
+        target[bytes.len()..].fill(0);
+        places.push((frame, from, used..used + blocks));
+        used += blocks;
+    }
+    write_places(disk, &places, buffer)
 }
 
 fn write_places(

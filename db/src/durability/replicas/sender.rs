@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-use cluster::replication::message::{FromBackup, HeldItem, ToBackup};
+use cluster::replication::message::{FromBackup, HeldItem, ToBackup, begin_append};
 use cluster::replication::{Backup, BackupId, Item, ReplicasRecord, Replication};
 use disk::{DiskError, Fragment};
 use net::Duplex;
@@ -23,7 +23,7 @@ use net::Duplex;
 use crate::limits::REPLICA_PIECE_BYTES;
 
 /// A message to a backup. Several get the same one.
-pub type ReplicaMessage = Arc<[u8]>;
+pub type ReplicaMessage = Arc<Vec<u8>>;
 
 /// The stream to a backup has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -440,10 +440,10 @@ impl ReplicaSender {
 fn messages(item: Item, class: u8, fragment: Fragment, bytes: &[u8]) -> Vec<ReplicaMessage> {
     let mut at = fragment.at;
     let pieces = bytes.chunks(REPLICA_PIECE_BYTES).map(|piece| {
-        let mut encoded = Vec::with_capacity(disk::FRAGMENT_HEADER_BYTES + piece.len());
-        let _ = Fragment { at, ..fragment }.encode(piece, 0, &mut encoded);
+        let mut record = begin_append(item, class, disk::FRAGMENT_HEADER_BYTES + piece.len());
+        let _ = Fragment { at, ..fragment }.encode(piece, 0, &mut record);
         at += piece.len() as u32;
-        ToBackup::Append { item, class, fragment: &encoded }.encode().into()
+        Arc::new(record)
     });
     pieces.collect()
 }
