@@ -93,6 +93,9 @@ pub const REGISTRATION_TTL_MS: u64 = 10_000;
 /// every server registers again in less.
 pub const GONE_AFTER_MS: u64 = 7_500;
 
+/// Time of a look at the registrations, in milliseconds, after which it counts as one that etcd did not answer.
+pub const PRESENCE_LOOK_MS_MAX: u64 = 1_000;
+
 // ---- Migration ---------------------------------------------------------------------------------
 
 /// Partitions that a target pulls in parallel (Rocksteady, SOSP'17 §3.1: enough to keep cores of both sides busy).

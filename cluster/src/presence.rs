@@ -2,7 +2,8 @@
 //!
 //! A restarted server is a new one at once, and one whose process has ended is gone at once. A server without a registration may still be there: after a long outage of
 //! etcd all leases have expired, and every server registers again within a moment. So it counts as gone after its
-//! registration was missing at every check over [`GONE_AFTER_MS`]; a check that etcd did not answer restarts that time.
+//! registration was missing at every check over [`GONE_AFTER_MS`]; a check that etcd did not answer, or not soon, restarts that
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -51,6 +52,12 @@ impl Presence {
         *start > run.start || is_missing || self.ended.contains(&run)
     }
 
+    /// Returns for how long a server's registration has been missing; `None` if it is there, or nobody has looked.
+    #[must_use]
+    pub fn missing_for(&self, server: u32, now: Instant) -> Option<Duration> {
+        self.missing.get(&server).map(|since| now.saturating_duration_since(*since))
+    }
+
     /// Returns the servers that are not gone.
     #[must_use]
     pub fn there(&self, now: Instant) -> Vec<ServerRun> {
@@ -82,6 +89,8 @@ mod tests {
         presence.see(&[ONE, OTHER], &both, now);
         presence.see(&[ONE, OTHER], &one, now + moment);
         assert!(!presence.is_gone(OTHER, now + long));
+        let missing = [1, 2].map(|server| presence.missing_for(server, now + long));
+        assert_eq!(missing, [None, Some(long - moment)]);
         presence.see(&[ONE, OTHER], &both, now + long);
         assert!(!presence.is_gone(OTHER, now + 9 * long));
         presence.see(&[ONE, OTHER], &one, now + 2 * long);

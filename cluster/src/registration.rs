@@ -32,18 +32,25 @@ impl Registration {
         Self { row, held: None }
     }
 
-    /// Registers the server with its current view, or renews the registration.
+    /// Registers the server with its current view, or renews the registration; says so as soon as the lease is renewed, since what
+    /// follows may take as long as that is held.
     ///
     /// # Errors
     /// `AlreadyExists` when a later start of it is registered, as with a copy of its data directory; `NotFound` when others take
     /// this start for ended; or that the metadata does not answer.
-    pub fn keep(&mut self, metadata: &Metadata, view: u64) -> Result<Kept, MetadataError> {
+    pub fn keep(
+        &mut self,
+        metadata: &Metadata,
+        view: u64,
+        renewed: impl FnOnce(HeldLease),
+    ) -> Result<Kept, MetadataError> {
         let records = metadata.records();
         self.row.view = view;
         if let Some(held) = self.held {
             match records.lease_keep(held.lease) {
                 Ok(kept) => {
                     self.held = Some(kept);
+                    renewed(kept);
                     let renewed = metadata.server_renew(&self.row, kept.lease);
                     // Another start has taken it over, or this one is taken for ended.
                     if matches!(renewed, Err(MetadataError::AlreadyExists | MetadataError::NotFound)) {

@@ -45,7 +45,8 @@ pub fn register(
         let mut registration = Registration::new(row.clone());
         let mut was_held = false;
         while !ended.load(Ordering::Relaxed) {
-            let wait_ms = match registration.keep(&control.metadata, control.views.settled()) {
+            let renewed = |held| control.hold(Some(held));
+            let wait_ms = match registration.keep(&control.metadata, control.views.settled(), renewed) {
                 Ok(kept) => {
                     if kept == Kept::Anew {
                         tracing::info!(server = row.id, tcp = %row.tcp, "registered in the cluster");

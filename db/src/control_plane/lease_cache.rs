@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use cluster::limits::PRESENCE_LOOK_MS_MAX;
 use cluster::metadata::{MemberRow, Metadata, MetadataError, ServerRun, TenantRow};
 use cluster::moment::Moment;
 use cluster::presence::Presence;
@@ -56,10 +57,15 @@ impl LeaseCache {
     /// # Errors
     /// If the metadata does not answer.
     pub fn look(&self, metadata: &Metadata) -> Result<(), MetadataError> {
+        let begun = Instant::now();
         let seen = metadata.members().and_then(|members| Ok((members, metadata.servers()?)));
         let mut state = self.state();
         match seen {
             Ok((members, registered)) => {
+                // What does not answer for so long keeps others from registering.
+                if begun.elapsed() > Duration::from_millis(PRESENCE_LOOK_MS_MAX) {
+                    state.presence.lose_sight();
+                }
                 let runs: Vec<ServerRun> = members.iter().map(|row| row.run).collect();
                 let registered = registered.iter().map(|row| row.id).collect();
                 let has_ended = |row: &&MemberRow| row.ended == row.run.start;
@@ -78,6 +84,12 @@ impl LeaseCache {
     #[must_use]
     pub fn is_gone(&self, run: ServerRun) -> bool {
         self.state().presence.is_gone(run, Instant::now())
+    }
+
+    /// Returns for how long a server has been missing, as far as this one knows.
+    #[must_use]
+    pub fn missing_for(&self, server: u32) -> Option<Duration> {
+        self.state().presence.missing_for(server, Instant::now())
     }
 
     /// Returns the servers that are not gone.

@@ -223,17 +223,17 @@ pub fn a_server_that_was_started_again_takes_its_registration_over(place: &Place
         rows.iter().map(|row| (row.start, row.view)).collect()
     };
     let (view, mut first) = start(&before);
-    assert_eq!(first.keep(&before, view), Ok(Kept::Anew));
+    assert_eq!(first.keep(&before, view, |_| ()), Ok(Kept::Anew));
     let lease = first.held().expect("it is registered").lease;
     let (later, mut second) = start(&after);
-    assert_eq!(second.keep(&after, later), Ok(Kept::Anew));
+    assert_eq!(second.keep(&after, later, |_| ()), Ok(Kept::Anew));
     before.records().lease_keep(lease).expect("it was taken over before its lease was over");
     assert_eq!(registered(), [(2, later)]);
     // As of two processes with copies of one data directory: the earlier one learns of it, and changes nothing.
-    assert_eq!(first.keep(&before, view + 1), Err(MetadataError::AlreadyExists));
+    assert_eq!(first.keep(&before, view + 1, |_| ()), Err(MetadataError::AlreadyExists));
     assert!(first.held().is_none());
-    assert_eq!(first.keep(&before, view + 1), Err(MetadataError::AlreadyExists));
-    assert_eq!((second.keep(&after, later + 1), registered()), (Ok(Kept::On), vec![(2, later + 1)]));
+    assert_eq!(first.keep(&before, view + 1, |_| ()), Err(MetadataError::AlreadyExists));
+    assert_eq!((second.keep(&after, later + 1, |_| ()), registered()), (Ok(Kept::On), vec![(2, later + 1)]));
     second.end(&after).expect("records answer");
     assert_eq!(registered(), []);
 }

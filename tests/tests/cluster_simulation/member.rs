@@ -107,7 +107,7 @@ impl Member {
 
     /// Stays registered.
     pub fn keep(&mut self, view: u64) -> Result<(), MetadataError> {
-        self.registration.keep(&self.metadata, view).map(drop)
+        self.registration.keep(&self.metadata, view, |_| ()).map(drop)
     }
 
     /// The lease that was held last.
