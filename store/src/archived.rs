@@ -1,10 +1,10 @@
-//! The entries of a segment as a disk holds it, for readers that only copy them.
+//! The entries of a segment as a disk holds it, for readers that only copy them, and for those who divide it among others.
 //!
 //! What counts is what a recovery would have taken in (`recovery.rs`): published objects, the ends of keys, and completion
 //! records for those who ask for them. Entries that were never published are skipped. The caller decides which version of a key is the newest,
 //! since entries come in the order of the log, and finds a table by its number.
 
-use crate::completion::{FoundCompletion, RequestId};
+use crate::completion::{FoundCompletion, NewestRequests, RequestId};
 use crate::log::{SEGMENT_HEADER_BYTES, read_segment_header};
 use crate::object::{Carried, Entry, Kind};
 
@@ -97,31 +97,77 @@ impl<'a> SegmentEntries<'a> {
         &mut self,
         mut completed: impl FnMut(FoundCompletion),
     ) -> Option<Result<SegmentEntry<'a>, DamagedEntry>> {
-        while self.offset < self.bytes.len() {
-            let rest = &self.bytes[self.offset..];
-            let sound = Entry::split(rest).filter(|(entry, _)| entry.check().is_some());
-            let Some((entry, length)) = sound else {
-                let damaged = DamagedEntry(self.offset);
-                self.offset = self.bytes.len();
-                return Some(Err(damaged));
+        loop {
+            let (entry, bytes) = match self.next_entry()? {
+                Ok(next) => next,
+                Err(damaged) => return Some(Err(damaged)),
             };
-            self.offset += length;
-            if !entry.is_of_key() {
-                if entry.kind() == Kind::Completion && entry.version() != 0 {
-                    FoundCompletion::of(&entry).map(&mut completed);
-                }
-                continue;
+            if entry.is_of_key() {
+                return Some(Ok(SegmentEntry::of(&entry, bytes)));
             }
-            return Some(Ok(SegmentEntry {
-                table: entry.table(),
-                key: entry.key(),
-                version: entry.version(),
-                expires_ms: entry.expires_ms(),
-                object: (entry.kind() == Kind::Object).then(|| &rest[..length]),
-            }));
+            if entry.is_completion() {
+                FoundCompletion::of(&entry).map(&mut completed);
+            }
         }
-        None
     }
+
+    /// Returns the next entry, published or not, and its bytes.
+    fn next_entry(&mut self) -> Option<Result<(Entry<'a>, &'a [u8]), DamagedEntry>> {
+        let rest = self.bytes.get(self.offset..).filter(|rest| !rest.is_empty())?;
+        let sound = Entry::split(rest).filter(|(entry, _)| entry.check().is_some());
+        let Some((entry, length)) = sound else {
+            let damaged = DamagedEntry(self.offset);
+            self.offset = self.bytes.len();
+            return Some(Err(damaged));
+        };
+        self.offset += length;
+        Some(Ok((entry, &rest[..length])))
+    }
+}
+
+impl<'a> SegmentEntry<'a> {
+    fn of(entry: &Entry<'a>, bytes: &'a [u8]) -> Self {
+        SegmentEntry {
+            table: entry.table(),
+            key: entry.key(),
+            version: entry.version(),
+            expires_ms: entry.expires_ms(),
+            object: (entry.kind() == Kind::Object).then_some(bytes),
+        }
+    }
+}
+
+/// Divides a segment: each of `parts` gets the header, the objects and ends of keys of which `places` names its index, and the
+/// completion records of requests that are not old by `newest`, so that it reads as a segment of the same number. Cost: as
+/// [`SegmentEntries`], `places`, and a copy of what somebody gets.
+///
+/// # Errors
+/// [`DamagedEntry`]: then the parts lack what comes behind it.
+pub fn divide_segment<'p>(
+    (sequence, bytes): (u32, &[u8]),
+    newest: &mut NewestRequests,
+    parts: &mut [Vec<u8>],
+    places: impl Fn(&SegmentEntry<'_>) -> &'p [usize],
+) -> Result<(), DamagedEntry> {
+    let mut entries = SegmentEntries::new(sequence, bytes, 0)?;
+    parts.iter_mut().for_each(|part| part.extend_from_slice(&bytes[..SEGMENT_HEADER_BYTES]));
+    let mut records = Vec::new();
+    while let Some(next) = entries.next_entry() {
+        let (entry, bytes) = next?;
+        if entry.is_of_key() {
+            let entry = SegmentEntry::of(&entry, bytes);
+            places(&entry).iter().for_each(|place| parts[*place].extend_from_slice(bytes));
+        } else if entry.is_completion()
+            && let Some(request) = RequestId::of(entry.table(), entry.key())
+        {
+            newest.note(request);
+            records.push((request, bytes));
+        }
+    }
+    for (_, bytes) in records.into_iter().filter(|(request, _)| !newest.is_old(*request)) {
+        parts.iter_mut().for_each(|part| part.extend_from_slice(bytes));
+    }
+    Ok(())
 }
 
 impl<'a> Iterator for SegmentEntries<'a> {

@@ -12,9 +12,9 @@
 
 use std::collections::HashMap;
 
-use crate::limits::COMPLETIONS_PER_CLIENT;
+use crate::limits::{CLIENTS_NOTED_MAX, COMPLETIONS_PER_CLIENT};
 use crate::number_hash::NumberHash;
-use crate::object::{Entry, Kind};
+use crate::object::Entry;
 
 /// Bytes of the key of a completion record.
 pub(crate) const KEY_BYTES: usize = 12;
@@ -105,7 +105,7 @@ impl FoundCompletion {
     pub fn read(bytes: &[u8]) -> Option<FoundCompletion> {
         let (entry, _) = Entry::split(bytes)?;
         entry.check()?;
-        (entry.kind() == Kind::Completion && entry.version() != 0).then(|| Self::of(&entry))?
+        entry.is_completion().then(|| Self::of(&entry))?
     }
 
     pub(crate) fn of(entry: &Entry<'_>) -> Option<FoundCompletion> {
@@ -120,21 +120,44 @@ impl FoundCompletion {
     }
 }
 
+/// The newest request of each client, by which completion records are known that nobody asks for any more.
+#[derive(Clone, Debug, Default)]
+pub struct NewestRequests(HashMap<u64, u64, NumberHash>);
+
+impl NewestRequests {
+    /// Takes in a request. Nothing is noted of clients beyond [`CLIENTS_NOTED_MAX`].
+    pub(crate) fn note(&mut self, RequestId { client, sequence }: RequestId) {
+        if self.0.len() >= CLIENTS_NOTED_MAX && !self.0.contains_key(&client) {
+            return;
+        }
+        let newest = self.0.entry(client).or_default();
+        *newest = sequence.max(*newest);
+    }
+
+    pub(crate) fn is_old(&self, RequestId { client, sequence }: RequestId) -> bool {
+        self.0.get(&client).is_some_and(|newest| is_old(sequence, *newest))
+    }
+}
+
+/// Returns whether a client has had the reply to a request when it sends its newest one.
+fn is_old(sequence: u64, newest: u64) -> bool {
+    sequence.saturating_add(COMPLETIONS_PER_CLIENT) <= newest
+}
+
 impl FoundCompletions {
     /// Takes in a record; returns whether its client may still ask for it.
     pub fn add(&mut self, found: FoundCompletion) -> bool {
         let sequence = found.request.sequence;
         let (newest, records) = self.by_client.entry(found.request.client).or_default();
         *newest = sequence.max(*newest);
-        let is_old = |sequence: u64| sequence.saturating_add(COMPLETIONS_PER_CLIENT) <= *newest;
-        if is_old(sequence) {
+        if is_old(sequence, *newest) {
             return false;
         }
         self.bytes += found.bytes();
         records.push(found);
         if records.len() as u64 >= 2 * COMPLETIONS_PER_CLIENT {
             records.retain(|found| {
-                let stays = !is_old(found.request.sequence);
+                let stays = !is_old(found.request.sequence, *newest);
                 self.bytes -= if stays { 0 } else { found.bytes() };
                 stays
             });

@@ -61,10 +61,12 @@ mod writeback;
 #[cfg(all(test, not(loom_model)))]
 mod tests;
 
-pub use crate::archived::{DamagedEntry, SegmentEntries, SegmentEntry, entry_hash, entry_key};
+pub use crate::archived::{
+    DamagedEntry, SegmentEntries, SegmentEntry, divide_segment, entry_hash, entry_key,
+};
 pub use crate::cache::Eviction;
 pub use crate::commit::{RangeCheck, ReadCheck, Write};
-pub use crate::completion::{CompletionReply, FoundCompletion, FoundCompletions, RequestId};
+pub use crate::completion::{CompletionReply, FoundCompletion, FoundCompletions, NewestRequests, RequestId};
 pub use crate::cut::LogPosition;
 pub use crate::durable::{Admission, Opened, Released, SIDE_WRITERS, SegmentPlace};
 pub use crate::enumerate::{BadCursor, CURSOR_BYTES, Checked, Cursor, Gone, Listed, Page, PageLimits};

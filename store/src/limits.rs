@@ -208,6 +208,9 @@ pub const REMOVED_PLACES: usize = if cfg!(loom_model) { 2 } else { 4096 };
 /// Completion records of a client that may be asked for: the distance between its oldest unanswered request and its
 /// newest one is below it.
 pub const COMPLETIONS_PER_CLIENT: u64 = 1024;
+
+/// Clients of which it is noted, while a log is divided, which of their records are old: some 20 MB.
+pub const CLIENTS_NOTED_MAX: usize = 1 << 20;
 /// Bytes of completion records that a recovery keeps of clients that probably ask no more: their sessions may have ended, which
 /// the log does not say.
 pub const OLD_COMPLETIONS_BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };

@@ -406,6 +406,11 @@ impl<'a> Entry<'a> {
         self.header.kind
     }
 
+    /// Returns whether it is a completion record that counts.
+    pub(crate) fn is_completion(&self) -> bool {
+        self.version() != 0 && self.kind() == Kind::Completion
+    }
+
     /// Returns whether it is a published object or the end of a key: not a completion record.
     pub(crate) fn is_of_key(&self) -> bool {
         self.version() != 0 && self.kind() != Kind::Completion
