@@ -228,11 +228,25 @@ fn cut_off(seed: u64) -> Plan {
     }
 }
 
+/// Tablets move all the time between servers whose logs are slow to reach others, and that die.
+fn moving(seed: u64) -> Plan {
+    Plan {
+        act_every_us: 12_000,
+        outages: false,
+        cut_offs: false,
+        plans: false,
+        moves: true,
+        step_us: 100_000,
+        ..harsh(seed)
+    }
+}
+
 /// The first of so many seeds of servers with logs in which this fault is noticed: by the checker, or as what is lost is never
 /// served again.
 fn noticed(seeds: u64, fault: Fault) -> Option<u64> {
     let plan = match fault {
         Fault::ServesWithoutALease | Fault::TakesFromTheRecovered => cut_off,
+        Fault::FinishesBeforeItsBackups => moving,
         _ => harsh,
     };
     let is_noticed = |&seed: &u64| {

@@ -66,7 +66,7 @@ fn what_a_server_had_that_dies_is_served_by_the_others() {
     let numbers = cluster.numbers();
     let (tenant, table) = table(&cluster, Durability::Synced);
     let mut known = Known::new();
-    for round in 0..rounds(3, 20) {
+    for round in 0..rounds(3, 8) {
         let mut user = Tireless::new(&cluster, &tenant, table);
         write(&mut user, &mut random, &mut known, 2_000);
         let victim = 1 + round % 2;
@@ -130,7 +130,7 @@ fn each_increment_is_done_once_though_others_recover_its_server() {
                 })
             })
             .collect();
-        for round in 0..rounds(3, 30) {
+        for round in 0..rounds(3, 10) {
             thread::sleep(Duration::from_millis(random.u64(200..1_000)));
             let victim = 1 + round % 2;
             cluster.servers[victim].kill();
