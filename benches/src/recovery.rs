@@ -11,6 +11,7 @@
 //! and §11.
 
 mod cluster;
+mod model;
 mod play;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 
 use self::cluster::SERVERS_MAX;
+use self::model::{ModelRow, ModelSettings};
 use self::play::RecoveryRow;
 use crate::machine;
 use crate::options::name_of;
@@ -84,6 +86,9 @@ pub struct RecoverySettings {
     #[arg(long, default_value = "etcd")]
     #[serde(skip)]
     pub etcd: String,
+    /// What is simulated besides.
+    #[command(flatten)]
+    model: ModelSettings,
 }
 
 impl RecoverySettings {
@@ -96,6 +101,10 @@ impl RecoverySettings {
                 "1 to {} servers survive, and 1 of them to all have each log",
                 SERVERS_MAX - 1
             ));
+        }
+        let of_model = [self.model.model_cores, self.model.model_disks];
+        if of_model.contains(&0) || self.model.model.iter().any(|servers| !(1..=1_000).contains(servers)) {
+            return Err("1 to 1,000 servers are simulated, with cores and disks".into());
         }
         if !(0.5..=600.0).contains(&self.margin_seconds) {
             return Err("there is half a second to ten minutes around a death".into());
@@ -140,6 +149,16 @@ pub fn run(settings: &RecoverySettings) -> Result<(), String> {
         Ok(row)
     })?;
     show(settings, &all);
+    let measured = all.first().map(|Rows { rows, .. }| Spreads::of(FIGURES, rows));
+    let per_core_second = measured.map_or(0.0, |spreads| spreads.median("megabytes_per_core_second"));
+    let simulated: Vec<ModelRow> = settings
+        .model
+        .model
+        .iter()
+        .map(|servers| model::simulate(&settings.model, *servers, 1.0 / per_core_second))
+        .collect();
+    simulated.iter().try_for_each(|row| report.line(None, settings, row))?;
+    show_simulated(settings, &simulated);
     let Some(path) = report.plot("recovery.svg") else { return Ok(()) };
     draw(&path, settings, &all)
 }
@@ -158,6 +177,26 @@ fn show(settings: &RecoverySettings, all: &[RecoveryRows]) {
     };
     let rows: Vec<Vec<String>> = all.iter().map(cells).collect();
     print(&title, &format!("death|{}", heads(FIGURES)), &rows);
+}
+
+fn show_simulated(settings: &RecoverySettings, rows: &[ModelRow]) {
+    let ModelSettings { model_cores, model_disks, model_disk_reads, model_network, model_replicas, .. } =
+        settings.model;
+    let cells = |row: &ModelRow| {
+        let percent = |busy: f64| format!("{:.0}", 100.0 * busy);
+        let size = [row.servers.to_string(), format!("{:.1}", row.gigabytes), format!("{:.2}", row.seconds)];
+        let busy = [row.cores_busy, row.disks_busy, row.network_busy].map(percent);
+        [&size[..], &busy[..]].concat()
+    };
+    if rows.is_empty() {
+        return;
+    }
+    let title = format!(
+        "simulated with the processor time of the first row above; of each server {model_cores} cores, {model_disks} disks of \
+         {model_disk_reads} MB/s, network {model_network} MB/s, {model_replicas} replicas; the busiest server's share"
+    );
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    print(&title, "servers|lost GB|seconds|cores %|disks %|network %", &rows);
 }
 
 /// The share that is served, and what clients of the rest see, one above the other; a line for each way to die.
