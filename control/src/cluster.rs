@@ -34,6 +34,9 @@ pub struct MemberEntry {
     /// How many other servers have, at least, all that it acknowledged of tables on the disk; `None` from an older server.
     #[serde(default)]
     pub replicas: Option<u32>,
+    /// For how long it has been missing, in milliseconds, as far as the answering server knows.
+    #[serde(default)]
+    pub missing_ms: Option<u64>,
 }
 
 /// The progress of a plan.
@@ -256,6 +259,12 @@ pub struct MigrationProgress {
     pub ahead: u32,
     /// Approximate number of objects at the beginning.
     pub objects_expected: u64,
+    /// Bytes of the log that a recovery has had read, once it knows how many these will be.
+    #[serde(default)]
+    pub log_bytes: Option<u64>,
+    /// How many these will be.
+    #[serde(default)]
+    pub log_bytes_expected: Option<u64>,
     /// Objects stored at the target; a source does not count them.
     pub objects: u64,
     /// Bytes of objects sent or received.
@@ -268,4 +277,15 @@ pub struct MigrationProgress {
     pub pause_us: u64,
     /// Milliseconds since the transfer began, until its end if it has ended.
     pub took_ms: u64,
+}
+
+impl MigrationProgress {
+    /// Returns the milliseconds that are left until a recovery has read everything, at its pace so far; `None` for others, or if that
+    /// is unknown.
+    pub fn left_ms(&self) -> Option<u64> {
+        let (read, expected) = (self.log_bytes?, self.log_bytes_expected?);
+        let left = u128::from(expected.saturating_sub(read)) * u128::from(self.took_ms);
+        let ms = left.checked_div(read.into())?;
+        (!self.is_over).then(|| u64::try_from(ms).unwrap_or(u64::MAX))
+    }
 }

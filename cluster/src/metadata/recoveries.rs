@@ -11,7 +11,7 @@ use store::HashRange;
 use wire::TenantId;
 
 use super::encoding::padded;
-use super::migrations::{self, MigrationRow};
+use super::migrations::{self, MigrationRow, Side};
 use super::moving;
 use super::row::{Row, number};
 use super::servers::is_gone;
@@ -318,23 +318,31 @@ impl Metadata {
             if let Some(decided) = row.decided.filter(|_| row.is_in_use || row.decided != seen.decided) {
                 return Ok(decided);
             }
-            transaction.store(&RecoveryRow { decided: Some(found), ..row })?;
+            // As of an earlier decision its server was back since, and may have shown what it had.
+            let is_in_use = row.replicas.decided == Some(found);
+            transaction.store(&RecoveryRow { decided: Some(found), is_in_use, ..row })?;
             Ok(found)
         })
     }
 
     /// Makes the target of a recovery, which has everything of the log that this record is about up to this cut, the owner of its
-    /// hashes, unless their owner is back or was since; returns the resulting record.
+    /// hashes, unless their owner is back or was since; returns the resulting record. One that has ended and was removed since, as
+    /// after an answer that did not come, ended as the owner of its hashes tells.
     ///
     /// # Errors
-    /// `NotFound` when there is none with this number (any more), or that it cannot be stored.
+    /// `NotFound` when nothing tells it; or that it cannot be stored.
     pub fn migration_recovered(
         &self,
-        id: u32,
+        known: &MigrationRow,
         (of, cut): (&ReplicasRow, DecidedCut),
     ) -> Result<MigrationRow, MetadataError> {
         self.write(|transaction| {
-            let mut row = migrations::numbered(transaction, id)?.ok_or(MetadataError::NotFound)?;
+            let Some(mut row) = migrations::numbered(transaction, known.id)? else {
+                let tablets = tablets::find(transaction, known.tenant, known.table)?;
+                let end = |row| Side::Target.end_by(&row, known.hashes, known.target.server);
+                let phase = tablets.and_then(end).ok_or(MetadataError::NotFound)?;
+                return Ok(MigrationRow { phase, ..known.clone() });
+            };
             if row.phase != MigrationPhase::Preparing {
                 return Ok(row);
             }

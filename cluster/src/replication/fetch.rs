@@ -6,10 +6,12 @@
 //!          ◄─── Found ─────────
 //!          ──── Fragments ────►        of a segment
 //!          ◄─── Fragments ─────
+//!          ──── Want ─────────►        which hashes of which parts
 //!          ──── Read ─────────►        of a replica
-//!          ◄─── Bytes, Bytes, ... ──   until all are there, or an empty one: the rest is damaged
+//!          ◄─── Length, Bytes, ... ──  of the entries that it wants, or Damaged
 //! ```
-//! One question at a time, over a stream opened with the cluster's secret. Each is one record, decoded as untrusted bytes.
+//! Answers come in the order of the questions, over a stream opened with the cluster's secret; there is none to Want. Each is one
+//! record, decoded as untrusted bytes.
 
 use super::Item;
 use super::message::{BadReplicaMessage, item_of, word_of};
@@ -21,8 +23,24 @@ const FOUND_BYTES: usize = 4 + 8 + 1 + 8 + 4;
 /// Bytes of a fragment in [`FromHolder::Fragments`].
 const FRAGMENT_BYTES: usize = 4 * 8 + 5 * 4;
 
-/// A question to a backup.
+/// Bytes of an entry of [`ToHolder::Want`].
+const WANTED_BYTES: usize = 4 + 1 + 8 + 8;
+
+/// Hashes of a part of a log, or positions in a tagged table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WantedHashes {
+    /// The number of the part in the log.
+    pub part: u32,
+    /// Whether they are positions of a tagged table ([`wire::position`]).
+    pub is_tagged: bool,
+    /// The first one.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+}
+
+/// A question to a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToHolder {
     /// What it has of a log. From then on it takes nothing of this log from this start, or an earlier one.
     Find {
@@ -36,13 +54,15 @@ pub enum ToHolder {
         /// The number of the replica.
         replica: u64,
     },
-    /// The first bytes of a segment, of a replica.
+    /// What the server wants of the first bytes of a segment, of a replica.
     Read {
         /// The number of the replica.
         replica: u64,
         /// How many.
         bytes: u32,
     },
+    /// What the server recovers of the log, in place of what it has said before: what [`ToHolder::Read`] is answered with.
+    Want(Vec<WantedHashes>),
 }
 
 /// A replica of a segment, or of digests.
@@ -85,7 +105,7 @@ pub struct FragmentHeader {
 
 /// An answer of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FromHolder {
+pub enum FromHolder<'a> {
     /// What it has.
     Found {
         /// The random number of its file.
@@ -97,8 +117,12 @@ pub enum FromHolder {
     },
     /// The fragments of a replica, from its beginning up to the first damage.
     Fragments(Vec<FragmentHeader>),
-    /// Bytes of a segment; none if the rest cannot be read.
-    Bytes(Vec<u8>),
+    /// A segment has so many bytes of what the server wants, header and completion records included, which follow.
+    Length(u32),
+    /// Some of them.
+    Bytes(&'a [u8]),
+    /// The replica does not have these bytes of the segment as they were written.
+    Damaged,
 }
 
 impl ToHolder {
@@ -110,6 +134,18 @@ impl ToHolder {
             Self::Fragments { replica } => [&[2][..], &replica.to_le_bytes()].concat(),
             Self::Read { replica, bytes } => {
                 [&[3][..], &replica.to_le_bytes(), &bytes.to_le_bytes()].concat()
+            }
+            Self::Want(wanted) => {
+                let mut record = Vec::with_capacity(1 + 4 + WANTED_BYTES * wanted.len());
+                record.push(4);
+                record.extend((wanted.len() as u32).to_le_bytes());
+                for WantedHashes { part, is_tagged, first, last } in wanted {
+                    record.extend(part.to_le_bytes());
+                    record.push((*is_tagged).into());
+                    record.extend(first.to_le_bytes());
+                    record.extend(last.to_le_bytes());
+                }
+                record
             }
         }
     }
@@ -124,13 +160,28 @@ impl ToHolder {
             1 => Self::Find { log: fields.long()?, start: fields.long()? },
             2 => Self::Fragments { replica: fields.long()? },
             3 => Self::Read { replica: fields.long()?, bytes: fields.number()? },
+            4 => {
+                let count = fields.count(WANTED_BYTES)?;
+                let wanted = (0..count).map(|_| {
+                    let (part, is_tagged) = (fields.number()?, fields.flag()?);
+                    Ok(WantedHashes { part, is_tagged, first: fields.long()?, last: fields.long()? })
+                });
+                Self::Want(wanted.collect::<Result<_, NoField>>()?)
+            }
             _ => return Err(BadReplicaMessage),
         };
         if fields.is_empty() { Ok(message) } else { Err(BadReplicaMessage) }
     }
 }
 
-impl FromHolder {
+/// The length and the kind of a record of [`FromHolder::Bytes`], which so many bytes follow.
+#[must_use]
+pub fn bytes_head(count: usize) -> [u8; 5] {
+    let [a, b, c, d] = (1 + count as u32).to_le_bytes();
+    [a, b, c, d, 3]
+}
+
+impl<'a> FromHolder<'a> {
     /// Returns the record.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -168,7 +219,9 @@ impl FromHolder {
                 }
                 record
             }
-            Self::Bytes(bytes) => [&[3][..], bytes].concat(),
+            Self::Bytes(bytes) => [&[3][..], *bytes].concat(),
+            Self::Length(bytes) => [&[4][..], &bytes.to_le_bytes()].concat(),
+            Self::Damaged => vec![5],
         }
     }
 
@@ -176,7 +229,7 @@ impl FromHolder {
     ///
     /// # Errors
     /// [`BadReplicaMessage`].
-    pub fn decode(record: &[u8]) -> Result<Self, BadReplicaMessage> {
+    pub fn decode(record: &'a [u8]) -> Result<Self, BadReplicaMessage> {
         let mut fields = Fields::of(record);
         let message = match fields.byte()? {
             1 => {
@@ -209,7 +262,9 @@ impl FromHolder {
                 });
                 Self::Fragments(fragments.collect::<Result<_, NoField>>()?)
             }
-            3 => Self::Bytes(fields.rest().to_vec()),
+            3 => Self::Bytes(fields.rest()),
+            4 => Self::Length(fields.number()?),
+            5 => Self::Damaged,
             _ => return Err(BadReplicaMessage),
         };
         if fields.is_empty() { Ok(message) } else { Err(BadReplicaMessage) }
@@ -219,18 +274,21 @@ impl FromHolder {
 #[cfg(test)]
 mod tests {
     use super::super::Item;
-    use super::{FoundReplica, FragmentHeader, FromHolder, ToHolder};
+    use super::{FoundReplica, FragmentHeader, FromHolder, ToHolder, WantedHashes, bytes_head};
 
     #[test]
     fn messages_are_decoded_as_they_were_sent_and_nothing_longer_or_shorter_is() {
+        let wanted = |is_tagged| WantedHashes { part: 3, is_tagged, first: 1 << 63, last: u64::MAX };
         let to_holder = [
             ToHolder::Find { log: 1 << 60, start: 3 },
             ToHolder::Fragments { replica: 9 },
             ToHolder::Read { replica: 9, bytes: 1 << 23 },
+            ToHolder::Want(vec![wanted(false), wanted(true)]),
+            ToHolder::Want(Vec::new()),
         ];
         for message in to_holder {
             let record = message.encode();
-            assert_eq!(ToHolder::decode(&record), Ok(message));
+            assert_eq!(ToHolder::decode(&record), Ok(message.clone()));
             assert!(ToHolder::decode(&record[..record.len() - 1]).is_err(), "{message:?}");
             assert!(ToHolder::decode(&[&record[..], &[0]].concat()).is_err(), "{message:?}");
         }
@@ -239,6 +297,8 @@ mod tests {
         let from_holder = [
             FromHolder::Found { file: 5, replicas, digests: vec![b"some".to_vec(), Vec::new()] },
             FromHolder::Fragments(vec![FragmentHeader { cut: 8, bytes: 3, ..FragmentHeader::default() }; 2]),
+            FromHolder::Length(1 << 23),
+            FromHolder::Damaged,
         ];
         for message in from_holder {
             let record = message.encode();
@@ -246,8 +306,11 @@ mod tests {
             assert!(FromHolder::decode(&record[..record.len() - 1]).is_err(), "{message:?}");
             assert!(FromHolder::decode(&[&record[..], &[0]].concat()).is_err(), "{message:?}");
         }
-        let bytes = FromHolder::Bytes(b"of a segment".to_vec());
-        assert_eq!(FromHolder::decode(&bytes.encode()), Ok(bytes));
+        let bytes = FromHolder::Bytes(b"of a segment");
+        let record = bytes.encode();
+        assert_eq!(FromHolder::decode(&record), Ok(bytes));
+        let length = (record.len() as u32).to_le_bytes();
+        assert_eq!(bytes_head(record.len() - 1)[..], [&length[..], &record[..1]].concat());
         assert!(ToHolder::decode(&[]).is_err() && FromHolder::decode(&[9]).is_err());
     }
 }

@@ -24,16 +24,20 @@ pub fn text(progress: &MigrationProgress) -> String {
         _ => {}
     }
     let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let (bytes, rate) = (megabytes(progress.bytes), megabytes(progress.bytes_per_second));
+    let of_log = match (progress.log_bytes, progress.log_bytes_expected) {
+        (Some(read), Some(expected)) if !progress.is_over => {
+            let left_s = progress.left_ms().map(|ms| format!(", some {} s left", ms.div_ceil(1_000)));
+            let (read, expected) = (megabytes(read), megabytes(expected));
+            format!("{read:.0} of {expected:.0} MB of the log{}; ", left_s.unwrap_or_default())
+        }
+        _ => String::new(),
+    };
     let of_all = match progress.objects_expected {
         expected if progress.is_source || expected == 0 => String::new(),
         expected => format!("{} of about {expected} objects, ", progress.objects),
     };
-    format!(
-        "{of_all}{:.1} MB in {:.1} s, {:.1} MB/s",
-        megabytes(progress.bytes),
-        progress.took_ms as f64 / 1e3,
-        megabytes(progress.bytes_per_second)
-    )
+    format!("{of_log}{of_all}{bytes:.1} MB in {:.1} s, {rate:.1} MB/s", progress.took_ms as f64 / 1e3)
 }
 
 /// Formats the latest completed migrations; empty if there are none.
@@ -64,7 +68,9 @@ pub fn value_of(progress: &MigrationProgress) -> Value {
         "mode": progress.migration.mode.name(), "phase": progress.migration.phase.name(),
         "counted_by": if progress.is_source { "source" } else { "target" }, "over": progress.is_over,
         "waits_for": progress.awaited.name(), "ahead": progress.ahead,
-        "objects_expected": progress.objects_expected,
+        "objects_expected": progress.objects_expected, "log_bytes": progress.log_bytes,
+        "log_bytes_expected": progress.log_bytes_expected,
+        "left_ms": progress.left_ms(),
         "objects": (!progress.is_source).then_some(progress.objects), "bytes": progress.bytes,
         "bytes_per_second": progress.bytes_per_second, "second_read_bytes": progress.second_read_bytes,
         "pause_us": (!progress.is_source).then_some(progress.pause_us), "took_ms": progress.took_ms,
@@ -98,6 +104,8 @@ mod tests {
             awaited: MigrationWait::Nothing,
             ahead: 0,
             objects_expected: 400,
+            log_bytes: None,
+            log_bytes_expected: None,
             objects: 100,
             bytes: 2_500_000,
             bytes_per_second: 5_000_000,
@@ -116,6 +124,12 @@ mod tests {
         assert_eq!(waits(MigrationWait::Peer, true), "waits for server 2");
         assert_eq!(waits(MigrationWait::Records, true), "waits for the metadata");
         assert_eq!(waits(MigrationWait::Disk, false), "waits for the disk of server 2");
+        let (log_bytes, log_bytes_expected) = (Some(4_000_000), Some(14_000_000));
+        let recovery = MigrationProgress { log_bytes, log_bytes_expected, ..source.clone() };
+        assert_eq!(text(&recovery), "4 of 14 MB of the log, some 2 s left; 2.5 MB in 0.5 s, 5.0 MB/s");
+        let begun = MigrationProgress { log_bytes: Some(0), ..recovery.clone() };
+        assert!(text(&begun).starts_with("0 of 14 MB of the log; "));
+        assert_eq!(text(&MigrationProgress { is_over: true, ..recovery }), text(&source));
         let over = MigrationProgress { is_over: true, ..under_way.clone() };
         assert_eq!(of(&migration, &[over.clone(), under_way.clone()]), Some(&under_way));
         assert_eq!(lately(&[under_way]), "");

@@ -25,6 +25,7 @@ pub fn answer(
         "servers": status.members.iter().map(|member| json!({
             "server": member.id, "address": member.tcp, "there": member.is_present,
             "drained": member.is_drained, "starts": member.starts, "replicas": member.replicas,
+            "missing_ms": member.missing_ms,
             "tablets": owned(tablets, member.id).count(), "tables_owned": share(tablets, member.id),
         })).collect::<Value>(),
         "tablets": tablets.iter().map(value_of_tablet).collect::<Value>(),
@@ -70,19 +71,21 @@ fn servers(status: &ClusterStatus, tablets: &[TabletEntry]) -> String {
     let heads = ["server", "address", "state", "tablets", "tables", "replicas"];
     let rows = status.members.iter().map(|member| {
         let asked = if member.id == status.asked { "*" } else { "" };
+        let since = member.missing_ms.map(|ms| format!(" for {} s", ms / 1_000));
+        let missing = format!("missing{}", since.unwrap_or_default());
         let state = match (member.is_present, member.is_drained) {
             (false, _) if is_recovered(member) && owned(tablets, member.id).next().is_some() => {
-                "missing, recovering"
+                missing + ", recovering"
             }
-            (false, _) => "missing",
-            (true, true) => "drained",
-            (true, false) if member.id == status.coordinator => "present, coordinator",
-            (true, false) => "present",
+            (false, _) => missing,
+            (true, true) => "drained".to_owned(),
+            (true, false) if member.id == status.coordinator => "present, coordinator".to_owned(),
+            (true, false) => "present".to_owned(),
         };
         vec![
             format!("{}{asked}", member.id),
             member.tcp.clone(),
-            state.to_owned(),
+            state,
             owned(tablets, member.id).count().to_string(),
             format!("{:.2}", share(tablets, member.id)),
             member.replicas.map_or_else(String::new, |replicas| replicas.to_string()),

@@ -383,8 +383,9 @@ fn replies_about_tablets(seen: &mut Seen) {
     let table = String::from("acme/users");
     let (first, last) = (1 << 63, u64::MAX);
     seen.survives(Adopted { tablets: 3, remaining: true });
-    let (tcp, replicas) = ("10.0.0.1:7".into(), Some(2));
-    let member = MemberEntry { id: 1, tcp, starts: 4, is_present: true, is_drained: false, replicas };
+    let (tcp, replicas, missing_ms) = ("10.0.0.1:7".into(), Some(2), Some(1_500));
+    let (is_present, is_drained) = (true, false);
+    let member = MemberEntry { id: 1, tcp, starts: 4, is_present, is_drained, replicas, missing_ms };
     let plan = |progress| {
         let (id, drains, begun_ms, moves, in_flight, done, failed) = (6, 2, 9, 7, 2, 4, 1);
         PlanEntry { id, drains, progress, begun_ms, moves, in_flight, done, failed }
@@ -419,6 +420,8 @@ fn replies_about_tablets(seen: &mut Seen) {
             awaited,
             ahead: 8,
             objects_expected: 1,
+            log_bytes: is_aborted.then_some(9),
+            log_bytes_expected: is_aborted.then_some(10),
             objects: 2,
             bytes: 3,
             bytes_per_second: 4,

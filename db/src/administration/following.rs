@@ -53,7 +53,7 @@ impl Follower {
             let catalog = tables::placed(control, of)?;
             leave(control, &known, &catalog, of)?;
             // Before the extensions, which take a second to build.
-            tables_come(control, &changing, &catalog, of)?;
+            self.behind |= tables_come(control, &changing, &catalog, of)?;
             catalog
         };
         tablets_move(control, &before, of);
@@ -64,7 +64,7 @@ impl Follower {
         let known = known(control);
         let catalog = control.metadata.catalog(of)?;
         leave(control, &known, &catalog, of)?;
-        tables_come(control, &changing, &catalog, of)?;
+        self.behind |= tables_come(control, &changing, &catalog, of)?;
         for row in &catalog.extensions {
             self.publish_changed(control, row)?;
         }
@@ -117,13 +117,13 @@ impl Follower {
     }
 }
 
-/// Applies the metadata of tenants, with their limits and tables.
+/// Applies the metadata of tenants, with their limits and tables; returns whether something is left.
 fn tables_come(
     control: &Control,
     changing: &MutexGuard<'_, ()>,
     catalog: &Catalog,
     of: Option<&TenantSet>,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     control.lease_cache.see(&catalog.tenants, |tenant| is_meant(of, tenant));
     limits::follow(control, &catalog.tenants, &catalog.limits, |tenant| is_meant(of, tenant));
     tables::follow(control, changing, catalog)

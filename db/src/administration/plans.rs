@@ -18,6 +18,10 @@ pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
     let drained = drained(&plans);
     let replicas_of =
         |server: u32| replicas.iter().find(|row| row.server == server).map_or(0, |row| row.replicas as u32);
+    let missing_ms = |server: u32| {
+        let missing_for = control.lease_cache.missing_for(server)?;
+        Some(missing_for.as_millis() as u64)
+    };
     let members = control.metadata.members()?.into_iter().map(|row| MemberEntry {
         id: row.run.server,
         tcp: row.tcp.to_string(),
@@ -25,6 +29,7 @@ pub(super) fn status(control: &Control) -> Result<Vec<u8>, Refusal> {
         is_present: there.contains(&row.run),
         is_drained: drained.contains(&row.run),
         replicas: Some(replicas_of(row.run.server)),
+        missing_ms: missing_ms(row.run.server).filter(|_| !there.contains(&row.run)),
     });
     let status = ClusterStatus {
         asked: own.server,

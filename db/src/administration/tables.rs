@@ -82,13 +82,15 @@ pub(super) fn placed(control: &Control, of: Option<&TenantSet>) -> Result<Catalo
 
 /// Applies the metadata of tables: new tables, the ranges owned here, and the places of the others. The caller has
 /// held the lock since before it read the catalog: ranges that migrations change meanwhile are not touched, and the
-/// maps that migrations send to clients are newer.
+/// maps that migrations send to clients are newer. Returns whether something is left that no change of the metadata announces: a
+/// recovery that has no record any more, and goes on here.
 pub(super) fn follow(
     control: &Control,
     _changing: &MutexGuard<'_, ()>,
     catalog: &Catalog,
-) -> Result<(), Refusal> {
-    let Some(own) = control.lease_cache.run() else { return begin_empty(control, catalog) };
+) -> Result<bool, Refusal> {
+    let Some(own) = control.lease_cache.run() else { return begin_empty(control, catalog).map(|()| false) };
+    let mut is_behind = false;
     let tablets: BTreeMap<u32, &TabletsRow> = catalog.tablets.iter().map(|row| (row.table, row)).collect();
     let emptied = |row: &TabletsRow| {
         Some((row.table, row.tablets.iter().filter_map(|tablet| tablet.emptied_ms).max()?))
@@ -99,7 +101,9 @@ pub(super) fn follow(
         // A table that is about to be placed.
         let Some(tablets) = tablets.get(&row.id) else { continue };
         let migrations = || catalog.migrations.iter().filter(|migration| migration.table == row.id);
-        let begun = migrations().filter(|row| is_begun(control, row, own));
+        let recovering = control.migrations.as_ref().map(|all| all.recovering(row.id)).unwrap_or_default();
+        is_behind |= recovering.iter().any(|one| migrations().all(|row| row.id != one.id));
+        let begun = migrations().filter(|row| is_begun(control, row, own)).chain(&recovering);
         let known = control.table(row.tenant, &row.name);
         let entry = match &known {
             Some(entry) => Arc::clone(entry),
@@ -139,7 +143,7 @@ pub(super) fn follow(
         tracing::info!(view, tables = alterations.len(), "tablets were added, removed or moved");
     }
     control.retire(&gone);
-    Ok(())
+    Ok(is_behind)
 }
 
 /// Returns a table's entry with the parts that the log had of it, which serve nothing yet.

@@ -81,6 +81,7 @@ pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
         let figure = |figure| progress.get(figure);
         let until_us = Some(figure(Figure::EndedUs)).filter(|ended_us| *ended_us > 0).unwrap_or(now_us);
         let began_us = Some(figure(Figure::BeganUs)).filter(|began_us| *began_us > 0).unwrap_or(until_us);
+        let log_bytes = Some(figure(Figure::LogBytesExpected)).filter(|bytes| *bytes > 0);
         MigrationProgress {
             migration: entry_of(row, names.of(row.tenant, row.table)),
             is_source: *side == Side::Source,
@@ -88,6 +89,8 @@ pub(super) fn progress(control: &Control) -> Result<Vec<u8>, Refusal> {
             awaited: if *is_over { MigrationWait::Nothing } else { progress.awaited() },
             ahead: migrations.ahead_of(*side, row.id).unwrap_or_default() as u32,
             objects_expected: figure(Figure::ObjectsExpected),
+            log_bytes: log_bytes.map(|_| figure(Figure::LogBytes)),
+            log_bytes_expected: log_bytes,
             objects: figure(Figure::Objects),
             bytes: figure(Figure::Bytes),
             bytes_per_second: progress.bytes_per_second(now_us),

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use cluster::replication::Item;
-use cluster::replication::fetch::{FoundReplica, FragmentHeader, FromHolder, ToHolder};
+use cluster::replication::fetch::{FoundReplica, FragmentHeader, FromHolder, ToHolder, bytes_head};
 use disk::{Buffer, Digest, DiskError, Fragment};
 use net::{Stream, StreamError};
 
 use crate::durability::replicas::backup_thread::BackupHandle;
+use crate::durability::replicas::divided::{DividedReader, ReplicaBytes};
 use crate::durability::replicas::file::{LogId, PlacedReplica};
 use crate::durability::replicas::receiver::HeldLog;
-use crate::limits::{HOLDER_ANSWER_BYTES, HOLDER_QUESTION_BYTES_MAX, STREAM_LOOK_MS};
+use crate::limits::{HOLDER_ANSWER_BYTES, HOLDER_QUESTION_BYTES_MAX, MIGRATION_NICER, STREAM_LOOK_MS};
+use crate::process;
 
 /// The reason why a stream ends.
 enum NotGiven {
@@ -26,6 +28,10 @@ impl From<DiskError> for NotGiven {
 
 /// Serves a stream of a server that recovers the log of `server`, until it ends or `is_over`.
 pub fn serve(backup: &BackupHandle, server: u32, mut stream: Stream, is_over: impl Fn() -> bool) {
+    // Clients of this server are served first.
+    if let Err(error) = process::take_short_turns(MIGRATION_NICER) {
+        tracing::debug!(%error, "cannot lower the priority of a thread that reads replicas");
+    }
     let (mut record, mut found) = (Vec::new(), None);
     while !is_over() {
         match stream.read_record(
@@ -40,8 +46,13 @@ pub fn serve(backup: &BackupHandle, server: u32, mut stream: Stream, is_over: im
         let Ok(question) = ToHolder::decode(&record) else { return };
         let answered = match (question, &mut found) {
             (ToHolder::Find { log, start }, found) => {
-                *found = backup.recover(LogId { server, number: log }, start).map(ReplicaHolder::of);
+                let log = LogId { server, number: log };
+                *found = backup.recover(log, start).map(|held| ReplicaHolder::of(log, held));
                 found.as_mut().map_or(Err(NotGiven::Stream), |holder| holder.tell(&mut stream))
+            }
+            (ToHolder::Want(wanted), Some(holder)) => {
+                holder.reader = Some(DividedReader::new(backup.divided(holder.log), wanted));
+                Ok(())
             }
             (ToHolder::Fragments { replica }, Some(holder)) => holder.fragments(replica, &mut stream),
             (ToHolder::Read { replica, bytes }, Some(holder)) => holder.read((replica, bytes), &mut stream),
@@ -59,14 +70,17 @@ pub fn serve(backup: &BackupHandle, server: u32, mut stream: Stream, is_over: im
 
 /// A log's replicas, and what they are read with.
 struct ReplicaHolder {
+    log: LogId,
     found: HeldLog,
     buffer: Buffer,
+    /// Once it is known what is wanted of it.
+    reader: Option<DividedReader>,
 }
 
 impl ReplicaHolder {
-    fn of(found: HeldLog) -> Self {
+    fn of(log: LogId, found: HeldLog) -> Self {
         let buffer = Buffer::new(found.disk.frame_bytes());
-        Self { found, buffer }
+        Self { log, found, buffer, reader: None }
     }
 
     /// Tells what there is.
@@ -96,7 +110,7 @@ impl ReplicaHolder {
 
     fn fragments(&mut self, number: u64, stream: &mut Stream) -> Result<(), NotGiven> {
         let mut fragments = Vec::new();
-        self.each(number, |fragment, bytes| {
+        each_fragment(&mut self.found, &mut self.buffer, number, |fragment, bytes| {
             let Fragment { cut, before, settled, clock_ms, writes, digest, at, end } = fragment;
             let bytes = bytes.len() as u32;
             fragments.push(FragmentHeader { cut, before, settled, clock_ms, writes, digest, at, end, bytes });
@@ -104,33 +118,44 @@ impl ReplicaHolder {
         answer(stream, &FromHolder::Fragments(fragments))
     }
 
-    fn read(&mut self, (number, bytes): (u64, u32), stream: &mut Stream) -> Result<(), NotGiven> {
-        let (mut left, mut sent, mut bytes) = (bytes as usize, Ok(()), Vec::new());
-        self.each(number, |_, part| {
-            let part = &part[..part.len().min(left)];
-            left -= part.len();
-            bytes.extend_from_slice(part);
-            if sent.is_ok() && !bytes.is_empty() && (bytes.len() >= HOLDER_ANSWER_BYTES || left == 0) {
-                sent = answer(stream, &FromHolder::Bytes(std::mem::take(&mut bytes)));
-            }
-        })?;
-        sent?;
-        if left == 0 {
-            return Ok(());
-        }
-        // The rest is damaged, or was never here.
-        if !bytes.is_empty() {
-            answer(stream, &FromHolder::Bytes(bytes))?;
-        }
-        answer(stream, &FromHolder::Bytes(Vec::new()))
+    fn read(&mut self, of: ReplicaBytes, stream: &mut Stream) -> Result<(), NotGiven> {
+        let Self { found, buffer, reader, .. } = self;
+        let reader = reader.as_ref().ok_or(NotGiven::Stream)?;
+        let of_segment = found.replicas.iter().find(|replica| replica.number == of.0);
+        let Some(Item::Segment(sequence)) = of_segment.map(|replica| replica.item) else {
+            return answer(stream, &FromHolder::Damaged);
+        };
+        let part = reader.fetch(sequence, of, || bytes_of(found, buffer, of))?;
+        let Some(part) = part else { return answer(stream, &FromHolder::Damaged) };
+        answer(stream, &FromHolder::Length(part.len() as u32))?;
+        part.chunks(HOLDER_ANSWER_BYTES).try_for_each(|bytes| {
+            stream.write_record(&bytes_head(bytes.len()), bytes).map_err(|_| NotGiven::Stream)
+        })
     }
+}
 
-    fn each(&mut self, number: u64, mut visit: impl FnMut(Fragment, &[u8])) -> Result<(), DiskError> {
-        let HeldLog { replicas, disk, .. } = &mut self.found;
-        let replica =
-            replicas.iter().find(|replica| replica.number == number && replica.item != Item::Digest);
-        replica.map_or(Ok(()), |replica| replica.read(&mut **disk, &mut self.buffer, &mut visit))
-    }
+/// Visits the fragments of a segment's replica.
+fn each_fragment(
+    HeldLog { replicas, disk, .. }: &mut HeldLog,
+    buffer: &mut Buffer,
+    number: u64,
+    mut visit: impl FnMut(Fragment, &[u8]),
+) -> Result<(), DiskError> {
+    let replica = replicas.iter().find(|replica| replica.number == number && replica.item != Item::Digest);
+    replica.map_or(Ok(()), |replica| replica.read(&mut **disk, buffer, &mut visit))
+}
+
+/// Reads the first bytes of a segment's replica; `None` if it has fewer, or the rest is damaged.
+fn bytes_of(
+    held: &mut HeldLog,
+    buffer: &mut Buffer,
+    (number, bytes): ReplicaBytes,
+) -> Result<Option<Vec<u8>>, DiskError> {
+    let (mut content, bytes) = (Vec::new(), bytes as usize);
+    each_fragment(held, buffer, number, |_, part| {
+        content.extend_from_slice(&part[..part.len().min(bytes - content.len())]);
+    })?;
+    Ok((content.len() == bytes).then_some(content))
 }
 
 fn answer(stream: &mut Stream, answer: &FromHolder) -> Result<(), NotGiven> {

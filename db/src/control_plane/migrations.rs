@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use cluster::metadata::{MigrationRow, Side};
-use cluster::migration::MigrationPhase;
+use cluster::migration::{MigrationMode, MigrationPhase};
 use cluster::peer::ClusterSecret;
 
 use self::inbox::Notice;
@@ -82,7 +82,7 @@ pub struct Migrations {
     lately: Mutex<VecDeque<Shown>>,
     pub(crate) slots: Arc<MigrationSlots>,
     /// By the number of a server that is gone: what is to be recovered of it with what somebody is about to begin.
-    pub(crate) recovering: Mutex<BTreeMap<u32, Vec<RecoveryShare>>>,
+    pub(crate) shares: Mutex<BTreeMap<u32, Vec<RecoveryShare>>>,
     /// Totals as a source, and as a target.
     pub(crate) totals: [Arc<Totals>; 2],
     is_stopping: AtomicBool,
@@ -100,7 +100,7 @@ impl Migrations {
             running: Mutex::default(),
             lately: Mutex::default(),
             slots: Arc::new(MigrationSlots::behind(workers)),
-            recovering: Mutex::default(),
+            shares: Mutex::default(),
             totals: Default::default(),
             is_stopping: AtomicBool::new(false),
         }
@@ -151,6 +151,18 @@ impl Migrations {
     #[must_use]
     pub fn has_begun(&self, migration: u32) -> bool {
         lock(&self.running).contains_key(&migration)
+    }
+
+    /// Returns those that recover hashes of a table here and have not ended, though the metadata may have no record of them any
+    /// more.
+    #[must_use]
+    pub fn recovering(&self, table: u32) -> Vec<MigrationRow> {
+        let running = lock(&self.running);
+        let is_meant = |one: &&RunningMigration| {
+            let is_target = one.side == Side::Target && one.row.mode == MigrationMode::Recovery;
+            is_target && one.row.table == table && !one.thread.is_finished()
+        };
+        running.values().filter(is_meant).map(|one| one.row.clone()).collect()
     }
 
     /// Returns the totals of one side.

@@ -181,11 +181,14 @@ pub const BACKUP_ROUND_RECORDS: usize = 16;
 /// Bytes of answers that a server need not have taken before its backup takes in more of it.
 pub const BACKUP_UNTAKEN_BYTES: usize = 64 << 10;
 
-/// Bytes of a log from which on a backup sends an answer to a server that recovers it.
+/// Bytes of a segment in one record of a backup to a server that recovers a log.
 pub const HOLDER_ANSWER_BYTES: usize = 256 << 10;
 
-/// Bytes of a question of a server that recovers a log.
-pub const HOLDER_QUESTION_BYTES_MAX: usize = 64;
+/// Bytes of a question of a server that recovers a log: hashes of some 800,000 parts of tables.
+pub const HOLDER_QUESTION_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of divided segments that a backup keeps of a log for servers that recover it more slowly than others.
+pub const DIVIDED_BYTES_MAX: usize = 64 << 20;
 
 /// Time in which the backup's thread answers who recovers a log, in milliseconds.
 pub const BACKUP_ANSWER_MS: u64 = 60_000;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   record of the recovery ──► streams to the backups ──► newest digest, up to which cut ──► decided in the metadata
-//!     ──► segments, the newest first ──► objects of these hashes ──► parts ──► own disk, own backups ──► owner ──► served
+//!     ──► of segments, the newest first, what is of these hashes ──► parts ──► own disk, own backups ──► owner ──► served
 //! ```
 //! One thread takes all that this server is to have of the other one, so that the log is read once: those of other migrations
 //! wait for it. What ended a key is remembered until all segments have come, since they come in any order. Until the metadata
@@ -10,6 +10,7 @@
 
 mod holders;
 mod log_parts;
+mod parts;
 mod tablet;
 #[cfg(test)]
 mod tests;
@@ -39,8 +40,6 @@ use crate::limits::{
 use crate::sync::lock;
 use crate::tablet::{PartsChange, subtract};
 
-/// Segments that are asked for at a time, each of another backup.
-const SEGMENTS_AHEAD: usize = 2;
 /// Steps of the store's background work after each batch: the writer pays for the room.
 const STEPS_PER_BATCH: usize = 2;
 /// Steps of the store's background work while there is no room.
@@ -103,9 +102,9 @@ impl Recovering {
     /// Leaves its hashes to a thread that is about to recover others of the same server; returns what that will say.
     fn share(&self) -> Option<Receiver<MigrationPhase>> {
         let migrations = self.context.control.migrations.as_ref()?;
-        let mut recovering = lock(&migrations.recovering);
-        let Some(shares) = recovering.get_mut(&self.context.row.source.server) else {
-            recovering.insert(self.context.row.source.server, Vec::new());
+        let mut all = lock(&migrations.shares);
+        let Some(shares) = all.get_mut(&self.context.row.source.server) else {
+            all.insert(self.context.row.source.server, Vec::new());
             return None;
         };
         let (ended, says) = channel();
@@ -117,7 +116,7 @@ impl Recovering {
     /// Takes what others have left to this thread; from then on others begin by themselves.
     fn take_shares(&self) -> Vec<RecoveryShare> {
         let Some(migrations) = &self.context.control.migrations else { return Vec::new() };
-        lock(&migrations.recovering).remove(&self.context.row.source.server).unwrap_or_default()
+        lock(&migrations.shares).remove(&self.context.row.source.server).unwrap_or_default()
     }
 
     fn wait(&mut self, ended: &Receiver<MigrationPhase>) -> Result<MigrationPhase, Halt> {
@@ -143,23 +142,29 @@ impl Recovering {
         let (mut holders, found, basis) = self.find(server)?;
         self.log_parts = LogParts::new(self.insist(|metadata| metadata.log_parts(server))?);
         self.context.control.store.advance_clock(found.clock_ms);
+        let shares = self.all_shares();
+        holders.want(self.log_parts.wanted(shares.iter().map(|(row, ..)| row)));
         let bytes = found.segments.values().map(|bytes| u64::from(*bytes)).sum::<u64>();
         let sample = self.sample(&mut holders, &found)?;
-        self.make_parts(&sample, bytes)?;
+        self.make_parts(shares, &sample, bytes)?;
+        self.tablets.iter().for_each(|(tablet, _)| tablet.progress.set(Figure::LogBytesExpected, bytes));
         let (tablets, segments) = (self.tablets.len(), found.segments.len());
         tracing::info!(server, tablets, segments, bytes, cut = found.cut, "recovers the log of a server");
         let mut looked = Instant::now();
         let segments: Vec<(u32, u32)> = found.segments.into_iter().rev().collect();
         for (index, &(sequence, bytes)) in segments.iter().enumerate() {
-            // The next ones come while this one is taken in.
-            segments[index..].iter().take(SEGMENTS_AHEAD).for_each(|segment| holders.ask_ahead(*segment));
+            // The next ones come while this one is taken in; the sample is here.
+            holders.ask_ahead(segments[index..].iter().filter(|(ahead, _)| *ahead != sample.sequence));
             self.listen()?;
             if looked.elapsed() >= Duration::from_millis(RECOVERY_LOOK_MS) {
                 looked = Instant::now();
                 self.insist_on(&basis)?;
             }
-            self.segment(&mut holders, (sequence, bytes))?;
-            self.tablets.iter().for_each(|(tablet, _)| tablet.progress.add(Figure::Bytes, bytes.into()));
+            let is_taken = sample.sequence == sequence && self.entries((sequence, &sample.part))?;
+            if !is_taken {
+                self.segment(&mut holders, (sequence, bytes))?;
+            }
+            self.tablets.iter().for_each(|(tablet, _)| tablet.progress.add(Figure::LogBytes, bytes.into()));
         }
         for index in 0..self.tablets.len() {
             self.storing(index, RecoveredTablet::store)?;
@@ -269,45 +274,6 @@ impl Recovering {
         recovery.filter(is_same).map(drop).ok_or(Halt::Failed)
     }
 
-    /// Reads the largest segment, by which the number of objects is estimated; the bytes are empty if there is none that is sound.
-    fn sample(&mut self, holders: &mut Holders, found: &Gathered) -> Result<(u32, Vec<u8>), Halt> {
-        let largest = found.segments.iter().max_by_key(|(_, bytes)| **bytes);
-        let Some((&sequence, &bytes)) = largest else { return Ok((0, Vec::new())) };
-        let mut sample = Vec::new();
-        let read = holders.read((sequence, bytes), |bytes| {
-            sample = bytes.to_vec();
-            true
-        });
-        read.map_err(|_| Halt::Failed)?;
-        Ok((sequence, sample))
-    }
-
-    /// Makes a part for each migration, also for those that others have left to this thread, with an index for what the log of so
-    /// many bytes has of it, as the `sample` tells.
-    fn make_parts(&mut self, (sequence, sample): &(u32, Vec<u8>), log_bytes: u64) -> Result<(), Halt> {
-        // Above all versions that the other server has given.
-        let above = self.insist(Metadata::reserve_versions)?;
-        let (row, progress) = (self.context.row.clone(), Arc::clone(&self.context.progress));
-        let own = [(row, progress, None)];
-        let shares =
-            self.take_shares().into_iter().map(|share| (share.row, share.progress, Some(share.ended)));
-        for (row, progress, ended) in own.into_iter().chain(shares) {
-            let control = &self.context.control;
-            // The table of another one may be gone: then its thread knows.
-            let Some(entry) = control.table_of(row.table) else { continue };
-            let entries = SegmentEntries::new(*sequence, sample, 0).into_iter().flatten().flatten();
-            let own = entries.filter(|entry| entry.object.is_some() && self.log_parts.has(entry, &row));
-            let expected = own.count() as u128 * u128::from(log_bytes) / sample.len().max(1) as u128;
-            let part = control.make_part(&entry, (row.hashes, None), expected as u64).map_err(|refusal| {
-                tracing::error!(migration = row.id, %refusal, "cannot record a part");
-                Halt::Failed
-            })?;
-            part.begin_above(above);
-            self.tablets.push((RecoveredTablet::new(row, part, progress), ended));
-        }
-        Ok(())
-    }
-
     /// Takes what a segment has of the hashes. It is lost only if all backups that count say that it is damaged.
     fn segment(&mut self, holders: &mut Holders, segment: (u32, u32)) -> Result<(), Halt> {
         let mut halt = None;
@@ -409,11 +375,12 @@ impl Recovering {
     fn commit(&mut self, (replicas, decided): &Basis) -> Result<MigrationPhase, Halt> {
         let mut own = Err(Halt::Exit(ExitReason::Gone));
         for index in 0..self.tablets.len() {
-            let id = self.tablets[index].0.row.id;
+            let row = self.tablets[index].0.row.clone();
             self.tablets[index].0.claim(true);
-            let phase = match self.insist(|metadata| metadata.migration_recovered(id, (replicas, *decided))) {
+            let phase = match self.insist(|metadata| metadata.migration_recovered(&row, (replicas, *decided)))
+            {
                 Ok(row) => Some(row.phase),
-                // Its table is gone.
+                // Its table is gone, or others own only some of its hashes.
                 Err(Halt::Exit(ExitReason::Gone)) => None,
                 Err(halt) => return Err(halt),
             };

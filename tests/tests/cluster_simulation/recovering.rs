@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use cluster::metadata::{DecidedCut, MetadataError, MigrationRow, RecoveryRow, ReplicasRow, ServerRun, Side};
 use cluster::migration::MigrationPhase;
 use cluster::replication::Item;
 use db::control_plane::migrations::{Progress, Totals};
+use db::durability::replicas::divided::DividedReader;
 use db::durability::replicas::file::LogId;
 use db::durability::replicas::gathered::{GatherError, SegmentReplica, gather_for};
 use db::moving::recovering::{LogParts, RecoveredTablet};
@@ -53,6 +55,7 @@ struct Taking {
     basis: (ReplicasRow, DecidedCut),
     parts: LogParts,
     segments: Segments,
+    reader: DividedReader,
     tablet: RecoveredTablet,
 }
 
@@ -269,7 +272,12 @@ impl World {
         let progress = Arc::new(Progress::new(&Arc::new(Totals::default())));
         let tablet = RecoveredTablet::new(row.clone(), part, progress);
         let basis = (recovery.replicas, decided);
-        Ok(Went::On(Stage::Take(Box::new(Taking { basis, parts, segments, tablet }))))
+        // As if one backup had all of it.
+        let divided = self.divided.entry(basis.0.log).or_default();
+        let log = divided.upgrade().unwrap_or_default();
+        *divided = Arc::downgrade(&log);
+        let reader = DividedReader::new(log, parts.wanted(std::iter::once(row)));
+        Ok(Went::On(Stage::Take(Box::new(Taking { basis, parts, segments, reader, tablet }))))
     }
 
     /// Takes in the newest segment that is left; after the last one waits for the own backups.
@@ -292,7 +300,10 @@ impl World {
         let segment = taking.segments.pop();
         if let Some((sequence, bytes)) = &segment {
             let now_ms = node.store.now_ms();
-            for entry in SegmentEntries::new(*sequence, bytes, 0).expect("a segment") {
+            let of = (u64::from(*sequence), bytes.len() as u32);
+            let Ok(part) = taking.reader.fetch(*sequence, of, || Ok::<_, Infallible>(Some(bytes.clone())));
+            let part = part.expect("a sound segment");
+            for entry in SegmentEntries::new(*sequence, &part, 0).expect("a segment") {
                 let entry = entry.expect("a sound entry");
                 let is_forgotten = entry.object.is_none() && self.plan.fault == Fault::ForgetsEnds;
                 if taking.parts.has(&entry, &taking.tablet.row) && !is_forgotten {
@@ -322,7 +333,7 @@ impl World {
     ) -> Result<Went, Stage> {
         let (replicas, decided) = &taking.basis;
         let own = &self.places[&run.server].member.metadata;
-        match own.migration_recovered(row.id, (replicas, *decided)) {
+        match own.migration_recovered(row, (replicas, *decided)) {
             Ok(now) if now.phase == MigrationPhase::Finished => {
                 self.tally.recovered += 1;
                 let (take, come) =

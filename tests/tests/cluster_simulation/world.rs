@@ -17,14 +17,15 @@ mod starting;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use cluster::metadata::{Metadata, MetadataError, ServerRun, Side};
 use cluster::migration::SlotAdmission;
 use cluster::moment::Moment;
 use cluster::records::Revision;
+use db::durability::replicas::divided::DividedLog;
 use fastrand::Rng;
 use net::Batch;
 use tests::history::Operation;
@@ -103,6 +104,8 @@ pub struct World {
     pub places: BTreeMap<u32, Place>,
     /// Streams of logs to backups.
     streams: BTreeMap<u64, Stream>,
+    /// Logs that somebody recovers, by their numbers.
+    divided: BTreeMap<u64, Weak<DividedLog>>,
     next_stream: u64,
     /// Who coordinated last.
     coordinator: Option<ServerRun>,
@@ -160,6 +163,7 @@ impl World {
             table: 0,
             places: BTreeMap::new(),
             streams: BTreeMap::new(),
+            divided: BTreeMap::new(),
             next_stream: 1,
             coordinator: None,
             losses: BTreeMap::new(),

@@ -12,6 +12,10 @@ use crate::tablet::Moving;
 pub enum Figure {
     /// Approximate number of objects at the source at the beginning.
     ObjectsExpected,
+    /// Bytes of the log that a recovery has had read.
+    LogBytes,
+    /// Bytes of the log that it will have had read.
+    LogBytesExpected,
     /// Objects sent or stored.
     Objects,
     /// Bytes of objects sent or received, heads included.

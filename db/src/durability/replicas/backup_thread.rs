@@ -6,11 +6,11 @@
 //! One thread for all streams: what came of any of them while it flushed becomes stable with one write. Like the log's own
 //! thread it waits in the kernel, at real-time priority where it gets that: other servers' writes wait for it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use cluster::replication::message::{FromBackup, ToBackup};
 use disk::DiskError;
 use net::{Duplex, Sleeper, Stream, StreamError, Waker};
 
+use super::divided::DividedLog;
 use super::file::{LogId, ReplicaError, ReplicaFile};
 use super::receiver::{HeldLog, ReplicaReceiver};
 use crate::limits::{
@@ -25,6 +26,7 @@ use crate::limits::{
     REPLICA_RECORD_BYTES_MAX,
 };
 use crate::process;
+use crate::sync::lock;
 
 /// What comes to the thread.
 enum Arrival {
@@ -42,6 +44,8 @@ pub struct BackupHandle {
     arrivals: Sender<Arrival>,
     waker: Waker,
     has_failed: Arc<AtomicBool>,
+    /// Those that somebody recovers.
+    divided: Arc<Mutex<BTreeMap<LogId, Weak<DividedLog>>>>,
 }
 
 impl BackupHandle {
@@ -75,6 +79,19 @@ impl BackupHandle {
         let found = found.recv_timeout(Duration::from_millis(BACKUP_ANSWER_MS)).ok()?;
         found.inspect_err(|error| tracing::warn!(%error, "cannot read the replicas of a log")).ok()
     }
+
+    /// Returns what all who recover a log have in common.
+    #[must_use]
+    pub fn divided(&self, log: LogId) -> Arc<DividedLog> {
+        let mut all = lock(&self.divided);
+        all.retain(|_, divided| divided.strong_count() > 0);
+        let known = all.get(&log).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let divided = Arc::default();
+            all.insert(log, Arc::downgrade(&divided));
+            divided
+        })
+    }
 }
 
 /// The machine of a server, as a place for replicas.
@@ -102,7 +119,8 @@ impl BackupThread {
         let (arrivals, arriving) = channel();
         let sleeper = Sleeper::alone()?;
         let [is_stopping, has_failed] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-        let handle = BackupHandle { arrivals, waker: sleeper.waker(), has_failed: Arc::clone(&has_failed) };
+        let (waker, divided) = (sleeper.waker(), Arc::default());
+        let handle = BackupHandle { arrivals, waker, has_failed: Arc::clone(&has_failed), divided };
         let stopping = Arc::clone(&is_stopping);
         let thread = thread::Builder::new().name("backup".to_owned()).spawn(move || {
             if let Err(error) = process::stay_off(&workers_cpus).and_then(|()| process::take_real_time()) {

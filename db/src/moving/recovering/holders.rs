@@ -1,19 +1,23 @@
 //! The backups that have a log, as a server sees them that recovers it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use cluster::metadata::{DecidedCut, MetadataError, RecoveryRow, ReplicasRow};
 use cluster::peer::Purpose;
 use cluster::replication::Item;
-use cluster::replication::fetch::{FoundReplica, FragmentHeader, FromHolder, ToHolder};
+use cluster::replication::fetch::{FoundReplica, FragmentHeader, FromHolder, ToHolder, WantedHashes};
 use disk::{Digest, Fragment, OPEN_ENDED};
 use net::Stream;
+use store::NumberHash;
 
 use crate::control_plane::Control;
 use crate::durability::replicas::gathered::{GatherError, Gathered, SegmentReplica, gather_for};
 use crate::limits::{REPLICAS_HELD_BYTES_MAX, REPLICAS_HELD_MS};
 use crate::peer;
+
+/// Segments that are asked for at a time, of each backup.
+const SEGMENTS_AHEAD: usize = 2;
 
 /// A backup, and the stream to it.
 struct AskedBackup {
@@ -22,10 +26,19 @@ struct AskedBackup {
     record: Vec<u8>,
     replicas: Vec<FoundReplica>,
     digests: Vec<Digest>,
-    /// Replicas that were asked for, each with the number of its bytes: they come in this order.
+    /// Replicas of which so many bytes were asked for: what is wanted of them comes in this order.
     asked: VecDeque<(u64, u32)>,
-    /// Those that came before they were needed.
-    arrived: BTreeMap<u64, Vec<u8>>,
+    /// What came before it was needed; `None` of a damaged one.
+    arrived: BTreeMap<u64, Option<Vec<u8>>>,
+}
+
+/// A replica of a segment.
+#[derive(Clone, Copy)]
+struct SegmentPlace {
+    /// The place of the backup in [`Holders::all`].
+    holder: usize,
+    replica: u64,
+    bytes: u32,
 }
 
 /// The reason why nothing is known of a log.
@@ -64,6 +77,8 @@ impl std::fmt::Display for NotFound {
 /// The backups of a log that answer: enough to find all that was acknowledged.
 pub(super) struct Holders {
     all: Vec<AskedBackup>,
+    /// Of each segment who has how many bytes of it, and in which replica, the latest first.
+    places: HashMap<u32, Vec<SegmentPlace>, NumberHash>,
     /// Whether these are all that count.
     is_complete: bool,
 }
@@ -90,7 +105,19 @@ impl Holders {
             return Err(NotFound::Backups(all.len(), needed));
         }
         let is_complete = all.len() == row.backups.len();
-        Ok(Self { all, is_complete })
+        let mut places: HashMap<u32, Vec<SegmentPlace>, NumberHash> = HashMap::default();
+        for (holder, asked) in all.iter().enumerate() {
+            for &FoundReplica { item, replica, bytes, .. } in asked.replicas.iter().rev() {
+                let Item::Segment(sequence) = item else { continue };
+                places.entry(sequence).or_default().push(SegmentPlace { holder, replica, bytes });
+            }
+        }
+        // So that each begins with a different one.
+        for (sequence, places) in &mut places {
+            let first = *sequence as usize % places.len();
+            places.rotate_left(first);
+        }
+        Ok(Self { all, places, is_complete })
     }
 
     /// Finds the log, as of the cut that is decided, or was when it was last recovered, unless it was written since.
@@ -124,18 +151,33 @@ impl Holders {
         Ok(copies)
     }
 
-    /// Asks for the first bytes of a segment that will be read soon.
-    pub(super) fn ask_ahead(&mut self, (sequence, bytes): (u32, u32)) {
-        let count = self.all.len();
-        let holder = &mut self.all[sequence as usize % count];
-        if let Some(&replica) = holder.replicas_of(sequence, bytes).last() {
-            // If it does not answer, the reading shows it.
-            let _ = holder.ask_for(replica, bytes);
+    /// Tells all what is wanted of the log.
+    pub(super) fn want(&mut self, wanted: Vec<WantedHashes>) {
+        let question = ToHolder::Want(wanted);
+        // If one does not answer, the reading shows it.
+        self.all.iter_mut().for_each(|holder| _ = holder.send(&question));
+    }
+
+    /// Returns who has the first bytes of a segment, and in which replicas: each in the order in which they are to be asked.
+    fn places_of(&self, (sequence, bytes): (u32, u32)) -> impl Iterator<Item = (usize, u64)> {
+        let places = self.places.get(&sequence).into_iter().flatten();
+        places.filter(move |place| place.bytes >= bytes).map(|place| (place.holder, place.replica))
+    }
+
+    /// Asks for what is wanted of segments that will be read soon, the first ones of these, so that all backups are at work.
+    pub(super) fn ask_ahead<'s>(&mut self, segments: impl Iterator<Item = &'s (u32, u32)>) {
+        for segment in segments.take(self.all.len() * SEGMENTS_AHEAD) {
+            let Some((holder, replica)) = self.places_of(*segment).next() else { continue };
+            let holder = &mut self.all[holder];
+            if holder.asked.len() < SEGMENTS_AHEAD {
+                // If it does not answer, the reading shows it.
+                let _ = holder.ask_for(replica, segment.1);
+            }
         }
     }
 
-    /// Reads the first bytes of a segment from one backup after another, beginning with a different one for each segment, and
-    /// hands them over until `is_sound`; returns false if nobody has them as they were written.
+    /// Reads what is wanted of the first bytes of a segment from one backup after another, and hands it over until `is_sound`; returns
+    /// false if nobody has them as they were written.
     ///
     /// # Errors
     /// [`NotFound`]: others that count may have them.
@@ -144,16 +186,14 @@ impl Holders {
         (sequence, bytes): (u32, u32),
         mut is_sound: impl FnMut(&[u8]) -> bool,
     ) -> Result<bool, NotFound> {
-        let count = self.all.len();
-        for turn in 0..count {
-            let holder = &mut self.all[(sequence as usize + turn) % count];
-            for replica in holder.replicas_of(sequence, bytes).into_iter().rev() {
-                let content = holder.read(replica, bytes).ok_or(NotFound::Stream(holder.server))?;
-                if content.len() == bytes as usize && is_sound(&content) {
-                    return Ok(true);
-                }
-                tracing::warn!(server = holder.server, sequence, "a backup does not give a segment of a log");
+        let places: Vec<(usize, u64)> = self.places_of((sequence, bytes)).collect();
+        for (holder, replica) in places {
+            let holder = &mut self.all[holder];
+            let part = holder.read(replica, bytes).ok_or(NotFound::Stream(holder.server))?;
+            if part.is_some_and(|part| is_sound(&part)) {
+                return Ok(true);
             }
+            tracing::warn!(server = holder.server, sequence, "a backup does not give a segment of a log");
         }
         if self.is_complete { Ok(false) } else { Err(NotFound::Damaged) }
     }
@@ -179,22 +219,14 @@ impl AskedBackup {
         self.stream.write_record(&(record.len() as u32).to_le_bytes(), &record).ok()
     }
 
-    fn answer(&mut self, question: &ToHolder) -> Option<FromHolder> {
+    fn answer(&mut self, question: &ToHolder) -> Option<FromHolder<'_>> {
         self.send(question)?;
         self.next()
     }
 
-    /// Returns its replicas of a segment that have so many bytes.
-    fn replicas_of(&self, sequence: u32, bytes: u32) -> Vec<u64> {
-        let has_it =
-            |replica: &&FoundReplica| replica.item == Item::Segment(sequence) && replica.bytes >= bytes;
-        self.replicas.iter().filter(has_it).map(|replica| replica.replica).collect()
-    }
-
-    /// Asks for the first bytes of a replica, unless they were asked for.
+    /// Asks for what is wanted of the first bytes of a replica, unless that was asked for.
     fn ask_for(&mut self, replica: u64, bytes: u32) -> Option<()> {
-        let is_asked = self.asked.iter().any(|(asked, _)| *asked == replica);
-        if is_asked || self.arrived.contains_key(&replica) {
+        if self.asked.contains(&(replica, bytes)) || self.arrived.contains_key(&replica) {
             return Some(());
         }
         self.send(&ToHolder::Read { replica, bytes })?;
@@ -202,7 +234,7 @@ impl AskedBackup {
         Some(())
     }
 
-    fn next(&mut self) -> Option<FromHolder> {
+    fn next(&mut self) -> Option<FromHolder<'_>> {
         let patience = Duration::from_millis(REPLICAS_HELD_MS);
         self.stream.read_record(&mut self.record, patience, REPLICAS_HELD_BYTES_MAX).ok()?;
         FromHolder::decode(&self.record).ok()
@@ -217,27 +249,32 @@ impl AskedBackup {
         Some(all.into_iter().map(fragment_of).collect())
     }
 
-    /// Reads the first bytes of a replica; fewer if the rest is damaged, `None` if the stream has ended.
-    fn read(&mut self, replica: u64, bytes: u32) -> Option<Vec<u8>> {
+    /// Reads what is wanted of the first bytes of a replica, which is `None` if these are damaged; `None` if the stream has ended.
+    fn read(&mut self, replica: u64, bytes: u32) -> Option<Option<Vec<u8>>> {
         self.ask_for(replica, bytes)?;
         while !self.arrived.contains_key(&replica) {
             let (next, bytes) = self.asked.pop_front()?;
-            let content = self.receive(bytes as usize)?;
-            self.arrived.insert(next, content);
+            let part = self.receive(bytes)?;
+            self.arrived.insert(next, part);
         }
         self.arrived.remove(&replica)
     }
 
-    /// Receives the answer to the earliest question for bytes.
-    fn receive(&mut self, bytes: usize) -> Option<Vec<u8>> {
-        let mut content = Vec::with_capacity(bytes.min(REPLICAS_HELD_BYTES_MAX));
-        while content.len() < bytes {
+    /// Receives the answer to the earliest question for a segment, which had so many bytes.
+    fn receive(&mut self, of_bytes: u32) -> Option<Option<Vec<u8>>> {
+        let bytes = match self.next()? {
+            FromHolder::Length(bytes) if bytes <= of_bytes => bytes as usize,
+            FromHolder::Damaged => return Some(None),
+            _ => return None,
+        };
+        let mut part = Vec::new();
+        while part.len() < bytes {
             match self.next()? {
-                FromHolder::Bytes(part) if part.is_empty() => break,
-                FromHolder::Bytes(part) => content.extend_from_slice(&part),
+                FromHolder::Bytes(more) if more.is_empty() || part.len() + more.len() > bytes => return None,
+                FromHolder::Bytes(more) => part.extend_from_slice(more),
                 _ => return None,
             }
         }
-        Some(content)
+        Some(Some(part))
     }
 }

@@ -85,6 +85,7 @@ impl RecoveredTablet {
         let stored = core.pin().copy(&self.part, self.row.key_hashes(), &mut rest, &mut replayed);
         let done = self.objects.len() - rest.len();
         self.objects.drain(..done);
+        self.progress.add(Figure::Bytes, done as u64);
         self.progress.add(Figure::Objects, replayed.stored);
         self.progress.add(Figure::Late, replayed.late);
         self.progress.add(Figure::Damaged, replayed.corrupted);

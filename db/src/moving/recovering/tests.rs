@@ -303,6 +303,6 @@ fn a_recovery_of_an_earlier_start_makes_nobody_an_owner() {
     let row = world.metadata.migrations().expect("an answer").remove(0);
     let ReplicasRow { start, .. } = found.recovery.replicas;
     let other = ReplicasRow { start: start + 1, ..found.recovery.replicas.clone() };
-    let row = world.metadata.migration_recovered(row.id, (&other, found.as_of)).expect("it is there");
+    let row = world.metadata.migration_recovered(&row, (&other, found.as_of)).expect("it is there");
     assert_eq!(row.phase, MigrationPhase::Ended);
 }

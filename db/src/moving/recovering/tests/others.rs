@@ -77,7 +77,7 @@ impl World {
                 own.truncate(if left { 1 } else { usize::MAX });
                 for row in own {
                     let basis = (&found.recovery.replicas, found.as_of);
-                    let row = self.metadata.migration_recovered(row.id, basis).expect("it is there");
+                    let row = self.metadata.migration_recovered(&row, basis).expect("it is there");
                     if row.phase == MigrationPhase::Finished {
                         self.take(&found.gathered, row.hashes);
                     }
