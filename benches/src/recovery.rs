@@ -191,9 +191,11 @@ fn show_simulated(settings: &RecoverySettings, rows: &[ModelRow]) {
     if rows.is_empty() {
         return;
     }
+    let kept = if settings.model.model_written { "in memory" } else { "on disks" };
     let title = format!(
-        "simulated with the processor time of the first row above; of each server {model_cores} cores, {model_disks} disks of \
-         {model_disk_reads} MB/s, network {model_network} MB/s, {model_replicas} replicas; the busiest server's share"
+        "simulated with the processor time of the first row above, without detection; of each server {model_cores} cores, \
+         {model_disks} disks of {model_disk_reads} MB/s, network {model_network} MB/s; {model_replicas} replicas {kept}; the \
+         busiest server's share"
     );
     let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
     print(&title, "servers|lost GB|seconds|cores %|disks %|network %", &rows);

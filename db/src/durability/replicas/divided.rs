@@ -6,7 +6,7 @@
 //!                                                 else    read, divide among all readers ──► its part; others' parts: ready
 //! ```
 //! So a backup reads and checks a segment once, however many servers recover the log, and each of these gets, parses and checks its
-//! part alone. DividedParts that nobody has fetched are dropped when they are too much, the oldest first: then the segment is divided
+//! part alone. Parts that nobody has fetched are dropped when they are too much, the oldest first: then the segment is divided
 //! again.
 
 #[cfg(test)]
