@@ -1,19 +1,29 @@
 //! What clients of real servers were told while tablets were split, merged, moved and moved back, frames lost, doubled, late
-//! and out of order, etcd stood still and the coordinator was killed: it is linearizable, by porcupine and by our checker.
+//! and out of order, etcd stood still and servers were killed or stood still: it is linearizable, by porcupine and by our
+//! checker.
 //!
 //! `SPLINTER_SEED` gives the faults of a run again, though not its timing; `SPLINTER_FULL=1` makes it long.
 
+mod absences;
 #[path = "../cluster_simulation/caller.rs"]
 mod caller;
+mod counting;
 mod library;
 mod path;
 mod recording;
 mod town;
 
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
 use client::Durability;
+use counting::Counts;
 use tests::effort::{rng, rounds};
 use tests::history::{Operation, Outcome, Verdict, check, porcupine, to_text};
+use tests::patience::Stopping;
 use town::{FaultyCluster, Tally, Troubles};
+
+use crate::cluster_backups;
 
 /// Both checkers say the same of it: whether it is linearizable.
 fn judge(history: &[Operation]) -> bool {
@@ -74,6 +84,36 @@ fn three_servers_are_linearizable_while_tablets_move_and_etcd_stands_still() {
 #[test]
 fn what_survives_the_death_of_the_coordinator_is_linearizable_and_on_the_disk_that_is_everything() {
     three_servers_are_linearizable(Troubles::MovesAndDeaths, |tally| assert!(tally.deaths > 0, "it died"));
+}
+
+/// With backups nothing is lost of durable tables, and each write of known outcome is done once.
+#[test]
+fn servers_that_die_and_stand_still_in_turns_lose_nothing_and_do_nothing_twice() {
+    const COUNTING: u64 = 2;
+    let servers = cluster_backups::cluster(&["one", "two", "three", "four"]);
+    cluster_backups::await_replicas(&servers.servers, 2);
+    let cluster = FaultyCluster::of_cluster(servers);
+    let counts = Counts::begin(cluster.addresses(), cluster.tenant().clone(), COUNTING);
+    let (mut random, is_over) = (rng(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let stopping = Stopping(&is_over);
+        let workers: Vec<_> = (0..COUNTING)
+            .map(|number| {
+                let (counts, is_over, random) = (&counts, &is_over, random.fork());
+                scope.spawn(move || counts.work(number, random, is_over))
+            })
+            .collect();
+        for _ in 0..rounds(1, 8) {
+            let troubles = (Troubles::MovesAndAbsences, Durability::Synced);
+            let (history, tally) = cluster.run(&mut random, rounds(20, 150), troubles, false);
+            tell(&history, tally);
+            assert!(judge(&history) && history.len() > 100);
+        }
+        drop(stopping);
+        for worker in workers {
+            counts.check(&worker.join().expect("every answer is right"));
+        }
+    });
 }
 
 #[test]

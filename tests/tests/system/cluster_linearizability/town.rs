@@ -6,14 +6,16 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::{Admin, Durability, TableOptions};
+use client::{Admin, ClientConfig, Durability, TableOptions};
 use control::MigrationMode;
 use fastrand::Rng;
+use tests::cluster::Cluster;
 use tests::etcd::Etcd;
 use tests::history::{Action, Operation, Outcome};
 use tests::raw::PATIENCE;
 use tests::server::{Server, Settings, Tenant};
 
+use super::absences::Absences;
 use super::recording::{Town, name};
 use super::{library, recording};
 
@@ -34,6 +36,8 @@ pub enum Troubles {
     Moves,
     /// The same, and the coordinator is killed and started again.
     MovesAndDeaths,
+    /// The same, and servers are away in turns, or all at once.
+    MovesAndAbsences,
 }
 
 /// What has happened.
@@ -45,6 +49,10 @@ pub struct Tally {
     pub aborts: u64,
     pub pauses: u64,
     pub deaths: u64,
+    pub deaths_of_all: u64,
+    pub standstills: u64,
+    /// Servers that ended since others had what they owned.
+    pub replaced: u64,
 }
 
 /// See the file's head. Servers end before their etcd.
@@ -62,8 +70,27 @@ impl FaultyCluster {
         let metadata = etcd.as_ref().map_or("file".to_owned(), Etcd::metadata);
         let settings = || Settings { metadata: metadata.clone(), ..Settings::default() };
         let servers: Vec<Server> = (0..count).map(|_| Server::start_with(settings())).collect();
+        FaultyCluster::of(servers, etcd)
+    }
+
+    /// Servers of which each has backups.
+    pub fn of_cluster(cluster: Cluster) -> FaultyCluster {
+        FaultyCluster::of(cluster.servers, Some(cluster.etcd))
+    }
+
+    fn of(servers: Vec<Server>, etcd: Option<Etcd>) -> FaultyCluster {
         let tenant = servers[0].tenant("ann");
         FaultyCluster { servers: Mutex::new(servers), etcd, tenant, runs: 0.into() }
+    }
+
+    /// Where the servers are, as clients take it.
+    pub fn addresses(&self) -> String {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>().join(",")
+    }
+
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
     }
 
     /// Lets clients use a fresh table for so many seconds, longer if little happens: what they were told.
@@ -133,12 +160,11 @@ impl FaultyCluster {
         tally: &mut Tally,
     ) -> Vec<Operation> {
         let mut lost = Vec::new();
+        let mut absences = Absences::new();
         let middle = Instant::now() + (end - Instant::now()) / 2;
-        let is_little = |tally: &Tally| {
-            let moves = matches!(troubles, Troubles::None | Troubles::Deaths) || tally.migrations > 0;
-            !moves || town.told.load(Ordering::Relaxed) < TOLD_MIN
-        };
-        while Instant::now() < end || is_little(tally) && Instant::now() < end + PATIENCE {
+        while Instant::now() < end
+            || tally.is_little(troubles, town.told.load(Ordering::Relaxed)) && Instant::now() < end + PATIENCE
+        {
             thread::sleep(Duration::from_millis(random.u64(20..150)));
             if troubles == Troubles::None {
                 continue;
@@ -152,36 +178,69 @@ impl FaultyCluster {
                 }
                 continue;
             }
+            if troubles == Troubles::MovesAndAbsences {
+                absences.go_on(&mut servers, random, tally);
+            }
             let any = random.usize(0..servers.len());
-            let mut admin = servers[any].admin();
-            match random.u8(0..16) {
-                0 | 1 => {
-                    // Tablets begin at multiples of 2^32.
-                    let at = u64::from(random.u32(1..)) << 32;
-                    tally.splits += u64::from(admin.tablet_split(table, at).is_ok());
-                }
-                2 => merge(&mut admin, random, table, tally),
-                3 => {
-                    let moving = admin.migration_list().unwrap_or_default();
-                    if let Some(row) = random.choice(&moving) {
-                        tally.aborts += u64::from(admin.migration_abort(row.id).is_ok());
-                    }
-                }
-                4 if let Some(etcd) = self.etcd.as_ref().filter(|_| random.bool()) => {
-                    tally.pauses += 1;
-                    etcd.pause(true);
-                    thread::sleep(Duration::from_millis(random.u64(100..1_500)));
-                    etcd.pause(false);
-                }
-                _ => migrate(&mut admin, random, (town, table), tally),
+            if absences.is_there(any)
+                && let Some(mut admin) = admin(&servers[any])
+            {
+                self.meddle(&mut admin, random, (town, table), tally);
             }
             if troubles == Troubles::MovesAndDeaths && tally.deaths == 0 && Instant::now() > middle {
                 lost.extend(kill_coordinator(&mut servers, town, table));
                 tally.deaths += 1;
             }
         }
+        if troubles == Troubles::MovesAndAbsences {
+            absences.end(&mut self.servers.lock().unwrap_or_else(PoisonError::into_inner), tally);
+        }
         lost
     }
+
+    /// Splits, merges, moves or aborts something, or lets etcd stand still.
+    fn meddle(&self, admin: &mut Admin, random: &mut Rng, (town, table): (&Town, &str), tally: &mut Tally) {
+        match random.u8(0..16) {
+            0 | 1 => {
+                // Tablets begin at multiples of 2^32.
+                let at = u64::from(random.u32(1..)) << 32;
+                tally.splits += u64::from(admin.tablet_split(table, at).is_ok());
+            }
+            2 => merge(admin, random, table, tally),
+            3 => {
+                let moving = admin.migration_list().unwrap_or_default();
+                if let Some(row) = random.choice(&moving) {
+                    tally.aborts += u64::from(admin.migration_abort(row.id).is_ok());
+                }
+            }
+            4 if let Some(etcd) = self.etcd.as_ref().filter(|_| random.bool()) => {
+                tally.pauses += 1;
+                etcd.pause(true);
+                thread::sleep(Duration::from_millis(random.u64(100..1_500)));
+                etcd.pause(false);
+            }
+            _ => migrate(admin, random, (town, table), tally),
+        }
+    }
+}
+
+impl Tally {
+    /// Whether clients have been told too little yet, or what is to happen has not.
+    fn is_little(&self, troubles: Troubles, told: usize) -> bool {
+        let happened = match troubles {
+            Troubles::None | Troubles::Deaths => 1,
+            Troubles::Moves | Troubles::MovesAndDeaths => self.migrations,
+            Troubles::MovesAndAbsences => self.migrations.min(self.deaths).min(self.standstills),
+        };
+        happened == 0 || told < TOLD_MIN
+    }
+}
+
+/// The administrator at a server, which may be busy with its own end.
+fn admin(server: &Server) -> Option<Admin> {
+    let [connect_timeout, admin_timeout] = [2, 10].map(Duration::from_secs);
+    let config = ClientConfig { connect_timeout, admin_timeout, ..ClientConfig::default() };
+    Admin::connect(&server.address().to_string(), &server.admin_secret(), config).ok()
 }
 
 fn merge(admin: &mut Admin, random: &mut Rng, table: &str, tally: &mut Tally) {
