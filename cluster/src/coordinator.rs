@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use store::{HASH_RANGE_WIDTH_MIN, HashRange};
+use wire::limits::TABLETS_PER_TABLE_MAX;
 
 use crate::limits::{MIGRATIONS_MAX, PLAN_MOVES_AT_ONCE, PLAN_MOVES_MAX};
 use crate::metadata::{
@@ -35,12 +36,27 @@ pub fn steps(snapshot: &Snapshot) -> Vec<CoordinatorStep> {
     for plan in snapshot.plans.iter().filter(|plan| plan.state == PlanProgress::Running) {
         carry_out(snapshot, plan, &mut steps);
     }
+    if steps.is_empty() {
+        steps.extend(snapshot.tablets.iter().filter_map(|row| merge(snapshot, row)));
+    }
     steps
 }
 
-/// Adds recoveries of what absent servers own, if others have replicas of their logs: each tablet on the disk in parts of about
-/// equal width, as many as there are servers with a disk that may take some, one of a tagged table as a whole; each one in
-/// memory as a whole, and without objects.
+/// Returns a merge of two tablets of a table that has so many that recoveries and moves would soon be refused more: of neighbours
+/// with one owner those that are least together. While something moves, nothing is merged.
+fn merge(snapshot: &Snapshot, row: &TabletsRow) -> Option<CoordinatorStep> {
+    let is_moving = snapshot.migrations.iter().any(|migration| migration.table == row.table);
+    if row.is_tagged || is_moving || row.tablets.len() <= TABLETS_PER_TABLE_MAX / 2 {
+        return None;
+    }
+    let pairs = row.tablets.windows(2).filter(|pair| pair[0].server == pair[1].server);
+    let least = pairs.min_by_key(|pair| steps_of(pair[0].hashes) + steps_of(pair[1].hashes))?;
+    Some(CoordinatorStep::Merge { table: (row.tenant, row.table), at: least[1].hashes.first() })
+}
+
+/// Adds recoveries of what absent servers own, if others have replicas of their logs: what one owns of a table on the disk in parts
+/// of about equal width, as many as there are servers with a disk that may take some, or a few more, since each tablet is
+/// divided by itself; each tablet of a tagged table as a whole; each one in memory as a whole, and without objects.
 fn recover(snapshot: &Snapshot, steps: &mut Vec<CoordinatorStep>) {
     let is_lost = |server: u32| {
         let has_replicas = |row: &ReplicasRow| row.server == server && row.replicas > 0;
@@ -59,7 +75,8 @@ fn recover(snapshot: &Snapshot, steps: &mut Vec<CoordinatorStep>) {
         let table = (row.tenant, row.table);
         let is_durable = snapshot.durable.contains(&row.table);
         let is_parted = is_durable && !row.is_tagged;
-        for hashes in pieces(tablet.hashes, if is_parted { shares.len() as u64 } else { 1 }) {
+        let parts = if is_parted { parts_of(tablet, row, shares.len()) } else { 1 };
+        for hashes in pieces(tablet.hashes, parts) {
             if left == 0 {
                 return;
             }
@@ -71,6 +88,15 @@ fn recover(snapshot: &Snapshot, steps: &mut Vec<CoordinatorStep>) {
             steps.push(CoordinatorStep::Recover { table, hashes, to: *to });
         }
     }
+}
+
+/// Returns the number of parts of a tablet, if all that its server owns of the table makes about so many.
+fn parts_of(tablet: &Tablet, row: &TabletsRow, all: usize) -> u64 {
+    let own = row.tablets.iter().filter(|other| other.server == tablet.server);
+    let width: u128 = own.map(|other| u128::from(steps_of(other.hashes))).sum();
+    // A little more than one share is one part.
+    let shares = u128::from(steps_of(tablet.hashes)) * all as u128;
+    (shares.saturating_sub(width / 16).div_ceil(width) as u64).max(1)
 }
 
 /// Returns a tablet in at most so many parts of about equal width.

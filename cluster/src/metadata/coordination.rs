@@ -13,7 +13,7 @@ use wire::TenantId;
 
 use super::encoding::{self, padded};
 use super::migrations::{self, MigrationRow, Side};
-use super::moving::{begin, leave};
+use super::moving::{self, begin, leave};
 use super::plans::{self, PlannedMove};
 use super::recoveries;
 use super::servers::is_gone;
@@ -25,7 +25,7 @@ use super::{next, tablets};
 use crate::migration::{MigrationMode, MigrationPhase};
 use crate::records::{Committed, Condition, LeaseId, RecordChange};
 
-const COORDINATOR: &str = "coordinator";
+pub(super) const COORDINATOR: &str = "coordinator";
 
 /// The coordinating server, and the election that chose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +108,13 @@ pub enum CoordinatorStep {
         /// The server that is to own them, a present one.
         to: u32,
     },
+    /// Merges two tablets of one owner.
+    Merge {
+        /// The tenant and the number of the table.
+        table: (TenantId, u32),
+        /// The first hash of the second one.
+        at: u64,
+    },
     /// Ends a plan.
     End {
         /// The number of the plan.
@@ -183,6 +190,7 @@ impl Metadata {
                 CoordinatorStep::Recover { table, hashes, to } => {
                     recoveries::begin(transaction, table, hashes, to, now_ms)
                 }
+                CoordinatorStep::Merge { table, at } => moving::merge_quiet(transaction, table, at),
                 _ => take(transaction, step, now_ms),
             }
         })

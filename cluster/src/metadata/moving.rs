@@ -279,3 +279,37 @@ impl Metadata {
         self.read(|transaction| Ok(transaction.rows("")?))
     }
 }
+
+/// Changes the tablets of a table about a hash, none of which moves there.
+pub(super) fn change_tablets(
+    transaction: &mut MetadataTransaction<'_>,
+    (tenant, table): (TenantId, u32),
+    at: u64,
+    change: impl Fn(&mut TabletsRow) -> Result<(), MetadataError>,
+) -> Result<TabletsRow, MetadataError> {
+    let mut row = tablets::find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
+    let beside = [at.saturating_sub(1), at];
+    for migration in migrations::of_table(transaction, tenant, table)? {
+        if !migration.is_over() && beside.iter().any(|&hash| migration.hashes.contains(hash)) {
+            return Err(TabletError::OnTheMove(migration.id).into());
+        }
+    }
+    let before = row.clone();
+    change(&mut row)?;
+    if row != before {
+        transaction.store(&row)?;
+    }
+    Ok(row)
+}
+
+/// Merges the tablets on both sides of a hash, unless that is no longer possible.
+pub(super) fn merge_quiet(
+    transaction: &mut MetadataTransaction<'_>,
+    table: (TenantId, u32),
+    at: u64,
+) -> Result<(), MetadataError> {
+    match change_tablets(transaction, table, at, |row| Ok(row.merge(at)?)) {
+        Ok(_) | Err(MetadataError::NotFound | MetadataError::Tablets(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

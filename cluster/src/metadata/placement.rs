@@ -11,7 +11,7 @@ use super::servers::is_gone;
 use super::tablets::{Tablet, TabletsRow, find, overlap};
 use super::{
     MemberRow, Metadata, MetadataError, MetadataTransaction, MigrationRow, Snapshot, TableRow, TabletError,
-    VERSIONS, drained, members, migrations, next, replicas, tables,
+    VERSIONS, drained, members, moving, next, replicas, tables,
 };
 use crate::limits::TABLETS_CHANGED_AT_ONCE;
 
@@ -232,21 +232,7 @@ impl Metadata {
         at: u64,
         change: impl Fn(&mut TabletsRow) -> Result<(), MetadataError>,
     ) -> Result<TabletsRow, MetadataError> {
-        self.write(|transaction| {
-            let mut row = find(transaction, tenant, table)?.ok_or(MetadataError::NotFound)?;
-            let beside = [at.saturating_sub(1), at];
-            for migration in migrations::of_table(transaction, tenant, table)? {
-                if !migration.is_over() && beside.iter().any(|&hash| migration.hashes.contains(hash)) {
-                    return Err(TabletError::OnTheMove(migration.id).into());
-                }
-            }
-            let before = row.clone();
-            change(&mut row)?;
-            if row != before {
-                transaction.store(&row)?;
-            }
-            Ok(row)
-        })
+        self.write(|transaction| moving::change_tablets(transaction, (tenant, table), at, &change))
     }
 
     /// Returns the tablets of all tables.

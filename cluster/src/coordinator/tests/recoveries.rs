@@ -1,6 +1,6 @@
 //! Recoveries in the metadata: who recovers what, as of which cut, and what becomes of it when servers return.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use store::HashRange;
 
@@ -14,6 +14,7 @@ use crate::metadata::{
 use crate::migration::{MigrationMode, MigrationPhase};
 use crate::replication::{BackupId, ReplicasRecord};
 use control::Durability;
+use wire::limits::TABLETS_PER_TABLE_MAX;
 
 /// A server with a table in memory and one on the disk, whose log two others have, and three others.
 fn world_with_replicas() -> (World, ReplicasRecord) {
@@ -234,4 +235,45 @@ fn who_has_ended_is_gone_at_once_and_is_not_there_again_before_another_start() {
     world.leases.retain(|(id, _)| *id != 1);
     world.start(1);
     assert_eq!(world.snapshot().there.len(), 2);
+}
+
+/// A dead server's tablets are divided among all others, but not each of them among all.
+#[test]
+fn recoveries_of_a_server_with_several_tablets_divide_each_as_far_as_needed() {
+    for (tablets, expected) in [(1, 3), (2, 4), (3, 3), (12, 12)] {
+        let mut world = World::new(1, 4);
+        world.table_with("disk", Durability::Synced, &vec![1; tablets]);
+        world.metadata.replicas_begin(1, 1, true).expect("room");
+        let backups = [2, 3].map(|server| BackupId { server, file: 7 });
+        let record = ReplicasRecord { backups: backups.into(), replicas: 2 };
+        world.metadata.replicas_record(1, 1, &record).expect("room");
+        world.kill(1);
+        let begun = begin_recoveries(&mut world);
+        assert_eq!(begun.len(), expected, "of {tablets}");
+        let mut widths = BTreeMap::<u32, u128>::new();
+        begun.iter().for_each(|row| *widths.entry(row.target.server).or_default() += row.hashes.width());
+        let most = widths.values().max().expect("somebody recovers it");
+        assert!(widths.len() == 3 && *most <= (1 << 64) / 2, "{widths:?}");
+    }
+}
+
+#[test]
+fn tablets_are_merged_when_a_table_has_more_than_half_as_many_as_possible() {
+    let mut world = World::new(1, 2);
+    let elected = world.elect();
+    let owners: Vec<u32> = (0..TABLETS_PER_TABLE_MAX as u32).map(|index| 1 + index / 4 % 2).collect();
+    world.table("many", &owners);
+    let shares = |world: &World| {
+        let snapshot = world.snapshot();
+        [1, 2].map(|server| snapshot.tablets[0].owned_by(server))
+    };
+    let before = shares(&world);
+    while let [step] = &steps(&world.snapshot())[..] {
+        assert!(matches!(step, CoordinatorStep::Merge { .. }), "{step:?}");
+        world.metadata.coordinate(elected.term, step, 5).expect("room");
+        // Twice does no harm.
+        world.metadata.coordinate(elected.term, step, 5).expect("room");
+    }
+    assert_eq!(shares(&world), before, "nothing moves");
+    assert_eq!(world.snapshot().tablets[0].tablets.len(), TABLETS_PER_TABLE_MAX / 2);
 }
