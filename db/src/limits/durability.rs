@@ -178,6 +178,10 @@ pub const REPLICA_RECORD_BYTES_MAX: usize = REPLICA_PIECE_BYTES + 256;
 /// Records of one stream that a backup takes in before it makes them stable: 4 MiB of pieces.
 pub const BACKUP_ROUND_RECORDS: usize = 16;
 
+/// Processor time, in microseconds, after which the backup's thread rests for half as long: it goes before the workers, and a
+/// recovery gives it work for seconds.
+pub const BACKUP_TURN_US: u64 = 300;
+
 /// Bytes of answers that a server need not have taken before its backup takes in more of it.
 pub const BACKUP_UNTAKEN_BYTES: usize = 64 << 10;
 

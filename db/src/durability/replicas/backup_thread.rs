@@ -16,14 +16,15 @@ use std::time::Duration;
 
 use cluster::replication::message::{FromBackup, ToBackup};
 use disk::DiskError;
+use guest::cycles;
 use net::{Duplex, Sleeper, Stream, StreamError, Waker};
 
 use super::divided::DividedLog;
 use super::file::{LogId, ReplicaError, ReplicaFile};
 use super::receiver::{HeldLog, ReplicaReceiver};
 use crate::limits::{
-    BACKUP_ANSWER_MS, BACKUP_IDLE_MS, BACKUP_ROUND_RECORDS, BACKUP_UNTAKEN_BYTES, RECORD_TIMEOUT_MS,
-    REPLICA_RECORD_BYTES_MAX,
+    BACKUP_ANSWER_MS, BACKUP_IDLE_MS, BACKUP_ROUND_RECORDS, BACKUP_TURN_US, BACKUP_UNTAKEN_BYTES,
+    RECORD_TIMEOUT_MS, REPLICA_RECORD_BYTES_MAX,
 };
 use crate::process;
 use crate::sync::lock;
@@ -130,7 +131,8 @@ impl BackupThread {
             let speed = file.measure().unwrap_or(1);
             tracing::debug!(speed, "the disk of replicas reads so many MB/s");
             let (receiver, streams) = (ReplicaReceiver::new(file, number, speed), Vec::new());
-            let mut backup = BackupState { receiver, arriving, streams, is_behind: false };
+            let turn = cycles::of_this_thread();
+            let mut backup = BackupState { receiver, arriving, streams, is_behind: false, turn };
             while !stopping.load(Ordering::Relaxed) {
                 if let Err(error) = backup.round() {
                     has_failed.store(true, Ordering::Relaxed);
@@ -142,6 +144,7 @@ impl BackupThread {
                 }
                 if !backup.is_behind {
                     backup.sleep(&sleeper);
+                    backup.turn = cycles::of_this_thread();
                 }
             }
         })?;
@@ -204,6 +207,8 @@ struct BackupState {
     streams: Vec<OwnerStream>,
     /// Whether some of what has come is not taken in yet.
     is_behind: bool,
+    /// Cycles that the thread had used when it last gave way.
+    turn: u64,
 }
 
 impl BackupState {
@@ -318,9 +323,19 @@ impl BackupState {
             if let Some(answer) = answer {
                 owner.answer(&answer)?;
             }
+            self.give_way();
         }
         self.is_behind = true;
         Ok(())
+    }
+
+    /// Rests after some work without a pause: at real-time priority the workers of this CPU wait for it.
+    fn give_way(&mut self) {
+        let now = cycles::of_this_thread();
+        if now.saturating_sub(self.turn) > cycles::of_us(BACKUP_TURN_US) {
+            thread::sleep(Duration::from_micros(BACKUP_TURN_US / 2));
+            self.turn = now;
+        }
     }
 
     fn sleep(&self, sleeper: &Sleeper) {
