@@ -21,11 +21,11 @@ use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 
 use self::cluster::SERVERS_MAX;
-use self::model::{ModelRow, ModelSettings};
+use self::model::{Kept, ModelRow, ModelSettings};
 use self::play::RecoveryRow;
 use crate::machine;
 use crate::options::name_of;
-use crate::plot::series::{Axes, Panel, Scale, Series, panels};
+use crate::plot::series::{Axes, Panel, Scale, Series, lines, panels};
 use crate::report::{Figure, Report, Rows, Spreads, heads, median, print, range};
 
 /// How the victim dies.
@@ -151,14 +151,16 @@ pub fn run(settings: &RecoverySettings) -> Result<(), String> {
     show(settings, &all);
     let measured = all.first().map(|Rows { rows, .. }| Spreads::of(FIGURES, rows));
     let per_core_second = measured.map_or(0.0, |spreads| spreads.median("megabytes_per_core_second"));
-    let simulated: Vec<ModelRow> = settings
-        .model
-        .model
-        .iter()
-        .map(|servers| model::simulate(&settings.model, *servers, 1.0 / per_core_second))
-        .collect();
+    let simulate = |kept| {
+        let servers = settings.model.model.iter();
+        servers.map(move |servers| model::simulate(&settings.model, kept, *servers, 1.0 / per_core_second))
+    };
+    let simulated: Vec<ModelRow> = simulate(Kept::InMemory).chain(simulate(Kept::OnDisk)).collect();
     simulated.iter().try_for_each(|row| report.line(None, settings, row))?;
     show_simulated(settings, &simulated);
+    if let Some(path) = report.plot("recovery-servers.svg").filter(|_| !simulated.is_empty()) {
+        draw_simulated(&path, &simulated)?;
+    }
     let Some(path) = report.plot("recovery.svg") else { return Ok(()) };
     draw(&path, settings, &all)
 }
@@ -184,21 +186,40 @@ fn show_simulated(settings: &RecoverySettings, rows: &[ModelRow]) {
         settings.model;
     let cells = |row: &ModelRow| {
         let percent = |busy: f64| format!("{:.0}", 100.0 * busy);
-        let size = [row.servers.to_string(), format!("{:.1}", row.gigabytes), format!("{:.2}", row.seconds)];
+        let size = [
+            name_of(&row.kept),
+            row.servers.to_string(),
+            format!("{:.1}", row.gigabytes),
+            format!("{:.2}", row.seconds),
+        ];
         let busy = [row.cores_busy, row.disks_busy, row.network_busy].map(percent);
         [&size[..], &busy[..]].concat()
     };
     if rows.is_empty() {
         return;
     }
-    let kept = if settings.model.model_written { "in memory" } else { "on disks" };
     let title = format!(
         "simulated with the processor time of the first row above, without detection; of each server {model_cores} cores, \
-         {model_disks} disks of {model_disk_reads} MB/s, network {model_network} MB/s; {model_replicas} replicas {kept}; the \
-         busiest server's share"
+         {model_disks} disks of {model_disk_reads} MB/s, network {model_network} MB/s; {model_replicas} replicas; the busiest \
+         server's share"
     );
     let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    print(&title, "servers|lost GB|seconds|cores %|disks %|network %", &rows);
+    print(&title, "acknowledged|servers|lost GB|seconds|cores %|disks %|network %", &rows);
+}
+
+/// Seconds over the number of servers, as much being lost for each of them; a line for each thing that backups acknowledge.
+fn draw_simulated(path: &std::path::Path, rows: &[ModelRow]) -> Result<(), String> {
+    let line = |kept| {
+        let own = rows.iter().filter(move |row| row.kept == kept);
+        let points = own.map(|row| (row.servers as f64, row.seconds)).collect();
+        Series { name: format!("replicas {}", name_of(&kept)), points }
+    };
+    let each = rows.first().map_or(0.0, |row| 1e3 * row.gigabytes / row.servers as f64);
+    let title = format!("{each:.0} MB are lost and recovered for each server (simulated)");
+    let axes = Axes { title: &title, x: "servers", y: "seconds" };
+    let (scale, names) = (Scale::Linear, SeriesLabelPosition::LowerRight);
+    let series = vec![line(Kept::InMemory), line(Kept::OnDisk)];
+    lines(path, &Panel { axes, scale, series, names })
 }
 
 /// The share that is served, and what clients of the rest see, one above the other; a line for each way to die.

@@ -12,7 +12,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use fastrand::Rng;
 use serde::Serialize;
 
@@ -49,9 +49,15 @@ pub(super) struct ModelSettings {
     /// Other servers that have each log.
     #[arg(long, default_value_t = 3)]
     pub(super) model_replicas: usize,
-    /// Backups acknowledge what is in their memory, as a table `written` has it.
-    #[arg(long)]
-    pub(super) model_written: bool,
+}
+
+/// What a backup acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+pub(super) enum Kept {
+    /// What it has received, as RAMCloud's backups do, which survive a power cut with their memory.
+    InMemory,
+    /// What is on its disk, as here.
+    OnDisk,
 }
 
 /// Megabytes of a segment.
@@ -61,6 +67,7 @@ const SEGMENT_MB: f64 = 8.0;
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ModelRow {
     pub(super) servers: usize,
+    pub(super) kept: Kept,
     pub(super) gigabytes: f64,
     pub(super) seconds: f64,
     pub(super) cores_busy: f64,
@@ -119,6 +126,7 @@ type Step = Reverse<(Seconds, usize, usize, u8)>;
 
 struct Model<'s> {
     settings: &'s ModelSettings,
+    kept: Kept,
     servers: Vec<Server>,
     /// The backup of each segment that is asked for it.
     holders: Vec<usize>,
@@ -134,7 +142,7 @@ struct Model<'s> {
 }
 
 /// Simulates a recovery, of which a megabyte needs so many seconds of a core with two replicas.
-pub(super) fn simulate(settings: &ModelSettings, servers: usize, core_seconds: f64) -> ModelRow {
+pub(super) fn simulate(settings: &ModelSettings, kept: Kept, servers: usize, core_seconds: f64) -> ModelRow {
     let segments = (servers as f64 * settings.model_megabytes / SEGMENT_MB).ceil() as usize;
     let mut random = Rng::with_seed(servers as u64);
     let mut counts = vec![0; servers];
@@ -158,6 +166,7 @@ pub(super) fn simulate(settings: &ModelSettings, servers: usize, core_seconds: f
     let divide = core_seconds * DIVIDE_SHARE;
     let mut model = Model {
         settings,
+        kept,
         servers: (0..servers).map(server).collect(),
         divided: vec![None; segments],
         left: vec![all; servers],
@@ -179,6 +188,7 @@ pub(super) fn simulate(settings: &ModelSettings, servers: usize, core_seconds: f
     let most = |busy: &dyn Fn(&Server) -> f64| model.servers.iter().map(busy).fold(0.0, f64::max) / seconds;
     ModelRow {
         servers,
+        kept,
         gigabytes: servers as f64 * settings.model_megabytes / 1e3,
         seconds,
         cores_busy: most(&|server| server.cores.busy / settings.model_cores as f64),
@@ -223,9 +233,9 @@ impl Model<'_> {
                     let kept = server.receives.work(left, sent);
                     let kept = server.cores.work(kept, part * self.costs[2]);
                     // What is in memory goes to the disk when that has nothing else to do.
-                    let done = match settings.model_written {
-                        true => kept,
-                        false => server.disks.work(kept, part / settings.model_disk_writes),
+                    let done = match self.kept {
+                        Kept::InMemory => kept,
+                        Kept::OnDisk => server.disks.work(kept, part / settings.model_disk_writes),
                     };
                     self.ended = self.ended.max(done);
                 }
@@ -240,6 +250,7 @@ impl Model<'_> {
 mod tests {
     use clap::Parser;
 
+    use super::Kept::{InMemory, OnDisk};
     use super::{ModelSettings, simulate};
 
     #[derive(Parser)]
@@ -255,18 +266,18 @@ mod tests {
     #[test]
     fn what_is_short_decides_and_the_rest_waits_for_it() {
         // 500 MB for each server: two disks read them in a second.
-        let reads = settings(&["--model-written"]);
-        let of_disks = simulate(&reads, 20, 1e-6);
+        let reads = settings(&[]);
+        let of_disks = simulate(&reads, InMemory, 20, 1e-6);
         assert!((1.0..2.0).contains(&of_disks.seconds) && of_disks.cores_busy < 0.1, "{of_disks:?}");
         // Four cores need 500 MB x 0.02 s / 4.
-        let of_cores = simulate(&reads, 20, 0.02);
+        let of_cores = simulate(&reads, InMemory, 20, 0.02);
         let replicas = 0.02 * super::KEEP_SHARE / 2.0 * 500.0 / 4.0;
         assert!((2.5 + replicas..5.0).contains(&of_cores.seconds), "{of_cores:?}");
         assert!(of_cores.cores_busy > 0.7, "{of_cores:?}");
-        let slow = simulate(&settings(&["--model-network", "100", "--model-written"]), 20, 1e-6);
+        let slow = simulate(&settings(&["--model-network", "100"]), InMemory, 20, 1e-6);
         assert!(slow.network_busy > 0.7 && slow.seconds > 10.0, "{slow:?}");
         // Each replica is on a disk before it counts.
-        let written = simulate(&settings(&[]), 20, 1e-6);
+        let written = simulate(&reads, OnDisk, 20, 1e-6);
         assert!((4.0..7.0).contains(&written.seconds) && written.disks_busy > 0.6, "{written:?}");
     }
 }
