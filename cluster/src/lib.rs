@@ -4,7 +4,7 @@
 //!   coordinator   plans: which tablet moves next          registration   a server's lease
 //!   migration     of a tablet, at source and target       presence       which servers are gone
 //!   remote        reads at other servers                  peer           who belongs to the cluster
-//!   replication   of a log to backups
+//!   replication   of a log to backups              shares    of limits that hold over the cluster
 //!   metadata      the rules: tenants, tables, extensions, tablets, migrations, plans
 //!   records       storage: ordered keys with revisions
 //!   secret        session_proof        moment        limits
@@ -30,3 +30,4 @@ pub mod remote;
 pub mod replication;
 pub mod secret;
 pub mod session_proof;
+pub mod shares;

@@ -115,7 +115,7 @@ pub(super) fn follow(
         for &limit in TenantLimit::ALL {
             let stored = values.iter().find(|(known, _)| *known == limit).map(|(_, value)| *value);
             let value = stored.unwrap_or(limit.unrecorded_value());
-            if account.limit(limit) != value {
+            if account.whole(limit) != value {
                 account.set_limit(limit, value);
             }
         }
@@ -142,7 +142,7 @@ pub(super) fn entries(account: &Account) -> Vec<TenantLimitEntry> {
         let (least, most) = limit.bounds();
         TenantLimitEntry {
             name: limit.name().to_owned(),
-            value: account.limit(*limit),
+            value: account.whole(*limit),
             default: limit.default_value(),
             least,
             most,

@@ -2,6 +2,8 @@
 
 mod store;
 
+use std::sync::atomic::Ordering;
+
 use cluster::metadata::Side;
 use control::Statistic;
 use guest::{cycles, watchdog};
@@ -14,6 +16,7 @@ use crate::control_plane::{Control, OpenSession, Refusal};
 use crate::metrics::{Counter, total};
 use crate::sync::lock;
 use crate::tenant::ledger::{self, Entry};
+use crate::tenant::limit::{TenantLimit, UNLIMITED};
 
 pub(super) fn read(control: &Control, role: &Role, of: Option<&str>) -> Result<Vec<u8>, Refusal> {
     let statistics = match (role, of) {
@@ -44,6 +47,9 @@ fn of_tenant(control: &Control, tenant: TenantId) -> Vec<Statistic> {
     ];
     let account = control.accounts.of(tenant);
     statistics.push(statistic("home_core", account.home_core().into()));
+    let shared = TenantLimit::SHARED.into_iter().filter(|limit| account.whole(*limit) != UNLIMITED);
+    statistics
+        .extend(shared.map(|limit| statistic(&format!("{}_share", limit.name()), account.limit(limit))));
     let sums = account.ledger.sums();
     statistics.extend(Entry::ALL.iter().map(|entry| match entry {
         Entry::InvocationCycles => statistic("invocation_us", cycles::to_us(sums.of(*entry))),
@@ -73,6 +79,9 @@ fn of_server(control: &Control) -> Vec<Statistic> {
     let of_log = control.log.iter().flat_map(|log| log.figures.list(&control.store));
     statistics.extend(of_log.map(|figure| statistic(figure.name, figure.value)));
     statistics.extend(control.migrations.iter().flat_map(of_migrations));
+    if control.metadata.records().is_shared() {
+        statistics.push(statistic("metadata_copied", control.metadata_copied.load(Ordering::Relaxed)));
+    }
     statistics
 }
 

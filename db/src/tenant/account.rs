@@ -51,6 +51,8 @@ pub struct Account {
     remote: RemoteUse,
     /// The memory quota, created with the first table.
     quota: OnceLock<Arc<Quota>>,
+    /// The limits of [`TenantLimit::SHARED`] as they were set.
+    whole: [AtomicU64; TenantLimit::SHARED.len()],
 }
 
 impl Account {
@@ -63,6 +65,7 @@ impl Account {
         let home_core = AtomicU16::new(0);
         let (changes, compile_time, quota) = (AtomicU64::new(0), CompileTime::default(), OnceLock::new());
         let remote = RemoteUse::default();
+        let whole = TenantLimit::SHARED.map(|limit| AtomicU64::new(limit.default_value()));
         Self {
             tenant,
             home_core,
@@ -75,6 +78,7 @@ impl Account {
             compile_time,
             remote,
             quota,
+            whole,
         }
     }
 
@@ -106,11 +110,18 @@ impl Account {
         self.ledger.prefetch_place(worker);
     }
 
-    /// Returns the current value of a limit.
+    /// Returns the value of a limit that is in force here: of one that a cluster's servers share, this server's share.
     #[inline]
     #[must_use]
     pub fn limit(&self, limit: TenantLimit) -> u64 {
         self.limits[limit as usize].load(Ordering::Relaxed)
+    }
+
+    /// Returns the value of a limit as it was set.
+    #[must_use]
+    pub fn whole(&self, limit: TenantLimit) -> u64 {
+        let shared = TenantLimit::SHARED.iter().position(|shared| *shared == limit);
+        shared.map_or_else(|| self.limit(limit), |index| self.whole[index].load(Ordering::Relaxed))
     }
 
     /// Returns whether any limit but the form of invocations was set to something other than its default.
@@ -151,12 +162,20 @@ impl Account {
 
     /// Sets a limit. The caller has checked [`TenantLimit::allows`], and no table is created meanwhile.
     pub fn set_limit(&self, limit: TenantLimit, value: u64) {
-        self.limits[limit as usize].store(value, Ordering::Relaxed);
+        if let Some(index) = TenantLimit::SHARED.iter().position(|shared| *shared == limit) {
+            self.whole[index].store(value, Ordering::Relaxed);
+        }
+        self.set_share(limit, value);
         let is_own = |limit: &TenantLimit| {
-            *limit != TenantLimit::Sandbox && self.limit(*limit) != limit.default_value()
+            *limit != TenantLimit::Sandbox && self.whole(*limit) != limit.default_value()
         };
         self.has_own_limits.store(TenantLimit::ALL.iter().any(is_own), Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Puts this server's share of a limit in force.
+    pub fn set_share(&self, limit: TenantLimit, value: u64) {
+        self.limits[limit as usize].store(value, Ordering::Relaxed);
         if limit == TenantLimit::MemoryBytes
             && let Some(quota) = self.quota.get()
         {

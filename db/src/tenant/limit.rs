@@ -82,6 +82,9 @@ limits! {
 }
 
 impl TenantLimit {
+    /// Those that hold for all servers of a cluster together; the others hold for each of them.
+    pub const SHARED: [Self; 2] = [Self::OperationsPerSecond, Self::MemoryBytes];
+
     /// Returns the limit with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

@@ -13,6 +13,7 @@ mod cluster_durability;
 mod cluster_linearizability;
 mod cluster_migration;
 mod cluster_queue;
+mod cluster_quotas;
 mod cluster_reads;
 mod cluster_routing;
 mod cluster_tagged;

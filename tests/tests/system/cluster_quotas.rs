@@ -1,0 +1,122 @@
+//! Limits of a tenant that hold for all servers of a cluster together, wherever its objects and its requests are.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Client, ClientConfig, Durability, LimitChange, Status, TableOptions};
+use tests::cluster::Cluster;
+use tests::effort::rng;
+use tests::patience::{answered, comes};
+use tests::server::{Server, Settings, Tenant};
+
+const SERVERS: usize = 3;
+const VALUE_BYTES: usize = 1_000;
+
+/// A cluster, a tenant, and its table with a tablet at each server.
+fn cluster() -> (Cluster, Tenant, u32) {
+    let settings = Settings { memory: "64MiB".into(), segment: "1MiB".into(), ..Settings::default() };
+    let cluster = Cluster::start(SERVERS, &settings);
+    cluster.numbers();
+    let tenant = cluster.servers[0].tenant("acme");
+    let options = TableOptions { durability: Some(Durability::Memory), ..TableOptions::default() };
+    let mut client = cluster.servers[0].client(&tenant);
+    let table = answered("the table", || client.table_create_spread("data", options, SERVERS as u16));
+    (cluster, tenant, table)
+}
+
+fn figure(server: &Server, tenant: &Tenant, name: &str) -> Option<u64> {
+    let statistics = server.admin().tenant_statistics(&tenant.name).ok()?;
+    statistics.iter().find(|statistic| statistic.name == name).map(|statistic| statistic.value)
+}
+
+/// A figure of a tenant, summed over all servers.
+fn sum(cluster: &Cluster, tenant: &Tenant, name: &str) -> Option<u64> {
+    cluster.servers.iter().map(|server| figure(server, tenant, name)).sum()
+}
+
+/// Sets a limit, and waits until the servers' shares together do not exceed it.
+fn limit(cluster: &Cluster, tenant: &Tenant, name: &str, value: u64) {
+    let change = LimitChange { limit: name, value: Some(value) };
+    answered("the limit", || cluster.servers[1].admin().tenant_limits_set(&tenant.name, &[change]));
+    let share = format!("{name}_share");
+    comes("shares", || (sum(cluster, tenant, &share)? <= value).then_some(()));
+}
+
+/// A client that does not repeat what is refused.
+fn hasty(server: &Server, tenant: &Tenant) -> Client {
+    let config = ClientConfig { call_timeout: Duration::from_millis(300), ..ClientConfig::default() };
+    let connect =
+        || Client::connect_with(&server.address().to_string(), &tenant.name, &tenant.secret, config.clone());
+    comes("a session", || connect().ok())
+}
+
+#[test]
+fn objects_at_all_servers_together_stay_within_the_quota() {
+    const QUOTA: u64 = 3 << 20;
+    let (cluster, tenant, table) = cluster();
+    limit(&cluster, &tenant, "memory_bytes", QUOTA);
+    let (mut client, mut random) = (cluster.servers[0].client(&tenant), rng());
+    let bytes = |cluster: &Cluster| comes("the bytes", || sum(cluster, &tenant, "object_bytes"));
+    // Keys of one server's half of the hashes first: most of the quota is used there.
+    let mut keys: Vec<u64> = (0..8_000).collect();
+    random.shuffle(&mut keys);
+    keys.sort_by_key(|key| store::hash(&key.to_le_bytes()) > u64::MAX / 3);
+    let (mut stored, mut refused) = (Vec::new(), 0);
+    for key in keys {
+        let mut put = || client.put(table, &key.to_le_bytes(), &[7; VALUE_BYTES]);
+        let answer = put();
+        let is_refused = |error: &client::Error| error.status() == Some(Status::OverQuota);
+        if answer.as_ref().is_err_and(is_refused) && bytes(&cluster) < QUOTA * 19 / 20 {
+            // What is free at other servers comes within a second or two.
+            comes("a share of what is free", || put().ok());
+            stored.push(key);
+            continue;
+        }
+        match answer {
+            Ok(_) => stored.push(key),
+            Err(error) => {
+                assert!(is_refused(&error), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    let most = QUOTA + QUOTA / 16;
+    let now = bytes(&cluster);
+    assert!((QUOTA * 9 / 10..=most).contains(&now) && refused > 1_000, "{now} of {QUOTA}, {refused} refused");
+    // What is deleted at one server is free at the others.
+    for key in &stored {
+        client.delete(table, &key.to_le_bytes()).expect("deletes are admitted");
+    }
+    let other =
+        (0_u64..).find(|key| store::hash(&key.to_le_bytes()) > u64::MAX / 3 * 2).expect("one of three");
+    comes("room at another server", || client.put(table, &other.to_le_bytes(), &vec![7; 900_000]).ok());
+}
+
+#[test]
+fn requests_at_all_servers_together_stay_within_the_rate() {
+    const RATE: u64 = 600;
+    let (cluster, tenant, table) = cluster();
+    limit(&cluster, &tenant, "operations_per_second", RATE);
+    let keys: Vec<[u8; 8]> = (0..300_u64).map(u64::to_le_bytes).collect();
+    let begun = Instant::now();
+    let admitted: u64 = thread::scope(|scope| {
+        let clients = cluster.servers.iter().map(|server| {
+            let (keys, tenant) = (&keys, &tenant);
+            scope.spawn(move || {
+                let mut client = hasty(server, tenant);
+                let mut admitted = 0;
+                while begun.elapsed() < Duration::from_secs(6) {
+                    let key = fastrand::choice(keys).expect("some");
+                    admitted += u64::from(client.get(table, key).is_ok());
+                }
+                admitted
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        clients.into_iter().map(|client| client.join().expect("no panic")).sum()
+    });
+    // A burst of each server, and what changes of shares let through.
+    let most = (begun.elapsed().as_secs_f64() + 1.0) * RATE as f64 * 1.2;
+    println!("{admitted} admitted of {most}");
+    assert!((admitted as f64) < most && admitted > RATE, "{admitted} of {most}");
+}
