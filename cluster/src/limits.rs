@@ -40,6 +40,19 @@ pub const PACKAGE_CHUNK_BYTES: usize = 512 << 10;
 /// Size in bytes above which a value is written to a shared store before the commit, not with it, so that several fit.
 pub const RECORD_STAGED_BYTES: usize = 64 << 10;
 
+/// Records of a copy that are read or written with one request.
+pub const RESTORED_AT_ONCE: usize = 64;
+
+/// About how many bytes of them one request writes.
+pub const RESTORED_BYTES_AT_ONCE: usize = 512 << 10;
+
+/// Numbers of each kind that are skipped behind a copy of the metadata: more than servers take in the time by which a copy can be
+/// behind.
+pub const RESTORED_NUMBERS_SKIPPED: u64 = 1_000;
+
+/// Reservations of versions that are skipped behind it.
+pub const RESTORED_VERSIONS_SKIPPED: u64 = 16;
+
 /// Maximum attempts of a change that conflicts with others. Each time one of the others has succeeded.
 pub const CHANGE_ATTEMPTS_MAX: u32 = 64;
 
@@ -86,12 +99,13 @@ pub const PLAN_MOVES_AT_ONCE: usize = 2;
 /// Plans that are kept, ended ones included.
 pub const PLANS_KEPT: usize = 16;
 
-/// Life of a registration without a renewal, in milliseconds: an etcd that elects a leader takes some seconds of that.
-pub const REGISTRATION_TTL_MS: u64 = 10_000;
+/// Life of a registration without a renewal, in milliseconds: an etcd that elects a leader takes one or two seconds, and gives each
+/// lease its whole life again.
+pub const REGISTRATION_TTL_MS: u64 = 3_000;
 
 /// Time without a registration after which others declare a server gone, in milliseconds: after a long absence of etcd
 /// every server registers again in less.
-pub const GONE_AFTER_MS: u64 = 7_500;
+pub const GONE_AFTER_MS: u64 = 3_000;
 
 /// Time of a look at the registrations, in milliseconds, after which it counts as one that etcd did not answer.
 pub const PRESENCE_LOOK_MS_MAX: u64 = 1_000;

@@ -24,6 +24,7 @@ mod placement;
 mod plans;
 mod recoveries;
 mod replicas;
+pub mod restoration;
 mod row;
 mod servers;
 mod tables;
@@ -31,6 +32,7 @@ mod tablets;
 mod tenants;
 mod transaction;
 mod upgrade;
+mod usage;
 mod version_state;
 
 pub use catalog::{Catalog, is_followed_by_its_author, tenants_of};
@@ -51,6 +53,7 @@ pub use servers::ServerRow;
 pub use tables::TableRow;
 pub use tablets::{Tablet, TabletsRow};
 pub use tenants::TenantRow;
+pub use usage::UsageRow;
 pub use version_state::{VersionState, VersionStateError};
 
 use std::collections::VecDeque;
@@ -124,6 +127,10 @@ impl Metadata {
         metadata.write(|transaction| match transaction.get::<Format>(FORMAT)? {
             Some(Format { version: FORMAT_VERSION }) => Ok(()),
             Some(Format { version }) => Err(RecordsError::UnknownFormat(version).into()),
+            None if transaction.has(restoration::RESTORING)? => Err(RecordsError::Storage(
+                "a copy is being restored there; if that was interrupted, begin it anew".to_owned(),
+            )
+            .into()),
             None => Ok(transaction.put(FORMAT, &Format { version: FORMAT_VERSION })?),
         })?;
         Ok(metadata)

@@ -9,10 +9,12 @@
 //! Keys are paths of printable ASCII, as in `catalog/tables/0000000001/graph`. Values are opaque here. Only control
 //! threads call this; every call returns within a bounded time.
 
+mod copy;
 mod embedded;
 mod error;
 mod watch;
 
+pub use copy::{CopiedRecords, RecordsCopy};
 pub use embedded::{Embedded, Opener, Upgrade};
 pub use error::RecordsError;
 pub use watch::{Event, Watch, WatchEnd, WatchSource};
@@ -64,6 +66,13 @@ impl KeySpan {
         let last = to.pop().map_or('\0', |last| char::from(last as u8 + 1));
         to.push(last);
         Self { from: prefix.to_owned(), to }
+    }
+
+    /// Creates a span of all keys.
+    #[must_use]
+    pub fn all() -> Self {
+        // Keys are printable.
+        Self { from: String::new(), to: "\x7f".to_owned() }
     }
 
     /// Returns whether it is a single key.

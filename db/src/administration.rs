@@ -8,6 +8,7 @@
 mod altering;
 mod archives;
 mod audit;
+pub mod copying;
 mod description;
 mod extensions;
 mod following;
@@ -20,6 +21,7 @@ mod missing;
 mod plans;
 mod servers;
 mod sessions;
+pub mod shares;
 mod statistics;
 mod tables;
 mod tablets;

@@ -22,7 +22,7 @@ pub use devices::Devices;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -38,7 +38,7 @@ use self::identity::Identity;
 use self::log::RestOfLog;
 use self::memory::{Damage, populate};
 use crate::administration;
-use crate::administration::membership;
+use crate::administration::{copying, membership, shares};
 use crate::backups::{self, LogBackups};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -150,6 +150,7 @@ impl Server {
             migrations: devices::migrations(run, &metadata, &siblings, config.cores)?,
             resumption: devices::resumption(&metadata, run, first_client, clock)?,
             recovered_replies: RecoveredReplies::default(),
+            metadata_copied: AtomicU64::new(0),
             metadata,
             registry,
             accounts,
@@ -184,7 +185,7 @@ impl Server {
         let ends = (started.threads, log_thread, backup);
         let mut server = Self::of(control, (tcp, entrance), ends, (watchdog, identity), wants.as_ref());
         server.start_control(config.populate)?.replay(rest)?.let_in(shm_listener)?;
-        server.join_cluster(reached, wants, backups)
+        server.join_cluster(reached, wants, backups)?.copy_metadata(config)
     }
 
     /// Returns the server of these threads, which wait for what is to be started.
@@ -245,6 +246,17 @@ impl Server {
             self.control_threads.push(following.map_err(no_thread)?);
             let coordinating = coordination::start(&self.control, &self.entrance.stopping, run);
             self.control_threads.push(coordinating.map_err(no_thread)?);
+            let sharing = shares::share(&self.control, &self.entrance.stopping);
+            self.control_threads.push(sharing.map_err(no_thread)?);
+        }
+        Ok(self)
+    }
+
+    /// Keeps a copy of the metadata in the data directory, if others share it.
+    fn copy_metadata(mut self, config: &Config) -> Result<Self, BootError> {
+        if self.control.metadata.records().is_shared() {
+            let copying = copying::copy(&self.control, &config.data_directory, &self.entrance.stopping);
+            self.control_threads.push(copying.map_err(no_thread)?);
         }
         Ok(self)
     }

@@ -5,9 +5,9 @@
 //! metadata operations are slow under it. A second lock protects the ownership of tables, which migrations change
 //! under time pressure. Workers never use this state.
 //!
-//! Its parts: [`acts`] for the audit log, [`archives`] that are read, [`grant`]s to other tenants, the [`home_balancer`], the [`lease_cache`] that
-//! replaces the metadata while it does not answer, running [`migrations`], [`ownership`] of tables, [`recovered_replies`] of other
-//! servers, [`resumption`] of sessions after a restart, [`streams`]' permits.
+//! Its parts: [`acts`] for the audit log, [`archives`] that are read, [`grant`]s to other tenants, the [`home_balancer`], the
+//! [`lease_cache`] that replaces the metadata while it does not answer, running [`migrations`], [`ownership`] of tables,
+//! [`recovered_replies`] of other servers, [`resumption`] of sessions after a restart, [`streams`]' permits.
 
 pub mod acts;
 pub mod archives;
@@ -19,25 +19,26 @@ pub mod migrations;
 pub mod ownership;
 pub mod ownership_guard;
 pub mod recovered_replies;
+mod refusal;
 pub mod resumption;
 pub mod streams;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, atomic::AtomicU64};
 use std::time::Duration;
 
 use cluster::limits::VERSIONS_RESERVED;
-use cluster::metadata::{Metadata, MetadataError, TenantRow, VersionStateError};
+use cluster::metadata::{Metadata, MetadataError, TenantRow};
 use cluster::moment::Moment;
 use cluster::records::RecordsError;
 use cluster::secret::{SecretHash, random_token};
 use store::Store;
 use wire::limits::SESSION_IDLE_MS;
-use wire::reply::Throttled;
 use wire::{Status, TenantId};
+
+pub use self::refusal::Refusal;
 
 use self::acts::Acts;
 use self::archives::Archives;
@@ -62,89 +63,11 @@ use crate::session::completions::Completions;
 use crate::sync::lock;
 use crate::tablet::{PartsMade, TableEntry};
 use crate::tenant::account::Accounts;
-use crate::tenant::limit::TenantLimit;
 use crate::view::catalog::Ended;
 use crate::view::change::{Change, ChangeSender, broadcast};
 use crate::view::{Fence, Views};
 use crate::worker::ports::FramePorts;
 use crate::worker::response_limiter::ResponseLimiter;
-
-/// A refusal by the control plane: a status for programs and text for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The status, for programs.
-    pub status: Status,
-    /// The text, for people; for `Throttled` the name of the limit.
-    pub text: String,
-    /// Delay before the next attempt in microseconds, for `Throttled`.
-    after_us: u32,
-}
-
-impl Refusal {
-    /// Creates a refusal with its own text.
-    #[must_use]
-    pub fn new(status: Status, text: impl Into<String>) -> Self {
-        Self { status, text: text.into(), after_us: 0 }
-    }
-
-    /// Creates a refusal because a limit of the tenant delays the request for this long.
-    #[must_use]
-    pub fn throttled(after_us: u64, limit: TenantLimit) -> Self {
-        let after_us = u32::try_from(after_us).unwrap_or(u32::MAX);
-        Self { status: Status::Throttled, text: limit.name().to_owned(), after_us }
-    }
-
-    /// Encodes the body of the answer.
-    #[must_use]
-    pub fn body(&self) -> Vec<u8> {
-        if self.status != Status::Throttled {
-            return self.text.clone().into_bytes();
-        }
-        let throttled = Throttled { after_us: self.after_us, limit: self.text.as_bytes() };
-        let mut body = vec![0; throttled.body_bytes()];
-        throttled.encode(&mut body);
-        body
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.text)
-    }
-}
-
-impl From<Status> for Refusal {
-    fn from(status: Status) -> Self {
-        Self::new(status, status.text())
-    }
-}
-
-impl From<MetadataError> for Refusal {
-    fn from(error: MetadataError) -> Self {
-        let status = match &error {
-            MetadataError::AlreadyExists => Status::AlreadyExists,
-            MetadataError::NotFound => Status::NotFound,
-            MetadataError::LimitExceeded => Status::LimitExceeded,
-            MetadataError::VersionState(VersionStateError::InUse(_)) => Status::NotPermitted,
-            MetadataError::VersionState(VersionStateError::NoSuchVersion(_)) => Status::UnknownExtension,
-            MetadataError::VersionState(_) => Status::NotFound,
-            MetadataError::DurabilityFixed => Status::Unavailable,
-            MetadataError::Conflict => Status::Conflict,
-            MetadataError::Tablets(_) => Status::WrongTablets,
-            MetadataError::Records(RecordsError::StorageFull) => Status::StorageFull,
-            MetadataError::Records(RecordsError::TooLarge(_)) => Status::LimitExceeded,
-            MetadataError::Records(RecordsError::Unavailable(_) | RecordsError::Uncertain(_)) => {
-                tracing::warn!(%error, "metadata unavailable");
-                Status::Unavailable
-            }
-            MetadataError::Records(_) => {
-                tracing::error!(%error, "metadata failed");
-                Status::Internal
-            }
-        };
-        Self::new(status, error.to_string())
-    }
-}
 
 /// An open session with the details shown in lists.
 #[derive(Clone, Debug)]
@@ -170,6 +93,8 @@ pub struct Control {
     pub metadata: Metadata,
     /// Substitute for the metadata while a cluster's metadata does not answer.
     pub lease_cache: LeaseCache,
+    /// The last commit of a cluster's metadata that this server's copy has.
+    pub metadata_copied: AtomicU64,
     /// Migrations of tablets; `None` outside a cluster.
     pub migrations: Option<Migrations>,
     /// The loaded extensions.

@@ -11,9 +11,11 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{ArgAction, Parser, ValueEnum};
+use cluster::records::{CopiedRecords, Revision};
+use db::administration::copying;
 use db::boot::Server;
 use db::boot::administrator;
 use db::config::{
@@ -109,6 +111,11 @@ struct Arguments {
     /// etcd://HOST:PORT[,HOST:PORT]/CLUSTER
     #[arg(long, env = "SPLINTER_METADATA", default_value = "file", value_parser = parse_metadata_place, value_name = "PLACE")]
     metadata: MetadataPlace,
+
+    /// Write the metadata of a cluster whose etcd was lost to the new one of --metadata, and end: the newest of these copies,
+    /// which are the files metadata.copy of its servers' data directories. No server of the cluster may run
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    restore_metadata: Vec<PathBuf>,
 
     /// Use DPDK for frames instead of the kernel, with these environment (EAL) arguments, such as
     /// "--no-pci --no-huge --vdev net_vhost0,iface=PATH". Streams still use the kernel
@@ -224,13 +231,30 @@ fn main() -> ExitCode {
         LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
-    match run(arguments) {
+    let ended =
+        if arguments.restore_metadata.is_empty() { run(arguments) } else { restore_metadata(&arguments) };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {
             eprintln!("splinter-server: {text}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Restores the metadata of a cluster, and says from which copy.
+fn restore_metadata(arguments: &Arguments) -> Result<(), String> {
+    let MetadataPlace::Etcd(address) = &arguments.metadata else {
+        return Err("--restore-metadata: --metadata must name the new etcd".to_owned());
+    };
+    let (records, path) = copying::restore(address, &arguments.restore_metadata, |path, copied| {
+        let CopiedRecords { revision: Revision(revision), made_ms, records } = copied;
+        let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(*made_ms));
+        let (path, records, age_s) = (path.display(), records.len(), age.unwrap_or_default().as_secs());
+        println!("{path}: {records} records as of change {revision}, {age_s} s old");
+    })?;
+    println!("restored {records} records from {} to {address}: start the servers with it", path.display());
+    Ok(())
 }
 
 fn run(arguments: Arguments) -> Result<(), String> {

@@ -108,7 +108,7 @@ fn durable(seed: u64) -> Plan {
 
 #[test]
 fn nothing_on_the_disk_is_lost_while_servers_die_and_others_recover_it() {
-    each_seed(&seeds(50, 2_000), durable);
+    each_seed(&seeds(50, 10_000), durable);
 }
 
 /// A cluster of many servers as the seed has it.
@@ -139,7 +139,7 @@ fn histories_are_linearizable_with_up_to_two_hundred_servers() {
 
 #[test]
 fn nothing_on_the_disk_is_lost_with_many_servers() {
-    each_seed(&seeds(1, 20), |seed| Plan {
+    each_seed(&seeds(1, 100), |seed| Plan {
         durable: true,
         step_us: 10_000,
         crashes: true,

@@ -1,5 +1,6 @@
 //! Tests of the metadata across restarts and on a full disk.
 
+mod restoration;
 mod small_disk;
 mod upgrade;
 

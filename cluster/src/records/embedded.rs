@@ -15,8 +15,9 @@ mod leases;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -66,13 +67,15 @@ struct EmbeddedState {
 
 /// Opens a database, or creates one: under another name first, since a server that is killed meanwhile leaves a file that is
 /// none.
-fn open(path: &Path) -> Result<Database, DatabaseError> {
+pub(super) fn open_file(path: &Path) -> Result<Database, DatabaseError> {
     if !path.exists() {
         let new = path.with_extension("new");
         if new.exists() {
             fs::remove_file(&new).map_err(StorageError::Io)?;
         }
         drop(Builder::new().create(&new)?);
+        // Hashes of secrets are in it.
+        fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(StorageError::Io)?;
         // Not in place of one that another server has made meanwhile. Some file systems have no second names.
         match fs::hard_link(&new, path) {
             Ok(()) => fs::remove_file(&new),
@@ -93,7 +96,7 @@ impl Embedded {
     /// When the file cannot be opened, is held by another server, or has a layout that `upgrade` does not know.
     pub fn open(path: &Path, upgrade: Upgrade) -> Result<Self, RecordsError> {
         let path: PathBuf = path.to_owned();
-        Self::open_with(Box::new(move || open(&path)), upgrade)
+        Self::open_with(Box::new(move || open_file(&path)), upgrade)
     }
 
     /// Opens what `opener` returns; tests use it to simulate a disk that fills up.

@@ -188,7 +188,7 @@ fn admit_budget(control: &Control, tenant: TenantId, bytes: u64) -> Result<(), R
         return Err(Refusal::new(Status::OutOfRange, text));
     }
     let limit = TenantLimit::MemoryBytes;
-    let most = control.accounts.of(tenant).limit(limit);
+    let most = control.accounts.of(tenant).whole(limit);
     if bytes > most {
         let text = format!("{}: a cache of {bytes} bytes exceeds the tenant's {most} bytes", limit.name());
         return Err(Refusal::new(Status::OverQuota, text));

@@ -1,7 +1,7 @@
 //! Cached cluster metadata, used while the metadata does not answer: the tenants as last seen, so that sessions can be
 //! opened while the server's lease is held.
 //!
-//! A secret that another server rotated meanwhile opens sessions here until the lease expires: ten seconds at most,
+//! A secret that another server rotated meanwhile opens sessions here until the lease expires: three seconds at most,
 //! and only while this server cannot reach the metadata and the other one can.
 
 use std::collections::BTreeMap;

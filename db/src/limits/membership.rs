@@ -1,8 +1,8 @@
 //! Limits of a server's waits for its cluster, of its requests to etcd, and of invocations' reads at other servers.
 
 use cluster::limits::{
-    GONE_AFTER_MS, GRANTS_SWEPT_AT_ONCE, LOG_PARTS_CHANGED_AT_ONCE, REGISTRATION_TTL_MS, REMOTE_BATCH_BYTES,
-    REMOTE_BATCH_READS, REMOTE_READ_US_MAX, TABLETS_CHANGED_AT_ONCE,
+    GONE_AFTER_MS, GRANTS_SWEPT_AT_ONCE, LOG_PARTS_CHANGED_AT_ONCE, PRESENCE_LOOK_MS_MAX,
+    REGISTRATION_TTL_MS, REMOTE_BATCH_BYTES, REMOTE_BATCH_READS, REMOTE_READ_US_MAX, TABLETS_CHANGED_AT_ONCE,
 };
 
 use super::{ARENA_BYTES, INVOCATION_WALL_US_MAX};
@@ -16,14 +16,29 @@ pub const VERSIONS_LOOK_MS: u64 = 60_000;
 pub const COORDINATION_LOOK_MS: u64 = 250;
 
 /// Interval at which a server renews its registration, in milliseconds.
-pub const REGISTRATION_KEEP_MS: u64 = 2_500;
+pub const REGISTRATION_KEEP_MS: u64 = 750;
 
 /// Time after the end of the lease for which workers serve hashes that others may come to own, in milliseconds: they
 /// are made to leave in less. The rest of [`GONE_AFTER_MS`] covers a slow clock and a batch being served.
-pub const FENCE_AFTER_MS: u64 = 2_500;
+pub const FENCE_AFTER_MS: u64 = 1_000;
 
 /// Delay before a server retries to register, or to follow the metadata, in milliseconds.
 pub const CLUSTER_RETRY_MS: u64 = 500;
+
+/// Least time between two writes of a server's copy of the metadata, in milliseconds.
+pub const METADATA_COPY_REST_MS: u64 = 200;
+
+/// Delay before a server begins its copy anew, in milliseconds.
+pub const METADATA_COPY_RETRY_MS: u64 = 5_000;
+
+/// Interval at which a server looks at its shares of limits that hold over the cluster, in milliseconds.
+pub const SHARES_LOOK_MS: u64 = 1_000;
+
+/// Tenants whose use a server tells the others, those that use most; of others each server has an even share. Some 30 bytes each.
+pub const SHARES_TENANTS_MAX: usize = 1_000;
+
+/// The part of a limit by which use changes before the others are told: one of so many.
+pub const SHARES_TOLD_DIVISOR: u64 = 64;
 
 /// Time that a server waits for a change of the metadata before it checks whether it must stop, in milliseconds.
 pub const FOLLOWING_LOOK_MS: u64 = 50;
@@ -90,8 +105,10 @@ const _: () = assert!(ETCD_MARKS_TTL_MS / 2 > 10 * (ETCD_CALL_MS + ETCD_RESOLVE_
 const _: () = assert!(ETCD_STAGE_TTL_MS > 4 * ETCD_CALL_MS);
 const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX && TABLETS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
 const _: () = assert!(LOG_PARTS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
-const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS < REGISTRATION_TTL_MS);
-const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_CALL_MS + CLUSTER_RETRY_MS < GONE_AFTER_MS);
+// One attempt may be lost, and the next one is answered.
+const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_ATTEMPT_MS + ETCD_LOOK_MS < REGISTRATION_TTL_MS);
+// Behind an outage of etcd all register again before any of them is considered gone.
+const _: () = assert!(CLUSTER_RETRY_MS + ETCD_ATTEMPT_MS + PRESENCE_LOOK_MS_MAX < GONE_AFTER_MS);
 const _: () = assert!(2 * FENCE_AFTER_MS < GONE_AFTER_MS);
 
 /// Additional time that a worker waits for the answer, in microseconds: needed only if the thread `remote` is delayed.

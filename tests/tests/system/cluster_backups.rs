@@ -1,6 +1,7 @@
 //! Backups: what a server of a cluster acknowledges is at others too, whoever of them dies, stands still or loses its disk; and
 //! they serve it when it does not return.
 
+mod lost_etcd;
 mod recovery;
 
 use std::fs;
@@ -17,7 +18,7 @@ use tests::server::{Server, Settings, Tenant};
 use crate::cluster_durability::Tireless;
 
 /// Servers, each on a machine with this name.
-fn cluster(hosts: &[&str]) -> Cluster {
+pub fn cluster(hosts: &[&str]) -> Cluster {
     cluster_with(hosts, |_| {})
 }
 
@@ -51,7 +52,7 @@ fn figure(server: &Server, name: &str) -> Option<u64> {
 }
 
 /// Waits until so many other servers have the log of each of these.
-fn await_replicas<'s>(servers: impl IntoIterator<Item = &'s Server>, replicas: u64) {
+pub fn await_replicas<'s>(servers: impl IntoIterator<Item = &'s Server>, replicas: u64) {
     for server in servers {
         comes("replicas of a log", || (figure(server, "log_replicas")? == replicas).then_some(()));
     }

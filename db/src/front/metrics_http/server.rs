@@ -2,6 +2,7 @@
 //! and its part in a cluster. A server without the shared-memory listener, or outside a cluster, has none of those.
 
 use std::io;
+use std::sync::atomic::Ordering;
 
 use cluster::metadata::Side;
 use cluster::moment::Moment;
@@ -55,6 +56,12 @@ fn write_cluster<W: FnMut(&[u8]) -> io::Result<()>>(
         "1 while the server holds the lease of its registration in the cluster.",
     )?;
     text.sample(&[], u64::from(control.lease_cache.is_held(Moment::now())))?;
+    text.family(
+        "splinter_cluster_metadata_copied",
+        Kind::Gauge,
+        "The last change of the metadata that the copy in the data directory has.",
+    )?;
+    text.sample(&[], control.metadata_copied.load(Ordering::Relaxed))?;
     control.migrations.as_ref().map_or(Ok(()), |migrations| write_migrations(migrations, text))
 }
 

@@ -16,13 +16,13 @@ use tests::server::{Server, patient};
 use super::{await_replicas, cluster, cluster_with, figure, table};
 use crate::cluster_durability::Tireless;
 
-const HOSTS: [&str; 3] = ["one", "two", "three"];
+pub const HOSTS: [&str; 3] = ["one", "two", "three"];
 const KEYS: u64 = 3_000;
 
 /// What a client knows of the objects; `None` of those that it deleted.
-type Known = BTreeMap<u64, Option<u64>>;
+pub type Known = BTreeMap<u64, Option<u64>>;
 
-fn write(user: &mut Tireless, random: &mut Rng, known: &mut Known, count: usize) {
+pub fn write(user: &mut Tireless, random: &mut Rng, known: &mut Known, count: usize) {
     for _ in 0..count {
         let (key, value) = (random.u64(0..KEYS), random.u64(..));
         if random.u32(0..5) == 0 {
@@ -36,7 +36,7 @@ fn write(user: &mut Tireless, random: &mut Rng, known: &mut Known, count: usize)
     }
 }
 
-fn check(user: &mut Tireless, known: &Known) {
+pub fn check(user: &mut Tireless, known: &Known) {
     for (key, value) in known {
         let found = user.ask(|client, table| client.get(table, &key.to_le_bytes()));
         let found =
@@ -51,7 +51,7 @@ fn owns(asked: &Server, server: u32) -> Option<bool> {
 }
 
 /// Waits until a server owns nothing any more, and nothing moves.
-fn await_recovery(asked: &Server, lost: u32) {
+pub fn await_recovery(asked: &Server, lost: u32) {
     comes("the recovery of a server", || {
         let is_over = !owns(asked, lost)? && asked.admin().migration_list().ok()?.is_empty();
         is_over.then_some(())

@@ -1,0 +1,93 @@
+//! An etcd that is lost for good: the metadata is restored from the copies that the servers keep.
+
+use std::process::Command;
+use std::thread;
+
+use client::{Durability, TableOptions};
+use tests::cluster::Cluster;
+use tests::effort::rng;
+use tests::etcd::Etcd;
+use tests::package::install_source;
+use tests::patience::{answered, comes};
+use tests::server::{Server, binary};
+
+use super::recovery::{HOSTS, Known, await_recovery, check, write};
+use super::{await_replicas, cluster, figure, table};
+use crate::cluster_durability::Tireless;
+
+const SHIFT: &str = include_str!("../cluster_tagged/shift.rs");
+
+/// Waits until each server's copy has a change that was made behind this one, and they agree.
+fn await_copies(servers: &[Server], before: u64) -> u64 {
+    comes("copies of the metadata", || {
+        let copied: Option<Vec<u64>> =
+            servers.iter().map(|server| figure(server, "metadata_copied")).collect();
+        let copied = copied?;
+        copied.iter().all(|it| *it > before && *it == copied[0]).then_some(copied[0])
+    })
+}
+
+/// Restores the metadata from the copies of all servers; what the command said, and whether it worked.
+fn restore(cluster: &Cluster) -> (bool, String) {
+    let copies = cluster.servers.iter().map(|server| server.directory().join("metadata.copy"));
+    let mut command = Command::new(binary("splinter-server"));
+    command.args(["--metadata", &cluster.etcd.metadata(), "--restore-metadata"]).args(copies);
+    let output = command.output().expect("the command runs");
+    let said = [&output.stdout[..], &output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn a_cluster_goes_on_over_a_new_etcd_with_everything_that_it_had() {
+    let mut random = rng();
+    let mut cluster = cluster(&HOSTS);
+    await_replicas(&cluster.servers, 2);
+    let (tenant, table) = table(&cluster, Durability::Synced);
+    let (mut user, mut known) = (Tireless::new(&cluster, &tenant, table), Known::new());
+    write(&mut user, &mut random, &mut known, 1_000);
+    install_source(&mut cluster.servers[0].client(&tenant), "shift", SHIFT).expect("an extension");
+    let before = await_copies(&cluster.servers, 0);
+    let other = cluster.servers[1].tenant("other");
+    await_copies(&cluster.servers, before);
+
+    cluster.etcd = Etcd::start();
+    // What is written while etcd is away counts as well, as long as the leases last.
+    write(&mut user, &mut random, &mut known, 20);
+    let (is_restored, said) = restore(&cluster);
+    assert!(!is_restored && said.contains("another server has"), "servers have their copies: {said}");
+    cluster.servers.iter_mut().for_each(Server::kill);
+    let (is_restored, said) = restore(&cluster);
+    assert!(is_restored && said.contains("restored"), "{said}");
+    let (is_restored, said) = restore(&cluster);
+    assert!(!is_restored && said.contains("already"), "{said}");
+    let metadata = cluster.etcd.metadata();
+    thread::scope(|scope| {
+        for server in &mut cluster.servers {
+            server.settings.metadata.clone_from(&metadata);
+            scope.spawn(|| server.restart());
+        }
+    });
+
+    let mut user = Tireless::new(&cluster, &tenant, table);
+    check(&mut user, &known);
+    await_replicas(&cluster.servers, 2);
+    // Names are taken, and numbers used once.
+    let mut owner = cluster.servers[0].client(&tenant);
+    let options = TableOptions { durability: Some(Durability::Synced), ..TableOptions::default() };
+    owner.table_create_with("data", options).expect_err("its name is taken");
+    let fresh = answered("a table", || owner.table_create_with("fresh", options));
+    assert!(fresh > table + 100, "{fresh} after {table}");
+    assert_eq!(cluster.servers[2].client(&other).table_list().expect("an answer").len(), 0);
+    for key in [b"0", b"1"] {
+        owner.put(fresh, key, &5_i64.to_le_bytes()).expect("a put");
+    }
+    comes("the extension", || owner.invoke("shift.shift", fresh, b"0", b"1").ok());
+    let found = owner.get(fresh, b"1").expect("an answer").expect("it is there");
+    assert_eq!(found.value, 6_i64.to_le_bytes());
+    // Deaths are noticed, and cost nothing.
+    write(&mut user, &mut random, &mut known, 500);
+    let numbers = cluster.numbers();
+    cluster.servers[2].kill();
+    await_recovery(&cluster.servers[0], numbers[2]);
+    check(&mut user, &known);
+}
