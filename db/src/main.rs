@@ -251,7 +251,7 @@ fn restore_metadata(arguments: &Arguments) -> Result<(), String> {
         let CopiedRecords { revision: Revision(revision), made_ms, records } = copied;
         let age = SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_millis(*made_ms));
         let (path, records, age_s) = (path.display(), records.len(), age.unwrap_or_default().as_secs());
-        println!("{path}: {records} records as of change {revision}, {age_s} s old");
+        println!("{path}: {records} records as of change {revision}, last changed {age_s} s ago");
     })?;
     println!("restored {records} records from {} to {address}: start the servers with it", path.display());
     Ok(())

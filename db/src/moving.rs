@@ -11,6 +11,7 @@
 //! many for targets ([`crate::control_plane::migrations::slots`]). A thread that waits for a slot reads its inbox and
 //! its stream, so it can end.
 
+mod awaited_copy;
 mod background;
 mod context;
 pub mod coordination;

@@ -1,5 +1,7 @@
 //! Changes of migrations: each begins, advances and ends in atomic commits.
 
+use std::time::Duration;
+
 use store::HashRange;
 use wire::TenantId;
 
@@ -13,7 +15,7 @@ use super::{
 };
 use crate::limits::{MIGRATIONS_ENDED_AT_ONCE, MIGRATIONS_MAX};
 use crate::migration::{MigrationMode, MigrationPhase};
-use crate::records::Revision;
+use crate::records::{KeySpan, Query, Revision};
 
 /// A migration and the state of its table, as of one commit.
 #[derive(Clone, Debug)]
@@ -269,6 +271,22 @@ impl Metadata {
             let members = transaction.rows("")?;
             Ok(Some(MigrationView { row, tablets, migrations, members, revision: transaction.revision() }))
         })
+    }
+
+    /// Returns the last commit that changed the tablets of a table; `None` if it has none. Gives up after `patience` if the
+    /// records are remote.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read in time.
+    pub fn tablets_changed_within(
+        &self,
+        tenant: TenantId,
+        table: u32,
+        patience: Duration,
+    ) -> Result<Option<Revision>, MetadataError> {
+        let query = Query::all(KeySpan::one(&tablets::record_of(tenant, table)));
+        let reading = self.records().read_within(&[query], None, patience)?;
+        Ok(reading.found.iter().flatten().next().map(|record| record.revision))
     }
 
     /// Returns all migrations with a record.

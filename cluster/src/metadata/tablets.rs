@@ -259,6 +259,11 @@ pub(super) fn overlap(one: HashRange, other: HashRange) -> bool {
     one.first() <= other.last() && other.first() <= one.last()
 }
 
+/// Returns the key of the record.
+pub(super) fn record_of(tenant: TenantId, table: u32) -> String {
+    format!("{}{}", TabletsRow::PREFIX, key_of(tenant, table))
+}
+
 fn key_of(tenant: TenantId, table: u32) -> String {
     below(tenant) + &padded(table)
 }

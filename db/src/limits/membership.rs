@@ -31,6 +31,13 @@ pub const METADATA_COPY_REST_MS: u64 = 200;
 /// Delay before a server begins its copy anew, in milliseconds.
 pub const METADATA_COPY_RETRY_MS: u64 = 5_000;
 
+/// Time for which the source of a move keeps what has moved in its log because its copy of the metadata does not have the move's
+/// end yet, in milliseconds: several attempts to begin the copy anew.
+pub const METADATA_COPY_PATIENCE_MS: u64 = 30_000;
+
+/// Time that one question of such a source to the metadata takes at most, in milliseconds: its thread does nothing else meanwhile.
+pub const METADATA_COPY_ASK_MS: u64 = 500;
+
 /// Interval at which a server looks at its shares of limits that hold over the cluster, in milliseconds.
 pub const SHARES_LOOK_MS: u64 = 1_000;
 
@@ -105,6 +112,7 @@ const _: () = assert!(ETCD_MARKS_TTL_MS / 2 > 10 * (ETCD_CALL_MS + ETCD_RESOLVE_
 const _: () = assert!(ETCD_STAGE_TTL_MS > 4 * ETCD_CALL_MS);
 const _: () = assert!(GRANTS_SWEPT_AT_ONCE < ETCD_PARTS_MAX && TABLETS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
 const _: () = assert!(LOG_PARTS_CHANGED_AT_ONCE < ETCD_PARTS_MAX);
+const _: () = assert!(METADATA_COPY_PATIENCE_MS > 5 * METADATA_COPY_RETRY_MS);
 // One attempt may be lost, and the next one is answered.
 const _: () = assert!(REGISTRATION_KEEP_MS + ETCD_ATTEMPT_MS + ETCD_LOOK_MS < REGISTRATION_TTL_MS);
 // Behind an outage of etcd all register again before any of them is considered gone.

@@ -2,6 +2,7 @@
 //! stream.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cluster::limits::{COPIED_SPANS_MAX, MIGRATION_PARTITIONS, PULL_BYTES};
@@ -9,7 +10,9 @@ use cluster::migration::{
     Copied, Gathered, Left, Message, MigrationMode, PullCursor, PullSpan, Source, SourceAction, SourceEnd,
     SourceInput, SourceOutput,
 };
+use cluster::records::Revision;
 
+use super::awaited_copy::AwaitedCopy;
 use super::context::{MigrationContext, Todo};
 use super::pieces::Pieces;
 use crate::control_plane::migrations::ExitReason;
@@ -17,8 +20,8 @@ use crate::control_plane::migrations::Figure;
 use crate::control_plane::migrations::inbox::Notice;
 use crate::control_plane::migrations::slots::PullPace;
 use crate::limits::{
-    CUT_PATIENCE_MS, DISCARD_STEPS_AT_ONCE, MIGRATION_ANNOUNCED_MS, MIGRATION_MESSAGES_AT_ONCE,
-    MIGRATION_TURN_US, PULL_LOOK_US, PULL_RATE_MAX, SECOND_READS_DIVISOR,
+    CUT_PATIENCE_MS, DISCARD_STEPS_AT_ONCE, METADATA_COPY_ASK_MS, MIGRATION_ANNOUNCED_MS,
+    MIGRATION_MESSAGES_AT_ONCE, MIGRATION_TURN_US, PULL_LOOK_US, PULL_RATE_MAX, SECOND_READS_DIVISOR,
 };
 use crate::tablet::{Copier, Moving, PartsChange, Spot};
 use crate::view::change::Change;
@@ -44,6 +47,8 @@ pub(super) struct SourceSide {
     copying: CopyDriver,
     /// Whether the log's parts keep the hashes no longer.
     have_left: bool,
+    /// The wait before that.
+    awaited_copy: AwaitedCopy,
     /// Of a cut that is made: the version that no object has or had exceeded.
     ceiling: Option<u64>,
     /// The cut of the log that has everything that was executed before.
@@ -66,6 +71,7 @@ impl SourceSide {
             partitions,
             copying: CopyDriver::default(),
             have_left: false,
+            awaited_copy: AwaitedCopy::default(),
             ceiling: None,
             last_cut: None,
             left: None,
@@ -322,8 +328,20 @@ impl SourceSide {
         Some(SourceEnd::Discarded)
     }
 
+    /// Returns whether a copy of the metadata has the end of the move, or none is kept.
+    fn is_copied(&mut self) -> bool {
+        let (control, row) = (&self.context.control, &self.context.row);
+        let patience = Duration::from_millis(METADATA_COPY_ASK_MS);
+        let copied = Revision(control.metadata_copied.load(Ordering::Relaxed));
+        let ask = || control.metadata.tablets_changed_within(row.tenant, row.table, patience);
+        !control.metadata.records().is_shared() || self.awaited_copy.is_over(copied, Instant::now(), ask)
+    }
+
     /// Records that the hashes have left their parts in the log, before they may return in another one.
     fn have_left(&mut self) -> bool {
+        if self.context.row.is_durable && !self.have_left && !self.is_copied() {
+            return false;
+        }
         let durable = self.context.control.parts_made.durable.as_ref();
         let (Some(durable), Some(pieces)) = (durable.filter(|_| !self.have_left), &self.pieces) else {
             return true;

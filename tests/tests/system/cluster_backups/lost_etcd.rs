@@ -2,16 +2,18 @@
 
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
-use client::{Durability, TableOptions};
+use client::{Durability, MigrationMode, TableOptions, TabletEntry};
 use tests::cluster::Cluster;
-use tests::effort::rng;
+use tests::effort::{rng, rounds};
 use tests::etcd::Etcd;
 use tests::package::install_source;
 use tests::patience::{answered, comes};
+use tests::raw::PATIENCE;
 use tests::server::{Server, binary};
 
-use super::recovery::{HOSTS, Known, await_recovery, check, write};
+use super::recovery::{HOSTS, Known, await_recovery, balance, check, write};
 use super::{await_replicas, cluster, figure, table};
 use crate::cluster_durability::Tireless;
 
@@ -37,6 +39,17 @@ fn restore(cluster: &Cluster) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
+/// Starts all servers, with the etcd that the cluster has now.
+fn restart_all(cluster: &mut Cluster) {
+    let metadata = cluster.etcd.metadata();
+    thread::scope(|scope| {
+        for server in &mut cluster.servers {
+            server.settings.metadata.clone_from(&metadata);
+            scope.spawn(|| server.restart());
+        }
+    });
+}
+
 #[test]
 fn a_cluster_goes_on_over_a_new_etcd_with_everything_that_it_had() {
     let mut random = rng();
@@ -60,13 +73,7 @@ fn a_cluster_goes_on_over_a_new_etcd_with_everything_that_it_had() {
     assert!(is_restored && said.contains("restored"), "{said}");
     let (is_restored, said) = restore(&cluster);
     assert!(!is_restored && said.contains("already"), "{said}");
-    let metadata = cluster.etcd.metadata();
-    thread::scope(|scope| {
-        for server in &mut cluster.servers {
-            server.settings.metadata.clone_from(&metadata);
-            scope.spawn(|| server.restart());
-        }
-    });
+    restart_all(&mut cluster);
 
     let mut user = Tireless::new(&cluster, &tenant, table);
     check(&mut user, &known);
@@ -90,4 +97,47 @@ fn a_cluster_goes_on_over_a_new_etcd_with_everything_that_it_had() {
     cluster.servers[2].kill();
     await_recovery(&cluster.servers[0], numbers[2]);
     check(&mut user, &known);
+}
+
+#[test]
+fn a_tablet_whose_move_ends_just_before_the_loss_has_its_objects_at_the_source_or_at_the_target() {
+    let mut random = rng();
+    let mut cluster = cluster(&HOSTS);
+    await_replicas(&cluster.servers, 2);
+    let numbers = cluster.numbers();
+    let (tenant, table) = table(&cluster, Durability::Synced);
+    let mut known = Known::new();
+    for _ in 0..rounds(2, 20) {
+        let mut user = Tireless::new(&cluster, &tenant, table);
+        write(&mut user, &mut random, &mut known, 500);
+        let tablet = comes("a tablet of the first server", || {
+            let tablets = cluster.servers[0].admin().tablet_list().ok()?;
+            tablets.into_iter().find(|tablet| tablet.server == numbers[0])
+        });
+        let hashes = tablet.first..=tablet.last;
+        let mut admin = cluster.servers[0].admin();
+        comes("a move", || {
+            let mode = MigrationMode::PreCopy;
+            admin.migration_begin("acme/data", hashes.clone(), numbers[1], mode).ok()
+        });
+        let deadline = Instant::now() + PATIENCE;
+        let is_target = |entry: &TabletEntry| entry.first == tablet.first && entry.server == numbers[1];
+        while !admin.tablet_list().expect("an answer").iter().any(is_target) {
+            assert!(Instant::now() < deadline, "the move does not end");
+        }
+        // The source hears of the end, and most copies are not written yet.
+        thread::sleep(Duration::from_millis(random.u64(10..60)));
+        // To start another one takes longer than the copies are behind.
+        cluster.etcd.pause(true);
+        cluster.etcd = Etcd::start();
+        cluster.servers.iter_mut().for_each(Server::kill);
+        let (is_restored, said) = restore(&cluster);
+        assert!(is_restored, "{said}");
+        restart_all(&mut cluster);
+        await_replicas(&cluster.servers, 2);
+        let tablets = answered("the tablets", || cluster.servers[0].admin().tablet_list());
+        println!("the copies have the move's end: {}", tablets.iter().any(is_target));
+        check(&mut Tireless::new(&cluster, &tenant, table), &known);
+        balance(&cluster.servers[0]);
+    }
 }

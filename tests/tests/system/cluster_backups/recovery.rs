@@ -84,7 +84,7 @@ fn what_a_server_had_that_dies_is_served_by_the_others() {
 }
 
 /// Lets the servers own about the same again.
-fn balance(asked: &Server) {
+pub fn balance(asked: &Server) {
     let plan = comes("a plan", || asked.admin().cluster_balance().ok());
     comes("its end", || {
         let plans = asked.admin().cluster_status().ok()?.plans;
